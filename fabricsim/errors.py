@@ -1,0 +1,97 @@
+"""Everything fabricsim raises on purpose.
+
+::
+
+    FabricsimError              exit code 2 on the command line
+    ├── InputError              what the user wrote cannot be used
+    │   ├── ScenarioError       one or more mistakes in a scenario, all of them listed
+    │   ├── TraceError          a trace or log file that cannot be read
+    │   └── ResultError         a result file that cannot be read
+    └── SimulationError         the run itself cannot go on (unreachable rank, deadlock, nothing delivered)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+class FabricsimError(Exception):
+    """Base of every error that a user can mend; the message says how."""
+
+
+class InputError(FabricsimError):
+    """Something the user wrote or named cannot be used."""
+
+
+class SimulationError(FabricsimError):
+    """The run cannot go on."""
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One mistake in a scenario.
+
+    Parameters
+    ----------
+    key
+        Dotted path of the setting, such as ``"job.micro_batch"``.
+    problem
+        What is wrong with it, the value included.
+    way_out
+        What to write instead.
+    where
+        ``"file.toml:12"`` or ``"--set"``; empty where the place is not known.
+    """
+
+    key: str
+    problem: str
+    way_out: str = ""
+    where: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.where}: " if self.where else ""
+        hint = f" ({self.way_out})" if self.way_out else ""
+        return f"{place}{self.key}: {self.problem}{hint}"
+
+
+class ScenarioError(InputError):
+    """A scenario with mistakes, all of them at once.
+
+    Parameters
+    ----------
+    mistakes
+        At least one.
+    """
+
+    def __init__(self, mistakes: Sequence[Mistake]) -> None:
+        self.mistakes = tuple(mistakes)
+        count = len(self.mistakes)
+        head = "1 mistake in the scenario" if count == 1 else f"{count} mistakes in the scenario"
+        super().__init__("\n".join([f"{head}:", *(f"  {mistake}" for mistake in self.mistakes)]))
+
+
+class TraceError(InputError):
+    """A trace or log file that cannot be read.
+
+    Parameters
+    ----------
+    path
+        The file.
+    problem
+        What is wrong with it, and the way out.
+    line
+        Line number from 1, where one line is to blame.
+    """
+
+    def __init__(self, path: Path | str, problem: str, line: int | None = None) -> None:
+        place = f"{path}:{line}" if line is not None else str(path)
+        super().__init__(f"{place}: {problem}")
+
+
+class ResultError(InputError):
+    """A result file that cannot be read or was not written by fabricsim."""

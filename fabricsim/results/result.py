@@ -1,0 +1,113 @@
+"""What a run gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class CallRecord:
+    """One collective call as it ran.
+
+    ``start`` is when its last rank was ready and ``end`` when its last rank was done, ps.
+    ``bound`` is the bus bandwidth that the narrowest resource of its group allows, bytes/s.
+    """
+
+    collective: str
+    dimension: str
+    ranks: int
+    size: int
+    start: int
+    end: int
+    bound: float
+
+
+@dataclass(frozen=True)
+class LinkRecord:
+    """One resource (a link direction, a PCIe direction, a proxy thread) over the run.
+
+    ``capacity`` and ``load`` are in the resource's own unit: bytes on the wire for links (headers
+    included), seconds of CPU for threads. ``payload`` counts bytes without headers.
+    """
+
+    name: str
+    kind: str
+    capacity: float
+    load: float
+    payload: float
+    calls: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Series:
+    """Payload rate of the tapped resources over time.
+
+    Attributes
+    ----------
+    interval
+        Width of a bin, ps.
+    names
+        The resources, ``n``.
+    rate
+        Bytes per second, shape ``(n, bins)``; bin ``i`` covers ``[i, i + 1) * interval``.
+    capacity
+        Payload bytes per second that each resource can carry, shape ``(n,)``.
+    """
+
+    interval: int
+    names: tuple[str, ...]
+    rate: NDArray[np.float64]
+    capacity: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run of one scenario.
+
+    Attributes
+    ----------
+    source
+        The scenario file as the user wrote it.
+    resolved
+        The scenario with everything included, as TOML-like nested tables of strings and numbers.
+    ops
+        ``OP`` records of the program, shape ``(n_ops,)``.
+    spans
+        ``SPAN`` records, one per op.
+    timers
+        Names of the timers that ``ops["timer"]`` points at.
+    calls
+        The collective calls, in program order.
+    links
+        All resources of the fabric, wires first.
+    series
+        Payload rates over time of wires.
+    counters
+        What the engine counted: ``messages``, ``events``, ``rate_updates``, ``dag_nodes``.
+    iteration
+        End of the last op, ps.
+    wall_seconds
+        Time the simulation itself took; never stored in tables.
+    """
+
+    name: str
+    source: str
+    resolved: dict[str, Any]
+    transport: str
+    engine: str
+    seed: int
+    version: str
+    ops: NDArray[np.void]
+    spans: NDArray[np.void]
+    timers: tuple[str, ...]
+    calls: tuple[CallRecord, ...]
+    links: tuple[LinkRecord, ...]
+    series: Series
+    counters: dict[str, int]
+    iteration: int
+    wall_seconds: float

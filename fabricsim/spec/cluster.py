@@ -1,0 +1,93 @@
+"""Hosts: GPUs, NICs, CPUs, and how they are joined."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fabricsim.spec.base import Spec
+from fabricsim.spec.quantity import Bytes, Duration, Flops, Rate
+
+Fraction = Annotated[float, Field(gt=0, le=1)]
+
+
+class Gpu(Spec):
+    """A GPU type and its measured efficiencies.
+
+    ``gemm_efficiency`` is the share of the peak that large matrix products reach and
+    ``memory_efficiency`` the share of the memory rate that streaming kernels reach; the library
+    file of each GPU names the measurement behind both.
+    """
+
+    name: str
+    peak: dict[Literal["fp16", "bf16", "fp32"], Flops]
+    memory: Bytes
+    memory_rate: Rate
+    gemm_efficiency: Fraction
+    memory_efficiency: Fraction
+    kernel_launch: Duration
+    nvlink_rate: Rate | None = None
+
+
+class Pcie(Spec):
+    """A PCI Express link."""
+
+    generation: Annotated[int, Field(ge=1, le=6)]
+    lanes: Literal[1, 2, 4, 8, 16] = 16
+
+
+class InterruptStep(Spec):
+    """One step of adaptive interrupt moderation: messages above a size wait for the interval."""
+
+    above: Bytes
+    interval: Duration
+
+
+class Nic(Spec):
+    """A network adapter and its slot."""
+
+    name: str
+    pcie: Pcie
+    socket: Annotated[int, Field(ge=0)] = 0
+    interrupt_moderation: tuple[InterruptStep, ...] = ()
+
+
+class Cpu(Spec):
+    """The host's processors.
+
+    ``copy_rate`` is what one core copies in memory; ``inter_socket_rate`` is one direction of the
+    link between two sockets.
+    """
+
+    name: str
+    sockets: Annotated[int, Field(ge=1, le=8)] = 1
+    inter_socket_rate: Rate | None = None
+    copy_rate: Rate
+
+
+class Cluster(Spec):
+    """Identical hosts.
+
+    ``join`` says how a GPU reaches its NIC: ``"ideal"`` puts GPU memory on the wire without any
+    host limit, ``"pcie"`` goes through the PCIe tree, the sockets and, on socket transports, the
+    proxy thread. ``intra_host`` says how GPUs of one host reach each other.
+    """
+
+    name: str
+    hosts: Annotated[int, Field(ge=1)]
+    gpus_per_host: Annotated[int, Field(ge=1)] = 1
+    gpu: Gpu
+    nic: Nic
+    cpu: Cpu
+    join: Literal["ideal", "pcie"] = "pcie"
+    gpu_pcie: Pcie = Pcie(generation=4)
+    gpus_per_pcie_switch: Annotated[int, Field(ge=1)] = 1
+    nic_below_gpu_switch: bool = False
+    gpudirect: bool = False
+    intra_host: Literal["shared-memory", "pcie-p2p", "nvlink"] = "shared-memory"
+
+    @property
+    def ranks(self) -> int:
+        """GPUs in the cluster; rank ``r`` is GPU ``r % gpus_per_host`` of host ``r // gpus_per_host``."""
+        return self.hosts * self.gpus_per_host

@@ -1,0 +1,44 @@
+"""A whole scenario: one TOML file."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from fabricsim.spec.base import Spec
+from fabricsim.spec.cluster import Cluster
+from fabricsim.spec.fabric import Fabric, Switch
+from fabricsim.spec.job import Collectives, Job
+from fabricsim.spec.transport import Transport
+
+
+class Scenario(Spec):
+    """What is simulated.
+
+    Ranks that the job does not use stay idle. Cross-checks between the tables (degrees against
+    ranks, batch against data parallelism) are made here, so that a scenario that exists can be built.
+    """
+
+    name: str
+    cluster: Cluster
+    fabric: Fabric
+    transport: Transport
+    job: Job
+    collectives: Collectives = Collectives()
+    engine: Literal["flow"] = "flow"
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+
+    @property
+    def link_rate(self) -> float:
+        """Rate of the links between hosts and switches, bytes per second."""
+        return self.fabric.link_rate if self.fabric.link_rate is not None else self.transport.line_rate
+
+    @property
+    def switch(self) -> Switch:
+        """The switch type in force."""
+        return self.fabric.switch if self.fabric.switch is not None else self.transport.switch
+
+    @model_validator(mode="after")
+    def _tables_fit_together(self) -> Self:
+        raise NotImplementedError

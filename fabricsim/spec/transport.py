@@ -1,0 +1,49 @@
+"""A transport preset: what the wire, the protocol stack and its host cost."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fabricsim.spec.base import Spec
+from fabricsim.spec.fabric import Switch
+from fabricsim.spec.quantity import Bytes, Duration, Rate, TimePerByte
+
+
+class Mpi(Spec):
+    """Point-to-point protocol of an MPI library over this transport.
+
+    Up to ``eager_limit`` a message is sent at once; above it the first ``eager_limit`` bytes go
+    with the request, the receiver acknowledges, and the rest follows. ``eager_copy`` says that both
+    sides copy eager bytes through a bounce buffer.
+    """
+
+    eager_limit: Bytes
+    eager_copy: bool
+    inline_limit: Bytes = 0
+    inline_latency: Duration | None = None
+    latency: Duration | None = None
+
+
+class Transport(Spec):
+    """One transport.
+
+    Latencies are one way and without serialisation. ``send_copy`` and ``receive_copy`` are the CPU
+    time that the thread moving the data spends per byte; zero where the NIC moves it.
+    """
+
+    name: str
+    kind: Literal["tcp", "ipoib", "infiniband", "roce"]
+    line_rate: Rate
+    switch: Switch
+    mtu: Annotated[int, Field(ge=256, le=65_536)]
+    efficiency: Annotated[float, Field(gt=0, le=1)] = 1.0
+    latency: Duration
+    send_overhead: Duration = 0
+    send_copy: TimePerByte = 0.0
+    receive_copy: TimePerByte = 0.0
+    proxy_threads: Annotated[int, Field(ge=1)] = 1
+    initial_window: Annotated[int, Field(ge=1)] | None = None
+    idle_restart: Duration | None = None
+    mpi: Mpi | None = None

@@ -1,0 +1,118 @@
+"""Quantities with units, as users write them and as the code keeps them.
+
+Inside fabricsim a quantity is a plain number in one base unit: bytes (``int``), seconds times
+10^12 (integer picoseconds), bytes per second, seconds per byte, FLOP/s, metres (all ``float``).
+``GB`` is 10^9 bytes and ``GiB`` is 2^30; ``Gbps`` counts bits and ``GBps`` bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+
+PS_PER_S = 1_000_000_000_000
+PS_PER_US = 1_000_000
+
+_SI = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+_TIME_PS = {"s": PS_PER_S, "ms": 10**9, "us": 10**6, "µs": 10**6, "ns": 10**3, "ps": 1}
+_NUMBER = re.compile(r"^\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S.*?)?\s*$")
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """A kind of quantity: its units, each as a factor to the base unit, and an example."""
+
+    name: str
+    factors: dict[str, Decimal]
+    example: str
+    integer: bool = False
+
+
+def _prefixed(unit: str, scale: Decimal | int = 1, *, binary: bool = False) -> dict[str, Decimal]:
+    prefixes = {**_SI, **(_BINARY if binary else {})}
+    return {f"{prefix}{unit}": Decimal(factor) * scale for prefix, factor in prefixes.items()}
+
+
+BYTES = Dimension("size", _prefixed("B", binary=True), "25MiB", integer=True)
+DURATION = Dimension("time", {unit: Decimal(ps) for unit, ps in _TIME_PS.items()}, "5us", integer=True)
+RATE = Dimension(
+    "rate",
+    {
+        **_prefixed("bps", Decimal(1) / 8),
+        **_prefixed("bit/s", Decimal(1) / 8),
+        **_prefixed("Bps", binary=True),
+        **_prefixed("B/s", binary=True),
+    },
+    "100Gbps",
+)
+TIME_PER_BYTE = Dimension(
+    "time per byte",
+    {f"{unit}/B": Decimal(ps) / PS_PER_S for unit, ps in _TIME_PS.items()},
+    "0.2ns/B",
+)
+FLOPS = Dimension("arithmetic rate", {**_prefixed("FLOPS"), **_prefixed("flops"), **_prefixed("FLOP/s")}, "312TFLOPS")
+LENGTH = Dimension("length", {"m": Decimal(1), "km": Decimal(1000), "cm": Decimal("0.01")}, "5m")
+
+
+def parse(text: object, dimension: Dimension) -> int | float:
+    """Read a quantity such as ``"100Gbps"``.
+
+    Parameters
+    ----------
+    text
+        What the user wrote. Only strings carry a unit; a bare number is refused.
+    dimension
+        What is wanted; it decides the base unit of the answer.
+
+    Returns
+    -------
+    int or float
+        The quantity in the base unit of `dimension`, never negative.
+
+    Raises
+    ------
+    ValueError
+        Where the unit is missing, unknown or of another dimension, or the number is negative.
+    """
+    example = f'write it like "{dimension.example}"'
+    if not isinstance(text, str):
+        msg = f"{text!r} has no unit; a {dimension.name} needs one, {example}"
+        raise ValueError(msg)  # noqa: TRY004  pydantic turns only ValueError into a report
+    match = _NUMBER.match(text)
+    if match is None:
+        msg = f"{text!r} is not a number with a unit; {example}"
+        raise ValueError(msg)
+    number, unit = Decimal(match[1].replace("_", "")), (match[2] or "")
+    if unit not in dimension.factors:
+        what = f"unit {unit!r} is not a {dimension.name}" if unit else f"{text!r} has no unit"
+        msg = f"{what}; {example}"
+        raise ValueError(msg)
+    value = number * dimension.factors[unit]
+    if value < 0:
+        msg = f"{text!r} is negative; a {dimension.name} is zero or more"
+        raise ValueError(msg)
+    return round(value) if dimension.integer else float(value)
+
+
+def seconds(ps: int | float) -> float:
+    """Picoseconds to seconds."""
+    return ps / PS_PER_S
+
+
+def human_bytes(count: float) -> str:
+    """Bytes for people, in powers of 1024: ``human_bytes(1048576) == "1 MiB"``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:  # noqa: PLR2004  the binary step itself
+            return f"{count:.4g} {unit}"
+        count /= 1024
+    return f"{count:.4g} TiB"
+
+
+def human_seconds(value: float) -> str:
+    """Seconds for people: ``human_seconds(0.0123) == "12.3 ms"``."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if abs(value) >= scale:
+            return f"{value / scale:.4g} {unit}"
+    return f"{value / 1e-9:.4g} ns" if value else "0 s"
