@@ -43,3 +43,199 @@ OP = np.dtype(
 
 SPAN = np.dtype([("start", np.int64), ("end", np.int64)], align=True)
 """When an op started (its predecessors were done) and ended, ps; one per op of the program."""
+
+RESOURCE = np.dtype(
+    [
+        ("capacity", np.float64),  # units per second: wire bytes, PCIe bytes, CPU seconds
+        ("residual", np.float64),  # solver: capacity left to the flows being solved
+        ("demand", np.float64),  # solver: sum of weight * cost of the flows not yet frozen
+        ("level", np.float64),  # solver: rate per weight at which it saturated; inf if it did not
+        ("load", np.float64),  # units consumed by finished flows
+        ("payload", np.float64),  # bytes of finished flows
+        ("first", np.int32),  # head of its list of active hops
+        ("flows", np.int32),  # active flows
+        ("mark", np.int32),  # solver: number of the solve that saw it last
+        ("tap", np.int32),  # row of the rate series; NONE: not recorded
+        ("touched", np.int8),  # 1: lost a flow in this instant
+    ],
+    align=True,
+)
+"""Anything with a capacity that flows share: a link direction, a PCIe direction, a thread."""
+
+HOP = np.dtype([("resource", np.int32), ("cost", np.float64)], align=True)
+"""One resource on a route, and the units of it that a payload byte costs."""
+
+ROUTE = np.dtype(
+    [
+        ("first_hop", np.int64),
+        ("hops", np.int32),
+        ("latency", np.int64),  # from the last byte sent to the message handed over, ps
+        ("overhead", np.int64),  # of the sender before the first byte, ps
+        ("peak", np.float64),  # payload rate when alone, bytes/s
+        ("round_trip", np.int64),  # unloaded, ps
+        ("window", np.int64),  # initial congestion window, bytes; 0: no slow start
+        ("idle_restart", np.int64),  # idle time after which slow start begins anew, ps
+        ("warm_until", np.int64),  # no slow start before this time, ps
+        ("moderation", np.int32),  # first step of interrupt moderation; NONE: none
+        ("moderation_steps", np.int32),
+    ],
+    align=True,
+)
+"""How messages of one connection go from one endpoint to another."""
+
+MODERATION = np.dtype([("above", np.int64), ("interval", np.int64)], align=True)
+"""Messages above a size (bytes) are handed over no sooner than an interval (ps) after their start."""
+
+FLOW = np.dtype(
+    [
+        ("route", np.int32),
+        ("owner", np.int32),  # sending lane, or external message where connection is NONE
+        ("connection", np.int32),
+        ("mark", np.int32),  # solver: number of the solve that it is part of
+        ("bottleneck", np.int32),  # the resource that limits it
+        ("next_free", np.int32),
+        ("weight", np.float64),
+        ("rate", np.float64),  # bytes/s
+        ("share", np.float64),  # solver: the new rate
+        ("remaining", np.float64),  # bytes, at `updated`
+        ("size", np.int64),  # bytes
+        ("started", np.int64),  # ps
+        ("updated", np.int64),  # ps
+    ],
+    align=True,
+)
+"""A message in transfer."""
+
+LEG = np.dtype(
+    [("resource", np.int32), ("previous", np.int32), ("next", np.int32), ("cost", np.float64)], align=True
+)
+"""A flow's place in the list of one of its resources; flow ``f`` owns legs ``f * width ...``."""
+
+EVENT = np.dtype([("kind", np.int32), ("target", np.int32), ("extra", np.int32), ("next", np.int32)], align=True)
+"""Something that happens at the time of the bucket it lies in."""
+
+BUCKET = np.dtype(
+    [
+        ("time", np.int64),  # ps
+        ("head", np.int32),  # first event
+        ("tail", np.int32),  # last event
+        ("chain", np.int32),  # next bucket with the same hash, or next free bucket
+        ("heap", np.int32),  # column of its own: the bucket at this place of the binary heap
+        ("hash", np.int32),  # column of its own: the first bucket with this hash
+    ],
+    align=True,
+)
+"""All events of one instant, in the order in which they were posted."""
+
+STEP = np.dtype(
+    [
+        ("wait", np.int32),  # inbox to receive from first; NONE: nothing
+        ("needed", np.int32),  # arrivals in that inbox, within one round, that this step needs
+        ("per_round", np.int32),  # arrivals in that inbox in a whole round
+        ("send", np.int32),  # connection to send on then; NONE: nothing
+        ("shard", np.int32),  # what is sent: offset to the member's number where relative, else the shard
+    ],
+    align=True,
+)
+"""One step of a member's script: receive, then send."""
+
+SCRIPT = np.dtype([("first_step", np.int64), ("steps", np.int32)], align=True)
+"""What one member of a collective does in every round."""
+
+TEMPLATE = np.dtype(
+    [
+        ("first_script", np.int64),
+        ("symmetric", np.int8),  # 1: one script for all members
+        ("relative", np.int8),  # 1: shards are counted from the member's own number
+        ("members", np.int32),
+        ("shards", np.int32),  # equal parts of a round's buffer
+        ("connections", np.int32),  # outgoing, per member
+        ("inboxes", np.int32),  # incoming connections, per member
+    ],
+    align=True,
+)
+"""A collective algorithm for one group size."""
+
+CONNECTION = np.dtype([("route", np.int32), ("member", np.int32), ("inbox", np.int32)], align=True)
+"""An outgoing connection of a member: its route, the receiving member and the inbox there."""
+
+COMMUNICATOR = np.dtype(
+    [
+        ("template", np.int32),
+        ("channels", np.int32),
+        ("first_connection", np.int64),  # of channel c, member m: + (c * members + m) * connections
+        ("first_source", np.int64),  # sending member of inbox k of member m: + m * inboxes + k
+    ],
+    align=True,
+)
+"""A group of ranks wired for one template."""
+
+CALL = np.dtype(
+    [
+        ("communicator", np.int32),
+        ("first_lane", np.int32),  # NONE while no member has joined
+        ("block", np.int32),  # size class of its block of lanes
+        ("joined", np.int32),
+        ("finished", np.int32),
+        ("size", np.int64),  # bytes
+        ("chunk", np.int64),  # most bytes of a shard in one round and channel
+        ("started", np.int64),  # when its last member joined, ps
+        ("ended", np.int64),  # when its last member was done, ps
+    ],
+    align=True,
+)
+"""A collective call of a replayed program."""
+
+LANE = np.dtype(
+    [
+        ("call", np.int32),
+        ("member", np.int32),
+        ("channel", np.int32),
+        ("op", np.int32),  # of the member, in the lane of channel 0; NONE until it joins
+        ("open", np.int32),  # channels of the member not yet done, in the lane of channel 0
+        ("step", np.int32),
+        ("round", np.int32),
+        ("rounds", np.int32),
+        ("received", np.int8),  # the wait of this step is over
+        ("sending", np.int8),
+        ("blocked", np.int8),  # waits for its receiver
+        ("next_free", np.int32),
+    ],
+    align=True,
+)
+"""One member's part of a call on one channel: NCCL's thread block."""
+
+INBOX = np.dtype([("sent", np.int32), ("arrived", np.int32), ("consumed", np.int32)], align=True)
+"""Messages of one connection, counted since the call began."""
+
+MESSAGE = np.dtype([("route", np.int32), ("weight", np.float64), ("size", np.int64)], align=True)
+"""A message posted from outside."""
+
+JOB = np.dtype([("open_ops", np.int64), ("ended", np.int64)], align=True)
+"""A program being replayed: ops not yet done, and when the last one was, ps."""
+
+WORLD = np.dtype(
+    [
+        ("now", np.int64),  # ps
+        ("free_flow", np.int32),
+        ("free_event", np.int32),
+        ("free_bucket", np.int32),
+        ("heap_size", np.int32),
+        ("solve", np.int32),  # number of the current solve
+        ("arrived", np.int32),  # flows that began in this instant
+        ("touched", np.int32),  # resources that lost a flow in this instant
+        ("outbox", np.int32),  # completions not yet fetched
+        ("next_lane", np.int32),  # lanes handed out so far
+        ("window", np.int32),  # messages a sender may be ahead of its receiver
+        ("inboxes", np.int32),  # stride of the inbox table
+        ("bin", np.int64),  # width of a bin of the rate series, ps
+        ("active", np.int64),  # flows in transfer
+        ("messages", np.int64),
+        ("events", np.int64),
+        ("solves", np.int64),
+        ("rate_updates", np.int64),
+        ("dag_nodes", np.int64),
+    ],
+    align=True,
+)
+"""Scalars of the flow engine."""

@@ -1,1 +1,1 @@
-"""."""
+"""The command line: `fabricsim run`, `compare`, `validate` and the others."""

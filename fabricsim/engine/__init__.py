@@ -1,1 +1,1 @@
-"""."""
+"""The simulation itself: SimPy clock, replay of programs, flow engine, taps on links."""

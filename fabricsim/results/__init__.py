@@ -1,1 +1,1 @@
-"""."""
+"""What a run gives back, its file, and its summary."""

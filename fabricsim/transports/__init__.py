@@ -1,1 +1,21 @@
-"""."""
+"""Transports: what the wire, the protocol stack and its host cost, one file each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fabricsim.transports import infiniband, ipoib, roce, tcp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fabricsim.spec.transport import Transport
+    from fabricsim.transports.base import FlowModel
+
+TRANSPORTS: dict[str, Callable[[Transport], FlowModel]] = {
+    "tcp": tcp.flow_model,
+    "ipoib": ipoib.flow_model,
+    "infiniband": infiniband.flow_model,
+    "roce": roce.flow_model,
+}
+"""Flow models by ``transport.kind``."""

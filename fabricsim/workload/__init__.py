@@ -1,1 +1,1 @@
-"""."""
+"""Training jobs compiled to programs: DAGs of compute and collective operations."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -67,23 +67,38 @@ class Program:
     ranks: int
 
 
+class _Row(NamedTuple):
+    """The columns of an ``OP`` that do not depend on the other ops."""
+
+    rank: int
+    kind: int
+    stream: int
+    timer: int
+    call: int
+    member: int
+    duration: int
+
+
 @dataclass
 class ProgramBuilder:
     """Builds a `Program` op by op.
 
     Ops of one rank on the main stream run in the order in which they are added, each after the one
-    before; ``after`` adds further predecessors.
+    before; ``after`` adds further predecessors. Those added by one `join_all` run at once.
     """
 
     timers: Sequence[str]
-    _rows: list[tuple[int, int, int, int, int, int, int]] = field(default_factory=list)
+    _rows: list[_Row] = field(default_factory=list)
     _edges: list[tuple[int, int]] = field(default_factory=list)
     _calls: list[Call] = field(default_factory=list)
-    _last: dict[int, int] = field(default_factory=dict)
+    _last: dict[int, list[int]] = field(default_factory=dict)
 
     def compute(self, rank: int, duration: int, timer: str, *, after: Iterable[int] = ()) -> int:
         """Keep `rank` busy for `duration` ps; returns the op's index."""
-        return self._add(rank, COMPUTE, MAIN_STREAM, timer, NONE, NONE, duration, after)
+        row = _Row(rank, COMPUTE, MAIN_STREAM, self.timers.index(timer), NONE, NONE, duration)
+        index = self._add(row, {*after, *self._last.get(rank, ())})
+        self._last[rank] = [index]
+        return index
 
     def call(self, call: Call) -> int:
         """Register a collective call; every one of its ranks must `join` it once."""
@@ -92,19 +107,29 @@ class ProgramBuilder:
 
     def join(self, call: int, rank: int, timer: str, *, stream: int = MAIN_STREAM, after: Iterable[int] = ()) -> int:
         """Let `rank` take part in a registered call; returns the op's index."""
-        member = self._calls[call].ranks.index(rank)
-        return self._add(rank, COLLECTIVE, stream, timer, call, member, 0, after)
-
-    def _add(
-        self, rank: int, kind: int, stream: int, timer: str, call: int, member: int, duration: int, after: Iterable[int]
-    ) -> int:
-        index = len(self._rows)
-        self._rows.append((rank, kind, stream, self.timers.index(timer), call, member, duration))
-        before = set(after)
         if stream == MAIN_STREAM:
-            if rank in self._last:
-                before.add(self._last[rank])
-            self._last[rank] = index
+            return self.join_all([call], rank, timer, after=after)[0]
+        return self._add(self._part(call, rank, timer, stream), set(after))
+
+    def join_all(self, calls: Sequence[int], rank: int, timer: str, *, after: Iterable[int] = ()) -> list[int]:
+        """Let `rank` take part in several calls at once on the main stream; returns the ops' indices.
+
+        All start together and the next main-stream op waits for all of them, as in an NCCL group:
+        the spans of the ops overlap, so the time to book is that of their union.
+        """
+        before = {*after, *self._last.get(rank, ())}
+        ops = [self._add(self._part(call, rank, timer, MAIN_STREAM), before) for call in calls]
+        if ops:
+            self._last[rank] = ops
+        return ops
+
+    def _part(self, call: int, rank: int, timer: str, stream: int) -> _Row:
+        member = self._calls[call].ranks.index(rank)
+        return _Row(rank, COLLECTIVE, stream, self.timers.index(timer), call, member, 0)
+
+    def _add(self, row: _Row, before: set[int]) -> int:
+        index = len(self._rows)
+        self._rows.append(row)
         self._edges.extend((op, index) for op in before)
         return index
 
@@ -118,7 +143,9 @@ class ProgramBuilder:
         """
         ops = np.zeros(len(self._rows), OP)
         for column, values in zip(
-            ("rank", "kind", "stream", "timer", "call", "member", "duration"), zip(*self._rows, strict=True), strict=True
+            ("rank", "kind", "stream", "timer", "call", "member", "duration"),
+            zip(*self._rows, strict=True),
+            strict=True,
         ):
             ops[column] = values
         edges = np.array(self._edges, np.int64).reshape(-1, 2)

@@ -1,0 +1,52 @@
+"""Simulate what a training job would do on a given fabric.
+
+>>> import fabricsim as fs
+>>> result = fs.simulate(fs.load("scenario.toml"))  # doctest: +SKIP
+
+The public names are imported when they are first used, so that ``import fabricsim`` and
+``fabricsim --help`` stay quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fabricsim.engine.fabric import Fabric
+    from fabricsim.errors import FabricsimError
+    from fabricsim.pipeline import load, simulate
+    from fabricsim.results.result import Result
+    from fabricsim.spec.scenario import Scenario
+
+    __version__: str
+
+__all__ = ["Fabric", "FabricsimError", "Result", "Scenario", "__version__", "load", "simulate"]
+
+_HOMES = {
+    "Fabric": "fabricsim.engine.fabric",
+    "FabricsimError": "fabricsim.errors",
+    "Result": "fabricsim.results.result",
+    "Scenario": "fabricsim.spec.scenario",
+    "load": "fabricsim.pipeline",
+    "simulate": "fabricsim.pipeline",
+}
+"""Module that defines each public name."""
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name on first use (PEP 562)."""
+    if name == "__version__":
+        value: object = import_module("fabricsim.provenance").version()
+    elif name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    else:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names, imported or not."""
+    return sorted({*globals(), *__all__})

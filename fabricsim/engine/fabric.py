@@ -1,0 +1,318 @@
+"""The SimPy face of the fabric: any process of any environment may send, reduce or replay on it.
+
+SimPy owns the clock. The compiled world is advanced to the next completion that somebody waits for,
+and never past the next SimPy event, so that whatever a process does finds the world at its time.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import simpy
+
+from fabricsim.engine.wiring import Wiring
+from fabricsim.engine.world import World
+from fabricsim.errors import SimulationError
+from fabricsim.kernels.replay import COMPLETIONS, HORIZON, PAUSED
+from fabricsim.tables import CALL, COLLECTIVE, NEVER, NONE, OP, SPAN
+from fabricsim.topology.platform import WIRE, Platform
+from fabricsim.transports import TRANSPORTS
+from fabricsim.units import PS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from fabricsim.engine.world import Job
+    from fabricsim.spec.scenario import Scenario
+    from fabricsim.workload.program import Call, Program
+
+_LOW = 2
+"""Priority behind SimPy's NORMAL: the world moves on after all that processes do at an instant."""
+_BUDGET = 2_000_000
+"""Kernel events between two reports of progress: well under a second."""
+_MOST_TAPS = 256
+"""Wires whose rate is recorded over time; a larger fabric records those of its first hosts."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A replayed program.
+
+    Attributes
+    ----------
+    start, end
+        When it was posted and when its last op was done, ps.
+    spans
+        ``SPAN`` records, one per op, ps since the environment's zero.
+    calls
+        ``CALL`` records, one per collective call, with the times at which its last rank joined and
+        was done.
+    """
+
+    start: int
+    end: int
+    spans: NDArray[np.void]
+    calls: NDArray[np.void]
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    event: simpy.Event
+    posted: int
+    job: Job | None = None
+    elapsed: bool = True
+
+
+class Fabric:
+    """A cluster and its network inside a SimPy environment.
+
+    Parameters
+    ----------
+    env
+        Any SimPy environment; its time is taken in seconds unless `time_unit` says otherwise.
+    scenario
+        Cluster, fabric, transport and collectives; the job is not looked at.
+    time_unit
+        Picoseconds per unit of ``env.now``.
+    taps
+        Whether payload rates of wires are recorded over time.
+    progress
+        Called now and then with the number of DAG nodes done so far.
+
+    Examples
+    --------
+    >>> import simpy, fabricsim as fs
+    >>> env = simpy.Environment()
+    >>> fabric = fs.Fabric(env, fs.load("ideal-16").scenario)
+    >>> def user(env):
+    ...     yield fabric.send(0, 1, 12_500_000)
+    ...     yield fabric.all_reduce(range(4), 1_000_000)
+    >>> env.run(env.process(user(env)))
+    """
+
+    def __init__(
+        self,
+        env: simpy.Environment,
+        scenario: Scenario,
+        *,
+        time_unit: int = PS_PER_S,
+        taps: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        self.env = env
+        self.scenario = scenario
+        self.model = TRANSPORTS[scenario.transport.kind](scenario.transport)
+        self.platform = Platform(
+            scenario.cluster,
+            scenario.fabric,
+            scenario.switch,
+            scenario.link_rate,
+            self.model.costs,
+            scenario.seed,
+        )
+        self.taps = self._tapped() if taps else ()
+        self.world = World(self.platform.resources.capacities, self.taps)
+        self.wiring = Wiring(
+            self.world,
+            self.platform,
+            self.model,
+            scenario.collectives,
+            scenario.cluster.nic.interrupt_moderation,
+        )
+        self._unit = time_unit
+        self._progress = progress
+        self._jobs: dict[int, _Waiting] = {}
+        self._messages: dict[int, _Waiting] = {}
+        self._scheduled = False
+
+    def _tapped(self) -> tuple[int, ...]:
+        kinds = self.platform.resources.kinds
+        return tuple(index for index, kind in enumerate(kinds) if kind == WIRE)[:_MOST_TAPS]
+
+    # ---- what a process may do ------------------------------------------------------------------
+
+    def send(
+        self, source: int, target: int, size: int, *, weight: float = 1.0, port: int = 0, latency: int | None = None
+    ) -> simpy.Event:
+        """Send a message from one endpoint's memory to another's.
+
+        Parameters
+        ----------
+        source, target
+            Ranks, or host memories by `host_memory`.
+        size
+            Bytes, at least 1.
+        weight
+            Share of a contended resource relative to other messages.
+        port
+            Tells connections of one pair apart; ECMP hashes it.
+        latency
+            Takes the place of the transport's latency and send overhead, ps.
+
+        Returns
+        -------
+        simpy.Event
+            Succeeds on delivery; its value is the time taken, in units of the environment.
+        """
+        if size < 1:
+            msg = f"a transfer of {size} bytes moves nothing; a message has at least 1 byte"
+            raise SimulationError(msg)
+        if not (weight > 0 and math.isfinite(weight)):
+            msg = f"a weight of {weight} gives no share; it must be above 0"
+            raise SimulationError(msg)
+        now = self._now()
+        route = self.wiring.route(source, target, port=port, latency=latency)
+        delay = int(self.world.tables["routes"][route].overhead)
+        event = self.env.event()
+        message = self.world.post_message(now, route, int(size), float(weight), delay)
+        self._messages[message] = _Waiting(event, now)
+        self._wake()
+        return event
+
+    def host_memory(self, host: int) -> int:
+        """Endpoint number of a host's memory, for `send`."""
+        return self.platform.host_memory(host)
+
+    def all_reduce(self, ranks: Iterable[int], size: int) -> simpy.Event:
+        """All-reduce a buffer of `size` bytes; the value is the time taken."""
+        return self._collective("all_reduce", ranks, size)
+
+    def reduce_scatter(self, ranks: Iterable[int], size: int) -> simpy.Event:
+        """Reduce-scatter with `size` bytes of input per rank; the value is the time taken."""
+        return self._collective("reduce_scatter", ranks, size)
+
+    def all_gather(self, ranks: Iterable[int], size: int) -> simpy.Event:
+        """All-gather to `size` bytes of output per rank; the value is the time taken."""
+        return self._collective("all_gather", ranks, size)
+
+    def broadcast(self, ranks: Iterable[int], size: int) -> simpy.Event:
+        """Broadcast `size` bytes from the first of `ranks`; the value is the time taken."""
+        return self._collective("broadcast", ranks, size)
+
+    def _collective(self, collective: str, ranks: Iterable[int], size: int) -> simpy.Event:
+        group = tuple(int(rank) for rank in ranks)
+        if len(set(group)) != len(group) or not group:
+            msg = f"a group needs at least one rank and each rank once, not {list(group)}"
+            raise SimulationError(msg)
+        if size < 1:
+            msg = f"{collective} of {size} bytes moves nothing; a buffer has at least 1 byte"
+            raise SimulationError(msg)
+        ops = np.zeros(len(group), OP)
+        ops["rank"], ops["kind"], ops["member"] = group, COLLECTIVE, np.arange(len(group))
+        calls = self._calls([(collective, group, int(size))])
+        return self._post(ops, np.zeros(0, np.int64), calls, elapsed=True)
+
+    def replay(self, program: Program) -> simpy.Event:
+        """Replay a program from now on; the event's value is a `Replay`.
+
+        Raises
+        ------
+        SimulationError
+            Where the program has more ranks than the cluster.
+        """
+        if program.ranks > self.scenario.cluster.ranks:
+            have = self.scenario.cluster.ranks
+            msg = f"the program runs on {program.ranks} ranks, the cluster has {have}: add hosts or lower the degrees"
+            raise SimulationError(msg)
+        calls = self._calls([(call.collective, call.ranks, call.size) for call in program.calls])
+        return self._post(program.ops, program.successors, calls, elapsed=False)
+
+    def communicators(self, calls: Sequence[Call]) -> list[int]:
+        """Index of the communicator of each call, for `Wiring.resources_of`."""
+        return [self.wiring.communicator(call.collective, call.ranks) for call in calls]
+
+    # ---- between SimPy and the world ------------------------------------------------------------
+
+    def _calls(self, wanted: Sequence[tuple[str, tuple[int, ...], int]]) -> NDArray[np.void]:
+        calls = np.zeros(len(wanted), CALL)
+        calls["first_lane"] = NONE
+        for row, (collective, ranks, size) in zip(calls, wanted, strict=True):
+            row["communicator"] = self.wiring.communicator(collective, ranks)
+            row["size"] = size
+            row["chunk"] = max(size, 1) if collective == "send_recv" else self.scenario.collectives.chunk
+        return calls
+
+    def _post(
+        self, ops: NDArray[np.void], successors: NDArray[np.int64], calls: NDArray[np.void], *, elapsed: bool
+    ) -> simpy.Event:
+        event = self.env.event()
+        now = self._now()
+        if len(ops) == 0:
+            msg = "the program has no operations: nothing would be simulated"
+            raise SimulationError(msg)
+        job = self.world.post_job(now, ops, successors, calls)
+        self._jobs[job.number] = _Waiting(event, now, job, elapsed=elapsed)
+        self._wake()
+        return event
+
+    def _now(self) -> int:
+        return max(round(self.env.now * self._unit), int(self.world.world[0].now))
+
+    def _schedule(self, time: int, action: Callable[[Any], None], priority: int) -> None:
+        self._scheduled = True
+        event = simpy.Event(self.env)
+        event._ok = True  # noqa: SLF001  what simpy.Timeout does; it has no priority to set
+        event._value = None  # noqa: SLF001  as above
+        event.callbacks.append(action)
+        delay = max(time / self._unit - self.env.now, 0)
+        self.env.schedule(event, priority, delay)
+
+    def _wake(self) -> None:
+        if not self._scheduled:
+            self._schedule(self._now(), self._pump, _LOW)
+
+    def _pump(self, _event: object) -> None:
+        self._scheduled = False
+        upcoming = self.env.peek()
+        horizon = NEVER - 1 if math.isinf(upcoming) else round(upcoming * self._unit)
+        code = PAUSED
+        while code == PAUSED:
+            code = self.world.advance(horizon, _BUDGET)
+            if code == PAUSED and self._progress is not None:
+                self._progress(int(self.world.world[0].dag_nodes))
+        if code == COMPLETIONS:
+            self._schedule(int(self.world.world[0].now), self._deliver, 1)
+        elif code == HORIZON:
+            self._schedule(horizon, self._pump, _LOW)
+        elif self._jobs or self._messages:
+            self._fail()
+
+    def _deliver(self, _event: object) -> None:
+        self._scheduled = False
+        for is_job, number in self.world.fetch():
+            if is_job:
+                self._finish_job(number)
+            else:
+                waiting = self._messages.pop(number)
+                self.world.free_message(number)
+                waiting.event.succeed((int(self.world.world[0].now) - waiting.posted) / self._unit)
+        self._schedule(self._now(), self._pump, _LOW)
+
+    def _finish_job(self, number: int) -> None:
+        waiting = self._jobs.pop(number)
+        job = waiting.job
+        if job is None:
+            return
+        tables = self.world.tables
+        end = int(tables["jobs"][number].ended)
+        if waiting.elapsed:
+            value: float | Replay = (end - waiting.posted) / self._unit
+        else:
+            spans = np.array(tables["spans"][job.first_op : job.first_op + job.ops], SPAN)
+            calls = np.array(tables["calls"][job.first_call : job.first_call + job.calls], CALL)
+            value = Replay(waiting.posted, end, spans, calls)
+        self.world.free_job(job)
+        waiting.event.succeed(value)
+
+    def _fail(self) -> None:
+        stuck = len(self._jobs) + len(self._messages)
+        error = SimulationError(f"nothing can happen any more, yet {stuck} jobs or messages are not done: a deadlock")
+        for waiting in (*self._jobs.values(), *self._messages.values()):
+            waiting.event.fail(error)
+        self._jobs.clear()
+        self._messages.clear()

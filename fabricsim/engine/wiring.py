@@ -1,0 +1,183 @@
+"""Connections: routes over the platform, and groups of ranks wired for a collective."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fabricsim.collectives import template
+from fabricsim.tables import COMMUNICATOR, CONNECTION, HOP, MODERATION, NONE, ROUTE, SCRIPT, TEMPLATE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fabricsim.engine.world import World
+    from fabricsim.spec.cluster import InterruptStep
+    from fabricsim.spec.job import Collectives
+    from fabricsim.topology.platform import Platform
+    from fabricsim.transports.base import FlowModel
+
+
+class Connection(NamedTuple):
+    """What distinguishes one connection from another: endpoints, port, and latencies that replace or add."""
+
+    source: int
+    target: int
+    port: int
+    network_step: int
+    intra_host_step: int
+    latency: int | None
+
+
+class Wiring:
+    """Makes routes and communicators in a world's tables, each once.
+
+    Parameters
+    ----------
+    world
+        Whose tables are filled.
+    platform
+        Gives the paths.
+    model
+        The transport.
+    collectives
+        Channels and step costs.
+    moderation
+        Interrupt moderation of the NIC, in force where the transport uses interrupts.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        platform: Platform,
+        model: FlowModel,
+        collectives: Collectives,
+        moderation: Sequence[InterruptStep],
+    ) -> None:
+        self._world = world
+        self._platform = platform
+        self._model = model
+        self._collectives = collectives
+        self._routes: dict[Connection, int] = {}
+        self._templates: dict[tuple[str, int], int] = {}
+        self._communicators: dict[tuple[str, tuple[int, ...]], int] = {}
+        self.route_hops: list[tuple[int, ...]] = []
+        self._moderation_steps = len(moderation) if model.interrupts else 0
+        rows = sorted((step.above, step.interval) for step in moderation)
+        world.extend("moderation", np.array(rows, MODERATION))
+
+    def route(
+        self,
+        source: int,
+        target: int,
+        *,
+        port: int = 0,
+        network_step: int = 0,
+        intra_host_step: int = 0,
+        latency: int | None = None,
+    ) -> int:
+        """Index of a connection's route.
+
+        Parameters
+        ----------
+        source, target
+            Endpoints.
+        port
+            Tells connections of one pair apart.
+        network_step, intra_host_step
+            Added to the latency if the route leaves the host, or if it does not, ps.
+        latency
+            Takes the place of the transport's own latency, ps.
+        """
+        key = Connection(source, target, port, network_step, intra_host_step, latency)
+        if key not in self._routes:
+            self._routes[key] = self._add_route(key)
+        return self._routes[key]
+
+    def _add_route(self, key: Connection) -> int:
+        path = self._platform.path(key.source, key.target, key.port)
+        model, capacities = self._model, self._platform.resources.capacities
+        row = np.zeros(1, ROUTE)
+        row["first_hop"] = self._world.extend("hops", np.array(list(path.hops), HOP))
+        row["hops"] = len(path.hops)
+        row["peak"] = min(capacities[resource] / cost for resource, cost in path.hops)
+        row["moderation"] = NONE
+        if path.network:
+            software = model.latency if key.latency is None else key.latency
+            row["latency"] = path.latency + software + key.network_step
+            row["overhead"] = model.overhead if key.latency is None else 0
+            row["round_trip"] = 2 * (path.latency + software)
+            row["window"] = model.window
+            row["idle_restart"] = model.idle_restart
+            row["moderation"] = 0 if self._moderation_steps else NONE
+            row["moderation_steps"] = self._moderation_steps
+        else:
+            row["latency"] = key.intra_host_step
+        self._world.widen(len(path.hops))
+        self.route_hops.append(tuple(resource for resource, _ in path.hops))
+        return self._world.extend("routes", row)
+
+    def _template(self, collective: str, members: int) -> int:
+        key = (collective, members)
+        if key not in self._templates:
+            made = template(collective, members)
+            scripts = np.zeros(len(made.scripts), SCRIPT)
+            first: dict[int, int] = {}
+            for row, steps in zip(scripts, made.scripts, strict=True):
+                if id(steps) not in first:
+                    first[id(steps)] = self._world.extend("steps", steps)
+                row["first_step"], row["steps"] = first[id(steps)], len(steps)
+            row = np.zeros(1, TEMPLATE)
+            row["first_script"] = self._world.extend("scripts", scripts)
+            row["symmetric"] = len(made.scripts) == 1
+            row["relative"] = made.relative
+            row["members"], row["shards"] = members, made.shards
+            row["connections"], row["inboxes"] = made.connections.shape[1], made.sources.shape[1]
+            self._world.reserve_inboxes(made.sources.shape[1])
+            self._templates[key] = self._world.extend("templates", row)
+        return self._templates[key]
+
+    def communicator(self, collective: str, ranks: tuple[int, ...]) -> int:
+        """Index of a group of ranks wired for a collective."""
+        key = (collective, ranks)
+        if key not in self._communicators:
+            self._communicators[key] = self._add_communicator(collective, ranks)
+        return self._communicators[key]
+
+    def _add_communicator(self, collective: str, ranks: tuple[int, ...]) -> int:
+        made = template(collective, len(ranks))
+        # A send takes its channels together as one message: they would share every resource of the pair.
+        channels = 1 if collective == "send_recv" else self._collectives.channels
+        rows = np.zeros((channels, *made.connections.shape[:2]), CONNECTION)
+        rows["member"] = made.connections[None, :, :, 0]
+        rows["inbox"] = made.connections[None, :, :, 1]
+        if len(ranks) > 1:
+            for channel in range(channels):
+                for member, rank in enumerate(ranks):
+                    for i, receiver in enumerate(made.connections[member, :, 0]):
+                        rows["route"][channel, member, i] = self.route(
+                            rank,
+                            ranks[receiver],
+                            port=channel,
+                            network_step=self._collectives.network_step,
+                            intra_host_step=self._collectives.intra_host_step,
+                        )
+        row = np.zeros(1, COMMUNICATOR)
+        row["template"] = self._template(collective, len(ranks))
+        row["channels"] = channels
+        row["first_connection"] = self._world.extend("connections", rows.reshape(-1))
+        row["first_source"] = self._world.extend("sources", made.sources.reshape(-1).astype(np.int64))
+        return self._world.extend("communicators", row)
+
+    def resources_of(self, communicator: int) -> set[int]:
+        """Resources that the messages of a communicator cross."""
+        tables = self._world.tables
+        row = tables["communicators"][communicator]
+        made = tables["templates"][row.template]
+        if made.members == 1:
+            return set()
+        count = int(row.channels * made.members * made.connections)
+        first = int(row.first_connection)
+        routes = tables["connections"]["route"][first : first + count]
+        return {resource for route in np.unique(routes) for resource in self.route_hops[int(route)]}

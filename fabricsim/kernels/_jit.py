@@ -1,0 +1,50 @@
+"""The one way to compile a kernel.
+
+numba's cache notices a change only in the file of the entry kernel, so a changed helper in another
+file would be served stale. The cache folder therefore carries a digest of all kernel sources and
+record types, of numba's version and of the bounds-check flag.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core import config
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def _digest() -> str:
+    digest = hashlib.sha256(f"{numba.__version__} {config.BOUNDSCHECK}".encode())
+    for source in [*sorted(_PACKAGE.glob("*.py")), _PACKAGE.parent / "tables.py"]:
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def cache_directory() -> Path:
+    """Where compiled kernels are kept between runs."""
+    base = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "fabricsim" / _digest()
+
+
+def is_compiled() -> bool:
+    """Whether an earlier run has filled the cache, so that nothing needs compiling."""
+    return any(cache_directory().rglob("*.nbi"))
+
+
+_CACHE = str(cache_directory())
+
+
+def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile `function` on first use, cached, without the GIL, division by zero giving inf."""
+    before, config.CACHE_DIR = config.CACHE_DIR, _CACHE
+    try:
+        compiled: Callable[..., Any] = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    finally:
+        config.CACHE_DIR = before
+    return compiled

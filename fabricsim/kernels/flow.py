@@ -1,0 +1,156 @@
+"""Flows: messages in fluid transfer over the resources of their route."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fabricsim.kernels._jit import kernel
+from fabricsim.kernels.maxmin import attach, detach, rate_alone, solve
+from fabricsim.kernels.queue import set_finish
+from fabricsim.tables import NEVER
+
+_PS = 1e12  # picoseconds per second
+
+
+@kernel
+def finish_time(now, remaining, rate):
+    """When `remaining` bytes at `rate` are through, rounded up to a whole ps."""
+    if remaining <= 0.0:
+        return now
+    if rate <= 0.0:
+        return NEVER
+    duration = remaining / rate * _PS
+    if duration >= 4e18:  # beyond the clock: an int64 of picoseconds ends after 106 days
+        return NEVER
+    return now + np.int64(math.ceil(duration))
+
+
+@kernel
+def start(world, resources, routes, hops, flows, legs, tree, begun, route, size, weight, owner, connection):
+    """Begin a message now; its rate is set at the end of this instant unless it is alone."""
+    flow = world[0].free_flow
+    world[0].free_flow = flows[flow].next_free
+    now = world[0].now
+    flows[flow].route = route
+    flows[flow].owner = owner
+    flows[flow].connection = connection
+    flows[flow].weight = weight
+    flows[flow].rate = 0.0
+    flows[flow].bottleneck = -1
+    flows[flow].remaining = float(size)
+    flows[flow].size = size
+    flows[flow].started = now
+    flows[flow].updated = now
+    world[0].active += 1
+    world[0].messages += 1
+    if attach(resources, routes, hops, flows, legs, flow):
+        flows[flow].rate = rate_alone(resources, routes, flows, legs, flow)
+        world[0].rate_updates += 1
+        set_finish(tree, flow, finish_time(now, flows[flow].remaining, flows[flow].rate))
+    elif size == 0:
+        set_finish(tree, flow, now)
+    else:
+        begun[world[0].arrived] = flow
+        world[0].arrived += 1
+
+
+@kernel
+def _halve(world, series):
+    """Double the width of the bins, merging neighbours, so that memory does not grow with time."""
+    bins = series.shape[1]
+    for tap in range(series.shape[0]):
+        for i in range(bins // 2):
+            series[tap, i] = series[tap, 2 * i] + series[tap, 2 * i + 1]
+        series[tap, bins // 2 :] = 0.0
+    world[0].bin *= 2
+
+
+@kernel
+def _record(world, series, tap, start_time, end_time, rate):
+    """Add ``rate * time`` bytes to the bins between two times."""
+    while end_time > world[0].bin * series.shape[1]:
+        _halve(world, series)
+    width = world[0].bin
+    i = start_time // width
+    while start_time < end_time:
+        edge = min((i + 1) * width, end_time)
+        series[tap, i] += rate * (edge - start_time) / _PS
+        start_time = edge
+        i += 1
+
+
+@kernel
+def advance_flow(world, resources, routes, flows, legs, series, flow):
+    """Bring the bytes left of a flow up to now."""
+    now = world[0].now
+    before = flows[flow].updated
+    if now == before:
+        return
+    rate = flows[flow].rate
+    flows[flow].remaining = max(flows[flow].remaining - rate * (now - before) / _PS, 0.0)
+    flows[flow].updated = now
+    if len(series) > 0:
+        width = len(legs) // len(flows)
+        for i in range(routes[flows[flow].route].hops):
+            tap = resources[legs[flow * width + i].resource].tap
+            if tap >= 0:
+                _record(world, series, tap, before, now, rate)
+
+
+@kernel
+def finish(world, resources, routes, flows, legs, tree, series, touched, flow):
+    """End a message whose last byte has left: book it on its resources and free its slot."""
+    advance_flow(world, resources, routes, flows, legs, series, flow)
+    detach(world, resources, routes, flows, legs, touched, flow)
+    width = len(legs) // len(flows)
+    size = flows[flow].size
+    for i in range(routes[flows[flow].route].hops):
+        leg = flow * width + i
+        resources[legs[leg].resource].load += legs[leg].cost * size
+        resources[legs[leg].resource].payload += size
+    set_finish(tree, flow, NEVER)
+    flows[flow].next_free = world[0].free_flow
+    world[0].free_flow = flow
+    world[0].active -= 1
+
+
+@kernel
+def settle(world, resources, routes, flows, legs, tree, series, begun, touched, members, seen, heap):
+    """Set new rates after all arrivals and departures of this instant."""
+    count = 0
+    world[0].solve += 1
+    mark = world[0].solve
+    width = len(legs) // len(flows)
+    for i in range(world[0].arrived):
+        flow = begun[i]
+        if flows[flow].mark != mark:
+            flows[flow].mark = mark
+            members[count] = flow
+            count += 1
+    for i in range(world[0].touched):
+        resources[touched[i]].touched = 0
+        leg = resources[touched[i]].first
+        while leg >= 0:
+            flow = leg // width
+            if flows[flow].bottleneck == touched[i] and flows[flow].mark != mark:
+                flows[flow].mark = mark
+                members[count] = flow
+                count += 1
+            leg = legs[leg].next
+    world[0].arrived = 0
+    world[0].touched = 0
+    if count == 0:
+        return
+    count = solve(world, resources, routes, flows, legs, members, count, seen, heap)
+    now = world[0].now
+    for i in range(count):
+        flow = members[i]
+        rate = flows[flow].share
+        if rate == flows[flow].rate:
+            continue
+        advance_flow(world, resources, routes, flows, legs, series, flow)
+        flows[flow].rate = rate
+        world[0].rate_updates += 1
+        set_finish(tree, flow, finish_time(now, flows[flow].remaining, rate))

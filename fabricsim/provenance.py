@@ -1,0 +1,45 @@
+"""Which software made a result."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+
+UNKNOWN = "0+unknown"
+"""Version of a package that runs from its sources and was never installed."""
+
+_PACKAGES = ("numpy", "numba", "simpy", "networkx", "h5py", "pydantic")
+
+
+def version() -> str:
+    """Version of fabricsim as installed.
+
+    Returns
+    -------
+    str
+        The version of the installed distribution; `UNKNOWN` where there is none.
+    """
+    return _version_of("fabricsim")
+
+
+def versions() -> dict[str, str]:
+    """Versions of everything that a result's numbers depend on.
+
+    Returns
+    -------
+    dict of str to str
+        ``"fabricsim"``, ``"python"`` and the packages by name, always in this order. Nothing is
+        imported for it, and nothing in it depends on the time or the machine's name.
+    """
+    return {
+        "fabricsim": version(),
+        "python": platform.python_version(),
+        **{package: _version_of(package) for package in _PACKAGES},
+    }
+
+
+def _version_of(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return UNKNOWN

@@ -1,0 +1,145 @@
+"""Measured figures against predicted ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+import numpy as np
+
+from fabricsim.report import style
+from fabricsim.units import human_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_MOST_SIZES = 12
+
+
+class Row(TypedDict):
+    """One figure; ``relative_error`` is ``predicted / measured - 1``."""
+
+    quantity: str
+    unit: str
+    measured: float
+    predicted: float
+    relative_error: float
+
+
+def measured_against_predicted(rows: Sequence[Mapping[str, object]], title: str) -> Figure:
+    """Draw pairs of bars, measured and predicted, each pair with its error; one panel for each unit.
+
+    Parameters
+    ----------
+    rows
+        Mappings with the keys of `Row`; others are ignored.
+    title
+        What is compared.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        For `fabricsim.report.plots.save`.
+
+    Raises
+    ------
+    ResultError
+        Where `rows` is empty.
+    """
+    style.require_some(len(rows), "figure", "the study compared nothing")
+    units = list(dict.fromkeys(str(row["unit"]) for row in rows))
+    groups = [[row for row in rows if row["unit"] == unit] for unit in units]
+    heights = [len(group) + 0.8 for group in groups]
+    figure = style.new_figure(9.5, 1.3 + 0.55 * sum(heights))
+    panels = figure.subplots(len(units), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for axes, unit, group in zip(panels, units, groups, strict=True):
+        _pairs(axes, unit, group)
+    figure.suptitle(title, wrap=True)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
+    return figure
+
+
+def bus_bandwidth(sizes: Sequence[int], measured: Sequence[float], predicted: Sequence[float], title: str) -> Figure:
+    """Draw bus bandwidth over message size, both logarithmic, and the error below.
+
+    Parameters
+    ----------
+    sizes
+        Bytes, ascending, shape ``(n,)``.
+    measured, predicted
+        Bus bandwidth in bytes/s, shape ``(n,)``; `measured` may be empty where there is only a prediction.
+    title
+        What was measured.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        For `fabricsim.report.plots.save`.
+
+    Raises
+    ------
+    ResultError
+        Where there is no size above 0 with a bandwidth above 0, which is all that a logarithm has room for.
+    """
+    size, forecast = np.array(sizes, float), np.array(predicted, float)
+    truth = np.array(measured, float) if len(measured) else np.full(len(size), np.nan)
+    fits = (size > 0) & (forecast > 0) & ((truth > 0) | np.isnan(truth))
+    style.require_some(int(fits.sum()), "bandwidth", "name sizes above 0 bytes")
+    size, truth, forecast = size[fits], truth[fits], forecast[fits]
+    compared = bool(len(measured))
+    figure = style.new_figure(8.0, 6.0 if compared else 4.5)
+    panels = figure.subplots(1 + compared, 1, sharex=True, squeeze=False, height_ratios=[3, 1][: 1 + compared])[:, 0]
+    if compared:
+        panels[0].plot(size, truth / 1e9, "s", color=style.MEASURED_COLOUR, label="measured")
+        _errors(panels[1], size, forecast / truth - 1)
+    panels[0].plot(size, forecast / 1e9, "o-", color=style.PREDICTED_COLOUR, markersize=4, label="predicted")
+    panels[0].set_yscale("log")
+    panels[0].set_ylabel("Bus bandwidth (GB/s)")
+    panels[0].legend(loc="lower right")
+    panels[0].grid(visible=True, which="major", alpha=0.3)
+    _size_axis(panels[-1], size)
+    figure.suptitle(title, wrap=True)
+    return figure
+
+
+def _pairs(axes: Axes, unit: str, rows: Sequence[Mapping[str, object]]) -> None:
+    places = np.arange(len(rows))
+    measured = [_number(row["measured"]) for row in rows]
+    predicted = [_number(row["predicted"]) for row in rows]
+    axes.barh(places - 0.19, measured, 0.36, color=style.MEASURED_COLOUR, label="measured")
+    axes.barh(places + 0.19, predicted, 0.36, color=style.PREDICTED_COLOUR, label="predicted")
+    for place, row in enumerate(rows):
+        text = f"{_number(row['predicted']):.3g} for {_number(row['measured']):.3g} ({_percent(row['relative_error'])})"
+        end = max(_number(row["measured"]), _number(row["predicted"]), 0.0)
+        axes.annotate(text, (end, place), (4, 0), textcoords="offset points", va="center", fontsize="small")
+    axes.set_yticks(places, [str(row["quantity"]) for row in rows])
+    axes.invert_yaxis()
+    # room for the labels beside the longest bar
+    axes.set_xlim(right=1.35 * max(1e-300, *measured, *predicted))
+    axes.set_xlabel(f"({unit})" if unit else "")
+
+
+def _errors(axes: Axes, size: np.ndarray, error: np.ndarray) -> None:
+    axes.axhline(0.0, color="black", linewidth=0.8)
+    axes.plot(size, 100 * error, "o-", color=style.PREDICTED_COLOUR, markersize=4)
+    axes.set_ylabel("Error (%)")
+    axes.grid(visible=True, alpha=0.3)
+
+
+def _size_axis(axes: Axes, size: np.ndarray) -> None:
+    axes.set_xscale("log", base=2)
+    ticks = size[style.evenly(len(size), _MOST_SIZES)]
+    axes.set_xticks(ticks, [human_bytes(float(tick)) for tick in ticks], rotation=30, ha="right")
+    axes.minorticks_off()
+    axes.set_xlabel("Size")
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) else float("nan")
+
+
+def _percent(error: object) -> str:
+    return f"{100 * _number(error):+.1f} %"

@@ -1,0 +1,124 @@
+"""Stacked bars: where the time of ranks goes, and of runs over several transports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fabricsim.report import style
+from fabricsim.results.breakdown import critical_rank, rank_count, rank_time
+from fabricsim.units import human_seconds, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from fabricsim.results.breakdown import RankTime
+    from fabricsim.results.result import Result
+
+MOST_RANKS = 16
+"""Bars in a breakdown at most."""
+
+
+def breakdown(result: Result) -> Figure:
+    """Draw where the iteration goes, a bar for each rank (at most `MOST_RANKS`, evenly spaced).
+
+    Parameters
+    ----------
+    result
+        The run.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        For `fabricsim.report.plots.save`.
+
+    Raises
+    ------
+    ResultError
+        Where the program is empty.
+    """
+    ranks = rank_count(result)
+    style.require_some(ranks, "op", "the program holds no work")
+    chosen = style.evenly(ranks, MOST_RANKS)
+    figure = style.new_figure(3.6 + 0.45 * len(chosen))
+    axes = figure.add_subplot()
+    _stack(axes, [rank_time(result, rank) for rank in chosen], result.iteration)
+    axes.set_xticks(range(len(chosen)), [str(rank) for rank in chosen])
+    axes.set_xlabel("Rank")
+    some = f", {len(chosen)} of {ranks} ranks" if len(chosen) < ranks else ""
+    axes.set_title(f"Where the iteration goes: {result.name} over {result.transport}{some}", wrap=True)
+    return figure
+
+
+def comparison(results: Sequence[Result]) -> Figure:
+    """Draw the critical rank of several runs side by side, with the speed-up over the slowest.
+
+    Parameters
+    ----------
+    results
+        Runs of one scenario over several transports, in the order of the bars.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        For `fabricsim.report.plots.save`.
+
+    Raises
+    ------
+    ResultError
+        Where there is no run.
+    """
+    style.require_some(len(results), "run", "name at least one transport")
+    slowest = max(result.iteration for result in results)
+    figure = style.new_figure(3.6 + 1.2 * len(results))
+    axes = figure.add_subplot()
+    _stack(axes, [rank_time(result, critical_rank(result)) for result in results], slowest)
+    _, scale = style.time_unit(slowest)
+    for place, result in enumerate(results):
+        label = f"{human_seconds(seconds(result.iteration))}\n{slowest / max(result.iteration, 1):.2f}x"
+        axes.annotate(
+            label, (place, result.iteration / scale), (0, 3), textcoords="offset points", ha="center", va="bottom"
+        )
+    axes.set_ylim(top=1.18 * slowest / scale)
+    axes.set_xticks(range(len(results)), [result.transport for result in results])
+    axes.set_xlabel("Transport")
+    axes.set_title(f"Iteration time by transport: {results[0].name}", wrap=True)
+    return figure
+
+
+def _stack(axes: Axes, times: Sequence[RankTime], longest: int) -> None:
+    unit, scale = style.time_unit(longest)
+    dimensions = list(dict.fromkeys(name for time in times for name in time.exposed))
+    colours = style.dimension_colours(dimensions)
+    parts = [("compute", style.COMPUTE_COLOUR, [time.compute for time in times])]
+    parts += [
+        (f"exposed communication,\n{name}", colours[name], [time.exposed.get(name, 0) for time in times])
+        for name in dimensions
+    ]
+    parts += [("bubble (waiting and idle)", style.BUBBLE_COLOUR, [time.bubble for time in times])]
+    places, bottom = np.arange(len(times)), np.zeros(len(times))
+    for label, colour, values in parts:
+        height = np.array(values) / scale
+        if height.any():
+            axes.bar(places, height, 0.7, bottom, color=colour, label=label, edgecolor="white", linewidth=0.5)
+        bottom += height
+    hidden = np.array([time.overlapped for time in times]) / scale
+    if hidden.any():
+        label = "communication behind\ncompute"
+        axes.bar(places, hidden, 0.7, label=label, facecolor="none", edgecolor="white", hatch="///", linewidth=0.0)
+    axes.set_ylabel(f"Time in the iteration ({unit})")
+    axes.set_xlim(-0.6, len(times) - 0.4)
+    style.legend_beside(axes, reverse=True)
+    _grey_hatches(axes)
+
+
+def _grey_hatches(axes: Axes) -> None:
+    """Give hatched patches in the legend a ground: white lines show on none."""
+    legend = axes.get_legend()
+    for handle in legend.get_patches() if legend is not None else ():
+        if handle.get_hatch():
+            handle.set_facecolor(style.COMPUTE_COLOUR)

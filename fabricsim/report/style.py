@@ -1,0 +1,146 @@
+"""What all plots share: colours, figures without pyplot, units of axes, saving."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fabricsim.errors import ResultError
+from fabricsim.units import PS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COMPUTE_COLOUR = "#0072B2"
+COMMUNICATION_COLOURS = ("#D55E00", "#E69F00", "#CC79A7", "#F0E442")
+BUBBLE_COLOUR = "#D0D0D0"
+MEASURED_COLOUR = "#666666"
+PREDICTED_COLOUR = "#0072B2"
+"""From the palette of Okabe and Ito (2008), which people with colour blindness can tell apart."""
+
+SERIES_COLOURS = (
+    "#332288",
+    "#DDCC77",
+    "#117733",
+    "#88CCEE",
+    "#CC6677",
+    "#AA4499",
+    "#44AA99",
+    "#999933",
+    "#882255",
+)
+"""Paul Tol's "muted" scheme, for more than a handful of categories; ordered so that neighbours differ in lightness."""
+HATCHES = ("", "////", "....")
+"""Laid over the colours when those run out."""
+
+_MIN_WIDTH = 6.4
+_SUFFIXES = {".png", ".svg"}
+
+
+def new_figure(width: float = 8.0, height: float = 4.5) -> Figure:
+    """Make an empty figure whose parts keep clear of each other; sizes in inches."""
+    from matplotlib.figure import Figure  # noqa: PLC0415  matplotlib loads slowly, and only plots need it
+
+    return Figure(figsize=(max(width, _MIN_WIDTH), height), layout="constrained")
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG or SVG; the same figure gives the same bytes.
+
+    Parameters
+    ----------
+    figure
+        The figure.
+    path
+        File to write; its suffix decides the format.
+
+    Raises
+    ------
+    ResultError
+        Where the suffix is another one, or the file cannot be written; nothing is left then.
+    """
+    import matplotlib as mpl  # noqa: PLC0415  matplotlib loads slowly, and only plots need it
+
+    suffix = path.suffix.lower()
+    if suffix not in _SUFFIXES:
+        msg = f"{path}: cannot draw as {suffix or 'a file without suffix'}; use .png or .svg"
+        raise ResultError(msg)
+    part = path.with_name(f"{path.name}.part")
+    # dates, versions and random ids of elements would differ between runs and machines
+    metadata: dict[str, Any] = {"Software": None} if suffix == ".png" else {"Date": None, "Creator": None}
+    try:
+        with mpl.rc_context({"svg.hashsalt": "fabricsim"}):
+            figure.savefig(part, format=suffix[1:], dpi=150, metadata=metadata)
+        part.replace(path)
+    except OSError as error:
+        msg = f"{path}: cannot be written ({error}); name a file in a folder that exists and has room"
+        raise ResultError(msg) from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def time_unit(ps: int) -> tuple[str, float]:
+    """Choose the unit of a time axis.
+
+    Parameters
+    ----------
+    ps
+        The longest time on the axis.
+
+    Returns
+    -------
+    tuple of str and float
+        Name of the unit and its picoseconds.
+    """
+    for unit, scale in (("s", PS_PER_S), ("ms", 10**9), ("µs", 10**6)):
+        if ps >= 2 * scale:
+            return unit, float(scale)
+    return "ns", 1e3
+
+
+def dimension_colours(dimensions: Sequence[str]) -> dict[str, str]:
+    """Give each parallel dimension its colour: the usual three always theirs, others what is left."""
+    usual = ("data", "pipeline", "embedding")
+    others = [dimension for dimension in dict.fromkeys(dimensions) if dimension not in usual]
+    names = [*usual, *others]
+    left = [*COMMUNICATION_COLOURS[len(usual) :], *SERIES_COLOURS]
+    colours = [*COMMUNICATION_COLOURS[: len(usual)], *(left[index % len(left)] for index in range(len(others)))]
+    return {name: colour for name, colour in zip(names, colours, strict=True) if name in dimensions}
+
+
+def evenly(count: int, most: int) -> list[int]:
+    """Choose at most `most` of ``range(count)``, evenly spaced, first and last included."""
+    if count <= most:
+        return list(range(count))
+    return [round(index * (count - 1) / (most - 1)) for index in range(most)]
+
+
+def legend_beside(axes: Axes, *, reverse: bool = False, **options: Any) -> None:  # noqa: ANN401  matplotlib's own
+    """Put the legend to the right of the axes, where it covers nothing.
+
+    Parameters
+    ----------
+    axes
+        Where the labelled things are.
+    reverse
+        Last label first, the order in which bars are stacked.
+    options
+        Passed on to ``Axes.legend``.
+    """
+    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0, reverse=reverse, **options)
+
+
+def require_some(count: int, what: str, reason: str) -> None:
+    """Refuse to draw an empty picture.
+
+    Raises
+    ------
+    ResultError
+        Where `count` is 0.
+    """
+    if not count:
+        msg = f"there is no {what} to draw; {reason}"
+        raise ResultError(msg)

@@ -1,0 +1,203 @@
+"""Summaries as tables for the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from fabricsim.errors import ResultError
+from fabricsim.units import human_bytes, human_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rich.console import RenderableType
+
+    from fabricsim.results.summary import CollectiveSummary, LinkSummary, Summary
+
+ROWS = 12
+"""Collectives shown at most; the JSON has all of them."""
+CALLS = 3
+"""Collectives named per link at most."""
+
+
+def summary_text(summary: Summary) -> RenderableType:
+    """Show one run: what it took, where the time went, and which link is to blame.
+
+    Parameters
+    ----------
+    summary
+        Of `fabricsim.results.summary.summarise`.
+
+    Returns
+    -------
+    rich.console.RenderableType
+        For ``rich.console.Console.print``.
+    """
+    blocks: list[RenderableType] = [_headline(summary), _breakdown(summary), _timers(summary)]
+    if summary["collectives"]:
+        blocks.append(_collectives(summary["collectives"]))
+    if summary["links"]:
+        blocks += [_links(summary["links"]), _blame(summary["links"][0])]
+    blocks.append(_footer(summary))
+    return Group(*blocks)
+
+
+def comparison_table(summaries: Sequence[Summary]) -> Table:
+    """Compare runs of one scenario over several transports.
+
+    Parameters
+    ----------
+    summaries
+        At least one, shown in the given order; speed-ups are against the slowest.
+
+    Raises
+    ------
+    ResultError
+        Where there is nothing to compare.
+    """
+    if not summaries:
+        msg = "there is no run to compare; name at least one transport"
+        raise ResultError(msg)
+    slowest = max(summary["iteration_time_s"] for summary in summaries)
+    table = _table(["Transport"], ["Iteration", "Speed-up", "Compute", "Exposed\ncomm.", "Comm.\nshare"])
+    table.add_column("Hottest link")
+    for summary in summaries:
+        time = summary["iteration_time_s"]
+        table.add_row(
+            escape(summary["transport"]),
+            human_seconds(time),
+            f"{slowest / time:.2f}x",
+            human_seconds(summary["breakdown_s"]["compute"]),
+            human_seconds(summary["exposed_communication_s"]),
+            _percent(summary["communication_share"]),
+            _hottest(summary["links"]),
+        )
+    return table
+
+
+def human_rate(value: float | None) -> str:
+    """Bytes per second for people, in powers of 1000; ``-`` where there is none."""
+    if value is None:
+        return "-"
+    for unit, scale in (("TB/s", 1e12), ("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)):
+        if value >= scale:
+            return f"{value / scale:.3g} {unit}"
+    return f"{value:.3g} B/s"
+
+
+def _headline(summary: Summary) -> Text:
+    text = Text()
+    text.append(f"{summary['name']}", style="bold")
+    text.append(f": {summary['ranks']} ranks over {summary['transport']}\n")
+    text.append("Iteration time ")
+    text.append(human_seconds(summary["iteration_time_s"]), style="bold")
+    text.append(f", {_percent(summary['communication_share'])} of it in communication\n")
+    return text
+
+
+def _breakdown(summary: Summary) -> Group:
+    breakdown, total = summary["breakdown_s"], summary["iteration_time_s"]
+    table = _table(["Part"], ["Time", "Share"])
+    rows = [("compute", breakdown["compute"])]
+    rows += [(f"exposed communication, {name}", time) for name, time in breakdown["exposed_communication"].items()]
+    rows += [("bubble (waiting and idle)", breakdown["bubble"])]
+    for name, time in rows:
+        table.add_row(escape(name), human_seconds(time), _percent(time / total))
+    table.add_section()
+    hidden = breakdown["overlapped_communication"]
+    table.add_row("communication behind compute", human_seconds(hidden), _percent(hidden / total))
+    return _titled(f"Where the time goes (rank {summary['critical_rank']}, the last to end)", table)
+
+
+def _timers(summary: Summary) -> Group:
+    table = _table(["Timer"], ["Time"])
+    for name, time in summary["timers_s"].items():
+        if time:
+            table.add_row(escape(name), human_seconds(time))
+    return _titled("Timers (the slowest rank of each, as Megatron-LM prints them)", table)
+
+
+def _collectives(rows: list[CollectiveSummary]) -> Group:
+    more = f" ({ROWS} of {len(rows)} kinds, the longest)" if len(rows) > ROWS else ""
+    table = _table(["Collective"], ["Ranks", "Size", "Count", "Time", "algbw", "busbw", "Of bound"])
+    for row in rows[:ROWS]:
+        share = row["share_of_bound"]
+        table.add_row(
+            escape(f"{row['dimension']} {row['collective']}"),
+            str(row["ranks"]),
+            human_bytes(row["size_bytes"]),
+            str(row["count"]),
+            human_seconds(row["time_mean_s"]),
+            human_rate(row["algbw_bytes_per_s"]),
+            human_rate(row["busbw_bytes_per_s"]),
+            "-" if share is None else _percent(share),
+        )
+    return _titled(f"Collectives, time as the mean of the calls{more}", table)
+
+
+def _links(rows: list[LinkSummary]) -> Group:
+    table = _table(["Resource", "Kind"], ["Used", "Mean", "Peak"])
+    table.add_column("Crossed by")
+    for row in rows:
+        table.add_row(
+            escape(row["name"]),
+            escape(row["kind"]),
+            _percent(row["utilisation"]),
+            _gigabits(row["payload_rate_mean_bytes_per_s"]),
+            _gigabits(row["payload_rate_peak_bytes_per_s"]),
+            escape(_few(row["calls"])),
+        )
+    return _titled("Hottest links and host resources, rates of the payload", table)
+
+
+def _blame(link: LinkSummary) -> Text:
+    text = Text("Hottest: ")
+    text.append(link["name"], style="bold")
+    crossed = f", crossed by {_few(link['calls'])}" if link["calls"] else ""
+    text.append(f", {_percent(link['utilisation'])} used over the iteration{crossed}\n")
+    return text
+
+
+def _footer(summary: Summary) -> Text:
+    counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in summary["counters"].items())
+    wall = f" in {human_seconds(summary['wall_seconds'])}" if summary["wall_seconds"] is not None else ""
+    run = f"engine {summary['engine']}, seed {summary['seed']}, fabricsim {summary['version']}"
+    return Text(f"{counts}{wall}\n{run}" if counts else run, style="dim")
+
+
+def _hottest(links: list[LinkSummary]) -> str:
+    return f"{escape(links[0]['name'])} ({_percent(links[0]['utilisation'])})" if links else "-"
+
+
+def _few(names: list[str]) -> str:
+    rest = len(names) - CALLS
+    return ", ".join(names[:CALLS]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _gigabits(value: float | None) -> str:
+    # the rates of links are bits everywhere, those of collectives bytes
+    return "-" if value is None else f"{value * 8 / 1e9:.2f} Gb/s"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _table(words: Iterable[str], numbers: Iterable[str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
+    for name in words:
+        table.add_column(name)
+    for name in numbers:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _titled(title: str, table: Table) -> Group:
+    # a title inside the table would be folded to the table's width
+    return Group(Text(title, style="bold"), table, "")

@@ -1,0 +1,112 @@
+"""The timeline: what each rank does when (a Gantt chart)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fabricsim.report import style
+from fabricsim.results.breakdown import rank_count
+from fabricsim.tables import MAIN_STREAM
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from fabricsim.results.result import Result
+
+MOST_ROWS = 16
+"""Ranks shown at most."""
+RASTER_ABOVE = 5000
+"""Spans above which an SVG holds them as pixels: a viewer would choke on the shapes."""
+
+_MAIN = (-0.42, 0.84)
+_MAIN_BESIDE = (-0.42, 0.55)
+_OVERLAPPED = (0.15, 0.27)
+
+
+def timeline(result: Result) -> Figure:
+    """Draw the ops of each rank as bars, coloured by timer (at most `MOST_ROWS` ranks, evenly spaced).
+
+    Ops of the main stream are the high bars; where a program has overlapped ops, they are narrow bars below.
+
+    Parameters
+    ----------
+    result
+        The run.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        For `fabricsim.report.plots.save`.
+
+    Raises
+    ------
+    ResultError
+        Where the program is empty.
+    """
+    ranks = rank_count(result)
+    style.require_some(ranks, "op", "the program holds no work")
+    chosen = style.evenly(ranks, MOST_ROWS)
+    figure = style.new_figure(11.0, 1.9 + 0.32 * len(chosen))
+    axes = figure.add_subplot()
+    unit, scale = style.time_unit(result.iteration)
+    _draw_timers(axes, result, chosen, scale)
+    axes.set_xlim(0, result.iteration / scale)
+    axes.set_ylim(len(chosen) - 0.4, -0.6)
+    axes.set_yticks(range(len(chosen)), [str(rank) for rank in chosen])
+    axes.set_xlabel(f"Time ({unit})")
+    axes.set_ylabel("Rank")
+    some = f", {len(chosen)} of {ranks} ranks" if len(chosen) < ranks else ""
+    axes.set_title(f"Timeline of one iteration: {result.name} over {result.transport}{some}", wrap=True)
+    style.legend_beside(axes, title="Timer")
+    return figure
+
+
+def _draw_timers(axes: Axes, result: Result, chosen: list[int], scale: float) -> None:
+    """Add one collection per timer: a shape per op would take minutes."""
+    row_of = np.full(rank_count(result), -1)
+    row_of[chosen] = range(len(chosen))
+    row = row_of[result.ops["rank"]]
+    shown = (row >= 0) & (result.spans["end"] > result.spans["start"])
+    main = result.ops["stream"] == MAIN_STREAM
+    beside = bool((shown & ~main).any())
+    raster = int(shown.sum()) > RASTER_ABOVE
+    used = [index for index in range(len(result.timers)) if (shown & (result.ops["timer"] == index)).any()]
+    for place, timer in enumerate(used):
+        of_timer = shown & (result.ops["timer"] == timer)
+        boxes = [
+            _boxes(result.spans[of_timer & stream], row[of_timer & stream], band, scale)
+            for stream, band in ((main, _MAIN_BESIDE if beside else _MAIN), (~main, _OVERLAPPED))
+        ]
+        _add(axes, np.concatenate(boxes), place, result.timers[timer], raster=raster)
+
+
+def _add(axes: Axes, boxes: NDArray[np.float64], place: int, label: str, *, raster: bool) -> None:
+    from matplotlib.collections import PolyCollection  # noqa: PLC0415  loaded with the figure already
+
+    colours = style.SERIES_COLOURS
+    axes.add_collection(
+        PolyCollection(
+            list(boxes),
+            facecolor=colours[place % len(colours)],
+            hatch=style.HATCHES[place // len(colours) % len(style.HATCHES)],
+            edgecolor="white",
+            linewidth=0.0 if raster else 0.3,
+            label=label,
+            rasterized=raster,
+        )
+    )
+
+
+def _boxes(
+    spans: NDArray[np.void], row: NDArray[np.int64], band: tuple[float, float], scale: float
+) -> NDArray[np.float64]:
+    """Give the corners of one box per span, shape ``(n, 4, 2)``."""
+    left, right = spans["start"] / scale, spans["end"] / scale
+    low = row + band[0]
+    high = low + band[1]
+    corners = [np.stack([x, y], axis=-1) for x, y in ((left, low), (left, high), (right, high), (right, low))]
+    return np.stack(corners, axis=1)

@@ -1,0 +1,113 @@
+"""Layout of a result file: every group, its dimension, and its columns with unit and meaning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+FORMAT = "fabricsim result"
+"""Value of the root attribute ``format``."""
+FORMAT_VERSION = 1
+"""Value of the root attribute ``format_version``; raised when a reader of the old one would err."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One dataset.
+
+    Parameters
+    ----------
+    name
+        Name of the dataset, and of the record's field unless the writer says otherwise.
+    kind
+        NumPy type of an entry; ``"text"`` for UTF-8 strings.
+    units
+        Value of the attribute ``units``; ``"1"`` for numbers and names without a unit.
+    meaning
+        Value of the attribute ``long_name``.
+    flags
+        Meanings of the values 0, 1, ..., written as the CF attributes ``flag_values`` and ``flag_meanings``.
+    """
+
+    name: str
+    kind: Literal["i1", "i2", "i4", "i8", "f8", "text"]
+    units: str
+    meaning: str
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Table:
+    """A group whose columns share one dimension, whose index dataset has the dimension's name."""
+
+    group: str
+    index: Column
+    columns: tuple[Column, ...]
+
+
+OPS = Table(
+    "ops",
+    Column("op", "i8", "1", "index of the op"),
+    (
+        Column("rank", "i4", "1", "rank that runs the op"),
+        Column("kind", "i1", "1", "kind of op", ("compute", "collective")),
+        Column("stream", "i1", "1", "stream of the rank", ("main", "overlapped")),
+        Column("timer", "i2", "1", "index into timer_name"),
+        Column("call", "i4", "1", "index into group calls, -1 for compute"),
+        Column("member", "i4", "1", "place of the rank in the call's group, -1 for compute"),
+        Column("duration", "i8", "ps", "given time of a compute op, 0 for a collective"),
+        Column("predecessors", "i4", "1", "ops that must be done before this one starts"),
+        Column("first_successor", "i8", "1", "index of the op's first edge in the program's edge list"),
+        Column("successors", "i4", "1", "number of edges that leave the op"),
+    ),
+)
+"""The columns of ``tables.OP``."""
+
+SPANS = (
+    Column("start", "i8", "ps", "when the op started: its predecessors were done"),
+    Column("end", "i8", "ps", "when the op ended"),
+)
+"""The columns of ``tables.SPAN``, in group ``ops`` too."""
+
+TIMER_NAME = Column("timer_name", "text", "1", "name under which time is booked")
+"""In group ``ops``, a dimension of its own."""
+
+CALLS = Table(
+    "calls",
+    Column("call", "i8", "1", "index of the collective call"),
+    (
+        Column("collective", "text", "1", "what is done"),
+        Column("dimension", "text", "1", "parallel dimension of the group"),
+        Column("ranks", "i4", "1", "ranks in the group"),
+        Column("size", "i8", "B", "bytes as nccl-tests counts them"),
+        Column("start", "i8", "ps", "when the last rank was ready"),
+        Column("end", "i8", "ps", "when the last rank was done"),
+        Column("bound", "f8", "B/s", "bus bandwidth that the narrowest resource of the group allows"),
+    ),
+)
+"""The fields of `CallRecord`."""
+
+LINKS = Table(
+    "links",
+    Column("link", "text", "1", "name of the resource"),
+    (
+        Column("kind", "text", "1", "kind of resource"),
+        Column("capacity", "f8", "own unit/s", "bytes on the wire per second; seconds of CPU per second for threads"),
+        Column("load", "f8", "own unit", "bytes on the wire with headers; seconds of CPU for threads"),
+        Column("payload", "f8", "B", "bytes without headers"),
+        Column("crossing_calls", "i4", "1", "how many entries of crossing_call are this resource's, in order"),
+    ),
+)
+"""The fields of `LinkRecord`; its ``calls`` are `CROSSING`, cut by ``crossing_calls``."""
+
+CROSSING = Table(
+    "links",
+    Column("crossing", "i8", "1", "index of the crossing"),
+    (Column("crossing_call", "text", "1", "a collective that crosses the resource"),),
+)
+"""What crosses the resources, those of the first resource first."""
+
+SERIES_TIME = Column("time", "i8", "ps", "start of the bin")
+SERIES_LINK = Column("link", "text", "1", "name of the resource")
+SERIES_RATE = Column("rate", "f8", "B/s", "mean payload rate in the bin")
+SERIES_CAPACITY = Column("capacity", "f8", "B/s", "payload rate that the resource can carry")

@@ -1,0 +1,246 @@
+"""One HDF5 file per run: `write` and `read`, inverse to each other.
+
+The file explains itself: root attributes say what was run by which software, each group is one
+table with one dataset per column (`fabricsim.results.columns`), and index datasets are attached as
+dimension scales, so that ``xarray.open_dataset(path, group="ops", engine="h5netcdf")`` opens it.
+Nothing in it depends on the wall clock: the same run gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fabricsim import provenance
+from fabricsim.errors import ResultError
+from fabricsim.results import columns
+from fabricsim.results.hdf5_reader import open_result
+from fabricsim.results.result import CallRecord, LinkRecord, Result, Series
+from fabricsim.tables import OP, SPAN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import h5py
+    from numpy.typing import NDArray
+
+    from fabricsim.results.hdf5_reader import Reader
+
+_TEXT_ATTRIBUTES = ("name", "source", "transport", "engine", "version")
+
+
+def write(result: Result, path: Path | str) -> None:
+    """Write a result to an HDF5 file.
+
+    The file is written beside its place under the name ``<path>.part`` and renamed when it is whole; whatever
+    goes wrong, no part of it is left. ``wall_seconds`` is not stored.
+
+    Parameters
+    ----------
+    result
+        The run.
+    path
+        File to write; one of that name is replaced.
+
+    Raises
+    ------
+    ResultError
+        Where the file cannot be written.
+    """
+    import h5py  # noqa: PLC0415  a command that writes no result need not load HDF5
+
+    target = Path(path)
+    part = target.with_name(f"{target.name}.part")
+    if target.is_dir():
+        msg = f"{target}: is a directory; name the file to write"
+        raise ResultError(msg)
+    try:
+        # a fixed format version: newer HDF5 libraries would write other bytes
+        with h5py.File(part, "w", libver=("earliest", "v110")) as file:
+            _write_root(file, result)
+            _write_ops(file, result)
+            _write_calls(file, result.calls)
+            _write_links(file, result.links)
+            _write_series(file, result.series)
+        part.replace(target)
+    except OSError as error:
+        msg = f"{target}: cannot be written ({error}); name a file in a folder that exists and has room"
+        raise ResultError(msg) from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def read(path: Path | str) -> Result:
+    """Read a result file.
+
+    Parameters
+    ----------
+    path
+        A file that `write` made.
+
+    Returns
+    -------
+    Result
+        Equal to the one written, but for ``wall_seconds``, which is 0.
+
+    Raises
+    ------
+    ResultError
+        Where the file is missing, truncated, of another kind, of a later format or inconsistent. The memory
+        taken is bounded by the size of the file.
+    """
+    with open_result(Path(path)) as reader:
+        return _read(reader)
+
+
+def _write_root(file: h5py.File, result: Result) -> None:
+    file.attrs["format"] = columns.FORMAT
+    file.attrs["format_version"] = columns.FORMAT_VERSION
+    for name in _TEXT_ATTRIBUTES:
+        file.attrs[name] = getattr(result, name)
+    file.attrs["resolved"] = json.dumps(result.resolved)
+    file.attrs["counters"] = json.dumps(result.counters)
+    file.attrs["versions"] = json.dumps(provenance.versions())
+    file.attrs["seed"] = np.int64(result.seed)
+    file.attrs["iteration_ps"] = np.int64(result.iteration)
+
+
+def _write_ops(file: h5py.File, result: Result) -> None:
+    group = file.create_group(columns.OPS.group)
+    data = {column.name: result.ops[column.name] for column in columns.OPS.columns}
+    scale = _write_table(group, columns.OPS, np.arange(len(result.ops)), data)
+    for column in columns.SPANS:
+        _write_column(group, column, result.spans[column.name], scale)
+    _write_scale(group, columns.TIMER_NAME, result.timers)
+
+
+def _write_calls(file: h5py.File, calls: Sequence[CallRecord]) -> None:
+    group = file.create_group(columns.CALLS.group)
+    data = {column.name: [getattr(call, column.name) for call in calls] for column in columns.CALLS.columns}
+    _write_table(group, columns.CALLS, np.arange(len(calls)), data)
+
+
+def _write_links(file: h5py.File, links: Sequence[LinkRecord]) -> None:
+    group = file.create_group(columns.LINKS.group)
+    data = {name: [getattr(link, name) for link in links] for name in ("kind", "capacity", "load", "payload")}
+    data["crossing_calls"] = [len(link.calls) for link in links]
+    _write_table(group, columns.LINKS, [link.name for link in links], data)
+    crossing = [call for link in links for call in link.calls]
+    _write_table(group, columns.CROSSING, np.arange(len(crossing)), {"crossing_call": crossing})
+
+
+def _write_series(file: h5py.File, series: Series) -> None:
+    group = file.create_group("series")
+    group.attrs["interval_ps"] = np.int64(series.interval)
+    bins = np.arange(series.rate.shape[1], dtype=np.int64) * series.interval
+    link = _write_scale(group, columns.SERIES_LINK, series.names)
+    time = _write_scale(group, columns.SERIES_TIME, bins)
+    _write_column(group, columns.SERIES_CAPACITY, series.capacity, link)
+    _write_column(group, columns.SERIES_RATE, series.rate, link, time)
+
+
+def _write_table(group: h5py.Group, table: columns.Table, index: Iterable[Any], data: dict[str, Any]) -> h5py.Dataset:
+    scale = _write_scale(group, table.index, index)
+    for column in table.columns:
+        _write_column(group, column, data[column.name], scale)
+    return scale
+
+
+def _write_scale(group: h5py.Group, column: columns.Column, values: Iterable[Any]) -> h5py.Dataset:
+    scale = _write_column(group, column, values)
+    scale.make_scale(column.name)
+    return scale
+
+
+def _write_column(
+    group: h5py.Group, column: columns.Column, values: Iterable[Any], *scales: h5py.Dataset
+) -> h5py.Dataset:
+    import h5py  # noqa: PLC0415  loaded by the caller already
+
+    kind = h5py.string_dtype() if column.kind == "text" else np.dtype(f"<{column.kind}")
+    if not isinstance(values, np.ndarray):
+        values = np.array(list(values), dtype=object if column.kind == "text" else kind)
+    # contiguous and unpacked: a reader can then hold what it is promised against the file's size
+    dataset = group.create_dataset(column.name, data=values, dtype=kind, track_times=False)
+    dataset.attrs["units"] = column.units
+    dataset.attrs["long_name"] = column.meaning
+    if column.flags:
+        dataset.attrs["flag_values"] = np.arange(len(column.flags), dtype=kind)
+        dataset.attrs["flag_meanings"] = " ".join(column.flags)
+    for axis, scale in enumerate(scales):
+        dataset.dims[axis].attach_scale(scale)
+    return dataset
+
+
+def _read(reader: Reader) -> Result:
+    ops, spans, timers = _read_ops(reader)
+    calls = _read_calls(reader)
+    reader.require(bool(np.all(ops["call"] < len(calls))), "group ops names calls that group calls does not have")
+    text = {name: reader.text_attribute(name) for name in _TEXT_ATTRIBUTES}
+    return Result(
+        **text,
+        resolved=reader.json_attribute("resolved"),
+        seed=reader.integer_attribute("seed"),
+        ops=ops,
+        spans=spans,
+        timers=timers,
+        calls=calls,
+        links=_read_links(reader),
+        series=_read_series(reader),
+        counters=reader.json_attribute("counters"),
+        iteration=reader.integer_attribute("iteration_ps"),
+        wall_seconds=0.0,
+    )
+
+
+def _read_ops(reader: Reader) -> tuple[NDArray[np.void], NDArray[np.void], tuple[str, ...]]:
+    group = columns.OPS.group
+    count = len(reader.numbers(group, columns.OPS.index))
+    ops, spans = np.zeros(count, OP), np.zeros(count, SPAN)
+    for column in columns.OPS.columns:
+        ops[column.name] = reader.numbers(group, column, (count,))
+    for column in columns.SPANS:
+        spans[column.name] = reader.numbers(group, column, (count,))
+    timers = reader.text(group, columns.TIMER_NAME)
+    reader.require(
+        not count or 0 <= int(ops["timer"].min()) <= int(ops["timer"].max()) < len(timers),
+        "group ops books time under timers that timer_name does not have",
+    )
+    return ops, spans, timers
+
+
+def _read_calls(reader: Reader) -> tuple[CallRecord, ...]:
+    table = columns.CALLS
+    count = len(reader.numbers(table.group, table.index))
+    data = [reader.values(table.group, column, count) for column in table.columns]
+    return tuple(CallRecord(*row) for row in zip(*data, strict=True))
+
+
+def _read_links(reader: Reader) -> tuple[LinkRecord, ...]:
+    table = columns.LINKS
+    names = reader.text(table.group, table.index)
+    data = [reader.values(table.group, column, len(names)) for column in table.columns]
+    crossing = reader.text(table.group, columns.CROSSING.columns[0])
+    counts = np.array(data.pop(), np.int64)
+    reader.require(
+        bool(np.all(counts >= 0)) and int(counts.sum()) == len(crossing),
+        "crossing_calls do not add up to crossing_call",
+    )
+    ends = np.cumsum(counts)
+    calls = [crossing[end - count : end] for end, count in zip(ends, counts, strict=True)]
+    return tuple(LinkRecord(*row) for row in zip(names, *data, calls, strict=True))
+
+
+def _read_series(reader: Reader) -> Series:
+    group = "series"
+    names = reader.text(group, columns.SERIES_LINK)
+    bins = len(reader.numbers(group, columns.SERIES_TIME))
+    return Series(
+        interval=reader.integer_attribute("interval_ps", group),
+        names=names,
+        rate=reader.numbers(group, columns.SERIES_RATE, (len(names), bins)),
+        capacity=reader.numbers(group, columns.SERIES_CAPACITY, (len(names),)),
+    )

@@ -1,0 +1,259 @@
+"""The summary of a run: what the terminal shows and ``--json`` prints."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, TypedDict
+
+import numpy as np
+
+from fabricsim.errors import ResultError
+from fabricsim.results.breakdown import critical_rank, rank_count, rank_time
+from fabricsim.units import seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fabricsim.results.result import CallRecord, LinkRecord, Result
+
+HOTTEST = 10
+"""Links that a summary names at most."""
+
+
+class Breakdown(TypedDict):
+    """Where the iteration of the critical rank goes, seconds.
+
+    ``compute``, ``exposed_communication`` and ``bubble`` add up to the iteration time;
+    ``overlapped_communication`` runs behind compute and comes besides.
+    """
+
+    compute: float
+    exposed_communication: dict[str, float]
+    bubble: float
+    overlapped_communication: float
+
+
+class CollectiveSummary(TypedDict):
+    """All calls of one collective that have dimension, group size, bytes and bound in common.
+
+    ``time_mean_s`` is from when the last rank was ready until the last was done. ``algbw`` is bytes per that time
+    and ``busbw`` is ``algbw`` times nccl-tests' factor (`bus_factor`), so that it compares with the rate of a link.
+    ``bound`` is the bus bandwidth that the narrowest resource allows, and ``share_of_bound`` is ``busbw / bound``.
+    Null stands where there is nothing to divide by.
+    """
+
+    dimension: str
+    collective: str
+    ranks: int
+    size_bytes: int
+    count: int
+    time_mean_s: float
+    algbw_bytes_per_s: float | None
+    busbw_bytes_per_s: float | None
+    bound_bytes_per_s: float | None
+    share_of_bound: float | None
+
+
+class LinkSummary(TypedDict):
+    """One resource over the iteration.
+
+    ``utilisation`` is the load over what the resource could have carried in the iteration; the payload rates are
+    the mean over the iteration and the highest bin of the time series (null where the resource has none).
+    """
+
+    name: str
+    kind: str
+    utilisation: float
+    payload_bytes: float
+    payload_rate_mean_bytes_per_s: float
+    payload_rate_peak_bytes_per_s: float | None
+    calls: list[str]
+
+
+class Summary(TypedDict):
+    """What a practitioner reads first.
+
+    Attributes
+    ----------
+    name, transport, engine, seed, version, ranks
+        What was run.
+    iteration_time_s
+        End of the last op.
+    critical_rank
+        The rank that `breakdown_s` is about: the one that ends last (`critical_rank`).
+    breakdown_s
+        Where its iteration goes.
+    exposed_communication_s
+        Sum of ``breakdown_s["exposed_communication"]``.
+    communication_share
+        Share of its iteration in which communication keeps it from computing, waiting for peers inside a
+        collective included, as timers around the calls see it.
+    timers_s
+        For each timer the largest total over the ranks, as Megatron-LM prints it by default.
+    collectives
+        Kinds of calls, those that took the most time first.
+    links
+        The `HOTTEST` resources by utilisation, the hottest first; idle ones are left out.
+    counters
+        What the engine counted.
+    wall_seconds
+        Time the simulation took; null for a result read from a file. The only field that depends on the clock.
+    """
+
+    name: str
+    transport: str
+    engine: str
+    seed: int
+    version: str
+    ranks: int
+    iteration_time_s: float
+    critical_rank: int
+    breakdown_s: Breakdown
+    exposed_communication_s: float
+    communication_share: float
+    timers_s: dict[str, float]
+    collectives: list[CollectiveSummary]
+    links: list[LinkSummary]
+    counters: dict[str, int]
+    wall_seconds: float | None
+
+
+def summarise(result: Result) -> Summary:
+    """Summarise a run.
+
+    Parameters
+    ----------
+    result
+        The run.
+
+    Returns
+    -------
+    Summary
+        A plain dict of strings, integers, finite floats and None, ready for `to_json`.
+
+    Raises
+    ------
+    ResultError
+        Where the run took no time at all: there is nothing to summarise.
+    """
+    if result.iteration <= 0:
+        msg = f"{result.name}: the iteration took no time; the program holds no work"
+        raise ResultError(msg)
+    rank = rank_time(result, critical_rank(result))
+    exposed = {dimension: seconds(time) for dimension, time in rank.exposed.items()}
+    return {
+        "name": result.name,
+        "transport": result.transport,
+        "engine": result.engine,
+        "seed": result.seed,
+        "version": result.version,
+        "ranks": rank_count(result),
+        "iteration_time_s": seconds(result.iteration),
+        "critical_rank": rank.rank,
+        "breakdown_s": {
+            "compute": seconds(rank.compute),
+            "exposed_communication": exposed,
+            "bubble": seconds(rank.bubble),
+            "overlapped_communication": seconds(rank.overlapped),
+        },
+        "exposed_communication_s": seconds(sum(rank.exposed.values())),
+        "communication_share": rank.communication / result.iteration,
+        "timers_s": timer_totals(result),
+        "collectives": _collectives(result.calls),
+        "links": _hottest(result),
+        "counters": dict(result.counters),
+        "wall_seconds": result.wall_seconds or None,
+    }
+
+
+def to_json(summary: Summary) -> str:
+    """Write a summary as indented JSON with the keys in the documented order.
+
+    Raises
+    ------
+    ResultError
+        Where a number is not finite; JSON has no way to write it.
+    """
+    try:
+        return json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False)
+    except ValueError as error:
+        msg = f"{summary['name']}: the summary holds a number that is not finite ({error})"
+        raise ResultError(msg) from error
+
+
+def bus_factor(collective: str, ranks: int) -> float:
+    """Bus bandwidth over algorithm bandwidth, after PERFORMANCE.md of nccl-tests.
+
+    ``2 (n - 1) / n`` for all_reduce, ``(n - 1) / n`` for all_gather and reduce_scatter, else 1.
+    """
+    if collective == "all_reduce":
+        return 2 * (ranks - 1) / ranks
+    if collective in {"all_gather", "reduce_scatter"}:
+        return (ranks - 1) / ranks
+    return 1.0
+
+
+def timer_totals(result: Result) -> dict[str, float]:
+    """Total of each timer on the rank that has the most of it, seconds; timers in program order."""
+    ranks, timers = rank_count(result), len(result.timers)
+    total = np.zeros(ranks * timers, np.int64)
+    place = result.ops["rank"].astype(np.int64) * timers + result.ops["timer"]
+    np.add.at(total, place, result.spans["end"] - result.spans["start"])
+    slowest = total.reshape(ranks, timers).max(axis=0, initial=0)
+    return {name: seconds(int(time)) for name, time in zip(result.timers, slowest, strict=True)}
+
+
+def _collectives(calls: Iterable[CallRecord]) -> list[CollectiveSummary]:
+    groups: dict[tuple[str, str, int, int, float], list[CallRecord]] = {}
+    for call in calls:
+        # calls with another bound run over other resources: inside a host, say, and between hosts
+        key = (call.dimension, call.collective, call.ranks, call.size, float(f"{call.bound:.6g}"))
+        groups.setdefault(key, []).append(call)
+    alike = sorted(groups.items(), key=lambda item: (-sum(call.end - call.start for call in item[1]), item[0]))
+    return [_collective(group) for _, group in alike]
+
+
+def _collective(calls: list[CallRecord]) -> CollectiveSummary:
+    first = calls[0]
+    time = seconds(sum(call.end - call.start for call in calls)) / len(calls)
+    algbw = _ratio(first.size, time)
+    busbw = None if algbw is None else algbw * bus_factor(first.collective, first.ranks)
+    bound = first.bound if np.isfinite(first.bound) else None
+    return {
+        "dimension": first.dimension,
+        "collective": first.collective,
+        "ranks": first.ranks,
+        "size_bytes": first.size,
+        "count": len(calls),
+        "time_mean_s": time,
+        "algbw_bytes_per_s": algbw,
+        "busbw_bytes_per_s": busbw,
+        "bound_bytes_per_s": bound,
+        "share_of_bound": None if busbw is None or bound is None else _ratio(busbw, bound),
+    }
+
+
+def _hottest(result: Result) -> list[LinkSummary]:
+    time = seconds(result.iteration)
+    busy = [link for link in result.links if link.load > 0 and link.capacity > 0]
+    # sorted keeps the fabric's order among equals
+    hottest = sorted(busy, key=lambda link: -link.load / link.capacity)[:HOTTEST]
+    rows = {name: rate for name, rate in zip(result.series.names, result.series.rate, strict=True) if rate.size}
+    peaks = {name: float(rate.max()) for name, rate in rows.items()}
+    return [_link(link, time, peaks.get(link.name)) for link in hottest]
+
+
+def _link(link: LinkRecord, time: float, peak: float | None) -> LinkSummary:
+    return {
+        "name": link.name,
+        "kind": link.kind,
+        "utilisation": link.load / (link.capacity * time),
+        "payload_bytes": link.payload,
+        "payload_rate_mean_bytes_per_s": link.payload / time,
+        "payload_rate_peak_bytes_per_s": peak,
+        "calls": list(link.calls),
+    }
+
+
+def _ratio(value: float, over: float) -> float | None:
+    return value / over if over > 0 else None

@@ -1,0 +1,36 @@
+"""Words for mistakes: values as the user wrote them, and names that were perhaps meant."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_LONGEST = 60
+"""Characters of a value that a message repeats."""
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known name that `word` was perhaps meant to be, or None."""
+    matches = difflib.get_close_matches(word, list(known), n=1)
+    return matches[0] if matches else None
+
+
+def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Ask for the closest known name; `otherwise` where none is close."""
+    match = closest(word, known)
+    return f"did you mean {match!r}?" if match is not None else otherwise
+
+
+def show(value: object) -> str:
+    """Write a value as it would stand in TOML, cut where it is long."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list | tuple):
+        return "a list"
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

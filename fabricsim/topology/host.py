@@ -1,0 +1,198 @@
+"""Hosts: the way of a byte between GPU memory, host memory and the wire.
+
+Without GPUDirect a GPU kernel stores into pinned host memory over PCIe, on socket transports a proxy
+thread copies from there into the kernel, and the NIC reads it by DMA; the receiving side is the
+mirror image. All of these are resources on the path, shared with whatever else crosses them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from fabricsim.topology import pcie
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fabricsim.spec.cluster import Cluster
+    from fabricsim.topology.platform import Resources
+
+Hop = tuple[int, float]
+"""A resource and the units of it that a payload byte costs."""
+
+THREAD = "proxy thread"
+PCIE = "PCIe"
+SOCKET = "inter-socket"
+NVLINK = "NVLink"
+MEMORY = "memory"
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """Both directions of one PCIe link: towards the root complex and away from it."""
+
+    up: int
+    down: int
+
+    def hops(self, cost: pcie.Cost) -> Iterator[Hop]:
+        """The hops of an access of that cost."""
+        if cost.up:
+            yield self.up, cost.up
+        if cost.down:
+            yield self.down, cost.down
+
+
+@dataclass
+class HostPorts:
+    """The resources of one host.
+
+    ``gpu``, ``switch`` and ``socket`` are indexed by the GPU's number in the host.
+    """
+
+    first_rank: int
+    gpus: int
+    intra_host: str
+    ideal: bool
+    gpudirect: bool
+    gpu: list[Lanes] = field(default_factory=list)
+    switch: list[Lanes | None] = field(default_factory=list)
+    socket: list[int] = field(default_factory=list)
+    nic: Lanes | None = None
+    nic_socket: int = 0
+    nic_switch: Lanes | None = None
+    between_sockets: dict[tuple[int, int], int] = field(default_factory=dict)
+    nvlink: list[Lanes] = field(default_factory=list)
+    memory: list[Lanes] = field(default_factory=list)
+    threads: dict[int, int] = field(default_factory=dict)
+
+    def _gpu_hops(self, gpu: int, cost: pcie.Cost) -> Iterator[Hop]:
+        yield from self.gpu[gpu].hops(cost)
+        switch = self.switch[gpu]
+        if switch is not None:
+            yield from switch.hops(cost)
+
+    def _nic_hops(self, cost: pcie.Cost) -> Iterator[Hop]:
+        if self.nic is not None:
+            yield from self.nic.hops(cost)
+        if self.nic_switch is not None:
+            yield from self.nic_switch.hops(cost)
+
+    def _cross(self, source: int, target: int) -> Iterator[Hop]:
+        if source != target and (source, target) in self.between_sockets:
+            yield self.between_sockets[source, target], 1.0
+
+    def _thread(self, endpoint: int, seconds_per_byte: float) -> Iterator[Hop]:
+        if seconds_per_byte:
+            yield self.threads[endpoint], seconds_per_byte
+
+    def _number(self, endpoint: int) -> int | None:
+        number = endpoint - self.first_rank
+        return number if 0 <= number < self.gpus else None
+
+    def leave(self, endpoint: int, copy: float, *, staged: bool) -> list[Hop]:
+        """From an endpoint's memory onto the wire."""
+        if self.ideal:
+            return list(self._thread(endpoint, copy))
+        gpu = self._number(endpoint)
+        if gpu is None:
+            return [*self._thread(endpoint, copy), *self._nic_hops(pcie.DMA_READ)]
+        crossing = self._cross(self.socket[gpu], self.nic_socket)
+        if self.gpudirect and not staged:
+            memory = pcie.mirrored(pcie.DMA_READ)
+            return [*self.gpu[gpu].hops(memory), *crossing, *self._nic_hops(pcie.DMA_READ)]
+        stores = self._gpu_hops(gpu, pcie.GPU_STORE)
+        return _merged([*stores, *crossing, *self._thread(endpoint, copy), *self._nic_hops(pcie.DMA_READ)])
+
+    def enter(self, endpoint: int, copy: float, *, staged: bool) -> list[Hop]:
+        """From the wire into an endpoint's memory."""
+        if self.ideal:
+            return list(self._thread(endpoint, copy))
+        gpu = self._number(endpoint)
+        if gpu is None:
+            return [*self._nic_hops(pcie.DMA_WRITE), *self._thread(endpoint, copy)]
+        crossing = self._cross(self.nic_socket, self.socket[gpu])
+        if self.gpudirect and not staged:
+            memory = pcie.mirrored(pcie.DMA_WRITE)
+            return [*self._nic_hops(pcie.DMA_WRITE), *crossing, *self.gpu[gpu].hops(memory)]
+        loads = self._gpu_hops(gpu, pcie.GPU_LOAD)
+        return _merged([*self._nic_hops(pcie.DMA_WRITE), *crossing, *self._thread(endpoint, copy), *loads])
+
+    def within(self, source: int, target: int) -> list[Hop]:
+        """From one GPU's memory to another's in the same host."""
+        here, there = self._number(source), self._number(target)
+        if here is None or there is None:
+            pair = [gpu for gpu in (here, there) if gpu is not None]
+            return [hop for gpu in pair for hop in self._to_host_memory(gpu, stores=here is not None)]
+        if self.intra_host == "nvlink":
+            return [(self.nvlink[here].up, 1.0), (self.nvlink[there].down, 1.0)]
+        if self.ideal:
+            return [(self.memory[here].up, 1.0), (self.memory[there].down, 1.0)]
+        crossing = self._cross(self.socket[here], self.socket[there])
+        if self.intra_host == "pcie-p2p":
+            written = pcie.mirrored(pcie.GPU_STORE)
+            return _merged([*self._gpu_hops(here, pcie.GPU_STORE), *crossing, *self._gpu_hops(there, written)])
+        stores = self._gpu_hops(here, pcie.GPU_STORE)
+        return _merged([*stores, *crossing, *self._gpu_hops(there, pcie.GPU_LOAD)])
+
+    def _to_host_memory(self, gpu: int, *, stores: bool) -> list[Hop]:
+        if self.ideal:
+            lanes = self.memory[gpu]
+            return [(lanes.up if stores else lanes.down, 1.0)]
+        return list(self._gpu_hops(gpu, pcie.GPU_STORE if stores else pcie.GPU_LOAD))
+
+
+def _merged(hops: list[Hop]) -> list[Hop]:
+    """Each resource once, costs added: a flow crosses a shared switch uplink twice but lists it once."""
+    costs: dict[int, float] = {}
+    for resource, cost in hops:
+        costs[resource] = costs.get(resource, 0.0) + cost
+    return list(costs.items())
+
+
+def _lanes(resources: Resources, name: str, kind: str, capacity: float) -> Lanes:
+    return Lanes(resources.add(f"{name}/up", kind, capacity), resources.add(f"{name}/down", kind, capacity))
+
+
+def _build_pcie(cluster: Cluster, name: str, ports: HostPorts, resources: Resources) -> None:
+    rate = pcie.capacity(cluster.gpu_pcie)
+    shared = cluster.gpus_per_pcie_switch
+    switches: dict[int, Lanes] = {}
+    for gpu in range(cluster.gpus_per_host):
+        ports.gpu.append(_lanes(resources, f"{name}/gpu{gpu}/pcie", PCIE, rate))
+        if shared > 1 and gpu // shared not in switches:
+            switches[gpu // shared] = _lanes(resources, f"{name}/pcie-switch{gpu // shared}", PCIE, rate)
+        ports.switch.append(switches.get(gpu // shared))
+        ports.socket.append(gpu * cluster.cpu.sockets // cluster.gpus_per_host)
+    ports.nic = _lanes(resources, f"{name}/nic/pcie", PCIE, pcie.capacity(cluster.nic.pcie))
+    ports.nic_socket = cluster.nic.socket
+    if cluster.nic_below_gpu_switch:
+        ports.nic_switch = switches[min(switches)]
+    if cluster.cpu.inter_socket_rate is not None:
+        for here in range(cluster.cpu.sockets):
+            for there in range(cluster.cpu.sockets):
+                if here != there:
+                    ports.between_sockets[here, there] = resources.add(
+                        f"{name}/socket{here}->socket{there}", SOCKET, cluster.cpu.inter_socket_rate
+                    )
+
+
+def build_hosts(cluster: Cluster, resources: Resources, proxy_threads: int) -> list[HostPorts]:
+    """Enter the resources of all hosts of a cluster."""
+    hosts = []
+    for host in range(cluster.hosts):
+        name = f"host{host}"
+        first = host * cluster.gpus_per_host
+        ideal = cluster.join == "ideal"
+        ports = HostPorts(first, cluster.gpus_per_host, cluster.intra_host, ideal, cluster.gpudirect)
+        for gpu in range(cluster.gpus_per_host):
+            ports.threads[first + gpu] = resources.add(f"{name}/gpu{gpu}/proxy", THREAD, float(proxy_threads))
+            if cluster.gpu.nvlink_rate is not None and cluster.intra_host == "nvlink":
+                ports.nvlink.append(_lanes(resources, f"{name}/gpu{gpu}/nvlink", NVLINK, cluster.gpu.nvlink_rate))
+            if ideal:
+                ports.memory.append(_lanes(resources, f"{name}/gpu{gpu}/memory", MEMORY, cluster.gpu.memory_rate))
+        ports.threads[cluster.ranks + host] = resources.add(f"{name}/cpu", THREAD, float(proxy_threads))
+        if not ideal:
+            _build_pcie(cluster, name, ports, resources)
+        hosts.append(ports)
+    return hosts

@@ -1,0 +1,203 @@
+"""The frozen platform: every resource of hosts and network, and the way between any two endpoints.
+
+Endpoints are numbered: GPUs (ranks) first, then one host memory per host.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fabricsim.errors import SimulationError
+from fabricsim.kernels.path import distances_to, flow_hash, shortest_path
+from fabricsim.topology.host import build_hosts
+from fabricsim.topology.network import TOPOLOGIES
+from fabricsim.units import PS_PER_S
+
+if TYPE_CHECKING:
+    import networkx as nx
+    from numpy.typing import NDArray
+
+    from fabricsim.spec.cluster import Cluster
+    from fabricsim.spec.fabric import Fabric, Switch
+
+NS_PER_METRE = 5.0
+"""Propagation in fibre of refractive index 1.468 (4.90 ns/m) and copper (4.3 to 5 ns/m), rounded up."""
+
+WIRE = "wire"
+"""Kind of a resource: one direction of a cable."""
+
+
+@dataclass(frozen=True)
+class ProtocolCosts:
+    """What a payload byte costs on its way.
+
+    Parameters
+    ----------
+    wire
+        Wire bytes per payload byte: headers, framing and adapter efficiency.
+    send_copy, receive_copy
+        CPU seconds per payload byte of the thread that moves the data; zero where the NIC does.
+    packet
+        Wire bytes of a full packet, for store-and-forward switches.
+    staged
+        Whether data passes through host memory even with GPUDirect.
+    proxy_threads
+        Threads of a GPU's process that share its copying.
+    """
+
+    wire: float
+    send_copy: float
+    receive_copy: float
+    packet: int
+    staged: bool
+    proxy_threads: int = 1
+
+
+@dataclass
+class Resources:
+    """Names, kinds and capacities of all resources, by index."""
+
+    names: list[str] = field(default_factory=list)
+    kinds: list[str] = field(default_factory=list)
+    capacities: list[float] = field(default_factory=list)
+
+    def add(self, name: str, kind: str, capacity: float) -> int:
+        """Enter a resource; returns its index."""
+        self.names.append(name)
+        self.kinds.append(kind)
+        self.capacities.append(capacity)
+        return len(self.names) - 1
+
+
+@dataclass(frozen=True)
+class Path:
+    """The way of one connection.
+
+    ``hops`` are pairs of resource index and cost per payload byte; ``latency`` is that of cables and
+    switches, ps; ``network`` says whether it leaves the host.
+    """
+
+    hops: tuple[tuple[int, float], ...]
+    latency: int
+    network: bool
+
+
+@dataclass(frozen=True)
+class _Wires:
+    """The network as a graph in CSR form; ``links[i]`` leads to ``neighbours[i]``."""
+
+    nodes: tuple[str, ...]
+    first: NDArray[np.int64]
+    neighbours: NDArray[np.int64]
+    links: NDArray[np.int64]
+    propagation: NDArray[np.int64]  # per resource, ps
+    longest: int
+
+
+def _freeze(graph: nx.Graph, link_rate: float, resources: Resources) -> _Wires:
+    nodes = tuple(graph.nodes)
+    number = {node: index for index, node in enumerate(nodes)}
+    first, neighbours, links, propagation = [0], [], [], []
+    for node in nodes:
+        for other, cable in sorted(graph[node].items(), key=lambda item: number[item[0]]):
+            rate = link_rate if cable["rate"] is None else cable["rate"]
+            links.append(resources.add(f"{node}->{other}", WIRE, rate))
+            neighbours.append(number[other])
+            propagation.append(round(cable["length"] * NS_PER_METRE * 1000))
+        first.append(len(links))
+    return _Wires(nodes, *(np.array(part, np.int64) for part in (first, neighbours, links, propagation)), len(nodes))
+
+
+class Platform:
+    """All resources of a cluster on a fabric, and paths over them.
+
+    Parameters
+    ----------
+    cluster, fabric, switch
+        What is built.
+    link_rate
+        Rate of links for which the fabric names none, bytes/s.
+    costs
+        What the transport adds per byte.
+    seed
+        Of the ECMP hashes.
+    """
+
+    def __init__(
+        self, cluster: Cluster, fabric: Fabric, switch: Switch, link_rate: float, costs: ProtocolCosts, seed: int
+    ) -> None:
+        self.cluster = cluster
+        self.switch = switch
+        self.costs = costs
+        self.seed = seed
+        self.resources = Resources()
+        self._wires = _freeze(TOPOLOGIES[fabric.topology](cluster.hosts, fabric), link_rate, self.resources)
+        self._hosts = build_hosts(cluster, self.resources, costs.proxy_threads)
+        self._distances: dict[int, NDArray[np.int64]] = {}
+
+    @property
+    def endpoints(self) -> int:
+        """GPUs and host memories together."""
+        return self.cluster.ranks + self.cluster.hosts
+
+    def host_memory(self, host: int) -> int:
+        """Endpoint number of a host's memory."""
+        return self.cluster.ranks + host
+
+    def host_of(self, endpoint: int) -> int:
+        """The host of an endpoint."""
+        ranks = self.cluster.ranks
+        return endpoint // self.cluster.gpus_per_host if endpoint < ranks else endpoint - ranks
+
+    def path(self, source: int, target: int, port: int = 0) -> Path:
+        """The way from one endpoint to another.
+
+        Parameters
+        ----------
+        source, target
+            Endpoint numbers.
+        port
+            Distinguishes connections of one pair; ECMP hashes it.
+
+        Raises
+        ------
+        SimulationError
+            Where there is no such endpoint, both are one, or no cable leads there.
+        """
+        for endpoint in (source, target):
+            if not 0 <= endpoint < self.endpoints:
+                last = self.cluster.ranks - 1
+                msg = f"rank {endpoint} cannot be reached: the cluster has ranks 0 to {last}"
+                raise SimulationError(msg)
+        if source == target:
+            msg = f"rank {source} cannot send to itself"
+            raise SimulationError(msg)
+        source_host, target_host = self.host_of(source), self.host_of(target)
+        if source_host == target_host:
+            hops = self._hosts[source_host].within(source, target)
+            return Path(tuple(hops), 0, network=False)
+        wires, latency = self._across(source_host, target_host, flow_hash(source, target, port, self.seed % 2**31))
+        out = self._hosts[source_host].leave(source, self.costs.send_copy, staged=self.costs.staged)
+        back = self._hosts[target_host].enter(target, self.costs.receive_copy, staged=self.costs.staged)
+        return Path((*out, *((wire, self.costs.wire) for wire in wires), *back), latency, network=True)
+
+    def _across(self, source: int, target: int, key: int) -> tuple[list[int], int]:
+        wires = self._wires
+        if target not in self._distances:
+            distances = np.empty(len(wires.nodes), np.int64)
+            distances_to(wires.first, wires.neighbours, target, distances, np.empty(len(wires.nodes), np.int64))
+            self._distances[target] = distances
+        distances = self._distances[target]
+        if distances[source] < 0:
+            msg = f"no cable leads from host{source} to host{target}"
+            raise SimulationError(msg)
+        path = np.empty(int(distances[source]), np.int64)
+        shortest_path(wires.first, wires.neighbours, wires.links, distances, source, key, path)
+        latency = int(wires.propagation[path].sum()) + (len(path) - 1) * self.switch.latency
+        if self.switch.forwarding == "store-and-forward":
+            rates = [self.resources.capacities[wire] for wire in path[1:]]
+            latency += sum(round(self.costs.packet / rate * PS_PER_S) for rate in rates)
+        return [int(wire) for wire in path], latency

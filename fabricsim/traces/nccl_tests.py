@@ -1,0 +1,366 @@
+"""Tables that nccl-tests and rccl-tests print (``all_reduce_perf`` and its sisters).
+
+Read are the table forms since NCCL 2: with and without ``redop`` and ``root``, with ``error`` or
+``#wrong`` last, with per-iteration columns; plain, behind the prefixes of mpirun or srun, as
+Markdown, and with lines of ``NCCL_DEBUG`` between the rows or in the middle of one.
+Form after ``src/util.cu`` and ``src/common.cu`` of github.com/NVIDIA/nccl-tests.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fabricsim.errors import TraceError
+from fabricsim.tables import NONE
+from fabricsim.traces.text import read_lines, without_launcher_prefix
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+NCCL_TESTS_ROW = np.dtype(
+    [
+        ("size", np.int64),  # bytes; 0 is legal
+        ("count", np.int64),  # elements
+        ("datatype", "U12"),
+        ("redop", "U8"),  # "none" where the collective reduces nothing
+        ("root", np.int32),  # NONE where there is none, or no column for it
+        ("time_out_s", np.float64),  # out of place; NaN where the test printed N/A
+        ("algbw_out", np.float64),  # bytes/s, two decimals of a GB/s
+        ("busbw_out", np.float64),
+        ("time_in_s", np.float64),  # in place
+        ("algbw_in", np.float64),
+        ("busbw_in", np.float64),
+    ]
+)
+"""A row of a table."""
+
+US_PER_S = 1e6
+BYTES_PER_GB = 1e9
+
+_HEADER_FIRST = {"size", "count", "type", "redop", "root"}
+_HEADER_SIDE = {"time", "cputime", "algbw", "busbw", "error", "wrong", "i_min", "i_max", "i_p99", "i_cv%"}
+_DATATYPE = re.compile(r"(?:u?int\d{0,2}|u?char|half|float\d{0,3}|double|bfloat16|bf16|fp?\d\w{1,9})$")
+_REDOP = re.compile(r"sum|prod|max|min|avg|mulsum|none")
+_ROOT = re.compile(r"-?\d{1,9}(?![\d.])")
+# A letter may follow at once: NCCL's debug lines run into rows that are not yet ended.
+_VALUE = re.compile(r"(?:\d{1,15}(?:\.\d{1,15})?(?:[eE][+-]?\d{1,3})?|N/A)(?=[A-Za-z]|$)|(?:-?nan|inf)$")
+_INTEGER = re.compile(r"\d{1,18}$")
+_DEVICE = re.compile(
+    r"Rank\s+(\d{1,9})\s+(?:Group\s+\d{1,9}\s+)?Pid\s+\d{1,18}\s+on\s+(\S{1,255})\s+device\s+(\d{1,9})\s+\[\S{1,32}\]\s+(\S.*)"
+)
+_VERSION = re.compile(r"\b(?:NCCL|RCCL) version\s*:?\s*(\d[\w.+-]{0,60})")
+_LIBRARY = re.compile(r"\bnccl-library=(\d{4,7})\b")
+_PROGRAM = re.compile(
+    r"\b(all_reduce|all_gather|reduce_scatter|broadcast|reduce|sendrecv|alltoall|gather|scatter)_perf"
+)
+_SWEEP = re.compile(r"maxBytes (\d{1,18}) step: (\d{1,18})\((factor|bytes)\)")
+_FOOTER = ("Out of bounds values", "Avg bus bandwidth")
+_MAX_WORDS = 80  # a row with per-iteration columns has 21, a debug line before it about as many
+_SIDE = 4  # time, algbw, busbw, and the error or #wrong
+
+
+@dataclass(frozen=True)
+class Device:
+    """One rank of the run.
+
+    Attributes
+    ----------
+    rank
+        Rank in the communicator.
+    host
+        Host name.
+    device
+        Index of the GPU in its host.
+    gpu
+        Name of the GPU.
+    """
+
+    rank: int
+    host: str
+    device: int
+    gpu: str
+
+
+@dataclass(frozen=True)
+class NcclTestsTable:
+    """What one run of nccl-tests measured.
+
+    Attributes
+    ----------
+    path
+        The file it was read from.
+    collective
+        Such as ``"all_reduce"`` (``"send_recv"`` for ``sendrecv_perf``); ``None`` where the log does not say.
+    version
+        Version of NCCL or RCCL; empty where the log does not say.
+    devices
+        The ranks in order; empty where the log does not list them.
+    rows
+        ``NCCL_TESTS_ROW`` records in the order of the table, at least one.
+    """
+
+    path: Path
+    collective: str | None
+    version: str
+    devices: tuple[Device, ...]
+    rows: NDArray[np.void]
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of the run; 0 where the log does not list them."""
+        return len(self.devices)
+
+    @property
+    def hosts(self) -> int:
+        """Hosts of the run; 0 where the log does not list them."""
+        return len({device.host for device in self.devices})
+
+
+def bus_factor(collective: str, ranks: int) -> float:
+    """Bus bandwidth over algorithm bandwidth, after ``doc/PERFORMANCE.md`` of nccl-tests.
+
+    Parameters
+    ----------
+    collective
+        ``"all_reduce"``, ``"reduce_scatter"``, ``"all_gather"``, ``"alltoall"``, ``"gather"``, ``"scatter"``,
+        ``"broadcast"``, ``"reduce"`` or ``"send_recv"``.
+    ranks
+        Size of the group, at least 1.
+    """
+    if collective == "all_reduce":
+        return 2 * (ranks - 1) / ranks
+    if collective in {"reduce_scatter", "all_gather", "alltoall", "gather", "scatter"}:
+        return (ranks - 1) / ranks
+    return 1.0
+
+
+def read(path: Path | str) -> NcclTestsTable:
+    """Read the one table of a log of nccl-tests.
+
+    Parameters
+    ----------
+    path
+        The log: plain text, gzip or xz, at most 256 MiB unpacked.
+
+    Raises
+    ------
+    TraceError
+        Where the file cannot be read, holds no table or several, or a row is cut or damaged.
+    """
+    reader = _Reader(Path(path))
+    for number, line in read_lines(path):
+        reader.take(number, line)
+    return reader.finish()
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """What the header says of the columns."""
+
+    redop: bool
+    root: bool
+    side: int  # values per side, out of place and in place
+
+    @classmethod
+    def of(cls, words: Sequence[str]) -> _Layout | None:
+        """Layout of a header's words; ``None`` where they are not a whole header."""
+        times = [place for place, word in enumerate(words) if word in {"time", "cputime"}]
+        if len(times) != 2 or len(words) - times[1] != times[1] - times[0]:  # noqa: PLR2004  both sides, alike
+            return None
+        side = times[1] - times[0]
+        whole = side >= _SIDE and list(words[times[0] + 1 : times[0] + 3]) == ["algbw", "busbw"]
+        return cls("redop" in words, "root" in words, side) if whole else None
+
+
+@dataclass
+class _Row:
+    """A row whose values may still be on their way."""
+
+    line: int
+    head: tuple[int, int, str, str, int]
+    values: list[float] = field(default_factory=list)
+
+
+class _Reader:
+    """Takes a log line by line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.layout: _Layout | None = None
+        self.rows: list[_Row] = []
+        self.open: _Row | None = None
+        self.devices: dict[int, Device] = {}
+        self.version = ""
+        self.collective: str | None = None
+        self.sweep: tuple[int, int, bool] | None = None
+        self.footer = False
+        self.last = 0
+
+    def take(self, number: int, line: str) -> None:
+        self.last = number
+        line = without_launcher_prefix(line)
+        if any(mark in line for mark in _FOOTER):
+            self._close_row()
+            self.footer = True
+        elif self._take_header(number, line):
+            return
+        elif self.layout is None or self.footer:
+            self._take_facts(line)
+        else:
+            self._take_row(number, line)
+
+    def finish(self) -> NcclTestsTable:
+        self._close_row()
+        if not self.rows:
+            what = "its table has no rows: the log ends too early" if self.layout else "no nccl-tests table in it"
+            raise TraceError(self.path, f"{what}; give the whole output of a run such as all_reduce_perf")
+        self._check_sweep()
+        devices = tuple(self.devices[rank] for rank in sorted(self.devices))
+        return NcclTestsTable(self.path, self.collective, self.version, devices, _records(self.rows))
+
+    def _take_header(self, number: int, line: str) -> bool:
+        if "count" not in line or "algbw" not in line:
+            return False
+        words = line.replace("#", " ").replace("|", " ").split()
+        start = words.index("size") if "size" in words else len(words)
+        if words[start + 1 : start + 3] != ["count", "type"]:
+            return False
+        end = next(
+            (place for place in range(start, len(words)) if words[place] not in _HEADER_FIRST | _HEADER_SIDE),
+            len(words),
+        )
+        layout = _Layout.of(words[start:end])
+        if layout is None:
+            raise TraceError(self.path, "the table's header is cut or damaged; give the whole output", number)
+        self._close_row()
+        if self.rows:
+            raise TraceError(self.path, "a second table starts here; split the log, one table per file", number)
+        self.layout, self.footer = layout, False
+        return True
+
+    def _take_facts(self, line: str) -> None:
+        if match := _DEVICE.search(line):
+            rank, host, device, gpu = match.groups()
+            # Where every process prints its own table, rank 0 appears once per process: the first counts.
+            self.devices.setdefault(int(rank), Device(int(rank), host, int(device), gpu.split(" NCCL ")[0].strip()))
+        if match := _SWEEP.search(line):
+            self.sweep = (int(match[1]), int(match[2]), match[3] == "factor")
+        if match := _VERSION.search(line):
+            self.version = match[1]
+        elif (match := _LIBRARY.search(line)) and not self.version:
+            self.version = _version_of(int(match[1]))
+        if self.collective is None and (match := _PROGRAM.search(line)):
+            self.collective = {"sendrecv": "send_recv"}.get(match[1], match[1])
+
+    def _take_row(self, number: int, line: str) -> None:
+        words = line.replace("|", " ").split(maxsplit=_MAX_WORDS)
+        head = self._head(number, words)
+        if head is not None:
+            self._close_row()
+            place, fields = head
+            self.open = _Row(number, fields)
+            words = words[place:]
+        elif len(words) > 1 and _INTEGER.match(words[0]) and _INTEGER.match(words[1]) and self.open is None:
+            raise TraceError(self.path, f"not a row of the table: {_shown(line)}; the log is cut or damaged", number)
+        if self.open is not None:
+            self._take_values(words)
+        else:
+            self._take_facts(line)
+
+    def _head(self, number: int, words: Sequence[str]) -> tuple[int, tuple[int, int, str, str, int]] | None:
+        """First columns of a row and the place of the next word, where `words` hold the start of a row."""
+        layout = self.layout
+        for place in range(2, len(words)):
+            if layout and _DATATYPE.match(words[place]) and all(map(_INTEGER.match, words[place - 2 : place])):
+                break
+        else:
+            return None
+        size, count, datatype, *rest = words[place - 2 :]
+        place += 1
+        redop, root = "none", str(NONE)
+        for wanted, pattern in ((layout.redop, _REDOP), (layout.root, _ROOT)):
+            if not wanted:
+                continue
+            match = pattern.match(rest.pop(0)) if rest else None
+            if match is None:
+                raise TraceError(self.path, "the row is cut or damaged; give the whole log", number)
+            place += 1
+            redop, root = (match[0], root) if pattern is _REDOP else (redop, match[0])
+        return place, (int(size), int(count), datatype, redop, int(root))
+
+    def _take_values(self, words: Sequence[str]) -> None:
+        row, layout = self.open, self.layout
+        if row is None or layout is None:
+            return
+        for word in words:
+            match = _VALUE.match(word)
+            if match is None:
+                break
+            row.values.append(math.nan if match[0] == "N/A" else float(match[0]))
+            if len(row.values) == 2 * layout.side:
+                self._close_row()
+                return
+            if match.end() < len(word):
+                break
+
+    def _close_row(self) -> None:
+        row, layout = self.open, self.layout
+        if row is None or layout is None:
+            return
+        if len(row.values) < 2 * layout.side:
+            msg = f"the row of {row.head[0]} bytes is cut or damaged; give the whole log"
+            raise TraceError(self.path, msg, row.line)
+        row.values = row.values[:3] + row.values[layout.side : layout.side + 3]
+        if row.head[0] and not any(0 < row.values[place] < math.inf for place in (0, 3)):
+            msg = f"the row of {row.head[0]} bytes has no time above 0; give the log of a finished run"
+            raise TraceError(self.path, msg, row.line)
+        self.rows.append(row)
+        self.open = None
+
+    def _check_sweep(self) -> None:
+        """Refuse a log without footer that stops before the size its first lines announce."""
+        if self.footer or self.sweep is None:
+            return
+        limit, step, by_factor = self.sweep
+        size = self.rows[-1].head[0]
+        if (
+            step > 0
+            and size > 0
+            and (size * step if by_factor else size + step) <= limit
+            and not (by_factor and step == 1)
+        ):
+            msg = (
+                f"the table stops at {size} bytes but was to go to {limit}: the log is cut; give the whole log, "
+                "or take out its line with maxBytes to use the rows that are there"
+            )
+            raise TraceError(self.path, msg, self.last)
+
+
+def _version_of(code: int) -> str:
+    """Version from ``NCCL_VERSION_CODE``: ``22907`` is 2.29.7; up to 2.8 the code had four digits."""
+    if code < 10_000:  # noqa: PLR2004  2804 is 2.8.4
+        return f"{code // 1000}.{code // 100 % 10}.{code % 100}"
+    return f"{code // 10_000}.{code // 100 % 100}.{code % 100}"
+
+
+def _records(rows: Sequence[_Row]) -> NDArray[np.void]:
+    def base_units(values: Sequence[float]) -> tuple[float, float, float]:
+        return values[0] / US_PER_S, values[1] * BYTES_PER_GB, values[2] * BYTES_PER_GB
+
+    return np.array(
+        [(*row.head, *base_units(row.values[:3]), *base_units(row.values[3:])) for row in rows], NCCL_TESTS_ROW
+    )
+
+
+def _shown(line: str) -> str:
+    """Quote a line in an error: short and printable."""
+    text = line.strip()
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")  # noqa: PLR2004  width of a quotation

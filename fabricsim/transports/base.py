@@ -1,0 +1,78 @@
+"""What a transport tells the flow engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fabricsim.topology.platform import ProtocolCosts
+
+if TYPE_CHECKING:
+    from fabricsim.spec.transport import Transport
+    from fabricsim.transports.framing import Framing
+
+
+@dataclass(frozen=True)
+class FlowModel:
+    """A transport as the flow engine sees it.
+
+    Parameters
+    ----------
+    costs
+        Units of each resource per payload byte.
+    latency
+        One-way software and adapter latency, without cables and serialisation, ps.
+    overhead
+        Of the sender before each message, ps.
+    window
+        Initial congestion window in bytes; 0 where there is no slow start.
+    idle_restart
+        Idle time after which slow start begins anew, ps.
+    interrupts
+        Whether the receiver waits for (moderated) interrupts rather than polls.
+    """
+
+    costs: ProtocolCosts
+    latency: int
+    overhead: int
+    window: int
+    idle_restart: int
+    interrupts: bool
+
+
+def socket_model(transport: Transport, framing: Framing) -> FlowModel:
+    """Kernel sockets: a thread copies each byte, TCP starts slowly, interrupts wake the receiver."""
+    return FlowModel(
+        costs=ProtocolCosts(
+            wire=framing.wire / transport.efficiency,
+            send_copy=transport.send_copy,
+            receive_copy=transport.receive_copy,
+            packet=framing.packet,
+            staged=True,
+            proxy_threads=transport.proxy_threads,
+        ),
+        latency=transport.latency,
+        overhead=transport.send_overhead,
+        window=(transport.initial_window or 0) * framing.payload,
+        idle_restart=transport.idle_restart or 0,
+        interrupts=True,
+    )
+
+
+def verbs_model(transport: Transport, framing: Framing) -> FlowModel:
+    """RDMA verbs: the NIC moves the data, completions are polled."""
+    return FlowModel(
+        costs=ProtocolCosts(
+            wire=framing.wire / transport.efficiency,
+            send_copy=transport.send_copy,
+            receive_copy=transport.receive_copy,
+            packet=framing.packet,
+            staged=False,
+            proxy_threads=transport.proxy_threads,
+        ),
+        latency=transport.latency,
+        overhead=transport.send_overhead,
+        window=0,
+        idle_restart=0,
+        interrupts=False,
+    )

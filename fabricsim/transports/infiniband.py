@@ -1,0 +1,16 @@
+"""InfiniBand reliable connections through verbs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fabricsim.transports import framing
+from fabricsim.transports.base import FlowModel, verbs_model
+
+if TYPE_CHECKING:
+    from fabricsim.spec.transport import Transport
+
+
+def flow_model(transport: Transport) -> FlowModel:
+    """The flow engine's view of an InfiniBand preset."""
+    return verbs_model(transport, framing.infiniband(transport.mtu))

@@ -1,0 +1,16 @@
+"""RoCEv2: reliable connections over UDP and Ethernet, through verbs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fabricsim.transports import framing
+from fabricsim.transports.base import FlowModel, verbs_model
+
+if TYPE_CHECKING:
+    from fabricsim.spec.transport import Transport
+
+
+def flow_model(transport: Transport) -> FlowModel:
+    """The flow engine's view of a RoCEv2 preset."""
+    return verbs_model(transport, framing.roce(transport.mtu))

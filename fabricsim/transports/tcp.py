@@ -1,0 +1,16 @@
+"""TCP over Ethernet through the kernel's socket interface."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fabricsim.transports import framing
+from fabricsim.transports.base import FlowModel, socket_model
+
+if TYPE_CHECKING:
+    from fabricsim.spec.transport import Transport
+
+
+def flow_model(transport: Transport) -> FlowModel:
+    """The flow engine's view of a TCP preset."""
+    return socket_model(transport, framing.tcp(transport.mtu))

@@ -1,0 +1,256 @@
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import h5py
+import numpy as np
+import pytest
+
+from fabricsim.errors import ResultError
+from fabricsim.results import hdf5
+from fabricsim.results.result import Result, Series
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _assert_equal(left: Result, right: Result) -> None:
+    for field in dataclasses.fields(Result):
+        a, b = getattr(left, field.name), getattr(right, field.name)
+        if isinstance(a, np.ndarray):
+            assert a.dtype == b.dtype
+            np.testing.assert_array_equal(a, b)
+        elif isinstance(a, Series):
+            assert (a.interval, a.names) == (b.interval, b.names)
+            np.testing.assert_array_equal(a.rate, b.rate)
+            np.testing.assert_array_equal(a.capacity, b.capacity)
+        elif field.name != "wall_seconds":
+            assert a == b, field.name
+
+
+@pytest.fixture
+def written(two_ranks: Result, tmp_path: Path) -> Path:
+    path = tmp_path / "out.h5"
+    hdf5.write(two_ranks, path)
+    return path
+
+
+def test_read_gives_back_what_was_written(pipeline: Result, tmp_path: Path) -> None:
+    hdf5.write(pipeline, tmp_path / "out.h5")
+    again = hdf5.read(tmp_path / "out.h5")
+    _assert_equal(pipeline, again)
+    assert again.wall_seconds == 0
+
+
+def test_tables_may_be_empty(two_ranks: Result, tmp_path: Path) -> None:
+    xarray = pytest.importorskip("xarray")
+    nothing = Series(1, (), np.zeros((0, 3)), np.zeros(0))
+    computed = two_ranks.ops["call"] == -1
+    bare = dataclasses.replace(
+        two_ranks, ops=two_ranks.ops[computed], spans=two_ranks.spans[computed], calls=(), links=(), series=nothing
+    )
+    hdf5.write(bare, tmp_path / "out.h5")
+    _assert_equal(bare, hdf5.read(tmp_path / "out.h5"))
+    for group in ("ops", "calls", "links", "series"):
+        xarray.open_dataset(tmp_path / "out.h5", group=group, engine="h5netcdf").close()
+
+
+def test_a_long_scenario_is_kept_verbatim(two_ranks: Result, tmp_path: Path) -> None:
+    source = "# ä€𝄞\n" * 50_000
+    hdf5.write(dataclasses.replace(two_ranks, source=source), tmp_path / "out.h5")
+    assert hdf5.read(tmp_path / "out.h5").source == source
+
+
+def test_bytes_do_not_depend_on_run_process_or_wall_clock(two_ranks: Result, tmp_path: Path) -> None:
+    first, second, third = (tmp_path / name for name in ("a.h5", "b.h5", "c.h5"))
+    hdf5.write(two_ranks, first)
+    hdf5.write(dataclasses.replace(two_ranks, wall_seconds=9.0), second)
+    code = f"import factory; from fabricsim.results import hdf5; hdf5.write(factory.two_ranks(), {str(third)!r})"
+    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    # fills memory that is never set: what of it reached the file would differ
+    environment = {**os.environ, "PYTHONPATH": paths, "MALLOC_PERTURB_": "165"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)  # noqa: S603  our own code
+    assert first.read_bytes() == second.read_bytes() == third.read_bytes()
+
+
+@pytest.mark.parametrize("group", ["ops", "calls", "links", "series"])
+def test_xarray_opens_every_group(written: Path, group: str) -> None:
+    xarray = pytest.importorskip("xarray")
+    with xarray.open_dataset(written, group=group, engine="h5netcdf") as dataset:
+        assert not [name for name in dataset.dims if str(name).startswith("phony")]
+        assert set(dataset.dims) <= set(dataset.coords)
+        assert all("units" in variable.attrs for variable in dataset.variables.values())
+
+
+def test_xarray_sees_names_and_units(written: Path, two_ranks: Result) -> None:
+    xarray = pytest.importorskip("xarray")
+    with xarray.open_dataset(written, group="ops", engine="h5netcdf") as ops:
+        assert tuple(ops["timer_name"].to_numpy()) == two_ranks.timers
+        assert ops["start"].attrs["units"] == "ps"
+        assert ops["end"].dtype == np.int64
+        np.testing.assert_array_equal(ops["end"], two_ranks.spans["end"])
+    with xarray.open_dataset(written, group="series", engine="h5netcdf") as series:
+        assert series["rate"].dims == ("link", "time")
+        row = series["rate"].sel(link="host1 > leaf0")
+        np.testing.assert_array_equal(row, two_ranks.series.rate[1])
+        assert int(series["time"][1]) == two_ranks.series.interval
+
+
+def test_root_says_what_was_run(written: Path, two_ranks: Result) -> None:
+    with h5py.File(written) as file:
+        assert file.attrs["source"] == two_ranks.source
+        assert file.attrs["seed"] == two_ranks.seed
+        assert "numpy" in file.attrs["versions"]
+        assert set(file) == {"ops", "calls", "links", "series"}
+
+
+def test_nothing_is_left_when_writing_fails(two_ranks: Result, tmp_path: Path) -> None:
+    broken = dataclasses.replace(two_ranks, resolved={"a": object()})
+    with pytest.raises(TypeError):
+        hdf5.write(broken, tmp_path / "out.h5")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_write_keeps_the_older_file(two_ranks: Result, written: Path) -> None:
+    before = written.read_bytes()
+    with pytest.raises(TypeError):
+        hdf5.write(dataclasses.replace(two_ranks, counters={"a": object()}), written)
+    assert written.read_bytes() == before
+
+
+def test_a_place_that_cannot_be_written_is_refused(two_ranks: Result, tmp_path: Path) -> None:
+    with pytest.raises(ResultError, match="cannot be written"):
+        hdf5.write(two_ranks, tmp_path / "missing" / "out.h5")
+    with pytest.raises(ResultError, match="is a directory"):
+        hdf5.write(two_ranks, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def _garbage(path: Path) -> None:
+    path.write_bytes(bytes(range(256)) * 40)
+
+
+def _empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def _foreign(path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        file["data"] = [1, 2, 3]
+
+
+def _half(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def _later_format(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        file.attrs["format_version"] = 99
+
+
+def _missing_column(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        del file["ops/rank"]
+
+
+def _short_column(path: Path) -> None:
+    _replace(path, "ops/rank", [1])
+
+
+def _text_for_numbers(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        count = len(file["ops/rank"])
+    _replace(path, "ops/rank", ["x"] * count)
+
+
+def _unknown_timer(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        file["ops/timer"][0] = 100
+
+
+def _unknown_call(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        file["ops/call"][0] = 100
+
+
+def _crossings_astray(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        file["links/crossing_calls"][0] = 100
+
+
+def _no_json(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        file.attrs["resolved"] = "{"
+
+
+def _promises(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        del file["series/rate"]
+        file.create_dataset("series/rate", shape=(1 << 20, 1 << 20), dtype="f8", chunks=(1024, 1024))
+
+
+def _promises_contiguous(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        del file["ops/op"]
+        file.create_dataset("ops/op", shape=(1 << 40,), dtype="i8")
+
+
+def _points_elsewhere(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        del file["ops/rank"]
+        file["ops/rank"] = h5py.ExternalLink("other.h5", "rank")
+
+
+def _replace(path: Path, name: str, values: list[object]) -> None:
+    with h5py.File(path, "a") as file:
+        del file[name]
+        file[name] = values
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (_garbage, "not a readable HDF5 file"),
+        (_empty, "not a readable HDF5 file"),
+        (_half, "not a readable HDF5 file"),
+        (_foreign, "not a result of fabricsim"),
+        (_later_format, "format version 99"),
+        (_missing_column, "ops/rank is missing"),
+        (_short_column, "has the shape"),
+        (_text_for_numbers, "not int32"),
+        (_unknown_timer, "timer_name"),
+        (_unknown_call, "group calls does not have"),
+        (_crossings_astray, "do not add up"),
+        (_no_json, "not JSON"),
+        (_promises, "not a contiguous dataset"),
+        (_promises_contiguous, "promises more"),
+        (_points_elsewhere, "missing"),
+    ],
+)
+def test_a_bad_file_is_refused_with_one_clear_error(
+    written: Path, damage: Callable[[Path], None], message: str
+) -> None:
+    damage(written)
+    with pytest.raises(ResultError, match=message) as caught:
+        hdf5.read(written)
+    assert str(written) in str(caught.value)
+
+
+def test_a_missing_file_and_a_directory_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ResultError, match="no such file"):
+        hdf5.read(tmp_path / "missing.h5")
+    with pytest.raises(ResultError, match="is not a file"):
+        hdf5.read(tmp_path)
+
+
+def test_no_truncation_reads_as_a_result(written: Path) -> None:
+    whole = written.read_bytes()
+    for share in range(1, 20):
+        written.write_bytes(whole[: len(whole) * share // 20])
+        with pytest.raises(ResultError):
+            hdf5.read(written)
