@@ -49,12 +49,15 @@ RESOURCE = np.dtype(
         ("capacity", np.float64),  # units per second: wire bytes, PCIe bytes, CPU seconds
         ("residual", np.float64),  # solver: capacity left to the flows being solved
         ("demand", np.float64),  # solver: sum of weight * cost of the flows not yet frozen
-        ("level", np.float64),  # solver: rate per weight at which it saturated; inf if it did not
+        ("open", np.int32),  # solver: how many those are
+        ("settled", np.float64),  # solver: level of the flows that it froze before; inf: none are left
+        ("level", np.float64),  # solver: its key in the heap
         ("load", np.float64),  # units consumed by finished flows
         ("payload", np.float64),  # bytes of finished flows
         ("first", np.int32),  # head of its list of active hops
         ("flows", np.int32),  # active flows
         ("mark", np.int32),  # solver: number of the solve that saw it last
+        ("place", np.int32),  # solver: where it is in the heap; NONE: full
         ("tap", np.int32),  # row of the rate series; NONE: not recorded
         ("touched", np.int8),  # 1: lost a flow in this instant
     ],
@@ -98,7 +101,7 @@ FLOW = np.dtype(
         ("rate", np.float64),  # bytes/s
         ("share", np.float64),  # solver: the new rate
         ("remaining", np.float64),  # bytes, at `updated`
-        ("size", np.int64),  # bytes
+        ("bytes", np.int64),  # bytes
         ("started", np.int64),  # ps
         ("updated", np.int64),  # ps
     ],
@@ -131,7 +134,7 @@ STEP = np.dtype(
     [
         ("wait", np.int32),  # inbox to receive from first; NONE: nothing
         ("needed", np.int32),  # arrivals in that inbox, within one round, that this step needs
-        ("per_round", np.int32),  # arrivals in that inbox in a whole round
+        ("per_turn", np.int32),  # arrivals in that inbox in a whole round
         ("send", np.int32),  # connection to send on then; NONE: nothing
         ("shard", np.int32),  # what is sent: offset to the member's number where relative, else the shard
     ],
@@ -177,7 +180,7 @@ CALL = np.dtype(
         ("block", np.int32),  # size class of its block of lanes
         ("joined", np.int32),
         ("finished", np.int32),
-        ("size", np.int64),  # bytes
+        ("bytes", np.int64),  # bytes
         ("chunk", np.int64),  # most bytes of a shard in one round and channel
         ("started", np.int64),  # when its last member joined, ps
         ("ended", np.int64),  # when its last member was done, ps
@@ -194,8 +197,8 @@ LANE = np.dtype(
         ("op", np.int32),  # of the member, in the lane of channel 0; NONE until it joins
         ("open", np.int32),  # channels of the member not yet done, in the lane of channel 0
         ("step", np.int32),
-        ("round", np.int32),
-        ("rounds", np.int32),
+        ("turn", np.int32),
+        ("turns", np.int32),
         ("received", np.int8),  # the wait of this step is over
         ("sending", np.int8),
         ("blocked", np.int8),  # waits for its receiver
@@ -208,7 +211,7 @@ LANE = np.dtype(
 INBOX = np.dtype([("sent", np.int32), ("arrived", np.int32), ("consumed", np.int32)], align=True)
 """Messages of one connection, counted since the call began."""
 
-MESSAGE = np.dtype([("route", np.int32), ("weight", np.float64), ("size", np.int64)], align=True)
+MESSAGE = np.dtype([("route", np.int32), ("weight", np.float64), ("bytes", np.int64)], align=True)
 """A message posted from outside."""
 
 JOB = np.dtype([("open_ops", np.int64), ("ended", np.int64)], align=True)

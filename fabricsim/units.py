@@ -13,6 +13,8 @@ from decimal import Decimal
 
 PS_PER_S = 1_000_000_000_000
 PS_PER_US = 1_000_000
+_LARGEST_INTEGER = 2**63 - 1  # sizes and times live in 64-bit integers
+_LARGEST_FLOAT = 10**30
 
 _SI = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
@@ -74,7 +76,8 @@ def parse(text: object, dimension: Dimension) -> int | float:
     Raises
     ------
     ValueError
-        Where the unit is missing, unknown or of another dimension, or the number is negative.
+        Where the unit is missing, unknown or of another dimension, or the number is negative or too
+        large for 64 bits.
     """
     example = f'write it like "{dimension.example}"'
     if not isinstance(text, str):
@@ -84,14 +87,20 @@ def parse(text: object, dimension: Dimension) -> int | float:
     if match is None:
         msg = f"{text!r} is not a number with a unit; {example}"
         raise ValueError(msg)
-    number, unit = Decimal(match[1].replace("_", "")), (match[2] or "")
+    unit = match[2] or ""
     if unit not in dimension.factors:
         what = f"unit {unit!r} is not a {dimension.name}" if unit else f"{text!r} has no unit"
         msg = f"{what}; {example}"
         raise ValueError(msg)
-    value = number * dimension.factors[unit]
+    try:
+        value = Decimal(match[1].replace("_", "")) * dimension.factors[unit]
+    except ArithmeticError:  # an exponent of many digits
+        value = Decimal("Infinity")
     if value < 0:
         msg = f"{text!r} is negative; a {dimension.name} is zero or more"
+        raise ValueError(msg)
+    if value > (_LARGEST_INTEGER if dimension.integer else _LARGEST_FLOAT):
+        msg = f"{text!r} is too large"
         raise ValueError(msg)
     return round(value) if dimension.integer else float(value)
 

@@ -55,14 +55,14 @@ def script(rows: Sequence[tuple[bool, int | None]]) -> NDArray[np.void]:
     rows
         Per step: whether to receive first, and the shard to send then, or None to send nothing.
     """
-    per_round = sum(receive for receive, _ in rows)
+    per_turn = sum(receive for receive, _ in rows)
     table = np.zeros(len(rows), STEP)
     received = 0
     for step, (receive, shard) in zip(table, rows, strict=True):
         received += receive
         step["wait"] = 0 if receive else NONE
         step["needed"] = received
-        step["per_round"] = per_round
+        step["per_turn"] = per_turn
         step["send"] = NONE if shard is None else 0
         step["shard"] = 0 if shard is None else shard
     return table

@@ -233,7 +233,7 @@ class Fabric:
         calls["first_lane"] = NONE
         for row, (collective, ranks, size) in zip(calls, wanted, strict=True):
             row["communicator"] = self.wiring.communicator(collective, ranks)
-            row["size"] = size
+            row["bytes"] = size
             row["chunk"] = max(size, 1) if collective == "send_recv" else self.scenario.collectives.chunk
         return calls
 

@@ -94,7 +94,6 @@ class World:
         self.resources["tap"] = NONE
         self.resources["tap"][list(taps)] = np.arange(len(taps))
         self.series = np.zeros((len(taps), _SERIES_BINS))
-        self.seen = np.zeros(len(capacities), np.int32)
         self.heap = np.zeros(len(capacities), np.int32)
         self.touched = np.zeros(len(capacities), np.int32)
         self.tables = {name: _table(16, dtype) for name, dtype in _TABLES.items()}
@@ -217,7 +216,7 @@ class World:
             self.used["messages"] += 1
             self.reserve("messages", message + 1)
         row = self.tables["messages"][message]
-        row.route, row.size, row.weight = route, size, weight
+        row.route, row.bytes, row.weight = route, size, weight
         self._reserve_flows()
         self._reserve_events()
         post(self.world, self.events, self.buckets, now + delay, MESSAGE_EVENT, message, 0)
@@ -308,7 +307,6 @@ class World:
             self.begun,
             self.touched,
             self.members,
-            self.seen,
             self.heap,
             self.events,
             self.buckets,

@@ -12,6 +12,7 @@ from fabricsim.kernels.queue import set_finish
 from fabricsim.tables import NEVER
 
 _PS = 1e12  # picoseconds per second
+_SAME = 1e-12  # relative; a smaller change of a rate is rounding
 
 
 @kernel
@@ -40,7 +41,7 @@ def start(world, resources, routes, hops, flows, legs, tree, begun, route, size,
     flows[flow].rate = 0.0
     flows[flow].bottleneck = -1
     flows[flow].remaining = float(size)
-    flows[flow].size = size
+    flows[flow].bytes = size
     flows[flow].started = now
     flows[flow].updated = now
     world[0].active += 1
@@ -105,7 +106,7 @@ def finish(world, resources, routes, flows, legs, tree, series, touched, flow):
     advance_flow(world, resources, routes, flows, legs, series, flow)
     detach(world, resources, routes, flows, legs, touched, flow)
     width = len(legs) // len(flows)
-    size = flows[flow].size
+    size = flows[flow].bytes
     for i in range(routes[flows[flow].route].hops):
         leg = flow * width + i
         resources[legs[leg].resource].load += legs[leg].cost * size
@@ -117,38 +118,22 @@ def finish(world, resources, routes, flows, legs, tree, series, touched, flow):
 
 
 @kernel
-def settle(world, resources, routes, flows, legs, tree, series, begun, touched, members, seen, heap):
+def settle(world, resources, routes, flows, legs, tree, series, begun, touched, members, heap):
     """Set new rates after all arrivals and departures of this instant."""
-    count = 0
-    world[0].solve += 1
-    mark = world[0].solve
-    width = len(legs) // len(flows)
-    for i in range(world[0].arrived):
-        flow = begun[i]
-        if flows[flow].mark != mark:
-            flows[flow].mark = mark
-            members[count] = flow
-            count += 1
+    if world[0].arrived == 0 and world[0].touched == 0:
+        return
     for i in range(world[0].touched):
         resources[touched[i]].touched = 0
-        leg = resources[touched[i]].first
-        while leg >= 0:
-            flow = leg // width
-            if flows[flow].bottleneck == touched[i] and flows[flow].mark != mark:
-                flows[flow].mark = mark
-                members[count] = flow
-                count += 1
-            leg = legs[leg].next
+    count = solve(
+        world, resources, routes, flows, legs, begun, world[0].arrived, touched, world[0].touched, members, heap
+    )
     world[0].arrived = 0
     world[0].touched = 0
-    if count == 0:
-        return
-    count = solve(world, resources, routes, flows, legs, members, count, seen, heap)
     now = world[0].now
     for i in range(count):
         flow = members[i]
         rate = flows[flow].share
-        if rate == flows[flow].rate:
+        if abs(rate - flows[flow].rate) <= _SAME * rate:
             continue
         advance_flow(world, resources, routes, flows, legs, series, flow)
         flows[flow].rate = rate

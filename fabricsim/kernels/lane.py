@@ -66,7 +66,7 @@ def open_call(world, calls, communicators, templates, lanes, inboxes, free_block
         world[0].next_lane = first + (1 << c)
     calls[call].first_lane = first
     calls[call].block = c
-    largest = calls[call].size - calls[call].size * (communicator.channels - 1) // communicator.channels
+    largest = calls[call].bytes - calls[call].bytes * (communicator.channels - 1) // communicator.channels
     rounds = max(1, -(-largest // (template.shards * calls[call].chunk)))
     for channel in range(communicator.channels):
         for member in range(template.members):
@@ -77,8 +77,8 @@ def open_call(world, calls, communicators, templates, lanes, inboxes, free_block
             lanes[lane].op = -1
             lanes[lane].open = communicator.channels
             lanes[lane].step = 0
-            lanes[lane].round = 0
-            lanes[lane].rounds = rounds
+            lanes[lane].turn = 0
+            lanes[lane].turns = rounds
             lanes[lane].received = 0
             lanes[lane].sending = 0
             lanes[lane].blocked = 0
@@ -165,7 +165,7 @@ def run_lane(
     lane,
 ):
     """Go through a lane's script until it must wait; returns the connection to send on, or -1."""
-    if lanes[lane].sending or lanes[lane].round >= lanes[lane].rounds:
+    if lanes[lane].sending or lanes[lane].turn >= lanes[lane].turns:
         return -1
     call = lanes[lane].call
     communicator = communicators[calls[call].communicator]
@@ -178,13 +178,13 @@ def run_lane(
     while True:
         if lanes[lane].step == script.steps:
             lanes[lane].step = 0
-            lanes[lane].round += 1
-            if lanes[lane].round >= lanes[lane].rounds:
+            lanes[lane].turn += 1
+            if lanes[lane].turn >= lanes[lane].turns:
                 _finish_lane(world, events, buckets, calls, templates, communicators, lanes, free_blocks, lane)
                 return -1
         step = steps[script.first_step + lanes[lane].step]
         if step.wait >= 0 and not lanes[lane].received:
-            needed = lanes[lane].round * step.per_round + step.needed
+            needed = lanes[lane].turn * step.per_turn + step.needed
             if inboxes[lane * world[0].inboxes + step.wait].arrived < needed:
                 return -1
             lanes[lane].received = 1
@@ -219,5 +219,5 @@ def message_bytes(calls, communicators, templates, scripts, steps, lanes, lane):
     if template.relative:
         shard = (shard + member) % template.members
     return shard_bytes(
-        call.size, communicator.channels, lanes[lane].channel, template.shards, call.chunk, lanes[lane].round, shard
+        call.bytes, communicator.channels, lanes[lane].channel, template.shards, call.chunk, lanes[lane].turn, shard
     )

@@ -111,7 +111,6 @@ def advance(
     begun,
     touched,
     members,
-    seen,
     heap,
     events,
     buckets,
@@ -200,7 +199,7 @@ def advance(
                         tree,
                         begun,
                         message.route,
-                        message.size,
+                        message.bytes,
                         message.weight,
                         target,
                         -1,
@@ -246,7 +245,7 @@ def advance(
             owner, connection = flows[flow].owner, flows[flow].connection
             arrival = max(
                 now + routes[route].latency,
-                flows[flow].started + _moderated(routes, moderation, route, flows[flow].size),
+                flows[flow].started + _moderated(routes, moderation, route, flows[flow].bytes),
             )
             finish(world, resources, routes, flows, legs, tree, series, touched, flow)
             routes[route].warm_until = now + routes[route].idle_restart
@@ -262,7 +261,7 @@ def advance(
             lanes[owner].step += 1
             post(world, events, buckets, now, RESUME, owner, 0)
         close_bucket(world, buckets, now)
-        settle(world, resources, routes, flows, legs, tree, series, begun, touched, members, seen, heap)
+        settle(world, resources, routes, flows, legs, tree, series, begun, touched, members, heap)
         if world[0].outbox > 0:
             return COMPLETIONS
         if world[0].events >= budget:

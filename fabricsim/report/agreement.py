@@ -19,13 +19,13 @@ _MOST_SIZES = 12
 
 
 class Row(TypedDict):
-    """One figure; ``relative_error`` is ``predicted / measured - 1``."""
+    """One figure; ``relative_error`` is ``predicted / measured - 1``, None where it says nothing."""
 
     quantity: str
     unit: str
     measured: float
     predicted: float
-    relative_error: float
+    relative_error: float | None
 
 
 def measured_against_predicted(rows: Sequence[Mapping[str, object]], title: str) -> Figure:
@@ -52,7 +52,7 @@ def measured_against_predicted(rows: Sequence[Mapping[str, object]], title: str)
     units = list(dict.fromkeys(str(row["unit"]) for row in rows))
     groups = [[row for row in rows if row["unit"] == unit] for unit in units]
     heights = [len(group) + 0.8 for group in groups]
-    figure = style.new_figure(9.5, 1.3 + 0.55 * sum(heights))
+    figure = style.new_figure(9.5, 1.2 + 0.6 * sum(heights))
     panels = figure.subplots(len(units), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, unit, group in zip(panels, units, groups, strict=True):
         _pairs(axes, unit, group)
@@ -98,7 +98,7 @@ def bus_bandwidth(sizes: Sequence[int], measured: Sequence[float], predicted: Se
     panels[0].plot(size, forecast / 1e9, "o-", color=style.PREDICTED_COLOUR, markersize=4, label="predicted")
     panels[0].set_yscale("log")
     panels[0].set_ylabel("Bus bandwidth (GB/s)")
-    panels[0].legend(loc="lower right")
+    panels[0].legend(loc="best")
     panels[0].grid(visible=True, which="major", alpha=0.3)
     _size_axis(panels[-1], size)
     figure.suptitle(title, wrap=True)
@@ -111,15 +111,18 @@ def _pairs(axes: Axes, unit: str, rows: Sequence[Mapping[str, object]]) -> None:
     predicted = [_number(row["predicted"]) for row in rows]
     axes.barh(places - 0.19, measured, 0.36, color=style.MEASURED_COLOUR, label="measured")
     axes.barh(places + 0.19, predicted, 0.36, color=style.PREDICTED_COLOUR, label="predicted")
-    for place, row in enumerate(rows):
-        text = f"{_number(row['predicted']):.3g} for {_number(row['measured']):.3g} ({_percent(row['relative_error'])})"
-        end = max(_number(row["measured"]), _number(row["predicted"]), 0.0)
-        axes.annotate(text, (end, place), (4, 0), textcoords="offset points", va="center", fontsize="small")
+    for place, truth, forecast, row in zip(places, measured, predicted, rows, strict=True):
+        _label(axes, place - 0.19, truth, f"{truth:.3g}")
+        _label(axes, place + 0.19, forecast, f"{forecast:.3g}{_error(row['relative_error'])}")
     axes.set_yticks(places, [str(row["quantity"]) for row in rows])
-    axes.invert_yaxis()
+    axes.set_ylim(len(rows) - 0.45, -0.55)
     # room for the labels beside the longest bar
-    axes.set_xlim(right=1.35 * max(1e-300, *measured, *predicted))
-    axes.set_xlabel(f"({unit})" if unit else "")
+    axes.set_xlim(right=1.25 * max(1e-300, *measured, *predicted))
+    axes.set_xlabel(f"Value ({unit})" if unit else "Value (no unit)")
+
+
+def _label(axes: Axes, place: float, value: float, text: str) -> None:
+    axes.annotate(text, (max(value, 0.0), place), (4, 0), textcoords="offset points", va="center", fontsize="small")
 
 
 def _errors(axes: Axes, size: np.ndarray, error: np.ndarray) -> None:
@@ -131,15 +134,16 @@ def _errors(axes: Axes, size: np.ndarray, error: np.ndarray) -> None:
 
 def _size_axis(axes: Axes, size: np.ndarray) -> None:
     axes.set_xscale("log", base=2)
-    ticks = size[style.evenly(len(size), _MOST_SIZES)]
+    # every so many, so that the ticks stay evenly spaced; the largest size always
+    ticks = size[::-1][:: -(-len(size) // _MOST_SIZES)]
     axes.set_xticks(ticks, [human_bytes(float(tick)) for tick in ticks], rotation=30, ha="right")
     axes.minorticks_off()
-    axes.set_xlabel("Size")
+    axes.set_xlabel("Message size")
 
 
 def _number(value: object) -> float:
     return float(value) if isinstance(value, (int, float)) else float("nan")
 
 
-def _percent(error: object) -> str:
-    return f"{100 * _number(error):+.1f} %"
+def _error(error: object) -> str:
+    return f" ({100 * error:+.1f} %)" if isinstance(error, (int, float)) else ""

@@ -50,7 +50,7 @@ def breakdown(result: Result) -> Figure:
     axes.set_xticks(range(len(chosen)), [str(rank) for rank in chosen])
     axes.set_xlabel("Rank")
     some = f", {len(chosen)} of {ranks} ranks" if len(chosen) < ranks else ""
-    axes.set_title(f"Where the iteration goes: {result.name} over {result.transport}{some}", wrap=True)
+    figure.suptitle(f"Where the iteration goes: {result.name} over {result.transport}{some}", wrap=True)
     return figure
 
 
@@ -86,7 +86,7 @@ def comparison(results: Sequence[Result]) -> Figure:
     axes.set_ylim(top=1.18 * slowest / scale)
     axes.set_xticks(range(len(results)), [result.transport for result in results])
     axes.set_xlabel("Transport")
-    axes.set_title(f"Iteration time by transport: {results[0].name}", wrap=True)
+    figure.suptitle(f"Iteration time by transport: {results[0].name}", wrap=True)
     return figure
 
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import InputError, SimulationError
+from fabricsim.results.summary import bus_factor
 from fabricsim.tables import NONE
-from fabricsim.traces.nccl_tests import BYTES_PER_GB, US_PER_S, bus_factor
+from fabricsim.traces.nccl_tests import BYTES_PER_GB, US_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
     from fabricsim.traces.nccl_tests import Device
 
 _ITEM_BYTES = {"float": 4, "half": 2, "bfloat16": 2, "double": 8, "int8": 1, "uint8": 1, "int32": 4, "int64": 8}
-_REDUCING = {"all_reduce", "reduce_scatter", "reduce"}
-_ROOTED = {"broadcast", "reduce", "gather", "scatter"}
-_PER_RANK_COUNT = {"all_gather", "reduce_scatter", "alltoall", "gather", "scatter"}
+_REDUCING = {"all_reduce", "reduce_scatter"}
+_ROOTED = {"broadcast"}
+_PER_RANK_COUNT = {"all_gather", "reduce_scatter"}
 _TIME_WIDTH = 7
 _BANDWIDTH_WIDTH = 6
 _COLUMNS = (
-    f"#{'out-of-place':>73}{'in-place':>31}{'':10}",
+    f"#{'out-of-place':>74}{'in-place':>31}{'':10}",
     f"#       size         count      type   redop    root{'     time   algbw   busbw  #wrong' * 2} ",
     f"#        (B)    (elements){'':26}{'     (us)  (GB/s)  (GB/s)        ' * 2} ",
 )
@@ -67,7 +68,7 @@ def render(  # noqa: PLR0913  what the head of the table says
     rows
         The sizes in the order of the table, at least one.
     collective
-        A name that `fabricsim.traces.nccl_tests.bus_factor` knows.
+        Name of the collective, see `fabricsim.workload.program.CollectiveName`.
     devices
         The simulated ranks in order, at least one.
     cluster, transport, version
@@ -97,7 +98,7 @@ def render(  # noqa: PLR0913  what the head of the table says
     bandwidths = [_bandwidths(row, bus_factor(collective, len(devices))) for row in rows]
     average = sum(bus for _, bus in bandwidths) / len(bandwidths)
     lines = [
-        f"# simulated by fabricsim {version}: cluster {cluster}, transport {transport}; in-place and out-of-place are one",
+        f"# simulated by fabricsim {version}: cluster {cluster}, transport {transport}; in-place = out-of-place",
         f"# Collective test starting: {program}",
         "#",
         "# Using devices",

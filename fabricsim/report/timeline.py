@@ -60,7 +60,7 @@ def timeline(result: Result) -> Figure:
     axes.set_xlabel(f"Time ({unit})")
     axes.set_ylabel("Rank")
     some = f", {len(chosen)} of {ranks} ranks" if len(chosen) < ranks else ""
-    axes.set_title(f"Timeline of one iteration: {result.name} over {result.transport}{some}", wrap=True)
+    figure.suptitle(f"Timeline of one iteration: {result.name} over {result.transport}{some}", wrap=True)
     style.legend_beside(axes, title="Timer")
     return figure
 
@@ -75,24 +75,24 @@ def _draw_timers(axes: Axes, result: Result, chosen: list[int], scale: float) ->
     beside = bool((shown & ~main).any())
     raster = int(shown.sum()) > RASTER_ABOVE
     used = [index for index in range(len(result.timers)) if (shown & (result.ops["timer"] == index)).any()]
-    for place, timer in enumerate(used):
+    for timer in used:
         of_timer = shown & (result.ops["timer"] == timer)
         boxes = [
             _boxes(result.spans[of_timer & stream], row[of_timer & stream], band, scale)
             for stream, band in ((main, _MAIN_BESIDE if beside else _MAIN), (~main, _OVERLAPPED))
         ]
-        _add(axes, np.concatenate(boxes), place, result.timers[timer], raster=raster)
+        _add(axes, np.concatenate(boxes), timer, result.timers[timer], raster=raster)
 
 
-def _add(axes: Axes, boxes: NDArray[np.float64], place: int, label: str, *, raster: bool) -> None:
+def _add(axes: Axes, boxes: NDArray[np.float64], timer: int, label: str, *, raster: bool) -> None:
     from matplotlib.collections import PolyCollection  # noqa: PLC0415  loaded with the figure already
 
     colours = style.SERIES_COLOURS
     axes.add_collection(
         PolyCollection(
             list(boxes),
-            facecolor=colours[place % len(colours)],
-            hatch=style.HATCHES[place // len(colours) % len(style.HATCHES)],
+            facecolor=colours[timer % len(colours)],
+            hatch=style.HATCHES[timer // len(colours) % len(style.HATCHES)],
             edgecolor="white",
             linewidth=0.0 if raster else 0.3,
             label=label,

@@ -58,7 +58,7 @@ def utilisation(result: Result) -> Figure:
     some = f"the {len(hottest)} hottest of {active} links" if active > len(hottest) else "links in use"
     figure.suptitle(f"Payload rate over time: {result.name} over {result.transport}, {some}", wrap=True)
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper right", ncols=len(handles), frameon=False)
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(handles), frameon=False)
     return figure
 
 

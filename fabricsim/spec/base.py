@@ -6,6 +6,9 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Spec(BaseModel):
-    """A frozen table of settings that refuses keys it does not know."""
+    """A frozen table of settings that refuses keys it does not know.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    Values are taken strictly: ``true`` and ``"4"`` are no numbers.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)

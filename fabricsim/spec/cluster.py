@@ -50,7 +50,7 @@ class Nic(Spec):
     name: str
     pcie: Pcie
     socket: Annotated[int, Field(ge=0)] = 0
-    interrupt_moderation: tuple[InterruptStep, ...] = ()
+    interrupt_moderation: Annotated[tuple[InterruptStep, ...], Field(strict=False)] = ()  # TOML has lists only
 
 
 class Cpu(Spec):

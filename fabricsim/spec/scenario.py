@@ -6,7 +6,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from fabricsim.errors import ScenarioError
 from fabricsim.spec.base import Spec
+from fabricsim.spec.checks import problems
 from fabricsim.spec.cluster import Cluster
 from fabricsim.spec.fabric import Fabric, Switch
 from fabricsim.spec.job import Collectives, Job
@@ -41,4 +43,8 @@ class Scenario(Spec):
 
     @model_validator(mode="after")
     def _tables_fit_together(self) -> Self:
-        raise NotImplementedError
+        # Not a ValueError: pydantic would fold it into its own report, keys and ways out lost.
+        mistakes = problems(self)
+        if mistakes:
+            raise ScenarioError(mistakes)
+        return self

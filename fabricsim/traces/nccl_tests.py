@@ -63,6 +63,7 @@ _PROGRAM = re.compile(
 )
 _SWEEP = re.compile(r"maxBytes (\d{1,18}) step: (\d{1,18})\((factor|bytes)\)")
 _FOOTER = ("Out of bounds values", "Avg bus bandwidth")
+_MAX_COLUMNS = 2000  # of a line that are looked at: bounds what a hostile line costs
 _MAX_WORDS = 80  # a row with per-iteration columns has 21, a debug line before it about as many
 _SIDE = 4  # time, algbw, busbw, and the error or #wrong
 
@@ -122,24 +123,6 @@ class NcclTestsTable:
     def hosts(self) -> int:
         """Hosts of the run; 0 where the log does not list them."""
         return len({device.host for device in self.devices})
-
-
-def bus_factor(collective: str, ranks: int) -> float:
-    """Bus bandwidth over algorithm bandwidth, after ``doc/PERFORMANCE.md`` of nccl-tests.
-
-    Parameters
-    ----------
-    collective
-        ``"all_reduce"``, ``"reduce_scatter"``, ``"all_gather"``, ``"alltoall"``, ``"gather"``, ``"scatter"``,
-        ``"broadcast"``, ``"reduce"`` or ``"send_recv"``.
-    ranks
-        Size of the group, at least 1.
-    """
-    if collective == "all_reduce":
-        return 2 * (ranks - 1) / ranks
-    if collective in {"reduce_scatter", "all_gather", "alltoall", "gather", "scatter"}:
-        return (ranks - 1) / ranks
-    return 1.0
 
 
 def read(path: Path | str) -> NcclTestsTable:
@@ -206,7 +189,7 @@ class _Reader:
 
     def take(self, number: int, line: str) -> None:
         self.last = number
-        line = without_launcher_prefix(line)
+        line = without_launcher_prefix(line[:_MAX_COLUMNS])
         if any(mark in line for mark in _FOOTER):
             self._close_row()
             self.footer = True

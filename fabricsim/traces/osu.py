@@ -111,7 +111,8 @@ class _Reader:
         return OsuTable(self.path, self.test, self.version, self.quantity, records)
 
     def _take_comment(self, number: int, line: str) -> None:
-        title, columns = _TITLE.search(line), _COLUMNS.search(line)
+        comment = line.strip()
+        title, columns = _TITLE.match(comment), _COLUMNS.match(comment)
         if self.rows and (title or columns):
             raise TraceError(self.path, "a second table starts here; split the file, one table per file", number)
         if title:

@@ -47,6 +47,7 @@ class ValidationRow:
     certainty: str
 
     def __post_init__(self) -> None:
+        """Refuse figures that no comparison can use."""
         if not (math.isfinite(self.measured) and math.isfinite(self.predicted)):
             msg = f"{self.quantity}: measured {self.measured}, predicted {self.predicted}: both must be finite numbers"
             raise SimulationError(msg)

@@ -59,8 +59,8 @@ def _positions(job: Job) -> Mistake | None:
     # T5 tells positions apart by distance only, so it has no longest sequence.
     if job.model.family == "t5" or job.sequence <= job.model.positions:
         return None
-    problem = f"{job.sequence} tokens, but {job.model.name} has positions for {job.model.positions}"
-    return Mistake("job.sequence", problem, f"write at most {job.model.positions}, or raise job.model.positions")
+    problem = f"{job.sequence} tokens, but {job.model.name} has only {job.model.positions} positions"
+    return Mistake("job.sequence", problem, f"write at most {job.model.positions} or add positions")
 
 
 def _peak(job: Job, gpu: Gpu) -> Mistake | None:
@@ -68,7 +68,7 @@ def _peak(job: Job, gpu: Gpu) -> Mistake | None:
         return None
     known = ", ".join(sorted(name for name, rate in gpu.peak.items() if rate > 0)) or "none"
     problem = f"{gpu.name} has no peak for {job.precision}; it has {known}"
-    return Mistake("job.precision", problem, f"choose one of them, or give cluster.gpu.peak.{job.precision}")
+    return Mistake("job.precision", problem, f"choose one, or give cluster.gpu.peak.{job.precision}")
 
 
 def _buckets(job: Job) -> Mistake | None:

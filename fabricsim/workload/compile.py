@@ -123,7 +123,10 @@ class _Compiler:
         return gradient_buckets(stage.gradients, self.job.first_bucket, self.job.bucket)
 
     def overlapped_backward(self, rank: int, stage: Stage, buckets: list[tuple[Bucket, int]], step: Step) -> None:
-        """Add the last backward pass block by block, and each bucket beside it once it is full."""
+        """Add the last backward pass block by block, and each bucket beside it once it is full.
+
+        Sends behind it go ahead: gradients are waited for after the schedule, as in Megatron Core.
+        """
         done = {}
         for block in reversed(range(len(stage.times))):
             done[block] = self.builder.compute(rank, stage.times[block].backward, f"{step.direction}-compute")

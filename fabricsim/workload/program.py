@@ -120,7 +120,7 @@ class ProgramBuilder:
         before = {*after, *self._last.get(rank, ())}
         ops = [self._add(self._part(call, rank, timer, MAIN_STREAM), before) for call in calls]
         if ops:
-            self._last[rank] = ops
+            self._last[rank] = list(ops)
         return ops
 
     def _part(self, call: int, rank: int, timer: str, stream: int) -> _Row:

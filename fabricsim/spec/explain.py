@@ -1,0 +1,132 @@
+"""What pydantic found wrong, in the words of someone who writes scenarios."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, get_args, get_origin
+
+from fabricsim.errors import Mistake
+from fabricsim.spec.partial import spec_type
+from fabricsim.spec.suggest import closest, did_you_mean, show
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from collections.abc import Set as AbstractSet
+
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
+
+    from fabricsim.spec.base import Spec
+    from fabricsim.spec.toml_lines import KeyPath
+
+_MAP_KEY = "[key]"  # how pydantic marks that the key of a mapping is wrong, not its value
+
+_WORDS: dict[str, Callable[[str, dict[str, Any]], tuple[str, str]]] = {
+    "int_type": lambda value, _: (f"{value} is no whole number", "write it without quotes, unit or point"),
+    "int_parsing_size": lambda value, _: (f"{value} is too large", ""),
+    "float_type": lambda value, _: (f"{value} is no number", "write it without quotes or unit"),
+    "string_type": lambda value, _: (f"{value} is no text", "put it in quotes"),
+    "bool_type": lambda value, _: (f"{value} is neither true nor false", "write it without quotes"),
+    "tuple_type": lambda value, _: (f"{value} is no list", "write it in square brackets"),
+    "dict_type": lambda value, _: (f"{value} is no table", "write it as { key = value }"),
+    "greater_than_equal": lambda value, limit: (f"{value} is too small", f"at least {limit['ge']}"),
+    "greater_than": lambda value, limit: (f"{value} is too small", f"more than {limit['gt']}"),
+    "less_than_equal": lambda value, limit: (f"{value} is too large", f"at most {limit['le']}"),
+    "less_than": lambda value, limit: (f"{value} is too large", f"less than {limit['lt']}"),
+    "multiple_of": lambda value, limit: (f"{value} does not fit", f"a multiple of {limit['multiple_of']}"),
+    "finite_number": lambda value, _: (f"{value} is not finite", ""),
+}
+"""From pydantic's error types to (problem, way out); the rest is said by `_words`."""
+
+
+def explain(
+    error: ValidationError, model: type[Spec], broken: AbstractSet[tuple[str, ...]] = frozenset()
+) -> list[Mistake]:
+    """Turn a validation error into mistakes without places.
+
+    Parameters
+    ----------
+    error
+        What pydantic raised.
+    model
+        The model that was validated.
+    broken
+        Tables whose library file was not found; that they lack keys is not said again.
+    """
+    mistakes = []
+    for detail in error.errors(include_url=False):
+        keys = tuple(key for key in detail["loc"] if key != _MAP_KEY)
+        if detail["type"] == "missing" and keys[:-1] in broken:
+            continue
+        problem, way_out = _words(detail, keys, model)
+        mistakes.append(Mistake(dotted(keys), problem, way_out))
+    return mistakes
+
+
+def dotted(path: KeyPath) -> str:
+    """Write a key path as users do: ``cluster.nic.interrupt_moderation[0].above``."""
+    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path).removeprefix(".")
+
+
+def _words(detail: ErrorDetails, keys: KeyPath, model: type[Spec]) -> tuple[str, str]:
+    kind, value, context = detail["type"], show(detail["input"]), detail.get("ctx", {})
+    words = (f"{value}: {detail['msg']}", "")
+    if kind == "missing":
+        words = "is missing", _how_to_write(keys, model)
+    elif kind == "extra_forbidden":
+        words = "unknown key", _known_keys(keys, model)
+    elif kind == "value_error":
+        problem, _, way_out = str(context["error"]).partition("; ")
+        words = problem, way_out
+    elif kind == "literal_error":
+        choices = context["expected"].replace(" or ", ", ").replace("'", "").split(", ")
+        words = f"{value} is not one of {', '.join(choices)}", did_you_mean(str(detail["input"]), choices)
+    elif kind == "model_type":
+        words = f"{value} is no table", _how_to_write(keys, model)
+    elif kind in _WORDS:
+        words = _WORDS[kind](value, context)
+    return words
+
+
+def _how_to_write(keys: KeyPath, model: type[Spec]) -> str:
+    parent = spec_at(keys[:-1], model)
+    field = parent.model_fields.get(str(keys[-1])) if parent else None
+    table = spec_type(field.annotation) if field else None
+    if table is None:
+        return f"add it to [{dotted(keys[:-1])}]" if len(keys) > 1 else "add it at the top of the file"
+    required = [name for name, info in table.model_fields.items() if info.is_required()]
+    return f"a table with {', '.join(required)}, or the name of a preset" if required else "write it as a table"
+
+
+def _known_keys(keys: KeyPath, model: type[Spec]) -> str:
+    parent = spec_at(keys[:-1], model)
+    if parent is None:
+        return ""
+    word = str(keys[-1])
+    match = closest(word, parent.model_fields)
+    elsewhere = [path for path in _all_keys(model) if path.rpartition(".")[2] == word]
+    if match is None and elsewhere:
+        return f"did you mean {elsewhere[0]!r}?"
+    return f"did you mean {match!r}?" if match else f"known here: {', '.join(parent.model_fields)}"
+
+
+def spec_at(path: KeyPath, model: type[Spec]) -> type[Spec] | None:
+    """Return the model of the table at `path`; None where there is none."""
+    current: type[Spec] | None = model
+    for key in path:
+        if isinstance(key, int):
+            continue  # an element of a list has the model that the list's key led to
+        info = current.model_fields.get(key) if current else None
+        current = _element_type(info.annotation) if info else None
+    return current
+
+
+def _element_type(annotation: object) -> type[Spec] | None:
+    return spec_type(get_args(annotation)[0] if get_origin(annotation) is tuple else annotation)
+
+
+def _all_keys(model: type[Spec], prefix: str = "") -> Iterator[str]:
+    for name, info in model.model_fields.items():
+        yield f"{prefix}{name}"
+        nested = spec_type(info.annotation)
+        if nested is not None:
+            yield from _all_keys(nested, f"{prefix}{name}.")

@@ -1,0 +1,141 @@
+"""Includes and overrides: how a scenario is put together from files, library and command line.
+
+A library name stands for a table: ``transport = "rdma-100g"`` means
+``transport = { include = "rdma-100g" }``. Keys beside ``include`` override those of the library file.
+Later layers (the file over what it extends, ``--set`` over the file) are laid over earlier ones
+*before* names are looked up, so that a later name replaces the library file and the keys that were
+written beside the earlier name stay. A table that was written in full is replaced by a name.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass, field
+from datetime import date, datetime, time
+
+from fabricsim.errors import InputError, Mistake
+from fabricsim.spec import library
+from fabricsim.spec.source import parse, read_text
+from fabricsim.spec.suggest import did_you_mean, show
+from fabricsim.spec.tree import Node, build, overlay
+
+TablePath = tuple[str, ...]
+
+INCLUDABLE: dict[TablePath, str] = {
+    ("cluster",): "clusters",
+    ("cluster", "gpu"): "gpus",
+    ("cluster", "nic"): "nics",
+    ("cluster", "cpu"): "cpus",
+    ("fabric",): "fabrics",
+    ("fabric", "switch"): "switches",
+    ("transport",): "transports",
+    ("transport", "switch"): "switches",
+    ("job", "model"): "models",
+    ("collectives",): "collectives",
+}
+"""Tables that a library name may stand for, and the kind of the library."""
+
+_KEYS = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+
+
+def names_to_includes(node: Node, path: TablePath = ()) -> Node:
+    """Write every library name as a table with ``include``, so that layers merge alike."""
+    if path in INCLUDABLE and isinstance(node.value, str):
+        return Node({"include": node}, node.where)
+    if node.is_table:
+        return Node({key: names_to_includes(item, (*path, key)) for key, item in node.value.items()}, node.where)
+    return node
+
+
+def override(text: str) -> Node:
+    """Read one ``--set`` such as ``"cluster.hosts=4"``.
+
+    Returns
+    -------
+    Node
+        The override as a tree of tables. The value is read as TOML; what is no TOML value, such as
+        ``tcp-10g`` or ``25MB``, is taken as text.
+
+    Raises
+    ------
+    InputError
+        Where there is no equals sign or no dotted key before it.
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not _KEYS.fullmatch(key.strip()):
+        msg = f"--set {text!r} is not of the form table.key=value, such as --set cluster.hosts=4"
+        raise InputError(msg)
+    if key.strip() == "extends":
+        msg = f"--set {text!r}: what a scenario extends is written in its file; load that scenario instead"
+        raise InputError(msg)
+    node = build(_value(value.strip()), "--set")
+    for part in reversed(key.strip().split(".")):
+        node = Node({part: node}, "--set")
+    return names_to_includes(node)
+
+
+def _value(text: str) -> object:
+    try:
+        tables = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        return text
+    value = tables["value"]
+    if len(tables) > 1 or isinstance(value, date | datetime | time):
+        return text
+    return value
+
+
+@dataclass
+class Includer:
+    """Resolves library names and notes what is wrong with them.
+
+    Attributes
+    ----------
+    mistakes
+        Of names, in the order in which they were met.
+    broken
+        Tables whose library file was not found: what they lack is not worth a message each.
+    """
+
+    mistakes: list[Mistake] = field(default_factory=list)
+    broken: set[TablePath] = field(default_factory=set)
+
+    def resolve(self, node: Node, path: TablePath = ()) -> Node:
+        """Replace every ``include`` in a tree by the library file it names."""
+        if not node.is_table:
+            return node
+        if path in INCLUDABLE:
+            node = self._included(node, path)
+        return Node({key: self.resolve(item, (*path, key)) for key, item in node.value.items()}, node.where)
+
+    def _included(self, node: Node, path: TablePath) -> Node:
+        met: list[str] = []
+        while "include" in node.value:
+            name = node.value["include"]
+            beside = Node({key: item for key, item in node.value.items() if key != "include"}, node.where)
+            problem = self._problem(name.value, INCLUDABLE[path], met)
+            if problem is not None:
+                self.mistakes.append(Mistake(".".join(path), *problem, name.where))
+                self.broken.add(path)
+                return beside
+            met.append(name.value)
+            node = overlay(_library_table(path, name.value), beside)
+        return node
+
+    @staticmethod
+    def _problem(name: object, kind: str, met: list[str]) -> tuple[str, str] | None:
+        if not isinstance(name, str):
+            return f"include = {show(name)} is no name", f'write it like "{library.names(kind)[0]}"'
+        if name in met:
+            return f"the library files include each other: {' -> '.join([*met, name])}", "take one include out"
+        if name not in library.names(kind):
+            known = ", ".join(library.names(kind))
+            return f"there is no {name!r} in workloads/{kind}", did_you_mean(name, library.names(kind), f"use {known}")
+        return None
+
+
+def _library_table(path: TablePath, name: str) -> Node:
+    kind = INCLUDABLE[path]
+    label = f"workloads/{kind}/{name}.toml"
+    return names_to_includes(parse(read_text(library.path(kind, name), label), label), path)

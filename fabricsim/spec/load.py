@@ -1,0 +1,184 @@
+"""Loading a scenario: file, what it extends, library files and ``--set``, checked as one.
+
+::
+
+    read ─► lay over what it extends ─► lay --set over it ─► look names up ─► validate ─► Scenario
+
+Every mistake is noted with its place, and all are reported together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic import ValidationError
+
+from fabricsim.errors import InputError, Mistake, ScenarioError
+from fabricsim.spec import library
+from fabricsim.spec.checks import problems
+from fabricsim.spec.explain import explain
+from fabricsim.spec.include import Includer, names_to_includes, override
+from fabricsim.spec.partial import Partial
+from fabricsim.spec.scenario import Scenario
+from fabricsim.spec.source import parse, read_text
+from fabricsim.spec.suggest import did_you_mean, show
+from fabricsim.spec.tree import Node, build, overlay, plain, where
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+@dataclass(frozen=True)
+class LoadedScenario:
+    """A scenario and where it came from.
+
+    Attributes
+    ----------
+    scenario
+        The checked scenario.
+    source
+        The file, verbatim; what it extends and ``--set`` are not in it.
+    resolved
+        All tables with everything included and overridden, units still written out: validating it
+        again gives the same scenario.
+    path
+        The file.
+    """
+
+    scenario: Scenario
+    source: str
+    resolved: dict[str, Any]
+    path: Path
+
+
+def load(path: str | Path, overrides: Sequence[str] = ()) -> LoadedScenario:
+    """Load a scenario.
+
+    Parameters
+    ----------
+    path
+        A TOML file, or the name of a shipped scenario such as ``"gpt2-medium-dp"``.
+    overrides
+        Settings laid over the file, in order: ``"cluster.hosts=4"``, ``"transport=tcp-10g"``,
+        ``"job.bucket=50MiB"``.
+
+    Raises
+    ------
+    InputError
+        Where the file cannot be read, is no TOML, or an override has no ``key=value`` form.
+    ScenarioError
+        Where the scenario has mistakes; it lists all of them.
+    """
+    file, label = _locate(path)
+    source = read_text(file, label)
+    own = parse(source, label)
+    mistakes: list[Mistake] = []
+    root = _extended(own, file, [(file.resolve(), label)], mistakes)
+    if "name" not in own.value:  # a scenario is not called after the one that it extends
+        root = overlay(root, Node({"name": Node(file.stem, label)}, root.where))
+    for text in overrides:
+        root = overlay(root, override(text))
+    scenario, resolved = _checked(root, mistakes)
+    return LoadedScenario(scenario, source, resolved, file)
+
+
+def from_tables(tables: Mapping[str, Any]) -> Scenario:
+    """Validate a scenario that is already in memory.
+
+    Parameters
+    ----------
+    tables
+        Nested tables as a TOML file would give them, such as `LoadedScenario.resolved`; library
+        names are looked up as in files.
+
+    Raises
+    ------
+    ScenarioError
+        Where the scenario has mistakes; it lists all of them.
+    """
+    return _checked(names_to_includes(build(tables)), [])[0]
+
+
+def _locate(path: str | Path) -> tuple[Path, str]:
+    """Find a file or shipped scenario, and its name for people."""
+    file = Path(path)
+    shipped = library.names("scenarios")
+    if str(path) in shipped and not _is_file(file):
+        return library.path("scenarios", str(path)), f"workloads/scenarios/{path}.toml"
+    if not _exists(file):
+        hint = did_you_mean(str(path), shipped, "`fabricsim list scenarios` names the shipped ones")
+        msg = f"{path}: there is no such file or shipped scenario; {hint}"
+        raise InputError(msg)
+    return file, str(path)
+
+
+def _is_file(file: Path) -> bool:
+    return _exists(file) and file.is_file()
+
+
+def _exists(file: Path) -> bool:
+    try:
+        return file.exists()
+    except (OSError, ValueError):  # such as a name that is too long, or one with a NUL
+        return False
+
+
+def _extended(tree: Node, file: Path, met: list[tuple[Path, str]], mistakes: list[Mistake]) -> Node:
+    """Lay a file over what it extends, and that over what it extends."""
+    tree = names_to_includes(tree)
+    name = tree.value.get("extends")
+    if name is None:
+        return tree
+    beside = Node({key: node for key, node in tree.value.items() if key != "extends"}, tree.where)
+    if not isinstance(name.value, str):
+        problem = (f"{show(name.value)} is no file or name", 'write it like extends = "gpt2-medium-dp"')
+        mistakes.append(Mistake("extends", *problem, name.where))
+        return beside
+    try:
+        base, label = _locate_base(name.value, file)
+        if base.resolve() in [path for path, _ in met]:
+            chain = " -> ".join([*(label for _, label in met), label])
+            mistakes.append(Mistake("extends", f"the files extend each other: {chain}", "", name.where))
+            return beside
+        below = parse(read_text(base, label), label)
+    except InputError as error:
+        mistakes.append(Mistake("extends", str(error), "", name.where))
+        return beside
+    return overlay(_extended(below, base, [*met, (base.resolve(), label)], mistakes), beside)
+
+
+def _locate_base(name: str, file: Path) -> tuple[Path, str]:
+    """Find what a file extends: a file beside it, or a shipped scenario."""
+    beside = file.parent / name
+    if _exists(beside) and (beside.is_file() or name not in library.names("scenarios")):
+        return beside, str(beside)
+    return _locate(name) if name in library.names("scenarios") else _locate(beside)
+
+
+def _checked(root: Node, mistakes: list[Mistake]) -> tuple[Scenario, dict[str, Any]]:
+    includer = Includer()
+    root = includer.resolve(root)
+    mistakes = [*mistakes, *includer.mistakes]
+    tables = plain(root)
+    try:
+        scenario = Scenario.model_validate(tables)
+    except ValidationError as error:
+        view = cast("Scenario", Partial(Scenario, tables, includer.broken))
+        mistakes += _placed([*explain(error, Scenario, includer.broken), *problems(view)], root)
+    except ScenarioError as error:  # the tables are good, but do not fit together
+        mistakes += _placed(error.mistakes, root)
+    if mistakes:
+        raise ScenarioError(mistakes)
+    return scenario, tables
+
+
+def _placed(mistakes: Sequence[Mistake], root: Node) -> list[Mistake]:
+    """Add the place of each mistake's key."""
+    placed = []
+    for mistake in mistakes:
+        keys = mistake.key.replace("[", ".").replace("]", "").split(".")
+        path = tuple(int(key) if key.isdigit() else key for key in keys)
+        placed.append(Mistake(mistake.key, mistake.problem, mistake.way_out, where(root, path)))
+    return placed

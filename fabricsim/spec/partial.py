@@ -1,0 +1,90 @@
+"""What can be said of a scenario that has mistakes: its good values, and which ones are not settled."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, get_args, get_origin
+
+from pydantic import TypeAdapter, ValidationError
+
+from fabricsim.spec.base import Spec
+from fabricsim.spec.suggest import closest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
+
+
+class Unsettled(Exception):  # noqa: N818  not an error: it says that a check cannot be made
+    """The value asked for is wrong or missing, so nothing can be said that depends on it."""
+
+
+class Partial:
+    """Stands in for a `Spec` whose tables have mistakes.
+
+    Good values read as they do from the model; asking for any other raises `Unsettled`. A value that
+    was left out counts as its default, unless an unknown key looks like it, misspelt.
+
+    Parameters
+    ----------
+    model
+        What the tables should be.
+    tables
+        What was written.
+    broken
+        Tables, as key paths, whose library file was not found: their defaults are not settled.
+    path
+        Where `tables` stands in the scenario.
+    """
+
+    def __init__(
+        self,
+        model: type[Spec],
+        tables: Mapping[str, Any],
+        broken: AbstractSet[tuple[str, ...]] = frozenset(),
+        path: tuple[str, ...] = (),
+    ) -> None:
+        self.model_fields_set = set(tables) & set(model.model_fields)
+        self._model = model
+        self._values: dict[str, Any] = {}
+        misspelt = {closest(key, model.model_fields) for key in tables if key not in model.model_fields}
+        for name, info in model.model_fields.items():
+            if name in tables:
+                self._take(name, tables[name], broken, path)
+            elif not (info.is_required() or name in misspelt or path in broken):
+                self._values[name] = info.get_default(call_default_factory=True, validated_data={})
+
+    def _take(self, name: str, value: object, broken: AbstractSet[tuple[str, ...]], path: tuple[str, ...]) -> None:
+        nested = spec_type(self._model.model_fields[name].annotation)
+        if nested is not None and isinstance(value, dict):
+            self._values[name] = Partial(nested, value, broken, (*path, name))
+            return
+        try:
+            self._values[name] = _adapter(self._model, name).validate_python(value)
+        except ValidationError:
+            return
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  fields are of many types
+        """Return a good value, or a property worked out from good values."""
+        if name in self._values:
+            return self._values[name]
+        derived = getattr(self._model, name, None)
+        if isinstance(derived, property) and derived.fget is not None:
+            return derived.fget(self)
+        raise Unsettled(name)
+
+
+@cache
+def _adapter(model: type[Spec], name: str) -> TypeAdapter[Any]:
+    info = model.model_fields[name]
+    return TypeAdapter(info.rebuild_annotation(), config=None if spec_type(info.annotation) else {"strict": True})
+
+
+def spec_type(annotation: object) -> type[Spec] | None:
+    """Return the model in a field's annotation: of ``Nic`` and of ``Nic | None`` it is ``Nic``."""
+    if get_origin(annotation) is tuple:
+        return None
+    for candidate in (annotation, *get_args(annotation)):
+        if isinstance(candidate, type) and issubclass(candidate, Spec):
+            return candidate
+    return None

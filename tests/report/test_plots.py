@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from fabricsim.errors import ResultError
+from fabricsim.report import plots, style
+from fabricsim.results.result import Series
+from fabricsim.tables import OP, SPAN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from types import ModuleType
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from fabricsim.results.result import Result
+
+ROWS = [
+    {"quantity": "gain", "unit": "x", "measured": 2.5, "predicted": 2.4, "relative_error": -0.04, "source": "paper"},
+    {
+        "quantity": "peak",
+        "unit": "Gb/s",
+        "measured": 60.0,
+        "predicted": 63.0,
+        "relative_error": 0.05,
+        "source": "paper",
+    },
+    {"quantity": "rest", "unit": "Gb/s", "measured": 9.0, "predicted": 9.0, "relative_error": None, "source": "paper"},
+]
+SIZES = [2**power for power in range(10, 30)]
+RATES = [1e9 * size / (size + 1e6) for size in SIZES]
+
+
+def _bus(_: Result) -> Figure:
+    return plots.bus_bandwidth(SIZES, RATES, [0.9 * rate for rate in RATES], "all_reduce")
+
+
+def _agreement(_: Result) -> Figure:
+    return plots.measured_against_predicted(ROWS, "study")
+
+
+def _comparison(result: Result) -> Figure:
+    return plots.comparison([result, dataclasses.replace(result, transport="rdma-100g")])
+
+
+ALL = [plots.breakdown, plots.timeline, plots.utilisation, _comparison, _agreement, _bus]
+
+
+def _heights(axes: Axes, label: str) -> list[float]:
+    bars = next(container for container in axes.containers if container.get_label() == label)
+    return [bar.get_height() for bar in bars]
+
+
+@pytest.mark.parametrize("draw", ALL)
+def test_every_plot_is_saved_whole(pipeline: Result, tmp_path: Path, draw: Callable[[Result], Figure]) -> None:
+    figure = draw(pipeline)
+    plots.save(figure, tmp_path / "plot.png")
+    plots.save(figure, tmp_path / "plot.svg")
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+    assert ET.parse(tmp_path / "plot.svg").getroot().tag.endswith("svg")  # noqa: S314  drawn here
+    assert {path.name for path in tmp_path.iterdir()} == {"plot.png", "plot.svg"}
+
+
+@pytest.mark.parametrize("draw", ALL)
+def test_nothing_is_clipped(pipeline: Result, draw: Callable[[Result], Figure]) -> None:
+    figure = draw(dataclasses.replace(pipeline, name="a rather long name of a scenario, with many words in it " * 2))
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    renderer = canvas.get_renderer()
+    width, height = figure.get_size_inches() * figure.dpi
+    boxes = [axes.get_tightbbox(renderer) for axes in figure.axes]
+    boxes += [text.get_window_extent(renderer) for text in figure.texts]
+    boxes += [legend.get_window_extent(renderer) for legend in figure.legends]
+    for box in boxes:
+        assert box.x0 >= -1
+        assert box.y0 >= -1
+        assert box.x1 <= width + 1
+        assert box.y1 <= height + 1
+    title, *_ = [text for text in figure.texts if text.get_text() == figure.get_suptitle()]
+    assert title.get_window_extent(renderer).y0 >= max(axes.get_tightbbox(renderer).y1 for axes in figure.axes)
+
+
+@pytest.mark.parametrize("draw", ALL)
+@pytest.mark.parametrize("suffix", ["png", "svg"])
+def test_the_same_plot_has_the_same_bytes(
+    pipeline: Result, tmp_path: Path, draw: Callable[[Result], Figure], suffix: str
+) -> None:
+    for name in ("first", "second"):
+        plots.save(draw(pipeline), tmp_path / f"{name}.{suffix}")
+    assert (tmp_path / f"first.{suffix}").read_bytes() == (tmp_path / f"second.{suffix}").read_bytes()
+
+
+def test_breakdown_stacks_each_rank_up_to_the_iteration(two_ranks: Result) -> None:
+    (axes,) = plots.breakdown(two_ranks).axes
+    assert axes.get_ylabel() == "Time in the iteration (s)"
+    assert axes.get_xlabel() == "Rank"
+    assert _heights(axes, "compute") == [5.0, 7.0]
+    assert _heights(axes, "exposed communication,\ndata") == [4.0, 4.0]
+    assert _heights(axes, "bubble (waiting and idle)") == [2.0, 0.0]
+    assert _heights(axes, "communication behind\ncompute") == [2.0, 2.0]
+
+
+def test_many_ranks_are_thinned_and_the_title_says_so(factory: ModuleType) -> None:
+    result = factory.pipeline(ranks=20, batches=2)
+    for figure in (plots.breakdown(result), plots.timeline(result)):
+        assert "16 of 20 ranks" in figure.get_suptitle()
+    (axes,) = plots.timeline(result).axes
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert len(labels) == 16
+    assert (labels[0], labels[-1]) == ("0", "19")
+
+
+def test_comparison_labels_speed_up_over_the_slowest(factory: ModuleType) -> None:
+    slow, fast = factory.pipeline(slow=8), factory.pipeline(transport="rdma-100g")
+    (axes,) = plots.comparison([slow, fast]).axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["tcp-10g", "rdma-100g"]
+    labels = [text.get_text() for text in axes.texts]
+    assert labels[0].endswith("1.00x")
+    assert labels[1].endswith(f"{slow.iteration / fast.iteration:.2f}x")
+
+
+def test_timeline_has_a_box_for_every_op_of_a_timer(two_ranks: Result) -> None:
+    (axes,) = plots.timeline(two_ranks).axes
+    assert axes.get_xlabel() == "Time (s)"
+    boxes = {collection.get_label(): collection.get_paths() for collection in axes.collections}
+    assert set(boxes) == set(two_ranks.timers)
+    spans = sorted(tuple(path.vertices[:, 0][[0, 2]]) for path in boxes["params-all-reduce"])
+    assert spans == [(4.0, 10.0), (6.0, 10.0)]
+
+
+def test_a_timer_keeps_its_colour_where_another_is_missing(two_ranks: Result) -> None:
+    whole = {c.get_label(): c.get_facecolor().tolist() for c in plots.timeline(two_ranks).axes[0].collections}
+    kept = two_ranks.ops["timer"] != 0
+    fewer = dataclasses.replace(two_ranks, ops=two_ranks.ops[kept], spans=two_ranks.spans[kept])
+    for collection in plots.timeline(fewer).axes[0].collections:
+        assert collection.get_facecolor().tolist() == whole[collection.get_label()]
+
+
+def test_a_timeline_of_many_thousand_ops_is_raster_in_svg(two_ranks: Result, tmp_path: Path) -> None:
+    count = 6000
+    ops, spans = np.zeros(count, OP), np.zeros(count, SPAN)
+    ops["call"], ops["rank"] = -1, np.arange(count) % 2
+    spans["start"] = np.arange(count) * 1000
+    spans["end"] = spans["start"] + 900
+    result = dataclasses.replace(two_ranks, ops=ops, spans=spans, iteration=int(spans["end"].max()))
+    plots.save(plots.timeline(result), tmp_path / "many.svg")
+    assert (tmp_path / "many.svg").stat().st_size < 200_000
+
+
+def test_utilisation_shows_gigabits_and_the_capacity(two_ranks: Result) -> None:
+    figure = plots.utilisation(two_ranks)
+    assert figure.get_supylabel() == "Payload rate (Gb/s)"
+    assert figure.axes[-1].get_xlabel().startswith("Time (s)")
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["host0 > leaf0", "host1 > leaf0"]
+    (rate,) = figure.axes[0].patches
+    assert rate.get_data().values.max() == pytest.approx(8.64)
+    (capacity,) = figure.axes[0].lines
+    assert capacity.get_ydata()[0] == pytest.approx(9.6)
+    assert capacity.get_linestyle() == "--"
+
+
+def test_utilisation_keeps_the_hottest_eight(factory: ModuleType) -> None:
+    figure = plots.utilisation(factory.pipeline(ranks=12, batches=2))
+    assert len(figure.axes) == 8
+    assert "8 hottest of 12 links" in figure.get_suptitle()
+
+
+def test_measured_and_predicted_stand_side_by_side() -> None:
+    figure = plots.measured_against_predicted(ROWS, "study")
+    assert figure.get_suptitle() == "study"
+    assert [axes.get_xlabel() for axes in figure.axes] == ["Value (x)", "Value (Gb/s)"]
+    texts = [text.get_text() for axes in figure.axes for text in axes.texts]
+    assert texts == ["2.5", "2.4 (-4.0 %)", "60", "63 (+5.0 %)", "9", "9"]
+
+
+def test_bus_bandwidth_is_logarithmic_with_its_error_below() -> None:
+    upper, lower = plots.bus_bandwidth(SIZES, RATES, [0.9 * rate for rate in RATES], "all_reduce").axes
+    assert (upper.get_ylabel(), lower.get_ylabel()) == ("Bus bandwidth (GB/s)", "Error (%)")
+    assert (upper.get_xscale(), upper.get_yscale()) == ("log", "log")
+    np.testing.assert_allclose(lower.lines[1].get_ydata(), -10.0)
+
+
+def test_bus_bandwidth_without_a_measurement_has_one_panel() -> None:
+    figure = plots.bus_bandwidth([0, *SIZES], [], [0.0, *RATES], "all_reduce")
+    (axes,) = figure.axes
+    assert len(axes.lines[0].get_xdata()) == len(SIZES)
+
+
+def test_nothing_to_draw_is_an_error(two_ranks: Result) -> None:
+    empty = dataclasses.replace(
+        two_ranks,
+        ops=np.zeros(0, OP),
+        spans=np.zeros(0, SPAN),
+        series=Series(1, (), np.zeros((0, 4)), np.zeros(0)),
+    )
+    for draw in (plots.breakdown, plots.timeline, plots.utilisation):
+        with pytest.raises(ResultError, match="to draw"):
+            draw(empty)
+    with pytest.raises(ResultError, match="to draw"):
+        plots.comparison([])
+    with pytest.raises(ResultError, match="to draw"):
+        plots.measured_against_predicted([], "study")
+    with pytest.raises(ResultError, match="to draw"):
+        plots.bus_bandwidth([0], [], [0.0], "all_reduce")
+
+
+@pytest.mark.parametrize("name", ["plot.pdf", "plot"])
+def test_other_formats_are_refused(two_ranks: Result, tmp_path: Path, name: str) -> None:
+    with pytest.raises(ResultError, match=r"use \.png or \.svg"):
+        plots.save(plots.breakdown(two_ranks), tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_is_refused(two_ranks: Result, tmp_path: Path) -> None:
+    with pytest.raises(ResultError, match="cannot be written"):
+        plots.save(plots.breakdown(two_ranks), tmp_path / "missing" / "plot.png")
+
+
+def test_dimensions_keep_their_colours_and_strangers_get_others() -> None:
+    some = style.dimension_colours(["pipeline", "tensor", "expert"])
+    assert some["pipeline"] == style.dimension_colours(["data", "pipeline"])["pipeline"]
+    assert len(set(some.values())) == 3
+
+
+@pytest.mark.parametrize(("count", "most", "chosen"), [(3, 16, [0, 1, 2]), (5, 3, [0, 2, 4]), (100, 2, [0, 99])])
+def test_evenly(count: int, most: int, chosen: list[int]) -> None:
+    assert style.evenly(count, most) == chosen
+
+
+def test_reports_load_neither_matplotlib_nor_hdf5_before_they_are_used() -> None:
+    code = (
+        "import sys, fabricsim.report.plots, fabricsim.report.text, fabricsim.results.hdf5; "
+        "sys.exit(bool({'matplotlib', 'h5py', 'numba', 'networkx'} & set(sys.modules)))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603  our own code

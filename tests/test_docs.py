@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FILE_NAME = re.compile(r"# (\S+\.toml)\n")
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)")
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """Language and text of each fenced block of a page, in order."""
+    return BLOCK.findall(page.read_text(encoding="utf-8"))
+
+
+def commands(text: str) -> list[list[str]]:
+    """The arguments of each ``$ fabricsim`` line."""
+    return [shlex.split(line)[2:] for line in text.splitlines() if line.startswith("$ fabricsim ")]
+
+
+def fabricsim(arguments: list[str], folder: Path) -> str:
+    command = [sys.executable, "-m", "fabricsim", *arguments]
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603  our own pages
+    assert run.returncode == 0, f"fabricsim {shlex.join(arguments)}: {run.stderr}"
+    return run.stdout
+
+
+def page_name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_links_lead_to_files(page: Path) -> None:
+    targets = LINK.findall(page.read_text(encoding="utf-8"))
+
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "$ fabricsim " in page.read_text("utf-8")], ids=page_name)
+def test_commands_of_a_page_work_one_after_another(page: Path, tmp_path: Path) -> None:
+    captured = False
+    for language, text in blocks(page):
+        if language == "toml" and (name := FILE_NAME.match(text)):
+            (tmp_path / name[1]).write_text(text, encoding="utf-8")
+            fabricsim(["check", name[1]], tmp_path)
+        for arguments in commands(text) if language == "console" else []:
+            if arguments[0] == "validate":
+                continue  # minutes of work, and the tests of the studies do it
+            if "--against" in arguments and not captured:
+                # the reader's own log is stood in for by the table that fabricsim prints in the same form
+                table = fabricsim(arguments[: arguments.index("--against")], tmp_path)
+                (tmp_path / arguments[arguments.index("--against") + 1]).write_text(table, encoding="utf-8")
+                captured = True
+            fabricsim(arguments, tmp_path)
+
+
+def test_simpy_example_runs() -> None:
+    examples = [text for language, text in blocks(ROOT / "docs/howto/simpy.md") if language == "python"]
+
+    for example in examples:
+        exec(compile(example, "simpy.md", "exec"), {})  # noqa: S102  our own page
+
+
+def test_readme_gives_the_two_commands_between_their_markers() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+
+    for marker, word in (("study-command", "validate dai2024"), ("test-command", "pytest")):
+        lines = readme.split(f"<!-- {marker} -->\n")[1].split("<!-- end -->")[0].splitlines()
+        assert (lines[0], lines[2:]) == ("```sh", ["```"])
+        assert word in lines[1]

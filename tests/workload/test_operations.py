@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabricsim.workload.operations import block_work, optimizer_operations
+from fabricsim.workload.shapes import Block, stage_blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from conftest import MakeJob, MakeModel
+
+    from fabricsim.spec.job import Model
+    from fabricsim.workload.operations import Operation
+
+SIZES = st.tuples(st.integers(1, 64), st.integers(1, 1024), st.integers(1, 32), st.integers(1, 128))
+"""Micro-batch, sequence, heads and width of a head."""
+
+
+def flops(operations: Iterable[Operation]) -> int:
+    return sum(operation.flops for operation in operations)
+
+
+def traffic(operations: Iterable[Operation]) -> int:
+    return sum(operation.traffic for operation in operations)
+
+
+def block_of(model: Model, kind: str) -> Block:
+    return next(block for block in stage_blocks(model, 1)[0] if block.kind == kind)
+
+
+@given(sizes=SIZES)
+def test_layer_has_the_published_flops(
+    sizes: tuple[int, int, int, int], make_job: MakeJob, make_model: MakeModel
+) -> None:
+    b, s, heads, head_width = sizes
+    h = heads * head_width
+    job = make_job(make_model("gpt2-medium", hidden=h, heads=heads), micro_batch=b, sequence=s)
+
+    work = block_work(block_of(job.model, "layer"), job)
+
+    assert flops(work.forward) == 24 * b * s * h**2 + 4 * b * s**2 * h
+    assert flops(work.backward) == 2 * flops(work.forward)
+
+
+@given(sizes=SIZES)
+def test_layer_stores_the_published_activation_bytes(
+    sizes: tuple[int, int, int, int], make_job: MakeJob, make_model: MakeModel
+) -> None:
+    b, s, heads, head_width = sizes
+    h = heads * head_width
+    job = make_job(make_model("gpt2-medium", hidden=h, heads=heads), micro_batch=b, sequence=s)
+
+    work = block_work(block_of(job.model, "layer"), job)
+
+    assert work.stored == s * b * (34 * h + 5 * heads * s)  # s b h (34 + 5 a s / h)
+
+
+def test_layer_moves_what_the_table_says(make_job: MakeJob) -> None:
+    job = make_job("gpt2-medium", micro_batch=2, sequence=512)
+    block = block_of(job.model, "layer")
+    n, scores, tokens, h = 2 * 512 * 1024, 2 * 16 * 512 * 512, 2 * 512, 1024
+    fp16, mask = 2, 1
+
+    work = block_work(block, job)
+
+    streamed = 2 * 2 * n + 2 * scores + 2 * scores + 2 * n + 2 * 3 * n + 2 * 4 * n
+    products = (n + 3 * h * h + 3 * n) + (2 * n + scores) + (scores + 2 * n) + (n + h * h + n) + 2 * (5 * n + 4 * h * h)
+    assert traffic(work.forward) == fp16 * (streamed + products) + mask * (scores + 2 * n)
+    gradients = (
+        (2 * 5 * n)  # layer norms
+        + (3 * 3 * n)  # QKV join and bias
+        + (3 * scores + 2 * scores)  # softmax, attention dropout
+        + (2 * n)  # context transpose
+        + (2 * (3 * n + 3 * n))  # bias-dropout-residual, residual
+        + (4 * 4 * n)  # bias-GELU
+    )
+    accumulated = block.parameters * (fp16 + 2 * fp16)
+    assert traffic(work.backward) == fp16 * (gradients + 2 * products) + mask * (scores + 2 * n) + accumulated
+    assert tokens * h == n
+
+
+def test_decoder_layer_attends_to_the_encoder(make_job: MakeJob) -> None:
+    job = make_job("t5-base", micro_batch=3, sequence=512, decoder_sequence=128)
+    b, e, d, h = 3, 512, 128, 768
+
+    work = block_work(block_of(job.model, "decoder-layer"), job)
+
+    own = 24 * b * d * h**2 + 4 * b * d**2 * h
+    cross = 2 * b * d * h * h + 2 * b * e * h * 2 * h + 4 * b * d * e * h + 2 * b * d * h * h
+    assert flops(work.forward) == own + cross
+
+
+@pytest.mark.parametrize(("name", "extra"), [("gpt2-medium", 0), ("bert-large", 1)])
+def test_head_computes_the_logits_of_every_token(name: str, extra: int, make_job: MakeJob) -> None:
+    job = make_job(name, micro_batch=4, sequence=128)
+    b, s, h, v = 4, 128, job.model.hidden, job.model.vocabulary
+
+    work = block_work(block_of(job.model, "head"), job)
+
+    assert flops(work.forward) == 2 * b * s * h * v + extra * (2 * b * s * h * h + 2 * b * h * h)
+
+
+def test_fp32_needs_no_cast_of_the_logits(make_job: MakeJob) -> None:
+    names = {
+        precision: [op.name for op in block_work(block_of(job.model, "head"), job).forward]
+        for precision in ("fp16", "fp32")
+        for job in [make_job("gpt2-medium", precision=precision)]
+    }
+
+    assert "cast" in names["fp16"]
+    assert "cast" not in names["fp32"]
+
+
+def test_embedding_has_no_products_and_a_dense_gradient(make_job: MakeJob) -> None:
+    job = make_job("bert-base", micro_batch=1, sequence=1)
+
+    work = block_work(block_of(job.model, "embedding"), job)
+
+    assert flops(work.forward + work.backward) == 0
+    zeroed = [op.traffic for op in work.backward if op.name == "zero table gradient"]
+    assert zeroed == [rows * 768 * 2 for rows in (30522, 512, 2)]
+
+
+@pytest.mark.parametrize(
+    ("precision", "gradient", "data", "size"),
+    [
+        ("fp16", None, 1, 2 + 6 + 8 + 4 + 28 + 6),
+        ("fp16", None, 8, 2 + 4 + 6 + 8 + 4 + 28 + 6),
+        ("fp16", "fp32", 8, 4 + 8 + 8 + 4 + 28 + 6),
+        ("bf16", "fp32", 1, 4 + 4 + 28 + 6),
+        ("fp32", None, 1, 4 + 4 + 28),
+    ],
+)
+def test_optimizer_moves_these_bytes_per_parameter(
+    precision: str, gradient: str | None, data: int, size: int, make_job: MakeJob
+) -> None:
+    job = make_job(precision=precision, gradient_precision=gradient, data=data)
+
+    assert traffic(optimizer_operations(1000, job)) == 1000 * size

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabricsim.workload.shapes import embedding_stages, layout, parameters, split_layers, stage_blocks
+
+if TYPE_CHECKING:
+    from conftest import MakeModel
+
+PUBLISHED = {
+    # Exact counts of the published checkpoints, with all heads that were trained.
+    "gpt2-medium": 354_823_168,
+    "gpt2-large": 774_030_080,
+    "gpt2-xl": 1_557_611_200,
+    "bert-base": 110_106_428,
+    "bert-large": 336_226_108,
+    "t5-base": 222_903_552,
+    "t5-large": 737_668_096,
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_parameters_are_those_of_the_published_model(name: str, make_model: MakeModel) -> None:
+    assert parameters(make_model(name)) == PUBLISHED[name]
+
+
+@pytest.mark.parametrize("name", ["gpt2-medium", "gpt2-large", "gpt2-xl"])
+def test_gpt_has_the_closed_form(name: str, make_model: MakeModel) -> None:
+    model = make_model(name)
+    h, layers = model.hidden, model.layers
+
+    total = layers * (12 * h**2 + 13 * h) + (model.vocabulary + model.positions) * h + 2 * h
+
+    assert parameters(model) == total
+
+
+def test_megatrons_padded_vocabulary_adds_its_rows(make_model: MakeModel) -> None:
+    padded = make_model("gpt2-medium", vocabulary=50304)
+
+    assert parameters(padded) == PUBLISHED["gpt2-medium"] + 47 * 1024
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("stages", [1, 2, 3, 4, 8, 16])
+@pytest.mark.parametrize("tied", [True, False])
+def test_stages_hold_the_model_and_the_embedding_copies(
+    name: str, stages: int, *, tied: bool, make_model: MakeModel
+) -> None:
+    model = make_model(name, tied_embedding=tied)
+    held = sum(block.parameters for blocks in stage_blocks(model, stages) for block in blocks)
+
+    copies = len(embedding_stages(model, stages)) - 1
+
+    assert held == parameters(model) + copies * model.vocabulary * model.hidden
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("stages", [1, 2, 3, 5, 8])
+def test_each_stage_holds_the_word_embedding_exactly_where_the_group_says(
+    name: str, stages: int, make_model: MakeModel
+) -> None:
+    model = make_model(name)
+
+    counts = [
+        sum(block.tensors.count(model.vocabulary * model.hidden) for block in blocks)
+        for blocks in stage_blocks(model, stages)
+    ]
+
+    assert counts == [int(stage in embedding_stages(model, stages)) for stage in range(stages)]
+
+
+def test_an_untied_output_matrix_comes_on_top(make_model: MakeModel) -> None:
+    tied, untied = make_model("gpt2-medium"), make_model("gpt2-medium", tied_embedding=False)
+
+    assert parameters(untied) - parameters(tied) == tied.vocabulary * tied.hidden
+    assert embedding_stages(untied, 4) == (0,)
+
+
+@pytest.mark.parametrize(("stages", "holders"), [(1, (0,)), (2, (0, 1)), (4, (0, 2, 3)), (8, (0, 4, 7))])
+def test_embedding_group_of_t5_has_the_first_decoder_stage(
+    stages: int, holders: tuple[int, ...], make_model: MakeModel
+) -> None:
+    assert embedding_stages(make_model("t5-base"), stages) == holders
+
+
+def test_t5_without_decoder_layers_has_as_many_as_encoder_layers(make_model: MakeModel) -> None:
+    assert make_model("t5-base").decoder_layers is None
+    assert layout(make_model("t5-base"), 1).decoder == (12,)
+    assert layout(make_model("t5-base", decoder_layers=6), 3).decoder == (0, 0, 6)
+
+
+@given(layers=st.integers(1, 200), stages=st.integers(1, 64))
+def test_layers_are_shared_out_evenly(layers: int, stages: int) -> None:
+    shares = split_layers(layers, stages)
+
+    assert sum(shares) == layers
+    assert max(shares) - min(shares) <= 1
+    assert list(shares) == sorted(shares, reverse=True)
+
+
+@given(encoder=st.integers(1, 30), decoder=st.integers(1, 30), data=st.data())
+def test_each_stage_of_a_t5_has_layers_of_one_kind(
+    encoder: int, decoder: int, data: st.DataObject, make_model: MakeModel
+) -> None:
+    stages = data.draw(st.integers(2, max(2, encoder + decoder)))
+    plan = layout(make_model("t5-base", layers=encoder, decoder_layers=decoder), stages)
+
+    assert (sum(plan.encoder), sum(plan.decoder)) == (encoder, decoder)
+    assert all((a > 0) != (b > 0) for a, b in zip(plan.encoder, plan.decoder, strict=True))
