@@ -170,14 +170,37 @@ class Wiring:
         row["first_source"] = self._world.extend("sources", made.sources.reshape(-1).astype(np.int64))
         return self._world.extend("communicators", row)
 
+    def bus_bandwidth_bound(self, communicator: int) -> float:
+        """Bus bandwidth that the narrowest resource of a communicator allows, bytes/s.
+
+        With every connection carrying the same bytes per unit of bus bandwidth, as in a ring or a
+        chain, that is the least of capacity over summed cost.
+        """
+        demand: dict[int, float] = {}
+        hops = self._world.tables["hops"]
+        channels = int(self._world.tables["communicators"][communicator].channels)
+        for route in self._routes_of(communicator):
+            row = self._world.tables["routes"][int(route)]
+            for hop in hops[row.first_hop : row.first_hop + row.hops]:
+                resource = int(hop["resource"])
+                demand[resource] = demand.get(resource, 0.0) + float(hop["cost"]) / channels
+        capacities = self._platform.resources.capacities
+        return min((capacities[resource] / units for resource, units in demand.items()), default=float("inf"))
+
     def resources_of(self, communicator: int) -> set[int]:
         """Resources that the messages of a communicator cross."""
+        routes = set(self._routes_of(communicator))
+        return {resource for route in routes for resource in self.route_hops[route]}
+
+    def _routes_of(self, communicator: int) -> list[int]:
+        """Routes of all connections that carry something: a chain's last member sends nothing."""
         tables = self._world.tables
         row = tables["communicators"][communicator]
         made = tables["templates"][row.template]
         if made.members == 1:
-            return set()
-        count = int(row.channels * made.members * made.connections)
+            return []
         first = int(row.first_connection)
-        routes = tables["connections"]["route"][first : first + count]
-        return {resource for route in np.unique(routes) for resource in self.route_hops[int(route)]}
+        count = int(row.channels * made.members * made.connections)
+        routes = tables["connections"]["route"][first : first + count].reshape(-1, made.members)
+        senders = made.members if made.symmetric else made.members - 1
+        return [int(route) for route in routes[:, :senders].reshape(-1)]

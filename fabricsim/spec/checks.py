@@ -25,6 +25,15 @@ MOST_GPUS = 2**20
 MOST_MICRO_BATCHES = 10_000_000
 """Micro-batches of all ranks together in one iteration; each becomes several operations in memory."""
 
+MOST_LAYERS = 100_000
+"""Layers of a model, encoder and decoder together."""
+
+MOST_PORTS = 1024
+"""Ports of a switch towards others; the largest sold have some hundred."""
+
+LONGEST_CABLE = 20_000_000.0
+"""Metres: half way round the Earth."""
+
 SOCKET_KINDS = ("tcp", "ipoib")
 """Transports that go through the kernel's sockets, and so through host memory."""
 
@@ -125,7 +134,9 @@ def _stages(scenario: Scenario) -> Iterator[Mistake]:
     if model.family == "t5":
         layers += model.decoder_layers or 0
         what = f"{model.layers} encoder and {model.decoder_layers} decoder layers"
-    if layers % stages:
+    if layers > MOST_LAYERS:
+        yield Mistake("job.model.layers", f"{what} are too many", f"at most {MOST_LAYERS}")
+    elif layers % stages:
         fitting = [str(degree) for degree in range(1, layers + 1) if layers % degree == 0]
         problem = f"{what} cannot be shared evenly by {stages} stages"
         yield Mistake("job.parallelism.pipeline", problem, f"one of {', '.join(fitting)}")
@@ -180,9 +191,15 @@ def _topology(scenario: Scenario) -> Iterator[Mistake]:
                 yield Mistake(f"fabric.{key}", "is missing: a leaf-spine fabric needs it", "add it")
 
 
+def _not_above(scenario: Scenario, key: str, largest: float) -> Iterator[Mistake]:
+    value = _value(scenario, key)
+    if value is not None and value > largest:
+        yield Mistake(key, f"{value} is too large", f"at most {largest}")
+
+
 def _fat_tree(scenario: Scenario) -> Iterator[Mistake]:
     k, hosts = scenario.fabric.k, scenario.cluster.hosts
-    if scenario.fabric.topology == "fat-tree" and k is not None and k**3 // 4 < hosts:
+    if scenario.fabric.topology == "fat-tree" and k is not None and k**3 // 4 < hosts <= MOST_GPUS:
         fitting = next(ports for ports in range(2, 2 * hosts + 4, 2) if ports**3 // 4 >= hosts)
         problem = f"a fat tree of {k}-port switches holds {k**3 // 4} hosts (k^3/4), not the {hosts} of the cluster"
         yield Mistake("fabric.k", problem, f"at least {fitting}, or leave it out")
@@ -258,6 +275,10 @@ def _moderation(scenario: Scenario) -> Iterator[Mistake]:
 
 _CHECKS: tuple[Callable[[Scenario], Iterator[Mistake]], ...] = (
     *(partial(_not_zero, key=key) for key in _NEVER_ZERO),
+    partial(_not_above, key="fabric.k", largest=MOST_PORTS),
+    partial(_not_above, key="fabric.spines", largest=MOST_PORTS),
+    partial(_not_above, key="fabric.host_cable", largest=LONGEST_CABLE),
+    partial(_not_above, key="fabric.switch_cable", largest=LONGEST_CABLE),
     _peaks,
     _group,
     _batch,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from fabricsim.errors import Mistake
-from fabricsim.spec.partial import spec_type
+from fabricsim.spec.include import INCLUDABLE
+from fabricsim.spec.partial import is_within, spec_type
 from fabricsim.spec.suggest import closest, did_you_mean, show
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def explain(
     mistakes = []
     for detail in error.errors(include_url=False):
         keys = tuple(key for key in detail["loc"] if key != _MAP_KEY)
-        if detail["type"] == "missing" and keys[:-1] in broken:
+        if detail["type"] == "missing" and is_within(keys[:-1], broken):
             continue
         problem, way_out = _words(detail, keys, model)
         mistakes.append(Mistake(dotted(keys), problem, way_out))
@@ -79,7 +80,8 @@ def _words(detail: ErrorDetails, keys: KeyPath, model: type[Spec]) -> tuple[str,
         words = problem, way_out
     elif kind == "literal_error":
         choices = context["expected"].replace(" or ", ", ").replace("'", "").split(", ")
-        words = f"{value} is not one of {', '.join(choices)}", did_you_mean(str(detail["input"]), choices)
+        problem = f"{value} is not one of {', '.join(choices)}" if len(choices) > 1 else f"{value} is not {choices[0]}"
+        words = problem, did_you_mean(str(detail["input"]), choices)
     elif kind == "model_type":
         words = f"{value} is no table", _how_to_write(keys, model)
     elif kind in _WORDS:
@@ -94,7 +96,8 @@ def _how_to_write(keys: KeyPath, model: type[Spec]) -> str:
     if table is None:
         return f"add it to [{dotted(keys[:-1])}]" if len(keys) > 1 else "add it at the top of the file"
     required = [name for name, info in table.model_fields.items() if info.is_required()]
-    return f"a table with {', '.join(required)}, or the name of a preset" if required else "write it as a table"
+    preset = ", or the name of a preset" if keys in INCLUDABLE else ""
+    return f"a table with {', '.join(required)}{preset}" if required else "write it as a table"
 
 
 def _known_keys(keys: KeyPath, model: type[Spec]) -> str:

@@ -18,7 +18,7 @@ from fabricsim.errors import InputError, Mistake
 from fabricsim.spec import library
 from fabricsim.spec.source import parse, read_text
 from fabricsim.spec.suggest import did_you_mean, show
-from fabricsim.spec.tree import Node, build, overlay
+from fabricsim.spec.tree import Node, build
 
 TablePath = tuple[str, ...]
 
@@ -46,6 +46,29 @@ def names_to_includes(node: Node, path: TablePath = ()) -> Node:
     if node.is_table:
         return Node({key: names_to_includes(item, (*path, key)) for key, item in node.value.items()}, node.where)
     return node
+
+
+def overlay(below: Node, above: Node, path: TablePath = ()) -> Node:
+    """Lay one tree over another: tables merge key by key, anything else is replaced.
+
+    Where a table in `above` names a library file, keys that stand beside another name in `below`
+    stay; a table that was written in full is replaced.
+
+    Parameters
+    ----------
+    below, above
+        With library names written as ``include``.
+    path
+        Where both stand in the scenario.
+    """
+    if not (below.is_table and above.is_table):
+        return above
+    if path in INCLUDABLE and "include" in above.value and "include" not in below.value:
+        return above
+    merged = dict(below.value)
+    for key, node in above.value.items():
+        merged[key] = overlay(merged[key], node, (*path, key)) if key in merged else node
+    return Node(merged, above.where)
 
 
 def override(text: str) -> Node:
@@ -95,7 +118,8 @@ class Includer:
     mistakes
         Of names, in the order in which they were met.
     broken
-        Tables whose library file was not found: what they lack is not worth a message each.
+        Tables whose library file was not found: what they lack is not worth a message each. The
+        empty path stands for the whole scenario.
     """
 
     mistakes: list[Mistake] = field(default_factory=list)
@@ -120,7 +144,7 @@ class Includer:
                 self.broken.add(path)
                 return beside
             met.append(name.value)
-            node = overlay(_library_table(path, name.value), beside)
+            node = overlay(_library_table(path, name.value), beside, path)
         return node
 
     @staticmethod

@@ -9,7 +9,7 @@ from pydantic import Field
 from fabricsim.spec.base import Spec
 from fabricsim.spec.quantity import Bytes, Duration
 
-Positive = Annotated[int, Field(ge=1)]
+Positive = Annotated[int, Field(ge=1, lt=2**31)]
 
 
 class Model(Spec):

@@ -19,12 +19,12 @@ from fabricsim.errors import InputError, Mistake, ScenarioError
 from fabricsim.spec import library
 from fabricsim.spec.checks import problems
 from fabricsim.spec.explain import explain
-from fabricsim.spec.include import Includer, names_to_includes, override
+from fabricsim.spec.include import Includer, names_to_includes, overlay, override
 from fabricsim.spec.partial import Partial
 from fabricsim.spec.scenario import Scenario
 from fabricsim.spec.source import parse, read_text
 from fabricsim.spec.suggest import did_you_mean, show
-from fabricsim.spec.tree import Node, build, overlay, plain, where
+from fabricsim.spec.tree import Node, build, plain, where
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,13 +74,13 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> LoadedScenario:
     file, label = _locate(path)
     source = read_text(file, label)
     own = parse(source, label)
-    mistakes: list[Mistake] = []
-    root = _extended(own, file, [(file.resolve(), label)], mistakes)
+    includer = Includer()
+    root = _extended(own, [(file, label)], includer)
     if "name" not in own.value:  # a scenario is not called after the one that it extends
         root = overlay(root, Node({"name": Node(file.stem, label)}, root.where))
     for text in overrides:
         root = overlay(root, override(text))
-    scenario, resolved = _checked(root, mistakes)
+    scenario, resolved = _checked(root, includer)
     return LoadedScenario(scenario, source, resolved, file)
 
 
@@ -98,7 +98,7 @@ def from_tables(tables: Mapping[str, Any]) -> Scenario:
     ScenarioError
         Where the scenario has mistakes; it lists all of them.
     """
-    return _checked(names_to_includes(build(tables)), [])[0]
+    return _checked(names_to_includes(build(tables)), Includer())[0]
 
 
 def _locate(path: str | Path) -> tuple[Path, str]:
@@ -125,28 +125,32 @@ def _exists(file: Path) -> bool:
         return False
 
 
-def _extended(tree: Node, file: Path, met: list[tuple[Path, str]], mistakes: list[Mistake]) -> Node:
-    """Lay a file over what it extends, and that over what it extends."""
+def _extended(tree: Node, met: list[tuple[Path, str]], includer: Includer) -> Node:
+    """Lay a file, the last of those `met`, over what it extends, and that over what it extends."""
     tree = names_to_includes(tree)
     name = tree.value.get("extends")
     if name is None:
         return tree
     beside = Node({key: node for key, node in tree.value.items() if key != "extends"}, tree.where)
-    if not isinstance(name.value, str):
-        problem = (f"{show(name.value)} is no file or name", 'write it like extends = "gpt2-medium-dp"')
-        mistakes.append(Mistake("extends", *problem, name.where))
-        return beside
     try:
-        base, label = _locate_base(name.value, file)
-        if base.resolve() in [path for path, _ in met]:
-            chain = " -> ".join([*(label for _, label in met), label])
-            mistakes.append(Mistake("extends", f"the files extend each other: {chain}", "", name.where))
-            return beside
-        below = parse(read_text(base, label), label)
+        below, base = _base(name.value, met)
     except InputError as error:
-        mistakes.append(Mistake("extends", str(error), "", name.where))
+        includer.mistakes.append(Mistake("extends", str(error), "", name.where))
+        includer.broken.add(())
         return beside
-    return overlay(_extended(below, base, [*met, (base.resolve(), label)], mistakes), beside)
+    return overlay(_extended(below, [*met, base], includer), beside)
+
+
+def _base(name: object, met: list[tuple[Path, str]]) -> tuple[Node, tuple[Path, str]]:
+    if not isinstance(name, str):
+        msg = f'{show(name)} is no file or name; write it like extends = "gpt2-medium-dp"'
+        raise InputError(msg)
+    base, label = _locate_base(name, met[-1][0])
+    if base.resolve() in [file.resolve() for file, _ in met]:
+        chain = " -> ".join([*(label for _, label in met), label])
+        msg = f"the files extend each other: {chain}"
+        raise InputError(msg)
+    return parse(read_text(base, label), label), (base, label)
 
 
 def _locate_base(name: str, file: Path) -> tuple[Path, str]:
@@ -157,10 +161,9 @@ def _locate_base(name: str, file: Path) -> tuple[Path, str]:
     return _locate(name) if name in library.names("scenarios") else _locate(beside)
 
 
-def _checked(root: Node, mistakes: list[Mistake]) -> tuple[Scenario, dict[str, Any]]:
-    includer = Includer()
+def _checked(root: Node, includer: Includer) -> tuple[Scenario, dict[str, Any]]:
     root = includer.resolve(root)
-    mistakes = [*mistakes, *includer.mistakes]
+    mistakes = list(includer.mistakes)
     tables = plain(root)
     try:
         scenario = Scenario.model_validate(tables)

@@ -51,7 +51,7 @@ class Partial:
         for name, info in model.model_fields.items():
             if name in tables:
                 self._take(name, tables[name], broken, path)
-            elif not (info.is_required() or name in misspelt or path in broken):
+            elif not (info.is_required() or name in misspelt or is_within(path, broken)):
                 self._values[name] = info.get_default(call_default_factory=True, validated_data={})
 
     def _take(self, name: str, value: object, broken: AbstractSet[tuple[str, ...]], path: tuple[str, ...]) -> None:
@@ -78,6 +78,11 @@ class Partial:
 def _adapter(model: type[Spec], name: str) -> TypeAdapter[Any]:
     info = model.model_fields[name]
     return TypeAdapter(info.rebuild_annotation(), config=None if spec_type(info.annotation) else {"strict": True})
+
+
+def is_within(path: tuple[str | int, ...], tables: AbstractSet[tuple[str, ...]]) -> bool:
+    """Whether `path` is one of the tables or leads into one."""
+    return any(path[:depth] in tables for depth in range(len(path) + 1))
 
 
 def spec_type(annotation: object) -> type[Spec] | None:

@@ -101,4 +101,5 @@ def _syntax_error(message: str, label: str) -> str:
     place = _PLACE.search(message)
     if place is None:
         return f"{label}: is no valid TOML: {message}"
-    return f"{label}:{place[1]}: is no valid TOML: {message[: place.start()]}; text values need quotes"
+    hint = "; text and quantities need quotes" if message.startswith(("Invalid value", "Expected newline")) else ""
+    return f"{label}:{place[1]}: is no valid TOML: {message[: place.start()]}{hint}"

@@ -54,22 +54,6 @@ def build(value: object, file: str = "", lines: Mapping[KeyPath, int] | None = N
     return Node(value, where)
 
 
-def overlay(below: Node, above: Node) -> Node:
-    """Lay one tree over another: tables merge key by key, anything else is replaced.
-
-    A table with ``include`` lets the keys of a table below stand only where that has an ``include``
-    as well: then another library file is taken and the keys written beside the name stay. Laid over
-    a table that was written in full, it replaces that.
-    """
-    replaces = above.is_table and "include" in above.value and "include" not in (below.value if below.is_table else {})
-    if not (below.is_table and above.is_table) or replaces:
-        return above
-    merged = dict(below.value)
-    for key, node in above.value.items():
-        merged[key] = overlay(merged[key], node) if key in merged else node
-    return Node(merged, above.where)
-
-
 def plain(node: Node) -> Any:  # noqa: ANN401  TOML values are of many types
     """Unwrap a tree into the dicts, lists and values that it was built from."""
     if isinstance(node.value, dict):

@@ -1,0 +1,103 @@
+"""The whole way, one arrow a line.
+
+::
+
+    scenario.toml ── load ──► Scenario ──┬─ compile_job ─► Program ─┐
+                                         └─ Fabric ─────────────────┴─ replay ─► Result
+
+Each arrow makes a new type, so that a half-built thing cannot be simulated.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import simpy
+
+from fabricsim import provenance
+from fabricsim.engine.fabric import Fabric, Replay
+from fabricsim.engine.records import call_records, link_records, rate_series
+from fabricsim.errors import InputError, SimulationError
+from fabricsim.results.result import Result
+from fabricsim.spec.load import LoadedScenario, load
+from fabricsim.workload.compile import compile_job
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fabricsim.workload.program import Program
+
+__all__ = ["LoadedScenario", "build_program", "load", "simulate"]
+
+
+def build_program(loaded: LoadedScenario) -> Program:
+    """Compile a scenario's job into a program.
+
+    Raises
+    ------
+    InputError
+        Where the scenario has no job.
+    """
+    job = loaded.scenario.job
+    if job is None:
+        msg = f"{loaded.path}: there is no [job] to run; add one, or use the fabric from a SimPy process"
+        raise InputError(msg)
+    return compile_job(job, loaded.scenario.cluster.gpu)
+
+
+def simulate(loaded: LoadedScenario, *, progress: Callable[[float], None] | None = None) -> Result:
+    """Run one training iteration of a scenario.
+
+    Parameters
+    ----------
+    loaded
+        What `load` gave.
+    progress
+        Called now and then with the share of the program that is done, 0 to 1.
+
+    Returns
+    -------
+    Result
+        Spans of all operations, collectives, links and rates.
+
+    Raises
+    ------
+    SimulationError
+        Where the program cannot run on this cluster, or nothing was delivered.
+    """
+    scenario = loaded.scenario
+    program = build_program(loaded)
+    report = None if progress is None else (lambda done: progress(done / len(program.ops)))
+    env = simpy.Environment()
+    fabric = Fabric(env, scenario, taps=True, progress=report)
+    began = time.perf_counter()
+    replay: Replay = env.run(fabric.replay(program))
+    wall = time.perf_counter() - began
+    if replay.end <= replay.start:
+        msg = f"{scenario.name}: the iteration took no time: nothing was simulated"
+        raise SimulationError(msg)
+    calls = call_records(fabric, program, replay)
+    return Result(
+        name=scenario.name,
+        source=loaded.source,
+        resolved=loaded.resolved,
+        transport=scenario.transport.name,
+        engine=scenario.engine,
+        seed=scenario.seed,
+        version=provenance.version(),
+        ops=program.ops,
+        spans=replay.spans,
+        timers=program.timers,
+        calls=calls,
+        links=link_records(fabric, program),
+        series=rate_series(fabric, replay.end),
+        counters=_counters(fabric),
+        iteration=replay.end - replay.start,
+        wall_seconds=wall,
+    )
+
+
+def _counters(fabric: Fabric) -> dict[str, int]:
+    world: Any = fabric.world.world[0]
+    return {name: int(world[name]) for name in ("messages", "events", "solves", "rate_updates", "dag_nodes")}
