@@ -11,6 +11,7 @@ Each arrow makes a new type, so that a half-built thing cannot be simulated.
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import simpy
@@ -20,7 +21,7 @@ from fabricsim.engine.fabric import Fabric, Replay
 from fabricsim.engine.records import call_records, link_records, rate_series
 from fabricsim.errors import InputError, SimulationError
 from fabricsim.results.result import Result
-from fabricsim.spec.load import LoadedScenario, load
+from fabricsim.spec.load import LoadedScenario, from_tables, load
 from fabricsim.workload.compile import compile_job
 
 if TYPE_CHECKING:
@@ -28,7 +29,18 @@ if TYPE_CHECKING:
 
     from fabricsim.workload.program import Program
 
-__all__ = ["LoadedScenario", "build_program", "load", "simulate"]
+__all__ = ["LoadedScenario", "build_program", "load", "reload", "simulate"]
+
+
+def reload(result: Result) -> LoadedScenario:
+    """The scenario of an earlier result, to simulate it again.
+
+    Raises
+    ------
+    ScenarioError
+        Where this version of fabricsim no longer accepts it.
+    """
+    return LoadedScenario(from_tables(result.resolved), result.source, result.resolved, Path(result.name))
 
 
 def build_program(loaded: LoadedScenario) -> Program:

@@ -1,10 +1,19 @@
 from __future__ import annotations
 
 import os
+import sys
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from fabricsim.spec.scenario import Scenario
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -21,3 +30,45 @@ def traces() -> Path:
     if not folder.is_dir():
         pytest.skip("captured traces are not here: set FABRICSIM_TRACES")
     return folder
+
+
+def _reference(name: str) -> ModuleType:
+    # tests are no packages: a helper module among them is found by its folder
+    folder = str(Path(__file__).parent / "reference")
+    sys.path.insert(0, folder)
+    try:
+        return import_module(name)
+    finally:
+        sys.path.remove(folder)
+
+
+@pytest.fixture(scope="session")
+def filling() -> ModuleType:
+    """Max-min fairness in plain Python."""
+    return _reference("filling")
+
+
+@pytest.fixture(scope="session")
+def ring() -> ModuleType:
+    """A ring collective in plain Python."""
+    return _reference("ring")
+
+
+@pytest.fixture(scope="session")
+def worlds() -> ModuleType:
+    """The compiled world without hosts and SimPy."""
+    return _reference("worlds")
+
+
+@pytest.fixture(scope="session")
+def ideal_scenario() -> Callable[..., Scenario]:
+    """Makes scenarios of round numbers: ``ideal_scenario(hosts, topology, channels=1, ...)``."""
+    make: Callable[..., Scenario] = _reference("scenarios").scenario
+    return make
+
+
+@pytest.fixture(scope="session")
+def measure() -> Callable[..., float]:
+    """Runs one collective on an idle fabric: ``measure(scenario, "all_reduce", ranks, size)``, seconds."""
+    run: Callable[..., float] = _reference("scenarios").measure
+    return run

@@ -1,1 +1,1 @@
-"""The command line: `fabricsim run`, `compare`, `validate` and the others."""
+"""The command line: one file per group of commands, all work done elsewhere."""

@@ -44,7 +44,7 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile `function` on first use, cached, without the GIL, division by zero giving inf."""
     before, config.CACHE_DIR = config.CACHE_DIR, _CACHE
     try:
-        compiled: Callable[..., Any] = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+        compiled: Callable[..., Any] = numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False)(function)
     finally:
         config.CACHE_DIR = before
     return compiled

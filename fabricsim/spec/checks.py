@@ -250,7 +250,7 @@ def _slow_start(scenario: Scenario) -> Iterator[Mistake]:
         if transport.kind not in SOCKET_KINDS and getattr(transport, key) is not None:
             problem = f"has no effect on a transport of kind {transport.kind}, which has no slow start"
             yield Mistake(f"transport.{key}", problem, "take it out")
-    if transport.idle_restart is not None and transport.initial_window is None:
+    if transport.kind in SOCKET_KINDS and transport.idle_restart is not None and transport.initial_window is None:
         yield Mistake("transport.idle_restart", "has no effect without initial_window", "add initial_window")
 
 

@@ -156,9 +156,9 @@ def _base(name: object, met: list[tuple[Path, str]]) -> tuple[Node, tuple[Path, 
 def _locate_base(name: str, file: Path) -> tuple[Path, str]:
     """Find what a file extends: a file beside it, or a shipped scenario."""
     beside = file.parent / name
-    if _exists(beside) and (beside.is_file() or name not in library.names("scenarios")):
-        return beside, str(beside)
-    return _locate(name) if name in library.names("scenarios") else _locate(beside)
+    if name in library.names("scenarios") and not _is_file(beside):
+        return library.path("scenarios", name), f"workloads/scenarios/{name}.toml"
+    return _locate(beside)
 
 
 def _checked(root: Node, includer: Includer) -> tuple[Scenario, dict[str, Any]]:

@@ -67,14 +67,12 @@ class _Scanner:
         start, self._at = self._at, self._at + brackets
         keys = self._keys()
         self._at += brackets
-        path = self._through_arrays(keys[:-1])
-        self._note(path, start)
-        path += keys[-1:]
-        self._note(path, start)
+        path = self._through_arrays(keys[:-1]) + keys[-1:]
         if array:
             self._lengths[path] = self._lengths.get(path, 0) + 1
-        path = self._through_arrays(path) if path in self._lengths else path
-        self._note(path, start)
+        path = self._through_arrays(keys)
+        for depth in range(1, len(path) + 1):
+            self._note(path[:depth], start)
         return path
 
     def _through_arrays(self, keys: KeyPath) -> KeyPath:

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from fabricsim.kernels.path import distances_to, flow_hash, mix, shortest_path
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Graph:
+    """A graph in CSR form; link ``i`` leads from ``ends[i][0]`` to ``ends[i][1]``."""
+
+    def __init__(self, graph: nx.Graph) -> None:
+        self.nodes = len(graph)
+        self.ends = [(node, other) for node in range(self.nodes) for other in sorted(graph[node])]
+        counts = np.bincount([node for node, _ in self.ends], minlength=self.nodes)
+        self.first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        self.neighbours = np.array([other for _, other in self.ends], np.int64)
+        self.links = np.arange(len(self.ends))
+
+    def distances(self, target: int) -> NDArray[np.int64]:
+        distances = np.empty(self.nodes, np.int64)
+        distances_to(self.first, self.neighbours, target, distances, np.empty(self.nodes, np.int64))
+        return distances
+
+    def path(self, source: int, target: int, key: int) -> list[tuple[int, int]]:
+        path = np.full(self.nodes, -1, np.int64)
+        distances = self.distances(target)
+        count = shortest_path(self.first, self.neighbours, self.links, distances, source, key, path)
+        return [self.ends[link] for link in path[:count]]
+
+
+@st.composite
+def _graphs(draw: st.DrawFn) -> nx.Graph:
+    nodes = draw(st.integers(2, 9))
+    pair = st.tuples(st.integers(0, nodes - 1), st.integers(0, nodes - 1)).filter(lambda p: p[0] != p[1])
+    graph = nx.Graph()
+    graph.add_nodes_from(range(nodes))
+    graph.add_edges_from(draw(st.lists(pair, min_size=1, max_size=20)))
+    return graph
+
+
+@settings(max_examples=60)
+@given(graph=_graphs(), key=st.integers(0, 2**32 - 1), data=st.data())
+def test_paths_are_shortest_and_joined_and_repeat(graph: nx.Graph, key: int, data: st.DataObject) -> None:
+    frozen = Graph(graph)
+    target = data.draw(st.integers(0, frozen.nodes - 1))
+    lengths: dict[int, int] = nx.single_source_shortest_path_length(graph, target)
+    distances = frozen.distances(target)
+    assert [int(d) for d in distances] == [lengths.get(node, -1) for node in range(frozen.nodes)]
+    for source in lengths:
+        path = frozen.path(source, target, key)
+        assert len(path) == lengths[source]
+        stops = [source, *(end for _, end in path)]
+        assert [start for start, _ in path] == stops[:-1]
+        assert stops[-1] == target
+        assert frozen.path(source, target, key) == path
+
+
+def test_equal_paths_are_drawn_equally_often() -> None:
+    spines = 4
+    graph = nx.Graph([(0, 1), *((1, 2 + s) for s in range(spines)), *((2 + s, 6) for s in range(spines)), (6, 7)])
+    frozen = Graph(graph)
+    draws = Counter(frozen.path(0, 7, int(flow_hash(0, 7, port, 0)))[1][1] for port in range(2000))
+    assert sorted(draws) == [2, 3, 4, 5]
+    # 500 each is expected, with a standard deviation of sqrt(2000 * 1/4 * 3/4) = 19.4
+    assert all(abs(count - 500) < 5 * 19.4 for count in draws.values())
+
+
+def test_choices_of_two_stages_are_independent() -> None:
+    # two stages of two: a hash that did not mix in the node would use two of the four ways only
+    edges: list[Any] = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (3, 5), (4, 6), (5, 6)]
+    frozen = Graph(nx.Graph(edges))
+    ways = Counter((path[0][1], path[2][1]) for path in (frozen.path(0, 6, int(mix(key))) for key in range(1000)))
+    assert len(ways) == 4
+    assert all(abs(count - 250) < 5 * 13.7 for count in ways.values())
+
+
+@pytest.mark.parametrize("changed", [(1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1)])
+def test_every_part_of_a_flow_counts_in_its_hash(changed: tuple[int, int, int, int]) -> None:
+    assert flow_hash(*changed) != flow_hash(0, 0, 0, 0)
+
+
+@given(value=st.integers(0, 2**32 - 1))
+def test_hashes_have_32_bits(value: int) -> None:
+    assert 0 <= mix(value) < 2**32

@@ -1,0 +1,113 @@
+"""Scenarios made for hand calculation: every number in them is round and known to the test."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import simpy
+
+from fabricsim.engine.fabric import Fabric as SimFabric
+from fabricsim.spec.cluster import Cluster, Cpu, Gpu, Nic, Pcie
+from fabricsim.spec.fabric import Fabric, Switch
+from fabricsim.spec.job import Collectives, Job, Model
+from fabricsim.spec.scenario import Scenario
+from fabricsim.spec.transport import Transport
+from fabricsim.transports import TRANSPORTS
+from fabricsim.workload.program import Call, ProgramBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fabricsim.workload.program import Program
+
+RATE = 12.5e9
+"""Payload bytes/s of every ideal link: 100 Gb/s."""
+LINK_PS = 500_000
+"""Propagation over every ideal cable (100 m at 5 ns/m), ps."""
+WHOLE = "1TiB"
+"""A chunk that no buffer of a test exceeds: one round."""
+
+
+def _cluster(hosts: int, gpus_per_host: int, join: str, intra_host: str) -> Cluster:
+    gpu: dict[str, Any] = {"nvlink_rate": "300GBps"} if intra_host == "nvlink" else {}
+    return Cluster(
+        name="made for tests",
+        hosts=hosts,
+        gpus_per_host=gpus_per_host,
+        gpu=Gpu(
+            name="round",
+            peak={"fp16": "100TFLOPS"},
+            memory="40GB",
+            memory_rate="1000GBps",
+            gemm_efficiency=1.0,
+            memory_efficiency=1.0,
+            kernel_launch="0us",
+            **gpu,
+        ),
+        nic=Nic(name="round", pcie=Pcie(generation=4)),
+        cpu=Cpu(name="round", copy_rate="10GBps"),
+        join=join,
+        intra_host=intra_host,
+    )
+
+
+def _job() -> Job:
+    model = Model(name="smallest", family="gpt", layers=1, hidden=8, heads=1, vocabulary=8, positions=8)
+    return Job(model=model, micro_batch=1, global_batch=1, sequence=8)
+
+
+def scenario(
+    hosts: int,
+    topology: str = "single-switch",
+    *,
+    gpus_per_host: int = 1,
+    join: str = "ideal",
+    intra_host: str = "shared-memory",
+    channels: int = 1,
+    chunk: str = WHOLE,
+    cable: str = "100m",
+    switch_latency: str = "0ns",
+    forwarding: str = "cut-through",
+    seed: int = 0,
+    transport: dict[str, Any] | None = None,
+    **fabric: Any,
+) -> Scenario:
+    """A validated scenario whose links each carry `RATE` payload bytes/s after `LINK_PS`.
+
+    The link rate is that of the payload times the wire bytes per payload byte: headers are there,
+    yet the closed forms are in round numbers. ``fabric`` overrides keys of that table, `transport`
+    those of a 4096-byte InfiniBand.
+    """
+    switch = Switch(name="round", latency=switch_latency, forwarding=forwarding)
+    keys = {"kind": "infiniband", "line_rate": "100Gbps", "mtu": 4096, "latency": "0us"}
+    made = Transport(name="round", switch=switch, **{**keys, **(transport or {})})
+    wire = TRANSPORTS[made.kind](made).costs.wire
+    if topology != "single-switch":
+        fabric.setdefault("switch_cable", cable)
+    fabric.setdefault("link_rate", f"{RATE * wire!r}Bps")
+    return Scenario(
+        name="made for tests",
+        cluster=_cluster(hosts, gpus_per_host, join, intra_host),
+        fabric=Fabric(topology=topology, host_cable=cable, **fabric),
+        transport=made,
+        job=_job(),
+        collectives=Collectives(channels=channels, chunk=chunk),
+        seed=seed,
+    )
+
+
+def program(*calls: Call) -> Program:
+    """Calls that every rank of each joins at once, none waiting for another."""
+    builder = ProgramBuilder(timers=["all"])
+    numbers = [builder.call(call) for call in calls]
+    for rank in range(max(max(call.ranks) for call in calls) + 1):
+        builder.join_all([n for n, call in zip(numbers, calls, strict=True) if rank in call.ranks], rank, "all")
+    return builder.build()
+
+
+def measure(made: Scenario, collective: Any, ranks: Iterable[int], size: int) -> float:
+    """Seconds that one collective takes on an idle fabric."""
+    env = simpy.Environment()
+    call = Call(collective, tuple(ranks), size, "data")
+    replay = env.run(SimFabric(env, made).replay(program(call)))
+    return float(replay.end - replay.start) * 1e-12

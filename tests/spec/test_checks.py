@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import pytest
+
+from fabricsim.errors import ScenarioError
+from fabricsim.spec.load import load
+from fabricsim.spec.scenario import Scenario
+
+DP = "gpt2-medium-dp"
+PP = "gpt2-medium-pp"
+T5 = "t5-base-dp"
+TREE = ("fabric={ topology = 'fat-tree' }",)
+LEAVES = ("fabric={ topology = 'leaf-spine', hosts_per_leaf = 4, spines = 2 }",)
+ALONE = ("job.parallelism.data=1",)
+IDEAL = ("cluster=ideal",)
+
+REFUSED = [
+    (
+        DP,
+        ["job.parallelism.data=16", "job.global_batch=128"],
+        "job.parallelism",
+        "the group is larger than the cluster",
+    ),
+    (DP, ["job.global_batch=65"], "job.global_batch", "65 is no multiple of micro_batch 8 x data 8"),
+    (DP, [*ALONE, "job.micro_batch=1", "job.global_batch=20000000"], "job.global_batch", "more than 10000000 micro-"),
+    (PP, ["job.parallelism.pipeline=7"], "job.parallelism.pipeline", "24 layers cannot be shared evenly by 7 stages"),
+    (
+        T5,
+        ["job.parallelism={ data = 1, pipeline = 7 }"],
+        "job.parallelism.pipeline",
+        "12 encoder and 12 decoder layers cannot",
+    ),
+    (DP, ["job.model.decoder_layers=4"], "job.model.decoder_layers", "a gpt has no separate decoder"),
+    (DP, ["job.decoder_sequence=4"], "job.decoder_sequence", "a gpt has no separate decoder"),
+    (DP, ["job.model=t5-base", "job.sequence=512"], "job.decoder_sequence", "a t5 has a decoder"),
+    (DP, ["job.sequence=1025"], "job.sequence", "1025 is longer than the 1024 positions"),
+    (T5, ["job.decoder_sequence=513"], "job.decoder_sequence", "513 is longer than the 512 positions"),
+    (DP, ["job.model.heads=15"], "job.model.heads", "hidden 1024 is no multiple of 15 heads"),
+    (DP, ["cluster.gpu=v100-sxm2-32gb", "job.precision=bf16"], "job.precision", "has no peak for 'bf16'"),
+    (DP, ["fabric={ topology = 'leaf-spine', spines = 2 }"], "fabric.hosts_per_leaf", "is missing"),
+    (DP, ["fabric={ topology = 'leaf-spine', hosts_per_leaf = 2 }"], "fabric.spines", "is missing"),
+    (DP, ["fabric.hosts_per_leaf=4"], "fabric.hosts_per_leaf", "no effect in a single-switch fabric"),
+    (DP, ["fabric.uplink_rate=10Gbps"], "fabric.uplink_rate", "no effect in a single-switch fabric"),
+    (DP, ["fabric.switch_cable=3m"], "fabric.switch_cable", "no effect in a single-switch fabric"),
+    (DP, ["fabric.k=4"], "fabric.k", "no effect in a single-switch fabric"),
+    (DP, [*LEAVES, "fabric.k=4"], "fabric.k", "no effect in a leaf-spine fabric"),
+    (DP, [*TREE, "fabric.spines=4"], "fabric.spines", "no effect in a fat-tree fabric"),
+    (DP, [*TREE, "fabric.k=2"], "fabric.k", "a fat tree of 2-port switches holds 2 hosts (k^3/4), not the 8"),
+    (DP, [*TREE, "fabric.k=2000000000"], "fabric.k", "2000000000 is too large"),
+    (DP, [*LEAVES, "fabric.spines=2000000000"], "fabric.spines", "2000000000 is too large"),
+    (DP, ["fabric.host_cable=1e20km"], "fabric.host_cable", "is too large"),
+    (DP, ["job.bucket=1MiB"], "job.bucket", 'no effect with overlap = "none"'),
+    (DP, ["job.first_bucket=1MiB"], "job.first_bucket", 'no effect with overlap = "none"'),
+    (DP, ["job.overlap=ddp", "job.bucket=0B"], "job.bucket", "is zero"),
+    (DP, ["job.schedule=gpipe"], "job.schedule", "no effect with pipeline = 1"),
+    (DP, ["cluster.intra_host=nvlink"], "cluster.intra_host", "has no nvlink_rate"),
+    (DP, ["cluster.gpudirect=true", "transport=tcp-10g"], "cluster.gpudirect", "a tcp transport reaches host memory"),
+    (DP, ["cluster.gpudirect=true", "transport=ipoib-100g"], "cluster.gpudirect", "a ipoib transport reaches host"),
+    (DP, [*IDEAL, "cluster.gpudirect=true"], "cluster.gpudirect", 'no effect with join = "ideal"'),
+    (DP, [*IDEAL, "cluster.gpu_pcie.generation=3"], "cluster.gpu_pcie", 'no effect with join = "ideal"'),
+    (DP, ["cluster.nic.socket=2"], "cluster.nic.socket", "2 is no socket of a CPU 'xeon-gold-6330' with 2"),
+    (DP, ["cluster.cpu=ideal", "cluster.cpu.sockets=2"], "cluster.cpu.inter_socket_rate", "there are 2 sockets"),
+    (DP, ["cluster.gpus_per_pcie_switch=3"], "cluster.gpus_per_pcie_switch", "3 does not divide the 1 GPUs"),
+    (DP, ["cluster.nic_below_gpu_switch=true"], "cluster.nic_below_gpu_switch", "there is no switch"),
+    (DP, ["transport.initial_window=10"], "transport.initial_window", "no effect on a transport of kind infiniband"),
+    (DP, ["transport={ kind = 'tcp', idle_restart = '1s' }"], "transport.idle_restart", "no effect without initial"),
+    (DP, ["transport.idle_restart=1s"], "transport.idle_restart", "no effect on a transport of kind infiniband"),
+    (DP, ["transport.mpi.inline_limit=64B"], "transport.mpi.inline_latency", "only together"),
+    (DP, ["transport=hkbu-rdma-100g", "transport.mpi.inline_limit=1MB"], "transport.mpi.inline_limit", "larger than"),
+    (
+        DP,
+        ["cluster.nic.interrupt_moderation=[{above='2kB',interval='1us'},{above='1kB',interval='2us'}]"],
+        "cluster.nic.interrupt_moderation[1].above",
+        "not larger than that of the step before",
+    ),
+    (DP, ["cluster.hosts=2000000"], "cluster.hosts", "the cluster has 2000000 GPUs"),
+    *[
+        (DP, [f"{key}=0{unit}"], key, "is zero")
+        for key, unit in [
+            ("cluster.gpu.memory", "B"),
+            ("cluster.gpu.memory_rate", "Bps"),
+            ("cluster.gpu.peak.fp16", "FLOPS"),
+            ("cluster.cpu.copy_rate", "Bps"),
+            ("cluster.cpu.inter_socket_rate", "Bps"),
+            ("fabric.link_rate", "bps"),
+            ("transport.line_rate", "bps"),
+            ("collectives.chunk", "B"),
+        ]
+    ],
+]
+
+
+@pytest.mark.parametrize(("name", "overrides", "key", "problem"), REFUSED, ids=lambda value: str(value)[:40])
+def test_tables_that_do_not_fit_together_are_refused(name: str, overrides: list[str], key: str, problem: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        load(name, overrides)
+
+    (mistake,) = caught.value.mistakes
+    assert mistake.key == key
+    assert problem in mistake.problem
+    assert mistake.way_out
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides"),
+    [
+        (DP, ["cluster.hosts=9"]),
+        (DP, [*TREE]),
+        (DP, [*TREE, "fabric.k=4", "fabric.uplink_rate=10Gbps"]),
+        (DP, [*LEAVES, "fabric.uplink_rate=10Gbps", "fabric.switch_cable=3m"]),
+        (DP, ["job.overlap=ddp", "job.bucket=1MiB"]),
+        (PP, ["job.schedule=gpipe"]),
+        (PP, ["job.global_batch=64"]),
+        (T5, ["job.parallelism={ data = 1, pipeline = 8 }"]),
+        (DP, ["job.model.heads=15", "job.model.head_width=64"]),
+        (DP, ["cluster=ideal", "transport=tcp-10g"]),
+        (DP, ["cluster=ideal", "cluster.gpus_per_host=8", "cluster.intra_host=nvlink"]),
+        (DP, ["cluster.gpudirect=true", "transport=roce-100g"]),
+        ("gpt2-xl-dp-16", ["cluster.gpus_per_pcie_switch=2", "cluster.nic_below_gpu_switch=true"]),
+        ("gpt2-xl-dp-16", ["cluster=hkbu-10gbe", "transport=hkbu-tcp-10g"]),
+    ],
+    ids=str,
+)
+def test_tables_that_fit_are_accepted(name: str, overrides: list[str]) -> None:
+    assert load(name, overrides).scenario.cluster.hosts
+
+
+def test_the_largest_fat_tree_that_is_needed_is_named() -> None:
+    with pytest.raises(ScenarioError, match="at least 8, or leave it out"):
+        load(DP, [*TREE, "fabric.k=4", "cluster.hosts=100"])
+
+
+def test_models_built_in_python_are_checked_as_well() -> None:
+    tables = load(DP).resolved
+
+    with pytest.raises(ScenarioError, match=r"job\.parallelism: the group is larger than the cluster"):
+        Scenario.model_validate({**tables, "cluster": {**tables["cluster"], "hosts": 7}})
+
+
+def test_link_rate_and_switch_default_to_those_of_the_transport() -> None:
+    preset = load(DP).scenario
+    own = load(DP, ["fabric.link_rate=25Gbps", "fabric.switch=spectrum-sn2700"]).scenario
+
+    assert (preset.link_rate, preset.switch.name) == (12.5e9, "edr")
+    assert (own.link_rate, own.switch.name) == (25e9 / 8, "spectrum-sn2700")

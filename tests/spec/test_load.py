@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fabricsim.errors import InputError, ScenarioError
+from fabricsim.spec import library
+from fabricsim.spec.load import from_tables, load
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def _write(folder: Path, text: str, name: str = "mine.toml") -> Path:
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_a_shipped_scenario_is_loaded_by_name() -> None:
+    loaded = load("gpt2-medium-dp")
+
+    assert loaded.path == library.path("scenarios", "gpt2-medium-dp")
+    assert loaded.source == loaded.path.read_text(encoding="utf-8")
+    assert loaded.scenario.cluster.gpu.name == "a100-pcie-40gb"
+    assert loaded.scenario.transport.line_rate == 12.5e9
+    assert loaded.scenario.transport.switch.latency == 90_000
+    assert loaded.scenario.job.model.hidden == 1024
+
+
+@pytest.mark.parametrize("name", library.names("scenarios"))
+def test_resolved_tables_give_the_same_scenario_again(name: str) -> None:
+    loaded = load(name, ["transport=tcp-10g"])
+
+    assert from_tables(loaded.resolved) == loaded.scenario
+    assert "include" not in str(loaded.resolved)
+    assert loaded.resolved["transport"]["line_rate"] == "10Gbps"
+
+
+def test_a_file_beside_is_extended_key_by_key(tmp_path: Path) -> None:
+    _write(tmp_path, 'extends = "gpt2-medium-dp"\ncluster.hosts = 16\nseed = 3\n', "base/base.toml")
+    file = _write(tmp_path, 'extends = "base/base.toml"\nseed = 4\n[job]\nglobal_batch = 128\n')
+
+    scenario = load(file).scenario
+
+    assert (scenario.seed, scenario.cluster.hosts, scenario.job.global_batch) == (4, 16, 128)
+    assert scenario.job.micro_batch == 8
+    assert scenario.name == "mine"
+
+
+def test_a_scenario_has_the_name_that_it_writes(tmp_path: Path) -> None:
+    assert load(_write(tmp_path, 'extends = "gpt2-medium-dp"\nname = "x"\n')).scenario.name == "x"
+
+
+def test_files_that_extend_each_other_are_refused(tmp_path: Path) -> None:
+    _write(tmp_path, 'extends = "b.toml"\n', "a.toml")
+    _write(tmp_path, 'seed = 1\nextends = "a.toml"\n', "b.toml")
+
+    with pytest.raises(ScenarioError, match=r"b\.toml:2: extends: the files extend each other: .*a\.toml -> .*b\.toml"):
+        load(tmp_path / "a.toml")
+
+
+def test_what_is_extended_must_exist_and_nothing_else_is_then_missed(tmp_path: Path) -> None:
+    file = _write(tmp_path, 'extends = "gpt2-medium-pd"\n[job]\nmicro_batch = 3\n')
+
+    with pytest.raises(ScenarioError) as caught:
+        load(file)
+
+    (mistake,) = caught.value.mistakes
+    assert mistake.where == f"{file}:1"
+    assert "there is no such file or shipped scenario" in mistake.problem
+
+
+def test_a_syntax_error_in_what_is_extended_names_that_file(tmp_path: Path) -> None:
+    _write(tmp_path, "seed = \n", "base.toml")
+
+    with pytest.raises(ScenarioError, match=r"base\.toml:1: is no valid TOML"):
+        load(_write(tmp_path, 'extends = "base.toml"\n'))
+
+
+def test_keys_beside_an_include_override_the_library() -> None:
+    gpu = load("gpt2-medium-dp", ["cluster.gpu.memory_rate=2TBps"]).scenario.cluster.gpu
+
+    assert (gpu.name, gpu.memory_rate, gpu.memory) == ("a100-pcie-40gb", 2e12, 40 * 10**9)
+
+
+def test_library_files_include_others_of_their_kind() -> None:
+    transport = load("gpt2-medium-dp", ["transport=hkbu-rdma-100g"]).scenario.transport
+
+    assert transport.name == "hkbu-rdma-100g"
+    assert transport.efficiency == 0.975
+    assert transport.mpi is not None
+    assert (transport.mpi.eager_limit, transport.mpi.inline_limit) == (12_288, 64)
+
+
+def test_a_set_name_replaces_the_library_file_and_keeps_what_was_written_beside_it(tmp_path: Path) -> None:
+    file = _write(tmp_path, 'extends = "gpt2-medium-dp"\ntransport = { include = "rdma-100g", mtu = 1024 }\n')
+
+    transport = load(file, ["transport=roce-100g"]).scenario.transport
+
+    assert (transport.name, transport.mtu) == ("roce-100g", 1024)
+
+
+OWN_MODEL = """
+cluster = { include = "pinnacles" }
+fabric = "single-switch"
+transport = "rdma-100g"
+
+[job]
+micro_batch = 1
+global_batch = 1
+sequence = 1024
+
+[job.model]
+name = "own"
+family = "gpt"
+layers = 2
+hidden = 64
+heads = 2
+vocabulary = 100
+positions = 2048
+"""
+
+
+def test_a_set_name_replaces_a_table_written_in_full(tmp_path: Path) -> None:
+    file = _write(tmp_path, OWN_MODEL)
+
+    assert load(file).scenario.job.model.positions == 2048
+    assert load(file, ["job.model=gpt2-medium"]).scenario.job.model.positions == 1024
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value"),
+    [
+        ("cluster.hosts=9", "cluster.hosts", 9),
+        (" cluster.hosts = 9 ", "cluster.hosts", 9),
+        ('fabric.link_rate="40Gbps"', "fabric.link_rate", 5e9),
+        ("fabric.link_rate=40Gbps", "fabric.link_rate", 5e9),
+        ("transport=ipoib-100g", "transport.kind", "ipoib"),
+        ("job.model=gpt2-xl", "job.model.layers", 48),
+        ("cluster.gpu=h100-sxm", "cluster.gpu.name", "h100-sxm"),
+        ("transport.switch=hdr", "transport.switch.name", "hdr"),
+        ("collectives={ channels = 4 }", "collectives.channels", 4),
+        ("job.overlap=ddp", "job.overlap", "ddp"),
+        ("name=2024-01-01", "name", "2024-01-01"),
+        ("name=a=b", "name", "a=b"),
+        ("cluster.nic.interrupt_moderation=[]", "cluster.nic.interrupt_moderation", ()),
+    ],
+)
+def test_settings_are_read_as_toml_or_else_as_text(text: str, key: str, value: object) -> None:
+    setting: object = load("gpt2-medium-dp", [text]).scenario
+    for part in key.split("."):
+        setting = getattr(setting, part)
+
+    assert setting == value
+
+
+def test_later_settings_win() -> None:
+    overrides = ["cluster.hosts=12", "cluster=hkbu-edr", "cluster.gpus_per_pcie_switch=1", "seed=1", "seed=2"]
+
+    scenario = load("gpt2-medium-dp", overrides).scenario
+
+    assert (scenario.cluster.name, scenario.cluster.hosts, scenario.seed) == ("hkbu-edr", 12, 2)
+
+
+@pytest.mark.parametrize("text", ["transport", "=3", "a b=3", "cluster..hosts=3", "", "extends=gpt2-medium-dp"])
+def test_settings_without_key_or_value_are_refused(text: str) -> None:
+    with pytest.raises(InputError, match="--set"):
+        load("gpt2-medium-dp", [text])
+
+
+def test_a_setting_cannot_smuggle_in_another_key() -> None:
+    with pytest.raises(ScenarioError, match=r"seed: .* is no whole number"):
+        load("gpt2-medium-dp", ["seed=1\nname = 'x'"])
+
+
+def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_bytes(b'\xef\xbb\xbfextends = "gpt2-medium-dp"\r\nseed = 4\r\n')
+
+    assert load(file).scenario.seed == 4
+
+
+def test_tables_in_memory_may_use_library_names() -> None:
+    tables = {**load("gpt2-medium-dp").resolved, "transport": "tcp-10g"}
+
+    assert from_tables(tables).transport.kind == "tcp"
+    with pytest.raises(ScenarioError, match=r"transport: there is no 'tcp' in workloads/transports"):
+        from_tables({**tables, "transport": "tcp"})
+
+
+def test_a_shipped_name_is_extended_though_a_folder_of_that_name_lies_beside(tmp_path: Path) -> None:
+    (tmp_path / "gpt2-medium-dp").mkdir()
+
+    assert load(_write(tmp_path, 'extends = "gpt2-medium-dp"\nseed = 4\n')).scenario.seed == 4
+
+
+def test_the_hkbu_presets_add_up_to_what_was_measured() -> None:
+    """Software plus fabric is the one-way time of the OSU rows that the presets are calibrated on."""
+    for name, measured_us in (("hkbu-tcp-10g", 21.5), ("hkbu-rdma-100g", 2.375)):
+        transport = load("gpt2-medium-dp", [f"transport={name}"]).scenario.transport
+        cables = 2 * 5 * 5_000
+        again = 1538 * 800 if transport.switch.forwarding == "store-and-forward" else 0
+        fabric = transport.switch.latency + cables + again
+        assert transport.mpi is not None
+        assert transport.mpi.latency is not None
+        assert (transport.mpi.latency + fabric) / 1e6 == pytest.approx(measured_us, abs=0.05)
+        assert transport.latency + transport.send_overhead == pytest.approx(transport.mpi.latency, abs=1e5)
