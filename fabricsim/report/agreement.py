@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST_SIZES = 12
+_LABEL_WIDTH = 36  # characters; a quantity's name is a sentence and must leave room for the bars
 
 
 class Row(TypedDict):
@@ -114,10 +116,10 @@ def _pairs(axes: Axes, unit: str, rows: Sequence[Mapping[str, object]]) -> None:
     for place, truth, forecast, row in zip(places, measured, predicted, rows, strict=True):
         _label(axes, place - 0.19, truth, f"{truth:.3g}")
         _label(axes, place + 0.19, forecast, f"{forecast:.3g}{_error(row['relative_error'])}")
-    axes.set_yticks(places, [str(row["quantity"]) for row in rows])
+    axes.set_yticks(places, [fill(str(row["quantity"]), _LABEL_WIDTH) for row in rows])
     axes.set_ylim(len(rows) - 0.45, -0.55)
     # room for the labels beside the longest bar
-    axes.set_xlim(right=1.25 * max(1e-300, *measured, *predicted))
+    axes.set_xlim(right=1.4 * max(1e-300, *measured, *predicted))
     axes.set_xlabel(f"Value ({unit})" if unit else "Value (no unit)")
 
 

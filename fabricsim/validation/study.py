@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from io import StringIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from fabricsim.errors import SimulationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from rich.table import Table
 
@@ -150,8 +151,27 @@ class Study:
             if values:
                 console.print(Text(heading))
             for name, value in values.items():
-                console.print(Text(f"  {name}: {_shown(value)}"))
+                console.print(_nested(name, value) if _is_nested(value) else Text(f"  {name}: {_shown(value)}"))
         return text.getvalue()
+
+
+def _is_nested(value: object) -> TypeGuard[Mapping[str, Mapping[str, float]]]:
+    return isinstance(value, Mapping) and all(isinstance(inner, Mapping) for inner in value.values())
+
+
+def _nested(name: str, cases: Mapping[str, Mapping[str, float]]) -> Table:
+    """Cases one below the other, a column per figure."""
+    from rich.box import SIMPLE_HEAD  # noqa: PLC0415  as in `Study.table`
+    from rich.table import Table  # noqa: PLC0415  as above
+    from rich.text import Text  # noqa: PLC0415  as above
+
+    table = Table(title=Text(f"  {name}"), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("", no_wrap=True)
+    for key in next(iter(cases.values()), {}):
+        table.add_column(Text(key.replace("_", " ")), justify="right")
+    for case, figures in cases.items():
+        table.add_row(Text(case), *(Text(_figure(value)) for value in figures.values()))
+    return table
 
 
 def _figure(value: float) -> str:
@@ -163,6 +183,8 @@ def _percent(error: float | None) -> str:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return f"{len(value)} entries, in --json"
     return _figure(value) if isinstance(value, float) else str(value)
 
 
