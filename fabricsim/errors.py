@@ -54,6 +54,7 @@ class Mistake:
     where: str = ""
 
     def __str__(self) -> str:
+        """Write place, key, problem and way out on one line."""
         place = f"{self.where}: " if self.where else ""
         hint = f" ({self.way_out})" if self.way_out else ""
         return f"{place}{self.key}: {self.problem}{hint}"

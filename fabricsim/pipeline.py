@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import simpy
 
 from fabricsim import provenance
-from fabricsim.engine.fabric import Fabric, Replay
+from fabricsim.engine.fabric import Fabric
 from fabricsim.engine.records import call_records, link_records, rate_series
 from fabricsim.errors import InputError, SimulationError
 from fabricsim.results.result import Result
@@ -27,13 +27,14 @@ from fabricsim.workload.compile import compile_job
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from fabricsim.engine.fabric import Replay
     from fabricsim.workload.program import Program
 
 __all__ = ["LoadedScenario", "build_program", "load", "reload", "simulate"]
 
 
 def reload(result: Result) -> LoadedScenario:
-    """The scenario of an earlier result, to simulate it again.
+    """Take the scenario of an earlier result, to simulate it again.
 
     Raises
     ------
@@ -84,7 +85,7 @@ def simulate(loaded: LoadedScenario, *, progress: Callable[[float], None] | None
     env = simpy.Environment()
     fabric = Fabric(env, scenario, taps=True, progress=report)
     began = time.perf_counter()
-    replay: Replay = env.run(fabric.replay(program))
+    replay = cast("Replay", env.run(fabric.replay(program)))
     wall = time.perf_counter() - began
     if replay.end <= replay.start:
         msg = f"{scenario.name}: the iteration took no time: nothing was simulated"

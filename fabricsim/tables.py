@@ -1,7 +1,8 @@
 """Record types that cross the border between Python and the compiled engines.
 
 One line per column, with its unit. Times are integer picoseconds, sizes integer bytes, rates float
-bytes per second. An index of ``-1`` means none.
+bytes per second. An index of ``-1`` means none. No column is named as an attribute of NumPy's records
+(``size``, ``base``, ``data``), which would hide it from kernels that run uncompiled.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ NONE = -1
 
 NEVER = int(np.iinfo(np.int64).max)
 """A time that does not come, picoseconds."""
+CLOCK_END = 8 * 10**18
+"""Nothing happens after this time, picoseconds (92 days), so that sums of times stay below NEVER."""
 
 COMPUTE = 0
 """Kind of an op: keeps its rank busy for a given time."""
@@ -47,23 +50,26 @@ SPAN = np.dtype([("start", np.int64), ("end", np.int64)], align=True)
 RESOURCE = np.dtype(
     [
         ("capacity", np.float64),  # units per second: wire bytes, PCIe bytes, CPU seconds
-        ("residual", np.float64),  # solver: capacity left to the flows being solved
+        ("residual", np.float64),  # capacity that no flow takes
+        ("settled", np.float64),  # lowest level of the flows that it limits; inf: it limits none
         ("demand", np.float64),  # solver: sum of weight * cost of the flows not yet frozen
-        ("open", np.int32),  # solver: how many those are
-        ("settled", np.float64),  # solver: level of the flows that it froze before; inf: none are left
-        ("level", np.float64),  # solver: its key in the heap
-        ("load", np.float64),  # units consumed by finished flows
-        ("payload", np.float64),  # bytes of finished flows
-        ("first", np.int32),  # head of its list of active hops
-        ("flows", np.int32),  # active flows
+        ("open", np.int32),  # solver: flows not yet frozen
         ("mark", np.int32),  # solver: number of the solve that saw it last
         ("place", np.int32),  # solver: where it is in the heap; NONE: full
+        ("limited", np.int32),  # flows whose bottleneck it is
+        ("first", np.int32),  # head of its list of active hops
+        ("flows", np.int32),  # active flows
+        ("load", np.float64),  # units consumed by finished flows
+        ("payload", np.float64),  # bytes of finished flows
         ("tap", np.int32),  # row of the rate series; NONE: not recorded
         ("touched", np.int8),  # 1: lost a flow in this instant
     ],
     align=True,
 )
 """Anything with a capacity that flows share: a link direction, a PCIe direction, a thread."""
+
+HEAP = np.dtype([("level", np.float64), ("resource", np.int64)], align=True)
+"""An entry of the solver's heap: the level at which something may happen on a resource."""
 
 HOP = np.dtype([("resource", np.int32), ("cost", np.float64)], align=True)
 """One resource on a route, and the units of it that a payload byte costs."""
@@ -91,26 +97,35 @@ MODERATION = np.dtype([("above", np.int64), ("interval", np.int64)], align=True)
 
 FLOW = np.dtype(
     [
-        ("route", np.int32),
-        ("owner", np.int32),  # sending lane, or external message where connection is NONE
-        ("connection", np.int32),
         ("mark", np.int32),  # solver: number of the solve that it is part of
         ("bottleneck", np.int32),  # the resource that limits it
-        ("next_free", np.int32),
+        ("first_leg", np.int32),
+        ("legs", np.int32),  # hops of its route
         ("weight", np.float64),
         ("rate", np.float64),  # bytes/s
         ("share", np.float64),  # solver: the new rate
         ("remaining", np.float64),  # bytes, at `updated`
+        ("updated", np.int64),  # ps
+        ("route", np.int32),
+        ("owner", np.int32),  # sending lane, or external message where connection is NONE
+        ("connection", np.int32),
+        ("next_free", np.int32),
         ("bytes", np.int64),  # bytes
         ("started", np.int64),  # ps
-        ("updated", np.int64),  # ps
     ],
     align=True,
 )
 """A message in transfer."""
 
 LEG = np.dtype(
-    [("resource", np.int32), ("previous", np.int32), ("next", np.int32), ("cost", np.float64)], align=True
+    [
+        ("cost", np.float64),  # units of the resource per payload byte
+        ("resource", np.int32),
+        ("flow", np.int32),
+        ("previous", np.int32),
+        ("next", np.int32),
+    ],
+    align=True,
 )
 """A flow's place in the list of one of its resources; flow ``f`` owns legs ``f * width ...``."""
 
@@ -193,16 +208,21 @@ LANE = np.dtype(
     [
         ("call", np.int32),
         ("member", np.int32),
-        ("channel", np.int32),
         ("op", np.int32),  # of the member, in the lane of channel 0; NONE until it joins
         ("open", np.int32),  # channels of the member not yet done, in the lane of channel 0
+        ("peers", np.int32),  # lane of member 0 on the same channel
+        ("home", np.int32),  # lane of the same member on channel 0
+        ("first_connection", np.int32),
+        ("first_step", np.int32),
+        ("steps", np.int32),
         ("step", np.int32),
         ("turn", np.int32),
         ("turns", np.int32),
+        ("part", np.int64),  # bytes of the call's buffer that go through this channel
+        ("next_free", np.int32),
         ("received", np.int8),  # the wait of this step is over
         ("sending", np.int8),
         ("blocked", np.int8),  # waits for its receiver
-        ("next_free", np.int32),
     ],
     align=True,
 )
@@ -223,6 +243,7 @@ WORLD = np.dtype(
         ("free_flow", np.int32),
         ("free_event", np.int32),
         ("free_bucket", np.int32),
+        ("recent_bucket", np.int32),  # that was posted to last, plus 1; 0: none
         ("heap_size", np.int32),
         ("solve", np.int32),  # number of the current solve
         ("arrived", np.int32),  # flows that began in this instant

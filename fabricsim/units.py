@@ -3,6 +3,9 @@
 Inside fabricsim a quantity is a plain number in one base unit: bytes (``int``), seconds times
 10^12 (integer picoseconds), bytes per second, seconds per byte, FLOP/s, metres (all ``float``).
 ``GB`` is 10^9 bytes and ``GiB`` is 2^30; ``Gbps`` counts bits and ``GBps`` bytes.
+
+Each kind of quantity has a range that no real one leaves. It catches slips of the pen before they
+become times beyond the 106 days that 64 bits of picoseconds hold.
 """
 
 from __future__ import annotations
@@ -13,22 +16,36 @@ from decimal import Decimal
 
 PS_PER_S = 1_000_000_000_000
 PS_PER_US = 1_000_000
-_LARGEST_INTEGER = 2**63 - 1  # sizes and times live in 64-bit integers
-_LARGEST_FLOAT = 10**30
 
 _SI = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
-_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 _TIME_PS = {"s": PS_PER_S, "ms": 10**9, "us": 10**6, "µs": 10**6, "ns": 10**3, "ps": 1}
 _NUMBER = re.compile(r"^\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S.*?)?\s*$")
 
 
 @dataclass(frozen=True)
 class Dimension:
-    """A kind of quantity: its units, each as a factor to the base unit, and an example."""
+    """A kind of quantity.
+
+    Parameters
+    ----------
+    name
+        What it is called.
+    factors
+        Its units, each as a factor to the base unit.
+    example
+        How one is written.
+    most, least
+        The largest and the smallest that is accepted, as written.
+    integer
+        Whether it is kept as a whole number of base units.
+    """
 
     name: str
     factors: dict[str, Decimal]
     example: str
+    most: str
+    least: str
     integer: bool = False
 
 
@@ -37,8 +54,10 @@ def _prefixed(unit: str, scale: Decimal | int = 1, *, binary: bool = False) -> d
     return {f"{prefix}{unit}": Decimal(factor) * scale for prefix, factor in prefixes.items()}
 
 
-BYTES = Dimension("size", _prefixed("B", binary=True), "25MiB", integer=True)
-DURATION = Dimension("time", {unit: Decimal(ps) for unit, ps in _TIME_PS.items()}, "5us", integer=True)
+BYTES = Dimension("size", _prefixed("B", binary=True), "25MiB", most="1PiB", least="0B", integer=True)
+DURATION = Dimension(
+    "time", {unit: Decimal(ps) for unit, ps in _TIME_PS.items()}, "5us", most="3600s", least="0s", integer=True
+)
 RATE = Dimension(
     "rate",
     {
@@ -48,14 +67,30 @@ RATE = Dimension(
         **_prefixed("B/s", binary=True),
     },
     "100Gbps",
+    most="1PBps",
+    least="1Mbps",
 )
 TIME_PER_BYTE = Dimension(
     "time per byte",
     {f"{unit}/B": Decimal(ps) / PS_PER_S for unit, ps in _TIME_PS.items()},
     "0.2ns/B",
+    most="8us/B",  # as slow as the slowest rate
+    least="0ns/B",
 )
-FLOPS = Dimension("arithmetic rate", {**_prefixed("FLOPS"), **_prefixed("flops"), **_prefixed("FLOP/s")}, "312TFLOPS")
-LENGTH = Dimension("length", {"m": Decimal(1), "km": Decimal(1000), "cm": Decimal("0.01")}, "5m")
+FLOPS = Dimension(
+    "arithmetic rate",
+    {**_prefixed("FLOPS"), **_prefixed("flops"), **_prefixed("FLOP/s")},
+    "312TFLOPS",
+    most="1000PFLOPS",
+    least="1GFLOPS",
+)
+LENGTH = Dimension(
+    "length",
+    {"m": Decimal(1), "km": Decimal(1000), "cm": Decimal("0.01")},
+    "5m",
+    most="20000km",  # half way round the Earth
+    least="0m",
+)
 
 
 def parse(text: object, dimension: Dimension) -> int | float:
@@ -76,9 +111,24 @@ def parse(text: object, dimension: Dimension) -> int | float:
     Raises
     ------
     ValueError
-        Where the unit is missing, unknown or of another dimension, or the number is negative or too
-        large for 64 bits.
+        Where the unit is missing, unknown or of another dimension, or the number is outside the
+        range of `dimension`.
     """
+    value = _amount(text, dimension)
+    if value < 0:
+        msg = f"{text!r} is negative; a {dimension.name} is at least {dimension.least}"
+        raise ValueError(msg)
+    if value < _amount(dimension.least, dimension):
+        msg = f"{text!r} is too small; a {dimension.name} is at least {dimension.least}"
+        raise ValueError(msg)
+    if value > _amount(dimension.most, dimension):
+        msg = f"{text!r} is too large; a {dimension.name} is at most {dimension.most}"
+        raise ValueError(msg)
+    return round(value) if dimension.integer else float(value)
+
+
+def _amount(text: object, dimension: Dimension) -> Decimal:
+    """Multiply the number with its unit's factor."""
     example = f'write it like "{dimension.example}"'
     if not isinstance(text, str):
         msg = f"{text!r} has no unit; a {dimension.name} needs one, {example}"
@@ -93,16 +143,10 @@ def parse(text: object, dimension: Dimension) -> int | float:
         msg = f"{what}; {example}"
         raise ValueError(msg)
     try:
-        value = Decimal(match[1].replace("_", "")) * dimension.factors[unit]
-    except ArithmeticError:  # an exponent of many digits
-        value = Decimal("Infinity")
-    if value < 0:
-        msg = f"{text!r} is negative; a {dimension.name} is zero or more"
-        raise ValueError(msg)
-    if value > (_LARGEST_INTEGER if dimension.integer else _LARGEST_FLOAT):
-        msg = f"{text!r} is too large"
-        raise ValueError(msg)
-    return round(value) if dimension.integer else float(value)
+        return Decimal(match[1].replace("_", "")) * dimension.factors[unit]
+    except ArithmeticError as error:  # an exponent of many digits
+        msg = f"{text!r} is too large or too small; {example}"
+        raise ValueError(msg) from error
 
 
 def seconds(ps: int | float) -> float:

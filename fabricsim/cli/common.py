@@ -1,7 +1,8 @@
-"""What several commands share: printing, progress, output paths."""
+"""What several commands share: options, printing, progress, output paths."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from contextlib import contextmanager
@@ -16,12 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from rich.console import RenderableType
+    from rich.progress import Progress
 
 SETTINGS_HELP = "Override a setting, such as cluster.hosts=16; may be repeated."
 
 ScenarioArgument = Annotated[str, typer.Argument(metavar="SCENARIO", help="TOML file or name of a shipped scenario.")]
 SettingsOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=SETTINGS_HELP)]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 FolderOption = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="Write the pictures into this folder.")
 ]
@@ -51,24 +53,38 @@ def note(text: str) -> None:
 
 @contextmanager
 def progress(label: str) -> Iterator[Callable[[float], None]]:
-    """A bar on standard error for work that takes over two seconds; the argument is the share done."""
-    from rich.console import Console  # noqa: PLC0415  as in `show`
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415  as above
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f} %"), TimeElapsedColumn())
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    task = bar.add_task(label, total=1.0)
+    """Show a bar on standard error once the work has taken two seconds; what is yielded takes the share done."""
     began = time.monotonic()
+    bar: Progress | None = None
 
     def report(share: float) -> None:
-        if time.monotonic() - began > _PATIENCE:
-            bar.start()
-            bar.update(task, completed=min(share, 1.0))
+        nonlocal bar
+        if bar is None and time.monotonic() - began > _PATIENCE:
+            bar = _started_bar(label)
+        if bar is not None:
+            bar.update(bar.task_ids[0], completed=min(share, 1.0))
 
     try:
         yield report
     finally:
-        bar.stop()
+        if bar is not None:
+            bar.stop()
+
+
+def _started_bar(label: str) -> Progress:
+    from rich.console import Console  # noqa: PLC0415  as in `show`
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415  as above
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.percentage:3.0f} %"),
+        TimeElapsedColumn(),
+    )
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    bar.add_task(label, total=1.0)
+    bar.start()
+    return bar
 
 
 def announce_compilation() -> None:
@@ -79,8 +95,67 @@ def announce_compilation() -> None:
         note("compiling kernels, once (about 15 s; later runs start at once) ...")
 
 
+def check_output_file(file: Path | None) -> None:
+    """Find out before a long run whether its result can be written.
+
+    Parameters
+    ----------
+    file
+        What ``-o`` gave, if anything.
+
+    Raises
+    ------
+    InputError
+        Where something else than a file is in the way, or the folder is missing or read-only.
+    """
+    if file is None:
+        return
+    problem = _in_the_way_of_a_file(file)
+    if problem:
+        msg = f"-o {file}: {problem}"
+        raise InputError(msg)
+
+
+def _in_the_way_of_a_file(file: Path) -> str:
+    try:
+        if file.is_dir():
+            return "is a directory; name the file to write"
+        if file.exists() and not file.is_file():  # a device would be replaced by the result
+            return "is not a regular file; name another"
+        if not file.parent.is_dir():
+            return f"there is no folder {file.parent}; make it first, or name another file"
+        return "" if os.access(file.parent, os.W_OK) else f"the folder {file.parent} is read-only; name another file"
+    except OSError as error:  # such as a name that is too long
+        return f"cannot be a file: {error.strerror}"
+
+
+def check_output_folder(folder: Path | None) -> None:
+    """Find out before a long run whether a folder for its output is there or can be made.
+
+    Parameters
+    ----------
+    folder
+        What ``-o`` gave, if anything.
+
+    Raises
+    ------
+    InputError
+        Where a file is in the way, or nothing can be written there.
+    """
+    if folder is None:
+        return
+    try:
+        there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    except OSError as error:
+        raise _unusable(folder, error.strerror or str(error)) from error
+    if not there.is_dir():
+        raise _unusable(folder, f"{there} is not a folder")
+    if not os.access(there, os.W_OK):
+        raise _unusable(folder, f"{there} is read-only")
+
+
 def output_folder(folder: Path) -> Path:
-    """Make a folder for output.
+    """Make a folder for output, its parents included.
 
     Raises
     ------
@@ -90,6 +165,28 @@ def output_folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        msg = f"{folder}: cannot be used as output folder: {error.strerror}; name another with -o"
-        raise InputError(msg) from error
+        raise _unusable(folder, error.strerror or str(error)) from error
     return folder
+
+
+def _unusable(folder: Path, reason: str) -> InputError:
+    return InputError(f"-o {folder}: cannot be used as output folder: {reason}; name another")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file under another name and rename it when it is whole.
+
+    Raises
+    ------
+    InputError
+        Where it cannot be written; nothing is left then.
+    """
+    part = path.with_name(f"{path.name}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        msg = f"{path}: cannot be written: {error.strerror}; name another folder with -o"
+        raise InputError(msg) from error
+    finally:
+        part.unlink(missing_ok=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fabricsim.cli.common import ScenarioArgument, SettingsOption, announce_compilation, note, say, show
-from fabricsim.errors import InputError
+
+if TYPE_CHECKING:
+    from fabricsim.spec.job import Job
 
 
 def register(app: typer.Typer) -> None:
@@ -22,9 +24,15 @@ def check(scenario: ScenarioArgument, settings: SettingsOption = None) -> None:
     from fabricsim.spec.load import load  # noqa: PLC0415  --help must not pay for it
 
     found = load(scenario, list(settings or [])).scenario
-    cluster, job = found.cluster, found.job
-    work = "no job" if job is None else f"{job.model.name}, {job.parallelism.data} x data, {job.parallelism.pipeline} x pipeline"
-    say(f"{found.name}: no mistakes; {cluster.hosts} x {cluster.gpus_per_host} {cluster.gpu.name}, {work}, {found.transport.name}")
+    cluster = found.cluster
+    machine = f"{cluster.hosts} x {cluster.gpus_per_host} {cluster.gpu.name}"
+    say(f"{found.name}: no mistakes; {machine}, {_work(found.job)}, {found.transport.name}")
+
+
+def _work(job: Job | None) -> str:
+    if job is None:
+        return "no job"
+    return f"{job.model.name}, {job.parallelism.data} x data, {job.parallelism.pipeline} x pipeline"
 
 
 def list_(
@@ -32,17 +40,17 @@ def list_(
 ) -> None:
     """Name what the library holds: scenarios, models, GPUs, transports and the rest."""
     from rich.table import Table  # noqa: PLC0415  --help must not pay for it
+    from rich.text import Text  # noqa: PLC0415  as above
 
-    from fabricsim.spec.library import listing  # noqa: PLC0415  as above
+    from fabricsim.spec import library  # noqa: PLC0415  as above
 
-    kinds = dict(listing())
-    if kind is not None and kind not in kinds:
-        msg = f"there is no kind {kind!r} in the library; the kinds are {', '.join(sorted(kinds))}"
-        raise InputError(msg)
+    if kind is not None:
+        library.names(kind)  # an unknown kind ends here, with those that there are
+    kinds = library.listing()
     for name in sorted(kinds) if kind is None else [kind]:
         table = Table(title=name, title_justify="left", box=None, show_header=False, pad_edge=False)
         for entry, description in kinds[name]:
-            table.add_row(entry, description)
+            table.add_row(entry, Text(description))
         show(table)
 
 

@@ -1,7 +1,8 @@
-"""The `fabricsim` command: its subcommands, and the one place where errors become exit codes."""
+"""The program `fabricsim`: its commands and its exit codes."""
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
@@ -20,13 +21,23 @@ app = typer.Typer(
 for module in (runs, studies, library):
     module.register(app)
 
+_INTERRUPTED = 130
+_CLOSED_PIPE = 141
+"""As a shell reports a program that SIGINT and SIGPIPE end."""
+
 
 def main() -> None:
     """Run the command line; exit 2 with one message where the user can mend something."""
     try:
-        app()
+        try:
+            app(prog_name="fabricsim")  # ends in SystemExit
+        finally:
+            sys.stdout.flush()  # at interpreter exit nobody could catch what it raises
     except FabricsimError as error:
         print(f"fabricsim: {error}", file=sys.stderr)  # noqa: T201  the program's own voice
         sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
     except BrokenPipeError:
-        sys.exit(141)  # as a shell reports a program that wrote to a closed pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered has no reader
+        sys.exit(_CLOSED_PIPE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,6 +14,8 @@ from fabricsim.cli.common import (
     ScenarioArgument,
     SettingsOption,
     announce_compilation,
+    check_output_file,
+    check_output_folder,
     note,
     output_folder,
     progress,
@@ -37,76 +40,72 @@ def register(app: typer.Typer) -> None:
     app.command()(plot)
 
 
-def run(
+def run(  # noqa: PLR0913  one parameter per option
     scenario: ScenarioArgument,
+    *,
     settings: SettingsOption = None,
-    engine: Annotated[str | None, typer.Option(help="Engine: flow.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of all random choices.")] = None,
+    engine: Annotated[str | None, typer.Option(metavar="NAME", help="Engine: flow.")] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of all random choices.")] = None,
     output: ResultOption = None,
-    json: JsonOption = False,  # noqa: FBT002  typer makes a flag of it
+    as_json: JsonOption = False,
 ) -> None:
     """Simulate one iteration and print where the time goes."""
     from fabricsim.pipeline import load  # noqa: PLC0415  --help must not pay for it
 
+    check_output_file(output)
     overrides = list(settings or [])
     if engine is not None:
         overrides.append(f"engine={engine}")
     if seed is not None:
         overrides.append(f"seed={seed}")
-    _finish(_simulate(load(scenario, overrides)), output, json=json)
+    _finish(_simulate(load(scenario, overrides)), output, as_json=as_json)
 
 
-def rerun(
-    result: ResultArgument,
-    output: ResultOption = None,
-    json: JsonOption = False,  # noqa: FBT002  typer makes a flag of it
-) -> None:
+def rerun(result: ResultArgument, *, output: ResultOption = None, as_json: JsonOption = False) -> None:
     """Repeat the run that a result file describes."""
     from fabricsim.pipeline import reload  # noqa: PLC0415  --help must not pay for it
     from fabricsim.results.hdf5 import read  # noqa: PLC0415  as above
 
-    _finish(_simulate(reload(read(result))), output, json=json)
+    check_output_file(output)
+    _finish(_simulate(reload(read(result))), output, as_json=as_json)
 
 
-def compare(
+def compare(  # noqa: PLR0913  one parameter per option
     scenario: ScenarioArgument,
+    *,
     transport: Annotated[str, typer.Option(metavar="A,B,C", help="Transports to compare.")],
     settings: SettingsOption = None,
     output: FolderOption = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Simulations at the same time.")] = 1,
-    json: JsonOption = False,  # noqa: FBT002  typer makes a flag of it
+    jobs: Annotated[int, typer.Option(metavar="N", min=1, max=256, help="Simulations at the same time.")] = 1,
+    as_json: JsonOption = False,
 ) -> None:
     """Run one scenario on several transports, side by side."""
-    import json as encoder  # noqa: PLC0415  the option of that name shadows it
-
     from fabricsim.pipeline import load  # noqa: PLC0415  --help must not pay for it
     from fabricsim.report.text import comparison_table  # noqa: PLC0415  as above
     from fabricsim.results.summary import summarise  # noqa: PLC0415  as above
     from fabricsim.sweep import simulate_all  # noqa: PLC0415  as above
 
-    names = [name.strip() for name in transport.split(",") if name.strip()]
-    if not names:
-        msg = "--transport: name at least one transport, such as tcp-10g,rdma-100g"
-        raise InputError(msg)
-    loaded = [load(scenario, [*(settings or []), f"transport={name}"]) for name in names]
+    check_output_folder(output)
+    loaded = [load(scenario, [*(settings or []), f"transport={name}"]) for name in _transports(transport)]
     announce_compilation()
     with progress(f"comparing {len(loaded)} transports") as report:
         results = simulate_all(loaded, jobs=jobs, progress=report)
     summaries = [summarise(result) for result in results]
-    if json:
-        say(encoder.dumps(summaries, indent=2, allow_nan=False))
-    else:
-        show(comparison_table(summaries))
     if output is not None:
         from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
 
         path = output_folder(output) / "comparison.png"
         plots.save(plots.comparison(results), path)
         note(f"wrote {path}")
+    if as_json:
+        say(json.dumps(summaries, indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        show(comparison_table(summaries))
 
 
 def plot(
     result: ResultArgument,
+    *,
     output: FolderOption = None,
     form: Annotated[Literal["png", "svg"], typer.Option("--format", help="Format of the pictures.")] = "png",
 ) -> None:
@@ -114,6 +113,7 @@ def plot(
     from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
     from fabricsim.results.hdf5 import read  # noqa: PLC0415  --help must not pay for it
 
+    check_output_folder(output)
     run_result = read(result)
     folder = output_folder(output if output is not None else result.parent)
     for name in ("breakdown", "timeline", "utilisation"):
@@ -122,15 +122,29 @@ def plot(
         note(f"wrote {path}")
 
 
+def _transports(names: str) -> list[str]:
+    """Split what ``--transport`` gave; each one once, in the order given."""
+    from fabricsim.spec import library  # noqa: PLC0415  --help must not pay for it
+
+    wanted = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    if not wanted:
+        msg = f"--transport {names!r} names no transport; name some, such as tcp-10g,rdma-100g"
+        raise InputError(msg)
+    for name in wanted:
+        library.path("transports", name)  # an unknown name ends here, with those that there are
+    return wanted
+
+
 def _simulate(loaded: LoadedScenario) -> Result:
     from fabricsim.pipeline import simulate  # noqa: PLC0415  --help must not pay for it
 
-    announce_compilation()
+    if loaded.scenario.job is not None:
+        announce_compilation()
     with progress(loaded.scenario.name) as report:
         return simulate(loaded, progress=report)
 
 
-def _finish(result: Result, output: Path | None, *, json: bool) -> None:
+def _finish(result: Result, output: Path | None, *, as_json: bool) -> None:
     from fabricsim.report.text import summary_text  # noqa: PLC0415  --help must not pay for it
     from fabricsim.results.hdf5 import write  # noqa: PLC0415  as above
     from fabricsim.results.summary import summarise, to_json  # noqa: PLC0415  as above
@@ -139,7 +153,7 @@ def _finish(result: Result, output: Path | None, *, json: bool) -> None:
     if output is not None:
         write(result, output)
         note(f"wrote {output}")
-    if json:
+    if as_json:
         say(to_json(summary))
     else:
         show(summary_text(summary))

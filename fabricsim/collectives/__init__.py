@@ -24,5 +24,5 @@ COLLECTIVES: dict[str, Callable[[int], Template]] = {
 
 @lru_cache(maxsize=256)
 def template(collective: str, members: int) -> Template:
-    """The template of a collective for a group size, made once."""
+    """Return the template of a collective for a group size, made once."""
     return COLLECTIVES[collective](members)

@@ -37,6 +37,11 @@ class Template:
         Receiving member and its inbox of each outgoing connection, shape ``(members, c, 2)``.
     sources
         Sending member of each inbox, shape ``(members, inboxes)``; ``-1`` where there is none.
+
+    Notes
+    -----
+    Every message that a script sends must be waited for by its receiver: a call gives its lanes back
+    when all scripts are through.
     """
 
     scripts: tuple[NDArray[np.void], ...]
@@ -48,7 +53,7 @@ class Template:
 
 
 def script(rows: Sequence[tuple[bool, int | None]]) -> NDArray[np.void]:
-    """A script over inbox 0 and connection 0.
+    """Make a script over inbox 0 and connection 0.
 
     Parameters
     ----------
@@ -69,7 +74,13 @@ def script(rows: Sequence[tuple[bool, int | None]]) -> NDArray[np.void]:
 
 
 def ring_neighbours(members: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Connections and sources of a ring: member ``i`` sends to ``i + 1`` and receives from ``i - 1``."""
+    """Connect a ring: member ``i`` sends to ``i + 1`` and receives from ``i - 1``.
+
+    Returns
+    -------
+    tuple of ndarray
+        ``connections`` and ``sources`` of a `Template`.
+    """
     own = np.arange(members)
     connections = np.zeros((members, 1, 2), np.int32)
     connections[:, 0, 0] = (own + 1) % members

@@ -15,9 +15,10 @@ def broadcast(members: int) -> Template:
     connections, sources = ring_neighbours(members)
     sources[0, 0] = -1
     if members == 1:
-        return Template((script([]),), False, 1, 1, connections, sources)
+        return Template((script([]),), relative=False, members=1, shards=1, connections=connections, sources=sources)
     first, between, last = script([(False, 0)]), script([(True, 0)]), script([(True, None)])
-    return Template((first, *[between] * (members - 2), last), False, members, 1, connections, sources)
+    scripts = (first, *[between] * (members - 2), last)
+    return Template(scripts, relative=False, members=members, shards=1, connections=connections, sources=sources)
 
 
 def send_recv(members: int) -> Template:
@@ -29,5 +30,22 @@ def send_recv(members: int) -> Template:
 
 
 def broadcast_seconds(members: int, size: float, rate: float, latency: float, chunks: int) -> float:
-    """Closed form of the chain broadcast with the latency hidden behind the other chunks."""
+    """Compute the closed form of the chain broadcast with the latency hidden behind the other chunks.
+
+    Parameters
+    ----------
+    members, chunks
+        Ranks, and pieces of the buffer.
+    size
+        Bytes.
+    rate
+        Bytes per second.
+    latency
+        Seconds per message.
+
+    Returns
+    -------
+    float
+        Seconds.
+    """
     return (members - 1) * latency + (members - 2 + chunks) * (size / chunks) / rate

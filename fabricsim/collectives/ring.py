@@ -19,7 +19,9 @@ def _ring(members: int, turns: int) -> Template:
     if sends:
         rows.append((True, None))
     connections, sources = ring_neighbours(members)
-    return Template((script(rows),), True, members, members, connections, sources)
+    return Template(
+        (script(rows),), relative=True, members=members, shards=members, connections=connections, sources=sources
+    )
 
 
 def all_reduce(members: int) -> Template:
@@ -38,10 +40,10 @@ def all_gather(members: int) -> Template:
 
 
 def all_reduce_seconds(members: int, size: float, rate: float, latency: float) -> float:
-    """Closed form of the ring all-reduce: bytes, bytes/s, seconds per message."""
+    """Compute the closed form of the ring all-reduce, s: bytes, bytes/s, seconds per message."""
     return 2 * (members - 1) * (latency + size / members / rate)
 
 
 def half_ring_seconds(members: int, size: float, rate: float, latency: float) -> float:
-    """Closed form of the ring reduce-scatter and all-gather."""
+    """Compute the closed form of the ring reduce-scatter and all-gather, s; units as in `all_reduce_seconds`."""
     return (members - 1) * (latency + size / members / rate)

@@ -1,23 +1,18 @@
-"""The SimPy face of the fabric: any process of any environment may send, reduce or replay on it.
-
-SimPy owns the clock. The compiled world is advanced to the next completion that somebody waits for,
-and never past the next SimPy event, so that whatever a process does finds the world at its time.
-"""
+"""The SimPy face of the fabric: any process of any environment may send, reduce or replay on it."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-import simpy
 
+from fabricsim.engine.pump import Pump
 from fabricsim.engine.wiring import Wiring
 from fabricsim.engine.world import World
 from fabricsim.errors import SimulationError
-from fabricsim.kernels.replay import COMPLETIONS, HORIZON, PAUSED
-from fabricsim.tables import CALL, COLLECTIVE, NEVER, NONE, OP, SPAN
+from fabricsim.tables import CALL, COLLECTIVE, NONE, OP, SPAN
 from fabricsim.topology.platform import WIRE, Platform
 from fabricsim.transports import TRANSPORTS
 from fabricsim.units import PS_PER_S
@@ -25,18 +20,17 @@ from fabricsim.units import PS_PER_S
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    import simpy
     from numpy.typing import NDArray
 
     from fabricsim.engine.world import Job
     from fabricsim.spec.scenario import Scenario
     from fabricsim.workload.program import Call, Program
 
-_LOW = 2
-"""Priority behind SimPy's NORMAL: the world moves on after all that processes do at an instant."""
-_BUDGET = 2_000_000
-"""Kernel events between two reports of progress: well under a second."""
 _MOST_TAPS = 256
 """Wires whose rate is recorded over time; a larger fabric records those of its first hosts."""
+_LARGEST = 2**53
+"""Bytes; float64 counts them one by one up to here."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +101,10 @@ class Fabric:
         self.env = env
         self.scenario = scenario
         self.model = TRANSPORTS[scenario.transport.kind](scenario.transport)
+        if scenario.nic.latency is not None:
+            self.model = replace(self.model, latency=scenario.nic.latency, overhead=0)
         self.platform = Platform(
-            scenario.cluster,
+            scenario.cluster.model_copy(update={"nic": scenario.nic}),
             scenario.fabric,
             scenario.switch,
             scenario.link_rate,
@@ -122,13 +118,12 @@ class Fabric:
             self.platform,
             self.model,
             scenario.collectives,
-            scenario.cluster.nic.interrupt_moderation,
+            scenario.nic.interrupt_moderation,
         )
         self._unit = time_unit
-        self._progress = progress
+        self._pump = Pump(env, self.world, unit=time_unit, deliver=self._deliver, idle=self._fail, progress=progress)
         self._jobs: dict[int, _Waiting] = {}
         self._messages: dict[int, _Waiting] = {}
-        self._scheduled = False
 
     def _tapped(self) -> tuple[int, ...]:
         kinds = self.platform.resources.kinds
@@ -136,7 +131,7 @@ class Fabric:
 
     # ---- what a process may do ------------------------------------------------------------------
 
-    def send(
+    def send(  # noqa: PLR0913  the last three are rarely given, and by name only
         self, source: int, target: int, size: int, *, weight: float = 1.0, port: int = 0, latency: int | None = None
     ) -> simpy.Event:
         """Send a message from one endpoint's memory to another's.
@@ -159,19 +154,17 @@ class Fabric:
         simpy.Event
             Succeeds on delivery; its value is the time taken, in units of the environment.
         """
-        if size < 1:
-            msg = f"a transfer of {size} bytes moves nothing; a message has at least 1 byte"
-            raise SimulationError(msg)
+        _check_size(size, "a transfer")
         if not (weight > 0 and math.isfinite(weight)):
             msg = f"a weight of {weight} gives no share; it must be above 0"
             raise SimulationError(msg)
-        now = self._now()
+        now = self._pump.now()
         route = self.wiring.route(source, target, port=port, latency=latency)
-        delay = int(self.world.tables["routes"][route].overhead)
+        delay = int(self.world.tables["routes"]["overhead"][route])
         event = self.env.event()
         message = self.world.post_message(now, route, int(size), float(weight), delay)
         self._messages[message] = _Waiting(event, now)
-        self._wake()
+        self._pump.wake()
         return event
 
     def host_memory(self, host: int) -> int:
@@ -198,9 +191,6 @@ class Fabric:
         group = tuple(int(rank) for rank in ranks)
         if len(set(group)) != len(group) or not group:
             msg = f"a group needs at least one rank and each rank once, not {list(group)}"
-            raise SimulationError(msg)
-        if size < 1:
-            msg = f"{collective} of {size} bytes moves nothing; a buffer has at least 1 byte"
             raise SimulationError(msg)
         ops = np.zeros(len(group), OP)
         ops["rank"], ops["kind"], ops["member"] = group, COLLECTIVE, np.arange(len(group))
@@ -229,69 +219,38 @@ class Fabric:
     # ---- between SimPy and the world ------------------------------------------------------------
 
     def _calls(self, wanted: Sequence[tuple[str, tuple[int, ...], int]]) -> NDArray[np.void]:
+        rows = []
+        for collective, ranks, size in wanted:
+            _check_size(size, f"{collective} over {len(ranks)} ranks")
+            rows.append((self.wiring.communicator(collective, ranks), size, self.wiring.chunk(collective, ranks, size)))
         calls = np.zeros(len(wanted), CALL)
         calls["first_lane"] = NONE
-        for row, (collective, ranks, size) in zip(calls, wanted, strict=True):
-            row["communicator"] = self.wiring.communicator(collective, ranks)
-            row["bytes"] = size
-            row["chunk"] = max(size, 1) if collective == "send_recv" else self.scenario.collectives.chunk
+        if rows:
+            calls["communicator"], calls["bytes"], calls["chunk"] = zip(*rows, strict=True)
         return calls
 
     def _post(
         self, ops: NDArray[np.void], successors: NDArray[np.int64], calls: NDArray[np.void], *, elapsed: bool
     ) -> simpy.Event:
         event = self.env.event()
-        now = self._now()
+        now = self._pump.now()
         if len(ops) == 0:
             msg = "the program has no operations: nothing would be simulated"
             raise SimulationError(msg)
         job = self.world.post_job(now, ops, successors, calls)
         self._jobs[job.number] = _Waiting(event, now, job, elapsed=elapsed)
-        self._wake()
+        self._pump.wake()
         return event
 
-    def _now(self) -> int:
-        return max(round(self.env.now * self._unit), int(self.world.world[0].now))
-
-    def _schedule(self, time: int, action: Callable[[Any], None], priority: int) -> None:
-        self._scheduled = True
-        event = simpy.Event(self.env)
-        event._ok = True  # noqa: SLF001  what simpy.Timeout does; it has no priority to set
-        event._value = None  # noqa: SLF001  as above
-        event.callbacks.append(action)
-        delay = max(time / self._unit - self.env.now, 0)
-        self.env.schedule(event, priority, delay)
-
-    def _wake(self) -> None:
-        if not self._scheduled:
-            self._schedule(self._now(), self._pump, _LOW)
-
-    def _pump(self, _event: object) -> None:
-        self._scheduled = False
-        upcoming = self.env.peek()
-        horizon = NEVER - 1 if math.isinf(upcoming) else round(upcoming * self._unit)
-        code = PAUSED
-        while code == PAUSED:
-            code = self.world.advance(horizon, _BUDGET)
-            if code == PAUSED and self._progress is not None:
-                self._progress(int(self.world.world[0].dag_nodes))
-        if code == COMPLETIONS:
-            self._schedule(int(self.world.world[0].now), self._deliver, 1)
-        elif code == HORIZON:
-            self._schedule(horizon, self._pump, _LOW)
-        elif self._jobs or self._messages:
-            self._fail()
-
-    def _deliver(self, _event: object) -> None:
-        self._scheduled = False
+    def _deliver(self) -> None:
+        now = self._pump.now()
         for is_job, number in self.world.fetch():
             if is_job:
                 self._finish_job(number)
             else:
                 waiting = self._messages.pop(number)
                 self.world.free_message(number)
-                waiting.event.succeed((int(self.world.world[0].now) - waiting.posted) / self._unit)
-        self._schedule(self._now(), self._pump, _LOW)
+                waiting.event.succeed((now - waiting.posted) / self._unit)
 
     def _finish_job(self, number: int) -> None:
         waiting = self._jobs.pop(number)
@@ -299,7 +258,7 @@ class Fabric:
         if job is None:
             return
         tables = self.world.tables
-        end = int(tables["jobs"][number].ended)
+        end = int(tables["jobs"]["ended"][number])
         if waiting.elapsed:
             value: float | Replay = (end - waiting.posted) / self._unit
         else:
@@ -311,8 +270,23 @@ class Fabric:
 
     def _fail(self) -> None:
         stuck = len(self._jobs) + len(self._messages)
-        error = SimulationError(f"nothing can happen any more, yet {stuck} jobs or messages are not done: a deadlock")
-        for waiting in (*self._jobs.values(), *self._messages.values()):
-            waiting.event.fail(error)
+        if stuck == 0:
+            return
+        msg = (
+            f"nothing can happen any more, yet {stuck} jobs or messages are not done: "
+            "they wait for one another, or their rate is too small for the clock"
+        )
+        waiting = (*self._jobs.values(), *self._messages.values())
         self._jobs.clear()
         self._messages.clear()
+        for each in waiting:
+            each.event.fail(SimulationError(msg))
+
+
+def _check_size(size: int, what: str) -> None:
+    if size < 1:
+        msg = f"{what} of {size} bytes moves nothing: it has at least 1 byte"
+        raise SimulationError(msg)
+    if size > _LARGEST:
+        msg = f"{what} of {size} bytes is too large: at most 2**53 bytes (8 PiB)"
+        raise SimulationError(msg)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def call_records(fabric: Fabric, program: Program, replay: Replay) -> tuple[CallRecord, ...]:
-    """The collective calls of a replayed program, with the bound of each."""
+    """List the collective calls of a replayed program, with the bound of each."""
     communicators = fabric.communicators(program.calls)
     bounds = {index: fabric.wiring.bus_bandwidth_bound(index) for index in set(communicators)}
     return tuple(
@@ -33,7 +33,7 @@ def call_records(fabric: Fabric, program: Program, replay: Replay) -> tuple[Call
 
 
 def link_records(fabric: Fabric, program: Program) -> tuple[LinkRecord, ...]:
-    """Every resource of the fabric, with the kinds of calls that cross it."""
+    """Record every resource of the fabric, with the kinds of calls that cross it."""
     crossing: dict[int, set[str]] = {}
     for call, communicator in zip(program.calls, fabric.communicators(program.calls), strict=True):
         for resource in fabric.wiring.resources_of(communicator):
@@ -53,7 +53,7 @@ def link_records(fabric: Fabric, program: Program) -> tuple[LinkRecord, ...]:
 
 
 def rate_series(fabric: Fabric, end: int) -> Series:
-    """Payload rates of the recorded wires from zero to `end` (ps)."""
+    """Take the payload rates of the recorded wires from zero to `end` (ps)."""
     width = int(fabric.world.world[0]["bin"])
     bins = max(1, -(-end // width))
     names = fabric.platform.resources.names

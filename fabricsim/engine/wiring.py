@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fabricsim.collectives import template
-from fabricsim.tables import COMMUNICATOR, CONNECTION, HOP, MODERATION, NONE, ROUTE, SCRIPT, TEMPLATE
+from fabricsim.errors import SimulationError
+from fabricsim.tables import CONNECTION, MODERATION, NONE, SCRIPT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
     from fabricsim.transports.base import FlowModel
 
 
+_LONGEST_DELAY = 10**15
+"""ps (17 minutes): a sum of dozens of them stays within the clock."""
+_MOST_MESSAGES = 2**31 - 1
+
+
 class Connection(NamedTuple):
     """What distinguishes one connection from another: endpoints, port, and latencies that replace or add."""
 
@@ -28,6 +34,13 @@ class Connection(NamedTuple):
     network_step: int
     intra_host_step: int
     latency: int | None
+
+
+def _check_delay(delay: int, key: Connection) -> None:
+    if delay > _LONGEST_DELAY:
+        way = f"from endpoint {key.source} to {key.target}"
+        msg = f"a delay of {delay / 1e12:.3g} s {way} is too long: 17 minutes at most"
+        raise SimulationError(msg)
 
 
 class Wiring:
@@ -67,7 +80,7 @@ class Wiring:
         rows = sorted((step.above, step.interval) for step in moderation)
         world.extend("moderation", np.array(rows, MODERATION))
 
-    def route(
+    def route(  # noqa: PLR0913  what tells connections apart, by name only
         self,
         source: int,
         target: int,
@@ -97,26 +110,34 @@ class Wiring:
 
     def _add_route(self, key: Connection) -> int:
         path = self._platform.path(key.source, key.target, key.port)
-        model, capacities = self._model, self._platform.resources.capacities
-        row = np.zeros(1, ROUTE)
-        row["first_hop"] = self._world.extend("hops", np.array(list(path.hops), HOP))
-        row["hops"] = len(path.hops)
-        row["peak"] = min(capacities[resource] / cost for resource, cost in path.hops)
-        row["moderation"] = NONE
+        model = self._model
+        latency, overhead, round_trip, window, idle_restart, moderation = key.intra_host_step, 0, 0, 0, 0, NONE
         if path.network:
             software = model.latency if key.latency is None else key.latency
-            row["latency"] = path.latency + software + key.network_step
-            row["overhead"] = model.overhead if key.latency is None else 0
-            row["round_trip"] = 2 * (path.latency + software)
-            row["window"] = model.window
-            row["idle_restart"] = model.idle_restart
-            row["moderation"] = 0 if self._moderation_steps else NONE
-            row["moderation_steps"] = self._moderation_steps
-        else:
-            row["latency"] = key.intra_host_step
+            latency = path.latency + software + key.network_step
+            overhead = model.overhead if key.latency is None else 0
+            round_trip = 2 * (path.latency + software)
+            window, idle_restart = model.window, model.idle_restart
+            moderation = 0 if self._moderation_steps else NONE
+        _check_delay(max(latency, overhead), key)
+        resources = tuple(resource for resource, _ in path.hops)
+        capacities = self._platform.resources.capacities
+        row = (
+            self._world.extend("hops", path.hops),
+            len(path.hops),
+            latency,
+            overhead,
+            min([capacities[resource] / cost for resource, cost in path.hops]),
+            round_trip,
+            window,
+            min(idle_restart, _LONGEST_DELAY),
+            0,  # no connection is warm before its first message
+            moderation,
+            self._moderation_steps,
+        )
         self._world.widen(len(path.hops))
-        self.route_hops.append(tuple(resource for resource, _ in path.hops))
-        return self._world.extend("routes", row)
+        self.route_hops.append(resources)
+        return self._world.extend("routes", [row])
 
     def _template(self, collective: str, members: int) -> int:
         key = (collective, members)
@@ -124,18 +145,16 @@ class Wiring:
             made = template(collective, members)
             scripts = np.zeros(len(made.scripts), SCRIPT)
             first: dict[int, int] = {}
-            for row, steps in zip(scripts, made.scripts, strict=True):
+            for script, steps in zip(scripts, made.scripts, strict=True):
                 if id(steps) not in first:
                     first[id(steps)] = self._world.extend("steps", steps)
-                row["first_step"], row["steps"] = first[id(steps)], len(steps)
-            row = np.zeros(1, TEMPLATE)
-            row["first_script"] = self._world.extend("scripts", scripts)
-            row["symmetric"] = len(made.scripts) == 1
-            row["relative"] = made.relative
-            row["members"], row["shards"] = members, made.shards
-            row["connections"], row["inboxes"] = made.connections.shape[1], made.sources.shape[1]
-            self._world.reserve_inboxes(made.sources.shape[1])
-            self._templates[key] = self._world.extend("templates", row)
+                script["first_step"], script["steps"] = first[id(steps)], len(steps)
+            connections, inboxes = made.connections.shape[1], made.sources.shape[1]
+            self._world.reserve_inboxes(inboxes)
+            symmetric = len(made.scripts) == 1
+            first_script = self._world.extend("scripts", scripts)
+            row = (first_script, symmetric, made.relative, members, made.shards, connections, inboxes)
+            self._templates[key] = self._world.extend("templates", [row])
         return self._templates[key]
 
     def communicator(self, collective: str, ranks: tuple[int, ...]) -> int:
@@ -163,12 +182,34 @@ class Wiring:
                             network_step=self._collectives.network_step,
                             intra_host_step=self._collectives.intra_host_step,
                         )
-        row = np.zeros(1, COMMUNICATOR)
-        row["template"] = self._template(collective, len(ranks))
-        row["channels"] = channels
-        row["first_connection"] = self._world.extend("connections", rows.reshape(-1))
-        row["first_source"] = self._world.extend("sources", made.sources.reshape(-1).astype(np.int64))
-        return self._world.extend("communicators", row)
+        index = self._template(collective, len(ranks))
+        first_connection = self._world.extend("connections", rows.reshape(-1))
+        first_source = self._world.extend("sources", made.sources.reshape(-1).astype(np.int64))
+        return self._world.extend("communicators", [(index, channels, first_connection, first_source)])
+
+    def chunk(self, collective: str, ranks: tuple[int, ...], size: int) -> int:
+        """Most bytes of a shard in one round and channel of a call.
+
+        Never more than cuts the buffer into its shards, so that products of it stay small.
+
+        Raises
+        ------
+        SimulationError
+            Where the configured chunk cuts the buffer into more messages than a lane can count.
+        """
+        made = template(collective, len(ranks))
+        whole = -(-size // made.shards)
+        if collective == "send_recv":
+            return whole
+        chunk = min(self._collectives.chunk, whole)
+        steps = max(len(steps) for steps in made.scripts)
+        if -(-size // (made.shards * chunk)) * steps > _MOST_MESSAGES:
+            msg = (
+                f"{collective} of {size} bytes over {len(ranks)} ranks in chunks of {chunk} bytes is more than "
+                f"{_MOST_MESSAGES} messages per rank: raise collectives.chunk"
+            )
+            raise SimulationError(msg)
+        return chunk
 
     def bus_bandwidth_bound(self, communicator: int) -> float:
         """Bus bandwidth that the narrowest resource of a communicator allows, bytes/s.

@@ -7,6 +7,8 @@ member of a call joins and given back when the last one is done.
 
 from __future__ import annotations
 
+import numpy as np
+
 from fabricsim.kernels._jit import kernel
 from fabricsim.kernels.queue import post
 
@@ -34,9 +36,22 @@ def block_class(lanes):
 
 @kernel
 def lanes_fit(world, free_blocks, lane_count, wanted):
-    """Whether a block for `wanted` lanes can be had without growing."""
+    """Whether a block for `wanted` lanes is free, or fits into a table of `lane_count`."""
     c = block_class(wanted)
     return free_blocks[c] >= 0 or world[0].next_lane + (1 << c) <= lane_count
+
+
+@kernel
+def cut(size, parts, index):
+    """Bytes of part `index` where `size` is cut into `parts` on whole bytes; none is lost.
+
+    ``size * (index + 1) // parts - size * index // parts``, in a form that cannot overflow.
+    """
+    share = size // parts
+    rest = size - share * parts
+    if rest == 0:
+        return share
+    return share + rest * (index + 1) // parts - rest * index // parts
 
 
 @kernel
@@ -46,39 +61,58 @@ def shard_bytes(size, channels, channel, shards, chunk, turn, shard):
     A call's buffer is cut into `channels` parts, each part into rounds of at most ``shards * chunk``
     bytes, each round into `shards`; every cut falls on whole bytes and none is lost.
     """
-    part = size * (channel + 1) // channels - size * channel // channels
-    in_round = min(part - turn * shards * chunk, shards * chunk)
-    return in_round * (shard + 1) // shards - in_round * shard // shards
+    return _piece(cut(size, channels, channel), shards, chunk, turn, shard)
 
 
 @kernel
-def open_call(world, calls, communicators, templates, lanes, inboxes, free_blocks, call):
-    """Take lanes for all members and channels of a call."""
-    communicator = communicators[calls[call].communicator]
-    template = templates[communicator.template]
-    wanted = template.members * communicator.channels
+def _piece(part, shards, chunk, turn, shard):
+    in_round = min(part - turn * shards * chunk, shards * chunk)
+    return cut(in_round, shards, shard)
+
+
+@kernel
+def _take_lanes(world, lanes, free_blocks, wanted):
+    """Take a block for `wanted` lanes; returns its first lane and its class."""
     c = block_class(wanted)
-    first = free_blocks[c]
+    first = np.int64(free_blocks[c])
     if first >= 0:
         free_blocks[c] = lanes[first].next_free
     else:
-        first = world[0].next_lane
+        first = np.int64(world[0].next_lane)
         world[0].next_lane = first + (1 << c)
+    return first, c
+
+
+@kernel
+def open_call(world, calls, communicators, templates, scripts, lanes, inboxes, free_blocks, call):
+    """Take lanes for all members and channels of a call."""
+    communicator = communicators[calls[call].communicator]
+    template = templates[communicator.template]
+    members = np.int64(template.members)
+    first, block = _take_lanes(world, lanes, free_blocks, members * communicator.channels)
     calls[call].first_lane = first
-    calls[call].block = c
-    largest = calls[call].bytes - calls[call].bytes * (communicator.channels - 1) // communicator.channels
-    rounds = max(1, -(-largest // (template.shards * calls[call].chunk)))
+    calls[call].block = block
+    size = calls[call].bytes
+    round_bytes = template.shards * calls[call].chunk
+    largest = -(-size // communicator.channels)
     for channel in range(communicator.channels):
-        for member in range(template.members):
-            lane = first + channel * template.members + member
+        for member in range(members):
+            place = channel * members + member
+            lane = first + place
+            script = scripts[template.first_script + (0 if template.symmetric else member)]
             lanes[lane].call = call
             lanes[lane].member = member
-            lanes[lane].channel = channel
+            lanes[lane].peers = first + channel * members
+            lanes[lane].home = first + member
+            lanes[lane].first_connection = communicator.first_connection + place * template.connections
+            lanes[lane].first_step = script.first_step
+            lanes[lane].steps = script.steps
+            lanes[lane].part = cut(size, communicator.channels, channel)
             lanes[lane].op = -1
             lanes[lane].open = communicator.channels
             lanes[lane].step = 0
             lanes[lane].turn = 0
-            lanes[lane].turns = rounds
+            lanes[lane].turns = max(1, -(-largest // round_bytes))
             lanes[lane].received = 0
             lanes[lane].sending = 0
             lanes[lane].blocked = 0
@@ -104,7 +138,7 @@ def join(world, events, buckets, calls, communicators, templates, sources, lanes
     """Let a member take part: its own lanes start, and so do senders that waited for it."""
     communicator = communicators[calls[call].communicator]
     template = templates[communicator.template]
-    first = calls[call].first_lane
+    first = np.int64(calls[call].first_lane)
     now = world[0].now
     calls[call].joined += 1
     if calls[call].joined == template.members:
@@ -121,27 +155,25 @@ def join(world, events, buckets, calls, communicators, templates, sources, lanes
 
 
 @kernel
-def _finish_lane(world, events, buckets, calls, templates, communicators, lanes, free_blocks, lane):
+def _finish_lane(world, events, buckets, calls, communicators, templates, lanes, free_blocks, lane):
     call = lanes[lane].call
-    first = calls[call].first_lane
-    home = first + lanes[lane].member
+    home = lanes[lane].home
     lanes[home].open -= 1
     if lanes[home].open > 0:
         return
-    post(world, events, buckets, world[0].now, OP_DONE, lanes[home].op, 0)
+    post(world, events, buckets, world[0].now, OP_DONE, np.int64(lanes[home].op), 0)
     calls[call].finished += 1
     if calls[call].finished == templates[communicators[calls[call].communicator].template].members:
         _close_call(world, calls, lanes, free_blocks, call)
 
 
 @kernel
-def _consume(world, events, buckets, communicators, templates, sources, calls, lanes, inboxes, lane, k):
-    """Free one buffer of an inbox and wake its sender if it waited for that."""
-    inboxes[lane * world[0].inboxes + k].consumed += 1
+def _wake_sender(world, events, buckets, calls, communicators, templates, sources, lanes, lane, k):
+    """Wake the sender of an inbox if it waited for a free buffer."""
     communicator = communicators[calls[lanes[lane].call].communicator]
     template = templates[communicator.template]
     source = sources[communicator.first_source + lanes[lane].member * template.inboxes + k]
-    sender = calls[lanes[lane].call].first_lane + lanes[lane].channel * template.members + source
+    sender = np.int64(lanes[lane].peers + source)
     if lanes[sender].blocked:
         lanes[sender].blocked = 0
         post(world, events, buckets, world[0].now, RESUME, sender, 0)
@@ -155,7 +187,6 @@ def run_lane(
     calls,
     communicators,
     templates,
-    scripts,
     steps,
     connections,
     sources,
@@ -165,59 +196,56 @@ def run_lane(
     lane,
 ):
     """Go through a lane's script until it must wait; returns the connection to send on, or -1."""
-    if lanes[lane].sending or lanes[lane].turn >= lanes[lane].turns:
+    if lanes[lane].sending or lanes[lane].turn >= lanes[lane].turns or lanes[lanes[lane].home].op < 0:
         return -1
-    call = lanes[lane].call
-    communicator = communicators[calls[call].communicator]
-    template = templates[communicator.template]
-    member = lanes[lane].member
-    base = calls[call].first_lane + lanes[lane].channel * template.members
-    if lanes[calls[call].first_lane + member].op < 0:
-        return -1
-    script = scripts[template.first_script + (0 if template.symmetric else member)]
+    stride = world[0].inboxes
     while True:
-        if lanes[lane].step == script.steps:
+        if lanes[lane].step == lanes[lane].steps:
             lanes[lane].step = 0
             lanes[lane].turn += 1
             if lanes[lane].turn >= lanes[lane].turns:
-                _finish_lane(world, events, buckets, calls, templates, communicators, lanes, free_blocks, lane)
+                _finish_lane(world, events, buckets, calls, communicators, templates, lanes, free_blocks, lane)
                 return -1
-        step = steps[script.first_step + lanes[lane].step]
+        step = steps[lanes[lane].first_step + lanes[lane].step]
         if step.wait >= 0 and not lanes[lane].received:
-            needed = lanes[lane].turn * step.per_turn + step.needed
-            if inboxes[lane * world[0].inboxes + step.wait].arrived < needed:
+            inbox = lane * stride + step.wait
+            if inboxes[inbox].arrived < lanes[lane].turn * step.per_turn + step.needed:
                 return -1
             lanes[lane].received = 1
-            _consume(
-                world, events, buckets, communicators, templates, sources, calls, lanes, inboxes, lane, step.wait
-            )
+            inboxes[inbox].consumed += 1
+            _wake_sender(world, events, buckets, calls, communicators, templates, sources, lanes, lane, step.wait)
         if step.send >= 0:
-            place = (lanes[lane].channel * template.members + member) * template.connections + step.send
-            connection = connections[communicator.first_connection + place]
-            receiver = base + connection.member
-            inbox = receiver * world[0].inboxes + connection.inbox
-            joined = lanes[calls[call].first_lane + connection.member].op >= 0
+            place = np.int64(lanes[lane].first_connection + step.send)
+            member = connections[place].member
+            inbox = (lanes[lane].peers + member) * stride + connections[place].inbox
+            joined = lanes[lanes[lane].home - lanes[lane].member + member].op >= 0
             if not joined or inboxes[inbox].sent - inboxes[inbox].consumed >= world[0].window:
                 lanes[lane].blocked = 1
                 return -1
             inboxes[inbox].sent += 1
             lanes[lane].sending = 1
-            return communicator.first_connection + place
+            return place
         lanes[lane].step += 1
         lanes[lane].received = 0
 
 
 @kernel
-def message_bytes(calls, communicators, templates, scripts, steps, lanes, lane):
+def message_bytes(calls, communicators, templates, steps, lanes, lane):
     """Size of what a lane sends in its present step, bytes."""
     call = calls[lanes[lane].call]
-    communicator = communicators[call.communicator]
-    template = templates[communicator.template]
-    member = lanes[lane].member
-    script = scripts[template.first_script + (0 if template.symmetric else member)]
-    shard = steps[script.first_step + lanes[lane].step].shard
+    template = templates[communicators[call.communicator].template]
+    shard = np.int64(steps[lanes[lane].first_step + lanes[lane].step].shard)
     if template.relative:
-        shard = (shard + member) % template.members
-    return shard_bytes(
-        call.bytes, communicator.channels, lanes[lane].channel, template.shards, call.chunk, lanes[lane].turn, shard
-    )
+        shard += lanes[lane].member  # both are below the number of members
+        if shard >= template.members:
+            shard -= template.members
+    return _piece(lanes[lane].part, np.int64(template.shards), call.chunk, lanes[lane].turn, shard)
+
+
+@kernel
+def sent(connections, lanes, lane, connection):
+    """Step on after a lane's message has left; returns the receiving lane."""
+    lanes[lane].sending = 0
+    lanes[lane].received = 0
+    lanes[lane].step += 1
+    return np.int64(lanes[lane].peers + connections[connection].member)

@@ -27,15 +27,20 @@ _EPSILON = 1e-9  # relative; float64 sums over thousands of flows keep 1e-12
 @kernel
 def attach(resources, routes, hops, flows, legs, flow):
     """Enter a flow into the lists of its resources; returns whether it has all of them for itself."""
-    width = len(legs) // len(flows)
     route = routes[flows[flow].route]
+    first_leg = flow * (len(legs) // len(flows))
+    flows[flow].first_leg = first_leg
+    flows[flow].legs = route.hops
+    flows[flow].bottleneck = -1
+    flows[flow].rate = 0.0
     alone = True
     for i in range(route.hops):
         hop = hops[route.first_hop + i]
-        leg = flow * width + i
+        leg = first_leg + i
         first = resources[hop.resource].first
         legs[leg].resource = hop.resource
         legs[leg].cost = hop.cost
+        legs[leg].flow = flow
         legs[leg].previous = -1
         legs[leg].next = first
         if first >= 0:
@@ -47,11 +52,11 @@ def attach(resources, routes, hops, flows, legs, flow):
 
 
 @kernel
-def detach(world, resources, routes, flows, legs, touched, flow):
+def detach(world, resources, flows, legs, touched, flow):
     """Take a flow out of the lists of its resources and note those on which others remain."""
-    width = len(legs) // len(flows)
-    for i in range(routes[flows[flow].route].hops):
-        leg = flow * width + i
+    _leave_bottleneck(resources, flows, flow)
+    first_leg = flows[flow].first_leg
+    for leg in range(first_leg, first_leg + flows[flow].legs):
         resource = legs[leg].resource
         before, after = legs[leg].previous, legs[leg].next
         if before >= 0:
@@ -61,24 +66,51 @@ def detach(world, resources, routes, flows, legs, touched, flow):
         if after >= 0:
             legs[after].previous = before
         resources[resource].flows -= 1
-        if resources[resource].flows > 0 and not resources[resource].touched:
+        if resources[resource].flows == 0:
+            resources[resource].residual = resources[resource].capacity
+            continue
+        resources[resource].residual += flows[flow].rate * legs[leg].cost
+        if not resources[resource].touched:
             resources[resource].touched = 1
             touched[world[0].touched] = resource
             world[0].touched += 1
 
 
 @kernel
-def rate_alone(resources, routes, flows, legs, flow):
-    """Rate of a flow that shares none of its resources; sets its bottleneck."""
-    width = len(legs) // len(flows)
+def rate_alone(resources, flows, legs, flow):
+    """Rate of a flow that shares none of its resources; books it and sets its bottleneck."""
+    first_leg, last_leg = flows[flow].first_leg, flows[flow].first_leg + flows[flow].legs
     rate = np.inf
-    for i in range(routes[flows[flow].route].hops):
-        leg = flow * width + i
+    bottleneck = -1
+    for leg in range(first_leg, last_leg):
         limit = resources[legs[leg].resource].capacity / legs[leg].cost
         if limit < rate:
             rate = limit
-            flows[flow].bottleneck = legs[leg].resource
+            bottleneck = legs[leg].resource
+    for leg in range(first_leg, last_leg):
+        resource = legs[leg].resource
+        resources[resource].residual = resources[resource].capacity - rate * legs[leg].cost
+    flows[flow].bottleneck = bottleneck
+    resources[bottleneck].limited = 1
+    resources[bottleneck].settled = rate / flows[flow].weight
     return rate
+
+
+@kernel
+def _leave_bottleneck(resources, flows, flow):
+    """Cross a flow off the resource that limited it."""
+    resource = flows[flow].bottleneck
+    flows[flow].bottleneck = -1
+    if resource >= 0:
+        resources[resource].limited -= 1
+        if resources[resource].limited == 0:
+            resources[resource].settled = np.inf
+
+
+@kernel
+def _limit(resources, flows, flow, resource):
+    flows[flow].bottleneck = resource
+    resources[resource].limited += 1
 
 
 @kernel
@@ -91,116 +123,106 @@ def _key(resources, resource):
 
 
 @kernel
-def _before(resources, one, other):
-    here, there = resources[one].level, resources[other].level
-    return here < there or (here == there and one < other)
+def _before(heap, one, other):
+    here, there = heap[one].level, heap[other].level
+    return here < there or (here == there and heap[one].resource < heap[other].resource)
+
+
+@kernel
+def _put(heap, resources, place, level, resource):
+    heap[place].level = level
+    heap[place].resource = resource
+    resources[resource].place = place
 
 
 @kernel
 def _sift_up(heap, resources, child):
-    resource = heap[child]
+    """Move an entry up to where it belongs in the heap, of four children to a node."""
+    level = heap[child].level
+    resource = np.int64(heap[child].resource)
     while child > 0:
-        parent = (child - 1) >> 1
-        if not _before(resources, resource, heap[parent]):
+        parent = (child - 1) >> 2
+        other = np.int64(heap[parent].resource)
+        if heap[parent].level < level or (heap[parent].level == level and other < resource):
             break
-        heap[child] = heap[parent]
-        resources[heap[child]].place = child
+        _put(heap, resources, child, heap[parent].level, other)
         child = parent
-    heap[child] = resource
-    resources[resource].place = child
+    _put(heap, resources, child, level, resource)
 
 
 @kernel
 def _sift_down(heap, resources, size, hole):
-    resource = heap[hole]
-    child = 2 * hole + 1
-    while child < size:
-        if child + 1 < size and _before(resources, heap[child + 1], heap[child]):
-            child += 1
-        if not _before(resources, heap[child], resource):
+    """Move an entry down to where it belongs in the heap, of four children to a node."""
+    level = heap[hole].level
+    resource = np.int64(heap[hole].resource)
+    while True:
+        least = 4 * hole + 1
+        if least >= size:
             break
-        heap[hole] = heap[child]
-        resources[heap[hole]].place = hole
-        hole = child
-        child = 2 * hole + 1
-    heap[hole] = resource
-    resources[resource].place = hole
+        for child in range(least + 1, min(least + 4, size)):
+            if _before(heap, child, least):
+                least = child
+        other = np.int64(heap[least].resource)
+        if level < heap[least].level or (level == heap[least].level and resource < other):
+            break
+        _put(heap, resources, hole, heap[least].level, other)
+        hole = least
+    _put(heap, resources, hole, level, resource)
 
 
 @kernel
-def _see(resources, flows, legs, heap, size, mark, resource):
-    """Enter a resource into the filling: what is left of it, and for whom; returns the heap's size."""
-    width = len(legs) // len(flows)
-    residual = resources[resource].capacity
-    demand = 0.0
-    unfrozen = 0
-    settled = np.inf
-    leg = resources[resource].first
-    while leg >= 0:
-        flow = leg // width
-        if flows[flow].mark != mark:
-            residual -= flows[flow].rate * legs[leg].cost
-            if flows[flow].bottleneck == resource:
-                settled = min(settled, flows[flow].rate / flows[flow].weight)
-        elif flows[flow].share < 0.0:
-            demand += flows[flow].weight * legs[leg].cost
-            unfrozen += 1
-        else:
-            residual -= flows[flow].share * legs[leg].cost
-        leg = legs[leg].next
+def _see(resources, heap, size, mark, resource):
+    """Enter a resource into the filling; returns the heap's size."""
     resources[resource].mark = mark
-    resources[resource].residual = residual
-    resources[resource].demand = demand
-    resources[resource].open = unfrozen
-    resources[resource].settled = settled
-    resources[resource].level = _key(resources, resource)
-    heap[size] = resource
+    heap[size].level = _key(resources, resource)
+    heap[size].resource = resource
     _sift_up(heap, resources, size)
     return size + 1
 
 
 @kernel
-def _fill_anew(resources, routes, flows, legs, heap, size, mark, flow, members, count):
+def _fill_anew(resources, flows, legs, heap, size, mark, flow, members, count):
     """Make a flow a member of the filling; returns the heap's size.
 
     A flow that crosses a resource already full at this level cannot rise: it only changes bottleneck.
     """
-    width = len(legs) // len(flows)
-    hops = routes[flows[flow].route].hops
+    first_leg, last_leg = flows[flow].first_leg, flows[flow].first_leg + flows[flow].legs
     flows[flow].mark = mark
     members[count] = flow
-    for j in range(hops):
-        resource = legs[flow * width + j].resource
+    _leave_bottleneck(resources, flows, flow)
+    for leg in range(first_leg, last_leg):
+        resource = legs[leg].resource
         if resources[resource].mark == mark and resources[resource].place < 0:
             flows[flow].share = flows[flow].rate
-            flows[flow].bottleneck = resource
+            _limit(resources, flows, flow, resource)
             return size
     flows[flow].share = -1.0
-    for j in range(hops):
-        leg = flow * width + j
+    for leg in range(first_leg, last_leg):
         resource = legs[leg].resource
-        if resources[resource].mark != mark:
-            size = _see(resources, flows, legs, heap, size, mark, resource)
-            continue
         resources[resource].residual += flows[flow].rate * legs[leg].cost
+        if resources[resource].mark != mark:
+            resources[resource].demand = flows[flow].weight * legs[leg].cost
+            resources[resource].open = 1
+            size = _see(resources, heap, size, mark, resource)
+            continue
         resources[resource].demand += flows[flow].weight * legs[leg].cost
         resources[resource].open += 1
         key = _key(resources, resource)
-        if key < resources[resource].level:
-            resources[resource].level = key
-            _sift_up(heap, resources, resources[resource].place)
+        place = np.int64(resources[resource].place)
+        if key < heap[place].level:
+            heap[place].level = key
+            _sift_up(heap, resources, place)
     return size
 
 
 @kernel
-def _freeze(resources, flows, legs, hops, flow, resource, level):
+def _freeze(resources, flows, legs, flow, resource, level):
     """Fix a member's level and book it on all its resources."""
-    width = len(legs) // len(flows)
     rate = flows[flow].weight * level
     flows[flow].share = rate
-    flows[flow].bottleneck = resource
-    for j in range(hops):
-        leg = flow * width + j
+    _limit(resources, flows, flow, resource)
+    first_leg = flows[flow].first_leg
+    for leg in range(first_leg, first_leg + flows[flow].legs):
         other = legs[leg].resource
         resources[other].residual -= rate * legs[leg].cost
         resources[other].demand -= flows[flow].weight * legs[leg].cost
@@ -208,17 +230,82 @@ def _freeze(resources, flows, legs, hops, flow, resource, level):
 
 
 @kernel
-def solve(world, resources, routes, flows, legs, begun, begun_count, touched, touched_count, members, heap):
+def _join(resources, flows, legs, heap, size, mark, resource, freed, bound, members, count):
+    """Make those flows of a resource members that it frees, or squeezes below their old level.
+
+    Returns the heap's size and the number of members. Where none joins, what the resource has left
+    and for whom is summed up anew on the way, so that rounding never adds up.
+    """
+    spent = 0.0
+    demand = 0.0
+    before = count
+    leg = np.int64(resources[resource].first)
+    while leg >= 0:
+        flow = np.int64(legs[leg].flow)
+        cost = legs[leg].cost
+        if flows[flow].mark != mark:
+            if freed:
+                joins = flows[flow].bottleneck == resource
+            else:
+                joins = flows[flow].rate > flows[flow].weight * bound * (1.0 + _EPSILON)
+            if joins:
+                size = _fill_anew(resources, flows, legs, heap, size, mark, flow, members, count)
+                count += 1
+            spent += flows[flow].rate * cost
+        elif flows[flow].share < 0.0:
+            demand += flows[flow].weight * cost
+        else:
+            spent += flows[flow].share * cost
+        leg = np.int64(legs[leg].next)
+    if count == before:
+        resources[resource].residual = resources[resource].capacity - spent
+        if resources[resource].open > 0:
+            resources[resource].demand = demand
+    return size, count
+
+
+@kernel
+def _freeze_all(resources, flows, legs, mark, resource, level):
+    """Freeze the members that are left on a full resource."""
+    leg = resources[resource].first
+    while leg >= 0:
+        flow = np.int64(legs[leg].flow)
+        if flows[flow].mark == mark and flows[flow].share < 0.0:
+            _freeze(resources, flows, legs, flow, resource, level)
+        leg = legs[leg].next
+    # The least, so that it cannot creep up while flows within the tolerance of it stay as they are.
+    resources[resource].settled = min(resources[resource].settled, level)
+
+
+@kernel
+def _remove(heap, resources, size, place):
+    """Take a resource out of the heap for good; returns the heap's size."""
+    resources[heap[place].resource].place = -1
+    size -= 1
+    if place < size:
+        heap[place].level = heap[size].level
+        heap[place].resource = heap[size].resource
+        _sift_down(heap, resources, size, place)
+    return size
+
+
+@kernel
+def solve(world, resources, flows, legs, begun, begun_count, touched, touched_count, members, heap):
     """Find the new max-min rates after arrivals and departures.
 
     Parameters
     ----------
+    world, resources, flows, legs
+        The tables. ``residual``, ``settled`` and ``limited`` of all resources and ``bottleneck`` of
+        all flows are kept between solves.
     begun
         Flows without a rate yet, ``begun[:begun_count]``.
     touched
         Resources that lost a flow, ``touched[:touched_count]``.
     members
         Filled with the flows whose rate may have changed; it stands in their ``share``.
+    heap
+        Room for one ``HEAP`` record per resource.
 
     Returns
     -------
@@ -228,22 +315,24 @@ def solve(world, resources, routes, flows, legs, begun, begun_count, touched, to
     world[0].solve += 1
     world[0].solves += 1
     mark = world[0].solve
-    width = len(legs) // len(flows)
     size = 0
     count = 0
     for i in range(begun_count):
-        size = _fill_anew(resources, routes, flows, legs, heap, size, mark, begun[i], members, count)
+        size = _fill_anew(resources, flows, legs, heap, size, mark, np.int64(begun[i]), members, count)
         count += 1
     for i in range(touched_count):
-        if resources[touched[i]].mark != mark:
-            size = _see(resources, flows, legs, heap, size, mark, touched[i])
+        resource = touched[i]
+        if resources[resource].mark != mark:
+            resources[resource].demand = 0.0
+            resources[resource].open = 0
+            size = _see(resources, heap, size, mark, resource)
     while size > 0:
-        resource = heap[0]
-        if resources[resource].level == np.inf:
+        resource = np.int64(heap[0].resource)
+        if heap[0].level == np.inf:
             break
         level = _key(resources, resource)
-        if level > resources[resource].level:
-            resources[resource].level = level
+        if level > heap[0].level:
+            heap[0].level = level
             _sift_down(heap, resources, size, 0)
             continue
         full = np.inf
@@ -251,37 +340,20 @@ def solve(world, resources, routes, flows, legs, begun, begun_count, touched, to
             full = max(resources[resource].residual, 0.0) / resources[resource].demand
         freed = resources[resource].settled < full * (1.0 - _EPSILON)
         bound = resources[resource].settled if freed else full
-        joined = 0
-        leg = resources[resource].first
-        while leg >= 0:
-            flow = leg // width
-            if flows[flow].mark != mark:
-                if freed:
-                    joins = flows[flow].bottleneck == resource
-                else:
-                    joins = flows[flow].rate > flows[flow].weight * bound * (1.0 + _EPSILON)
-                if joins:
-                    size = _fill_anew(resources, routes, flows, legs, heap, size, mark, flow, members, count)
-                    count += 1
-                    joined += 1
-            leg = legs[leg].next
+        before = count
+        size, count = _join(resources, flows, legs, heap, size, mark, resource, freed, bound, members, count)
         if freed:
             resources[resource].settled = np.inf
-        if freed or joined > 0:
-            resources[resource].level = _key(resources, resource)
-            _sift_down(heap, resources, size, resources[resource].place)
-            continue
-        leg = resources[resource].first
-        while leg >= 0:
-            flow = leg // width
-            if flows[flow].mark == mark and flows[flow].share < 0.0:
-                _freeze(resources, flows, legs, routes[flows[flow].route].hops, flow, resource, full)
-            leg = legs[leg].next
-        place = resources[resource].place
-        resources[resource].place = -1
-        size -= 1
-        if place < size:
-            heap[place] = heap[size]
-            resources[heap[place]].place = place
+        if freed or count > before:
+            place = np.int64(resources[resource].place)
+            heap[place].level = _key(resources, resource)
             _sift_down(heap, resources, size, place)
+            continue
+        exact = max(resources[resource].residual, 0.0) / resources[resource].demand
+        if abs(exact - full) > _EPSILON * full:  # rounding had added up after all: look again
+            heap[0].level = _key(resources, resource)
+            _sift_down(heap, resources, size, 0)
+            continue
+        _freeze_all(resources, flows, legs, mark, resource, exact)
+        size = _remove(heap, resources, size, np.int64(resources[resource].place))
     return count

@@ -18,7 +18,7 @@ def mix(value):
 
 @kernel
 def flow_hash(source, target, port, seed):
-    """What a switch hashes of a flow: its endpoints and its port, with the run's seed."""
+    """Hash what a switch looks at: a flow's endpoints and its port, with the run's seed."""
     return mix(mix(mix(mix(seed) ^ source) ^ (target * 0x9E3779B1)) ^ port)
 
 

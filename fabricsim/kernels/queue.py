@@ -7,6 +7,8 @@ events keep the order in which they were posted.
 
 from __future__ import annotations
 
+import numpy as np
+
 from fabricsim.kernels._jit import kernel
 from fabricsim.tables import NEVER
 
@@ -19,15 +21,15 @@ def _hash(time, buckets):
 
 @kernel
 def _find(buckets, time):
-    bucket = buckets[_hash(time, buckets)].hash
+    bucket = np.int64(buckets[_hash(time, buckets)].hash)
     while bucket >= 0 and buckets[bucket].time != time:
-        bucket = buckets[bucket].chain
+        bucket = np.int64(buckets[bucket].chain)
     return bucket
 
 
 @kernel
 def _open_bucket(world, buckets, time):
-    bucket = world[0].free_bucket
+    bucket = np.int64(world[0].free_bucket)
     world[0].free_bucket = buckets[bucket].chain
     place = _hash(time, buckets)
     buckets[bucket].time = time
@@ -48,16 +50,22 @@ def _open_bucket(world, buckets, time):
 
 @kernel
 def post(world, events, buckets, time, kind, target, extra):
-    """Put an event at the end of the bucket of `time` (ps)."""
+    """Put an event at the end of the bucket of `time` (ps).
+
+    `kind`, `target` and `extra` should be int64: numba compiles it once for each mix of widths.
+    """
     event = world[0].free_event
     world[0].free_event = events[event].next
     events[event].kind = kind
     events[event].target = target
     events[event].extra = extra
     events[event].next = -1
-    bucket = _find(buckets, time)
-    if bucket < 0:
-        bucket = _open_bucket(world, buckets, time)
+    bucket = np.int64(world[0].recent_bucket) - 1  # synchronised senders post to one instant in a row
+    if bucket < 0 or buckets[bucket].time != time:
+        bucket = _find(buckets, time)
+        if bucket < 0:
+            bucket = _open_bucket(world, buckets, time)
+        world[0].recent_bucket = bucket + 1
     if buckets[bucket].head < 0:
         buckets[bucket].head = event
     else:
@@ -84,7 +92,7 @@ def take(world, events, buckets):
     buckets[bucket].head = events[event].next
     events[event].next = world[0].free_event
     world[0].free_event = event
-    return events[event].kind, events[event].target, events[event].extra
+    return np.int64(events[event].kind), np.int64(events[event].target), np.int64(events[event].extra)
 
 
 @kernel
@@ -102,6 +110,8 @@ def close_bucket(world, buckets, time):
     if world[0].heap_size == 0 or buckets[buckets[0].heap].time != time:
         return
     bucket = buckets[0].heap
+    if world[0].recent_bucket == bucket + 1:
+        world[0].recent_bucket = 0
     place = _hash(time, buckets)
     if buckets[place].hash == bucket:
         buckets[place].hash = buckets[bucket].chain
@@ -147,7 +157,7 @@ def set_finish(tree, flow, time):
 
 @kernel
 def first_finisher(tree):
-    """The lowest-numbered flow that finishes at ``tree[1]``."""
+    """Return the lowest-numbered flow that finishes at ``tree[1]``."""
     leaves = len(tree) >> 1
     node = 1
     while node < leaves:

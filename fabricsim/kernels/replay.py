@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from fabricsim.kernels._jit import kernel
 from fabricsim.kernels.flow import finish, settle, start
 from fabricsim.kernels.lane import (
@@ -17,6 +19,7 @@ from fabricsim.kernels.lane import (
     message_bytes,
     open_call,
     run_lane,
+    sent,
 )
 from fabricsim.kernels.queue import close_bucket, first_finisher, has_event_at, next_time, post, take
 from fabricsim.tables import COMPUTE, NEVER
@@ -45,10 +48,10 @@ def slow_start_delay(size, rate, round_trip, window):
     delay = 0
     left = size
     while left > window:
-        idle = round_trip - int(window / rate * _PS)
-        if idle <= 0:
+        busy = window / rate * _PS
+        if busy >= round_trip:
             break
-        delay += idle
+        delay += round_trip - int(busy)
         left -= window
         window *= 2
     return delay
@@ -57,7 +60,7 @@ def slow_start_delay(size, rate, round_trip, window):
 @kernel
 def _moderated(routes, moderation, route, size):
     """Least time from a message's start to its interrupt, ps."""
-    interval = 0
+    interval = np.int64(0)
     if routes[route].moderation >= 0:
         for i in range(routes[route].moderation_steps):
             step = moderation[routes[route].moderation + i]
@@ -76,8 +79,46 @@ def _send_delay(world, routes, route, size):
 
 
 @kernel
+def _start_collective(
+    world,
+    events,
+    buckets,
+    ops,
+    spans,
+    calls,
+    communicators,
+    templates,
+    scripts,
+    sources,
+    lanes,
+    inboxes,
+    free_blocks,
+    op,
+):
+    """Let a rank join its call; returns False where there are too few lanes for the call."""
+    call = np.int64(ops[op].call)
+    if calls[call].first_lane < 0:
+        communicator = communicators[calls[call].communicator]
+        wanted = np.int64(templates[communicator.template].members) * communicator.channels
+        if not lanes_fit(world, free_blocks, len(lanes), wanted):
+            return False
+        open_call(world, calls, communicators, templates, scripts, lanes, inboxes, free_blocks, call)
+    spans[op].start = world[0].now
+    member = np.int64(ops[op].member)
+    join(world, events, buckets, calls, communicators, templates, sources, lanes, op, call, member)
+    return True
+
+
+@kernel
+def _report(world, outbox, kind, number):
+    outbox[world[0].outbox, 0] = kind
+    outbox[world[0].outbox, 1] = number
+    world[0].outbox += 1
+
+
+@kernel
 def _release(world, events, buckets, ops, spans, successors, jobs, job_of_op, outbox, op):
-    """An op is done: note it, and start those that waited for it."""
+    """Note the end of an op, and start those that waited for it."""
     now = world[0].now
     spans[op].end = now
     world[0].dag_nodes += 1
@@ -90,9 +131,28 @@ def _release(world, events, buckets, ops, spans, successors, jobs, job_of_op, ou
     jobs[job].open_ops -= 1
     if jobs[job].open_ops == 0:
         jobs[job].ended = now
-        outbox[world[0].outbox, 0] = JOB_DONE
-        outbox[world[0].outbox, 1] = job
-        world[0].outbox += 1
+        _report(world, outbox, JOB_DONE, job)
+
+
+@kernel
+def _deliver(
+    world, resources, routes, moderation, flows, legs, tree, series, touched, events, buckets, connections, lanes
+):
+    """End the flow that finishes first and post its arrival; returns the lane that sent it, or -1."""
+    flow = first_finisher(tree)
+    now = world[0].now
+    route = flows[flow].route
+    owner, connection = np.int64(flows[flow].owner), flows[flow].connection
+    interrupt = flows[flow].started + _moderated(routes, moderation, route, flows[flow].bytes)
+    arrival = max(now + routes[route].latency, interrupt)
+    finish(world, resources, flows, legs, tree, series, touched, flow)
+    routes[route].warm_until = now + routes[route].idle_restart
+    if connection < 0:
+        post(world, events, buckets, arrival, DELIVERED, owner, 0)
+        return -1
+    receiver = sent(connections, lanes, owner, connection)
+    post(world, events, buckets, arrival, ARRIVED, receiver, np.int64(connections[connection].inbox))
+    return owner
 
 
 @kernel
@@ -134,9 +194,21 @@ def advance(
 ):
     """Advance until something is in the outbox, the horizon is reached, or nothing is left.
 
-    Returns one of IDLE, HORIZON, COMPLETIONS, LANES, PAUSED; the last after `budget` events, so that
-    somebody can be told of the progress. All that happens at one instant is done before rates are
-    set anew, once.
+    Parameters
+    ----------
+    horizon
+        Nothing after this time (ps) is done.
+    budget
+        Stop at the end of the instant in which this many events are used up, so that somebody can
+        be told of the progress. The end of a flow counts as an event.
+    world, ..., outbox
+        Tables of `fabricsim.tables`, in the order of ``World._arguments``.
+
+    Returns
+    -------
+    int
+        IDLE, HORIZON, COMPLETIONS, LANES or PAUSED. All that happens at one instant is done before
+        rates are set anew, once; only LANES stops within an instant, and may be called again.
     """
     budget += world[0].events
     while True:
@@ -147,48 +219,20 @@ def advance(
             return HORIZON
         world[0].now = now
         while True:
-            while has_event_at(world, buckets, now):
+            lane, connection = np.int64(-1), np.int64(-1)
+            if has_event_at(world, buckets, now):
                 kind, target, extra = take(world, events, buckets)
                 world[0].events += 1
-                if kind == OP_START:
-                    if ops[target].kind == COMPUTE:
-                        spans[target].start = now
-                        post(world, events, buckets, now + ops[target].duration, OP_DONE, target, 0)
-                        continue
-                    call = ops[target].call
-                    if calls[call].first_lane < 0:
-                        communicator = communicators[calls[call].communicator]
-                        wanted = templates[communicator.template].members * communicator.channels
-                        if not lanes_fit(world, free_blocks, len(lanes), wanted):
-                            post(world, events, buckets, now, OP_START, target, 0)
-                            world[0].events -= 1
-                            return LANES
-                        open_call(world, calls, communicators, templates, lanes, inboxes, free_blocks, call)
-                    spans[target].start = now
-                    join(
-                        world,
-                        events,
-                        buckets,
-                        calls,
-                        communicators,
-                        templates,
-                        sources,
-                        lanes,
-                        target,
-                        call,
-                        ops[target].member,
-                    )
-                    continue
-                if kind == OP_DONE:
-                    _release(world, events, buckets, ops, spans, successors, jobs, job_of_op, outbox, target)
-                    continue
-                if kind == DELIVERED:
-                    outbox[world[0].outbox, 0] = MESSAGE_DONE
-                    outbox[world[0].outbox, 1] = target
-                    world[0].outbox += 1
-                    continue
-                if kind == MESSAGE:
-                    message = messages[target]
+                if kind == ARRIVED:
+                    inboxes[target * world[0].inboxes + extra].arrived += 1
+                    lane = target
+                elif kind == RESUME:
+                    lane = target
+                elif kind == SEND:
+                    lane, connection = target, extra
+                elif kind == MESSAGE:
+                    row = messages[target]
+                    route, size, weight = np.int64(row.route), row.bytes, row.weight
                     start(
                         world,
                         resources,
@@ -198,70 +242,89 @@ def advance(
                         legs,
                         tree,
                         begun,
-                        message.route,
-                        message.bytes,
-                        message.weight,
+                        route,
+                        size,
+                        weight,
                         target,
-                        -1,
+                        connection,
                     )
-                    continue
-                if kind == ARRIVED:
-                    inboxes[target * world[0].inboxes + extra].arrived += 1
-                if kind == SEND:
-                    connection = extra
-                else:
-                    connection = run_lane(
-                        world,
-                        events,
-                        buckets,
-                        calls,
-                        communicators,
-                        templates,
-                        scripts,
-                        steps,
-                        connections,
-                        sources,
-                        lanes,
-                        inboxes,
-                        free_blocks,
-                        target,
-                    )
-                    if connection < 0:
-                        continue
-                size = message_bytes(calls, communicators, templates, scripts, steps, lanes, target)
-                route = connections[connection].route
-                if kind != SEND:
-                    delay = _send_delay(world, routes, route, size)
-                    if delay > 0:
-                        post(world, events, buckets, now + delay, SEND, target, connection)
-                        continue
-                start(
-                    world, resources, routes, hops, flows, legs, tree, begun, route, size, 1.0, target, connection
+                elif kind == DELIVERED:
+                    _report(world, outbox, MESSAGE_DONE, target)
+                elif kind == OP_DONE:
+                    _release(world, events, buckets, ops, spans, successors, jobs, job_of_op, outbox, target)
+                elif ops[target].kind == COMPUTE:
+                    spans[target].start = now
+                    post(world, events, buckets, now + ops[target].duration, OP_DONE, target, 0)
+                elif not _start_collective(
+                    world,
+                    events,
+                    buckets,
+                    ops,
+                    spans,
+                    calls,
+                    communicators,
+                    templates,
+                    scripts,
+                    sources,
+                    lanes,
+                    inboxes,
+                    free_blocks,
+                    target,
+                ):
+                    post(world, events, buckets, now, OP_START, target, 0)
+                    world[0].events -= 1
+                    return LANES
+            elif tree[1] == now:
+                world[0].events += 1
+                lane = _deliver(
+                    world,
+                    resources,
+                    routes,
+                    moderation,
+                    flows,
+                    legs,
+                    tree,
+                    series,
+                    touched,
+                    events,
+                    buckets,
+                    connections,
+                    lanes,
                 )
-            if tree[1] != now:
+            else:
                 break
-            flow = first_finisher(tree)
-            route = flows[flow].route
-            owner, connection = flows[flow].owner, flows[flow].connection
-            arrival = max(
-                now + routes[route].latency,
-                flows[flow].started + _moderated(routes, moderation, route, flows[flow].bytes),
-            )
-            finish(world, resources, routes, flows, legs, tree, series, touched, flow)
-            routes[route].warm_until = now + routes[route].idle_restart
-            if connection < 0:
-                post(world, events, buckets, arrival, DELIVERED, owner, 0)
+            if lane < 0:
                 continue
-            template = templates[communicators[calls[lanes[owner].call].communicator].template]
-            base = owner - lanes[owner].member
-            receiver = base + connections[connection].member
-            post(world, events, buckets, arrival, ARRIVED, receiver, connections[connection].inbox)
-            lanes[owner].sending = 0
-            lanes[owner].received = 0
-            lanes[owner].step += 1
-            post(world, events, buckets, now, RESUME, owner, 0)
+            if connection < 0:
+                connection = run_lane(
+                    world,
+                    events,
+                    buckets,
+                    calls,
+                    communicators,
+                    templates,
+                    steps,
+                    connections,
+                    sources,
+                    lanes,
+                    inboxes,
+                    free_blocks,
+                    lane,
+                )
+                if connection < 0:
+                    continue
+                route = np.int64(connections[connection].route)
+                size = message_bytes(calls, communicators, templates, steps, lanes, lane)
+                delay = _send_delay(world, routes, route, size)
+                if delay > 0:
+                    post(world, events, buckets, now + delay, SEND, lane, connection)
+                    continue
+            else:
+                route = np.int64(connections[connection].route)
+                size = message_bytes(calls, communicators, templates, steps, lanes, lane)
+            start(world, resources, routes, hops, flows, legs, tree, begun, route, size, 1.0, lane, connection)
         close_bucket(world, buckets, now)
-        settle(world, resources, routes, flows, legs, tree, series, begun, touched, members, heap)
+        settle(world, resources, flows, legs, tree, series, begun, touched, members, heap)
         if world[0].outbox > 0:
             return COMPLETIONS
         if world[0].events >= budget:

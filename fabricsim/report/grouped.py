@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,7 +49,7 @@ def grouped(bars: Sequence[Bar], title: str) -> Figure:
     style.require_some(len(bars), "run", "the study ran nothing")
     groups = list(dict.fromkeys(bar.group for bar in bars))
     names = list(dict.fromkeys(bar.name for bar in bars))
-    colours = dict(zip(names, style.COMMUNICATION_COLOURS, strict=False))
+    colours = dict(zip(names, cycle(style.COMMUNICATION_COLOURS), strict=False))
     width = 0.8 / len(names)
     figure = style.new_figure(3.0 + 1.1 * len(groups))
     axes = figure.add_subplot()
@@ -59,9 +60,8 @@ def grouped(bars: Sequence[Bar], title: str) -> Figure:
         communication = np.array([bar.communication for bar in own])
         label = "compute" if index == 0 else None
         axes.bar(places, compute, width * 0.92, color=style.COMPUTE_COLOUR, label=label)
-        axes.bar(
-            places, communication, width * 0.92, compute, color=colours[name], label=f"communication\nand waiting,\n{name}"
-        )
+        label = f"communication\nand waiting,\n{name}"
+        axes.bar(places, communication, width * 0.92, compute, color=colours[name], label=label)
     axes.set_xticks(range(len(groups)), groups, rotation=20, ha="right")
     axes.set_ylabel("Iteration time (s)")
     axes.set_xlabel("Model")

@@ -6,50 +6,32 @@ good values go: asking for one that is not settled raises `Unsettled`, and that 
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from fabricsim.errors import Mistake
-from fabricsim.spec.partial import Unsettled
+from fabricsim.spec.job_checks import job_problems, peak_problems
+from fabricsim.spec.partial import Unsettled, settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from fabricsim.spec.job import Job
     from fabricsim.spec.scenario import Scenario
 
 MOST_GPUS = 2**20
 """GPUs of the largest cluster that is accepted; beyond it a slip of the pen is likelier than a wish."""
 
-MOST_MICRO_BATCHES = 10_000_000
-"""Micro-batches of all ranks together in one iteration; each becomes several operations in memory."""
-
-MOST_LAYERS = 100_000
-"""Layers of a model, encoder and decoder together."""
-
 MOST_PORTS = 1024
 """Ports of a switch towards others; the largest sold have some hundred."""
-
-LONGEST_CABLE = 20_000_000.0
-"""Metres: half way round the Earth."""
 
 SOCKET_KINDS = ("tcp", "ipoib")
 """Transports that go through the kernel's sockets, and so through host memory."""
 
-_NEVER_ZERO = (
-    "cluster.gpu.memory",
-    "cluster.gpu.memory_rate",
-    "cluster.gpu.nvlink_rate",
-    "cluster.cpu.copy_rate",
-    "cluster.cpu.inter_socket_rate",
-    "fabric.link_rate",
-    "fabric.uplink_rate",
-    "transport.line_rate",
-    "job.bucket",
-    "job.first_bucket",
-    "collectives.chunk",
-)
+_NEVER_ZERO = ("cluster.gpu.memory", "job.bucket", "job.first_bucket", "collectives.chunk")
+
+_ADAPTERS = ("cluster.nic", "cluster.ethernet_nic")
 
 _TOPOLOGY_KEYS = {
     "single-switch": set[str](),
@@ -72,12 +54,7 @@ def problems(scenario: Scenario) -> list[Mistake]:
     list of Mistake
         Without places; empty where all fits.
     """
-    mistakes: list[Mistake] = []
-    for check in _CHECKS:
-        with suppress(Unsettled):
-            for mistake in check(scenario):
-                mistakes.append(mistake)  # noqa: PERF402  what was found before a check ends is kept
-    return mistakes
+    return settled(partial(check, scenario) for check in _CHECKS)
 
 
 def _value(scenario: Scenario, key: str) -> Any:  # noqa: ANN401  settings are of many types
@@ -92,22 +69,28 @@ def _not_zero(scenario: Scenario, key: str) -> Iterator[Mistake]:
         yield Mistake(key, "is zero, so nothing could ever be done", "write a positive quantity")
 
 
-def _peaks(scenario: Scenario) -> Iterator[Mistake]:
-    peak = scenario.cluster.gpu.peak
-    for precision, rate in peak.items():
-        if rate == 0:
-            yield Mistake(f"cluster.gpu.peak.{precision}", "is zero", "write a positive rate, or leave it out")
-    if scenario.job.precision not in peak:
-        known = ", ".join(peak) or "none"
-        problem = f"the GPU {scenario.cluster.gpu.name!r} has no peak for {scenario.job.precision!r} (it has {known})"
-        yield Mistake("job.precision", problem, "choose one of those, or add it to cluster.gpu.peak")
+def _job(scenario: Scenario) -> Job:
+    """Return the job; without one, checks of it end here."""
+    if scenario.job is None:
+        raise Unsettled
+    return scenario.job
+
+
+def _job_alone(scenario: Scenario) -> Iterator[Mistake]:
+    yield from job_problems(_job(scenario))
+
+
+def _peak(scenario: Scenario) -> Iterator[Mistake]:
+    yield from peak_problems(_job(scenario), scenario.cluster.gpu)
 
 
 def _group(scenario: Scenario) -> Iterator[Mistake]:
-    degrees, cluster = scenario.job.parallelism, scenario.cluster
-    needed, there = degrees.data * degrees.pipeline, cluster.hosts * cluster.gpus_per_host
+    cluster = scenario.cluster
+    there = cluster.hosts * cluster.gpus_per_host
     if there > MOST_GPUS:
         yield Mistake("cluster.hosts", f"the cluster has {there} GPUs, more than {MOST_GPUS}", "lower hosts")
+    degrees = _job(scenario).parallelism
+    needed = degrees.data * degrees.pipeline
     if needed > there:
         problem = (
             f"the group is larger than the cluster: data {degrees.data} x pipeline {degrees.pipeline} = {needed} ranks,"
@@ -116,60 +99,8 @@ def _group(scenario: Scenario) -> Iterator[Mistake]:
         yield Mistake("job.parallelism", problem, "lower a degree, or raise cluster.hosts")
 
 
-def _batch(scenario: Scenario) -> Iterator[Mistake]:
-    job = scenario.job
-    step = job.micro_batch * job.parallelism.data
-    if job.global_batch % step:
-        problem = f"{job.global_batch} is no multiple of micro_batch {job.micro_batch} x data {job.parallelism.data}"
-        nearest = max(1, round(job.global_batch / step)) * step
-        yield Mistake("job.global_batch", problem, f"such as {nearest}")
-    elif job.global_batch // job.micro_batch * job.parallelism.pipeline > MOST_MICRO_BATCHES:
-        problem = f"{job.global_batch} makes more than {MOST_MICRO_BATCHES} micro-batches over all ranks"
-        yield Mistake("job.global_batch", problem, "lower it, or raise job.micro_batch")
-
-
-def _stages(scenario: Scenario) -> Iterator[Mistake]:
-    model, stages = scenario.job.model, scenario.job.parallelism.pipeline
-    layers, what = model.layers, f"{model.layers} layers"
-    if model.family == "t5":
-        layers += model.decoder_layers or 0
-        what = f"{model.layers} encoder and {model.decoder_layers} decoder layers"
-    if layers > MOST_LAYERS:
-        yield Mistake("job.model.layers", f"{what} are too many", f"at most {MOST_LAYERS}")
-    elif layers % stages:
-        fitting = [str(degree) for degree in range(1, layers + 1) if layers % degree == 0]
-        problem = f"{what} cannot be shared evenly by {stages} stages"
-        yield Mistake("job.parallelism.pipeline", problem, f"one of {', '.join(fitting)}")
-
-
-def _decoder(scenario: Scenario) -> Iterator[Mistake]:
-    family = scenario.job.model.family
-    for key in ("job.model.decoder_layers", "job.decoder_sequence"):
-        value = _value(scenario, key)
-        if family == "t5" and value is None:
-            yield Mistake(key, "is missing: a t5 has a decoder", "add it")
-        if family != "t5" and value is not None:
-            yield Mistake(key, f"has no effect: a {family} has no separate decoder", "take it out")
-
-
-def _positions(scenario: Scenario) -> Iterator[Mistake]:
-    limit = scenario.job.model.positions
-    for key in ("job.sequence", "job.decoder_sequence"):
-        value = _value(scenario, key)
-        if value is not None and value > limit:
-            problem = f"{value} is longer than the {limit} positions of the model {scenario.job.model.name!r}"
-            yield Mistake(key, problem, f"at most {limit}, or raise job.model.positions")
-
-
-def _heads(scenario: Scenario) -> Iterator[Mistake]:
-    model = scenario.job.model
-    if model.head_width is None and model.hidden % model.heads:
-        problem = f"hidden {model.hidden} is no multiple of {model.heads} heads"
-        yield Mistake("job.model.heads", problem, "or set job.model.head_width")
-
-
 def _idle_job_keys(scenario: Scenario) -> Iterator[Mistake]:
-    job = scenario.job
+    job = _job(scenario)
     written = job.model_fields_set
     for key in ("bucket", "first_bucket"):
         if key in written and job.overlap == "none":
@@ -191,10 +122,10 @@ def _topology(scenario: Scenario) -> Iterator[Mistake]:
                 yield Mistake(f"fabric.{key}", "is missing: a leaf-spine fabric needs it", "add it")
 
 
-def _not_above(scenario: Scenario, key: str, largest: float) -> Iterator[Mistake]:
+def _few_ports(scenario: Scenario, key: str) -> Iterator[Mistake]:
     value = _value(scenario, key)
-    if value is not None and value > largest:
-        yield Mistake(key, f"{value} is too large", f"at most {largest}")
+    if value is not None and value > MOST_PORTS:
+        yield Mistake(key, f"{value} is too large", f"at most {MOST_PORTS}")
 
 
 def _fat_tree(scenario: Scenario) -> Iterator[Mistake]:
@@ -205,11 +136,15 @@ def _fat_tree(scenario: Scenario) -> Iterator[Mistake]:
         yield Mistake("fabric.k", problem, f"at least {fitting}, or leave it out")
 
 
-def _sockets(scenario: Scenario) -> Iterator[Mistake]:
-    nic, cpu = scenario.cluster.nic, scenario.cluster.cpu
-    if nic.socket >= cpu.sockets:
+def _socket(scenario: Scenario, adapter: str) -> Iterator[Mistake]:
+    nic, cpu = _value(scenario, adapter), scenario.cluster.cpu
+    if nic is not None and nic.socket >= cpu.sockets:
         problem = f"{nic.socket} is no socket of a CPU {cpu.name!r} with {cpu.sockets} (counted from 0)"
-        yield Mistake("cluster.nic.socket", problem, f"at most {cpu.sockets - 1}")
+        yield Mistake(f"{adapter}.socket", problem, f"at most {cpu.sockets - 1}")
+
+
+def _between_sockets(scenario: Scenario) -> Iterator[Mistake]:
+    cpu = scenario.cluster.cpu
     if scenario.cluster.join == "pcie" and cpu.sockets > 1 and cpu.inter_socket_rate is None:
         yield Mistake("cluster.cpu.inter_socket_rate", f"is missing: there are {cpu.sockets} sockets", "add it")
 
@@ -238,12 +173,6 @@ def _intra_host(scenario: Scenario) -> Iterator[Mistake]:
         yield Mistake("cluster.intra_host", problem, 'choose "shared-memory" or "pcie-p2p", or add the rate')
 
 
-def _gpudirect(scenario: Scenario) -> Iterator[Mistake]:
-    if scenario.transport.kind in SOCKET_KINDS and scenario.cluster.gpudirect:
-        problem = f"a {scenario.transport.kind} transport reaches host memory only"
-        yield Mistake("cluster.gpudirect", problem, "set it to false, or choose infiniband or roce")
-
-
 def _slow_start(scenario: Scenario) -> Iterator[Mistake]:
     transport = scenario.transport
     for key in ("initial_window", "idle_restart"):
@@ -254,46 +183,35 @@ def _slow_start(scenario: Scenario) -> Iterator[Mistake]:
         yield Mistake("transport.idle_restart", "has no effect without initial_window", "add initial_window")
 
 
-def _mpi(scenario: Scenario) -> Iterator[Mistake]:
-    mpi = scenario.transport.mpi
-    if mpi is None:
-        return
-    if mpi.inline_limit > mpi.eager_limit:
-        yield Mistake("transport.mpi.inline_limit", "is larger than eager_limit", "inline messages are eager")
-    if (mpi.inline_limit > 0) != (mpi.inline_latency is not None):
-        problem = "inline_limit and inline_latency have an effect only together"
-        yield Mistake("transport.mpi.inline_latency", problem, "write both or neither")
+def _inline(scenario: Scenario, adapter: str) -> Iterator[Mistake]:
+    nic = _value(scenario, adapter)
+    if nic is not None and (nic.mpi_inline_limit is None) != (nic.mpi_inline_latency is None):
+        missing = "mpi_inline_latency" if nic.mpi_inline_latency is None else "mpi_inline_limit"
+        problem = "is missing: mpi_inline_limit and mpi_inline_latency have an effect only together"
+        yield Mistake(f"{adapter}.{missing}", problem, "write both or neither")
 
 
-def _moderation(scenario: Scenario) -> Iterator[Mistake]:
-    steps = scenario.cluster.nic.interrupt_moderation
+def _moderation(scenario: Scenario, adapter: str) -> Iterator[Mistake]:
+    nic = _value(scenario, adapter)
+    steps = () if nic is None else nic.interrupt_moderation
     for index, (lower, upper) in enumerate(pairwise(steps), start=1):
         if upper.above <= lower.above:
-            key = f"cluster.nic.interrupt_moderation[{index}].above"
+            key = f"{adapter}.interrupt_moderation[{index}].above"
             yield Mistake(key, "is not larger than that of the step before", "write the steps in ascending order")
 
 
 _CHECKS: tuple[Callable[[Scenario], Iterator[Mistake]], ...] = (
     *(partial(_not_zero, key=key) for key in _NEVER_ZERO),
-    partial(_not_above, key="fabric.k", largest=MOST_PORTS),
-    partial(_not_above, key="fabric.spines", largest=MOST_PORTS),
-    partial(_not_above, key="fabric.host_cable", largest=LONGEST_CABLE),
-    partial(_not_above, key="fabric.switch_cable", largest=LONGEST_CABLE),
-    _peaks,
+    *(partial(_few_ports, key=key) for key in ("fabric.k", "fabric.spines")),
+    *(partial(check, adapter=adapter) for adapter in _ADAPTERS for check in (_socket, _inline, _moderation)),
     _group,
-    _batch,
-    _stages,
-    _decoder,
-    _positions,
-    _heads,
+    _job_alone,
+    _peak,
     _idle_job_keys,
     _topology,
     _fat_tree,
-    _sockets,
+    _between_sockets,
     _pcie,
     _intra_host,
-    _gpudirect,
     _slow_start,
-    _mpi,
-    _moderation,
 )

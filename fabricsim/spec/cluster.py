@@ -9,7 +9,7 @@ from pydantic import Field
 from fabricsim.spec.base import Spec
 from fabricsim.spec.quantity import Bytes, Duration, Flops, Rate
 
-Fraction = Annotated[float, Field(gt=0, le=1)]
+Fraction = Annotated[float, Field(ge=0.001, le=1)]
 
 
 class Gpu(Spec):
@@ -45,11 +45,20 @@ class InterruptStep(Spec):
 
 
 class Nic(Spec):
-    """A network adapter and its slot."""
+    """A network adapter, its slot, and what was measured with it.
+
+    ``latency`` is one way and without the network's share; it takes the place of the transport's
+    latency and send overhead. ``mpi_latency`` is that of an MPI message, ``mpi_inline_latency`` that of
+    one of up to ``mpi_inline_limit`` bytes, which travels inside the work request.
+    """
 
     name: str
     pcie: Pcie
     socket: Annotated[int, Field(ge=0)] = 0
+    latency: Duration | None = None
+    mpi_latency: Duration | None = None
+    mpi_inline_limit: Bytes | None = None
+    mpi_inline_latency: Duration | None = None
     interrupt_moderation: Annotated[tuple[InterruptStep, ...], Field(strict=False)] = ()  # TOML has lists only
 
 
@@ -71,7 +80,8 @@ class Cluster(Spec):
 
     ``join`` says how a GPU reaches its NIC: ``"ideal"`` puts GPU memory on the wire without any
     host limit, ``"pcie"`` goes through the PCIe tree, the sockets and, on socket transports, the
-    proxy thread. ``intra_host`` says how GPUs of one host reach each other.
+    proxy thread. ``intra_host`` says how GPUs of one host reach each other. ``ethernet_nic`` is the
+    adapter that transports of kind ``tcp`` use, where a host has one besides ``nic``.
     """
 
     name: str
@@ -79,6 +89,7 @@ class Cluster(Spec):
     gpus_per_host: Annotated[int, Field(ge=1)] = 1
     gpu: Gpu
     nic: Nic
+    ethernet_nic: Nic | None = None
     cpu: Cpu
     join: Literal["ideal", "pcie"] = "pcie"
     gpu_pcie: Pcie = Pcie(generation=4)

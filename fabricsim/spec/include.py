@@ -26,6 +26,7 @@ INCLUDABLE: dict[TablePath, str] = {
     ("cluster",): "clusters",
     ("cluster", "gpu"): "gpus",
     ("cluster", "nic"): "nics",
+    ("cluster", "ethernet_nic"): "nics",
     ("cluster", "cpu"): "cpus",
     ("fabric",): "fabrics",
     ("fabric", "switch"): "switches",

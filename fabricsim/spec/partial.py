@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
@@ -11,8 +12,10 @@ from fabricsim.spec.base import Spec
 from fabricsim.spec.suggest import closest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from collections.abc import Set as AbstractSet
+
+    from fabricsim.errors import Mistake
 
 
 class Unsettled(Exception):  # noqa: N818  not an error: it says that a check cannot be made
@@ -72,6 +75,16 @@ class Partial:
         if isinstance(derived, property) and derived.fget is not None:
             return derived.fget(self)
         raise Unsettled(name)
+
+
+def settled(checks: Iterable[Callable[[], Iterable[Mistake]]]) -> list[Mistake]:
+    """Run checks, each as far as the values it asks for are settled, and gather what they find."""
+    mistakes: list[Mistake] = []
+    for check in checks:
+        with suppress(Unsettled):
+            for mistake in check():
+                mistakes.append(mistake)  # noqa: PERF402  what was found before a check ends is kept
+    return mistakes
 
 
 @cache

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from fabricsim.errors import ScenarioError
 from fabricsim.spec.base import Spec
 from fabricsim.spec.checks import problems
-from fabricsim.spec.cluster import Cluster
+from fabricsim.spec.cluster import Cluster, Nic
 from fabricsim.spec.fabric import Fabric, Switch
 from fabricsim.spec.job import Collectives, Job
 from fabricsim.spec.transport import Transport
@@ -18,7 +18,8 @@ from fabricsim.spec.transport import Transport
 class Scenario(Spec):
     """What is simulated.
 
-    Ranks that the job does not use stay idle. Cross-checks between the tables (degrees against
+    A scenario without a job describes a fabric to use from SimPy or to benchmark. Ranks that the job
+    does not use stay idle. Cross-checks between the tables (degrees against
     ranks, batch against data parallelism) are made here, so that a scenario that exists can be built.
     """
 
@@ -26,7 +27,7 @@ class Scenario(Spec):
     cluster: Cluster
     fabric: Fabric
     transport: Transport
-    job: Job
+    job: Job | None = None
     collectives: Collectives = Collectives()
     engine: Literal["flow"] = "flow"
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
@@ -35,6 +36,13 @@ class Scenario(Spec):
     def link_rate(self) -> float:
         """Rate of the links between hosts and switches, bytes per second."""
         return self.fabric.link_rate if self.fabric.link_rate is not None else self.transport.line_rate
+
+    @property
+    def nic(self) -> Nic:
+        """The adapter that the transport uses."""
+        if self.transport.kind == "tcp" and self.cluster.ethernet_nic is not None:
+            return self.cluster.ethernet_nic
+        return self.cluster.nic
 
     @property
     def switch(self) -> Switch:

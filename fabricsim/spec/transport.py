@@ -21,24 +21,22 @@ class Mpi(Spec):
 
     eager_limit: Bytes
     eager_copy: bool
-    inline_limit: Bytes = 0
-    inline_latency: Duration | None = None
-    latency: Duration | None = None
 
 
 class Transport(Spec):
     """One transport.
 
     Latencies are one way and without serialisation. ``send_copy`` and ``receive_copy`` are the CPU
-    time that the thread moving the data spends per byte; zero where the NIC moves it.
+    time that the thread moving the data spends per byte; zero where the NIC moves it. The kind
+    ``ideal`` has no headers: a payload byte is a wire byte.
     """
 
     name: str
-    kind: Literal["tcp", "ipoib", "infiniband", "roce"]
+    kind: Literal["tcp", "ipoib", "infiniband", "roce", "ideal"]
     line_rate: Rate
     switch: Switch
     mtu: Annotated[int, Field(ge=256, le=65_536)]
-    efficiency: Annotated[float, Field(gt=0, le=1)] = 1.0
+    efficiency: Annotated[float, Field(ge=0.001, le=1)] = 1.0
     latency: Duration
     send_overhead: Duration = 0
     send_copy: TimePerByte = 0.0

@@ -36,7 +36,7 @@ class Lanes:
     down: int
 
     def hops(self, cost: pcie.Cost) -> Iterator[Hop]:
-        """The hops of an access of that cost."""
+        """Yield the hops of an access of that cost."""
         if cost.up:
             yield self.up, cost.up
         if cost.down:
@@ -91,7 +91,7 @@ class HostPorts:
         return number if 0 <= number < self.gpus else None
 
     def leave(self, endpoint: int, copy: float, *, staged: bool) -> list[Hop]:
-        """From an endpoint's memory onto the wire."""
+        """List the hops from an endpoint's memory onto the wire."""
         if self.ideal:
             return list(self._thread(endpoint, copy))
         gpu = self._number(endpoint)
@@ -105,7 +105,7 @@ class HostPorts:
         return _merged([*stores, *crossing, *self._thread(endpoint, copy), *self._nic_hops(pcie.DMA_READ)])
 
     def enter(self, endpoint: int, copy: float, *, staged: bool) -> list[Hop]:
-        """From the wire into an endpoint's memory."""
+        """List the hops from the wire into an endpoint's memory."""
         if self.ideal:
             return list(self._thread(endpoint, copy))
         gpu = self._number(endpoint)
@@ -119,7 +119,7 @@ class HostPorts:
         return _merged([*self._nic_hops(pcie.DMA_WRITE), *crossing, *self._thread(endpoint, copy), *loads])
 
     def within(self, source: int, target: int) -> list[Hop]:
-        """From one GPU's memory to another's in the same host."""
+        """List the hops from one GPU's memory to another's, or the host's, in the same host."""
         here, there = self._number(source), self._number(target)
         if here is None or there is None:
             pair = [gpu for gpu in (here, there) if gpu is not None]

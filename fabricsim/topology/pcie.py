@@ -44,7 +44,7 @@ DMA_READ = Cost(up=_WRITE_HEADER / _DMA_READ_REQUEST, down=1 + _COMPLETION_HEADE
 
 
 def mirrored(cost: Cost) -> Cost:
-    """The cost of a peer-to-peer access on the link of the device that is accessed."""
+    """Turn a cost round: a peer-to-peer access on the link of the device that is accessed."""
     return Cost(up=cost.down, down=cost.up)
 
 

@@ -5,6 +5,7 @@ Endpoints are numbered: GPUs (ranks) first, then one host memory per host.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from fabricsim.spec.cluster import Cluster
     from fabricsim.spec.fabric import Fabric, Switch
+    from fabricsim.topology.host import Hop
 
 NS_PER_METRE = 5.0
 """Propagation in fibre of refractive index 1.468 (4.90 ns/m) and copper (4.3 to 5 ns/m), rounded up."""
@@ -65,7 +67,16 @@ class Resources:
     capacities: list[float] = field(default_factory=list)
 
     def add(self, name: str, kind: str, capacity: float) -> int:
-        """Enter a resource; returns its index."""
+        """Enter a resource; returns its index.
+
+        Raises
+        ------
+        SimulationError
+            Where the capacity is not above 0.
+        """
+        if not (capacity > 0 and math.isfinite(capacity)):
+            msg = f"{name} ({kind}) has a capacity of {capacity:g}: nothing could pass it; it must be above 0"
+            raise SimulationError(msg)
         self.names.append(name)
         self.kinds.append(kind)
         self.capacities.append(capacity)
@@ -93,8 +104,7 @@ class _Wires:
     first: NDArray[np.int64]
     neighbours: NDArray[np.int64]
     links: NDArray[np.int64]
-    propagation: NDArray[np.int64]  # per resource, ps
-    longest: int
+    propagation: tuple[int, ...]  # per resource, ps
 
 
 def _freeze(graph: nx.Graph, link_rate: float, resources: Resources) -> _Wires:
@@ -108,7 +118,8 @@ def _freeze(graph: nx.Graph, link_rate: float, resources: Resources) -> _Wires:
             neighbours.append(number[other])
             propagation.append(round(cable["length"] * NS_PER_METRE * 1000))
         first.append(len(links))
-    return _Wires(nodes, *(np.array(part, np.int64) for part in (first, neighbours, links, propagation)), len(nodes))
+    index = (np.array(first, np.int64), np.array(neighbours, np.int64), np.array(links, np.int64))
+    return _Wires(nodes, *index, tuple(propagation))
 
 
 class Platform:
@@ -126,7 +137,7 @@ class Platform:
         Of the ECMP hashes.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  what a platform is made of, in one place
         self, cluster: Cluster, fabric: Fabric, switch: Switch, link_rate: float, costs: ProtocolCosts, seed: int
     ) -> None:
         self.cluster = cluster
@@ -137,6 +148,8 @@ class Platform:
         self._wires = _freeze(TOPOLOGIES[fabric.topology](cluster.hosts, fabric), link_rate, self.resources)
         self._hosts = build_hosts(cluster, self.resources, costs.proxy_threads)
         self._distances: dict[int, NDArray[np.int64]] = {}
+        self._ways_out: dict[int, list[Hop]] = {}
+        self._ways_in: dict[int, list[Hop]] = {}
 
     @property
     def endpoints(self) -> int:
@@ -148,12 +161,12 @@ class Platform:
         return self.cluster.ranks + host
 
     def host_of(self, endpoint: int) -> int:
-        """The host of an endpoint."""
+        """Return the host of an endpoint."""
         ranks = self.cluster.ranks
         return endpoint // self.cluster.gpus_per_host if endpoint < ranks else endpoint - ranks
 
     def path(self, source: int, target: int, port: int = 0) -> Path:
-        """The way from one endpoint to another.
+        """Find the way from one endpoint to another.
 
         Parameters
         ----------
@@ -180,9 +193,20 @@ class Platform:
             hops = self._hosts[source_host].within(source, target)
             return Path(tuple(hops), 0, network=False)
         wires, latency = self._across(source_host, target_host, flow_hash(source, target, port, self.seed % 2**31))
-        out = self._hosts[source_host].leave(source, self.costs.send_copy, staged=self.costs.staged)
-        back = self._hosts[target_host].enter(target, self.costs.receive_copy, staged=self.costs.staged)
-        return Path((*out, *((wire, self.costs.wire) for wire in wires), *back), latency, network=True)
+        out, back = self._way_out(source), self._way_in(target)
+        return Path((*out, *[(wire, self.costs.wire) for wire in wires], *back), latency, network=True)
+
+    def _way_out(self, source: int) -> list[Hop]:
+        if source not in self._ways_out:
+            host = self._hosts[self.host_of(source)]
+            self._ways_out[source] = host.leave(source, self.costs.send_copy, staged=self.costs.staged)
+        return self._ways_out[source]
+
+    def _way_in(self, target: int) -> list[Hop]:
+        if target not in self._ways_in:
+            host = self._hosts[self.host_of(target)]
+            self._ways_in[target] = host.enter(target, self.costs.receive_copy, staged=self.costs.staged)
+        return self._ways_in[target]
 
     def _across(self, source: int, target: int, key: int) -> tuple[list[int], int]:
         wires = self._wires
@@ -194,10 +218,11 @@ class Platform:
         if distances[source] < 0:
             msg = f"no cable leads from host{source} to host{target}"
             raise SimulationError(msg)
-        path = np.empty(int(distances[source]), np.int64)
-        shortest_path(wires.first, wires.neighbours, wires.links, distances, source, key, path)
-        latency = int(wires.propagation[path].sum()) + (len(path) - 1) * self.switch.latency
+        walked = np.empty(int(distances[source]), np.int64)
+        shortest_path(wires.first, wires.neighbours, wires.links, distances, source, key, walked)
+        path: list[int] = walked.tolist()
+        latency = sum([wires.propagation[wire] for wire in path]) + (len(path) - 1) * self.switch.latency
         if self.switch.forwarding == "store-and-forward":
             rates = [self.resources.capacities[wire] for wire in path[1:]]
             latency += sum(round(self.costs.packet / rate * PS_PER_S) for rate in rates)
-        return [int(wire) for wire in path], latency
+        return path, latency

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fabricsim.transports import infiniband, ipoib, roce, tcp
+from fabricsim.transports import ideal, infiniband, ipoib, roce, tcp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,5 +17,6 @@ TRANSPORTS: dict[str, Callable[[Transport], FlowModel]] = {
     "ipoib": ipoib.flow_model,
     "infiniband": infiniband.flow_model,
     "roce": roce.flow_model,
+    "ideal": ideal.flow_model,
 }
 """Flow models by ``transport.kind``."""

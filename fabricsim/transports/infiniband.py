@@ -12,5 +12,5 @@ if TYPE_CHECKING:
 
 
 def flow_model(transport: Transport) -> FlowModel:
-    """The flow engine's view of an InfiniBand preset."""
+    """Return the flow engine's view of an InfiniBand preset."""
     return verbs_model(transport, framing.infiniband(transport.mtu))

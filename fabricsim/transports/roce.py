@@ -12,5 +12,5 @@ if TYPE_CHECKING:
 
 
 def flow_model(transport: Transport) -> FlowModel:
-    """The flow engine's view of a RoCEv2 preset."""
+    """Return the flow engine's view of a RoCEv2 preset."""
     return verbs_model(transport, framing.roce(transport.mtu))

@@ -12,5 +12,5 @@ if TYPE_CHECKING:
 
 
 def flow_model(transport: Transport) -> FlowModel:
-    """The flow engine's view of a TCP preset."""
+    """Return the flow engine's view of a TCP preset."""
     return socket_model(transport, framing.tcp(transport.mtu))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import simpy
 
@@ -40,6 +40,11 @@ def collective_times(
         Bytes, each at least 1.
     progress
         Called with the share of sizes done.
+
+    Returns
+    -------
+    list of BenchRow
+        From the call until the last rank is done, one per size.
     """
     env = simpy.Environment()
     fabric = Fabric(env, scenario)
@@ -48,16 +53,15 @@ def collective_times(
     env.run(start(ranks, max(sizes)))  # warm connections, as the warm-up of nccl-tests leaves them
     rows = []
     for size in sizes:
-        event = start(ranks, size)
-        env.run(event)
-        rows.append(BenchRow(size, float(event.value)))
+        taken = cast("float", env.run(start(ranks, size)))
+        rows.append(BenchRow(size, taken))
         if progress is not None:
             progress(len(rows) / len(sizes))
     return rows
 
 
 def devices(scenario: Scenario) -> list[Device]:
-    """The ranks of a cluster as nccl-tests lists them."""
+    """List the ranks of a cluster as nccl-tests does."""
     cluster = scenario.cluster
     return [
         Device(rank, f"host{rank // cluster.gpus_per_host}", rank % cluster.gpus_per_host, cluster.gpu.name)
@@ -65,20 +69,37 @@ def devices(scenario: Scenario) -> list[Device]:
     ]
 
 
-def point_to_point_times(scenario: Scenario, sizes: Sequence[int]) -> list[BenchRow]:
+def point_to_point_times(
+    scenario: Scenario, sizes: Sequence[int], progress: Callable[[float], None] | None = None
+) -> list[BenchRow]:
     """Time one message between the memories of two hosts, as the OSU latency test does over MPI.
+
+    Parameters
+    ----------
+    scenario
+        Cluster, fabric and transport, with what its MPI does.
+    sizes
+        Bytes, each at least 1.
+    progress
+        Called with the share of sizes done.
+
+    Returns
+    -------
+    list of BenchRow
+        One-way times on open connections, one per size.
 
     Raises
     ------
     InputError
-        Where the cluster has one host, or the transport preset has no ``[mpi]`` table.
+        Where the cluster has one host, or the transport has no ``[mpi]`` table.
     """
     mpi = scenario.transport.mpi
     if scenario.cluster.hosts < 2:  # noqa: PLR2004  a sender and a receiver
         msg = f"cluster {scenario.cluster.name} has one host; a point-to-point test needs two"
         raise InputError(msg)
     if mpi is None:
-        msg = f"transport {scenario.transport.name} has no [mpi] table: add mpi.eager_limit and mpi.eager_copy"
+        name = scenario.transport.name
+        msg = f"transport {name} has no [mpi] table, so how its MPI sends is not known; choose another transport"
         raise InputError(msg)
     rows = []
     for size in sizes:
@@ -88,6 +109,8 @@ def point_to_point_times(scenario: Scenario, sizes: Sequence[int]) -> list[Bench
         began = env.now
         env.run(env.process(exchange.send(size)))
         rows.append(BenchRow(size, float(env.now - began)))
+        if progress is not None:
+            progress(len(rows) / len(sizes))
     return rows
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fabricsim import provenance, units
 from fabricsim.errors import InputError
 from fabricsim.report.nccl_table import render
+from fabricsim.spec.suggest import did_you_mean
 from fabricsim.traces import nccl_tests, osu
 from fabricsim.validation.bench import COLLECTIVES, collective_times, devices, point_to_point_times
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from fabricsim.report.nccl_table import BenchRow
     from fabricsim.spec.scenario import Scenario
 
-__all__ = ["COLLECTIVES", "LATENCY", "Reference", "read_reference", "run", "sizes"]
+__all__ = ["COLLECTIVES", "LATENCY", "Reference", "check_test", "read_reference", "run", "sizes"]
 
 LATENCY = "latency"
 """Name of the point-to-point test."""
@@ -31,6 +32,21 @@ class Reference:
     path: Path
     seconds: dict[int, float]
     ranks: int | None
+
+
+def check_test(test: str) -> None:
+    """Check the name of a test.
+
+    Raises
+    ------
+    InputError
+        Where there is no such test.
+    """
+    known = (*COLLECTIVES, LATENCY)
+    if test not in known:
+        hint = did_you_mean(test, known, f"there are {', '.join(known)}")
+        msg = f"there is no test {test!r}; {hint}"
+        raise InputError(msg)
 
 
 def sizes(smallest: str, largest: str) -> list[int]:
@@ -59,7 +75,7 @@ def sizes(smallest: str, largest: str) -> list[int]:
 
 
 def read_reference(path: Path, test: str) -> Reference:
-    """Captured times to compare with: an OSU latency table, or an nccl-tests log.
+    """Read captured times to compare with: an OSU latency table, or an nccl-tests log.
 
     Raises
     ------
@@ -97,21 +113,16 @@ def run(
     Raises
     ------
     InputError
-        Where the reference has no usable row, or was captured on another number of ranks.
+        Where the reference has no usable row or was captured on another number of ranks, or a size
+        does not fit into a GPU.
     """
     if reference is not None:
-        wanted = sorted(reference.seconds)
-        if not wanted:
-            msg = f"{reference.path}: has no row that moves bytes; nothing can be compared"
-            raise InputError(msg)
-        ranks = scenario.cluster.ranks
-        if reference.ranks is not None and reference.ranks != ranks:
-            msg = f"{reference.path}: was captured on {reference.ranks} ranks, cluster {scenario.cluster.name} has {ranks}"
-            raise InputError(msg)
+        wanted = _comparable(reference, scenario)
     if test == LATENCY:
-        rows = point_to_point_times(scenario, wanted)
+        rows = point_to_point_times(scenario, wanted, progress)
         table = _osu_table(scenario, rows)
     else:
+        _check_fits(max(wanted), scenario)
         rows = collective_times(scenario, test, wanted, progress)
         table = render(
             rows,
@@ -122,6 +133,26 @@ def run(
             version=provenance.version(),
         )
     return table if reference is None else table + _errors(rows, reference)
+
+
+def _comparable(reference: Reference, scenario: Scenario) -> list[int]:
+    """Sizes of a reference that this cluster can be compared at."""
+    if not reference.seconds:
+        msg = f"{reference.path}: has no row that moves bytes; nothing can be compared"
+        raise InputError(msg)
+    ranks, cluster = scenario.cluster.ranks, scenario.cluster.name
+    if reference.ranks is not None and reference.ranks != ranks:
+        msg = f"{reference.path}: was captured on {reference.ranks} ranks, cluster {cluster} has {ranks}"
+        raise InputError(msg)
+    return sorted(reference.seconds)
+
+
+def _check_fits(largest: int, scenario: Scenario) -> None:
+    gpu = scenario.cluster.gpu
+    if largest > gpu.memory:
+        have = f"the {units.human_bytes(gpu.memory)} of a {gpu.name}"
+        msg = f"a buffer of {units.human_bytes(largest)} does not fit into {have}; lower --max-bytes"
+        raise InputError(msg)
 
 
 def _osu_table(scenario: Scenario, rows: list[BenchRow]) -> str:

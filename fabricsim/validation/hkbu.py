@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fabricsim.results.summary import bus_factor
 from fabricsim.spec.load import load
 from fabricsim.units import human_bytes
 from fabricsim.validation import measured
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from fabricsim.spec.scenario import Scenario
     from fabricsim.validation.measured import MeasuredTable
 
 NETWORKS = {"10GbE": "tcp-10g", "100G InfiniBand": "rdma-100g"}
@@ -31,79 +33,92 @@ _CALIBRATED_BELOW = 1024  # rows below this size gave the latencies, bytes
 
 
 def validate(progress: Callable[[float], None] | None = None) -> Study:
-    """Compare all-reduce and point-to-point times on both networks with the captured tables."""
+    """Compare all-reduce and point-to-point times on both networks with the captured tables.
+
+    Parameters
+    ----------
+    progress
+        Called with the share of networks done.
+    """
     rows: list[ValidationRow] = []
     summary: dict[str, Any] = {}
-    done = 0
-    for network, transport in NETWORKS.items():
-        scenario = load("hkbu", [f"transport={transport}"]).scenario
-        table = measured.load(_ALL_REDUCE[network])
-        sizes = [int(size) for size in table.rows["size"]]
-        times = [row.seconds for row in collective_times(scenario, "all_reduce", sizes)]
-        bandwidth, small = _all_reduce_rows(network, table, times, scenario.cluster.ranks)
-        osu = measured.load(_LATENCY[network])
-        sent = osu.rows["size"] >= _CALIBRATED_BELOW
-        predicted = point_to_point_times(scenario, [int(size) for size in osu.rows["size"][sent]])
-        latency = [
-            _row(f"{network} point-to-point time, {human_bytes(row.size)}", "us", value * 1e6, row.seconds * 1e6, osu)
-            for row, value in zip(predicted, osu.rows["latency_s"][sent], strict=True)
-        ]
+    for done, network in enumerate(NETWORKS, start=1):
+        bandwidth, small = _all_reduce_rows(network)
+        latency = _latency_rows(network)
         summary[f"{network}: largest error of bus bandwidth from 4 MiB"] = _largest(bandwidth)
         summary[f"{network}: largest error of point-to-point time from 1 KiB"] = _largest(latency)
         summary[f"{network}: median error of all-reduce time below 4 MiB"] = _median(small)
         rows += [*bandwidth, *latency, *small]
-        done += 1
         if progress is not None:
             progress(done / len(NETWORKS))
     return Study("hkbu", rows, summary, _parameters())
 
 
 def draw(study: Study, folder: Path) -> list[Path]:
-    """Draw bus bandwidth over size, measured and predicted, for each network."""
+    """Draw bus bandwidth over size, measured and predicted, for each network; returns the files written."""
     from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
 
+    ranks = load("hkbu").scenario.cluster.ranks
     paths = []
-    for network, name in _ALL_REDUCE.items():
-        rows = [row for row in study.rows if row.quantity.startswith(f"{network} all-reduce")]
-        table = measured.load(name)
-        ranks = load("hkbu").scenario.cluster.ranks
-        factor = 2 * (ranks - 1) / ranks
-        times = {row.quantity: row for row in rows}
-        sizes, real, simulated = [], [], []
-        for record in table.rows:
-            label = human_bytes(int(record["size"]))
-            time = times.get(f"{network} all-reduce time, {label}")
-            rate = times.get(f"{network} all-reduce bus bandwidth, {label}")
-            if rate is not None:
-                found = (rate.measured * 1e9, rate.predicted * 1e9)
-            elif time is not None:
-                size = int(record["size"])
-                found = (factor * size / time.measured * 1e6, factor * size / time.predicted * 1e6)
-            else:
-                continue
-            sizes.append(int(record["size"]))
-            real.append(found[0])
-            simulated.append(found[1])
-        path = folder / f"hkbu-{NETWORKS[network]}.png"
-        plots.save(plots.bus_bandwidth(sizes, real, simulated, f"All-reduce over 32 GPUs, {network}"), path)
+    for network, transport in NETWORKS.items():
+        sizes, real, simulated = _bandwidths(study, network, ranks)
+        path = folder / f"hkbu-{transport}.png"
+        plots.save(plots.bus_bandwidth(sizes, real, simulated, f"All-reduce over {ranks} GPUs, {network}"), path)
         paths.append(path)
     return paths
 
 
-def _all_reduce_rows(
-    network: str, table: MeasuredTable, times: list[float], ranks: int
-) -> tuple[list[ValidationRow], list[ValidationRow]]:
-    factor = 2 * (ranks - 1) / ranks
-    bandwidth, small = [], []
-    for record, predicted in zip(table.rows, times, strict=True):
-        size, time = int(record["size"]), float(record["time_out_s"])
+def _bandwidths(study: Study, network: str, ranks: int) -> tuple[list[int], list[float], list[float]]:
+    """Sizes, measured and predicted bus bandwidth in bytes/s, from the rows of times too."""
+    found = {row.quantity: row for row in study.rows}
+    sizes, real, simulated = [], [], []
+    for size in (int(size) for size in measured.load(_ALL_REDUCE[network]).rows["size"]):
+        row = found[_quantity(network, size)]
         if size >= _PLATEAU:
-            label = f"{network} all-reduce bus bandwidth, {human_bytes(size)}"
-            bandwidth.append(_row(label, "GB/s", factor * size / time / 1e9, factor * size / predicted / 1e9, table))
+            pair = (row.measured * 1e9, row.predicted * 1e9)
         else:
-            label = f"{network} all-reduce time, {human_bytes(size)}"
-            small.append(_row(label, "us", time * 1e6, predicted * 1e6, table))
+            moved = bus_factor("all_reduce", ranks) * size
+            pair = (moved / row.measured * 1e6, moved / row.predicted * 1e6)
+        sizes.append(size)
+        real.append(pair[0])
+        simulated.append(pair[1])
+    return sizes, real, simulated
+
+
+def _quantity(network: str, size: int) -> str:
+    what = "bus bandwidth" if size >= _PLATEAU else "time"
+    return f"{network} all-reduce {what}, {human_bytes(size)}"
+
+
+def _scenario(network: str) -> Scenario:
+    return load("hkbu", [f"transport={NETWORKS[network]}"]).scenario
+
+
+def _all_reduce_rows(network: str) -> tuple[list[ValidationRow], list[ValidationRow]]:
+    """Bus bandwidth of the large sizes in GB/s, and time of the small ones in us."""
+    scenario, table = _scenario(network), measured.load(_ALL_REDUCE[network])
+    moved = bus_factor("all_reduce", scenario.cluster.ranks)
+    predicted = collective_times(scenario, "all_reduce", [int(size) for size in table.rows["size"]])
+    bandwidth, small = [], []
+    for row, record in zip(predicted, table.rows, strict=True):
+        quantity, time = _quantity(network, row.size), float(record["time_out_s"])
+        if row.size >= _PLATEAU:
+            gigabytes = moved * row.size / 1e9
+            bandwidth.append(_row(quantity, "GB/s", gigabytes / time, gigabytes / row.seconds, table))
+        else:
+            small.append(_row(quantity, "us", time * 1e6, row.seconds * 1e6, table))
     return bandwidth, small
+
+
+def _latency_rows(network: str) -> list[ValidationRow]:
+    """One-way times of single messages in us, without the rows that the latencies are from."""
+    table = measured.load(_LATENCY[network])
+    compared = table.rows[table.rows["size"] >= _CALIBRATED_BELOW]
+    predicted = point_to_point_times(_scenario(network), [int(size) for size in compared["size"]])
+    return [
+        _row(f"{network} point-to-point time, {human_bytes(row.size)}", "us", time * 1e6, row.seconds * 1e6, table)
+        for row, time in zip(predicted, compared["latency_s"], strict=True)
+    ]
 
 
 def _row(quantity: str, unit: str, value: float, predicted: float, table: MeasuredTable) -> ValidationRow:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from fabricsim.errors import ScenarioError
+from fabricsim.errors import InputError, ScenarioError
+from fabricsim.spec.job_checks import job_problems, peak_problems
 from fabricsim.tables import OVERLAPPED_STREAM
-from fabricsim.workload.checks import job_mistakes
+from fabricsim.units import PS_PER_S, human_bytes, human_seconds, seconds
 from fabricsim.workload.data_parallel import gradient_buckets
 from fabricsim.workload.operations import gradient_bytes
 from fabricsim.workload.pipeline_parallel import Pipeline, run_stage
@@ -42,6 +43,12 @@ TIMERS = (
 )
 """Names under which time is booked."""
 
+LONGEST = 10**6 * PS_PER_S
+"""Time that an iteration may compute for, ps: 12 days, a tenth of what 64 bits hold."""
+
+LARGEST = 2**50
+"""Bytes of one message or buffer."""
+
 
 def compile_job(job: Job, gpu: Gpu) -> Program:
     """Compile one iteration of a training job.
@@ -62,9 +69,11 @@ def compile_job(job: Job, gpu: Gpu) -> Program:
     Raises
     ------
     ScenarioError
-        Where the job cannot be run as it is written: all mistakes at once.
+        Where the job does not fit together (one in a `Scenario` does): all mistakes at once.
+    InputError
+        Where its times or sizes are out of all proportion.
     """
-    if mistakes := job_mistakes(job, gpu):
+    if mistakes := [*job_problems(job), *peak_problems(job, gpu)]:
         raise ScenarioError(mistakes)
     return _Compiler(job, gpu).program()
 
@@ -76,9 +85,26 @@ class _Compiler:
         self.job = job
         self.data, self.stages = job.parallelism.data, plan_stages(job, gpu)
         self.micro_batches = job.global_batch // (job.micro_batch * self.data)
+        self.refuse_what_no_engine_holds(gpu)
         self.builder = ProgramBuilder(TIMERS)
         # The last bucket of each rank; what touches its gradients next has to wait for it.
         self.pending: dict[int, tuple[int, ...]] = {}
+
+    def refuse_what_no_engine_holds(self, gpu: Gpu) -> None:
+        """Refuse times and sizes that 64-bit integers could not hold once they add up."""
+        model = self.job.model.name
+        passes = sum(stage.forward + stage.backward for stage in self.stages)
+        computing = self.micro_batches * passes + max(stage.optimizer for stage in self.stages)
+        if computing > LONGEST:
+            span, limit = human_seconds(seconds(computing)), human_seconds(seconds(LONGEST))
+            msg = f"an iteration of {model} would compute for {span} on {gpu.name}, more than {limit}"
+            msg += "; look for a slip in job and cluster.gpu"
+            raise InputError(msg)
+        size = max(max(stage.gradient_bytes, stage.message) for stage in self.stages)
+        if size > LARGEST:
+            msg = f"a stage of {model} would send {human_bytes(size)} at once, more than {human_bytes(LARGEST)}"
+            msg += "; look for a slip in job"
+            raise InputError(msg)
 
     def program(self) -> Program:
         """Compile."""

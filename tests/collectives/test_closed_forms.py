@@ -108,7 +108,7 @@ def test_a_group_of_one_takes_no_time(ideal_scenario: Make, measure: Measure, co
 
 def test_the_order_of_ranks_is_the_order_of_the_ring(ideal_scenario: Make, measure: Measure) -> None:
     # Two hosts of four GPUs: in order, one flow leaves each host; alternating, all four do.
-    made = ideal_scenario(2, gpus_per_host=4)
+    made = ideal_scenario(2, cluster={"gpus_per_host": 4})
     size = 2**26
     in_order = measure(made, "all_reduce", range(8), size)
     alternating = measure(made, "all_reduce", [0, 4, 1, 5, 2, 6, 3, 7], size)

@@ -28,13 +28,10 @@ WHOLE = "1TiB"
 """A chunk that no buffer of a test exceeds: one round."""
 
 
-def _cluster(hosts: int, gpus_per_host: int, join: str, intra_host: str) -> Cluster:
-    gpu: dict[str, Any] = {"nvlink_rate": "300GBps"} if intra_host == "nvlink" else {}
-    return Cluster(
-        name="made for tests",
-        hosts=hosts,
-        gpus_per_host=gpus_per_host,
-        gpu=Gpu(
+def _cluster(hosts: int, keys: dict[str, Any]) -> Cluster:
+    gpu: dict[str, Any] = {"nvlink_rate": "300GBps"} if keys.get("intra_host") == "nvlink" else {}
+    defaults = {
+        "gpu": Gpu(
             name="round",
             peak={"fp16": "100TFLOPS"},
             memory="40GB",
@@ -44,11 +41,11 @@ def _cluster(hosts: int, gpus_per_host: int, join: str, intra_host: str) -> Clus
             kernel_launch="0us",
             **gpu,
         ),
-        nic=Nic(name="round", pcie=Pcie(generation=4)),
-        cpu=Cpu(name="round", copy_rate="10GBps"),
-        join=join,
-        intra_host=intra_host,
-    )
+        "nic": Nic(name="round", pcie=Pcie(generation=4)),
+        "cpu": Cpu(name="round", copy_rate="10GBps"),
+        "join": "ideal",
+    }
+    return Cluster(name="made for tests", hosts=hosts, **{**defaults, **keys})
 
 
 def _job() -> Job:
@@ -60,9 +57,6 @@ def scenario(
     hosts: int,
     topology: str = "single-switch",
     *,
-    gpus_per_host: int = 1,
-    join: str = "ideal",
-    intra_host: str = "shared-memory",
     channels: int = 1,
     chunk: str = WHOLE,
     cable: str = "100m",
@@ -70,13 +64,14 @@ def scenario(
     forwarding: str = "cut-through",
     seed: int = 0,
     transport: dict[str, Any] | None = None,
+    cluster: dict[str, Any] | None = None,
     **fabric: Any,
 ) -> Scenario:
     """A validated scenario whose links each carry `RATE` payload bytes/s after `LINK_PS`.
 
     The link rate is that of the payload times the wire bytes per payload byte: headers are there,
     yet the closed forms are in round numbers. ``fabric`` overrides keys of that table, `transport`
-    those of a 4096-byte InfiniBand.
+    those of a 4096-byte InfiniBand, `cluster` those of single-GPU hosts without limits of their own.
     """
     switch = Switch(name="round", latency=switch_latency, forwarding=forwarding)
     keys = {"kind": "infiniband", "line_rate": "100Gbps", "mtu": 4096, "latency": "0us"}
@@ -87,7 +82,7 @@ def scenario(
     fabric.setdefault("link_rate", f"{RATE * wire!r}Bps")
     return Scenario(
         name="made for tests",
-        cluster=_cluster(hosts, gpus_per_host, join, intra_host),
+        cluster=_cluster(hosts, cluster or {}),
         fabric=Fabric(topology=topology, host_cable=cable, **fabric),
         transport=made,
         job=_job(),

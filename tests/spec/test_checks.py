@@ -13,6 +13,8 @@ TREE = ("fabric={ topology = 'fat-tree' }",)
 LEAVES = ("fabric={ topology = 'leaf-spine', hosts_per_leaf = 4, spines = 2 }",)
 ALONE = ("job.parallelism.data=1",)
 IDEAL = ("cluster=ideal",)
+TWO = ("cluster.ethernet_nic=intel-10gbe",)
+HKBU = "hkbu"  # has two adapters and no job
 
 REFUSED = [
     (
@@ -54,8 +56,6 @@ REFUSED = [
     (DP, ["job.overlap=ddp", "job.bucket=0B"], "job.bucket", "is zero"),
     (DP, ["job.schedule=gpipe"], "job.schedule", "no effect with pipeline = 1"),
     (DP, ["cluster.intra_host=nvlink"], "cluster.intra_host", "has no nvlink_rate"),
-    (DP, ["cluster.gpudirect=true", "transport=tcp-10g"], "cluster.gpudirect", "a tcp transport reaches host memory"),
-    (DP, ["cluster.gpudirect=true", "transport=ipoib-100g"], "cluster.gpudirect", "a ipoib transport reaches host"),
     (DP, [*IDEAL, "cluster.gpudirect=true"], "cluster.gpudirect", 'no effect with join = "ideal"'),
     (DP, [*IDEAL, "cluster.gpu_pcie.generation=3"], "cluster.gpu_pcie", 'no effect with join = "ideal"'),
     (DP, ["cluster.nic.socket=2"], "cluster.nic.socket", "2 is no socket of a CPU 'xeon-gold-6330' with 2"),
@@ -65,8 +65,20 @@ REFUSED = [
     (DP, ["transport.initial_window=10"], "transport.initial_window", "no effect on a transport of kind infiniband"),
     (DP, ["transport={ kind = 'tcp', idle_restart = '1s' }"], "transport.idle_restart", "no effect without initial"),
     (DP, ["transport.idle_restart=1s"], "transport.idle_restart", "no effect on a transport of kind infiniband"),
-    (DP, ["transport.mpi.inline_limit=64B"], "transport.mpi.inline_latency", "only together"),
-    (DP, ["transport=hkbu-rdma-100g", "transport.mpi.inline_limit=1MB"], "transport.mpi.inline_limit", "larger than"),
+    (DP, ["cluster.nic.mpi_inline_limit=64B"], "cluster.nic.mpi_inline_latency", "only together"),
+    (DP, ["cluster.nic.mpi_inline_latency=1us"], "cluster.nic.mpi_inline_limit", "only together"),
+    (DP, [*TWO, "cluster.ethernet_nic.mpi_inline_limit=64B"], "cluster.ethernet_nic.mpi_inline_latency", "only tog"),
+    (DP, [*TWO, "cluster.ethernet_nic.socket=2"], "cluster.ethernet_nic.socket", "2 is no socket of a CPU"),
+    (
+        DP,
+        [*TWO, "cluster.ethernet_nic.interrupt_moderation=[{above='1B',interval='1us'},{above='1B',interval='2us'}]"],
+        "cluster.ethernet_nic.interrupt_moderation[1].above",
+        "not larger than that of the step before",
+    ),
+    (HKBU, ["cluster.hosts=2000000"], "cluster.hosts", "the cluster has 8000000 GPUs"),
+    (HKBU, ["fabric.spines=2"], "fabric.spines", "no effect in a single-switch fabric"),
+    (HKBU, ["cluster.ethernet_nic.socket=2"], "cluster.ethernet_nic.socket", "2 is no socket of a CPU"),
+    (HKBU, ["collectives.chunk=0B"], "collectives.chunk", "is zero"),
     (
         DP,
         ["cluster.nic.interrupt_moderation=[{above='2kB',interval='1us'},{above='1kB',interval='2us'}]"],
@@ -74,17 +86,16 @@ REFUSED = [
         "not larger than that of the step before",
     ),
     (DP, ["cluster.hosts=2000000"], "cluster.hosts", "the cluster has 2000000 GPUs"),
+    *[(DP, [f"{key}=0B"], key, "is zero") for key in ("cluster.gpu.memory", "collectives.chunk")],
     *[
-        (DP, [f"{key}=0{unit}"], key, "is zero")
+        (DP, [f"{key}=0{unit}"], key, f"'0{unit}' is too small")
         for key, unit in [
-            ("cluster.gpu.memory", "B"),
             ("cluster.gpu.memory_rate", "Bps"),
             ("cluster.gpu.peak.fp16", "FLOPS"),
             ("cluster.cpu.copy_rate", "Bps"),
             ("cluster.cpu.inter_socket_rate", "Bps"),
             ("fabric.link_rate", "bps"),
             ("transport.line_rate", "bps"),
-            ("collectives.chunk", "B"),
         ]
     ],
 ]
@@ -117,7 +128,12 @@ def test_tables_that_do_not_fit_together_are_refused(name: str, overrides: list[
         (DP, ["cluster=ideal", "cluster.gpus_per_host=8", "cluster.intra_host=nvlink"]),
         (DP, ["cluster.gpudirect=true", "transport=roce-100g"]),
         ("gpt2-xl-dp-16", ["cluster.gpus_per_pcie_switch=2", "cluster.nic_below_gpu_switch=true"]),
-        ("gpt2-xl-dp-16", ["cluster=hkbu-10gbe", "transport=hkbu-tcp-10g"]),
+        ("gpt2-xl-dp-16", ["cluster=hkbu", "transport=tcp-10g"]),
+        (DP, ["cluster.gpudirect=true", "transport=tcp-10g"]),
+        (DP, ["cluster.gpudirect=true", "transport=ipoib-100g"]),
+        (DP, [*TWO, "cluster.ethernet_nic.socket=1"]),
+        (HKBU, ["cluster.ethernet_nic.socket=0", "transport=tcp-10g"]),
+        (HKBU, ["cluster.gpu=h100-sxm", "cluster.gpu.peak={ fp32 = '1TFLOPS' }"]),
     ],
     ids=str,
 )
@@ -143,3 +159,12 @@ def test_link_rate_and_switch_default_to_those_of_the_transport() -> None:
 
     assert (preset.link_rate, preset.switch.name) == (12.5e9, "edr")
     assert (own.link_rate, own.switch.name) == (25e9 / 8, "spectrum-sn2700")
+
+
+@pytest.mark.parametrize(
+    ("transport", "adapter"),
+    [("tcp-10g", "intel-10gbe"), ("ipoib-100g", "connectx-5-edr"), ("rdma-100g", "connectx-5-edr")],
+)
+def test_tcp_uses_the_ethernet_adapter_where_there_is_one(transport: str, adapter: str) -> None:
+    assert load(HKBU, [f"transport={transport}"]).scenario.nic.name == adapter
+    assert load(DP, [f"transport={transport}"]).scenario.nic.name == "connectx-6-hdr100"

@@ -11,6 +11,14 @@ from fabricsim.spec.load import from_tables, load
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from fabricsim.spec.job import Job
+    from fabricsim.spec.scenario import Scenario
+
+
+def _job(scenario: Scenario) -> Job:
+    assert scenario.job is not None
+    return scenario.job
+
 
 def _write(folder: Path, text: str, name: str = "mine.toml") -> Path:
     file = folder / name
@@ -27,7 +35,7 @@ def test_a_shipped_scenario_is_loaded_by_name() -> None:
     assert loaded.scenario.cluster.gpu.name == "a100-pcie-40gb"
     assert loaded.scenario.transport.line_rate == 12.5e9
     assert loaded.scenario.transport.switch.latency == 90_000
-    assert loaded.scenario.job.model.hidden == 1024
+    assert _job(loaded.scenario).model.hidden == 1024
 
 
 @pytest.mark.parametrize("name", library.names("scenarios"))
@@ -45,8 +53,8 @@ def test_a_file_beside_is_extended_key_by_key(tmp_path: Path) -> None:
 
     scenario = load(file).scenario
 
-    assert (scenario.seed, scenario.cluster.hosts, scenario.job.global_batch) == (4, 16, 128)
-    assert scenario.job.micro_batch == 8
+    assert (scenario.seed, scenario.cluster.hosts, _job(scenario).global_batch) == (4, 16, 128)
+    assert _job(scenario).micro_batch == 8
     assert scenario.name == "mine"
 
 
@@ -86,13 +94,26 @@ def test_keys_beside_an_include_override_the_library() -> None:
     assert (gpu.name, gpu.memory_rate, gpu.memory) == ("a100-pcie-40gb", 2e12, 40 * 10**9)
 
 
-def test_library_files_include_others_of_their_kind() -> None:
-    transport = load("gpt2-medium-dp", ["transport=hkbu-rdma-100g"]).scenario.transport
+def test_library_files_include_others_of_their_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in library.KINDS:
+        (tmp_path / kind).mkdir()
+    _write(tmp_path, 'name = "basic"\nlatency = "1us"\nforwarding = "cut-through"\n', "switches/basic.toml")
+    _write(tmp_path, 'include = "basic"\nname = "slow"\nlatency = "9us"\n', "switches/slow.toml")
+    tables = load("gpt2-medium-dp").resolved
+    monkeypatch.setattr(library, "root", lambda: tmp_path)
 
-    assert transport.name == "hkbu-rdma-100g"
-    assert transport.efficiency == 0.975
-    assert transport.mpi is not None
-    assert (transport.mpi.eager_limit, transport.mpi.inline_limit) == (12_288, 64)
+    switch = from_tables({**tables, "fabric": {**tables["fabric"], "switch": "slow"}}).switch
+
+    assert (switch.name, switch.latency, switch.forwarding) == ("slow", 9_000_000, "cut-through")
+
+
+def test_library_files_include_others_in_their_tables() -> None:
+    cluster = load("hkbu").scenario.cluster
+
+    assert (cluster.nic.name, cluster.nic.socket, cluster.nic.mpi_inline_limit) == ("connectx-5-edr", 1, 64)
+    assert cluster.ethernet_nic is not None
+    assert (cluster.ethernet_nic.name, cluster.ethernet_nic.latency) == ("intel-10gbe", 19_400_000)
+    assert [step.above for step in cluster.ethernet_nic.interrupt_moderation] == [500, 1680]
 
 
 def test_a_set_name_replaces_the_library_file_and_keeps_what_was_written_beside_it(tmp_path: Path) -> None:
@@ -127,8 +148,8 @@ positions = 2048
 def test_a_set_name_replaces_a_table_written_in_full(tmp_path: Path) -> None:
     file = _write(tmp_path, OWN_MODEL)
 
-    assert load(file).scenario.job.model.positions == 2048
-    assert load(file, ["job.model=gpt2-medium"]).scenario.job.model.positions == 1024
+    assert _job(load(file).scenario).model.positions == 2048
+    assert _job(load(file, ["job.model=gpt2-medium"]).scenario).model.positions == 1024
 
 
 @pytest.mark.parametrize(
@@ -141,6 +162,7 @@ def test_a_set_name_replaces_a_table_written_in_full(tmp_path: Path) -> None:
         ("transport=ipoib-100g", "transport.kind", "ipoib"),
         ("job.model=gpt2-xl", "job.model.layers", 48),
         ("cluster.gpu=h100-sxm", "cluster.gpu.name", "h100-sxm"),
+        ("cluster.ethernet_nic=intel-10gbe", "cluster.ethernet_nic.name", "intel-10gbe"),
         ("transport.switch=hdr", "transport.switch.name", "hdr"),
         ("collectives={ channels = 4 }", "collectives.channels", 4),
         ("job.overlap=ddp", "job.overlap", "ddp"),
@@ -158,11 +180,11 @@ def test_settings_are_read_as_toml_or_else_as_text(text: str, key: str, value: o
 
 
 def test_later_settings_win() -> None:
-    overrides = ["cluster.hosts=12", "cluster=hkbu-edr", "cluster.gpus_per_pcie_switch=1", "seed=1", "seed=2"]
+    overrides = ["cluster.hosts=12", "cluster=hkbu", "cluster.gpus_per_pcie_switch=1", "seed=1", "seed=2"]
 
     scenario = load("gpt2-medium-dp", overrides).scenario
 
-    assert (scenario.cluster.name, scenario.cluster.hosts, scenario.seed) == ("hkbu-edr", 12, 2)
+    assert (scenario.cluster.name, scenario.cluster.hosts, scenario.seed) == ("hkbu", 12, 2)
 
 
 @pytest.mark.parametrize("text", ["transport", "=3", "a b=3", "cluster..hosts=3", "", "extends=gpt2-medium-dp"])
@@ -197,14 +219,15 @@ def test_a_shipped_name_is_extended_though_a_folder_of_that_name_lies_beside(tmp
     assert load(_write(tmp_path, 'extends = "gpt2-medium-dp"\nseed = 4\n')).scenario.seed == 4
 
 
-def test_the_hkbu_presets_add_up_to_what_was_measured() -> None:
-    """Software plus fabric is the one-way time of the OSU rows that the presets are calibrated on."""
-    for name, measured_us in (("hkbu-tcp-10g", 21.5), ("hkbu-rdma-100g", 2.375)):
-        transport = load("gpt2-medium-dp", [f"transport={name}"]).scenario.transport
-        cables = 2 * 5 * 5_000
-        again = 1538 * 800 if transport.switch.forwarding == "store-and-forward" else 0
-        fabric = transport.switch.latency + cables + again
-        assert transport.mpi is not None
-        assert transport.mpi.latency is not None
-        assert (transport.mpi.latency + fabric) / 1e6 == pytest.approx(measured_us, abs=0.05)
-        assert transport.latency + transport.send_overhead == pytest.approx(transport.mpi.latency, abs=1e5)
+def test_the_hkbu_adapters_and_the_fabric_add_up_to_what_was_measured() -> None:
+    """Adapter plus fabric is the one-way time of the OSU rows that the adapters are calibrated on."""
+    for name, measured_us in (("tcp-10g", 21.5), ("rdma-100g", 2.375)):
+        scenario = load("hkbu", [f"transport={name}"]).scenario
+        switch, adapter = scenario.switch, scenario.nic
+        cables = round(2 * scenario.fabric.host_cable * 5_000)
+        again = 1538 * 800 if switch.forwarding == "store-and-forward" else 0
+        fabric = switch.latency + cables + again
+        assert adapter.mpi_latency is not None
+        assert (adapter.mpi_latency + fabric) / 1e6 == pytest.approx(measured_us, abs=0.05)
+        if adapter.mpi_inline_latency is not None:
+            assert (adapter.mpi_inline_latency + fabric) / 1e6 == pytest.approx(1.74, abs=0.005)

@@ -21,6 +21,7 @@ TABLES = [
     ("cluster", "gpu_pcie"),
     ("cluster", "nic"),
     ("cluster", "nic", "interrupt_moderation"),
+    ("cluster", "ethernet_nic"),
     ("cluster", "cpu"),
     ("fabric",),
     ("fabric", "switch"),

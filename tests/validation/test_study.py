@@ -17,7 +17,7 @@ def test_relative_error_is_of_the_measured_figure() -> None:
 
 
 def test_json_object_has_the_promised_keys() -> None:
-    row = ValidationRow("time", "s", np.float64(2.0), np.float32(2.5), "log", "captured")
+    row = ValidationRow("time", "s", np.float64(2.0), np.float64(2.5), "log", "captured")
     study = Study("hkbu", [row], {"largest": np.float64(0.25)}, {"hosts": np.int64(8), "rates": np.array([1.0])})
 
     content = json.loads(study.to_json())

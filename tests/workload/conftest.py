@@ -24,8 +24,8 @@ MODELS = {
     "gpt2-xl": {**GPT2, "layers": 48, "hidden": 1600, "heads": 25},
     "bert-base": {**BERT, "layers": 12, "hidden": 768, "heads": 12},
     "bert-large": {**BERT, "layers": 24, "hidden": 1024, "heads": 16},
-    "t5-base": {**T5, "layers": 12, "hidden": 768, "heads": 12},
-    "t5-large": {**T5, "layers": 24, "hidden": 1024, "heads": 16},
+    "t5-base": {**T5, "layers": 12, "decoder_layers": 12, "hidden": 768, "heads": 12},
+    "t5-large": {**T5, "layers": 24, "decoder_layers": 24, "hidden": 1024, "heads": 16},
 }
 
 
@@ -58,6 +58,8 @@ def make_job(make_model: MakeModel) -> MakeJob:
         degrees = {"data": changes.pop("data", 1), "pipeline": changes.pop("pipeline", 1)}
         batches = changes.pop("micro_batches", 1)
         table = {"micro_batch": 2, "sequence": 512, **changes}
+        if shape.family == "t5":
+            table.setdefault("decoder_sequence", table["sequence"])
         table.setdefault("global_batch", table["micro_batch"] * degrees["data"] * batches)
         return Job.model_validate({"model": shape, "parallelism": degrees, **table})
 

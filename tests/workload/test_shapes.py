@@ -88,8 +88,7 @@ def test_embedding_group_of_t5_has_the_first_decoder_stage(
 
 
 def test_t5_without_decoder_layers_has_as_many_as_encoder_layers(make_model: MakeModel) -> None:
-    assert make_model("t5-base").decoder_layers is None
-    assert layout(make_model("t5-base"), 1).decoder == (12,)
+    assert layout(make_model("t5-base", decoder_layers=None), 1).decoder == (12,)
     assert layout(make_model("t5-base", decoder_layers=6), 3).decoder == (0, 0, 6)
 
 

@@ -1,0 +1,248 @@
+"""All tables of the flow engine and their growth."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fabricsim.engine.arena import Arena
+from fabricsim.errors import SimulationError
+from fabricsim.kernels.lane import CLASSES
+from fabricsim.kernels.queue import rehash
+from fabricsim.tables import (
+    BUCKET,
+    CALL,
+    COMMUNICATOR,
+    CONNECTION,
+    EVENT,
+    FLOW,
+    HEAP,
+    HOP,
+    INBOX,
+    JOB,
+    LANE,
+    LEG,
+    MESSAGE,
+    MODERATION,
+    NEVER,
+    NONE,
+    OP,
+    RESOURCE,
+    ROUTE,
+    SCRIPT,
+    SPAN,
+    STEP,
+    TEMPLATE,
+    WORLD,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+_TABLES = {
+    "moderation": MODERATION,
+    "routes": ROUTE,
+    "hops": HOP,
+    "ops": OP,
+    "spans": SPAN,
+    "jobs": JOB,
+    "calls": CALL,
+    "communicators": COMMUNICATOR,
+    "templates": TEMPLATE,
+    "scripts": SCRIPT,
+    "steps": STEP,
+    "connections": CONNECTION,
+    "messages": MESSAGE,
+}
+_INDEX_TABLES = ("successors", "job_of_op", "sources")
+_WINDOW = 2
+"""Messages that a sender may be ahead of its receiver: NCCL's 8 buffer steps hold two chunks of 4."""
+_SERIES_BINS = 1024
+_FIRST_BIN = 1_000_000  # ps; the engine doubles it as the run grows longer
+_MOST_ROWS = 2**31 - 1  # records refer to one another by 32-bit indices
+
+
+def _table(length: int, dtype: np.dtype[np.void]) -> NDArray[np.void]:
+    """Return a zeroed plain array whose elements have attributes.
+
+    So the kernels' source also runs uncompiled. A ``recarray`` would do so as well, but costs
+    microseconds at each call into a kernel.
+    """
+    if length > _MOST_ROWS:
+        msg = f"the run needs a table of {length} rows; at most {_MOST_ROWS} can be numbered: simulate less at once"
+        raise SimulationError(msg)
+    return np.zeros(length, np.dtype((np.record, dtype)))
+
+
+def _power_of_two(count: int) -> int:
+    return 1 << max(count - 1, 1).bit_length()
+
+
+class State:
+    """Tables of one simulated fabric.
+
+    Records live in `tables` and `indices`, ``used`` of each are filled; flows, events, lanes and
+    inboxes have tables of their own, long enough for whatever may be in flight at once.
+    """
+
+    def __init__(self, capacities: Sequence[float], taps: Sequence[int]) -> None:
+        for number, capacity in enumerate(capacities):
+            if not (capacity > 0 and math.isfinite(capacity)):
+                msg = f"resource {number} has a capacity of {capacity}: it must be above 0"
+                raise SimulationError(msg)
+        self.world = _table(1, WORLD)
+        self.world["bin"], self.world["window"], self.world["inboxes"] = _FIRST_BIN, _WINDOW, 1
+        self.resources = _table(len(capacities), RESOURCE)
+        self.resources["capacity"] = self.resources["residual"] = capacities
+        self.resources["settled"] = np.inf
+        self.resources["first"] = self.resources["tap"] = NONE
+        self.resources["tap"][list(taps)] = np.arange(len(taps))
+        self.series = np.zeros((len(taps), _SERIES_BINS))
+        self.heap = _table(len(capacities), HEAP)
+        self.touched = np.zeros(len(capacities), np.int32)
+        self.tables = {name: _table(16, dtype) for name, dtype in _TABLES.items()}
+        self.indices = {name: np.zeros(16, np.int64) for name in _INDEX_TABLES}
+        self.used = dict.fromkeys((*_TABLES, *_INDEX_TABLES), 0)
+        self.op_arena, self.edge_arena, self.call_arena = Arena(), Arena(), Arena()
+        self.free_blocks = np.full(CLASSES, NONE, np.int64)
+        self.lanes, self.inboxes = _table(16, LANE), _table(16, INBOX)
+        self.flows, self.legs = _table(0, FLOW), _table(0, LEG)
+        self.tree = np.full(2, NEVER, np.int64)
+        self.begun = self.members = np.zeros(0, np.int32)
+        self.events, self.buckets = _table(0, EVENT), _table(0, BUCKET)
+        self.outbox = np.zeros((16, 2), np.int64)
+        self._width = 1
+        self.world["free_flow"] = self.world["free_event"] = self.world["free_bucket"] = NONE
+        self.reserve_flows()
+        self.reserve_events()
+
+    def reserve(self, name: str, length: int) -> None:
+        """Make a table at least `length` long, keeping what is in it."""
+        if name in self.indices:
+            indices = self.indices[name]
+            if length > len(indices):
+                self.indices[name] = np.zeros(_power_of_two(length), np.int64)
+                self.indices[name][: len(indices)] = indices
+        elif length > len(self.tables[name]):
+            grown = _table(_power_of_two(length), _TABLES[name])
+            grown[: len(self.tables[name])] = self.tables[name]
+            self.tables[name] = grown
+
+    def extend(self, name: str, rows: Sequence[Any] | NDArray[Any]) -> int:
+        """Append rows to a table; returns the index of the first.
+
+        Parameters
+        ----------
+        name
+            The table.
+        rows
+            Records, tuples of all their columns, or integers for a table of indices.
+        """
+        first, end = self.used[name], self.used[name] + len(rows)
+        self.used[name] = end
+        self.reserve(name, end)
+        (self.tables if name in self.tables else self.indices)[name][first:end] = (
+            rows if isinstance(rows, np.ndarray) else list(rows)
+        )
+        return first
+
+    def reserve_flows(self) -> None:
+        """Have a flow for each lane and message: neither has more than one in transfer."""
+        wanted = _power_of_two(len(self.lanes) + len(self.tables["messages"]))
+        before = len(self.flows)
+        if wanted <= before:
+            return
+        flows, legs = _table(wanted, FLOW), _table(wanted * self._width, LEG)
+        flows[:before], legs[: len(self.legs)] = self.flows, self.legs
+        flows["next_free"][before:] = np.arange(before + 1, wanted + 1)
+        flows["next_free"][-1] = self.world["free_flow"][0]
+        self.world["free_flow"] = before
+        tree = np.full(2 * wanted, NEVER, np.int64)
+        tree[wanted : wanted + before] = self.tree[before:] if before else NEVER
+        level = wanted
+        while level > 1:
+            tree[level // 2 : level] = tree[level : 2 * level].reshape(-1, 2).min(axis=1)
+            level //= 2
+        self.flows, self.legs, self.tree = flows, legs, tree
+        begun = np.zeros(wanted, np.int32)
+        begun[: len(self.begun)] = self.begun  # a lack of lanes shows in the middle of an instant
+        self.begun, self.members = begun, np.zeros(wanted, np.int32)
+
+    def widen(self, hops: int) -> None:
+        """Let routes have up to `hops` hops; flows in transfer keep their places in all lists."""
+        old, new = self._width, hops
+        if new <= old:
+            return
+
+        def moved(index: NDArray[np.int32]) -> NDArray[np.int32]:
+            return np.where(index < 0, index, index // old * new + index % old)
+
+        legs = _table(len(self.flows) * new, LEG)
+        places = moved(np.arange(len(self.legs), dtype=np.int32))
+        legs[places] = self.legs
+        legs["previous"][places] = moved(self.legs["previous"])
+        legs["next"][places] = moved(self.legs["next"])
+        self.resources["first"] = moved(self.resources["first"])
+        self.flows["first_leg"] = np.arange(len(self.flows)) * new
+        self.legs, self._width = legs, new
+
+    def reserve_events(self) -> None:
+        """Have an event, and a bucket, for all that can be queued at once.
+
+        An op has one event at a time (its start or its end), and so has a message. A lane has
+
+        - one ``SEND``, for it is sending from then on until its flow has ended;
+        - two ``RESUME``: that of its joining, and that of its receiver, which is posted once for each
+          time that the lane is blocked. The lane can be blocked again only after a flow of its own
+          has ended, and no flow ends before all events of the instant are done;
+        - in each inbox as many ``ARRIVED`` as the sender may be ahead, the window. A call closes its
+          lanes when all members have received all, so no arrival outlives its lane.
+
+        Two more keep the bucket that is being emptied, and the event that a lack of lanes puts back.
+        """
+        per_lane = 3 + _WINDOW * int(self.world["inboxes"][0])
+        wanted = _power_of_two(len(self.lanes) * per_lane + len(self.tables["ops"]) + len(self.tables["messages"]) + 2)
+        before = len(self.events)
+        if wanted <= before:
+            return
+        events, buckets = _table(wanted, EVENT), _table(wanted, BUCKET)
+        events[:before], buckets[:before] = self.events, self.buckets
+        events["next"][before:] = np.arange(before + 1, wanted + 1)
+        events["next"][-1] = self.world["free_event"][0]
+        self.world["free_event"] = before
+        self.events, self.buckets = events, buckets
+        rehash(self.world, self.buckets)
+
+    def double_lanes(self) -> None:
+        """Have twice as many lanes, with all that goes with them."""
+        self._reserve_lanes(2 * len(self.lanes), 1)
+        self.reserve_flows()
+        self.reserve_events()
+
+    def _reserve_lanes(self, lanes: int, inboxes: int) -> None:
+        stride = int(self.world["inboxes"][0])
+        if lanes <= len(self.lanes) and inboxes <= stride:
+            return
+        grown = _table(max(lanes, len(self.lanes)), LANE)
+        grown[: len(self.lanes)] = self.lanes
+        boxes = _table(len(grown) * max(inboxes, stride), INBOX)
+        boxes.reshape(len(grown), -1)[: len(self.lanes), :stride] = self.inboxes.reshape(len(self.lanes), stride)
+        self.lanes, self.inboxes = grown, boxes
+        self.world["inboxes"] = max(inboxes, stride)
+
+    def reserve_inboxes(self, inboxes: int) -> None:
+        """Let members have up to `inboxes` incoming connections."""
+        self._reserve_lanes(len(self.lanes), inboxes)
+        self.reserve_events()
+
+    def reserve_outbox(self) -> None:
+        """Have room for the completion of every job and message: each has one before it is fetched."""
+        room = self.used["jobs"] + self.used["messages"]
+        if len(self.outbox) < room:
+            grown = np.zeros((2 * room, 2), np.int64)
+            grown[: len(self.outbox)] = self.outbox
+            self.outbox = grown

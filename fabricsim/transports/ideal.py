@@ -1,0 +1,16 @@
+"""No headers and no protocol: for closed forms, upper bounds and comparisons with other simulators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fabricsim.transports.base import FlowModel, verbs_model
+from fabricsim.transports.framing import Framing
+
+if TYPE_CHECKING:
+    from fabricsim.spec.transport import Transport
+
+
+def flow_model(transport: Transport) -> FlowModel:
+    """Return the flow engine's view of a preset without headers."""
+    return verbs_model(transport, Framing(payload=transport.mtu, overhead=0))

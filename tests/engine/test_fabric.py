@@ -1,0 +1,314 @@
+"""The SimPy face: processes of any kind send and reduce, and share links by max-min."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import simpy
+from hypothesis import given, settings, strategies as st
+
+from fabricsim.engine.fabric import Fabric
+from fabricsim.errors import SimulationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from fabricsim.spec.scenario import Scenario
+
+    Make = Callable[..., Scenario]
+    Process = Iterator[Any]
+
+B = 12.5e9
+MB = 10**6
+SECOND = 10**12  # ps
+FAST = {"cable": "0m"}  # no latency: times are bytes over rate
+
+
+def _fabric(made: Scenario, **keys: Any) -> tuple[simpy.Environment, Fabric]:
+    env = simpy.Environment()
+    return env, Fabric(env, made, **keys)
+
+
+# ---- values and clocks --------------------------------------------------------------------------
+
+
+def test_an_event_carries_the_time_taken_in_the_units_of_its_environment(ideal_scenario: Make) -> None:
+    env = simpy.Environment(initial_time=3.0)
+    fabric = Fabric(env, ideal_scenario(2))
+    assert env.run(fabric.send(0, 1, 12_500)) == pytest.approx(2e-6, rel=1e-9)
+    assert env.now == pytest.approx(3.000_002, rel=1e-12)
+
+
+def test_an_environment_may_count_picoseconds(ideal_scenario: Make) -> None:
+    env, fabric = _fabric(ideal_scenario(2), time_unit=1)
+    assert env.run(fabric.send(0, 1, 12_501)) == 2_000_080
+    assert env.now == 2_000_080
+    assert env.run(fabric.all_reduce(range(2), 25_000)) == 2 * 2_000_000
+    assert env.now == 6_000_080
+
+
+def test_an_environment_may_count_microseconds(ideal_scenario: Make) -> None:
+    env, fabric = _fabric(ideal_scenario(2), time_unit=10**6)
+    assert env.run(fabric.send(0, 1, 12_500)) == pytest.approx(2.0)
+
+
+def test_processes_take_turns_with_the_fabric(ideal_scenario: Make) -> None:
+    env, fabric = _fabric(ideal_scenario(4, **FAST))
+    log = []
+
+    def user() -> Process:
+        yield env.timeout(0.5)
+        took = yield fabric.send(0, 1, 12_500 * MB)
+        log.append((env.now, took))
+        yield env.timeout(1.0)
+        took = yield fabric.all_reduce(range(4), 12_500 * MB)
+        log.append((env.now, took))
+
+    env.run(env.process(user()))
+    assert [time for pair in log for time in pair] == pytest.approx([1.5, 1.0, 4.0, 1.5])
+
+
+def test_events_of_other_processes_change_nothing(ideal_scenario: Make) -> None:
+    def end(*, ticks: bool) -> float:
+        env, fabric = _fabric(ideal_scenario(4))
+
+        def ticker() -> Process:
+            while True:
+                yield env.timeout(1.7e-6)
+
+        if ticks:
+            env.process(ticker())
+        env.run(env.all_of([fabric.all_reduce(range(4), 10 * MB), fabric.send(0, 2, MB)]))
+        return float(env.now)
+
+    assert end(ticks=True) == pytest.approx(end(ticks=False), abs=2e-12)
+
+
+def test_a_run_may_stop_anywhere_and_go_on(ideal_scenario: Make) -> None:
+    env, fabric = _fabric(ideal_scenario(2, **FAST))
+    sent = fabric.send(0, 1, 12_500 * MB)
+    for stop in (0.1, 0.25, 0.999):
+        env.run(until=stop)
+        assert not sent.triggered
+    assert env.run(sent) == pytest.approx(1.0, rel=1e-12)
+
+
+def test_a_long_idle_time_costs_nothing_and_keeps_the_clock(ideal_scenario: Make) -> None:
+    env, fabric = _fabric(ideal_scenario(2, **FAST), time_unit=1)
+    env.run(fabric.send(0, 1, 12_500))
+    before = int(fabric.world.world[0].events)
+    env.run(until=1_000_000 * SECOND)  # eleven days
+    assert fabric.world.world[0].events == before
+    # a float of picoseconds is good to 128 ps here
+    assert env.run(fabric.send(0, 1, 12_500)) == pytest.approx(1_000_000, abs=256)
+
+
+def test_what_nobody_waits_for_still_happens(ideal_scenario: Make) -> None:
+    env, fabric = _fabric(ideal_scenario(2, **FAST))
+    sent = fabric.send(0, 1, 12_500 * MB)
+    env.run()
+    assert sent.processed
+    assert env.now == pytest.approx(1.0)
+
+
+def test_two_fabrics_live_in_one_environment(ideal_scenario: Make) -> None:
+    env = simpy.Environment()
+    one, other = Fabric(env, ideal_scenario(2, **FAST)), Fabric(env, ideal_scenario(2, **FAST))
+    sends = [one.send(0, 1, 12_500 * MB), other.send(0, 1, 25_000 * MB)]
+    env.run(env.all_of(sends))
+    assert [send.value for send in sends] == pytest.approx([1.0, 2.0])
+
+
+# ---- sharing ------------------------------------------------------------------------------------
+
+
+def test_a_flow_that_joins_later_takes_half(ideal_scenario: Make) -> None:
+    env, fabric = _fabric(ideal_scenario(3, **FAST))
+    size = 12_500 * MB  # a second alone
+    ends = {}
+
+    def user(name: str, delay: float, target: int) -> Process:
+        yield env.timeout(delay)
+        yield fabric.send(0, target, size)
+        ends[name] = env.now
+
+    env.process(user("early", 0.0, 1))
+    env.process(user("late", 0.4, 2))
+    env.run()
+    # Early: 0.4 alone, then 0.6 s of work at half rate. Late: what is left of the link until it is done.
+    assert ends == pytest.approx({"early": 0.4 + 2 * 0.6, "late": 2.0})
+
+
+def test_flows_that_meet_nowhere_do_not_slow_each_other(ideal_scenario: Make) -> None:
+    env, fabric = _fabric(ideal_scenario(4, **FAST))
+    sends = [fabric.send(0, 1, 12_500 * MB), fabric.send(2, 3, 12_500 * MB), fabric.send(1, 0, 12_500 * MB)]
+    env.run(env.all_of(sends))
+    assert [send.value for send in sends] == pytest.approx([1.0] * 3)
+
+
+def test_three_flows_share_a_parking_lot_by_max_min(ideal_scenario: Make) -> None:
+    # Into host 2: flows from 0, 1 and 3 get a third each; the second flow of host 0 gets what is left there.
+    env, fabric = _fabric(ideal_scenario(5, **FAST), time_unit=1)
+    size = 12_500 * MB
+    shared = [fabric.send(source, 2, size) for source in (0, 1, 3)]
+    beside = fabric.send(0, 4, size)
+    env.run()
+    assert beside.value == pytest.approx(1.5 * SECOND)  # 2/3 of the link
+    assert [send.value for send in shared] == pytest.approx([3.0 * SECOND] * 3)
+
+
+def test_a_collective_beside_a_send_gets_half_of_what_they_share(ideal_scenario: Make) -> None:
+    env, fabric = _fabric(ideal_scenario(2, **FAST))
+    size = 12_500 * MB
+    ring, send = fabric.all_reduce(range(2), size), fabric.send(0, 1, 3 * size)
+    env.run()
+    # Two steps of half the buffer at half rate; by then a third of the send is through.
+    assert ring.value == pytest.approx(2.0, rel=1e-6)
+    assert send.value == pytest.approx(4.0, rel=1e-6)
+
+
+def test_two_jobs_on_the_same_links_take_twice_as_long(ideal_scenario: Make) -> None:
+    env, fabric = _fabric(ideal_scenario(4, **FAST))
+    both = [fabric.all_reduce(range(4), 100 * MB) for _ in range(2)]
+    env.run(env.all_of(both))
+    alone = 2 * 3 * 25 * MB / B
+    assert [ring.value for ring in both] == pytest.approx([2 * alone] * 2, rel=1e-6)
+
+
+def test_posts_of_one_instant_are_treated_alike(ideal_scenario: Make) -> None:
+    env, fabric = _fabric(ideal_scenario(2, **FAST))
+
+    took = []
+
+    def user() -> Process:
+        yield env.timeout(1.0)
+        took.append((yield fabric.send(0, 1, 125 * MB)))
+
+    for _ in range(20):
+        env.process(user())
+    env.run()
+    assert took == pytest.approx([20 * 0.01] * 20, rel=1e-9)
+
+
+def test_a_message_posted_at_an_arrival_joins_at_that_instant(ideal_scenario: Make) -> None:
+    env, fabric = _fabric(ideal_scenario(3, **FAST), time_unit=1)
+    size = 12_500 * MB
+    long = fabric.send(0, 1, 3 * size)
+
+    def user() -> Process:
+        yield fabric.send(0, 2, size)
+        yield fabric.send(0, 2, size)
+
+    chain = env.process(user())
+    env.run(chain)
+    assert env.now == 4 * SECOND
+    assert env.run(long) == pytest.approx(5 * SECOND, abs=2)  # each change of rate rounds up to a ps
+
+
+def test_a_weight_is_a_share(ideal_scenario: Make) -> None:
+    env, fabric = _fabric(ideal_scenario(3, **FAST))
+    heavy, light = fabric.send(0, 1, 12_500 * MB, weight=4.0), fabric.send(0, 2, 12_500 * MB)
+    env.run()
+    assert heavy.value == pytest.approx(1.25)
+    assert light.value == pytest.approx(2.0)
+
+
+@settings(max_examples=25)
+@given(
+    sends=st.lists(
+        st.tuples(
+            st.integers(0, 4), st.integers(0, 4), st.integers(1, 40 * MB), st.integers(0, 20).map(lambda t: t * 1e-3)
+        ).filter(lambda s: s[0] != s[1]),
+        min_size=1,
+        max_size=10,
+    )
+)
+def test_processes_get_what_the_plain_model_gives_them(
+    ideal_scenario: Make, filling: Any, sends: list[tuple[int, int, int, float]]
+) -> None:
+    env, fabric = _fabric(ideal_scenario(5, **FAST))
+    ends = [0.0] * len(sends)
+
+    def user(number: int, source: int, target: int, size: int, delay: float) -> Process:
+        yield env.timeout(delay)
+        yield fabric.send(source, target, size)
+        ends[number] = env.now
+
+    for number, send in enumerate(sends):
+        env.process(user(number, *send))
+    env.run()
+    # on a star a flow crosses its sender's link and its receiver's
+    flows = [filling.Flow(1.0, {source: 1.0, 5 + target: 1.0}) for source, target, _, _ in sends]
+    expected = filling.finish_times([B] * 10, flows, [delay for *_, delay in sends], [size for _, _, size, _ in sends])
+    assert ends == pytest.approx(expected, rel=1e-6, abs=1e-10)
+
+
+# ---- determinism and memory ---------------------------------------------------------------------
+
+
+def test_the_same_run_twice_gives_the_same_times(ideal_scenario: Make) -> None:
+    def times() -> list[float]:
+        env, fabric = _fabric(ideal_scenario(16, "fat-tree", k=4, channels=2, chunk="256KiB", seed=5))
+        events = [fabric.send(a, (a * 7 + 3) % 16, MB + a) for a in range(16) if a != (a * 7 + 3) % 16]
+        events += [fabric.all_reduce(range(16), 8 * MB), fabric.all_reduce(range(0, 16, 2), 5 * MB)]
+        env.run(env.all_of(events))
+        return [event.value for event in events]
+
+    assert times() == times()
+
+
+def test_tables_do_not_grow_with_the_number_of_calls(ideal_scenario: Make) -> None:
+    env, fabric = _fabric(ideal_scenario(4, channels=2))
+
+    def lengths() -> dict[str, int]:
+        world = fabric.world
+        named = {name: len(table) for name, table in {**world.tables, **world.indices}.items()}
+        return {**named, "flows": len(world.flows), "events": len(world.events), "lanes": len(world.lanes)}
+
+    def user(calls: int) -> Process:
+        for _ in range(calls):
+            yield fabric.all_reduce(range(4), 4096)
+            yield fabric.send(0, 1, 100)
+
+    env.run(env.process(user(3)))
+    before = lengths()
+    env.run(env.process(user(1000)))
+    assert lengths() == before
+
+
+# ---- mistakes -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda f: f.send(0, 9, 8), "rank 9 cannot be reached: the cluster has ranks 0 to 3"),
+        (lambda f: f.send(-1, 0, 8), "rank -1 cannot be reached"),
+        (lambda f: f.send(2, 2, 8), "rank 2 cannot send to itself"),
+        (lambda f: f.send(0, 1, 0), "0 bytes moves nothing"),
+        (lambda f: f.send(0, 1, -1), "-1 bytes moves nothing"),
+        (lambda f: f.send(0, 1, 8, weight=0.0), "weight of 0.0 gives no share"),
+        (lambda f: f.send(0, 1, 8, weight=float("nan")), "weight of nan"),
+        (lambda f: f.send(0, 1, 8, weight=float("inf")), "weight of inf"),
+        (lambda f: f.all_reduce(range(4), 0), "0 bytes moves nothing"),
+        (lambda f: f.all_reduce([], 8), "at least one rank"),
+        (lambda f: f.broadcast([1, 2, 1], 8), "each rank once"),
+        (lambda f: f.all_gather([0, 4096], 8), "rank 4096 cannot be reached"),
+        (lambda f: f.send(0, 1, 10**30), "too large"),
+        (lambda f: f.reduce_scatter(range(4), 2**62), "too large"),
+    ],
+)
+def test_a_mistake_is_said_at_once_and_leaves_the_fabric_as_it_was(
+    ideal_scenario: Make, call: Callable[[Fabric], simpy.Event], message: str
+) -> None:
+    env, fabric = _fabric(ideal_scenario(4, **FAST))
+    with pytest.raises(SimulationError, match=message):
+        call(fabric)
+    assert env.run(fabric.all_reduce(range(4), 12_500)) == pytest.approx(1.5e-6)
+
+
+def test_a_message_that_ends_after_the_clock_is_an_error_not_a_time(ideal_scenario: Make) -> None:
+    env, fabric = _fabric(ideal_scenario(2, link_rate="1Mbps"))
+    with pytest.raises(SimulationError, match="nothing can happen any more"):
+        env.run(fabric.send(0, 1, 2**50))

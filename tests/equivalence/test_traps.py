@@ -1,0 +1,207 @@
+"""Traps that other simulators have fallen into, one test each.
+
+Links carry 12.5e9 payload bytes/s after 500 ns unless a test says otherwise, so that the formulas
+stand as they are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import simpy
+
+from fabricsim.engine.fabric import Fabric
+from fabricsim.workload.program import Call, ProgramBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fabricsim.spec.scenario import Scenario
+
+    Make = Callable[..., Scenario]
+    Measure = Callable[..., float]
+
+B = 12.5e9
+LINK = 500e-9
+MIB = 2**20
+
+
+# ---- 1: a non-blocking switch neither doubles nor quarters a ring -------------------------------
+
+
+@pytest.mark.parametrize(("n", "milliseconds"), [(16, 10.096), (128, 10.908), (1024, 12.773)])
+def test_trap_1_a_ring_on_a_star_takes_its_closed_form(
+    ideal_scenario: Make, measure: Measure, n: int, milliseconds: float
+) -> None:
+    took = measure(ideal_scenario(n), "all_reduce", range(n), 64 * MIB)
+    assert took == pytest.approx(2 * (n - 1) * (64 * MIB / n / B + 2 * LINK), rel=1e-6)
+    assert took * 1e3 == pytest.approx(milliseconds, abs=5e-4)
+
+
+@pytest.mark.parametrize("pieces", [{"channels": 4}, {"chunk": "256KiB"}, {"channels": 4, "chunk": "256KiB"}])
+def test_trap_1_pieces_leave_the_bandwidth_term(ideal_scenario: Make, measure: Measure, pieces: dict[str, Any]) -> None:
+    n, size = 16, 64 * MIB
+    bandwidth = 2 * (n - 1) * size / n / B
+    whole = measure(ideal_scenario(n, cable="0m"), "all_reduce", range(n), size)
+    cut = measure(ideal_scenario(n, cable="0m", **pieces), "all_reduce", range(n), size)
+    assert [whole, cut] == pytest.approx([bandwidth, bandwidth], rel=1e-6)
+    with_latency = measure(ideal_scenario(n, **pieces), "all_reduce", range(n), size)
+    assert bandwidth <= with_latency < bandwidth * 1.06
+
+
+# ---- 2: the sends of one rank share its NIC -----------------------------------------------------
+
+
+@pytest.mark.parametrize(("n", "milliseconds"), [(16, 5.03), (128, 5.33), (256, 5.35)])
+def test_trap_2_direct_all_to_all_shares_the_network_adapters(
+    ideal_scenario: Make, n: int, milliseconds: float
+) -> None:
+    env = simpy.Environment()
+    fabric = Fabric(env, ideal_scenario(n))
+
+    def rank(me: int) -> Any:
+        yield env.all_of([fabric.send(me, peer, 64 * MIB // n) for peer in range(n) if peer != me])
+
+    env.run(env.all_of([env.process(rank(me)) for me in range(n)]))
+    assert env.now == pytest.approx(64 * MIB * (n - 1) / n / B + 2 * LINK, rel=1e-6)
+    assert env.now * 1e3 == pytest.approx(milliseconds, abs=0.01)
+
+
+# ---- 3: the receiver's link counts --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n", "milliseconds"), [(8, 42.95), (64, 343.6)])
+def test_trap_3_incast_fills_the_receivers_link(ideal_scenario: Make, n: int, milliseconds: float) -> None:
+    env = simpy.Environment()
+    fabric = Fabric(env, ideal_scenario(n + 1))
+    env.run(env.all_of([fabric.send(sender, 0, 64 * MIB) for sender in range(1, n + 1)]))
+    assert env.now == pytest.approx(n * 64 * MIB / B + 2 * LINK, rel=1e-6)
+    assert env.now * 1e3 == pytest.approx(milliseconds, abs=0.05)
+
+
+# ---- 4: messages of many steps between one pair match the right step ----------------------------
+
+
+@pytest.mark.parametrize("n", [2, 8, 9, 16])
+def test_trap_4_a_ring_of_many_rounds_ends_on_time(ideal_scenario: Make, measure: Measure, n: int) -> None:
+    rounds, chunk = 20, 2**14
+    took = measure(ideal_scenario(n, chunk="16KiB"), "all_reduce", range(n), rounds * n * chunk)
+    assert took == pytest.approx(rounds * 2 * (n - 1) * (chunk / B + 2 * LINK), rel=1e-6)
+
+
+def test_trap_4_sends_of_one_pair_end_in_the_order_of_their_steps(ideal_scenario: Make) -> None:
+    # Six messages both ways, each of another size; the receiver of each computes before it answers.
+    sizes = [5 * MIB, MIB, 7 * MIB, 3 * MIB, 2 * MIB, 4 * MIB]
+    pause = 10_000_000  # ps
+    builder = ProgramBuilder(timers=["all"])
+    for step, size in enumerate(sizes):
+        pair = (step % 2, 1 - step % 2)
+        call = builder.call(Call("send_recv", pair, size, "pipeline"))
+        for rank in (0, 1):
+            builder.join(call, rank, "all")
+        builder.compute(pair[1], pause, "all")
+    env = simpy.Environment()
+    replay = env.run(Fabric(env, ideal_scenario(2)).replay(builder.build()))
+    steps = np.array([size / B + 2 * LINK for size in sizes])
+    # The sender of a step computed after it received in the step before.
+    starts = np.concatenate([[0.0], np.cumsum(steps[:-1] + pause * 1e-12)])
+    assert replay.calls["ended"] * 1e-12 == pytest.approx(starts + steps, rel=1e-6)
+
+
+# ---- 5: 100 Gb/s is 12.5e9 bytes/s --------------------------------------------------------------
+
+
+def test_trap_5_a_hundred_gigabit_are_twelve_and_a_half_thousand_million_bytes(ideal_scenario: Make) -> None:
+    # Neither 2**30 nor a rounded number of ns per byte: 12.5e9 wire bytes take a second.
+    env = simpy.Environment()
+    fabric = Fabric(env, ideal_scenario(2, cable="0m", link_rate="100Gbps"))
+    payload = 4096 * 3_000_000
+    env.run(fabric.send(0, 1, payload))
+    headers = 8 + 12 + 4 + 2  # LRH, BTH, ICRC, VCRC
+    assert env.now == pytest.approx(payload * (4096 + headers) / 4096 / 12.5e9, rel=1e-12)
+
+
+@pytest.mark.parametrize(("size", "picoseconds"), [(1, 80), (3, 240), (4096, 327_680), (10**12, 80 * 10**12)])
+def test_trap_5_every_byte_counts(ideal_scenario: Make, size: int, picoseconds: int) -> None:
+    env = simpy.Environment()
+    took = env.run(Fabric(env, ideal_scenario(2, cable="0m"), time_unit=1).send(0, 1, size))
+    assert took == picoseconds
+
+
+# ---- 6: zero delay is legal, and a run that ends, ends cleanly ----------------------------------
+
+
+@pytest.mark.parametrize("collective", ["all_reduce", "reduce_scatter", "all_gather", "broadcast"])
+def test_trap_6_zero_delay_is_legal(ideal_scenario: Make, measure: Measure, collective: str) -> None:
+    n, size = 8, 8 * MIB
+    messages = {"all_reduce": 2 * (n - 1) / n, "broadcast": n - 1}.get(collective, (n - 1) / n)
+    took = measure(ideal_scenario(n, cable="0m"), collective, range(n), size)
+    assert took == pytest.approx(messages * size / B, rel=1e-6)
+
+
+def test_trap_6_the_environment_runs_dry(ideal_scenario: Make) -> None:
+    env = simpy.Environment()
+    fabric = Fabric(env, ideal_scenario(4, cable="0m"))
+    done = fabric.all_reduce(range(4), MIB)
+    env.run()
+    assert done.processed
+    assert env.peek() == float("inf")
+    assert env.now == done.value
+
+
+# ---- 7: shares are max-min, whatever the round trip ---------------------------------------------
+
+
+def test_trap_7_a_longer_round_trip_gets_no_smaller_share(ideal_scenario: Make) -> None:
+    # Both flows leave host 0; one stays under the leaf, the other crosses cables a hundred times longer.
+    env = simpy.Environment()
+    made = ideal_scenario(4, "leaf-spine", hosts_per_leaf=2, spines=1, switch_cable="10km")
+    fabric = Fabric(env, made, time_unit=1)
+    size = 125_000_000
+    near, far = fabric.send(0, 1, size), fabric.send(0, 2, size)
+    env.run()
+    shared = 2 * size * 80  # ps
+    assert near.value == shared + 2 * 500_000
+    assert far.value == shared + 2 * 500_000 + 2 * 50_000_000
+
+
+# ---- 8: a setting that is accepted has an effect ------------------------------------------------
+
+
+def test_trap_8_channels_and_chunk_have_an_effect(ideal_scenario: Make, measure: Measure) -> None:
+    def took(**pieces: Any) -> float:
+        return measure(ideal_scenario(8, **pieces), "all_reduce", range(8), 16 * MIB)
+
+    assert took(chunk="64KiB") > 1.05 * took()
+    assert took(chunk="64KiB", channels=4) < 0.95 * took(chunk="64KiB")
+
+
+def test_trap_8_the_seed_has_an_effect(ideal_scenario: Make) -> None:
+    def finish_times(seed: int) -> list[float]:
+        env = simpy.Environment()
+        fabric = Fabric(env, ideal_scenario(16, "fat-tree", k=4, seed=seed))
+        sends = [fabric.send(host, (host + 8) % 16, MIB) for host in range(16)]
+        env.run()
+        return [send.value for send in sends]
+
+    assert finish_times(1) == finish_times(1)
+    assert len({tuple(finish_times(seed)) for seed in range(5)}) > 1
+
+
+def test_trap_8_the_weight_has_an_effect(ideal_scenario: Make) -> None:
+    env = simpy.Environment()
+    fabric = Fabric(env, ideal_scenario(2, cable="0m"))
+    heavy, light = fabric.send(0, 1, 3 * MIB, weight=3.0), fabric.send(0, 1, 3 * MIB)
+    env.run()
+    assert heavy.value == pytest.approx(4 * MIB / B, rel=1e-6)
+    assert light.value == pytest.approx(6 * MIB / B, rel=1e-6)
+
+
+def test_trap_8_the_step_times_have_an_effect(ideal_scenario: Make, measure: Measure) -> None:
+    plain = ideal_scenario(4)
+    slow = plain.model_copy(update={"collectives": plain.collectives.model_copy(update={"network_step": 3_000_000})})
+    size = 4 * MIB
+    added = measure(slow, "all_reduce", range(4), size) - measure(plain, "all_reduce", range(4), size)
+    assert added == pytest.approx(2 * 3 * 3e-6, rel=1e-6)

@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fabricsim.topology.platform import Platform
+from fabricsim.transports import TRANSPORTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fabricsim.spec.scenario import Scenario
+
+
+def _build(scenario: Scenario) -> Platform:
+    costs = TRANSPORTS[scenario.transport.kind](scenario.transport).costs
+    made = (scenario.cluster, scenario.fabric, scenario.switch, scenario.link_rate, costs, scenario.seed)
+    return Platform(*made)
+
+
+@pytest.fixture(scope="session")
+def build() -> Callable[[Scenario], Platform]:
+    return _build
