@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fabricsim.pipeline import simulate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from fabricsim.results.result import Result
     from fabricsim.spec.load import LoadedScenario
@@ -39,15 +39,23 @@ def simulate_all(
     FabricsimError
         The first one of a run; runs that have not begun are given up.
     """
-    if jobs == 1:  # in this thread, so that Ctrl-C is felt at once
-        return [simulate(one, progress=part(progress, index, len(loaded))) for index, one in enumerate(loaded)]
     results: list[Result] = []
-    with ThreadPoolExecutor(max_workers=jobs) as pool:
-        for result in pool.map(simulate, loaded):
-            results.append(result)
-            if progress is not None:
-                progress(len(results) / len(loaded))
+    for result in _one_by_one(loaded, progress) if jobs == 1 else _at_once(loaded, jobs):
+        results.append(result)
+        if progress is not None:
+            progress(len(results) / len(loaded))
     return results
+
+
+def _one_by_one(loaded: Sequence[LoadedScenario], progress: Callable[[float], None] | None) -> Iterator[Result]:
+    """Simulate in this thread, where Ctrl-C is felt at once."""
+    for index, one in enumerate(loaded):
+        yield simulate(one, progress=part(progress, index, len(loaded)))
+
+
+def _at_once(loaded: Sequence[LoadedScenario], jobs: int) -> Iterator[Result]:
+    with ThreadPoolExecutor(max_workers=jobs) as pool:
+        yield from pool.map(simulate, loaded)
 
 
 def part(progress: Callable[[float], None] | None, index: int, count: int) -> Callable[[float], None] | None:

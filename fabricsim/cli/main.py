@@ -21,9 +21,8 @@ app = typer.Typer(
 for module in (runs, studies, library):
     module.register(app)
 
-_INTERRUPTED = 130
-_CLOSED_PIPE = 141
-"""As a shell reports a program that SIGINT and SIGPIPE end."""
+_INTERRUPTED = 130  # as a shell reports a program that SIGINT ends
+_CLOSED_PIPE = 1  # as typer ends where it is the first to meet a closed pipe
 
 
 def main() -> None:

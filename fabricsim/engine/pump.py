@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import simpy
 from simpy.events import NORMAL, EventPriority
 
+from fabricsim.errors import SimulationError
 from fabricsim.kernels.replay import COMPLETIONS, HORIZON, PAUSED
-from fabricsim.tables import NEVER
+from fabricsim.tables import CLOCK_END, NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +63,16 @@ class Pump:
         self._delivering = False
 
     def now(self) -> int:
-        """Present time, ps."""
+        """Present time, ps.
+
+        Raises
+        ------
+        SimulationError
+            Where the environment's clock is beyond that of the world.
+        """
+        if self._env.now * self._unit > CLOCK_END:
+            msg = f"the environment's time {self._env.now} is beyond 92 days, the end of the clock: start it at 0"
+            raise SimulationError(msg)
         return max(round(self._env.now * self._unit), int(self._world.world["now"][0]))
 
     def wake(self) -> None:

@@ -125,7 +125,7 @@ def finish(world, resources, flows, legs, tree, series, touched, flow):
         resource = legs[leg].resource
         resources[resource].load += legs[leg].cost * size
         resources[resource].payload += size
-    set_finish(tree, flow, NEVER)
+    set_finish(tree, flow, np.int64(NEVER))
     flows[flow].next_free = world[0].free_flow
     world[0].free_flow = flow
     world[0].active -= 1

@@ -12,14 +12,15 @@ import numpy as np
 from fabricsim.kernels._jit import kernel
 from fabricsim.kernels.queue import post
 
-# Kinds of events.
-OP_START = 0
-OP_DONE = 1
-ARRIVED = 2  # target: receiving lane; extra: inbox
-RESUME = 3  # target: lane
-SEND = 4  # target: lane whose send overhead is over
-MESSAGE = 5  # target: external message whose send overhead is over
-DELIVERED = 6  # target: external message
+# Kinds of events; int64, for numba compiles a function anew for each plain integer that it is given.
+OP_START = np.int64(0)
+OP_DONE = np.int64(1)
+ARRIVED = np.int64(2)  # target: receiving lane; extra: inbox
+RESUME = np.int64(3)  # target: lane
+SEND = np.int64(4)  # target: lane whose send overhead is over; extra: connection
+MESSAGE = np.int64(5)  # target: external message whose send overhead is over; extra: whether slow start is, too
+DELIVERED = np.int64(6)  # target: external message
+NO_EXTRA = np.int64(0)
 
 CLASSES = 32
 """Blocks of lanes come in powers of two; there is a free list for each."""
@@ -107,7 +108,7 @@ def open_call(world, calls, communicators, templates, scripts, lanes, inboxes, f
             lanes[lane].first_connection = communicator.first_connection + place * template.connections
             lanes[lane].first_step = script.first_step
             lanes[lane].steps = script.steps
-            lanes[lane].part = cut(size, communicator.channels, channel)
+            lanes[lane].part = cut(size, np.int64(communicator.channels), np.int64(channel))
             lanes[lane].op = -1
             lanes[lane].open = communicator.channels
             lanes[lane].step = 0
@@ -146,12 +147,12 @@ def join(world, events, buckets, calls, communicators, templates, sources, lanes
     lanes[first + member].op = op
     for channel in range(communicator.channels):
         base = first + channel * template.members
-        post(world, events, buckets, now, RESUME, base + member, 0)
+        post(world, events, buckets, now, RESUME, base + member, NO_EXTRA)
         for k in range(template.inboxes):
             source = sources[communicator.first_source + member * template.inboxes + k]
             if source >= 0 and lanes[base + source].blocked:
                 lanes[base + source].blocked = 0
-                post(world, events, buckets, now, RESUME, base + source, 0)
+                post(world, events, buckets, now, RESUME, base + source, NO_EXTRA)
 
 
 @kernel
@@ -161,7 +162,7 @@ def _finish_lane(world, events, buckets, calls, communicators, templates, lanes,
     lanes[home].open -= 1
     if lanes[home].open > 0:
         return
-    post(world, events, buckets, world[0].now, OP_DONE, np.int64(lanes[home].op), 0)
+    post(world, events, buckets, world[0].now, OP_DONE, np.int64(lanes[home].op), NO_EXTRA)
     calls[call].finished += 1
     if calls[call].finished == templates[communicators[calls[call].communicator].template].members:
         _close_call(world, calls, lanes, free_blocks, call)
@@ -176,7 +177,7 @@ def _wake_sender(world, events, buckets, calls, communicators, templates, source
     sender = np.int64(lanes[lane].peers + source)
     if lanes[sender].blocked:
         lanes[sender].blocked = 0
-        post(world, events, buckets, world[0].now, RESUME, sender, 0)
+        post(world, events, buckets, world[0].now, RESUME, sender, NO_EXTRA)
 
 
 @kernel
@@ -213,7 +214,9 @@ def run_lane(
                 return -1
             lanes[lane].received = 1
             inboxes[inbox].consumed += 1
-            _wake_sender(world, events, buckets, calls, communicators, templates, sources, lanes, lane, step.wait)
+            _wake_sender(
+                world, events, buckets, calls, communicators, templates, sources, lanes, lane, np.int64(step.wait)
+            )
         if step.send >= 0:
             place = np.int64(lanes[lane].first_connection + step.send)
             member = connections[place].member

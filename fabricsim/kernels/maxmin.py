@@ -21,6 +21,7 @@ import numpy as np
 
 from fabricsim.kernels._jit import kernel
 
+_TOP = np.int64(0)  # of the heap; numba compiles a function anew for each plain integer
 _EPSILON = 1e-9  # relative; float64 sums over thousands of flows keep 1e-12
 
 
@@ -191,14 +192,14 @@ def _fill_anew(resources, flows, legs, heap, size, mark, flow, members, count):
     members[count] = flow
     _leave_bottleneck(resources, flows, flow)
     for leg in range(first_leg, last_leg):
-        resource = legs[leg].resource
+        resource = np.int64(legs[leg].resource)
         if resources[resource].mark == mark and resources[resource].place < 0:
             flows[flow].share = flows[flow].rate
             _limit(resources, flows, flow, resource)
             return size
     flows[flow].share = -1.0
     for leg in range(first_leg, last_leg):
-        resource = legs[leg].resource
+        resource = np.int64(legs[leg].resource)
         resources[resource].residual += flows[flow].rate * legs[leg].cost
         if resources[resource].mark != mark:
             resources[resource].demand = flows[flow].weight * legs[leg].cost
@@ -314,14 +315,13 @@ def solve(world, resources, flows, legs, begun, begun_count, touched, touched_co
     """
     world[0].solve += 1
     world[0].solves += 1
-    mark = world[0].solve
-    size = 0
-    count = 0
+    mark = np.int64(world[0].solve)
+    size, count = np.int64(0), np.int64(0)
     for i in range(begun_count):
         size = _fill_anew(resources, flows, legs, heap, size, mark, np.int64(begun[i]), members, count)
         count += 1
     for i in range(touched_count):
-        resource = touched[i]
+        resource = np.int64(touched[i])
         if resources[resource].mark != mark:
             resources[resource].demand = 0.0
             resources[resource].open = 0
@@ -333,7 +333,7 @@ def solve(world, resources, flows, legs, begun, begun_count, touched, touched_co
         level = _key(resources, resource)
         if level > heap[0].level:
             heap[0].level = level
-            _sift_down(heap, resources, size, 0)
+            _sift_down(heap, resources, size, _TOP)
             continue
         full = np.inf
         if resources[resource].open > 0:
@@ -352,7 +352,7 @@ def solve(world, resources, flows, legs, begun, begun_count, touched, touched_co
         exact = max(resources[resource].residual, 0.0) / resources[resource].demand
         if abs(exact - full) > _EPSILON * full:  # rounding had added up after all: look again
             heap[0].level = _key(resources, resource)
-            _sift_down(heap, resources, size, 0)
+            _sift_down(heap, resources, size, _TOP)
             continue
         _freeze_all(resources, flows, legs, mark, resource, exact)
         size = _remove(heap, resources, size, np.int64(resources[resource].place))

@@ -10,6 +10,7 @@ from fabricsim.kernels.lane import (
     ARRIVED,
     DELIVERED,
     MESSAGE,
+    NO_EXTRA,
     OP_DONE,
     OP_START,
     RESUME,
@@ -31,10 +32,12 @@ COMPLETIONS = 2  # the outbox holds jobs or messages that are done
 LANES = 3  # the next call needs more lanes than there are; grow and come back
 PAUSED = 4  # the budget of events is used up
 
-JOB_DONE = 0
-MESSAGE_DONE = 1
+# What the outbox tells.
+JOB_DONE = np.int64(0)
+MESSAGE_DONE = np.int64(1)
 
 _PS = 1e12
+_STARTED_COLD = np.int64(1)  # extra of a MESSAGE event that has waited for its slow start
 
 
 @kernel
@@ -70,12 +73,11 @@ def _moderated(routes, moderation, route, size):
 
 
 @kernel
-def _send_delay(world, routes, route, size):
-    """Time between the decision to send and the first byte, ps."""
-    delay = routes[route].overhead
-    if routes[route].window > 0 and world[0].now >= routes[route].warm_until:
-        delay += slow_start_delay(size, routes[route].peak, routes[route].round_trip, routes[route].window)
-    return delay
+def _cold_start(world, routes, route, size):
+    """Extra time of a message that begins now, ps; none where the connection is warm."""
+    if routes[route].window == 0 or world[0].now < routes[route].warm_until:
+        return np.int64(0)
+    return np.int64(slow_start_delay(size, routes[route].peak, routes[route].round_trip, routes[route].window))
 
 
 @kernel
@@ -126,7 +128,7 @@ def _release(world, events, buckets, ops, spans, successors, jobs, job_of_op, ou
         after = successors[ops[op].first_successor + i]
         ops[after].predecessors -= 1
         if ops[after].predecessors == 0:
-            post(world, events, buckets, now, OP_START, after, 0)
+            post(world, events, buckets, now, OP_START, after, NO_EXTRA)
     job = job_of_op[op]
     jobs[job].open_ops -= 1
     if jobs[job].open_ops == 0:
@@ -148,7 +150,7 @@ def _deliver(
     finish(world, resources, flows, legs, tree, series, touched, flow)
     routes[route].warm_until = now + routes[route].idle_restart
     if connection < 0:
-        post(world, events, buckets, arrival, DELIVERED, owner, 0)
+        post(world, events, buckets, arrival, DELIVERED, owner, NO_EXTRA)
         return -1
     receiver = sent(connections, lanes, owner, connection)
     post(world, events, buckets, arrival, ARRIVED, receiver, np.int64(connections[connection].inbox))
@@ -233,6 +235,10 @@ def advance(
                 elif kind == MESSAGE:
                     row = messages[target]
                     route, size, weight = np.int64(row.route), row.bytes, row.weight
+                    delay = _cold_start(world, routes, route, size) if extra == NO_EXTRA else np.int64(0)
+                    if delay > 0:
+                        post(world, events, buckets, now + delay, MESSAGE, target, _STARTED_COLD)
+                        continue
                     start(
                         world,
                         resources,
@@ -254,7 +260,7 @@ def advance(
                     _release(world, events, buckets, ops, spans, successors, jobs, job_of_op, outbox, target)
                 elif ops[target].kind == COMPUTE:
                     spans[target].start = now
-                    post(world, events, buckets, now + ops[target].duration, OP_DONE, target, 0)
+                    post(world, events, buckets, now + ops[target].duration, OP_DONE, target, NO_EXTRA)
                 elif not _start_collective(
                     world,
                     events,
@@ -271,7 +277,7 @@ def advance(
                     free_blocks,
                     target,
                 ):
-                    post(world, events, buckets, now, OP_START, target, 0)
+                    post(world, events, buckets, now, OP_START, target, NO_EXTRA)
                     world[0].events -= 1
                     return LANES
             elif tree[1] == now:
@@ -315,7 +321,7 @@ def advance(
                     continue
                 route = np.int64(connections[connection].route)
                 size = message_bytes(calls, communicators, templates, steps, lanes, lane)
-                delay = _send_delay(world, routes, route, size)
+                delay = routes[route].overhead + _cold_start(world, routes, route, size)
                 if delay > 0:
                     post(world, events, buckets, now + delay, SEND, lane, connection)
                     continue

@@ -168,7 +168,7 @@ def _nested(name: str, cases: Mapping[str, Mapping[str, float]]) -> Table:
     table = Table(title=Text(f"  {name}"), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("", no_wrap=True)
     for key in next(iter(cases.values()), {}):
-        table.add_column(Text(key.replace("_", " ")), justify="right")
+        table.add_column(Text(key.replace("_", " ")), justify="right", overflow="fold")
     for case, figures in cases.items():
         table.add_row(Text(case), *(Text(_figure(value)) for value in figures.values()))
     return table

@@ -97,7 +97,7 @@ def test_broadcast_reaches_everyone_from_the_first(n: int) -> None:
 
 @pytest.mark.parametrize("n", [2, 5, 16])
 @pytest.mark.parametrize(
-    ("collective", "sends"), [("all_reduce", 2), ("reduce_scatter", 1), ("all_gather", 1)], ids=lambda v: str(v)
+    ("collective", "sends"), [("all_reduce", 2), ("reduce_scatter", 1), ("all_gather", 1)], ids=str
 )
 def test_each_member_of_a_ring_sends_the_optimal_number_of_shards(collective: str, sends: int, n: int) -> None:
     script = template(collective, n).scripts[0]

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
-from hypothesis import given, strategies as st
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fabricsim.engine.arena import Arena
 
@@ -15,7 +18,7 @@ def test_extents_never_overlap_and_all_memory_comes_back(steps: list[tuple[bool,
         else:
             held.append((arena.take(number), number))
         used = sorted(extent for extent in held if extent[1])
-        assert all(start + length <= after for (start, length), (after, _) in zip(used, used[1:], strict=False))
+        assert all(start + length <= after for (start, length), (after, _) in pairwise(used))
         assert all(start + length <= arena.size for start, length in used)
     for extent in held:
         arena.give_back(*extent)

@@ -6,18 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import simpy
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import SimulationError
+from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator
+    from types import ModuleType
 
     from fabricsim.spec.scenario import Scenario
 
     Make = Callable[..., Scenario]
-    Process = Iterator[Any]
+    Process = Generator[simpy.Event, Any, None]
 
 B = 12.5e9
 MB = 10**6
@@ -25,9 +28,9 @@ SECOND = 10**12  # ps
 FAST = {"cable": "0m"}  # no latency: times are bytes over rate
 
 
-def _fabric(made: Scenario, **keys: Any) -> tuple[simpy.Environment, Fabric]:
+def _fabric(made: Scenario, time_unit: int = PS_PER_S) -> tuple[simpy.Environment, Fabric]:
     env = simpy.Environment()
-    return env, Fabric(env, made, **keys)
+    return env, Fabric(env, made, time_unit=time_unit)
 
 
 # ---- values and clocks --------------------------------------------------------------------------
@@ -179,7 +182,7 @@ def test_two_jobs_on_the_same_links_take_twice_as_long(ideal_scenario: Make) -> 
 def test_posts_of_one_instant_are_treated_alike(ideal_scenario: Make) -> None:
     env, fabric = _fabric(ideal_scenario(2, **FAST))
 
-    took = []
+    took: list[float] = []
 
     def user() -> Process:
         yield env.timeout(1.0)
@@ -225,7 +228,7 @@ def test_a_weight_is_a_share(ideal_scenario: Make) -> None:
     )
 )
 def test_processes_get_what_the_plain_model_gives_them(
-    ideal_scenario: Make, filling: Any, sends: list[tuple[int, int, int, float]]
+    ideal_scenario: Make, filling: ModuleType, sends: list[tuple[int, int, int, float]]
 ) -> None:
     env, fabric = _fabric(ideal_scenario(5, **FAST))
     ends = [0.0] * len(sends)
@@ -248,7 +251,7 @@ def test_processes_get_what_the_plain_model_gives_them(
 
 
 def test_the_same_run_twice_gives_the_same_times(ideal_scenario: Make) -> None:
-    def times() -> list[float]:
+    def times() -> list[object]:
         env, fabric = _fabric(ideal_scenario(16, "fat-tree", k=4, channels=2, chunk="256KiB", seed=5))
         events = [fabric.send(a, (a * 7 + 3) % 16, MB + a) for a in range(16) if a != (a * 7 + 3) % 16]
         events += [fabric.all_reduce(range(16), 8 * MB), fabric.all_reduce(range(0, 16, 2), 5 * MB)]

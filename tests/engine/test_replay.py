@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from fabricsim.engine.fabric import Replay
     from fabricsim.spec.scenario import Scenario
+    from fabricsim.workload.program import CollectiveName
 
     Make = Callable[..., Scenario]
 
@@ -27,11 +28,10 @@ BYTES_PER_US = 12_500
 
 def _run(made: Scenario, program: Program) -> Replay:
     env = simpy.Environment()
-    replay: Replay = env.run(Fabric(env, made).replay(program))
-    return replay
+    return cast("Replay", env.run(Fabric(env, made).replay(program)))
 
 
-def _call(builder: ProgramBuilder, ranks: tuple[int, ...], size: int, collective: Any = "all_reduce") -> int:
+def _call(builder: ProgramBuilder, ranks: tuple[int, ...], size: int, collective: CollectiveName = "all_reduce") -> int:
     return builder.call(Call(collective, ranks, size, "data"))
 
 
@@ -108,7 +108,7 @@ def test_two_programs_at_once_share_the_fabric(ideal_scenario: Make) -> None:
     fabric = Fabric(env, ideal_scenario(2, cable="0m"))
     both = [fabric.replay(program), fabric.replay(program)]
     env.run(env.all_of(both))
-    assert [replay.value.end for replay in both] == [20 * US, 20 * US]
+    assert [cast("Replay", replay.value).end for replay in both] == [20 * US, 20 * US]
 
 
 def test_a_program_may_be_replayed_again_and_leaves_itself_unchanged(ideal_scenario: Make) -> None:
@@ -121,8 +121,8 @@ def test_a_program_may_be_replayed_again_and_leaves_itself_unchanged(ideal_scena
     before = program.ops.copy()
     env = simpy.Environment()
     fabric = Fabric(env, ideal_scenario(3))
-    first = env.run(fabric.replay(program))
-    second = env.run(fabric.replay(program))
+    first = cast("Replay", env.run(fabric.replay(program)))
+    second = cast("Replay", env.run(fabric.replay(program)))
     assert (program.ops == before).all()
     assert second.start == first.end
     for name in ("start", "end"):
@@ -141,7 +141,7 @@ def test_every_node_is_counted_and_ends_after_its_predecessors(ideal_scenario: M
     program = builder.build()
     env = simpy.Environment()
     fabric = Fabric(env, ideal_scenario(4))
-    spans = env.run(fabric.replay(program)).spans
+    spans = cast("Replay", env.run(fabric.replay(program))).spans
     assert all(spans["end"][before] <= spans["start"][op] for before, op in edges)
     assert (spans["end"] - spans["start"] == program.ops["duration"]).all()
     assert fabric.world.world[0].dag_nodes == len(program.ops)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,6 +17,7 @@ from fabricsim.topology.platform import Platform, ProtocolCosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
     from fabricsim.spec.scenario import Scenario
 
@@ -37,7 +38,7 @@ def flows(request: pytest.FixtureRequest) -> tuple[int, list[dict[str, str]]]:
 
 
 @pytest.fixture(scope="module")
-def played(worlds: Any, flows: tuple[int, list[dict[str, str]]]) -> tuple[list[float], list[float]]:
+def played(worlds: ModuleType, flows: tuple[int, list[dict[str, str]]]) -> tuple[list[float], list[float]]:
     """Initial rate, bytes/s, and finish time, s, of each flow as the engine has them."""
     _, rows = flows
     links: dict[str, int] = {}

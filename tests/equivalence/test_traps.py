@@ -6,7 +6,7 @@ stand as they are.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
@@ -16,8 +16,9 @@ from fabricsim.engine.fabric import Fabric
 from fabricsim.workload.program import Call, ProgramBuilder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
+    from fabricsim.engine.fabric import Replay
     from fabricsim.spec.scenario import Scenario
 
     Make = Callable[..., Scenario]
@@ -61,7 +62,7 @@ def test_trap_2_direct_all_to_all_shares_the_network_adapters(
     env = simpy.Environment()
     fabric = Fabric(env, ideal_scenario(n))
 
-    def rank(me: int) -> Any:
+    def rank(me: int) -> Generator[simpy.Event]:
         yield env.all_of([fabric.send(me, peer, 64 * MIB // n) for peer in range(n) if peer != me])
 
     env.run(env.all_of([env.process(rank(me)) for me in range(n)]))
@@ -103,7 +104,7 @@ def test_trap_4_sends_of_one_pair_end_in_the_order_of_their_steps(ideal_scenario
             builder.join(call, rank, "all")
         builder.compute(pair[1], pause, "all")
     env = simpy.Environment()
-    replay = env.run(Fabric(env, ideal_scenario(2)).replay(builder.build()))
+    replay = cast("Replay", env.run(Fabric(env, ideal_scenario(2)).replay(builder.build())))
     steps = np.array([size / B + 2 * LINK for size in sizes])
     # The sender of a step computed after it received in the step before.
     starts = np.concatenate([[0.0], np.cumsum(steps[:-1] + pause * 1e-12)])
@@ -171,7 +172,7 @@ def test_trap_7_a_longer_round_trip_gets_no_smaller_share(ideal_scenario: Make) 
 
 
 def test_trap_8_channels_and_chunk_have_an_effect(ideal_scenario: Make, measure: Measure) -> None:
-    def took(**pieces: Any) -> float:
+    def took(**pieces: object) -> float:
         return measure(ideal_scenario(8, **pieces), "all_reduce", range(8), 16 * MIB)
 
     assert took(chunk="64KiB") > 1.05 * took()
@@ -179,7 +180,7 @@ def test_trap_8_channels_and_chunk_have_an_effect(ideal_scenario: Make, measure:
 
 
 def test_trap_8_the_seed_has_an_effect(ideal_scenario: Make) -> None:
-    def finish_times(seed: int) -> list[float]:
+    def finish_times(seed: int) -> list[object]:
         env = simpy.Environment()
         fabric = Fabric(env, ideal_scenario(16, "fat-tree", k=4, seed=seed))
         sends = [fabric.send(host, (host + 8) % 16, MIB) for host in range(16)]

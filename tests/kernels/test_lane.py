@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import pytest
 import simpy
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.kernels.lane import block_class, shard_bytes
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 )
 def test_cutting_loses_no_byte_and_repeats_none(size: int, channels: int, shards: int, chunk: int) -> None:
     chunk = max(chunk, size // 400)  # few rounds: this is about the cuts
-    rounds = max(1, -(-(-(-size // channels)) // (shards * chunk)))
+    rounds = max(1, math.ceil(math.ceil(size / channels) / (shards * chunk)))
     pieces = [
         shard_bytes(size, channels, channel, shards, chunk, turn, shard)
         for channel in range(channels)
@@ -31,7 +33,7 @@ def test_cutting_loses_no_byte_and_repeats_none(size: int, channels: int, shards
         for shard in range(shards)
     ]
     assert sum(pieces) == size
-    assert 0 <= min(pieces)
+    assert min(pieces) >= 0
     assert max(pieces) <= chunk
 
 

@@ -1,36 +1,43 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fabricsim.kernels.replay import IDLE
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
 SECOND = 10**12  # ps
 GIGA = 1e9
+
+Flows = list[tuple[float, dict[int, float]]]
+Network = tuple[list[float], Flows]
+"""Capacities, and the weight and the cost per resource of each flow."""
 
 costs = st.sampled_from([0.5, 1.0, 1.0, 1.0, 1.25, 2.0])
 weights = st.sampled_from([0.25, 1.0, 1.0, 1.0, 3.0])
 
 
 @st.composite
-def _networks(draw: st.DrawFn) -> tuple[list[float], list[tuple[float, dict[int, float]]]]:
-    """Capacities, and the weight and the cost per resource of each flow."""
+def _networks(draw: st.DrawFn) -> Network:
     resources = draw(st.integers(1, 6))
     capacities = draw(st.lists(st.integers(1, 8).map(float), min_size=resources, max_size=resources))
     crossed = st.dictionaries(st.integers(0, resources - 1), costs, min_size=1, max_size=resources)
     return [c * GIGA for c in capacities], draw(st.lists(st.tuples(weights, crossed), min_size=1, max_size=10))
 
 
-def _model(filling: Any, flows: list[tuple[float, dict[int, float]]]) -> list[Any]:
+def _model(filling: ModuleType, flows: Flows) -> list[Any]:
     return [filling.Flow(weight, crossed) for weight, crossed in flows]
 
 
 @settings(max_examples=80)
 @given(network=_networks())
-def test_rates_equal_progressive_filling(worlds: Any, filling: Any, network: Any) -> None:
+def test_rates_equal_progressive_filling(worlds: ModuleType, filling: ModuleType, network: Network) -> None:
     capacities, flows = network
     bare = worlds.BareWorld(capacities)
     messages = [bare.send(bare.route(crossed), 10**9, weight=weight) for weight, crossed in flows]
@@ -44,7 +51,7 @@ def test_rates_equal_progressive_filling(worlds: Any, filling: Any, network: Any
 @settings(max_examples=80)
 @given(network=_networks(), data=st.data())
 def test_rates_stay_max_min_through_arrivals_and_departures(
-    worlds: Any, filling: Any, network: Any, data: st.DataObject
+    worlds: ModuleType, filling: ModuleType, network: Network, data: st.DataObject
 ) -> None:
     capacities, flows = network
     size = st.integers(1, 40).map(lambda k: k * 50_000_000)
@@ -71,7 +78,7 @@ def test_rates_stay_max_min_through_arrivals_and_departures(
 
 @settings(max_examples=40)
 @given(network=_networks())
-def test_every_resource_is_empty_when_all_is_delivered(worlds: Any, network: Any) -> None:
+def test_every_resource_is_empty_when_all_is_delivered(worlds: ModuleType, network: Network) -> None:
     capacities, flows = network
     bare = worlds.BareWorld(capacities)
     for weight, crossed in flows:
@@ -87,7 +94,7 @@ def test_every_resource_is_empty_when_all_is_delivered(worlds: Any, network: Any
     assert bare.world.resources["load"] == pytest.approx(load)
 
 
-def test_only_flows_that_feel_a_change_are_touched(worlds: Any) -> None:
+def test_only_flows_that_feel_a_change_are_touched(worlds: ModuleType) -> None:
     bare = worlds.BareWorld([GIGA] * 10)
     for resource in range(10):
         for _ in range(10):
@@ -99,14 +106,14 @@ def test_only_flows_that_feel_a_change_are_touched(worlds: Any) -> None:
     assert bare.world.world[0].rate_updates - before == 11  # those of resource 0 and the new one
 
 
-def test_a_flow_alone_runs_at_its_narrowest_resource(worlds: Any) -> None:
+def test_a_flow_alone_runs_at_its_narrowest_resource(worlds: ModuleType) -> None:
     bare = worlds.BareWorld([4 * GIGA, 3 * GIGA, GIGA])
     message = bare.send(bare.route({0: 1.0, 1: 2.0}), 10**9)
     bare.run(until=0)
     assert bare.rates() == {message: 1.5 * GIGA}
 
 
-def test_a_heavy_flow_gets_its_multiple(worlds: Any) -> None:
+def test_a_heavy_flow_gets_its_multiple(worlds: ModuleType) -> None:
     bare = worlds.BareWorld([4 * GIGA])
     route = bare.route({0: 1.0})
     heavy, light = bare.send(route, 10**9, weight=3.0), bare.send(route, 10**9)
@@ -114,7 +121,7 @@ def test_a_heavy_flow_gets_its_multiple(worlds: Any) -> None:
     assert bare.rates() == {heavy: 3 * GIGA, light: GIGA}
 
 
-def test_routes_widen_while_flows_are_in_transfer(worlds: Any) -> None:
+def test_routes_widen_while_flows_are_in_transfer(worlds: ModuleType) -> None:
     bare = worlds.BareWorld([GIGA] * 8)
     early = [bare.send(bare.route({0: 1.0, 1: 1.0}), 10**9) for _ in range(3)]
     bare.run(until=SECOND)

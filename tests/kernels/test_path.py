@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fabricsim.kernels.path import distances_to, flow_hash, mix, shortest_path
 
@@ -55,9 +56,9 @@ def test_paths_are_shortest_and_joined_and_repeat(graph: nx.Graph, key: int, dat
     lengths: dict[int, int] = nx.single_source_shortest_path_length(graph, target)
     distances = frozen.distances(target)
     assert [int(d) for d in distances] == [lengths.get(node, -1) for node in range(frozen.nodes)]
-    for source in lengths:
+    for source, length in lengths.items():
         path = frozen.path(source, target, key)
-        assert len(path) == lengths[source]
+        assert len(path) == length
         stops = [source, *(end for _, end in path)]
         assert [start for start, _ in path] == stops[:-1]
         assert stops[-1] == target

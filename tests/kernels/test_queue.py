@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fabricsim.kernels.queue import first_finisher, set_finish
 from fabricsim.tables import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
 CAPACITY = 256
 # A few instants that collide often, and far ones whose hashes collide: the hash folds time by 11, 23 and 37 bits.
@@ -120,7 +122,7 @@ def test_finish_tree_gives_the_earliest_and_among_equals_the_lowest_flow(
         assert first_finisher(tree) == times.index(min(times))
 
 
-def test_messages_posted_while_tables_grow_leave_at_their_times(worlds: Any) -> None:
+def test_messages_posted_while_tables_grow_leave_at_their_times(worlds: ModuleType) -> None:
     bare = worlds.BareWorld([1e9] * 300)
     routes = [bare.route({resource: 1.0}) for resource in range(300)]
     starts = np.random.default_rng(3).integers(0, 50, 300) * 1_000_000

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import simpy
 
-from fabricsim.engine.fabric import Fabric as SimFabric
-from fabricsim.spec.cluster import Cluster, Cpu, Gpu, Nic, Pcie
-from fabricsim.spec.fabric import Fabric, Switch
-from fabricsim.spec.job import Collectives, Job, Model
+from fabricsim.engine.fabric import Fabric
 from fabricsim.spec.scenario import Scenario
 from fabricsim.spec.transport import Transport
 from fabricsim.transports import TRANSPORTS
@@ -18,7 +15,8 @@ from fabricsim.workload.program import Call, ProgramBuilder
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from fabricsim.workload.program import Program
+    from fabricsim.engine.fabric import Replay
+    from fabricsim.workload.program import CollectiveName, Program
 
 RATE = 12.5e9
 """Payload bytes/s of every ideal link: 100 Gb/s."""
@@ -28,32 +26,33 @@ WHOLE = "1TiB"
 """A chunk that no buffer of a test exceeds: one round."""
 
 
-def _cluster(hosts: int, keys: dict[str, Any]) -> Cluster:
-    gpu: dict[str, Any] = {"nvlink_rate": "300GBps"} if keys.get("intra_host") == "nvlink" else {}
-    defaults = {
-        "gpu": Gpu(
-            name="round",
-            peak={"fp16": "100TFLOPS"},
-            memory="40GB",
-            memory_rate="1000GBps",
-            gemm_efficiency=1.0,
-            memory_efficiency=1.0,
-            kernel_launch="0us",
-            **gpu,
-        ),
-        "nic": Nic(name="round", pcie=Pcie(generation=4)),
-        "cpu": Cpu(name="round", copy_rate="10GBps"),
+_GPU = {
+    "name": "round",
+    "peak": {"fp16": "100TFLOPS"},
+    "memory": "40GB",
+    "memory_rate": "1000GBps",
+    "gemm_efficiency": 1.0,
+    "memory_efficiency": 1.0,
+    "kernel_launch": "0us",
+}
+_MODEL = {"name": "smallest", "family": "gpt", "layers": 1, "hidden": 8, "heads": 1, "vocabulary": 8, "positions": 8}
+_JOB = {"model": _MODEL, "micro_batch": 1, "global_batch": 1, "sequence": 8}
+
+
+def _cluster(hosts: int, keys: dict[str, Any]) -> dict[str, Any]:
+    nvlink = {"nvlink_rate": "300GBps"} if keys.get("intra_host") == "nvlink" else {}
+    return {
+        "name": "made for tests",
+        "hosts": hosts,
+        "gpu": {**_GPU, **nvlink},
+        "nic": {"name": "round", "pcie": {"generation": 4}},
+        "cpu": {"name": "round", "copy_rate": "10GBps"},
         "join": "ideal",
+        **keys,
     }
-    return Cluster(name="made for tests", hosts=hosts, **{**defaults, **keys})
 
 
-def _job() -> Job:
-    model = Model(name="smallest", family="gpt", layers=1, hidden=8, heads=1, vocabulary=8, positions=8)
-    return Job(model=model, micro_batch=1, global_batch=1, sequence=8)
-
-
-def scenario(
+def scenario(  # noqa: PLR0913  a factory for tests: all but the first two by name
     hosts: int,
     topology: str = "single-switch",
     *,
@@ -65,7 +64,7 @@ def scenario(
     seed: int = 0,
     transport: dict[str, Any] | None = None,
     cluster: dict[str, Any] | None = None,
-    **fabric: Any,
+    **fabric: object,
 ) -> Scenario:
     """A validated scenario whose links each carry `RATE` payload bytes/s after `LINK_PS`.
 
@@ -73,22 +72,23 @@ def scenario(
     yet the closed forms are in round numbers. ``fabric`` overrides keys of that table, `transport`
     those of a 4096-byte InfiniBand, `cluster` those of single-GPU hosts without limits of their own.
     """
-    switch = Switch(name="round", latency=switch_latency, forwarding=forwarding)
-    keys = {"kind": "infiniband", "line_rate": "100Gbps", "mtu": 4096, "latency": "0us"}
-    made = Transport(name="round", switch=switch, **{**keys, **(transport or {})})
+    switch = {"name": "round", "latency": switch_latency, "forwarding": forwarding}
+    keys = {"name": "round", "kind": "infiniband", "line_rate": "100Gbps", "switch": switch, "mtu": 4096}
+    made = Transport.model_validate({**keys, "latency": "0us", **(transport or {})})
     wire = TRANSPORTS[made.kind](made).costs.wire
+    network = {"topology": topology, "host_cable": cable, "link_rate": f"{RATE * wire!r}Bps"}
     if topology != "single-switch":
-        fabric.setdefault("switch_cable", cable)
-    fabric.setdefault("link_rate", f"{RATE * wire!r}Bps")
-    return Scenario(
-        name="made for tests",
-        cluster=_cluster(hosts, cluster or {}),
-        fabric=Fabric(topology=topology, host_cable=cable, **fabric),
-        transport=made,
-        job=_job(),
-        collectives=Collectives(channels=channels, chunk=chunk),
-        seed=seed,
-    )
+        network["switch_cable"] = cable
+    tables = {
+        "name": "made for tests",
+        "cluster": _cluster(hosts, cluster or {}),
+        "fabric": {**network, **fabric},
+        "transport": made,
+        "job": _JOB,
+        "collectives": {"channels": channels, "chunk": chunk},
+        "seed": seed,
+    }
+    return Scenario.model_validate(tables)
 
 
 def program(*calls: Call) -> Program:
@@ -100,9 +100,9 @@ def program(*calls: Call) -> Program:
     return builder.build()
 
 
-def measure(made: Scenario, collective: Any, ranks: Iterable[int], size: int) -> float:
+def measure(made: Scenario, collective: CollectiveName, ranks: Iterable[int], size: int) -> float:
     """Seconds that one collective takes on an idle fabric."""
     env = simpy.Environment()
     call = Call(collective, tuple(ranks), size, "data")
-    replay = env.run(SimFabric(env, made).replay(program(call)))
+    replay = cast("Replay", env.run(Fabric(env, made).replay(program(call))))
     return float(replay.end - replay.start) * 1e-12

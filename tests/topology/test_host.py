@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fabricsim.topology.platform import Platform
 
     Make = Callable[..., Scenario]
+    Costs = Callable[..., dict[str, float]]
     Build = Callable[[Scenario], Platform]
 
 STORE = 1 + 24 / 128  # of a GPU kernel, towards the root complex
@@ -23,7 +24,7 @@ READ = {"up": 24 / 512, "down": 1 + 20 / 256}  # by a NIC
 WRITE = 1 + 24 / 256
 WIRE = 1 + 26 / 4096
 COPYING = {"kind": "ipoib", "mtu": 2044, "send_copy": "0.2ns/B", "receive_copy": "0.3ns/B"}
-TWO_SOCKETS = Cpu(name="round", sockets=2, inter_socket_rate="20GBps", copy_rate="10GBps")
+TWO_SOCKETS = Cpu.model_validate({"name": "round", "sockets": 2, "inter_socket_rate": "20GBps", "copy_rate": "10GBps"})
 
 
 def _costs(platform: Platform, source: int, target: int) -> dict[str, float]:
@@ -33,19 +34,21 @@ def _costs(platform: Platform, source: int, target: int) -> dict[str, float]:
 
 
 @pytest.fixture
-def costs(ideal_scenario: Make, build: Build) -> Callable[..., dict[str, float]]:
-    def _(source: int, target: int, *, hosts: int = 2, transport: dict[str, Any] | None = None, **cluster: Any) -> Any:
+def costs(ideal_scenario: Make, build: Build) -> Costs:
+    def _(
+        source: int, target: int, *, hosts: int = 2, transport: dict[str, str] | None = None, **cluster: object
+    ) -> dict[str, float]:
         made = ideal_scenario(hosts, transport=transport, cluster={"join": "pcie", **cluster})
         return _costs(build(made), source, target)
 
     return _
 
 
-def test_an_ideal_host_has_no_limit_of_its_own(costs: Any) -> None:
+def test_an_ideal_host_has_no_limit_of_its_own(costs: Costs) -> None:
     assert costs(0, 1, join="ideal") == pytest.approx({"host0->switch0": WIRE, "switch0->host1": WIRE})
 
 
-def test_without_gpudirect_data_is_staged_in_host_memory(costs: Any) -> None:
+def test_without_gpudirect_data_is_staged_in_host_memory(costs: Costs) -> None:
     expected = {
         "host0/gpu0/pcie/up": STORE,
         "host0/nic/pcie/up": READ["up"],
@@ -59,7 +62,7 @@ def test_without_gpudirect_data_is_staged_in_host_memory(costs: Any) -> None:
     assert costs(0, 1) == pytest.approx(expected)
 
 
-def test_with_gpudirect_the_adapter_reads_and_writes_the_gpu(costs: Any) -> None:
+def test_with_gpudirect_the_adapter_reads_and_writes_the_gpu(costs: Costs) -> None:
     found = costs(0, 1, gpudirect=True)
     # what goes towards the root complex at the NIC goes away from it at the GPU
     assert found["host0/gpu0/pcie/up"] == pytest.approx(READ["down"])
@@ -68,20 +71,20 @@ def test_with_gpudirect_the_adapter_reads_and_writes_the_gpu(costs: Any) -> None
     assert "host1/gpu0/pcie/up" not in found
 
 
-def test_a_socket_transport_has_a_thread_at_both_ends(costs: Any) -> None:
+def test_a_socket_transport_has_a_thread_at_both_ends(costs: Costs) -> None:
     found = costs(0, 1, transport=COPYING)
     assert found["host0/gpu0/proxy"] == pytest.approx(0.2e-9)
     assert found["host1/gpu0/proxy"] == pytest.approx(0.3e-9)
 
 
-def test_host_memory_needs_no_gpu(costs: Any) -> None:
+def test_host_memory_needs_no_gpu(costs: Costs) -> None:
     found = costs(2, 3, transport=COPYING)
     assert not [name for name in found if "gpu" in name]
     assert found["host0/cpu"] == pytest.approx(0.2e-9)
     assert found["host1/cpu"] == pytest.approx(0.3e-9)
 
 
-def test_the_way_to_a_nic_of_another_socket_crosses_between_the_sockets(costs: Any) -> None:
+def test_the_way_to_a_nic_of_another_socket_crosses_between_the_sockets(costs: Costs) -> None:
     nic = Nic(name="round", pcie=Pcie(generation=4), socket=1)
     found = costs(0, 2, gpus_per_host=2, cpu=TWO_SOCKETS, nic=nic)
     assert found["host0/socket0->socket1"] == found["host1/socket1->socket0"] == 1.0
@@ -89,19 +92,19 @@ def test_the_way_to_a_nic_of_another_socket_crosses_between_the_sockets(costs: A
     assert not [name for name in near if "socket" in name]
 
 
-def test_gpus_behind_one_pcie_switch_share_its_uplink(costs: Any) -> None:
+def test_gpus_behind_one_pcie_switch_share_its_uplink(costs: Costs) -> None:
     found = costs(0, 4, gpus_per_host=4, gpus_per_pcie_switch=2)
     assert found["host0/pcie-switch0/up"] == pytest.approx(STORE)
     assert costs(3, 4, gpus_per_host=4, gpus_per_pcie_switch=2)["host0/pcie-switch1/up"] == pytest.approx(STORE)
 
 
-def test_a_nic_below_the_switch_of_its_gpus_adds_to_the_uplink(costs: Any) -> None:
+def test_a_nic_below_the_switch_of_its_gpus_adds_to_the_uplink(costs: Costs) -> None:
     found = costs(0, 4, gpus_per_host=4, gpus_per_pcie_switch=2, nic_below_gpu_switch=True)
     assert found["host0/pcie-switch0/up"] == pytest.approx(STORE + READ["up"])
     assert found["host0/pcie-switch0/down"] == pytest.approx(READ["down"])
 
 
-def test_shared_memory_stores_and_loads(costs: Any) -> None:
+def test_shared_memory_stores_and_loads(costs: Costs) -> None:
     expected = {
         "host0/gpu0/pcie/up": STORE,
         "host0/gpu1/pcie/up": LOAD["up"],
@@ -110,17 +113,17 @@ def test_shared_memory_stores_and_loads(costs: Any) -> None:
     assert costs(0, 1, gpus_per_host=2) == pytest.approx(expected)
 
 
-def test_peer_to_peer_writes_once(costs: Any) -> None:
+def test_peer_to_peer_writes_once(costs: Costs) -> None:
     expected = {"host0/gpu0/pcie/up": STORE, "host0/gpu1/pcie/down": STORE}
     assert costs(0, 1, gpus_per_host=2, intra_host="pcie-p2p") == pytest.approx(expected)
 
 
-def test_sockets_lie_between_gpus_of_both(costs: Any) -> None:
+def test_sockets_lie_between_gpus_of_both(costs: Costs) -> None:
     assert costs(0, 3, gpus_per_host=4, cpu=TWO_SOCKETS)["host0/socket0->socket1"] == 1.0
     assert costs(3, 0, gpus_per_host=4, cpu=TWO_SOCKETS)["host0/socket1->socket0"] == 1.0
 
 
-def test_nvlink_leaves_pcie_alone(costs: Any) -> None:
+def test_nvlink_leaves_pcie_alone(costs: Costs) -> None:
     assert costs(1, 0, gpus_per_host=2, intra_host="nvlink") == {
         "host0/gpu1/nvlink/up": 1.0,
         "host0/gpu0/nvlink/down": 1.0,
@@ -128,8 +131,6 @@ def test_nvlink_leaves_pcie_alone(costs: Any) -> None:
 
 
 @pytest.mark.parametrize(("source", "target", "direction"), [(0, 2, "up"), (2, 0, "down")])
-def test_a_gpu_stores_to_and_loads_from_its_host_memory(
-    costs: Any, source: int, target: int, direction: str
-) -> None:
+def test_a_gpu_stores_to_and_loads_from_its_host_memory(costs: Costs, source: int, target: int, direction: str) -> None:
     found = costs(source, target, hosts=1, gpus_per_host=2)
     assert max(found, key=lambda name: found[name]) == f"host0/gpu0/pcie/{direction}"

@@ -4,7 +4,8 @@ from collections import Counter
 
 import networkx as nx
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fabricsim.errors import SimulationError
 from fabricsim.spec.fabric import Fabric
@@ -22,7 +23,8 @@ def test_a_single_switch_has_one_cable_to_every_host() -> None:
 
 
 def test_a_leaf_spine_joins_every_leaf_to_every_spine() -> None:
-    fabric = Fabric(topology="leaf-spine", hosts_per_leaf=4, spines=3, uplink_rate="400Gbps", switch_cable="50m")
+    keys = {"hosts_per_leaf": 4, "spines": 3, "uplink_rate": "400Gbps", "switch_cable": "50m"}
+    fabric = Fabric.model_validate({"topology": "leaf-spine", **keys})
     graph = TOPOLOGIES["leaf-spine"](10, fabric)
     assert _tiers(graph) == {"host": 10, "leaf": 3, "spine": 3}
     assert [graph.degree[f"leaf{leaf}"] for leaf in range(3)] == [4 + 3, 4 + 3, 2 + 3]
@@ -35,7 +37,7 @@ def test_a_leaf_spine_needs_its_counts(missing: str) -> None:
     keys = {"hosts_per_leaf": 2, "spines": 2}
     del keys[missing]
     with pytest.raises(SimulationError, match=r"fabric\.hosts_per_leaf and fabric\.spines"):
-        TOPOLOGIES["leaf-spine"](4, Fabric(topology="leaf-spine", **keys))
+        TOPOLOGIES["leaf-spine"](4, Fabric.model_validate({"topology": "leaf-spine", **keys}))
 
 
 @pytest.mark.parametrize("k", [2, 4, 8])

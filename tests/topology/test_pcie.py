@@ -12,7 +12,7 @@ from fabricsim.topology import pcie
 )
 def test_a_link_keeps_its_share_of_the_raw_rate(generation: int, lanes: int, raw: float) -> None:
     # raw: transfers/s times lanes times the line code, as the specification's tables give it
-    link = Pcie(generation=generation, lanes=lanes)
+    link = Pcie.model_validate({"generation": generation, "lanes": lanes})
     assert pcie.capacity(link) == pytest.approx(raw * 57.88 / 62.96, rel=1e-4)
 
 

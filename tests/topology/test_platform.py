@@ -5,7 +5,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fabricsim.errors import SimulationError
 
@@ -68,9 +69,7 @@ def test_store_and_forward_adds_a_packet_per_switch(ideal_scenario: Make, build:
     assert build(made).path(0, 1).latency == 2 * 500_000 + (4096 + 26) * 1000
 
 
-def test_links_have_the_rate_of_the_preset_unless_the_fabric_says_otherwise(
-    ideal_scenario: Make, build: Build
-) -> None:
+def test_links_have_the_rate_of_the_preset_unless_the_fabric_says_otherwise(ideal_scenario: Make, build: Build) -> None:
     made = ideal_scenario(4, "leaf-spine", hosts_per_leaf=2, spines=1, link_rate="100Gbps", uplink_rate="400Gbps")
     resources = build(made).resources
     rates = dict(zip(resources.names, resources.capacities, strict=True))

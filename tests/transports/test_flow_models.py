@@ -1,22 +1,23 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from fabricsim.spec.fabric import Switch
 from fabricsim.spec.transport import Transport
 from fabricsim.transports import TRANSPORTS
-from fabricsim.transports.base import FlowModel
+
+if TYPE_CHECKING:
+    from fabricsim.transports.base import FlowModel
 
 SOCKETS = ["tcp", "ipoib"]
 VERBS = ["infiniband", "roce"]
 
 
-def _model(kind: str, **keys: Any) -> FlowModel:
-    switch = Switch(name="round", latency="0ns", forwarding="cut-through")
-    defaults = {"line_rate": "100Gbps", "mtu": 2044, "latency": "5us"}
-    return TRANSPORTS[kind](Transport(name="round", kind=kind, switch=switch, **{**defaults, **keys}))
+def _model(kind: str, **keys: object) -> FlowModel:
+    switch = {"name": "round", "latency": "0ns", "forwarding": "cut-through"}
+    defaults = {"name": "round", "kind": kind, "line_rate": "100Gbps", "switch": switch, "mtu": 2044, "latency": "5us"}
+    return TRANSPORTS[kind](Transport.model_validate({**defaults, **keys}))
 
 
 @pytest.mark.parametrize("kind", TRANSPORTS)

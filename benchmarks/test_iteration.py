@@ -1,0 +1,31 @@
+"""Whole training iterations: scenario in, result out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from fabricsim.pipeline import load, simulate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fabricsim.results.result import Result
+    from fabricsim.spec.load import LoadedScenario
+
+
+@pytest.mark.parametrize("name", ["gpt2-medium-dp", "gpt2-medium-pp", "gpt2-xl-dp-16"])
+def test_iteration(measured: Callable[..., Any], name: str) -> None:
+    def run(loaded: LoadedScenario) -> tuple[int, Result]:
+        result = simulate(loaded)
+        return result.counters["dag_nodes"], result
+
+    result: Result = measured(run, lambda: load(name), "dag_nodes")
+    assert result.counters["dag_nodes"] == len(result.ops) > 0
+    assert result.iteration == result.spans["end"].max() > 0
+    assert (result.spans["end"] >= result.spans["start"]).all()
+    sent = [link.payload for link in result.links if link.kind == "wire" and link.name.startswith("host")]
+    received = [link.payload for link in result.links if link.kind == "wire" and "->host" in link.name]
+    assert sum(sent) == pytest.approx(sum(received), rel=1e-12)
+    assert sum(sent) > 0

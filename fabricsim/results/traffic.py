@@ -1,0 +1,235 @@
+"""A traffic matrix, what came of it on a fabric, and the summary of that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict
+
+import numpy as np
+
+from fabricsim.units import PS_PER_S, seconds
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fabricsim.results.result import LinkRecord
+
+DEMAND = np.dtype(
+    [
+        ("id", np.int64),  # from the file; from 1
+        ("source", np.int64),  # rank
+        ("target", np.int64),  # rank
+        ("bytes", np.int64),
+        ("start", np.int64),  # ps
+    ]
+)
+"""A flow that a traffic matrix asks for."""
+
+MOST_FLOWS = 1_000_000
+"""Flows of the largest matrix."""
+MOST_ENDPOINTS = 2**20
+"""Endpoints of the largest matrix: as many as GPUs of the largest cluster."""
+LARGEST_FLOW = 2**50
+"""Bytes (1 PiB), as everywhere that a size is written."""
+LATEST_START = 3600 * PS_PER_S
+"""ps (an hour), as everywhere that a time is written."""
+HOTTEST = 10
+"""Links that a summary names at most."""
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Who sends how much to whom, and when.
+
+    Attributes
+    ----------
+    flows
+        ``DEMAND`` records in the order of the file, shape ``(n,)``, at least one; their ids differ, none sends to
+        itself, each has at least a byte.
+    endpoints
+        Ranks are below this number.
+    name
+        File or pattern.
+    """
+
+    flows: NDArray[np.void]
+    endpoints: int
+    name: str
+
+
+@dataclass(frozen=True)
+class LinkUse:
+    """A resource, and how many flows crossed it."""
+
+    link: LinkRecord
+    flows: int
+
+
+@dataclass(frozen=True)
+class TrafficResult:
+    """One traffic matrix on one fabric.
+
+    Attributes
+    ----------
+    name
+        Of the scenario.
+    matrix
+        What was asked for.
+    completion
+        From the start of each flow until its last byte is handed over, ps, shape ``(n,)``.
+    alone
+        Time that each flow takes at least: send overhead, its bytes at the rate of the narrowest resource of its route,
+        and the latency, ps, shape ``(n,)``.
+    links
+        Resources that carried something, in the order of the fabric.
+    counters
+        What the engine counted.
+    wall_seconds
+        Time the simulation itself took.
+    """
+
+    name: str
+    matrix: Matrix
+    transport: str
+    engine: str
+    seed: int
+    version: str
+    completion: NDArray[np.int64]
+    alone: NDArray[np.int64]
+    links: tuple[LinkUse, ...]
+    counters: dict[str, int]
+    wall_seconds: float
+
+    @property
+    def slowdown(self) -> NDArray[np.float64]:
+        """Completion time over the time alone, shape ``(n,)``."""
+        return self.completion / self.alone
+
+    @property
+    def makespan(self) -> int:
+        """From the first start to the last delivery, ps."""
+        starts = self.matrix.flows["start"]
+        return int((starts + self.completion).max() - starts.min())
+
+
+class Spread(TypedDict):
+    """Where the values of all flows lie; percentiles are interpolated linearly between flows."""
+
+    min: float
+    mean: float
+    p50: float
+    p99: float
+    max: float
+
+
+class LinkUseSummary(TypedDict):
+    """One resource; ``utilisation`` is its load over what it could have carried in the makespan."""
+
+    name: str
+    kind: str
+    utilisation: float
+    payload_bytes: float
+    flows: int
+
+
+class FlowSummary(TypedDict):
+    """One flow."""
+
+    id: int
+    source: int
+    target: int
+    size_bytes: int
+    start_s: float
+    completion_time_s: float
+    slowdown: float
+
+
+class TrafficSummary(TypedDict):
+    """What ``fabricsim traffic`` prints; ``wall_seconds`` is the only field that depends on the clock."""
+
+    name: str
+    matrix: str
+    transport: str
+    engine: str
+    seed: int
+    version: str
+    flow_count: int
+    total_bytes: int
+    makespan_s: float
+    completion_time_s: Spread
+    slowdown: Spread
+    links: list[LinkUseSummary]
+    flows: list[FlowSummary]
+    counters: dict[str, int]
+    wall_seconds: float
+
+
+def summarise_traffic(result: TrafficResult) -> TrafficSummary:
+    """Summarise a run.
+
+    Returns
+    -------
+    TrafficSummary
+        A plain dict of strings, integers and finite floats; ``links`` are the `HOTTEST` by utilisation.
+    """
+    flows = result.matrix.flows
+    return {
+        "name": result.name,
+        "matrix": result.matrix.name,
+        "transport": result.transport,
+        "engine": result.engine,
+        "seed": result.seed,
+        "version": result.version,
+        "flow_count": len(flows),
+        "total_bytes": int(flows["bytes"].sum()),
+        "makespan_s": seconds(result.makespan),
+        "completion_time_s": _spread(result.completion / PS_PER_S),
+        "slowdown": _spread(result.slowdown),
+        "links": _hottest(result),
+        "flows": _flows(result),
+        "counters": dict(result.counters),
+        "wall_seconds": result.wall_seconds,
+    }
+
+
+def _spread(values: NDArray[np.float64]) -> Spread:
+    middle, tail = np.percentile(values, [50, 99])
+    return {
+        "min": float(values.min()),
+        "mean": float(values.mean()),
+        "p50": float(middle),
+        "p99": float(tail),
+        "max": float(values.max()),
+    }
+
+
+def _hottest(result: TrafficResult) -> list[LinkUseSummary]:
+    time = seconds(result.makespan)
+    # sorted keeps the fabric's order among equals
+    busiest = sorted(result.links, key=lambda use: -use.link.load / use.link.capacity)[:HOTTEST]
+    return [
+        {
+            "name": use.link.name,
+            "kind": use.link.kind,
+            "utilisation": use.link.load / (use.link.capacity * time),
+            "payload_bytes": use.link.payload,
+            "flows": use.flows,
+        }
+        for use in busiest
+    ]
+
+
+def _flows(result: TrafficResult) -> list[FlowSummary]:
+    rows = zip(result.matrix.flows.tolist(), result.completion.tolist(), result.slowdown.tolist(), strict=True)
+    return [
+        {
+            "id": number,
+            "source": source,
+            "target": target,
+            "size_bytes": size,
+            "start_s": seconds(start),
+            "completion_time_s": seconds(completion),
+            "slowdown": slowdown,
+        }
+        for (number, source, target, size, start), completion, slowdown in rows
+    ]

@@ -1,0 +1,302 @@
+from __future__ import annotations
+
+import json
+import re
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fabricsim.cli.main import app
+from fabricsim.results.hdf5 import read
+from fabricsim.spec import library
+from fabricsim.traces import nccl_tests, osu
+from fabricsim.validation import dai2024, hkbu
+from fabricsim.validation.study import Study, ValidationRow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Fabricsim = Callable[..., tuple[int, str, str]]
+
+REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "cli.md"
+COMMANDS = ["bench", "check", "compare", "list", "plot", "rerun", "run", "validate", "warmup"]
+TRANSPORTS = "tcp-10g,ipoib-100g,rdma-100g"
+
+
+def documented_options() -> set[tuple[str, str]]:
+    """Command and option of each row of the reference's table of options."""
+    rows = re.findall(r"^\| `(-[^`]*)`.*? \| ([^|]*) \|", REFERENCE.read_text("utf-8"), re.MULTILINE)
+    return {(command, option.split()[0]) for option, commands in rows for command in re.findall(r"`(\w+)`", commands)}
+
+
+def options_of(command: str, fabricsim: Fabricsim) -> set[str]:
+    code, out, _ = fabricsim(command, "--help")
+    assert code == 0
+    listed = re.findall(r"^  (-\S.*?)(?:  |$)", out, re.MULTILINE)
+    return {re.split(r"[ =]", name)[0] for names in listed for name in names.split(", ")} - {"--help"}
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+# ---- what there is ------------------------------------------------------------------------------
+
+
+def test_every_command_is_documented(fabricsim: Fabricsim) -> None:
+    listed = re.findall(r"^\| `fabricsim (\w+)", REFERENCE.read_text("utf-8"), re.MULTILINE)
+    _, out, _ = fabricsim("--help")
+
+    assert sorted(listed) == COMMANDS
+    assert sorted(re.findall(r"^  (\w+) ", out.split("Commands:")[1], re.MULTILINE)) == COMMANDS
+    assert len(app.registered_commands) == len(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_documented_options_are_those_that_there_are(command: str, fabricsim: Fabricsim) -> None:
+    documented = {option for name, option in documented_options() if name == command}
+    there = options_of(command, fabricsim)
+
+    assert documented == there - {"--output"}  # documented by its short form
+
+
+# ---- run, rerun, plot ---------------------------------------------------------------------------
+
+
+def test_run_prints_a_summary(fabricsim: Fabricsim, small: Path) -> None:
+    code, out, err = fabricsim("run", small.name)
+
+    assert (code, err) == (0, "")
+    assert "params-all-reduce" in out
+    assert files(small.parent) == ["small.toml"]
+
+
+def test_json_is_one_object_and_nothing_else(fabricsim: Fabricsim, small: Path) -> None:
+    _, out, err = fabricsim("run", small.name, "--json", "-o", "x.h5")
+
+    content = json.loads(out)
+    assert content["iteration_time_s"] == pytest.approx(read(small.with_name("x.h5")).iteration / 1e12)
+    assert {
+        "iteration_time_s",
+        "breakdown_s",
+        "timers_s",
+        "communication_share",
+        "exposed_communication_s",
+        "collectives",
+        "links",
+        "engine",
+        "seed",
+        "version",
+    } <= set(content)
+    assert err == "wrote x.h5\n"
+
+
+def test_options_of_run_reach_the_scenario(fabricsim: Fabricsim, small: Path) -> None:
+    options = ["--set", "transport=tcp-10g", "--set", "job.overlap=ddp", "--engine", "flow", "--seed", "7"]
+    _, out, _ = fabricsim("run", small.name, "--json", *options, "-o", "x.h5")
+
+    content, result = json.loads(out), read(small.with_name("x.h5"))
+    assert (content["transport"], content["engine"], content["seed"]) == ("tcp-10g", "flow", 7)
+    assert result.resolved["job"]["overlap"] == "ddp"
+    assert result.seed == 7
+
+
+def test_rerun_gives_the_same_bytes(fabricsim: Fabricsim, result: Path) -> None:
+    before = result.read_bytes()
+
+    code, out, err = fabricsim("rerun", result.name, "-o", "again.h5", "--json")
+
+    assert (code, err) == (0, "wrote again.h5\n")
+    assert json.loads(out)["name"] == "small"
+    assert result.with_name("again.h5").read_bytes() == before
+    assert fabricsim("rerun", result.name, "-o", result.name)[0] == 0  # onto itself
+    assert result.read_bytes() == before
+
+
+@pytest.mark.parametrize(("form", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
+def test_plot_makes_its_folder_and_three_pictures(fabricsim: Fabricsim, result: Path, form: str, magic: bytes) -> None:
+    code, out, err = fabricsim("plot", result.name, "-o", "a/b", "--format", form)
+
+    pictures = [f"small-{name}.{form}" for name in ("breakdown", "timeline", "utilisation")]
+    assert (code, out) == (0, "")
+    assert files(result.parent / "a") == [f"b/{name}" for name in pictures]
+    assert [(result.parent / "a/b" / name).read_bytes()[: len(magic)] for name in pictures] == [magic] * 3
+    assert err.splitlines() == [f"wrote a/b/{name}" for name in pictures]
+
+
+def test_plot_draws_beside_the_result_where_no_folder_is_named(fabricsim: Fabricsim, result: Path) -> None:
+    fabricsim("plot", result.name)
+
+    assert "small-breakdown.png" in files(result.parent)
+
+
+# ---- compare ------------------------------------------------------------------------------------
+
+
+def test_compare_prints_a_row_per_transport_and_draws(fabricsim: Fabricsim, small: Path) -> None:
+    code, out, err = fabricsim("compare", small.name, "--transport", TRANSPORTS, "-o", "new/folder")
+
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines() if "Gb" not in line][-3:] == TRANSPORTS.split(",")
+    assert files(small.parent) == ["new/folder/comparison.png", "small.toml"]
+    assert err == "wrote new/folder/comparison.png\n"
+
+
+def test_compare_takes_settings_and_each_transport_once(fabricsim: Fabricsim, small: Path) -> None:
+    arguments = ["--transport", "tcp-10g, rdma-100g,tcp-10g", "--set", "seed=3", "--json"]
+    _, out, _ = fabricsim("compare", small.name, *arguments)
+
+    assert [(run["transport"], run["seed"]) for run in json.loads(out)] == [("tcp-10g", 3), ("rdma-100g", 3)]
+
+
+# ---- bench --------------------------------------------------------------------------------------
+
+
+def test_bench_prints_what_the_reader_of_nccl_tests_reads(fabricsim: Fabricsim, tmp_path: Path) -> None:
+    options = ["--cluster", "hkbu", "--transport", "tcp-10g", "--min-bytes", "1KiB", "--max-bytes", "5KiB"]
+    code, out, _ = fabricsim("bench", "all_gather", *options)
+    (tmp_path / "log").write_text(out)
+
+    log = nccl_tests.read(tmp_path / "log")
+
+    assert code == 0
+    assert (log.collective, log.ranks, log.hosts) == ("all_gather", 32, 8)
+    assert log.rows["size"].tolist() == [1024, 2048, 4096]
+
+
+def test_bench_latency_prints_what_the_reader_of_osu_reads(fabricsim: Fabricsim, tmp_path: Path) -> None:
+    options = ["--cluster", "hkbu", "--transport", "rdma-100g", "--min-bytes", "1B", "--max-bytes", "8B"]
+    _, out, _ = fabricsim("bench", "latency", *options)
+    (tmp_path / "log").write_text(out)
+
+    table = osu.read(tmp_path / "log")
+
+    assert table.quantity == "latency"
+    assert table.rows["size"].tolist() == [1, 2, 4, 8]
+
+
+def test_bench_compares_at_the_sizes_of_the_log(fabricsim: Fabricsim, tmp_path: Path) -> None:
+    options = ["bench", "broadcast", "--cluster", "hkbu", "--transport", "rdma-100g", "--collectives", "nccl"]
+    _, table, _ = fabricsim(*options, "--min-bytes", "1MiB", "--max-bytes", "2MiB")
+    (tmp_path / "own.log").write_text(table)
+
+    code, out, _ = fabricsim(*options, "--against", "own.log")
+
+    errors = out.split("# against own.log:\n")[1].splitlines()[1:]
+    assert code == 0
+    assert [line.split()[1] for line in errors] == ["1048576", "2097152"]
+    assert {abs(float(line.split()[-1].rstrip("%"))) for line in errors} == {0.0}
+
+
+# ---- validate -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def quick_studies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Studies that come at once: what they predict is tested with them."""
+    row = ValidationRow("time", "s", 2.0, 1.0, "log", "captured")
+    for module, study in ((dai2024, Study("dai2024", [row])), (hkbu, Study("hkbu", [row]))):
+        monkeypatch.setattr(module, "validate", partial(_given, study))
+        monkeypatch.setattr(module, "draw", lambda _study, _folder: [])
+
+
+def _given(study: Study, _report: object) -> Study:
+    return study
+
+
+@pytest.mark.usefixtures("quick_studies")
+def test_validate_alone_runs_all_studies(fabricsim: Fabricsim) -> None:
+    _, out, _ = fabricsim("validate")
+
+    assert re.findall(r"^validate (\w+)", out, re.MULTILINE) == ["dai2024", "hkbu"]
+
+
+@pytest.mark.usefixtures("quick_studies")
+def test_validate_prints_one_object_or_a_list_of_all(fabricsim: Fabricsim) -> None:
+    one, both = json.loads(fabricsim("validate", "hkbu", "--json")[1]), json.loads(fabricsim("validate", "--json")[1])
+
+    assert list(one) == ["study", "rows", "summary", "parameters"]
+    assert [study["study"] for study in both] == ["dai2024", "hkbu"]
+    assert both[1] == one
+
+
+@pytest.mark.usefixtures("quick_studies")
+def test_validate_writes_into_a_new_folder(fabricsim: Fabricsim, tmp_path: Path) -> None:
+    _, out, err = fabricsim("validate", "-o", "new/folder", "--json")
+
+    assert files(tmp_path) == ["new/folder/dai2024.json", "new/folder/hkbu.json"]
+    assert json.loads((tmp_path / "new/folder/hkbu.json").read_text()) == json.loads(out)[1]
+    assert err.splitlines() == ["wrote new/folder/dai2024.json", "wrote new/folder/hkbu.json"]
+
+
+@pytest.mark.usefixtures("quick_studies")
+def test_validate_leaves_nothing_where_it_cannot_write(fabricsim: Fabricsim, tmp_path: Path) -> None:
+    (tmp_path / "out" / "hkbu.json").mkdir(parents=True)
+
+    code, _, err = fabricsim("validate", "hkbu", "-o", "out")
+
+    assert (code, files(tmp_path)) == (2, [])
+    assert err.startswith("fabricsim: out/hkbu.json: cannot be written")
+
+
+# ---- check, list, warmup ------------------------------------------------------------------------
+
+
+def test_check_says_what_it_found(fabricsim: Fabricsim, small: Path) -> None:
+    _, out, err = fabricsim("check", small.name, "--set", "transport=tcp-10g")
+
+    assert out == "small: no mistakes; 2 x 1 a100-pcie-40gb, gpt2-medium, 2 x data, 1 x pipeline, tcp-10g\n"
+    assert err == ""
+
+
+def test_list_names_everything_in_the_library(fabricsim: Fabricsim) -> None:
+    _, out, _ = fabricsim("list")
+    words = {line.split()[0] for line in out.splitlines() if line.strip()}
+
+    assert {*library.KINDS, *(name for kind in library.KINDS for name in library.names(kind))} <= words
+
+
+def test_list_of_one_kind(fabricsim: Fabricsim) -> None:
+    _, out, _ = fabricsim("list", "transports")
+
+    assert [line.split()[0] for line in out.splitlines() if line[:1].strip()] == [
+        "transports",
+        *library.names("transports"),
+    ]
+
+
+def test_warmup_says_where_kernels_are(fabricsim: Fabricsim) -> None:
+    code, out, err = fabricsim("warmup")
+
+    assert (code, out) == (0, "")
+    assert err.startswith("kernels are compiled already\nready after ")
+
+
+def test_compilation_is_announced_before_a_first_run(
+    fabricsim: Fabricsim, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fabricsim.kernels._jit.is_compiled", lambda: False)
+
+    _, out, err = fabricsim("run", small.name, "--json")
+
+    assert json.loads(out)
+    assert err.startswith("compiling kernels, once")
+
+
+# ---- progress -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("patience", "shown"), [(3600.0, 0), (0.0, 1)])
+def test_progress_is_shown_on_standard_error_after_a_while(
+    fabricsim: Fabricsim, small: Path, monkeypatch: pytest.MonkeyPatch, patience: float, shown: int
+) -> None:
+    monkeypatch.setattr("fabricsim.cli.common._PATIENCE", patience)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # a terminal, as rich sees it
+    monkeypatch.setenv("TERM", "xterm")
+
+    _, out, err = fabricsim("compare", small.name, "--transport", TRANSPORTS, "--json")
+
+    assert len(json.loads(out)) == 3
+    assert min(err.count("comparing 3 transports"), 1) == shown

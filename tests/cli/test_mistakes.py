@@ -1,0 +1,467 @@
+"""Every kind of broken input ends in one clear error: exit code 2, no traceback, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Fabricsim = Callable[..., tuple[int, str, str]]
+
+GARBAGE = bytes(range(256)) * 16
+BENCH = ["bench", "all_reduce", "--cluster", "hkbu", "--transport", "tcp-10g"]
+
+LOG = """\
+# nThread 1 nGpus 1 minBytes 4 maxBytes 8 step: 2(factor) warmup iters: 5 iters: 20 validation: 1
+#
+#                                                     out-of-place                       in-place
+#       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error
+#        (B)    (elements)                     (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+           4             1   float     sum   162.70    0.00    0.00  2e-07   160.44    0.00    0.00  1e-07
+           8             2   float     sum   161.03    0.00    0.00  1e-07   160.67    0.00    0.00  1e-07
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 0.0001
+"""
+
+
+def tree(folder: Path) -> dict[str, bytes | None]:
+    """All that lies in a folder: the bytes of files, None for folders."""
+    found = sorted(folder.rglob("*"))
+    return {path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else None for path in found}
+
+
+def refused(fabricsim: Fabricsim, *arguments: str) -> str:
+    """Run a command that must fail as promised; gives its message back."""
+    before = tree(Path())
+    code, out, err = fabricsim(*arguments)
+
+    assert code == 2
+    assert out == ""
+    assert "Traceback" not in err
+    assert err.count("fabricsim: ") == 1
+    assert err.startswith("fabricsim: ")
+    assert tree(Path()) == before
+    return err.removeprefix("fabricsim: ").strip()
+
+
+def refused_by_parser(fabricsim: Fabricsim, *arguments: str) -> str:
+    """Run a command that the option parser must refuse; gives its message back."""
+    code, out, err = fabricsim(*arguments)
+
+    assert (code, out) == (2, "")
+    assert err.startswith("Usage: fabricsim")
+    assert err.count("Error: ") == 1
+    return err.split("Error: ")[1].strip()
+
+
+# ---- the ten kinds: scenarios -------------------------------------------------------------------
+
+SCENARIOS = {
+    "unknown key": ("[cluster]\nhosts = 2\nhsots = 3", "bad.toml:4: cluster.hsots: unknown key"),
+    "missing unit": ("[job]\noverlap = 'ddp'\nbucket = 25", "bad.toml:4: job.bucket: 25 has no unit (a size needs one"),
+    "negative rate": (
+        "[fabric]\ninclude = 'two-tier'\nuplink_rate = '-10Gbps'",
+        "bad.toml:4: fabric.uplink_rate: '-10Gbps' is negative",
+    ),
+    "unreachable rank": (
+        "[fabric]\ntopology = 'leaf-spine'\nhosts_per_leaf = 4\nspines = 0",
+        "bad.toml:5: fabric.spines: 0 is too small (at least 1)",
+    ),
+    "hosts that the fabric does not reach": (
+        "[fabric]\ntopology = 'fat-tree'\nk = 2",
+        "bad.toml:4: fabric.k: a fat tree of 2-port switches holds 2 hosts",
+    ),
+    "group larger than the cluster": (
+        "[job]\nglobal_batch = 128\n[job.parallelism]\ndata = 16",
+        "job.parallelism: the group is larger than the cluster: data 16 x pipeline 1 = 16 ranks",
+    ),
+    "0-byte chunk": ("[collectives]\nchunk = '0B'", "bad.toml:3: collectives.chunk: is zero"),
+    "0-byte bucket": ("[job]\noverlap = 'ddp'\nbucket = '0MB'", "bad.toml:4: job.bucket: is zero"),
+    "cut in the middle": ("[job]\nmicro_batch =", "bad.toml:3: is no valid TOML"),
+    "no job": ("[job", "bad.toml:2: is no valid TOML"),
+}
+
+
+@pytest.mark.parametrize("command", ["run", "check", "compare"])
+@pytest.mark.parametrize("kind", SCENARIOS)
+def test_broken_scenario(fabricsim: Fabricsim, tmp_path: Path, kind: str, command: str) -> None:
+    text, message = SCENARIOS[kind]
+    (tmp_path / "bad.toml").write_text(f"extends = 'gpt2-medium-dp'\n{text}\n", encoding="utf-8")
+    options = {"run": ["-o", "out.h5"], "compare": ["--transport", "tcp-10g", "-o", "out"], "check": []}
+
+    assert message in refused(fabricsim, command, "bad.toml", *options[command])
+
+
+NO_SCENARIO = {
+    "binary garbage": (GARBAGE, "bad.toml: is no UTF-8 text (byte 128 is 0x80)"),
+    "text garbage": (b"%PDF-1.4 of something", "bad.toml:1: is no valid TOML"),
+    "empty file": (b"", "bad.toml: is empty"),
+    "only a comment": (b"# nothing\n", "bad.toml: is empty"),
+    "nothing but a name": (b"name = 'x'\n", "cluster: is missing"),
+    "control characters": (b"name = 'x\x00'\n", "bad.toml:1: is no valid TOML"),
+}
+
+
+@pytest.mark.parametrize("kind", NO_SCENARIO)
+def test_no_scenario_at_all(fabricsim: Fabricsim, tmp_path: Path, kind: str) -> None:
+    content, message = NO_SCENARIO[kind]
+    (tmp_path / "bad.toml").write_bytes(content)
+
+    assert message in refused(fabricsim, "run", "bad.toml", "-o", "out.h5")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (".", ".: is a directory; name the scenario file in it"),
+        ("nothing.toml", "nothing.toml: there is no such file or shipped scenario"),
+        ("gpt2-medim-dp", "gpt2-medim-dp: there is no such file or shipped scenario; did you mean 'gpt2-medium-dp'?"),
+        ("x" * 5000, "there is no such file or shipped scenario"),
+        ("", "is a directory"),
+        ("hkbu", "there is no [job] to run"),
+    ],
+)
+def test_scenario_that_cannot_be_run(fabricsim: Fabricsim, name: str, message: str) -> None:
+    assert message in refused(fabricsim, "run", name, "-o", "out.h5")
+
+
+def test_compare_needs_a_job_too(fabricsim: Fabricsim) -> None:
+    message = refused(fabricsim, "compare", "hkbu", "--transport", "tcp-10g,rdma-100g", "--jobs", "2", "-o", "out")
+
+    assert "there is no [job] to run" in message
+
+
+# ---- the ten kinds: logs ------------------------------------------------------------------------
+
+ROW = LOG.splitlines(keepends=True)[6]
+LOGS = {
+    "truncated log": (LOG[: LOG.index("161.03") + 4].encode(), "log:7: "),
+    "header only": (LOG[: LOG.index("           4")].encode(), "log: "),
+    "binary garbage": (GARBAGE, "log:1: "),
+    "empty file": (b"", "log: is empty"),
+    "0-byte rows only": (
+        "".join(LOG.splitlines(keepends=True)[:5]).encode() + ROW.replace(" 8 ", " 0 ").replace(" 2 ", " 0 ").encode(),
+        "log: has no row that moves bytes",
+    ),
+    "cut gzip": (b"\x1f\x8b\x08\x00\x00\x00", "log: the packed file is damaged or cut"),
+    "another collective": (
+        LOG.replace("# nThread", "# all_gather_perf nThread").encode(),
+        "log: is a log of all_gather, not of all_reduce",
+    ),
+    "too large for a GPU": (
+        LOG.replace("           8  ", "200000000000  ").encode(),
+        "does not fit into the 10.24 GiB of a rtx-2080-ti",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", LOGS)
+def test_broken_log(fabricsim: Fabricsim, tmp_path: Path, kind: str) -> None:
+    content, message = LOGS[kind]
+    (tmp_path / "log").write_bytes(content)
+
+    assert message in refused(fabricsim, *BENCH, "--against", "log")
+
+
+def test_whole_log_is_taken(fabricsim: Fabricsim, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(LOG)
+
+    code, out, _ = fabricsim(*BENCH, "--against", "log")
+
+    assert code == 0
+    assert "# against log:" in out
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [(".", ".: is a directory; name one file in it"), ("none", "none: no such file")]
+)
+@pytest.mark.parametrize("test", ["all_reduce", "latency"])
+def test_log_that_is_no_file(fabricsim: Fabricsim, test: str, name: str, message: str) -> None:
+    assert message in refused(fabricsim, "bench", test, *BENCH[2:], "--against", name)
+
+
+def test_log_of_another_number_of_ranks(fabricsim: Fabricsim, tmp_path: Path) -> None:
+    devices = "".join(f"#  Rank  {n} Pid 4223{n} on gpu1 device  {n} [0x3d] GeForce RTX 2080 Ti\n" for n in range(2))
+    (tmp_path / "log").write_text(LOG.replace("#\n", devices, 1))
+
+    message = refused(fabricsim, *BENCH, "--against", "log")
+
+    assert message == "log: was captured on 2 ranks, cluster hkbu has 32"
+
+
+def test_log_of_another_benchmark(fabricsim: Fabricsim, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("# OSU MPI Bandwidth Test v5.6.2\n# Size      Bandwidth (MB/s)\n1     0.5\n")
+
+    assert "holds bandwidth, not latency" in refused(fabricsim, "bench", "latency", *BENCH[2:], "--against", "log")
+    assert "log" in refused(fabricsim, *BENCH, "--against", "log")
+
+
+# ---- the ten kinds: sizes of a bench ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--min-bytes", "0B"], "--min-bytes 0B: a transfer of 0 bytes moves nothing; start at 1B or more"),
+        (["--min-bytes", "0.2B"], "--min-bytes 0.2B: a transfer of 0 bytes moves nothing"),
+        (["--min-bytes=-4B"], "'-4B' is negative"),
+        (["--min-bytes", "4"], "'4' has no unit"),
+        (["--max-bytes", "4Gbps"], "unit 'Gbps' is not a size"),
+        (["--min-bytes", "4KiB", "--max-bytes", "1KiB"], "--min-bytes 4KiB is above --max-bytes 1KiB"),
+        (["--max-bytes", "1TiB"], "a buffer of 1 TiB does not fit"),
+        (["--max-bytes", "1e99999B"], "'1e99999B' is too large"),
+        (["--cluster", "hkbuu"], "no preset 'hkbuu' in clusters; did you mean 'hkbu'?"),
+        (["--transport", "tcp10g"], "no preset 'tcp10g' in transports; did you mean 'tcp-10g'?"),
+        (["--collectives", "ncl"], "no preset 'ncl' in collectives; did you mean 'nccl'?"),
+        (["--transport", "../transports/tcp-10g"], "no preset '../transports/tcp-10g' in transports"),
+    ],
+)
+def test_bench_that_cannot_be_run(fabricsim: Fabricsim, options: list[str], message: str) -> None:
+    assert message in refused(fabricsim, *BENCH, *options)
+
+
+def test_unknown_test(fabricsim: Fabricsim) -> None:
+    message = refused(fabricsim, "bench", "allreduce", *BENCH[2:])
+
+    assert message == "there is no test 'allreduce'; did you mean 'all_reduce'?"
+
+
+def test_latency_over_a_transport_without_mpi(fabricsim: Fabricsim) -> None:
+    message = refused(fabricsim, "bench", "latency", "--cluster", "ideal", "--transport", "ideal-100g")
+
+    assert message.startswith("transport ideal-100g has no [mpi] table")
+
+
+# ---- the ten kinds: results ---------------------------------------------------------------------
+
+RESULTS = {
+    "binary garbage": (GARBAGE, "bad.h5: "),
+    "empty file": (b"", "bad.h5: "),
+    "a scenario": (b"extends = 'gpt2-medium-dp'\n", "bad.h5: "),
+}
+
+
+@pytest.mark.parametrize("command", [["plot", "-o", "out"], ["rerun", "-o", "out.h5"]])
+@pytest.mark.parametrize("kind", RESULTS)
+def test_broken_result(fabricsim: Fabricsim, tmp_path: Path, kind: str, command: list[str]) -> None:
+    content, message = RESULTS[kind]
+    (tmp_path / "bad.h5").write_bytes(content)
+
+    assert message in refused(fabricsim, command[0], "bad.h5", *command[1:])
+
+
+@pytest.mark.parametrize("command", [["plot", "-o", "out"], ["rerun", "-o", "out.h5"]])
+def test_truncated_result(fabricsim: Fabricsim, result: Path, command: list[str]) -> None:
+    result.write_bytes(result.read_bytes()[: result.stat().st_size // 2])
+
+    assert "small.h5: " in refused(fabricsim, command[0], result.name, *command[1:])
+
+
+@pytest.mark.parametrize("command", ["plot", "rerun"])
+def test_directory_for_a_result(fabricsim: Fabricsim, command: str) -> None:
+    assert refused(fabricsim, command, ".").startswith(".: is not a file")
+
+
+# ---- options ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--engine", "packet"], "engine: 'packet' is not flow"),
+        (["--seed", "-1"], "seed: -1 is too small"),
+        (["--seed", "9" * 30], "is too large"),
+        (["--set", "transport=tcp10g"], "there is no 'tcp10g' in workloads/transports (did you mean 'tcp-10g'?)"),
+        (["--set", "cluster.hosts"], "--set 'cluster.hosts' is not of the form table.key=value"),
+        (["--set", "cluster.hosts=two"], "cluster.hosts: 'two' is no whole number"),
+    ],
+)
+def test_run_with_options_that_do_not_fit(fabricsim: Fabricsim, options: list[str], message: str) -> None:
+    assert message in refused(fabricsim, "run", "gpt2-medium-dp", "-o", "out.h5", *options)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ("tcp-10g,rdma100g", "no preset 'rdma100g' in transports; did you mean 'rdma-100g'?"),
+        (" , ", "--transport ' , ' names no transport"),
+    ],
+)
+def test_compare_with_transports_that_are_none(fabricsim: Fabricsim, names: str, message: str) -> None:
+    assert message in refused(fabricsim, "compare", "gpt2-medium-dp", "--transport", names, "-o", "out")
+
+
+def test_unknown_study_and_kind(fabricsim: Fabricsim) -> None:
+    assert refused(fabricsim, "validate", "hkbo", "-o", "out") == "there is no study 'hkbo'; did you mean 'hkbu'?"
+    assert refused(fabricsim, "list", "gpu") == "no presets of kind 'gpu'; did you mean 'gpus'?"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["simulate"], "No such command 'simulate'"),
+        (["run"], "Missing argument 'SCENARIO'"),
+        (["run", "gpt2-medium-dp", "--sed", "1"], "No such option: --sed"),
+        (["run", "gpt2-medium-dp", "--seed", "one"], "Invalid value for '--seed'"),
+        (["compare", "gpt2-medium-dp"], "Missing option '--transport'"),
+        (["compare", "gpt2-medium-dp", "--transport", "tcp-10g", "--jobs", "0"], "Invalid value for '--jobs'"),
+        (["plot", "x.h5", "--format", "pdf"], "Invalid value for '--format'"),
+        (["bench", "all_reduce", "--cluster", "hkbu"], "Missing option '--transport'"),
+    ],
+)
+def test_usage_errors(fabricsim: Fabricsim, arguments: list[str], message: str) -> None:
+    assert message in refused_by_parser(fabricsim, *arguments)
+
+
+# ---- where output cannot go: known before anything runs -----------------------------------------
+
+
+@pytest.fixture
+def no_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
+    def begun(*_: object, **__: object) -> None:
+        pytest.fail("a simulation was begun")
+
+    monkeypatch.setattr("fabricsim.pipeline.simulate", begun)
+    monkeypatch.setattr("fabricsim.sweep.simulate", begun)
+    monkeypatch.setattr("fabricsim.validation.bench.Fabric", begun)
+
+
+@pytest.mark.usefixtures("no_simulation")
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("missing/out.h5", "-o missing/out.h5: there is no folder missing; make it first"),
+        (".", "-o .: is a directory; name the file to write"),
+        ("file/out.h5", "-o file/out.h5: there is no folder file"),
+        (os.devnull, "is not a regular file; name another"),
+        ("x" * 300, "File name too long"),
+    ],
+)
+def test_result_that_cannot_be_written(fabricsim: Fabricsim, tmp_path: Path, output: str, message: str) -> None:
+    (tmp_path / "file").touch()
+
+    assert message in refused(fabricsim, "run", "gpt2-medium-dp", "-o", output)
+
+
+@pytest.mark.usefixtures("no_simulation")
+@pytest.mark.parametrize("command", [["compare", "gpt2-medium-dp", "--transport", "tcp-10g"], ["validate", "hkbu"]])
+@pytest.mark.parametrize("output", ["file", "file/below", "x" * 300])
+def test_folder_that_cannot_be_made(fabricsim: Fabricsim, tmp_path: Path, command: list[str], output: str) -> None:
+    (tmp_path / "file").touch()
+
+    assert refused(fabricsim, *command, "-o", output).startswith(f"-o {output}: cannot be used as output folder")
+
+
+@pytest.mark.usefixtures("no_simulation")
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_read_only_folder(fabricsim: Fabricsim, tmp_path: Path) -> None:
+    (tmp_path / "locked").mkdir(mode=0o500)
+
+    assert "is read-only" in refused(fabricsim, "run", "gpt2-medium-dp", "-o", "locked/out.h5")
+    assert "is read-only" in refused(fabricsim, "compare", "gpt2-medium-dp", "--transport", "tcp-10g", "-o", "locked")
+
+
+@pytest.mark.parametrize("command", [["run", "small.toml", "-o", "out.h5"], ["compare", "small.toml", "-o", "out"]])
+def test_run_that_fails_leaves_nothing(
+    fabricsim: Fabricsim, small: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    from fabricsim.engine.fabric import Fabric  # noqa: PLC0415  numba comes with it
+    from fabricsim.errors import SimulationError  # noqa: PLC0415  as above
+
+    assert small.exists()
+    reason = "the link went away"
+
+    def fail(*_: object) -> None:
+        raise SimulationError(reason)
+
+    monkeypatch.setattr(Fabric, "replay", fail)
+    options = ["--transport", "tcp-10g,rdma-100g"] if command[0] == "compare" else []
+
+    assert refused(fabricsim, *command, *options) == reason
+
+
+def test_write_that_fails_leaves_nothing(
+    fabricsim: Fabricsim, small: Path, result: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import h5py  # noqa: PLC0415  slow to import
+
+    before = result.read_bytes()
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(h5py.Group, "create_dataset", fail)
+
+    assert "No space left on device" in refused(fabricsim, "run", small.name, "-o", "new.h5")
+    refused(fabricsim, "run", small.name, "-o", result.name)
+    assert result.read_bytes() == before  # an earlier result is not lost
+
+
+# ---- the program as a process -------------------------------------------------------------------
+
+
+def process(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fabricsim", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603  our own words
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "bad.toml", "-o", "out.h5"],
+        ["run", ".", "-o", "out.h5"],
+        [*BENCH, "--against", "bad.toml"],
+        ["plot", "bad.toml", "-o", "out"],
+        ["list", "--every"],
+    ],
+)
+def test_process_ends_with_exit_code_2(tmp_path: Path, arguments: list[str]) -> None:
+    (tmp_path / "bad.toml").write_bytes(GARBAGE)
+
+    run = process(arguments, tmp_path)
+
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr
+    assert "Traceback" not in run.stderr
+    assert list(tree(tmp_path)) == ["bad.toml"]
+
+
+SCRIPT = """\
+import simpy
+import fabricsim as fs
+
+env = simpy.Environment()
+fabric = fs.Fabric(env, fs.load("ideal-16").scenario)
+try:
+    env.run({request})
+except fs.FabricsimError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        ("fabric.send(0, 99, 1000)", "99"),
+        ("fabric.send(0, -1, 1000)", "-1"),
+        ("fabric.all_reduce(range(17), 1000)", "16"),
+        ("fabric.all_reduce([0, 0], 1000)", "each rank once, not [0, 0]"),
+        ("fabric.all_reduce([], 1000)", "at least one rank"),
+        ("fabric.send(0, 1, 0)", "a transfer of 0 bytes moves nothing"),
+        ("fabric.broadcast(range(4), 0)", "broadcast over 4 ranks of 0 bytes moves nothing"),
+        ("fabric.send(0, 1, -5)", "a transfer of -5 bytes moves nothing"),
+    ],
+)
+def test_script_gets_one_clear_error(request_: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    exec(compile(SCRIPT.format(request=request_), "script.py", "exec"), {})  # noqa: S102  our own words
+
+    out, err = capsys.readouterr()
+    assert message in out
+    assert (out.count("\n"), err) == (1, "")

@@ -1,0 +1,52 @@
+"""What the golden files hold, and how they are made anew.
+
+After a change that is meant to change results, run ``python tests/golden/summaries.py`` from the top
+of the repository, look at ``git diff tests/golden``, and say in the commit why the figures moved.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from fabricsim.pipeline import LoadedScenario, load, simulate
+from fabricsim.results.summary import summarise
+from fabricsim.spec import library
+from fabricsim.validation.bench import COLLECTIVES, collective_times, point_to_point_times
+
+FOLDER = Path(__file__).resolve().parent
+SIZES = (1, 2**10, 2**20, 2**26)
+"""Bytes for scenarios that have no job."""
+NOT_OF_THE_MODEL = ("version", "wall_seconds")
+COUNTED_BY_THE_MODEL = ("messages", "dag_nodes")
+"""Counters that only another model may change; the others say how the engine goes about it."""
+
+
+def summary(name: str) -> dict[str, Any]:
+    """Condense a shipped scenario: the summary of its iteration, or times of collectives where it has no job."""
+    loaded = load(name)
+    if loaded.scenario.job is None:
+        return {"name": name, "seconds": _times(loaded)}
+    found: dict[str, Any] = {**summarise(simulate(loaded))}
+    found["counters"] = {key: found["counters"][key] for key in COUNTED_BY_THE_MODEL}
+    return {key: value for key, value in found.items() if key not in NOT_OF_THE_MODEL}
+
+
+def _times(loaded: LoadedScenario) -> dict[str, dict[str, float]]:
+    scenario = loaded.scenario
+    rows = {collective: collective_times(scenario, collective, SIZES) for collective in COLLECTIVES}
+    if scenario.transport.mpi is not None:
+        rows["latency"] = point_to_point_times(scenario, SIZES)
+    return {test: {str(row.size): row.seconds for row in measured} for test, measured in rows.items()}
+
+
+def main() -> None:
+    """Write all golden files."""
+    for name in library.names("scenarios"):
+        text = json.dumps(summary(name), indent=1, ensure_ascii=False, allow_nan=False)
+        (FOLDER / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
