@@ -105,6 +105,7 @@ def simulate(loaded: LoadedScenario, *, progress: Callable[[float], None] | None
         calls=calls,
         links=link_records(fabric, program),
         series=rate_series(fabric, replay.end),
+        slowdowns=fabric.world.slowdowns.copy(),
         counters=_counters(fabric),
         iteration=replay.end - replay.start,
         wall_seconds=wall,

@@ -47,6 +47,11 @@ OP = np.dtype(
 SPAN = np.dtype([("start", np.int64), ("end", np.int64)], align=True)
 """When an op started (its predecessors were done) and ended, ps; one per op of the program."""
 
+SLOWDOWN_BINS = 512
+"""Bins of the slowdown histogram; the last takes all that is slower."""
+SLOWDOWN_BINS_PER_OCTAVE = 32
+"""Bin 0 holds messages that were as fast as alone; bin ``i`` those up to ``2 ** (i / 32)`` times slower."""
+
 RESOURCE = np.dtype(
     [
         ("capacity", np.float64),  # units per second: wire bytes, PCIe bytes, CPU seconds

@@ -81,7 +81,8 @@ def _started_bar(label: str) -> Progress:
         TextColumn("{task.percentage:3.0f} %"),
         TimeElapsedColumn(),
     )
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    console = Console(stderr=True)
+    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
     bar.add_task(label, total=1.0)
     bar.start()
     return bar

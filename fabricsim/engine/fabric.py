@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.engine.world import Job
+    from fabricsim.spec.cluster import Cluster
     from fabricsim.spec.scenario import Scenario
     from fabricsim.workload.program import Call, Program
 
@@ -104,7 +105,7 @@ class Fabric:
         if scenario.nic.latency is not None:
             self.model = replace(self.model, latency=scenario.nic.latency, overhead=0)
         self.platform = Platform(
-            scenario.cluster.model_copy(update={"nic": scenario.nic}),
+            _with_adapter(scenario),
             scenario.fabric,
             scenario.switch,
             scenario.link_rate,
@@ -155,6 +156,9 @@ class Fabric:
             Succeeds on delivery; its value is the time taken, in units of the environment.
         """
         _check_size(size, "a transfer")
+        if latency is not None and latency < 0:
+            msg = f"a latency of {latency} ps would deliver before it is sent; it must be 0 or more"
+            raise SimulationError(msg)
         if not (weight > 0 and math.isfinite(weight)):
             msg = f"a weight of {weight} gives no share; it must be above 0"
             raise SimulationError(msg)
@@ -192,6 +196,8 @@ class Fabric:
         if len(set(group)) != len(group) or not group:
             msg = f"a group needs at least one rank and each rank once, not {list(group)}"
             raise SimulationError(msg)
+        for rank in group:
+            self.platform.require_rank(rank)
         ops = np.zeros(len(group), OP)
         ops["rank"], ops["kind"], ops["member"] = group, COLLECTIVE, np.arange(len(group))
         calls = self._calls([(collective, group, int(size))])
@@ -283,8 +289,15 @@ class Fabric:
             each.event.fail(SimulationError(msg))
 
 
+def _with_adapter(scenario: Scenario) -> Cluster:
+    """Put the adapter that the transport uses in the place of ``nic``; what is said of that one's slot goes with it."""
+    cluster = scenario.cluster
+    below = cluster.nic_below_gpu_switch and scenario.nic is cluster.nic
+    return cluster.model_copy(update={"nic": scenario.nic, "nic_below_gpu_switch": below})
+
+
 def _check_size(size: int, what: str) -> None:
-    if size < 1:
+    if not size >= 1:  # not a number is refused as well
         msg = f"{what} of {size} bytes moves nothing: it has at least 1 byte"
         raise SimulationError(msg)
     if size > _LARGEST:

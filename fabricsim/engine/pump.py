@@ -68,8 +68,11 @@ class Pump:
         Raises
         ------
         SimulationError
-            Where the environment's clock is beyond that of the world.
+            Where the environment's clock is outside that of the world.
         """
+        if self._env.now < 0:
+            msg = f"the environment's time {self._env.now} is before 0, where the clock begins: start it at 0"
+            raise SimulationError(msg)
         if self._env.now * self._unit > CLOCK_END:
             msg = f"the environment's time {self._env.now} is beyond 92 days, the end of the clock: start it at 0"
             raise SimulationError(msg)

@@ -32,6 +32,7 @@ from fabricsim.tables import (
     RESOURCE,
     ROUTE,
     SCRIPT,
+    SLOWDOWN_BINS,
     SPAN,
     STEP,
     TEMPLATE,
@@ -115,6 +116,7 @@ class State:
         self.begun = self.members = np.zeros(0, np.int32)
         self.events, self.buckets = _table(0, EVENT), _table(0, BUCKET)
         self.outbox = np.zeros((16, 2), np.int64)
+        self.slowdowns = np.zeros(SLOWDOWN_BINS, np.int64)
         self._width = 1
         self.world["free_flow"] = self.world["free_event"] = self.world["free_bucket"] = NONE
         self.reserve_flows()

@@ -231,4 +231,5 @@ class World(State):
             self.free_blocks,
             tables["messages"],
             self.outbox,
+            self.slowdowns,
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from fabricsim.kernels._jit import kernel
@@ -23,7 +25,7 @@ from fabricsim.kernels.lane import (
     sent,
 )
 from fabricsim.kernels.queue import close_bucket, first_finisher, has_event_at, next_time, post, take
-from fabricsim.tables import COMPUTE, NEVER
+from fabricsim.tables import COMPUTE, NEVER, SLOWDOWN_BINS, SLOWDOWN_BINS_PER_OCTAVE
 
 # What `advance` stopped for.
 IDLE = 0  # nothing is left to do
@@ -137,8 +139,34 @@ def _release(world, events, buckets, ops, spans, successors, jobs, job_of_op, ou
 
 
 @kernel
+def _note_slowdown(world, routes, flows, slowdowns, flow):
+    """Count a message by how much longer its transfer took than alone on its route."""
+    alone = flows[flow].bytes / routes[flows[flow].route].peak * _PS
+    taken = world[0].now - flows[flow].started
+    # A finish time is rounded up to a whole picosecond, which is no slowdown.
+    if taken <= alone + 1.0:
+        slowdowns[0] += 1
+    else:
+        octaves = math.log2(taken / alone) if alone > 0.0 else float(SLOWDOWN_BINS)
+        slowdowns[min(int(octaves * SLOWDOWN_BINS_PER_OCTAVE) + 1, SLOWDOWN_BINS - 1)] += 1
+
+
+@kernel
 def _deliver(
-    world, resources, routes, moderation, flows, legs, tree, series, touched, events, buckets, connections, lanes
+    world,
+    resources,
+    routes,
+    moderation,
+    flows,
+    legs,
+    tree,
+    series,
+    touched,
+    events,
+    buckets,
+    connections,
+    lanes,
+    slowdowns,
 ):
     """End the flow that finishes first and post its arrival; returns the lane that sent it, or -1."""
     flow = first_finisher(tree)
@@ -147,6 +175,7 @@ def _deliver(
     owner, connection = np.int64(flows[flow].owner), flows[flow].connection
     interrupt = flows[flow].started + _moderated(routes, moderation, route, flows[flow].bytes)
     arrival = max(now + routes[route].latency, interrupt)
+    _note_slowdown(world, routes, flows, slowdowns, flow)
     finish(world, resources, flows, legs, tree, series, touched, flow)
     routes[route].warm_until = now + routes[route].idle_restart
     if connection < 0:
@@ -193,6 +222,7 @@ def advance(
     free_blocks,
     messages,
     outbox,
+    slowdowns,
 ):
     """Advance until something is in the outbox, the horizon is reached, or nothing is left.
 
@@ -203,7 +233,7 @@ def advance(
     budget
         Stop at the end of the instant in which this many events are used up, so that somebody can
         be told of the progress. The end of a flow counts as an event.
-    world, ..., outbox
+    world, ..., slowdowns
         Tables of `fabricsim.tables`, in the order of ``World._arguments``.
 
     Returns
@@ -296,6 +326,7 @@ def advance(
                     buckets,
                     connections,
                     lanes,
+                    slowdowns,
                 )
             else:
                 break

@@ -168,7 +168,11 @@ def _footer(summary: Summary) -> Text:
     counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in summary["counters"].items())
     wall = f" in {human_seconds(summary['wall_seconds'])}" if summary["wall_seconds"] is not None else ""
     run = f"engine {summary['engine']}, seed {summary['seed']}, fabricsim {summary['version']}"
-    return Text(f"{counts}{wall}\n{run}" if counts else run, style="dim")
+    slow = summary["message_slowdown"]
+    slowdown = ""
+    if slow["p50"] is not None and slow["p99"] is not None:
+        slowdown = f"Messages took {slow['p50']:.3g}x (p50), {slow['p99']:.3g}x (p99) of their time alone on the route\n"
+    return Text(slowdown).append(f"{counts}{wall}\n{run}" if counts else run, style="dim")
 
 
 def _hottest(links: list[LinkSummary]) -> str:

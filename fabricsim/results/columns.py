@@ -107,6 +107,15 @@ CROSSING = Table(
 )
 """What crosses the resources, those of the first resource first."""
 
+FLOWS = Table(
+    "flows",
+    Column(
+        "slowdown", "f8", "1", "transfer time over that alone on the route: upper edge of the bin"
+    ),
+    (Column("messages", "i8", "1", "messages in the bin"),),
+)
+"""Histogram of message slowdowns."""
+
 SERIES_TIME = Column("time", "i8", "ps", "start of the bin")
 SERIES_LINK = Column("link", "text", "1", "name of the resource")
 SERIES_RATE = Column("rate", "f8", "B/s", "mean payload rate in the bin")

@@ -19,7 +19,8 @@ from fabricsim.errors import ResultError
 from fabricsim.results import columns
 from fabricsim.results.hdf5_reader import open_result
 from fabricsim.results.result import CallRecord, LinkRecord, Result, Series
-from fabricsim.tables import OP, SPAN
+from fabricsim.results.slowdown import edges
+from fabricsim.tables import OP, SLOWDOWN_BINS, SPAN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -65,6 +66,12 @@ def write(result: Result, path: Path | str) -> None:
             _write_calls(file, result.calls)
             _write_links(file, result.links)
             _write_series(file, result.series)
+            _write_table(
+                file.create_group(columns.FLOWS.group),
+                columns.FLOWS,
+                edges(),
+                {"messages": result.slowdowns},
+            )
         part.replace(target)
     except OSError as error:
         msg = f"{target}: cannot be written ({error}); name a file in a folder that exists and has room"
@@ -190,6 +197,7 @@ def _read(reader: Reader) -> Result:
         calls=calls,
         links=_read_links(reader),
         series=_read_series(reader),
+        slowdowns=reader.numbers(columns.FLOWS.group, columns.FLOWS.columns[0], (SLOWDOWN_BINS,)),
         counters=reader.json_attribute("counters"),
         iteration=reader.integer_attribute("iteration_ps"),
         wall_seconds=0.0,

@@ -87,6 +87,9 @@ class Result:
         All resources of the fabric, wires first.
     series
         Payload rates over time of wires.
+    slowdowns
+        Messages by how much longer their transfer took than alone on their route, shape
+        ``(SLOWDOWN_BINS,)``; the bins are those of `fabricsim.tables`.
     counters
         What the engine counted: ``messages``, ``events``, ``rate_updates``, ``dag_nodes``.
     iteration
@@ -108,6 +111,7 @@ class Result:
     calls: tuple[CallRecord, ...]
     links: tuple[LinkRecord, ...]
     series: Series
+    slowdowns: NDArray[np.int64]
     counters: dict[str, int]
     iteration: int
     wall_seconds: float

@@ -9,6 +9,7 @@ import numpy as np
 
 from fabricsim.errors import ResultError
 from fabricsim.results.breakdown import critical_rank, rank_count, rank_time
+from fabricsim.results.slowdown import percentile
 from fabricsim.units import seconds
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ class Summary(TypedDict):
         Kinds of calls, those that took the most time first.
     links
         The `HOTTEST` resources by utilisation, the hottest first; idle ones are left out.
+    message_slowdown
+        Transfer time of messages over that alone on their route: ``p50`` and ``p99``; null without messages.
     counters
         What the engine counted.
     wall_seconds
@@ -114,6 +117,7 @@ class Summary(TypedDict):
     timers_s: dict[str, float]
     collectives: list[CollectiveSummary]
     links: list[LinkSummary]
+    message_slowdown: dict[str, float | None]
     counters: dict[str, int]
     wall_seconds: float | None
 
@@ -161,6 +165,7 @@ def summarise(result: Result) -> Summary:
         "timers_s": timer_totals(result),
         "collectives": _collectives(result.calls),
         "links": _hottest(result),
+        "message_slowdown": {f"p{share}": percentile(result.slowdowns, share / 100) for share in (50, 99)},
         "counters": dict(result.counters),
         "wall_seconds": result.wall_seconds or None,
     }

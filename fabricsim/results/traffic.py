@@ -181,7 +181,7 @@ def summarise_traffic(result: TrafficResult) -> TrafficSummary:
         "seed": result.seed,
         "version": result.version,
         "flow_count": len(flows),
-        "total_bytes": int(flows["bytes"].sum()),
+        "total_bytes": sum(flows["bytes"].tolist()),
         "makespan_s": seconds(result.makespan),
         "completion_time_s": _spread(result.completion / PS_PER_S),
         "slowdown": _spread(result.slowdown),

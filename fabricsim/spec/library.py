@@ -22,6 +22,7 @@ KINDS = (
     "transports",
     "models",
     "collectives",
+    "traffic",
 )
 """What there are presets of; each is a folder."""
 

@@ -165,6 +165,16 @@ class Platform:
         ranks = self.cluster.ranks
         return endpoint // self.cluster.gpus_per_host if endpoint < ranks else endpoint - ranks
 
+    def require_rank(self, rank: int) -> None:
+        """Refuse a rank that the cluster does not have, by a `SimulationError`."""
+        self._require(rank, self.cluster.ranks)
+
+    def _require(self, endpoint: int, count: int) -> None:
+        if not 0 <= endpoint < count:
+            last = self.cluster.ranks - 1
+            msg = f"rank {endpoint} cannot be reached: the cluster has ranks 0 to {last}"
+            raise SimulationError(msg)
+
     def path(self, source: int, target: int, port: int = 0) -> Path:
         """Find the way from one endpoint to another.
 
@@ -181,10 +191,7 @@ class Platform:
             Where there is no such endpoint, both are one, or no cable leads there.
         """
         for endpoint in (source, target):
-            if not 0 <= endpoint < self.endpoints:
-                last = self.cluster.ranks - 1
-                msg = f"rank {endpoint} cannot be reached: the cluster has ranks 0 to {last}"
-                raise SimulationError(msg)
+            self._require(endpoint, self.endpoints)
         if source == target:
             msg = f"rank {source} cannot send to itself"
             raise SimulationError(msg)

@@ -78,7 +78,7 @@ def read(path: Path | str) -> Matrix:
 
 
 def _is_htsim(text: str) -> bool:
-    first = text.split()[0]
+    first = text.split(maxsplit=1)[0]
     return first in _COUNTS or "->" in first
 
 
@@ -135,8 +135,6 @@ class _Flows:
     def matrix(self, endpoints: int) -> Matrix:
         """Freeze what there is."""
         return Matrix(np.array(self.rows, DEMAND), endpoints, self.path.name)
-
-
 
 
 @dataclass

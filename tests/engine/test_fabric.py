@@ -299,6 +299,9 @@ def test_tables_do_not_grow_with_the_number_of_calls(ideal_scenario: Make) -> No
         (lambda f: f.broadcast([1, 2, 1], 8), "each rank once"),
         (lambda f: f.all_gather([0, 4096], 8), "rank 4096 cannot be reached"),
         (lambda f: f.send(0, 1, 10**30), "too large"),
+        (lambda f: f.send(0, 1, float("nan")), "nan bytes moves nothing"),
+        (lambda f: f.send(0, 1, 8, latency=-5_000_000), "latency of -5000000 ps"),
+        (lambda f: f.all_reduce([99], 8), "rank 99 cannot be reached"),
         (lambda f: f.reduce_scatter(range(4), 2**62), "too large"),
     ],
 )
@@ -309,6 +312,14 @@ def test_a_mistake_is_said_at_once_and_leaves_the_fabric_as_it_was(
     with pytest.raises(SimulationError, match=message):
         call(fabric)
     assert env.run(fabric.all_reduce(range(4), 12_500)) == pytest.approx(1.5e-6)
+
+
+def test_an_environment_outside_the_clock_is_refused(ideal_scenario: Make) -> None:
+    for start in (-5.0, 1e7):
+        env = simpy.Environment(initial_time=start)
+        fabric = Fabric(env, ideal_scenario(2, **FAST))
+        with pytest.raises(SimulationError, match="start it at 0"):
+            fabric.send(0, 1, 8)
 
 
 def test_a_message_that_ends_after_the_clock_is_an_error_not_a_time(ideal_scenario: Make) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fabricsim.results.result import CallRecord, LinkRecord, Result, Series
-from fabricsim.tables import COMPUTE, OVERLAPPED_STREAM, SPAN
+from fabricsim.tables import COMPUTE, OVERLAPPED_STREAM, SLOWDOWN_BINS, SPAN
 from fabricsim.units import PS_PER_S
 from fabricsim.workload.program import Call, Program, ProgramBuilder
 
@@ -93,10 +93,17 @@ class Draft:
             calls=calls,
             links=links(wires, iteration),
             series=series(wires, iteration, calls),
+            slowdowns=slowdowns(),
             counters={"messages": 12, "events": 34, "rate_updates": 5, "dag_nodes": len(program.ops)},
             iteration=iteration,
             wall_seconds=0.25,
         )
+
+
+def slowdowns() -> np.ndarray:
+    counts = np.zeros(SLOWDOWN_BINS, np.int64)
+    counts[0], counts[32] = 9, 3  # nine as fast as alone, three up to twice as slow
+    return counts
 
 
 def links(wires: int, iteration: int) -> tuple[LinkRecord, ...]:

@@ -56,7 +56,7 @@ def test_tables_may_be_empty(two_ranks: Result, tmp_path: Path) -> None:
     )
     hdf5.write(bare, tmp_path / "out.h5")
     _assert_equal(bare, hdf5.read(tmp_path / "out.h5"))
-    for group in ("ops", "calls", "links", "series"):
+    for group in ("ops", "calls", "links", "series", "flows"):
         xarray.open_dataset(tmp_path / "out.h5", group=group, engine="h5netcdf").close()
 
 
@@ -78,7 +78,7 @@ def test_bytes_do_not_depend_on_run_process_or_wall_clock(two_ranks: Result, tmp
     assert first.read_bytes() == second.read_bytes() == third.read_bytes()
 
 
-@pytest.mark.parametrize("group", ["ops", "calls", "links", "series"])
+@pytest.mark.parametrize("group", ["ops", "calls", "links", "series", "flows"])
 def test_xarray_opens_every_group(written: Path, group: str) -> None:
     xarray = pytest.importorskip("xarray")
     with xarray.open_dataset(written, group=group, engine="h5netcdf") as dataset:
@@ -106,7 +106,7 @@ def test_root_says_what_was_run(written: Path, two_ranks: Result) -> None:
         assert file.attrs["source"] == two_ranks.source
         assert file.attrs["seed"] == two_ranks.seed
         assert "numpy" in file.attrs["versions"]
-        assert set(file) == {"ops", "calls", "links", "series"}
+        assert set(file) == {"ops", "calls", "links", "series", "flows"}
 
 
 def test_nothing_is_left_when_writing_fails(two_ranks: Result, tmp_path: Path) -> None:

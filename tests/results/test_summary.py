@@ -13,7 +13,7 @@ from fabricsim.errors import ResultError
 from fabricsim.results.breakdown import critical_rank, rank_time
 from fabricsim.results.result import CallRecord, Result, Series
 from fabricsim.results.summary import HOTTEST, Summary, bus_factor, summarise, to_json
-from fabricsim.tables import COLLECTIVE, COMPUTE, MAIN_STREAM, NONE, OP, OVERLAPPED_STREAM, SPAN
+from fabricsim.tables import COLLECTIVE, COMPUTE, MAIN_STREAM, NONE, OP, OVERLAPPED_STREAM, SLOWDOWN_BINS, SPAN
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -183,7 +183,8 @@ def schedules(draw: st.DrawFn) -> Result:
     span = np.array(spans, SPAN)
     return Result(
         "drawn", "", {}, "tcp-10g", "flow", 0, "0", np.array(ops, OP), span, ("t",), tuple(calls), (),
-        Series(1, (), np.zeros((0, 0)), np.zeros(0)), {}, int(span["end"].max()), 0.0,
+        Series(1, (), np.zeros((0, 0)), np.zeros(0)), np.zeros(SLOWDOWN_BINS, np.int64), {},
+        int(span["end"].max()), 0.0,
     )  # fmt: skip
 
 

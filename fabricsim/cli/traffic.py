@@ -1,0 +1,114 @@
+"""The command that sends a traffic matrix over a fabric."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fabricsim.cli.common import (
+    FolderOption,
+    JsonOption,
+    SettingsOption,
+    announce_compilation,
+    check_output_folder,
+    note,
+    output_folder,
+    progress,
+    say,
+    show,
+    write_text,
+)
+from fabricsim.errors import InputError
+
+if TYPE_CHECKING:
+    from fabricsim.results.traffic import TrafficResult
+
+_MATRIX = "CSV or htsim connection matrix, or a pattern: permutation, incast, all-to-all, ring or poisson."
+_SCENARIO = "TOML file or name of a shipped scenario; ideal hosts on one switch where left out."
+_BARE = "ideal-16"
+
+MatrixArgument = Annotated[str, typer.Argument(metavar="MATRIX", help=_MATRIX)]
+FabricArgument = Annotated[str | None, typer.Argument(metavar="SCENARIO", help=_SCENARIO)]
+ClusterOption = Annotated[str | None, typer.Option(metavar="NAME", help="Cluster of the library.")]
+NetworkOption = Annotated[str | None, typer.Option(metavar="NAME", help="Fabric of the library.")]
+TransportOption = Annotated[str | None, typer.Option(metavar="NAME", help="Transport of the library.")]
+SizeOption = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="Of each flow, or the distribution: websearch, hadoop, ...")
+]
+FlowsOption = Annotated[int | None, typer.Option(metavar="N", help="Senders, or arrivals of poisson.")]
+LoadOption = Annotated[float | None, typer.Option(metavar="L", help="Of poisson, relative to the hosts' links.")]
+SeedOption = Annotated[int | None, typer.Option(metavar="N", help="Seed of all random choices.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of this file."""
+    app.command()(traffic)
+
+
+def traffic(  # noqa: PLR0913  one parameter per option
+    matrix: MatrixArgument,
+    scenario: FabricArgument = None,
+    *,
+    settings: SettingsOption = None,
+    cluster: ClusterOption = None,
+    fabric: NetworkOption = None,
+    transport: TransportOption = None,
+    size: SizeOption = None,
+    flows: FlowsOption = None,
+    load: LoadOption = None,
+    seed: SeedOption = None,
+    output: FolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Send a traffic matrix over a fabric and print flow completion times."""
+    from fabricsim.pipeline import load as load_scenario  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.traffic import read, request, simulate  # noqa: PLC0415  as above
+
+    check_output_folder(output)
+    demand = read(matrix)
+    if demand is not None:
+        _refuse(matrix, {"--size": size, "--flows": flows, "--load": load})
+    parts = {"cluster": cluster, "fabric": fabric, "transport": transport, "seed": seed}
+    overrides = [f"{key}={value}" for key, value in parts.items() if value is not None]
+    if scenario is None:
+        overrides.append(f"name={cluster or 'ideal'}/{fabric or 'single-switch'}")
+    if scenario is None and cluster is None and demand is not None:
+        overrides.append(f"cluster.hosts={demand.endpoints}")
+    found = load_scenario(scenario or _BARE, [*overrides, *(settings or [])]).scenario
+    if demand is None:
+        demand = request(matrix, found, size=size, flows=flows, load=load)
+    announce_compilation()
+    with progress(f"{demand.name} on {found.name}") as report:
+        result = simulate(found, demand, progress=report)
+    _finish(result, output, as_json=as_json)
+
+
+def _refuse(matrix: str, options: dict[str, object]) -> None:
+    for option, value in options.items():
+        if value is not None:
+            msg = f"{option} has no effect: {matrix} is a file and says itself what is sent; take it out"
+            raise InputError(msg)
+
+
+def _finish(result: TrafficResult, output: Path | None, *, as_json: bool) -> None:
+    from fabricsim.report.traffic_text import traffic_text  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.results.traffic import summarise_traffic  # noqa: PLC0415  as above
+
+    summary = summarise_traffic(result)
+    text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False)
+    if output is not None:
+        from fabricsim.report.fct import completion_times  # noqa: PLC0415  imports matplotlib
+        from fabricsim.report.style import save  # noqa: PLC0415  as above
+
+        folder, stem = output_folder(output), Path(result.matrix.name).stem
+        save(completion_times(result), folder / f"{stem}-fct.png")
+        write_text(folder / f"{stem}-fct.json", text + "\n")
+        for suffix in ("png", "json"):
+            note(f"wrote {folder / f'{stem}-fct.{suffix}'}")
+    if as_json:
+        say(text)
+    else:
+        show(traffic_text(summary))

@@ -1,0 +1,113 @@
+"""Flow completion times: their distribution, and the slowdown over the flow size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fabricsim.report import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from fabricsim.results.traffic import TrafficResult
+
+MOST_POINTS = 5000
+"""Flows drawn one by one at most; the lines are made of all."""
+SIZE_BINS = 12
+"""Groups of sizes, each with about as many flows, that the lines over size go through."""
+
+_MANY = 10.0
+"""A range of times of more than this factor gets a logarithmic axis."""
+
+
+def completion_times(result: TrafficResult) -> Figure:
+    """Draw the distribution of the completion times, and the slowdown over the flow size.
+
+    Where all flows have one size, the second panel is the distribution of the slowdown.
+
+    Parameters
+    ----------
+    result
+        The run.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        For `fabricsim.report.plots.save`.
+    """
+    figure = style.new_figure(11.0, 4.8)
+    times, slowdowns = figure.subplots(1, 2)
+    _times(times, result)
+    sizes = result.matrix.flows["bytes"]
+    if sizes.min() == sizes.max():
+        _slowdown_distribution(slowdowns, result.slowdown)
+    else:
+        _slowdown_over_size(slowdowns, sizes, result.slowdown)
+    count = f"{len(sizes):,} flow{'s' if len(sizes) > 1 else ''}"
+    figure.suptitle(f"{result.matrix.name} on {result.name} over {result.transport}: {count}", wrap=True)
+    return figure
+
+
+def _times(axes: Axes, result: TrafficResult) -> None:
+    unit, scale = style.time_unit(int(result.completion.max()))
+    completion, alone = result.completion / scale, result.alone / scale
+    _steps(axes, completion, color=style.COMPUTE_COLOUR, label="in this traffic")
+    _steps(axes, alone, color=style.MEASURED_COLOUR, linestyle="--", label="alone on the idle fabric")
+    if completion.max() > _MANY * alone.min():
+        axes.set_xscale("log")
+    axes.set_xlabel(f"Flow completion time ({unit})")
+    _distribution_axis(axes)
+    axes.legend(loc="lower right")
+
+
+def _slowdown_distribution(axes: Axes, slowdown: NDArray[np.float64]) -> None:
+    _steps(axes, slowdown, color=style.COMPUTE_COLOUR)
+    if slowdown.max() > _MANY:
+        axes.set_xscale("log")
+    axes.set_xlabel("Slowdown (completion time / time alone)")
+    _distribution_axis(axes)
+
+
+def _steps(axes: Axes, values: NDArray[np.float64], **line: str) -> None:
+    """Draw the share of values of up to each."""
+    ordered = np.sort(values)
+    shares = np.arange(1, len(ordered) + 1) / len(ordered)
+    axes.step(np.concatenate([ordered[:1], ordered]), np.concatenate([[0.0], shares]), where="post", **line)  # type: ignore[arg-type]
+
+
+def _distribution_axis(axes: Axes) -> None:
+    axes.set_ylim(0, 1.02)
+    axes.set_ylabel("Share of flows")
+    axes.grid(visible=True, which="major", alpha=0.3)
+
+
+def _slowdown_over_size(axes: Axes, sizes: NDArray[np.int64], slowdown: NDArray[np.float64]) -> None:
+    from matplotlib.ticker import LogLocator  # noqa: PLC0415  matplotlib loads slowly, and only plots need it
+
+    shown = style.evenly(len(sizes), MOST_POINTS)
+    axes.plot(sizes[shown], slowdown[shown], ".", markersize=3, alpha=0.35, color=style.SERIES_COLOURS[3], label="flow")
+    groups = _groups(sizes)
+    centre = [float(np.exp(np.log(sizes[group]).mean())) for group in groups]
+    for share, colour in ((50, style.COMPUTE_COLOUR), (99, style.COMMUNICATION_COLOURS[0])):
+        line = [float(np.percentile(slowdown[group], share)) for group in groups]
+        axes.plot(centre, line, "o-", markersize=4, color=colour, label=f"p{share} of a group of sizes")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    # with powers of ten alone a range of less than a decade would have one label or none
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter("")
+    axes.set_xlabel("Flow size (bytes)")
+    axes.set_ylabel("Slowdown (completion time / time alone)")
+    axes.grid(visible=True, which="major", alpha=0.3)
+    axes.legend(loc="best")
+
+
+def _groups(sizes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Cut the flows into groups of rising sizes, about equally many in each."""
+    order = np.argsort(sizes, kind="stable")
+    return [group for group in np.array_split(order, SIZE_BINS) if len(group)]

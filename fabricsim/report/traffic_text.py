@@ -1,0 +1,83 @@
+"""A traffic run as tables for the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from fabricsim.units import human_bytes, human_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import RenderableType
+
+    from fabricsim.results.traffic import TrafficSummary
+
+_COLUMNS = ("min", "mean", "p50", "p99", "max")
+
+
+def traffic_text(summary: TrafficSummary) -> RenderableType:
+    """Show how long the flows took, how much longer than alone, and on which links they met.
+
+    Parameters
+    ----------
+    summary
+        Of `fabricsim.results.traffic.summarise_traffic`.
+
+    Returns
+    -------
+    rich.console.RenderableType
+        For ``rich.console.Console.print``.
+    """
+    return Group(_headline(summary), _spreads(summary), _links(summary), _footer(summary))
+
+
+def _headline(summary: TrafficSummary) -> Text:
+    text = Text()
+    text.append(summary["matrix"], style="bold")
+    text.append(f" on {summary['name']} over {summary['transport']}: {summary['flow_count']:,} flows, ")
+    text.append(f"{human_bytes(summary['total_bytes'])}\nMakespan ")
+    text.append(human_seconds(summary["makespan_s"]), style="bold")
+    text.append(", from the first start to the last delivery\n")
+    return text
+
+
+def _spreads(summary: TrafficSummary) -> Group:
+    table = _table(["Of a flow"], _COLUMNS)
+    times, slowdowns = summary["completion_time_s"], summary["slowdown"]
+    table.add_row("completion time", *(human_seconds(times[name]) for name in ("min", "mean", "p50", "p99", "max")))
+    table.add_row("slowdown", *(f"{slowdowns[name]:.2f}" for name in ("min", "mean", "p50", "p99", "max")))
+    return _titled("Completion times, and slowdown against the time alone on the idle fabric", table)
+
+
+def _links(summary: TrafficSummary) -> Group:
+    table = _table(["Resource", "Kind"], ["Used", "Payload", "Flows"])
+    for row in summary["links"]:
+        used, payload = f"{100 * row['utilisation']:.1f} %", human_bytes(row["payload_bytes"])
+        table.add_row(escape(row["name"]), escape(row["kind"]), used, payload, f"{row['flows']:,}")
+    return _titled("Hottest links and host resources over the makespan", table)
+
+
+def _footer(summary: TrafficSummary) -> Text:
+    counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in summary["counters"].items())
+    run = f"engine {summary['engine']}, seed {summary['seed']}, fabricsim {summary['version']}"
+    return Text(f"{counts} in {human_seconds(summary['wall_seconds'])}\n{run}", style="dim")
+
+
+def _table(words: Iterable[str], numbers: Iterable[str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
+    for name in words:
+        table.add_column(name)
+    for name in numbers:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _titled(title: str, table: Table) -> Group:
+    return Group(Text(title, style="bold"), table, "")

@@ -1,0 +1,38 @@
+"""The histogram of message slowdowns: its bins and percentiles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fabricsim.tables import SLOWDOWN_BINS, SLOWDOWN_BINS_PER_OCTAVE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def edges() -> NDArray[np.float64]:
+    """Upper edge of each bin, shape ``(SLOWDOWN_BINS,)``: 1 for messages as fast as alone, then 32 per octave."""
+    return 2.0 ** (np.arange(SLOWDOWN_BINS) / SLOWDOWN_BINS_PER_OCTAVE)
+
+
+def percentile(counts: NDArray[np.int64], share: float) -> float | None:
+    """Slowdown that a share of all messages does not exceed, to a bin's width (2.2 %).
+
+    Parameters
+    ----------
+    counts
+        Messages per bin, shape ``(SLOWDOWN_BINS,)``.
+    share
+        0 to 1.
+
+    Returns
+    -------
+    float or None
+        None where there was no message.
+    """
+    total = int(counts.sum())
+    if total == 0:
+        return None
+    return float(edges()[int(np.searchsorted(np.cumsum(counts), share * total))])

@@ -1,0 +1,245 @@
+"""A traffic matrix on a fabric.
+
+::
+
+    file or pattern ── demand ──► Matrix ──┐
+    scenario.toml ───── load ───► Scenario ┴─ simulate ──► TrafficResult
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import simpy
+
+from fabricsim import provenance
+from fabricsim.engine.fabric import Fabric
+from fabricsim.errors import InputError
+from fabricsim.results.result import LinkRecord
+from fabricsim.results.traffic import LinkUse, Matrix, TrafficResult
+from fabricsim.spec import library
+from fabricsim.spec.suggest import did_you_mean
+from fabricsim.spec.traffic import load_sizes
+from fabricsim.traces import matrix as files
+from fabricsim.transports import TRANSPORTS
+from fabricsim.units import BYTES, PS_PER_S, parse
+from fabricsim.workload.traffic import PATTERNS, Request, generate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from numpy.typing import NDArray
+
+    from fabricsim.spec.scenario import Scenario
+    from fabricsim.spec.traffic import FlowSizes
+
+__all__ = ["read", "request", "simulate"]
+
+_SIZE = "10MB"
+"""Of each flow where none is asked for; ``poisson`` takes `_SIZES`."""
+_SIZES = "websearch"
+
+
+def read(name: str) -> Matrix | None:
+    """Read a matrix file; None where `name` is that of a pattern and no such file is there.
+
+    Raises
+    ------
+    InputError
+        Where there is neither, or the file is no traffic matrix.
+    """
+    try:
+        there = Path(name).exists()
+    except (OSError, ValueError):  # such as a name that is too long, or one with a NUL
+        there = False
+    if name in PATTERNS and not there:
+        return None
+    if not there:
+        hint = did_you_mean(name, PATTERNS, f"patterns are {', '.join(PATTERNS)}")
+        msg = f"{name}: there is no such file or pattern; {hint}"
+        raise InputError(msg)
+    return files.read(name)
+
+
+def request(
+    pattern: str, scenario: Scenario, *, size: str | None = None, flows: int | None = None, load: float | None = None
+) -> Matrix:
+    """Draw a pattern for the ranks of a scenario's cluster.
+
+    Parameters
+    ----------
+    pattern
+        Such as ``"incast"``.
+    scenario
+        Gives ranks, seed, and the rate that a load refers to: the payload that fits on a host's link, shared among the
+        ranks of the host.
+    size
+        A quantity such as ``"1MB"``, or a distribution of the library such as ``"hadoop"``.
+    flows, load
+        As in `fabricsim.workload.traffic.Request`.
+
+    Raises
+    ------
+    InputError
+        Where the pattern cannot be had so.
+    """
+    sizes = _parse_size(size or (_SIZES if pattern == "poisson" else _SIZE))
+    wire = TRANSPORTS[scenario.transport.kind](scenario.transport).costs.wire
+    rate = scenario.link_rate / wire / scenario.cluster.gpus_per_host
+    return generate(Request(pattern, scenario.cluster.ranks, sizes, scenario.seed, rate, flows, load))
+
+
+def _parse_size(text: str) -> int | FlowSizes:
+    known = library.names("traffic")
+    if text in known:
+        return load_sizes(text)
+    try:
+        return int(parse(text, BYTES))
+    except ValueError as error:
+        hint = did_you_mean(text, known, f"or name a distribution: {', '.join(known)}")
+        msg = f"size {error}; {hint}"
+        raise InputError(msg) from error
+
+
+def simulate(scenario: Scenario, matrix: Matrix, *, progress: Callable[[float], None] | None = None) -> TrafficResult:
+    """Send all flows of a matrix over an idle fabric, each at its start, and wait for all.
+
+    Every flow is a connection of its own: the second one of a pair may take another path than the first.
+
+    Parameters
+    ----------
+    scenario
+        Cluster, fabric and transport; the job is not looked at.
+    matrix
+        Its endpoints are ranks.
+    progress
+        Called now and then with the share of the flows that is done, 0 to 1.
+
+    Raises
+    ------
+    InputError
+        Where the matrix names a rank that the cluster does not have.
+    SimulationError
+        Where the run cannot go on.
+    """
+    _check_ranks(scenario, matrix)
+    env = simpy.Environment()
+    fabric = Fabric(env, scenario, time_unit=1)
+    run = _Run(env, fabric, matrix, progress)
+    began = time.perf_counter()
+    env.run(env.process(run.send_all()))
+    wall = time.perf_counter() - began
+    routes = run.routes()
+    return TrafficResult(
+        name=scenario.name,
+        matrix=matrix,
+        transport=scenario.transport.name,
+        engine=scenario.engine,
+        seed=scenario.seed,
+        version=provenance.version(),
+        completion=run.completion,
+        alone=_time_alone(fabric, routes, matrix.flows["bytes"]),
+        links=_links(fabric, routes),
+        counters=_counters(fabric),
+        wall_seconds=wall,
+    )
+
+
+def _check_ranks(scenario: Scenario, matrix: Matrix) -> None:
+    ranks, flows = scenario.cluster.ranks, matrix.flows
+    highest = np.maximum(flows["source"], flows["target"])
+    if highest.max() >= ranks:
+        first = flows[np.argmax(highest >= ranks)]
+        way = f"flow {first['id']} goes from rank {first['source']} to {first['target']}"
+        msg = f"{matrix.name}: {way}, but the cluster has ranks 0 to {ranks - 1}; raise cluster.hosts"
+        raise InputError(msg)
+
+
+class _Run:
+    """The SimPy side: sends, and notes how long each flow took."""
+
+    def __init__(
+        self, env: simpy.Environment, fabric: Fabric, matrix: Matrix, progress: Callable[[float], None] | None
+    ) -> None:
+        self._env, self._fabric, self._flows, self._progress = env, fabric, matrix.flows, progress
+        self._ports = _ports(matrix)
+        self.completion = np.zeros(len(matrix.flows), np.int64)
+        self._done = 0
+
+    def send_all(self) -> Generator[simpy.Event, Any, None]:
+        """Send each flow at its start; ends when the last has arrived."""
+        sent = []
+        rows, ports = self._flows.tolist(), self._ports.tolist()
+        for index in np.argsort(self._flows["start"], kind="stable").tolist():
+            _, source, target, size, start = rows[index]
+            if start > self._env.now:
+                yield self._env.timeout(start - self._env.now)
+            event = self._fabric.send(source, target, size, port=ports[index])
+            event.callbacks.append(partial(self._arrived, index))
+            sent.append(event)
+        yield self._env.all_of(sent)
+
+    def _arrived(self, index: int, event: simpy.Event) -> None:
+        if not event.ok:
+            return  # the process that waits for all hears of it
+        self.completion[index] = round(cast("float", event.value))
+        self._done += 1
+        if self._progress is not None:
+            self._progress(self._done / len(self.completion))
+
+    def routes(self) -> NDArray[np.int64]:
+        """Route of each flow, an index into the table of routes."""
+        route = self._fabric.wiring.route
+        ways = zip(self._flows["source"].tolist(), self._flows["target"].tolist(), self._ports.tolist(), strict=True)
+        return np.array([route(source, target, port=port) for source, target, port in ways], np.int64)
+
+
+def _ports(matrix: Matrix) -> NDArray[np.int64]:
+    """Count the flows of each pair from 0, in the order of the matrix."""
+    pair = matrix.flows["source"] * matrix.endpoints + matrix.flows["target"]
+    order = np.argsort(pair, kind="stable")
+    first = np.flatnonzero(np.diff(pair[order], prepend=-1))
+    ports = np.empty(len(pair), np.int64)
+    ports[order] = np.arange(len(pair)) - np.repeat(first, np.diff(first, append=len(pair)))
+    return ports
+
+
+def _time_alone(fabric: Fabric, routes: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Send overhead, transfer at the peak rate of the route, and latency, ps.
+
+    Slow start and interrupt moderation are left out: they are what a transport adds to it, and so part of the slowdown.
+    """
+    table = fabric.world.tables["routes"][routes]
+    transfer = np.ceil(sizes / table["peak"] * PS_PER_S).astype(np.int64)
+    alone: NDArray[np.int64] = table["overhead"] + transfer + table["latency"]
+    return alone
+
+
+def _links(fabric: Fabric, routes: NDArray[np.int64]) -> tuple[LinkUse, ...]:
+    resources, table = fabric.platform.resources, fabric.world.resources
+    flows = np.zeros(len(resources.names), np.int64)
+    for route, count in zip(*np.unique(routes, return_counts=True), strict=True):
+        flows[list(fabric.wiring.route_hops[route])] += count
+    return tuple(
+        LinkUse(
+            LinkRecord(
+                name=resources.names[index],
+                kind=resources.kinds[index],
+                capacity=resources.capacities[index],
+                load=float(table["load"][index]),
+                payload=float(table["payload"][index]),
+                calls=(),
+            ),
+            int(flows[index]),
+        )
+        for index in np.flatnonzero(flows).tolist()
+    )
+
+
+def _counters(fabric: Fabric) -> dict[str, int]:
+    world: Any = fabric.world.world[0]
+    return {name: int(world[name]) for name in ("messages", "events", "solves", "rate_updates")}
