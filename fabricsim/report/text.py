@@ -171,7 +171,7 @@ def _footer(summary: Summary) -> Text:
     slow = summary["message_slowdown"]
     slowdown = ""
     if slow["p50"] is not None and slow["p99"] is not None:
-        slowdown = f"Messages took {slow['p50']:.3g}x (p50), {slow['p99']:.3g}x (p99) of their time alone on the route\n"
+        slowdown = f"Messages took {slow['p50']:.3g}x (p50), {slow['p99']:.3g}x (p99) of their time alone\n"
     return Text(slowdown).append(f"{counts}{wall}\n{run}" if counts else run, style="dim")
 
 

@@ -109,9 +109,7 @@ CROSSING = Table(
 
 FLOWS = Table(
     "flows",
-    Column(
-        "slowdown", "f8", "1", "transfer time over that alone on the route: upper edge of the bin"
-    ),
+    Column("slowdown", "f8", "1", "transfer time over that alone on the route: upper edge of the bin"),
     (Column("messages", "i8", "1", "messages in the bin"),),
 )
 """Histogram of message slowdowns."""

@@ -139,7 +139,7 @@ def _largest_share(outcomes: dict[Point, dict[str, Outcome]], parallel: str, tim
     )
 
 
-def validate(progress: Callable[[float], None] | None = None, jobs: int = 2) -> Study:
+def validate(progress: Callable[[float], None] | None = None, jobs: int = 1) -> Study:
     """Compare the study's headline figures with the predicted ones, and vary the assumptions.
 
     Parameters

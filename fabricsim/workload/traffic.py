@@ -228,6 +228,7 @@ def _arrivals(request: Request, count: int) -> NDArray[np.int64]:
     # log1p(-u) is finite: u is below 1
     times = np.cumsum(-np.log1p(-stream(request.seed, "traffic/arrivals").random(count)) * gap)
     if times[-1] > LATEST_START:
-        msg = f"{count} flows at a load of {load:g} arrive over {times[-1] / PS_PER_S:.3g} s; at most an hour: raise it"
+        span = times[-1] / PS_PER_S
+        msg = f"{count} flows at a load of {load:g} arrive over {span:.3g} s; at most an hour: raise the load"
         raise InputError(msg)
     return np.rint(times).astype(np.int64)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Fabricsim = Callable[..., tuple[int, str, str]]
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "cli.md"
-COMMANDS = ["bench", "check", "compare", "list", "plot", "rerun", "run", "validate", "warmup"]
+COMMANDS = ["bench", "check", "compare", "list", "plot", "rerun", "run", "traffic", "validate", "warmup"]
 TRANSPORTS = "tcp-10g,ipoib-100g,rdma-100g"
 
 

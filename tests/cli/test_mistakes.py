@@ -239,6 +239,42 @@ def test_latency_over_a_transport_without_mpi(fabricsim: Fabricsim) -> None:
     assert message.startswith("transport ideal-100g has no [mpi] table")
 
 
+# ---- the ten kinds: traffic matrices ------------------------------------------------------------
+
+MATRICES = {
+    "unreachable rank": (b"src,dst,bytes\n0,99,1000\n", "99"),
+    "0-byte transfer": (b"src,dst,bytes\n0,1,1000\n0,1,0\n", "matrix:3: "),
+    "negative size": (b"src,dst,bytes\n0,1,-1000\n", "matrix:2: "),
+    "cut row": (b"src,dst,bytes\n0,1,1000\n0,1", "matrix:3: "),
+    "header only": (b"src,dst,bytes\n", "matrix: "),
+    "binary garbage": (GARBAGE, "matrix"),
+    "empty file": (b"", "matrix: is empty"),
+}
+
+
+@pytest.mark.parametrize("kind", MATRICES)
+def test_broken_matrix(fabricsim: Fabricsim, tmp_path: Path, kind: str) -> None:
+    content, message = MATRICES[kind]
+    (tmp_path / "matrix").write_bytes(content)
+
+    assert message in refused(fabricsim, "traffic", "matrix", "--cluster", "hkbu", "-o", "out")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["."], ".: is a directory"),
+        (["incats"], "incats: there is no such file or pattern; did you mean 'incast'?"),
+        (["incast", "--size", "0B"], "a flow of 0 bytes moves nothing"),
+        (["incast", "--size", "1000"], "'1000' has no unit"),
+        (["incast", "--flows", "99"], "incast over 16 ranks has 1 to 15"),
+        (["incast", "--transport", "tcp10g"], "did you mean 'tcp-10g'?"),
+    ],
+)
+def test_traffic_that_cannot_be_sent(fabricsim: Fabricsim, arguments: list[str], message: str) -> None:
+    assert message in refused(fabricsim, "traffic", *arguments, "-o", "out")
+
+
 # ---- the ten kinds: results ---------------------------------------------------------------------
 
 RESULTS = {
