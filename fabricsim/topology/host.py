@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fabricsim.spec.cluster import Cluster
-    from fabricsim.topology.platform import Resources
+    from fabricsim.topology.resources import Resources
 
 Hop = tuple[int, float]
 """A resource and the units of it that a payload byte costs."""

@@ -5,8 +5,7 @@ Endpoints are numbered: GPUs (ranks) first, then one host memory per host.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +14,7 @@ from fabricsim.errors import SimulationError
 from fabricsim.kernels.path import distances_to, flow_hash, shortest_path
 from fabricsim.topology.host import build_hosts
 from fabricsim.topology.network import TOPOLOGIES
+from fabricsim.topology.resources import Resources
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -56,31 +56,6 @@ class ProtocolCosts:
     packet: int
     staged: bool
     proxy_threads: int = 1
-
-
-@dataclass
-class Resources:
-    """Names, kinds and capacities of all resources, by index."""
-
-    names: list[str] = field(default_factory=list)
-    kinds: list[str] = field(default_factory=list)
-    capacities: list[float] = field(default_factory=list)
-
-    def add(self, name: str, kind: str, capacity: float) -> int:
-        """Enter a resource; returns its index.
-
-        Raises
-        ------
-        SimulationError
-            Where the capacity is not above 0.
-        """
-        if not (capacity > 0 and math.isfinite(capacity)):
-            msg = f"{name} ({kind}) has a capacity of {capacity:g}: nothing could pass it; it must be above 0"
-            raise SimulationError(msg)
-        self.names.append(name)
-        self.kinds.append(kind)
-        self.capacities.append(capacity)
-        return len(self.names) - 1
 
 
 @dataclass(frozen=True)

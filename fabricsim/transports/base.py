@@ -43,14 +43,7 @@ class FlowModel:
 def socket_model(transport: Transport, framing: Framing) -> FlowModel:
     """Kernel sockets: a thread copies each byte, TCP starts slowly, interrupts wake the receiver."""
     return FlowModel(
-        costs=ProtocolCosts(
-            wire=framing.wire / transport.efficiency,
-            send_copy=transport.send_copy,
-            receive_copy=transport.receive_copy,
-            packet=framing.packet,
-            staged=True,
-            proxy_threads=transport.proxy_threads,
-        ),
+        costs=_costs(transport, framing, staged=True),
         latency=transport.latency,
         overhead=transport.send_overhead,
         window=(transport.initial_window or 0) * framing.payload,
@@ -62,17 +55,21 @@ def socket_model(transport: Transport, framing: Framing) -> FlowModel:
 def verbs_model(transport: Transport, framing: Framing) -> FlowModel:
     """RDMA verbs: the NIC moves the data, completions are polled."""
     return FlowModel(
-        costs=ProtocolCosts(
-            wire=framing.wire / transport.efficiency,
-            send_copy=transport.send_copy,
-            receive_copy=transport.receive_copy,
-            packet=framing.packet,
-            staged=False,
-            proxy_threads=transport.proxy_threads,
-        ),
+        costs=_costs(transport, framing, staged=False),
         latency=transport.latency,
         overhead=transport.send_overhead,
         window=0,
         idle_restart=0,
         interrupts=False,
+    )
+
+
+def _costs(transport: Transport, framing: Framing, *, staged: bool) -> ProtocolCosts:
+    return ProtocolCosts(
+        wire=framing.wire / transport.efficiency,
+        send_copy=transport.send_copy,
+        receive_copy=transport.receive_copy,
+        packet=framing.packet,
+        staged=staged,
+        proxy_threads=transport.proxy_threads,
     )
