@@ -1,4 +1,4 @@
-"""Many scenarios at once. Kernels run without the GIL, so threads are enough."""
+"""Many scenarios at once, in threads: kernels run without the GIL, the Python around them does not."""
 
 from __future__ import annotations
 
