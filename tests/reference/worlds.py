@@ -29,6 +29,8 @@ class BareWorld:
         row["first_hop"] = self.world.extend("hops", np.array(list(costs.items()), HOP))
         row["hops"], row["latency"], row["moderation"] = len(costs), latency, NONE
         self.world.widen(len(costs))
+        capacities = self.world.resources["capacity"]
+        row["peak"] = min(capacities[resource] / cost for resource, cost in costs.items())
         return self.world.extend("routes", row)
 
     def send(self, route: int, size: int, *, weight: float = 1.0, at: int = 0) -> int:
