@@ -74,6 +74,7 @@ VARIATIONS: dict[str, Assumptions] = {
     "gradients in fp32": Assumptions(settings=("job.gradient_precision=fp32",)),
     "twice the micro-batch": Assumptions(micro_batch_factor=2.0),
     "GPT-2 only": Assumptions(families=("gpt2",)),
+    "kernel launch of 10 us": Assumptions(settings=("cluster.gpu.kernel_launch=10us",)),
     "NCCL 2.21 step costs": Assumptions(settings=("collectives=nccl",)),
 }
 """One assumption changed at a time."""
