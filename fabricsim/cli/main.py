@@ -40,3 +40,9 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered has no reader
         sys.exit(_CLOSED_PIPE)
+    except OSError as error:
+        if error.filename is not None:  # not of a standard stream: nobody foresaw it, so show all of it
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered has no place
+        print(f"fabricsim: standard output cannot be written: {error.strerror}", file=sys.stderr)  # noqa: T201  as above
+        sys.exit(2)

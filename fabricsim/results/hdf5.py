@@ -51,33 +51,38 @@ def write(result: Result, path: Path | str) -> None:
     ResultError
         Where the file cannot be written.
     """
-    import h5py  # noqa: PLC0415  a command that writes no result need not load HDF5
-
     target = Path(path)
     part = target.with_name(f"{target.name}.part")
     if target.is_dir():
         msg = f"{target}: is a directory; name the file to write"
         raise ResultError(msg)
+    image = _image(result)
     try:
-        # a fixed format version: newer HDF5 libraries would write other bytes
-        with h5py.File(part, "w", libver=("earliest", "v110")) as file:
-            _write_root(file, result)
-            _write_ops(file, result)
-            _write_calls(file, result.calls)
-            _write_links(file, result.links)
-            _write_series(file, result.series)
-            _write_table(
-                file.create_group(columns.FLOWS.group),
-                columns.FLOWS,
-                edges(),
-                {"messages": result.slowdowns},
-            )
+        part.write_bytes(image)
         part.replace(target)
     except OSError as error:
         msg = f"{target}: cannot be written ({error}); name a file in a folder that exists and has room"
         raise ResultError(msg) from error
     finally:
         part.unlink(missing_ok=True)
+
+
+def _image(result: Result) -> bytes:
+    """Lay the file out in memory: the HDF5 library crashes where a disk is full in the middle of a file."""
+    import h5py  # noqa: PLC0415  a command that writes no result need not load HDF5
+
+    # a fixed format version: newer HDF5 libraries would write other bytes
+    with h5py.File("result", "w", driver="core", backing_store=False, libver=("earliest", "v110")) as file:
+        _write_root(file, result)
+        _write_ops(file, result)
+        _write_calls(file, result.calls)
+        _write_links(file, result.links)
+        _write_series(file, result.series)
+        messages = {"messages": result.slowdowns}
+        _write_table(file.create_group(columns.FLOWS.group), columns.FLOWS, edges(), messages)
+        file.flush()
+        image: bytes = file.id.get_file_image()
+    return image
 
 
 def read(path: Path | str) -> Result:

@@ -62,6 +62,9 @@ def open_result(path: Path) -> Iterator[Reader]:
             # h5py answers damage inside the file with any of these
             msg = f"{path}: damaged result file ({error}); run the scenario again"
             raise ResultError(msg) from error
+        except MemoryError as error:  # a file with holes promises more than it takes on the disk
+            msg = f"{path}: needs more memory than there is ({error}); read it on a larger machine, or run it again"
+            raise ResultError(msg) from error
 
 
 class Reader:

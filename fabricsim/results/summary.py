@@ -15,6 +15,8 @@ from fabricsim.units import seconds
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from numpy.typing import NDArray
+
     from fabricsim.results.result import CallRecord, LinkRecord, Result
 
 HOTTEST = 10
@@ -199,13 +201,29 @@ def bus_factor(collective: str, ranks: int) -> float:
 
 
 def timer_totals(result: Result) -> dict[str, float]:
-    """Total of each timer on the rank that has the most of it, seconds; timers in program order."""
+    """Total of each timer on the rank that has the most of it, seconds; timers in program order.
+
+    Time in which several ops of a timer run, as those of a grouped send and receive do, counts once.
+    """
     ranks, timers = rank_count(result), len(result.timers)
     total = np.zeros(ranks * timers, np.int64)
     place = result.ops["rank"].astype(np.int64) * timers + result.ops["timer"]
-    np.add.at(total, place, result.spans["end"] - result.spans["start"])
+    order = np.lexsort((result.spans["start"], place))
+    np.add.at(total, place[order], _uncovered(place[order], result.spans[order]))
     slowest = total.reshape(ranks, timers).max(axis=0, initial=0)
     return {name: seconds(int(time)) for name, time in zip(result.timers, slowest, strict=True)}
+
+
+def _uncovered(place: NDArray[np.int64], spans: NDArray[np.void]) -> NDArray[np.int64]:
+    """Time of each span that no earlier one of its place covers, ps; sorted by place, then start."""
+    # A running maximum within each place: of the ends' ranks, which place * n keeps apart without overflow.
+    ends, number = np.unique(spans["end"], return_inverse=True)
+    apart = place * len(ends)
+    latest = ends[np.maximum.accumulate(number + apart) - apart]
+    before = np.where(place[1:] == place[:-1], latest[:-1], 0)
+    covered = np.maximum(spans["start"], np.concatenate([[0], before])[: len(spans)])
+    uncovered: NDArray[np.int64] = np.maximum(spans["end"] - covered, 0)
+    return uncovered
 
 
 def _collectives(calls: Iterable[CallRecord]) -> list[CollectiveSummary]:

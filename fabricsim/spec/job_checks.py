@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from fabricsim.spec.cluster import Gpu
     from fabricsim.spec.job import Job
 
-MOST_MICRO_BATCHES = 10_000_000
-"""Micro-batches of all ranks together in one iteration; each becomes several operations in memory."""
+MOST_MICRO_BATCHES = 1_000_000
+"""Micro-batches of all ranks together in one iteration; each becomes several operations of some 500 bytes."""
 
 MOST_LAYERS = 100_000
 """Layers of a model, encoder and decoder together."""

@@ -78,6 +78,16 @@ class HostPorts:
         if self.nic_switch is not None:
             yield from self.nic_switch.hops(cost)
 
+    def _direct(self, gpu: int, cost: pcie.Cost, crossing: Iterator[Hop]) -> list[Hop]:
+        """List the hops of an access of the NIC to a GPU's memory.
+
+        Below one switch it turns round there and does not climb to the root complex.
+        """
+        memory = pcie.mirrored(cost)
+        if self.nic is not None and self.nic_switch is not None and self.switch[gpu] == self.nic_switch:
+            return [*self.gpu[gpu].hops(memory), *self.nic.hops(cost)]
+        return [*self._gpu_hops(gpu, memory), *crossing, *self._nic_hops(cost)]
+
     def _cross(self, source: int, target: int) -> Iterator[Hop]:
         if source != target and (source, target) in self.between_sockets:
             yield self.between_sockets[source, target], 1.0
@@ -99,8 +109,7 @@ class HostPorts:
             return [*self._thread(endpoint, copy), *self._nic_hops(pcie.DMA_READ)]
         crossing = self._cross(self.socket[gpu], self.nic_socket)
         if self.gpudirect and not staged:
-            memory = pcie.mirrored(pcie.DMA_READ)
-            return [*self.gpu[gpu].hops(memory), *crossing, *self._nic_hops(pcie.DMA_READ)]
+            return self._direct(gpu, pcie.DMA_READ, crossing)
         stores = self._gpu_hops(gpu, pcie.GPU_STORE)
         return _merged([*stores, *crossing, *self._thread(endpoint, copy), *self._nic_hops(pcie.DMA_READ)])
 
@@ -113,8 +122,7 @@ class HostPorts:
             return [*self._nic_hops(pcie.DMA_WRITE), *self._thread(endpoint, copy)]
         crossing = self._cross(self.nic_socket, self.socket[gpu])
         if self.gpudirect and not staged:
-            memory = pcie.mirrored(pcie.DMA_WRITE)
-            return [*self._nic_hops(pcie.DMA_WRITE), *crossing, *self.gpu[gpu].hops(memory)]
+            return self._direct(gpu, pcie.DMA_WRITE, crossing)
         loads = self._gpu_hops(gpu, pcie.GPU_LOAD)
         return _merged([*self._nic_hops(pcie.DMA_WRITE), *crossing, *self._thread(endpoint, copy), *loads])
 
@@ -131,6 +139,8 @@ class HostPorts:
         crossing = self._cross(self.socket[here], self.socket[there])
         if self.intra_host == "pcie-p2p":
             written = pcie.mirrored(pcie.GPU_STORE)
+            if self.switch[here] is not None and self.switch[here] == self.switch[there]:
+                return [*self.gpu[here].hops(pcie.GPU_STORE), *self.gpu[there].hops(written)]
             return _merged([*self._gpu_hops(here, pcie.GPU_STORE), *crossing, *self._gpu_hops(there, written)])
         stores = self._gpu_hops(here, pcie.GPU_STORE)
         return _merged([*stores, *crossing, *self._gpu_hops(there, pcie.GPU_LOAD)])
@@ -163,7 +173,8 @@ def _build_pcie(cluster: Cluster, name: str, ports: HostPorts, resources: Resour
         if shared > 1 and gpu // shared not in switches:
             switches[gpu // shared] = _lanes(resources, f"{name}/pcie-switch{gpu // shared}", PCIE, rate)
         ports.switch.append(switches.get(gpu // shared))
-        ports.socket.append(gpu * cluster.cpu.sockets // cluster.gpus_per_host)
+        # A switch hangs on one socket, and so do all GPUs below it.
+        ports.socket.append(gpu // shared * cluster.cpu.sockets // (cluster.gpus_per_host // shared))
     ports.nic = _lanes(resources, f"{name}/nic/pcie", PCIE, pcie.capacity(cluster.nic.pcie))
     ports.nic_socket = cluster.nic.socket
     if cluster.nic_below_gpu_switch:

@@ -119,6 +119,7 @@ class Platform:
         self.switch = switch
         self.costs = costs
         self.seed = seed
+        self._hash_seed = (seed ^ seed >> 31) % 2**31  # the upper half of a seed counts, too
         self.resources = Resources()
         self._wires = _freeze(TOPOLOGIES[fabric.topology](cluster.hosts, fabric), link_rate, self.resources)
         self._hosts = build_hosts(cluster, self.resources, costs.proxy_threads)
@@ -174,7 +175,7 @@ class Platform:
         if source_host == target_host:
             hops = self._hosts[source_host].within(source, target)
             return Path(tuple(hops), 0, network=False)
-        wires, latency = self._across(source_host, target_host, flow_hash(source, target, port, self.seed % 2**31))
+        wires, latency = self._across(source_host, target_host, flow_hash(source, target, port, self._hash_seed))
         out, back = self._way_out(source), self._way_in(target)
         return Path((*out, *[(wire, self.costs.wire) for wire in wires], *back), latency, network=True)
 

@@ -43,3 +43,13 @@ def test_a_reader_that_has_gone_is_no_error(arguments: list[str]) -> None:
 
     assert run.stderr == ""
     assert run.returncode == 1
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no device here that is always full")  # noqa: PTH110
+def test_an_output_without_room_is_said_and_not_a_traceback() -> None:
+    command = [sys.executable, "-m", "fabricsim", "list", "models"]
+    with open("/dev/full", "w") as full:  # noqa: PTH123  a device
+        run = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)  # noqa: S603  our own words
+
+    assert run.returncode == 2
+    assert run.stderr == "fabricsim: standard output cannot be written: No space left on device\n"

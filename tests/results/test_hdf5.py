@@ -13,6 +13,7 @@ import pytest
 
 from fabricsim.errors import ResultError
 from fabricsim.results import hdf5
+from fabricsim.results.hdf5_reader import Reader
 from fabricsim.results.result import Result, Series
 
 if TYPE_CHECKING:
@@ -248,9 +249,30 @@ def test_a_missing_file_and_a_directory_are_refused(tmp_path: Path) -> None:
         hdf5.read(tmp_path)
 
 
+def test_a_file_that_does_not_fit_into_memory_is_refused(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(Reader, "numbers", exhausted)
+    with pytest.raises(ResultError, match="more memory than there is"):
+        hdf5.read(written)
+
+
 def test_no_truncation_reads_as_a_result(written: Path) -> None:
     whole = written.read_bytes()
     for share in range(1, 20):
         written.write_bytes(whole[: len(whole) * share // 20])
         with pytest.raises(ResultError):
             hdf5.read(written)
+
+
+def test_a_disk_that_fills_up_in_the_middle_is_an_error_and_leaves_nothing(two_ranks: Result, tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(ResultError, match=r"out.h5: cannot be written \(.*too large"):
+            hdf5.write(two_ranks, tmp_path / "out.h5")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fabricsim.errors import ResultError
 from fabricsim.results.breakdown import critical_rank, rank_time
 from fabricsim.results.result import CallRecord, Result, Series
-from fabricsim.results.summary import HOTTEST, Summary, bus_factor, summarise, to_json
+from fabricsim.results.summary import HOTTEST, Summary, bus_factor, summarise, timer_totals, to_json
 from fabricsim.tables import COLLECTIVE, COMPUTE, MAIN_STREAM, NONE, OP, OVERLAPPED_STREAM, SLOWDOWN_BINS, SPAN
 from fabricsim.units import PS_PER_S
 
@@ -55,6 +55,26 @@ def test_summary_of_two_ranks(two_ranks: Result) -> None:
     assert summary["timers_s"] == {"forward-compute": 6.0, "send": 2.0, "params-all-reduce": 6.0, "optimizer": 1.0}
     assert summary["ranks"] == 2
     assert summary["wall_seconds"] == two_ranks.wall_seconds
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0, 20), st.integers(0, 9)), max_size=12)
+
+
+@given(spans=SPANS)
+def test_time_in_which_ops_of_a_timer_overlap_counts_once(
+    factory: ModuleType, spans: list[tuple[int, int, int, int]]
+) -> None:
+    ops, times = np.zeros(len(spans), OP), np.zeros(len(spans), SPAN)
+    inside: dict[tuple[int, int], set[int]] = {(rank, timer): set() for rank in (0, 1) for timer in (0, 1)}
+    for index, (rank, timer, start, length) in enumerate(spans):
+        ops[index]["rank"], ops[index]["timer"] = rank, timer
+        times[index] = (start * S, (start + length) * S)
+        inside[rank, timer] |= set(range(start, start + length))
+    result = dataclasses.replace(factory.two_ranks(), ops=ops, spans=times, timers=("send", "receive"))
+    assert timer_totals(result) == {
+        "send": max(len(inside[0, 0]), len(inside[1, 0])),
+        "receive": max(len(inside[0, 1]), len(inside[1, 1])),
+    }
 
 
 def test_bandwidths_count_as_nccl_tests_does(two_ranks: Result) -> None:

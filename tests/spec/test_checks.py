@@ -24,7 +24,7 @@ REFUSED = [
         "the group is larger than the cluster",
     ),
     (DP, ["job.global_batch=65"], "job.global_batch", "65 is no multiple of micro_batch 8 x data 8"),
-    (DP, [*ALONE, "job.micro_batch=1", "job.global_batch=20000000"], "job.global_batch", "more than 10000000 micro-"),
+    (DP, [*ALONE, "job.micro_batch=1", "job.global_batch=20000000"], "job.global_batch", "more than 1000000 micro-"),
     (PP, ["job.parallelism.pipeline=7"], "job.parallelism.pipeline", "24 layers cannot be shared evenly by 7 stages"),
     (
         T5,

@@ -71,6 +71,15 @@ def test_with_gpudirect_the_adapter_reads_and_writes_the_gpu(costs: Costs) -> No
     assert "host1/gpu0/pcie/up" not in found
 
 
+def test_gpudirect_below_one_switch_leaves_its_uplink_alone(costs: Costs) -> None:
+    below = {"gpus_per_host": 4, "gpus_per_pcie_switch": 2, "nic_below_gpu_switch": True, "gpudirect": True}
+    for source, target in ((0, 4), (4, 0)):
+        assert not [name for name in costs(source, target, **below) if "switch0/" in name]
+    other = costs(2, 4, **below)  # the other switch: up its uplink and down that of the NIC
+    assert other["host0/pcie-switch1/up"] == other["host0/pcie-switch0/down"] == pytest.approx(READ["down"])
+    assert costs(4, 2, **below)["host0/pcie-switch1/down"] == pytest.approx(WRITE)
+
+
 def test_a_socket_transport_has_a_thread_at_both_ends(costs: Costs) -> None:
     found = costs(0, 1, transport=COPYING)
     assert found["host0/gpu0/proxy"] == pytest.approx(0.2e-9)
@@ -116,6 +125,18 @@ def test_shared_memory_stores_and_loads(costs: Costs) -> None:
 def test_peer_to_peer_writes_once(costs: Costs) -> None:
     expected = {"host0/gpu0/pcie/up": STORE, "host0/gpu1/pcie/down": STORE}
     assert costs(0, 1, gpus_per_host=2, intra_host="pcie-p2p") == pytest.approx(expected)
+
+
+def test_peer_to_peer_below_one_switch_leaves_its_uplink_alone(costs: Costs) -> None:
+    shared = {"gpus_per_host": 4, "gpus_per_pcie_switch": 2, "intra_host": "pcie-p2p"}
+    assert costs(0, 1, **shared) == pytest.approx({"host0/gpu0/pcie/up": STORE, "host0/gpu1/pcie/down": STORE})
+    between = costs(0, 2, **shared)
+    assert between["host0/pcie-switch0/up"] == between["host0/pcie-switch1/down"] == pytest.approx(STORE)
+
+
+def test_gpus_below_one_switch_hang_on_one_socket(costs: Costs) -> None:
+    found = costs(0, 1, gpus_per_host=2, gpus_per_pcie_switch=2, cpu=TWO_SOCKETS)
+    assert not [name for name in found if "socket" in name]
 
 
 def test_sockets_lie_between_gpus_of_both(costs: Costs) -> None:

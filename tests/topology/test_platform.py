@@ -53,8 +53,9 @@ def test_ecmp_spreads_connections_and_keeps_each_on_its_path(ideal_scenario: Mak
     assert _names(platform, 0, 15, 7) == _names(build(ideal_scenario(16, "fat-tree", k=4)), 0, 15, 7)
 
 
-def test_the_seed_moves_connections(ideal_scenario: Make, build: Build) -> None:
-    platforms = [build(ideal_scenario(16, "fat-tree", k=4, seed=seed)) for seed in range(8)]
+@pytest.mark.parametrize("unit", [1, 2**31, 2**60])
+def test_the_seed_moves_connections(ideal_scenario: Make, build: Build, unit: int) -> None:
+    platforms = [build(ideal_scenario(16, "fat-tree", k=4, seed=seed * unit)) for seed in range(8)]
     assert len({tuple(_names(platform, 0, 15)) for platform in platforms}) > 1
 
 
