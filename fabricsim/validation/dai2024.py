@@ -1,8 +1,8 @@
 """GPT-2, BERT and T5 over TCP 10G, IPoIB 100G and RDMA 100G, after Dai et al., IEEE Micro 44(2), 2024.
 
 What is run stands in `fabricsim.validation.dai2024_grid`. No parameter is fitted to the measured
-figures: they are read when all runs are done. Two assumptions, one rank per node and the adapter's
-socket, were chosen with the figures known; the sensitivity says what the others would give.
+figures: they are read when all runs are done. One assumption, that of one rank per node, was made
+with the figures known; the sensitivity says what two would give.
 """
 
 from __future__ import annotations
@@ -190,8 +190,8 @@ def _parameters() -> dict[str, Any]:
     return {
         "scenario": "dai2024 (workloads/scenarios/dai2024.toml); each figure's source stands beside it",
         "fitted": "nothing",
-        "chosen with the figures known": "one rank per node, adapter on the other socket; the sensitivity shows both",
-        "assumed: nodes": "2, 4 and 8, one rank each, adapter on the other socket than the GPU",
+        "chosen with the figures known": "one rank per node; the sensitivity shows two",
+        "assumed: nodes": "2, 4 and 8, one rank each, adapter on the GPU's socket",
         "assumed: batches": "weak scaling keeps the micro-batch of Megatron-LM's script per rank; strong scaling keeps"
         " the batch of two ranks; pipelines have one micro-batch in their smallest run",
         "assumed: utilisation": "payload of the busiest wire over the whole iteration, as a counter read each second"

@@ -69,7 +69,7 @@ class Assumptions:
 VARIATIONS: dict[str, Assumptions] = {
     "weak scaling only": Assumptions(scalings=(WEAK,)),
     "strong scaling only": Assumptions(scalings=(STRONG,)),
-    "adapter on the GPU's socket": Assumptions(settings=("cluster.nic.socket=0",)),
+    "adapter on the other socket": Assumptions(settings=("cluster.nic.socket=1",)),
     "two GPUs per node": Assumptions(gpus_per_host=2),
     "gradients in fp32": Assumptions(settings=("job.gradient_precision=fp32",)),
     "twice the micro-batch": Assumptions(micro_batch_factor=2.0),
