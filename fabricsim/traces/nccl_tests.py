@@ -45,6 +45,9 @@ NCCL_TESTS_ROW = np.dtype(
 US_PER_S = 1e6
 BYTES_PER_GB = 1e9
 
+_NOT_MEASURED = "N/A"
+_MEASURED = (("time", 1 / US_PER_S), ("algbw", BYTES_PER_GB), ("busbw", BYTES_PER_GB))
+"""First columns of a side, each with the factor to its base unit."""
 _HEADER_FIRST = {"size", "count", "type", "redop", "root"}
 _HEADER_SIDE = {"time", "cputime", "algbw", "busbw", "error", "wrong", "i_min", "i_max", "i_p99", "i_cv%"}
 _DATATYPE = re.compile(r"(?:u?int\d{0,2}|u?char|half|float\d{0,3}|double|bfloat16|bf16|fp?\d\w{1,9})$")
@@ -169,7 +172,7 @@ class _Row:
 
     line: int
     head: tuple[int, int, str, str, int]
-    values: list[float] = field(default_factory=list)
+    values: list[str] = field(default_factory=list)  # as printed
 
 
 class _Reader:
@@ -178,7 +181,7 @@ class _Reader:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.layout: _Layout | None = None
-        self.rows: list[_Row] = []
+        self.rows: list[tuple[float | str, ...]] = []
         self.open: _Row | None = None
         self.devices: dict[int, Device] = {}
         self.version = ""
@@ -207,7 +210,7 @@ class _Reader:
             raise TraceError(self.path, f"{what}; give the whole output of a run such as all_reduce_perf")
         self._check_sweep()
         devices = tuple(self.devices[rank] for rank in sorted(self.devices))
-        return NcclTestsTable(self.path, self.collective, self.version, devices, _records(self.rows))
+        return NcclTestsTable(self.path, self.collective, self.version, devices, np.array(self.rows, NCCL_TESTS_ROW))
 
     def _take_header(self, number: int, line: str) -> bool:
         if "count" not in line or "algbw" not in line:
@@ -287,7 +290,7 @@ class _Reader:
             match = _VALUE.match(word)
             if match is None:
                 break
-            row.values.append(math.nan if match[0] == "N/A" else float(match[0]))
+            row.values.append(match[0])
             if len(row.values) == 2 * layout.side:
                 self._close_row()
                 return
@@ -295,17 +298,19 @@ class _Reader:
                 break
 
     def _close_row(self) -> None:
+        """Take the open row into the table; a `TraceError` where its values are too few or no measurement."""
         row, layout = self.open, self.layout
         if row is None or layout is None:
             return
         if len(row.values) < 2 * layout.side:
             msg = f"the row of {row.head[0]} bytes is cut or damaged; give the whole log"
             raise TraceError(self.path, msg, row.line)
-        row.values = row.values[:3] + row.values[layout.side : layout.side + 3]
-        if row.head[0] and not any(0 < row.values[place] < math.inf for place in (0, 3)):
-            msg = f"the row of {row.head[0]} bytes has no time above 0; give the log of a finished run"
+        sides = [row.values[first : first + len(_MEASURED)] for first in (0, layout.side)]
+        problem = _damage(sides) if row.head[0] else ""  # of 0 bytes nothing is asked
+        if problem:
+            msg = f"the row of {row.head[0]} bytes {problem}; give the log of a finished run"
             raise TraceError(self.path, msg, row.line)
-        self.rows.append(row)
+        self.rows.append((*row.head, *_base_units(sides[0]), *_base_units(sides[1])))
         self.open = None
 
     def _check_sweep(self) -> None:
@@ -313,7 +318,7 @@ class _Reader:
         if self.footer or self.sweep is None:
             return
         limit, step, by_factor = self.sweep
-        size = self.rows[-1].head[0]
+        size = int(self.rows[-1][0])
         if (
             step > 0
             and size > 0
@@ -334,13 +339,23 @@ def _version_of(code: int) -> str:
     return f"{code // 10_000}.{code // 100 % 100}.{code % 100}"
 
 
-def _records(rows: Sequence[_Row]) -> NDArray[np.void]:
-    def base_units(values: Sequence[float]) -> tuple[float, float, float]:
-        return values[0] / US_PER_S, values[1] * BYTES_PER_GB, values[2] * BYTES_PER_GB
+def _damage(sides: Sequence[Sequence[str]]) -> str:
+    """Say what no run prints of the two sides of a row: such as a time of 0; empty where all is well."""
+    for side in sides:
+        for (name, _), printed, value in zip(_MEASURED, side, _base_units(side), strict=True):
+            least_is_shown = name != "time"  # a slow run's bandwidth is printed as 0.00
+            good = math.isfinite(value) and (value > 0 or least_is_shown)
+            if not good and printed != _NOT_MEASURED:
+                return f"has {name} {printed}"
+    return "has no time" if all(side[0] == _NOT_MEASURED for side in sides) else ""
 
-    return np.array(
-        [(*row.head, *base_units(row.values[:3]), *base_units(row.values[3:])) for row in rows], NCCL_TESTS_ROW
-    )
+
+def _base_units(side: Sequence[str]) -> list[float]:
+    """Values of one side in base units; NaN where nothing was measured."""
+    return [
+        math.nan if printed == _NOT_MEASURED else float(printed) * factor
+        for (_, factor), printed in zip(_MEASURED, side, strict=True)
+    ]
 
 
 def _shown(line: str) -> str:

@@ -55,6 +55,7 @@ REFUSED = [
     (DP, ["job.first_bucket=1MiB"], "job.first_bucket", 'no effect with overlap = "none"'),
     (DP, ["job.overlap=ddp", "job.bucket=0B"], "job.bucket", "is zero"),
     (DP, ["job.schedule=gpipe"], "job.schedule", "no effect with pipeline = 1"),
+    (PP, ["job.overlap=ddp"], "job.overlap", "no effect with data = 1"),
     (DP, ["cluster.intra_host=nvlink"], "cluster.intra_host", "has no nvlink_rate"),
     (DP, [*IDEAL, "cluster.gpudirect=true"], "cluster.gpudirect", 'no effect with join = "ideal"'),
     (DP, [*IDEAL, "cluster.gpu_pcie.generation=3"], "cluster.gpu_pcie", 'no effect with join = "ideal"'),
