@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -22,7 +23,7 @@ from fabricsim.cli.common import (
     say,
     show,
 )
-from fabricsim.errors import InputError
+from fabricsim.errors import InputError, ScenarioError
 
 if TYPE_CHECKING:
     from fabricsim.results.result import Result
@@ -50,15 +51,9 @@ def run(  # noqa: PLR0913  one parameter per option
     as_json: JsonOption = False,
 ) -> None:
     """Simulate one iteration and print where the time goes."""
-    from fabricsim.pipeline import load  # noqa: PLC0415  --help must not pay for it
-
     check_output_file(output)
-    overrides = list(settings or [])
-    if engine is not None:
-        overrides.append(f"engine={engine}")
-    if seed is not None:
-        overrides.append(f"seed={seed}")
-    _finish(_simulate(load(scenario, overrides)), output, as_json=as_json)
+    loaded = _load(scenario, settings or [], {"engine": engine, "seed": seed})
+    _finish(_simulate(loaded), output, as_json=as_json)
 
 
 def rerun(result: ResultArgument, *, output: ResultOption = None, as_json: JsonOption = False) -> None:
@@ -120,6 +115,22 @@ def plot(
         path = folder / f"{result.stem}-{name}.{form}"
         plots.save(getattr(plots, name)(run_result), path)
         note(f"wrote {path}")
+
+
+def _load(scenario: str, settings: list[str], options: dict[str, str | int | None]) -> LoadedScenario:
+    """Load with `settings` and, over them, what options of the same name as a key gave."""
+    from fabricsim.pipeline import load  # noqa: PLC0415  --help must not pay for it
+
+    # quoted as in TOML, so that --engine 3 is a name and no number
+    given = {key: json.dumps(value, ensure_ascii=False) for key, value in options.items() if value is not None}
+    try:
+        return load(scenario, [*settings, *(f"{key}={value}" for key, value in given.items())])
+    except ScenarioError as error:
+        mistakes = [
+            replace(mistake, key=f"--{mistake.key}", where="") if mistake.key in given else mistake
+            for mistake in error.mistakes
+        ]
+        raise ScenarioError(mistakes) from error
 
 
 def _transports(names: str) -> list[str]:

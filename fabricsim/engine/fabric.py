@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import math
+import operator
+import sys
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,13 +14,14 @@ from fabricsim.engine.pump import Pump
 from fabricsim.engine.wiring import Wiring
 from fabricsim.engine.world import World
 from fabricsim.errors import SimulationError
-from fabricsim.tables import CALL, COLLECTIVE, NONE, OP, SPAN
+from fabricsim.tables import CALL, CLOCK_END, COLLECTIVE, NONE, OP, SPAN
 from fabricsim.topology.platform import WIRE, Platform
 from fabricsim.transports import TRANSPORTS
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from typing import SupportsIndex
 
     import simpy
     from numpy.typing import NDArray
@@ -32,6 +35,7 @@ _MOST_TAPS = 256
 """Wires whose rate is recorded over time; a larger fabric records those of its first hosts."""
 _LARGEST = 2**53
 """Bytes; float64 counts them one by one up to here."""
+_LAST_PORT = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -73,11 +77,16 @@ class Fabric:
     scenario
         Cluster, fabric, transport and collectives; the job is not looked at.
     time_unit
-        Picoseconds per unit of ``env.now``.
+        Picoseconds per unit of ``env.now``, at least 1.
     taps
         Whether payload rates of wires are recorded over time.
     progress
         Called now and then with the number of DAG nodes done so far.
+
+    Raises
+    ------
+    SimulationError
+        Where `time_unit` is no time.
 
     Examples
     --------
@@ -99,6 +108,7 @@ class Fabric:
         taps: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> None:
+        self._unit = _within(time_unit, "time_unit, picoseconds per unit of the environment's time,", 1, CLOCK_END)
         self.env = env
         self.scenario = scenario
         self.model = TRANSPORTS[scenario.transport.kind](scenario.transport)
@@ -121,8 +131,7 @@ class Fabric:
             scenario.collectives,
             scenario.nic.interrupt_moderation,
         )
-        self._unit = time_unit
-        self._pump = Pump(env, self.world, unit=time_unit, deliver=self._deliver, idle=self._fail, progress=progress)
+        self._pump = Pump(env, self.world, unit=self._unit, deliver=self._deliver, idle=self._fail, progress=progress)
         self._jobs: dict[int, _Waiting] = {}
         self._messages: dict[int, _Waiting] = {}
 
@@ -146,7 +155,7 @@ class Fabric:
         weight
             Share of a contended resource relative to other messages.
         port
-            Tells connections of one pair apart; ECMP hashes it.
+            Tells connections of one pair apart; ECMP hashes it. 0 to 2**31 - 1.
         latency
             Takes the place of the transport's latency and send overhead, ps.
 
@@ -154,26 +163,34 @@ class Fabric:
         -------
         simpy.Event
             Succeeds on delivery; its value is the time taken, in units of the environment.
+
+        Raises
+        ------
+        SimulationError
+            Where an argument is out of its range, or no whole number where one is needed; floats without a
+            fraction, such as ``1e6``, are whole.
         """
-        _check_size(size, "a transfer")
-        if latency is not None and latency < 0:
-            msg = f"a latency of {latency} ps would deliver before it is sent; it must be 0 or more"
-            raise SimulationError(msg)
-        if not (weight > 0 and math.isfinite(weight)):
-            msg = f"a weight of {weight} gives no share; it must be above 0"
-            raise SimulationError(msg)
+        source, target = _whole(source, "a rank"), _whole(target, "a rank")
+        size = _checked_size(size, "a transfer")
+        port = _within(port, "a port", 0, _LAST_PORT)
+        latency = None if latency is None else _checked_latency(latency)
+        weight = _checked_weight(weight)
         now = self._pump.now()
         route = self.wiring.route(source, target, port=port, latency=latency)
         delay = int(self.world.tables["routes"]["overhead"][route])
         event = self.env.event()
-        message = self.world.post_message(now, route, int(size), float(weight), delay)
+        message = self.world.post_message(now, route, size, weight, delay)
         self._messages[message] = _Waiting(event, now)
         self._pump.wake()
         return event
 
     def host_memory(self, host: int) -> int:
-        """Endpoint number of a host's memory, for `send`."""
-        return self.platform.host_memory(host)
+        """Endpoint number of a host's memory, for `send`; a `SimulationError` where there is no such host."""
+        number, hosts = _whole(host, "a host"), self.scenario.cluster.hosts
+        if not 0 <= number < hosts:
+            msg = f"host {number} is not there: the cluster has hosts 0 to {hosts - 1}"
+            raise SimulationError(msg)
+        return self.platform.host_memory(number)
 
     def all_reduce(self, ranks: Iterable[int], size: int) -> simpy.Event:
         """All-reduce a buffer of `size` bytes; the value is the time taken."""
@@ -192,7 +209,8 @@ class Fabric:
         return self._collective("broadcast", ranks, size)
 
     def _collective(self, collective: str, ranks: Iterable[int], size: int) -> simpy.Event:
-        group = tuple(int(rank) for rank in ranks)
+        group = _group(ranks)
+        size = _checked_size(size, f"{collective} over {len(group)} ranks")
         if len(set(group)) != len(group) or not group:
             msg = f"a group needs at least one rank and each rank once, not {list(group)}"
             raise SimulationError(msg)
@@ -200,7 +218,7 @@ class Fabric:
             self.platform.require_rank(rank)
         ops = np.zeros(len(group), OP)
         ops["rank"], ops["kind"], ops["member"] = group, COLLECTIVE, np.arange(len(group))
-        calls = self._calls([(collective, group, int(size))])
+        calls = self._calls([(collective, group, size)])
         return self._post(ops, np.zeros(0, np.int64), calls, elapsed=True)
 
     def replay(self, program: Program) -> simpy.Event:
@@ -227,7 +245,7 @@ class Fabric:
     def _calls(self, wanted: Sequence[tuple[str, tuple[int, ...], int]]) -> NDArray[np.void]:
         rows = []
         for collective, ranks, size in wanted:
-            _check_size(size, f"{collective} over {len(ranks)} ranks")
+            _checked_size(size, f"{collective} over {len(ranks)} ranks")
             rows.append((self.wiring.communicator(collective, ranks), size, self.wiring.chunk(collective, ranks, size)))
         calls = np.zeros(len(wanted), CALL)
         calls["first_lane"] = NONE
@@ -296,10 +314,57 @@ def _with_adapter(scenario: Scenario) -> Cluster:
     return cluster.model_copy(update={"nic": scenario.nic, "nic_below_gpu_switch": below})
 
 
-def _check_size(size: int, what: str) -> None:
-    if not size >= 1:  # not a number is refused as well
-        msg = f"{what} of {size} bytes moves nothing: it has at least 1 byte"
+def _whole(value: SupportsIndex | float, what: str) -> int:
+    """Take a whole number, also as a float such as ``1e6``; anything else is a `SimulationError`."""
+    if isinstance(value, (float, np.floating)):
+        if value.is_integer():
+            return int(value)
+    else:
+        with suppress(TypeError):
+            return operator.index(value)
+    msg = f"{what} is a whole number, not {value!r}"
+    raise SimulationError(msg)
+
+
+def _within(value: SupportsIndex | float, what: str, least: int, most: int) -> int:
+    number = _whole(value, what)
+    if not least <= number <= most:
+        msg = f"{what} is {least} to {most}, not {number}"
         raise SimulationError(msg)
-    if size > _LARGEST:
-        msg = f"{what} of {size} bytes is too large: at most 2**53 bytes (8 PiB)"
+    return number
+
+
+def _group(ranks: Iterable[int]) -> tuple[int, ...]:
+    try:
+        members = tuple(ranks)
+    except TypeError:
+        msg = f"a group is several ranks, such as range(8), not {ranks!r}"
+        raise SimulationError(msg) from None
+    return tuple(_whole(rank, "a rank") for rank in members)
+
+
+def _checked_latency(latency: int) -> int:
+    number = _whole(latency, "a latency in ps")
+    if number < 0:
+        msg = f"a latency of {number} ps would deliver before it is sent; it must be 0 or more"
         raise SimulationError(msg)
+    return number
+
+
+def _checked_weight(weight: float) -> float:
+    number = isinstance(weight, (int, float, np.integer, np.floating))
+    if not (number and 0 < weight <= sys.float_info.max):
+        msg = f"a weight of {weight!r} gives no share; it must be a number above 0"
+        raise SimulationError(msg)
+    return float(weight)
+
+
+def _checked_size(size: int, what: str) -> int:
+    number = _whole(size, f"the size of {what}, in bytes,")
+    if number < 1:
+        msg = f"{what} of {number} bytes moves nothing: it has at least 1 byte"
+        raise SimulationError(msg)
+    if number > _LARGEST:
+        msg = f"{what} of {number} bytes is too large: at most 2**53 bytes (8 PiB)"
+        raise SimulationError(msg)
+    return number

@@ -46,8 +46,7 @@ US_PER_S = 1e6
 BYTES_PER_GB = 1e9
 
 _NOT_MEASURED = "N/A"
-_MEASURED = (("time", 1 / US_PER_S), ("algbw", BYTES_PER_GB), ("busbw", BYTES_PER_GB))
-"""First columns of a side, each with the factor to its base unit."""
+_MEASURED = ("time", "algbw", "busbw")  # the first columns of a side
 _HEADER_FIRST = {"size", "count", "type", "redop", "root"}
 _HEADER_SIDE = {"time", "cputime", "algbw", "busbw", "error", "wrong", "i_min", "i_max", "i_p99", "i_cv%"}
 _DATATYPE = re.compile(r"(?:u?int\d{0,2}|u?char|half|float\d{0,3}|double|bfloat16|bf16|fp?\d\w{1,9})$")
@@ -342,20 +341,18 @@ def _version_of(code: int) -> str:
 def _damage(sides: Sequence[Sequence[str]]) -> str:
     """Say what no run prints of the two sides of a row: such as a time of 0; empty where all is well."""
     for side in sides:
-        for (name, _), printed, value in zip(_MEASURED, side, _base_units(side), strict=True):
-            least_is_shown = name != "time"  # a slow run's bandwidth is printed as 0.00
-            good = math.isfinite(value) and (value > 0 or least_is_shown)
-            if not good and printed != _NOT_MEASURED:
+        for name, printed, value in zip(_MEASURED, side, _base_units(side), strict=True):
+            # the bandwidth of a slow run is rounded to 0.00
+            measured = math.isfinite(value) and (value > 0 or name != "time")
+            if not measured and printed != _NOT_MEASURED:
                 return f"has {name} {printed}"
     return "has no time" if all(side[0] == _NOT_MEASURED for side in sides) else ""
 
 
-def _base_units(side: Sequence[str]) -> list[float]:
-    """Values of one side in base units; NaN where nothing was measured."""
-    return [
-        math.nan if printed == _NOT_MEASURED else float(printed) * factor
-        for (_, factor), printed in zip(_MEASURED, side, strict=True)
-    ]
+def _base_units(side: Sequence[str]) -> tuple[float, float, float]:
+    """Time in seconds and both bandwidths in bytes/s; NaN where nothing was measured."""
+    time, algbw, busbw = (math.nan if printed == _NOT_MEASURED else float(printed) for printed in side)
+    return time / US_PER_S, algbw * BYTES_PER_GB, busbw * BYTES_PER_GB
 
 
 def _shown(line: str) -> str:

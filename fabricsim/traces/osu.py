@@ -128,6 +128,7 @@ class _Reader:
             raise TraceError(self.path, f"not a row of size and value: {shown}; the file is cut or damaged", number)
         value = float(f"{match[2]}.{match[3]}")
         if value <= 0:
-            raise TraceError(self.path, f"the {self.quantity} of {match[1]} bytes is 0; give a finished run", number)
+            msg = f"the row of {match[1]} bytes has {self.quantity} {match[2]}.{match[3]}; give a finished run"
+            raise TraceError(self.path, msg, number)
         self.decimals = len(match[3])
         self.rows.append((int(match[1]), value))

@@ -50,6 +50,15 @@ def test_ring_reduce_scatter_and_all_gather(
     assert took == pytest.approx((n - 1) * (STAR + size / n / B), rel=PERMILLE)
 
 
+@pytest.mark.parametrize(("collective", "turns"), [("all_reduce", 2), ("reduce_scatter", 1), ("all_gather", 1)])
+@pytest.mark.parametrize("n", [127, 1000])
+def test_a_ring_that_does_not_divide_the_size_waits_for_its_largest_piece(
+    ideal_scenario: Make, measure: Measure, n: int, collective: str, turns: int
+) -> None:
+    took = measure(ideal_scenario(n), collective, range(n), 1024)
+    assert took == pytest.approx(turns * (n - 1) * (STAR + -(-1024 // n) / B), rel=1e-9)
+
+
 @pytest.mark.parametrize(("n", "size"), CASES)
 def test_broadcast_in_one_chunk(ideal_scenario: Make, measure: Measure, n: int, size: int) -> None:
     took = measure(ideal_scenario(n), "broadcast", range(n), size)

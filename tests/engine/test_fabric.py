@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import simpy
 from hypothesis import given, settings
@@ -299,7 +300,29 @@ def test_tables_do_not_grow_with_the_number_of_calls(ideal_scenario: Make) -> No
         (lambda f: f.broadcast([1, 2, 1], 8), "each rank once"),
         (lambda f: f.all_gather([0, 4096], 8), "rank 4096 cannot be reached"),
         (lambda f: f.send(0, 1, 10**30), "too large"),
-        (lambda f: f.send(0, 1, float("nan")), "nan bytes moves nothing"),
+        (lambda f: f.send(0, 1, float("nan")), "the size of a transfer, in bytes, is a whole number, not nan"),
+        (lambda f: f.send(0, 1, float("inf")), "in bytes, is a whole number, not inf"),
+        (lambda f: f.send(0, 1, 10**400), "too large"),
+        (lambda f: f.send(0, 1, 1e300), "too large"),
+        (lambda f: f.send(0, 1, 1.5), "in bytes, is a whole number, not 1.5"),
+        (lambda f: f.send(0, 1, "1MB"), "in bytes, is a whole number, not '1MB'"),
+        (lambda f: f.all_reduce(range(4), "1MB"), "the size of all_reduce over 4 ranks, in bytes, is a whole number"),
+        (lambda f: f.all_reduce(range(4), 99.5), "is a whole number, not 99.5"),
+        (lambda f: f.send("a", 1, 8), "a rank is a whole number, not 'a'"),
+        (lambda f: f.send(0.5, 1, 8), "a rank is a whole number, not 0.5"),
+        (lambda f: f.send(0, None, 8), "a rank is a whole number, not None"),
+        (lambda f: f.all_reduce([0, 1.9], 8), "a rank is a whole number, not 1.9"),
+        (lambda f: f.broadcast("ab", 8), "a rank is a whole number, not 'a'"),
+        (lambda f: f.all_reduce(4, 8), "a group is several ranks, such as range.8., not 4"),
+        (lambda f: f.send(0, 1, 8, port=-1), "a port is 0 to 2147483647, not -1"),
+        (lambda f: f.send(0, 1, 8, port=2**31), "a port is 0 to 2147483647, not 2147483648"),
+        (lambda f: f.send(0, 1, 8, port=0.5), "a port is a whole number, not 0.5"),
+        (lambda f: f.send(0, 1, 8, latency=0.5), "a latency in ps is a whole number, not 0.5"),
+        (lambda f: f.send(0, 1, 8, weight=10**400), "gives no share"),
+        (lambda f: f.send(0, 1, 8, weight="2"), "weight of '2' gives no share"),
+        (lambda f: f.send(0, f.host_memory(4), 8), "host 4 is not there: the cluster has hosts 0 to 3"),
+        (lambda f: f.send(0, f.host_memory(-1), 8), "host -1 is not there"),
+        (lambda f: f.send(0, f.host_memory(1.5), 8), "a host is a whole number, not 1.5"),
         (lambda f: f.send(0, 1, 8, latency=-5_000_000), "latency of -5000000 ps"),
         (lambda f: f.all_reduce([99], 8), "rank 99 cannot be reached"),
         (lambda f: f.reduce_scatter(range(4), 2**62), "too large"),
@@ -312,6 +335,23 @@ def test_a_mistake_is_said_at_once_and_leaves_the_fabric_as_it_was(
     with pytest.raises(SimulationError, match=message):
         call(fabric)
     assert env.run(fabric.all_reduce(range(4), 12_500)) == pytest.approx(1.5e-6)
+
+
+def test_whole_numbers_may_be_of_any_type(ideal_scenario: Make) -> None:
+    env, fabric = _fabric(ideal_scenario(4, **FAST), time_unit=1)
+    same = [
+        env.run(fabric.send(np.int32(0), 1.0, 1e6, port=np.float32(0), weight=np.float64(1))),
+        env.run(fabric.send(0, 1, 10**6, weight=2)),
+        env.run(fabric.send(fabric.host_memory(0.0), fabric.host_memory(np.int8(1)), np.float32(1e6), port=2**31 - 1)),
+    ]
+    assert same == [80 * MB] * 3
+    assert env.run(fabric.all_reduce(np.arange(4.0), 4e6)) == env.run(fabric.all_reduce(range(4), 4_000_000))
+
+
+@pytest.mark.parametrize("unit", [0, -1, 0.5, float("nan"), "1", 10**30])
+def test_a_time_unit_that_is_no_time_is_refused(ideal_scenario: Make, unit: Any) -> None:  # noqa: ANN401  the mistake
+    with pytest.raises(SimulationError, match=r"time_unit, picoseconds per unit of the environment's time, is"):
+        Fabric(simpy.Environment(), ideal_scenario(2), time_unit=unit)
 
 
 def test_an_environment_outside_the_clock_is_refused(ideal_scenario: Make) -> None:

@@ -8,6 +8,7 @@ from rich.console import Console
 from fabricsim.errors import ResultError
 from fabricsim.report.text import ROWS, comparison_table, human_rate, summary_text
 from fabricsim.results.summary import summarise
+from fabricsim.units import human_seconds
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -78,6 +79,48 @@ def test_comparison_is_against_the_slowest(factory: ModuleType) -> None:
     assert f"{ratio:.2f}x" in _line(text, "fast")
     assert "1.00x" in _line(text, "slow")
     assert "host0 proxy (80.0 %)" in text
+
+
+def test_times_of_a_compared_run_add_up(factory: ModuleType) -> None:
+    summary = summarise(factory.pipeline())
+    assert summary["breakdown_s"]["bubble"] > 0
+    cells = _line(_print(comparison_table([summary])), summary["transport"])
+    iteration, compute, exposed, bubble = (f"{cells[at]} {cells[at + 1]}" for at in (1, 4, 6, 8))
+    parts = summary["breakdown_s"]["compute"], summary["exposed_communication_s"], summary["breakdown_s"]["bubble"]
+    assert (compute, exposed, bubble) == tuple(map(human_seconds, parts))
+    assert iteration == human_seconds(sum(parts))
+
+
+def test_comparison_of_long_names_fits_a_terminal_of_eighty_columns(pipeline: Result) -> None:
+    summary = summarise(pipeline)
+    summary["transport"] = "ipoib-100g"
+    summary["iteration_time_s"] = 0.4055
+    summary["breakdown_s"]["bubble"] = summary["exposed_communication_s"] = 0.1234
+    summary["links"][0]["name"] = "host0/gpu0/proxy"
+    lines = _print(comparison_table([summary]), width=80).splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert any(line.startswith("ipoib-100g") and line.rstrip().endswith("host0/gpu0/proxy") for line in lines)
+
+
+def test_sizes_that_print_alike_are_told_apart_to_the_byte(two_ranks: Result) -> None:
+    summary = summarise(two_ranks)
+    (row,) = (row for row in summary["collectives"] if row["collective"] == "all_reduce")
+    assert "3.725 GiB" in _print(summary_text(summary))
+    summary["collectives"].append({**row, "size_bytes": row["size_bytes"] + 4})
+    text = _print(summary_text(summary))
+    assert "4,000,000,000 B" in text
+    assert "4,000,000,004 B" in text
+    assert "GiB" not in text
+
+
+def test_slowdown_of_messages_says_that_channels_count(two_ranks: Result) -> None:
+    summary = summarise(two_ranks)
+    why = "of their time alone (channels of one collective share their NIC, which counts)"
+    assert why in _print(summary_text(summary))
+    summary["collectives"] = [row for row in summary["collectives"] if row["collective"] == "send_recv"]
+    text = _print(summary_text(summary))
+    assert "of their time alone\n" in text.replace(" \n", "\n")
+    assert "share their NIC" not in text
 
 
 def test_nothing_to_compare_is_an_error() -> None:

@@ -186,7 +186,7 @@ def test_repeated_header_of_a_run_without_mpi_is_no_second_table(tmp_path: Path)
         (NEW[:200], "no nccl-tests table"),
         (NEW.replace("13908", "139x8"), ":12: the row of 2048 bytes is cut"),
         (NEW.replace("     float    none      -1    13908", "     flout    none      -1    13908"), ":12: not a row"),
-        (NEW.replace("13908", "0.000").replace("13855", "0.000"), ":12: the row of 2048 bytes has no time"),
+        (NEW.replace("13908", "N/A").replace("13855", "N/A"), ":12: the row of 2048 bytes has no time"),
         (NEW + NEW, ":25: a second table starts here"),
         (
             NEW.replace("#wrong     time   algbw   busbw  #wrong", "#wrong     time   alg"),
@@ -201,6 +201,44 @@ def test_damaged_logs_name_the_line(tmp_path: Path, content: str, message: str) 
     assert message in text
     assert str(tmp_path / "log") in text
     assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        *((value, f"has time {value};") for value in ("nan", "-nan", "inf", "0", "0.000", "1e400", "1e-322")),
+        ("-13908", "is cut or damaged"),
+    ],
+)
+@pytest.mark.parametrize("measured", ["13908", "13855"], ids=["out of place", "in place"])
+def test_time_that_no_clock_shows_is_refused(tmp_path: Path, measured: str, value: str, message: str) -> None:
+    assert f":12: the row of 2048 bytes {message}" in mistake(tmp_path, NEW.replace(measured, value))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        *((value, f"has busbw {value};") for value in ("nan", "-nan", "inf", "1e400", "1e308")),
+        ("-0.01", "is cut or damaged"),
+    ],
+)
+def test_bandwidth_that_no_run_has_is_refused(tmp_path: Path, value: str, message: str) -> None:
+    damaged = ROW.replace("0.00    0.00", f"0.00 {value}", 1)
+
+    assert f":12: the row of 2048 bytes {message}" in mistake(tmp_path, NEW.replace(ROW, damaged))
+
+
+def test_bandwidth_that_was_not_measured_is_nan(tmp_path: Path) -> None:
+    read = table(tmp_path, NEW.replace(ROW, ROW.replace("0.00    0.00", "0.00     N/A", 1)))
+
+    assert math.isnan(read.rows["busbw_out"][1])
+    assert read.rows["busbw_in"][1] == 0
+
+
+def test_row_of_nothing_may_take_no_time(tmp_path: Path) -> None:
+    read = table(tmp_path, OLD.replace("6.36", "0.00"))
+
+    assert (read.rows["size"][0], read.rows["time_out_s"][0]) == (0, 0)
 
 
 def test_garbage_is_a_trace_error(tmp_path: Path) -> None:
@@ -219,7 +257,11 @@ def survives(folder: Path, content: bytes) -> None:
         return
     assert len(read.rows) > 0
     moved = read.rows[read.rows["size"] > 0]
-    assert np.all(np.nan_to_num(moved["time_out_s"]) + np.nan_to_num(moved["time_in_s"]) > 0)
+    times = np.stack([moved["time_out_s"], moved["time_in_s"]])
+    assert np.all((times > 0) & np.isfinite(times) | np.isnan(times))
+    assert not np.isnan(times).all(axis=0).any()
+    for column in ("algbw_out", "busbw_out", "algbw_in", "busbw_in"):
+        assert np.all((moved[column] >= 0) & np.isfinite(moved[column]) | np.isnan(moved[column]))
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress], ids=["plain", "gzip", "xz"])

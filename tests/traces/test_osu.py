@@ -83,7 +83,9 @@ def test_launcher_prefixes(tmp_path: Path, prefix: str) -> None:
         (LATENCY[:-3], ":6: not a row of size and value"),  # 361
         (LATENCY[:-12], ":6: not a row of size and value"),  # the size alone
         (LATENCY.replace("1.74", "1.7x"), ":4: not a row"),
-        (LATENCY.replace("1.74", "0.00"), ":4: the latency of 8 bytes is 0"),
+        (LATENCY.replace("1.74", "0.00"), ":4: the row of 8 bytes has latency 0.00;"),
+        (BANDWIDTH.replace("12140.55", "0.00"), ":5: the row of 1048576 bytes has bandwidth 0.00;"),
+        *((LATENCY.replace("1.74", value), ":4: not a row") for value in ("nan", "inf", "-1.74", "1e400", "N/A")),
         (LATENCY[:57], "its table has no rows"),
         (LATENCY[:20], "no OSU table"),
         (LATENCY + "\n" + BANDWIDTH, ":7: a second table starts here"),
