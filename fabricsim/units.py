@@ -5,7 +5,7 @@ Inside fabricsim a quantity is a plain number in one base unit: bytes (``int``),
 ``GB`` is 10^9 bytes and ``GiB`` is 2^30; ``Gbps`` counts bits and ``GBps`` bytes.
 
 Each kind of quantity has a range that no real one leaves. It catches slips of the pen before they
-become times beyond the 106 days that 64 bits of picoseconds hold.
+become times beyond the 92 days at which the simulated clock ends.
 """
 
 from __future__ import annotations

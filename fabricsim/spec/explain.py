@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from fabricsim.errors import Mistake
@@ -86,6 +87,8 @@ def _words(detail: ErrorDetails, keys: KeyPath, model: type[Spec]) -> tuple[str,
         words = f"{value} is no table", _how_to_write(keys, model)
     elif kind in _WORDS:
         words = _WORDS[kind](value, context)
+        if isinstance(detail["input"], float) and math.isnan(detail["input"]):  # neither too small nor too large
+            words = f"{value} is not a number", words[1]
     return words
 
 

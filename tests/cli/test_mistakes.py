@@ -311,9 +311,12 @@ def test_directory_for_a_result(fabricsim: Fabricsim, command: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--engine", "packet"], "engine: 'packet' is not flow"),
-        (["--seed", "-1"], "seed: -1 is too small"),
+        (["--engine", "packet"], "  --engine: 'packet' is not flow"),
+        (["--engine", "3"], "  --engine: '3' is not flow"),
+        (["--seed", "-1"], "  --seed: -1 is too small"),
         (["--seed", "9" * 30], "is too large"),
+        (["--set", "seed=-1"], "  --set: seed: -1 is too small"),
+        (["--set", "cluster.gpu.gemm_efficiency=nan"], "gemm_efficiency: nan is not a number (at most 1.0)"),
         (["--set", "transport=tcp10g"], "there is no 'tcp10g' in workloads/transports (did you mean 'tcp-10g'?)"),
         (["--set", "cluster.hosts"], "--set 'cluster.hosts' is not of the form table.key=value"),
         (["--set", "cluster.hosts=two"], "cluster.hosts: 'two' is no whole number"),
