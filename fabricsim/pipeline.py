@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import simpy
 
 from fabricsim import provenance
 from fabricsim.engine.fabric import Fabric
-from fabricsim.engine.records import call_records, link_records, rate_series
+from fabricsim.engine.records import call_records, counters, link_records, rate_series
 from fabricsim.errors import InputError, SimulationError
 from fabricsim.results.result import Result
 from fabricsim.spec.load import LoadedScenario, from_tables, load
@@ -106,12 +106,7 @@ def simulate(loaded: LoadedScenario, *, progress: Callable[[float], None] | None
         links=link_records(fabric, program),
         series=rate_series(fabric, replay.end),
         slowdowns=fabric.world.slowdowns.copy(),
-        counters=_counters(fabric),
+        counters=counters(fabric, "dag_nodes"),
         iteration=replay.end - replay.start,
         wall_seconds=wall,
     )
-
-
-def _counters(fabric: Fabric) -> dict[str, int]:
-    world: Any = fabric.world.world[0]
-    return {name: int(world[name]) for name in ("messages", "events", "solves", "rate_updates", "dag_nodes")}

@@ -18,6 +18,7 @@ import simpy
 
 from fabricsim import provenance
 from fabricsim.engine.fabric import Fabric
+from fabricsim.engine.records import counters
 from fabricsim.errors import InputError
 from fabricsim.results.result import LinkRecord
 from fabricsim.results.traffic import LinkUse, Matrix, TrafficResult
@@ -144,7 +145,7 @@ def simulate(scenario: Scenario, matrix: Matrix, *, progress: Callable[[float], 
         completion=run.completion,
         alone=_time_alone(fabric, routes, matrix.flows["bytes"]),
         links=_links(fabric, routes),
-        counters=_counters(fabric),
+        counters=counters(fabric),
         wall_seconds=wall,
     )
 
@@ -238,8 +239,3 @@ def _links(fabric: Fabric, routes: NDArray[np.int64]) -> tuple[LinkUse, ...]:
         )
         for index in np.flatnonzero(flows).tolist()
     )
-
-
-def _counters(fabric: Fabric) -> dict[str, int]:
-    world: Any = fabric.world.world[0]
-    return {name: int(world[name]) for name in ("messages", "events", "solves", "rate_updates")}

@@ -64,3 +64,9 @@ def rate_series(fabric: Fabric, end: int) -> Series:
         rate=fabric.world.series[:, :bins] / (width / PS_PER_S),
         capacity=np.array(capacity),
     )
+
+
+def counters(fabric: Fabric, *more: str) -> dict[str, int]:
+    """Give what the engine counted of the network, and `more` of the counting columns of ``WORLD``."""
+    world = fabric.world.world
+    return {name: int(world[name][0]) for name in ("messages", "events", "solves", "rate_updates", *more)}
