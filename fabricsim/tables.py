@@ -92,6 +92,8 @@ ROUTE = np.dtype(
         ("warm_until", np.int64),  # no slow start before this time, ps
         ("moderation", np.int32),  # first step of interrupt moderation; NONE: none
         ("moderation_steps", np.int32),
+        ("flow", np.int32),  # packet engine: flow of messages from outside; NONE: none yet
+        ("base_time", np.int64),  # packet engine: beyond bytes over peak, a message takes this long when alone, ps
     ],
     align=True,
 )
@@ -179,8 +181,16 @@ TEMPLATE = np.dtype(
 )
 """A collective algorithm for one group size."""
 
-CONNECTION = np.dtype([("route", np.int32), ("member", np.int32), ("inbox", np.int32)], align=True)
-"""An outgoing connection of a member: its route, the receiving member and the inbox there."""
+CONNECTION = np.dtype(
+    [
+        ("route", np.int32),
+        ("member", np.int32),  # that receives
+        ("inbox", np.int32),  # of that member
+        ("flow", np.int32),  # of the packet engine
+    ],
+    align=True,
+)
+"""An outgoing connection of a member."""
 
 COMMUNICATOR = np.dtype(
     [
@@ -236,7 +246,16 @@ LANE = np.dtype(
 INBOX = np.dtype([("sent", np.int32), ("arrived", np.int32), ("consumed", np.int32)], align=True)
 """Messages of one connection, counted since the call began."""
 
-MESSAGE = np.dtype([("route", np.int32), ("weight", np.float64), ("bytes", np.int64)], align=True)
+MESSAGE = np.dtype(
+    [
+        ("route", np.int32),
+        ("weight", np.float64),
+        ("bytes", np.int64),
+        ("batch", np.int32),  # job that counts it; NONE: whoever sent it waits for it alone
+        ("ended", np.int64),  # of a batch: when it was handed over, ps
+    ],
+    align=True,
+)
 """A message posted from outside."""
 
 JOB = np.dtype([("open_ops", np.int64), ("ended", np.int64)], align=True)

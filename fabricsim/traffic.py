@@ -129,12 +129,13 @@ def simulate(scenario: Scenario, matrix: Matrix, *, progress: Callable[[float], 
     """
     _check_ranks(scenario, matrix)
     env = simpy.Environment()
-    fabric = Fabric(env, scenario, time_unit=1)
-    run = _Run(env, fabric, matrix, progress)
+    report = None if progress is None else partial(_tell, progress, matrix, scenario)
+    fabric = Fabric(env, scenario, time_unit=1, progress=report)
+    ports = _ports(matrix)
     began = time.perf_counter()
-    env.run(env.process(run.send_all()))
+    completion = cast("NDArray[np.int64]", env.run(fabric.send_all(matrix.flows, ports.tolist())))
     wall = time.perf_counter() - began
-    routes = run.routes()
+    routes = _routes(fabric, matrix, ports)
     return TrafficResult(
         name=scenario.name,
         matrix=matrix,
@@ -142,7 +143,7 @@ def simulate(scenario: Scenario, matrix: Matrix, *, progress: Callable[[float], 
         engine=scenario.engine,
         seed=scenario.seed,
         version=provenance.version(),
-        completion=run.completion,
+        completion=completion,
         alone=_time_alone(fabric, routes, matrix.flows["bytes"]),
         links=_links(fabric, routes),
         counters=counters(fabric),
@@ -160,43 +161,11 @@ def _check_ranks(scenario: Scenario, matrix: Matrix) -> None:
         raise InputError(msg)
 
 
-class _Run:
-    """The SimPy side: sends, and notes how long each flow took."""
-
-    def __init__(
-        self, env: simpy.Environment, fabric: Fabric, matrix: Matrix, progress: Callable[[float], None] | None
-    ) -> None:
-        self._env, self._fabric, self._flows, self._progress = env, fabric, matrix.flows, progress
-        self._ports = _ports(matrix)
-        self.completion = np.zeros(len(matrix.flows), np.int64)
-        self._done = 0
-
-    def send_all(self) -> Generator[simpy.Event, Any, None]:
-        """Send each flow at its start; ends when the last has arrived."""
-        sent = []
-        rows, ports = self._flows.tolist(), self._ports.tolist()
-        for index in np.argsort(self._flows["start"], kind="stable").tolist():
-            _, source, target, size, start = rows[index]
-            if start > self._env.now:
-                yield self._env.timeout(start - self._env.now)
-            event = self._fabric.send(source, target, size, port=ports[index])
-            event.callbacks.append(partial(self._arrived, index))
-            sent.append(event)
-        yield self._env.all_of(sent)
-
-    def _arrived(self, index: int, event: simpy.Event) -> None:
-        if not event.ok:
-            return  # the process that waits for all hears of it
-        self.completion[index] = round(cast("float", event.value))
-        self._done += 1
-        if self._progress is not None:
-            self._progress(self._done / len(self.completion))
-
-    def routes(self) -> NDArray[np.int64]:
-        """Route of each flow, an index into the table of routes."""
-        route = self._fabric.wiring.route
-        ways = zip(self._flows["source"].tolist(), self._flows["target"].tolist(), self._ports.tolist(), strict=True)
-        return np.array([route(source, target, port=port) for source, target, port in ways], np.int64)
+def _routes(fabric: Fabric, matrix: Matrix, ports: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Route of each flow, an index into the table of routes."""
+    route = fabric.wiring.route
+    ways = zip(matrix.flows["source"].tolist(), matrix.flows["target"].tolist(), ports.tolist(), strict=True)
+    return np.array([route(source, target, port=port) for source, target, port in ways], np.int64)
 
 
 def _ports(matrix: Matrix) -> NDArray[np.int64]:

@@ -45,7 +45,7 @@ def run(  # noqa: PLR0913  one parameter per option
     scenario: ScenarioArgument,
     *,
     settings: SettingsOption = None,
-    engine: Annotated[str | None, typer.Option(metavar="NAME", help="Engine: flow.")] = None,
+    engine: Annotated[str | None, typer.Option(metavar="NAME", help="Engine: flow or packet.")] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of all random choices.")] = None,
     output: ResultOption = None,
     as_json: JsonOption = False,

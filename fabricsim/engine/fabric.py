@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import simpy
     from numpy.typing import NDArray
 
-    from fabricsim.engine.world import Job
+    from fabricsim.engine.world import Batch, Job
     from fabricsim.spec.cluster import Cluster
     from fabricsim.spec.scenario import Scenario
     from fabricsim.workload.program import Call, Program
@@ -123,17 +123,21 @@ class Fabric:
             scenario.seed,
         )
         self.taps = self._tapped() if taps else ()
-        self.world = World(self.platform.resources.capacities, self.taps)
-        self.wiring = Wiring(
-            self.world,
-            self.platform,
-            self.model,
-            scenario.collectives,
-            scenario.nic.interrupt_moderation,
-        )
+        self.world, self.wiring = self._compiled(scenario)
         self._pump = Pump(env, self.world, unit=self._unit, deliver=self._deliver, idle=self._fail, progress=progress)
         self._jobs: dict[int, _Waiting] = {}
         self._messages: dict[int, _Waiting] = {}
+        self._batches: dict[int, tuple[simpy.Event, Batch, NDArray[np.int64]]] = {}
+
+    def _compiled(self, scenario: Scenario) -> tuple[World, Wiring]:
+        """Make the world of the scenario's engine."""
+        if scenario.engine == "packet":
+            from fabricsim.engine.packets import make  # noqa: PLC0415  compiles much that the flow engine does not need
+
+            return make(self.platform, self.model, scenario)
+        world = World(self.platform.resources.capacities, self.taps)
+        moderation = scenario.nic.interrupt_moderation
+        return world, Wiring(world, self.platform, self.model, scenario.collectives, moderation)
 
     def _tapped(self) -> tuple[int, ...]:
         kinds = self.platform.resources.kinds
@@ -177,12 +181,52 @@ class Fabric:
         weight = _checked_weight(weight)
         now = self._pump.now()
         route = self.wiring.route(source, target, port=port, latency=latency)
+        self.wiring.prepare(source, target, port, route, awaited=True)
         delay = int(self.world.tables["routes"]["overhead"][route])
         event = self.env.event()
         message = self.world.post_message(now, route, size, weight, delay)
         self._messages[message] = _Waiting(event, now)
         self._pump.wake()
         return event
+
+    def send_all(self, matrix: NDArray[np.void], ports: Sequence[int]) -> simpy.Event:
+        """Send many messages, each at its time, none of which anybody waits for alone.
+
+        Parameters
+        ----------
+        matrix
+            Records with ``source``, ``target`` (ranks), ``bytes`` and ``start`` (ps from now), shape ``(n,)``.
+        ports
+            Of each, as in `send`.
+
+        Returns
+        -------
+        simpy.Event
+            Succeeds when the last has been delivered, or in the packet engine up to a window later; its value is
+            the time of each from its start to its delivery, ps, shape ``(n,)``.
+
+        Raises
+        ------
+        SimulationError
+            As `send`.
+        """
+        now = self._pump.now()
+        rows = zip(matrix["source"].tolist(), matrix["target"].tolist(), ports, strict=True)
+        routes = [self._unawaited_route(source, target, port) for source, target, port in rows]
+        starts = (matrix["start"] + now).tolist()
+        overheads = self.world.tables["routes"]["overhead"][routes].tolist()
+        sizes = [_checked_size(size, "a transfer") for size in matrix["bytes"].tolist()]
+        event = self.env.event()
+        begin = [start + overhead for start, overhead in zip(starts, overheads, strict=True)]
+        batch = self.world.post_batch(begin, routes, sizes)
+        self._batches[batch.job] = (event, batch, np.array(starts, np.int64))
+        self._pump.wake()
+        return event
+
+    def _unawaited_route(self, source: int, target: int, port: int) -> int:
+        route = self.wiring.route(source, target, port=port)
+        self.wiring.prepare(source, target, port, route, awaited=False)
+        return route
 
     def host_memory(self, host: int) -> int:
         """Endpoint number of a host's memory, for `send`; a `SimulationError` where there is no such host."""
@@ -269,12 +313,20 @@ class Fabric:
     def _deliver(self) -> None:
         now = self._pump.now()
         for is_job, number in self.world.fetch():
-            if is_job:
+            if number in self._batches and is_job:
+                self._finish_batch(number)
+            elif is_job:
                 self._finish_job(number)
             else:
                 waiting = self._messages.pop(number)
                 self.world.free_message(number)
                 waiting.event.succeed((now - waiting.posted) / self._unit)
+
+    def _finish_batch(self, number: int) -> None:
+        event, batch, starts = self._batches.pop(number)
+        ended = self.world.tables["messages"]["ended"][list(batch.messages)]
+        self.world.free_batch(batch)
+        event.succeed(ended - starts)
 
     def _finish_job(self, number: int) -> None:
         waiting = self._jobs.pop(number)
@@ -293,7 +345,7 @@ class Fabric:
         waiting.event.succeed(value)
 
     def _fail(self) -> None:
-        stuck = len(self._jobs) + len(self._messages)
+        stuck = len(self._jobs) + len(self._messages) + len(self._batches)
         if stuck == 0:
             return
         msg = (
@@ -303,8 +355,10 @@ class Fabric:
         waiting = (*self._jobs.values(), *self._messages.values())
         self._jobs.clear()
         self._messages.clear()
-        for each in waiting:
-            each.event.fail(SimulationError(msg))
+        events = [*(each.event for each in waiting), *(event for event, _, _ in self._batches.values())]
+        self._batches.clear()
+        for event in events:
+            event.fail(SimulationError(msg))
 
 
 def _with_adapter(scenario: Scenario) -> Cluster:

@@ -67,7 +67,7 @@ _FIRST_BIN = 1_000_000  # ps; the engine doubles it as the run grows longer
 _MOST_ROWS = 2**31 - 1  # records refer to one another by 32-bit indices
 
 
-def _table(length: int, dtype: np.dtype[np.void]) -> NDArray[np.void]:
+def table(length: int, dtype: np.dtype[np.void]) -> NDArray[np.void]:
     """Return a zeroed plain array whose elements have attributes.
 
     So the kernels' source also runs uncompiled. A ``recarray`` would do so as well, but costs
@@ -79,7 +79,7 @@ def _table(length: int, dtype: np.dtype[np.void]) -> NDArray[np.void]:
     return np.zeros(length, np.dtype((np.record, dtype)))
 
 
-def _power_of_two(count: int) -> int:
+def power_of_two(count: int) -> int:
     return 1 << max(count - 1, 1).bit_length()
 
 
@@ -95,26 +95,26 @@ class State:
             if not (capacity > 0 and math.isfinite(capacity)):
                 msg = f"resource {number} has a capacity of {capacity}: it must be above 0"
                 raise SimulationError(msg)
-        self.world = _table(1, WORLD)
+        self.world = table(1, WORLD)
         self.world["bin"], self.world["window"], self.world["inboxes"] = _FIRST_BIN, _WINDOW, 1
-        self.resources = _table(len(capacities), RESOURCE)
+        self.resources = table(len(capacities), RESOURCE)
         self.resources["capacity"] = self.resources["residual"] = capacities
         self.resources["settled"] = np.inf
         self.resources["first"] = self.resources["tap"] = NONE
         self.resources["tap"][list(taps)] = np.arange(len(taps))
         self.series = np.zeros((len(taps), _SERIES_BINS))
-        self.heap = _table(len(capacities), HEAP)
+        self.heap = table(len(capacities), HEAP)
         self.touched = np.zeros(len(capacities), np.int32)
-        self.tables = {name: _table(16, dtype) for name, dtype in _TABLES.items()}
+        self.tables = {name: table(16, dtype) for name, dtype in _TABLES.items()}
         self.indices = {name: np.zeros(16, np.int64) for name in _INDEX_TABLES}
         self.used = dict.fromkeys((*_TABLES, *_INDEX_TABLES), 0)
         self.op_arena, self.edge_arena, self.call_arena = Arena(), Arena(), Arena()
         self.free_blocks = np.full(CLASSES, NONE, np.int64)
-        self.lanes, self.inboxes = _table(16, LANE), _table(16, INBOX)
-        self.flows, self.legs = _table(0, FLOW), _table(0, LEG)
+        self.lanes, self.inboxes = table(16, LANE), table(16, INBOX)
+        self.flows, self.legs = table(0, FLOW), table(0, LEG)
         self.tree = np.full(2, NEVER, np.int64)
         self.begun = self.members = np.zeros(0, np.int32)
-        self.events, self.buckets = _table(0, EVENT), _table(0, BUCKET)
+        self.events, self.buckets = table(0, EVENT), table(0, BUCKET)
         self.outbox = np.zeros((16, 2), np.int64)
         self.slowdowns = np.zeros(SLOWDOWN_BINS, np.int64)
         self._width = 1
@@ -127,10 +127,10 @@ class State:
         if name in self.indices:
             indices = self.indices[name]
             if length > len(indices):
-                self.indices[name] = np.zeros(_power_of_two(length), np.int64)
+                self.indices[name] = np.zeros(power_of_two(length), np.int64)
                 self.indices[name][: len(indices)] = indices
         elif length > len(self.tables[name]):
-            grown = _table(_power_of_two(length), _TABLES[name])
+            grown = table(power_of_two(length), _TABLES[name])
             grown[: len(self.tables[name])] = self.tables[name]
             self.tables[name] = grown
 
@@ -154,11 +154,11 @@ class State:
 
     def reserve_flows(self) -> None:
         """Have a flow for each lane and message: neither has more than one in transfer."""
-        wanted = _power_of_two(len(self.lanes) + len(self.tables["messages"]))
+        wanted = power_of_two(len(self.lanes) + len(self.tables["messages"]))
         before = len(self.flows)
         if wanted <= before:
             return
-        flows, legs = _table(wanted, FLOW), _table(wanted * self._width, LEG)
+        flows, legs = table(wanted, FLOW), table(wanted * self._width, LEG)
         flows[:before], legs[: len(self.legs)] = self.flows, self.legs
         flows["next_free"][before:] = np.arange(before + 1, wanted + 1)
         flows["next_free"][-1] = self.world["free_flow"][0]
@@ -183,7 +183,7 @@ class State:
         def moved(index: NDArray[np.int32]) -> NDArray[np.int32]:
             return np.where(index < 0, index, index // old * new + index % old)
 
-        legs = _table(len(self.flows) * new, LEG)
+        legs = table(len(self.flows) * new, LEG)
         places = moved(np.arange(len(self.legs), dtype=np.int32))
         legs[places] = self.legs
         legs["previous"][places] = moved(self.legs["previous"])
@@ -207,17 +207,22 @@ class State:
         Two more keep the bucket that is being emptied, and the event that a lack of lanes puts back.
         """
         per_lane = 3 + _WINDOW * int(self.world["inboxes"][0])
-        wanted = _power_of_two(len(self.lanes) * per_lane + len(self.tables["ops"]) + len(self.tables["messages"]) + 2)
+        posted = len(self.tables["ops"]) + len(self.tables["messages"]) + self.more_events()
+        wanted = power_of_two(len(self.lanes) * per_lane + posted + 2)
         before = len(self.events)
         if wanted <= before:
             return
-        events, buckets = _table(wanted, EVENT), _table(wanted, BUCKET)
+        events, buckets = table(wanted, EVENT), table(wanted, BUCKET)
         events[:before], buckets[:before] = self.events, self.buckets
         events["next"][before:] = np.arange(before + 1, wanted + 1)
         events["next"][-1] = self.world["free_event"][0]
         self.world["free_event"] = before
         self.events, self.buckets = events, buckets
         rehash(self.world, self.buckets)
+
+    def more_events(self) -> int:
+        """Events of other kinds that may be queued at once."""
+        return 0
 
     def double_lanes(self) -> None:
         """Have twice as many lanes, with all that goes with them."""
@@ -229,9 +234,9 @@ class State:
         stride = int(self.world["inboxes"][0])
         if lanes <= len(self.lanes) and inboxes <= stride:
             return
-        grown = _table(max(lanes, len(self.lanes)), LANE)
+        grown = table(max(lanes, len(self.lanes)), LANE)
         grown[: len(self.lanes)] = self.lanes
-        boxes = _table(len(grown) * max(inboxes, stride), INBOX)
+        boxes = table(len(grown) * max(inboxes, stride), INBOX)
         boxes.reshape(len(grown), -1)[: len(self.lanes), :stride] = self.inboxes.reshape(len(self.lanes), stride)
         self.lanes, self.inboxes = grown, boxes
         self.world["inboxes"] = max(inboxes, stride)

@@ -134,6 +134,8 @@ class Wiring:
             0,  # no connection is warm before its first message
             moderation,
             self._moderation_steps,
+            NONE,
+            0,
         )
         self._world.widen(len(path.hops))
         self.route_hops.append(resources)
@@ -175,17 +177,29 @@ class Wiring:
             for channel in range(channels):
                 for member, rank in enumerate(ranks):
                     for i, receiver in enumerate(made.connections[member, :, 0]):
-                        rows["route"][channel, member, i] = self.route(
+                        route = self.route(
                             rank,
                             ranks[receiver],
                             port=channel,
                             network_step=self._collectives.network_step,
                             intra_host_step=self._collectives.intra_host_step,
                         )
+                        rows["route"][channel, member, i] = route
+                        rows["flow"][channel, member, i] = self._connection_flow(rank, ranks[receiver], channel, route)
         index = self._template(collective, len(ranks))
         first_connection = self._world.extend("connections", rows.reshape(-1))
         first_source = self._world.extend("sources", made.sources.reshape(-1).astype(np.int64))
         return self._world.extend("communicators", [(index, channels, first_connection, first_source)])
+
+    def prepare(self, source: int, target: int, port: int, route: int, *, awaited: bool) -> None:
+        """Have what messages from outside need on a route; in the flow engine nothing more.
+
+        `awaited` says whether somebody may react to the end of each.
+        """
+
+    def _connection_flow(self, _source: int, _target: int, _port: int, _route: int) -> int:
+        """Give a collective's connection a flow of its own; the flow engine has none."""
+        return NONE
 
     def chunk(self, collective: str, ranks: tuple[int, ...], size: int) -> int:
         """Most bytes of a shard in one round and channel of a call.

@@ -13,7 +13,7 @@ from fabricsim.kernels.lane import MESSAGE as MESSAGE_EVENT
 from fabricsim.kernels.lane import OP_START
 from fabricsim.kernels.queue import next_time, post
 from fabricsim.kernels.replay import HORIZON, JOB_DONE, LANES, advance
-from fabricsim.tables import CLOCK_END
+from fabricsim.tables import CLOCK_END, NONE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +34,14 @@ class Job:
     edges: int
     first_call: int
     calls: int
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Messages from outside that are counted together: the job that counts them, and their numbers."""
+
+    job: int
+    messages: tuple[int, ...]
 
 
 class World(State):
@@ -81,16 +89,39 @@ class World(State):
         if self._free_messages:
             message = self._free_messages.pop()
         else:
-            message = self.extend("messages", [(0, 0.0, 0)])
+            message = self.extend("messages", [(0, 0.0, 0, NONE, 0)])
             self.reserve_flows()
             self.reserve_events()
-        self.tables["messages"][message] = (route, weight, size)
+        self.tables["messages"][message] = (route, weight, size, NONE, 0)
         post(self.world, self.events, self.buckets, now + delay, MESSAGE_EVENT, message, 0)
         return message
 
     def free_message(self, message: int) -> None:
         """Forget a delivered message."""
         self._free_messages.append(message)
+
+    def post_batch(self, starts: Sequence[int], routes: Sequence[int], sizes: Sequence[int]) -> Batch:
+        """Send messages at given times, which nobody reacts to before the last is there.
+
+        Parameters
+        ----------
+        starts
+            When each first byte leaves, ps, not before now.
+        routes, sizes
+            Of each message; bytes.
+        """
+        job = self._take_job(0, 0, 0).number
+        self.tables["jobs"][job] = (len(starts), 0)
+        messages = []
+        for start, route, size in zip(starts, routes, sizes, strict=True):
+            messages.append(self.post_message(start, route, size, 1.0, 0))
+            self.tables["messages"]["batch"][messages[-1]] = job
+        return Batch(job, tuple(messages))
+
+    def free_batch(self, batch: Batch) -> None:
+        """Forget a batch that is done."""
+        self._free_messages.extend(batch.messages)
+        self._free_jobs.append(batch.job)
 
     def post_job(self, now: int, ops: NDArray[np.void], successors: NDArray[np.int64], calls: NDArray[np.void]) -> Job:
         """Start a program: its ops without predecessors become ready now.

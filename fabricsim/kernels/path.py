@@ -1,4 +1,4 @@
-"""Shortest paths with ECMP over a frozen graph in CSR form."""
+"""Shortest paths with ECMP or D-mod-k over a frozen graph in CSR form."""
 
 from __future__ import annotations
 
@@ -41,6 +41,27 @@ def distances_to(first, neighbours, target, distances, queue):
 
 
 @kernel
+def _choices(first, neighbours, distances, node):
+    """Count the neighbours that are one hop nearer."""
+    count = 0
+    for i in range(first[node], first[node + 1]):
+        if distances[neighbours[i]] == distances[node] - 1:
+            count += 1
+    return count
+
+
+@kernel
+def _choice(first, neighbours, distances, node, pick):
+    """Find the neighbour of that number, from 0, among those that are one hop nearer: its place in the CSR form."""
+    for i in range(first[node], first[node + 1]):
+        if distances[neighbours[i]] == distances[node] - 1:
+            if pick == 0:
+                return i
+            pick -= 1
+    return -1
+
+
+@kernel
 def shortest_path(first, neighbours, links, distances, source, key, path):
     """Walk from `source` to the target of `distances`, hashing at every choice; returns the hop count.
 
@@ -50,17 +71,31 @@ def shortest_path(first, neighbours, links, distances, source, key, path):
     node = source
     count = 0
     while distances[node] > 0:
-        choices = 0
-        for i in range(first[node], first[node + 1]):
-            if distances[neighbours[i]] == distances[node] - 1:
-                choices += 1
-        pick = mix(key ^ mix(node + 1)) % choices
-        for i in range(first[node], first[node + 1]):
-            if distances[neighbours[i]] == distances[node] - 1:
-                if pick == 0:
-                    path[count] = links[i]
-                    count += 1
-                    node = neighbours[i]
-                    break
-                pick -= 1
+        pick = mix(key ^ mix(node + 1)) % _choices(first, neighbours, distances, node)
+        i = _choice(first, neighbours, distances, node, pick)
+        path[count] = links[i]
+        count += 1
+        node = neighbours[i]
+    return count
+
+
+@kernel
+def d_mod_k_path(first, neighbours, links, distances, source, host, path):
+    """Walk as `shortest_path` does, each choice given by the number of the destination host.
+
+    Of ``n`` equally near neighbours, in the order of their numbers, the one of number ``host // p % n`` is taken, where
+    ``p`` is the product of the ``n`` of earlier choices on the way. On a fat tree that is D-mod-k routing (Zahavi,
+    "D-Mod-K routing providing non-blocking traffic for shift permutations on real life fat trees", CCIT 776, 2010).
+    """
+    node = source
+    count = 0
+    stride = 1
+    while distances[node] > 0:
+        choices = _choices(first, neighbours, distances, node)
+        i = _choice(first, neighbours, distances, node, host // stride % choices)
+        if stride <= host:  # beyond it the quotient stays 0
+            stride *= choices
+        path[count] = links[i]
+        count += 1
+        node = neighbours[i]
     return count

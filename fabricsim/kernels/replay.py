@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from fabricsim.kernels._jit import kernel
+from fabricsim.kernels._jit import inlined, kernel
 from fabricsim.kernels.flow import finish, settle, start
 from fabricsim.kernels.lane import (
     ARRIVED,
@@ -33,6 +33,13 @@ HORIZON = 1  # the next thing happens after the horizon
 COMPLETIONS = 2  # the outbox holds jobs or messages that are done
 LANES = 3  # the next call needs more lanes than there are; grow and come back
 PAUSED = 4  # the budget of events is used up
+
+# What `handle` leaves to do; negative, unlike the kinds of events.
+NOTHING = np.int64(-1)
+RUN = np.int64(-2)
+START = np.int64(-3)
+POST = np.int64(-4)
+NO_LANES = np.int64(-5)
 
 # What the outbox tells.
 JOB_DONE = np.int64(0)
@@ -63,7 +70,7 @@ def slow_start_delay(size, rate, round_trip, window):
 
 
 @kernel
-def _moderated(routes, moderation, route, size):
+def moderated(routes, moderation, route, size):
     """Least time from a message's start to its interrupt, ps."""
     interval = np.int64(0)
     if routes[route].moderation >= 0:
@@ -114,7 +121,7 @@ def _start_collective(
 
 
 @kernel
-def _report(world, outbox, kind, number):
+def report(world, outbox, kind, number):
     outbox[world[0].outbox, 0] = kind
     outbox[world[0].outbox, 1] = number
     world[0].outbox += 1
@@ -135,20 +142,105 @@ def _release(world, events, buckets, ops, spans, successors, jobs, job_of_op, ou
     jobs[job].open_ops -= 1
     if jobs[job].open_ops == 0:
         jobs[job].ended = now
-        _report(world, outbox, JOB_DONE, job)
+        report(world, outbox, JOB_DONE, job)
 
 
 @kernel
-def _note_slowdown(world, routes, flows, slowdowns, flow):
-    """Count a message by how much longer its transfer took than alone on its route."""
-    alone = flows[flow].bytes / routes[flows[flow].route].peak * _PS
-    taken = world[0].now - flows[flow].started
+def note_slowdown(slowdowns, alone, taken):
+    """Count a message by how much longer its transfer took than alone on its route; both in ps."""
     # A finish time is rounded up to a whole picosecond, which is no slowdown.
     if taken <= alone + 1.0:
         slowdowns[0] += 1
     else:
         octaves = math.log2(taken / alone) if alone > 0.0 else float(SLOWDOWN_BINS)
         slowdowns[min(int(octaves * SLOWDOWN_BINS_PER_OCTAVE) + 1, SLOWDOWN_BINS - 1)] += 1
+
+
+@kernel
+def _note_delivery(world, jobs, messages, outbox, message):
+    """Report a message from outside, or count it in its batch."""
+    batch = np.int64(messages[message].batch)
+    if batch < 0:
+        report(world, outbox, MESSAGE_DONE, message)
+        return
+    messages[message].ended = world[0].now
+    jobs[batch].ended = world[0].now
+    jobs[batch].open_ops -= 1
+    if jobs[batch].open_ops == 0:
+        report(world, outbox, JOB_DONE, batch)
+
+
+@inlined
+def handle(
+    world,
+    events,
+    buckets,
+    ops,
+    spans,
+    successors,
+    jobs,
+    job_of_op,
+    calls,
+    communicators,
+    templates,
+    scripts,
+    sources,
+    lanes,
+    inboxes,
+    free_blocks,
+    messages,
+    outbox,
+):
+    """Take the earliest event, and do what it takes but for the network's part.
+
+    Returns
+    -------
+    tuple of int
+        What is left to do, with its target and extra: RUN (a lane), START (a lane, its connection),
+        POST (a message from outside, extra of its event), an event that only one engine knows (its
+        kind), NOTHING, or NO_LANES.
+    """
+    now = world[0].now
+    kind, target, extra = take(world, events, buckets)
+    world[0].events += 1
+    if kind == ARRIVED:
+        inboxes[target * world[0].inboxes + extra].arrived += 1
+        return RUN, target, extra
+    if kind == RESUME:
+        return RUN, target, extra
+    if kind == SEND:
+        return START, target, extra
+    if kind == MESSAGE:
+        return POST, target, extra
+    if kind == DELIVERED:
+        _note_delivery(world, jobs, messages, outbox, target)
+    elif kind == OP_DONE:
+        _release(world, events, buckets, ops, spans, successors, jobs, job_of_op, outbox, target)
+    elif kind != OP_START:
+        return kind, target, extra
+    elif ops[target].kind == COMPUTE:
+        spans[target].start = now
+        post(world, events, buckets, now + ops[target].duration, OP_DONE, target, NO_EXTRA)
+    elif not _start_collective(
+        world,
+        events,
+        buckets,
+        ops,
+        spans,
+        calls,
+        communicators,
+        templates,
+        scripts,
+        sources,
+        lanes,
+        inboxes,
+        free_blocks,
+        target,
+    ):
+        post(world, events, buckets, now, OP_START, target, NO_EXTRA)
+        world[0].events -= 1
+        return NO_LANES, target, extra
+    return NOTHING, target, extra
 
 
 @kernel
@@ -173,9 +265,9 @@ def _deliver(
     now = world[0].now
     route = flows[flow].route
     owner, connection = np.int64(flows[flow].owner), flows[flow].connection
-    interrupt = flows[flow].started + _moderated(routes, moderation, route, flows[flow].bytes)
+    interrupt = flows[flow].started + moderated(routes, moderation, route, flows[flow].bytes)
     arrival = max(now + routes[route].latency, interrupt)
-    _note_slowdown(world, routes, flows, slowdowns, flow)
+    note_slowdown(slowdowns, flows[flow].bytes / routes[route].peak * _PS, now - flows[flow].started)
     finish(world, resources, flows, legs, tree, series, touched, flow)
     routes[route].warm_until = now + routes[route].idle_restart
     if connection < 0:
@@ -253,16 +345,33 @@ def advance(
         while True:
             lane, connection = np.int64(-1), np.int64(-1)
             if has_event_at(world, buckets, now):
-                kind, target, extra = take(world, events, buckets)
-                world[0].events += 1
-                if kind == ARRIVED:
-                    inboxes[target * world[0].inboxes + extra].arrived += 1
+                todo, target, extra = handle(
+                    world,
+                    events,
+                    buckets,
+                    ops,
+                    spans,
+                    successors,
+                    jobs,
+                    job_of_op,
+                    calls,
+                    communicators,
+                    templates,
+                    scripts,
+                    sources,
+                    lanes,
+                    inboxes,
+                    free_blocks,
+                    messages,
+                    outbox,
+                )
+                if todo == RUN:
                     lane = target
-                elif kind == RESUME:
-                    lane = target
-                elif kind == SEND:
+                elif todo == START:
                     lane, connection = target, extra
-                elif kind == MESSAGE:
+                elif todo == NO_LANES:
+                    return LANES
+                elif todo == POST:
                     row = messages[target]
                     route, size, weight = np.int64(row.route), row.bytes, row.weight
                     delay = _cold_start(world, routes, route, size) if extra == NO_EXTRA else np.int64(0)
@@ -284,32 +393,6 @@ def advance(
                         target,
                         connection,
                     )
-                elif kind == DELIVERED:
-                    _report(world, outbox, MESSAGE_DONE, target)
-                elif kind == OP_DONE:
-                    _release(world, events, buckets, ops, spans, successors, jobs, job_of_op, outbox, target)
-                elif ops[target].kind == COMPUTE:
-                    spans[target].start = now
-                    post(world, events, buckets, now + ops[target].duration, OP_DONE, target, NO_EXTRA)
-                elif not _start_collective(
-                    world,
-                    events,
-                    buckets,
-                    ops,
-                    spans,
-                    calls,
-                    communicators,
-                    templates,
-                    scripts,
-                    sources,
-                    lanes,
-                    inboxes,
-                    free_blocks,
-                    target,
-                ):
-                    post(world, events, buckets, now, OP_START, target, NO_EXTRA)
-                    world[0].events -= 1
-                    return LANES
             elif tree[1] == now:
                 world[0].events += 1
                 lane = _deliver(

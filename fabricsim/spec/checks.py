@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fabricsim.errors import Mistake
+from fabricsim.spec.fabric import FABRIC_FILES, TOPOLOGY_KEYS
 from fabricsim.spec.job_checks import job_problems, peak_problems
+from fabricsim.spec.packet_checks import packet_checks
 from fabricsim.spec.partial import Unsettled, settled
+from fabricsim.spec.source import not_a_file
+from fabricsim.spec.suggest import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,12 +38,8 @@ _NEVER_ZERO = ("cluster.gpu.memory", "job.bucket", "job.first_bucket", "collecti
 
 _ADAPTERS = ("cluster.nic", "cluster.ethernet_nic")
 
-_TOPOLOGY_KEYS = {
-    "single-switch": set[str](),
-    "leaf-spine": {"hosts_per_leaf", "spines", "uplink_rate", "switch_cable"},
-    "fat-tree": {"k", "uplink_rate", "switch_cable"},
-}
-"""Keys of `fabric` that only some topologies have a use for."""
+_TOPOLOGY_NEEDS = {"leaf-spine": ("hosts_per_leaf", "spines"), "file": ("links",)}
+"""Of these, keys that it cannot do without."""
 
 
 def problems(scenario: Scenario) -> list[Mistake]:
@@ -114,14 +115,20 @@ def _idle_job_keys(scenario: Scenario) -> Iterator[Mistake]:
 def _topology(scenario: Scenario) -> Iterator[Mistake]:
     fabric = scenario.fabric
     topology = fabric.topology
-    of_others = set[str]().union(*_TOPOLOGY_KEYS.values()) - _TOPOLOGY_KEYS[topology]
+    of_others = set[str]().union(*TOPOLOGY_KEYS.values()) - TOPOLOGY_KEYS[topology]
     for key in sorted(of_others & fabric.model_fields_set):
-        having = " or ".join(name for name, keys in _TOPOLOGY_KEYS.items() if key in keys)
+        having = " or ".join(name for name, keys in TOPOLOGY_KEYS.items() if key in keys)
         yield Mistake(f"fabric.{key}", f"has no effect in a {topology} fabric", f"take it out, or choose {having}")
-    if topology == "leaf-spine":
-        for key in ("hosts_per_leaf", "spines"):
-            if getattr(fabric, key) is None:
-                yield Mistake(f"fabric.{key}", "is missing: a leaf-spine fabric needs it", "add it")
+    for key in _TOPOLOGY_NEEDS.get(topology, ()):
+        if getattr(fabric, key) is None:
+            yield Mistake(f"fabric.{key}", f"is missing: a {topology} fabric needs it", "add it")
+
+
+def _fabric_file(scenario: Scenario, key: str) -> Iterator[Mistake]:
+    name = getattr(scenario.fabric, key)
+    problem = not_a_file(Path(name)) if name is not None and key in TOPOLOGY_KEYS[scenario.fabric.topology] else ""
+    if problem:
+        yield Mistake(f"fabric.{key}", f"{show(name)} {problem}", "name a CSV file, from the folder of the scenario")
 
 
 def _few_ports(scenario: Scenario, key: str) -> Iterator[Mistake]:
@@ -205,6 +212,7 @@ def _moderation(scenario: Scenario, adapter: str) -> Iterator[Mistake]:
 _CHECKS: tuple[Callable[[Scenario], Iterator[Mistake]], ...] = (
     *(partial(_not_zero, key=key) for key in _NEVER_ZERO),
     *(partial(_few_ports, key=key) for key in ("fabric.k", "fabric.spines")),
+    *(partial(_fabric_file, key=key) for key in FABRIC_FILES),
     *(partial(check, adapter=adapter) for adapter in _ADAPTERS for check in (_socket, _inline, _moderation)),
     _group,
     _job_alone,
@@ -216,4 +224,5 @@ _CHECKS: tuple[Callable[[Scenario], Iterator[Mistake]], ...] = (
     _pcie,
     _intra_host,
     _slow_start,
+    *packet_checks(),
 )

@@ -8,18 +8,34 @@ from pydantic import Field
 
 from fabricsim.spec.base import Spec
 from fabricsim.spec.quantity import Duration, Length, Rate
+from fabricsim.spec.switch import Switch
+
+__all__ = ["FABRIC_FILES", "TOPOLOGY_KEYS", "Fabric", "Failure", "Switch"]
+
+FABRIC_FILES = ("links", "paths")
+"""Keys of `Fabric` that name files."""
+
+_TIERED = {"link_rate", "host_cable", "uplink_rate", "switch_cable", "routing", "paths"}
+
+TOPOLOGY_KEYS = {
+    "single-switch": {"link_rate", "host_cable"},
+    "leaf-spine": {"hosts_per_leaf", "spines"} | _TIERED,
+    "fat-tree": {"k"} | _TIERED,
+    "file": {"links", "routing", "paths"},
+}
+"""Keys of `Fabric` that only some topologies have a use for."""
 
 
-class Switch(Spec):
-    """A switch type.
+class Failure(Spec):
+    """A cable that is down for a time; what is sent on it is lost, in both directions or in one.
 
-    ``latency`` is port to port, without serialisation. ``forwarding`` decides how often a packet is
-    serialised: ``"cut-through"`` once on the path, ``"store-and-forward"`` at every hop.
+    ``link`` names it: ``"host0-leaf0"`` for both directions, ``"host0->leaf0"`` for one. Without
+    ``until`` it stays down.
     """
 
-    name: str
-    latency: Duration
-    forwarding: Literal["cut-through", "store-and-forward"]
+    link: str
+    begin: Annotated[Duration, Field(alias="from")] = 0
+    until: Duration | None = None
 
 
 class Fabric(Spec):
@@ -28,10 +44,14 @@ class Fabric(Spec):
     ``link_rate`` and ``switch`` default to those of the transport preset. In ``leaf-spine``,
     ``hosts_per_leaf`` hosts hang on each leaf and each leaf has one uplink to each spine.
     In ``fat-tree``, ``k`` is the port count of a switch; the smallest that holds the hosts is taken
-    where it is left out.
+    where it is left out. In ``file``, ``links`` is a CSV file of cables.
+
+    ``routing`` chooses among equally short ways: by the hash of the flow, or by its destination.
+    ``paths`` is a CSV file of given paths. ``bit_error_rate`` and ``failures`` lose packets; they need
+    the packet engine.
     """
 
-    topology: Literal["single-switch", "leaf-spine", "fat-tree"]
+    topology: Literal["single-switch", "leaf-spine", "fat-tree", "file"]
     link_rate: Rate | None = None
     switch: Switch | None = None
     host_cable: Length = 5.0
@@ -40,3 +60,8 @@ class Fabric(Spec):
     spines: Annotated[int, Field(ge=1)] | None = None
     uplink_rate: Rate | None = None
     k: Annotated[int, Field(ge=2, multiple_of=2)] | None = None
+    links: str | None = None
+    routing: Literal["ecmp", "d-mod-k"] = "ecmp"
+    paths: str | None = None
+    bit_error_rate: Annotated[float, Field(ge=0, le=0.001)] = 0.0
+    failures: Annotated[tuple[Failure, ...], Field(strict=False)] = ()

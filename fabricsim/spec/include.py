@@ -13,12 +13,18 @@ import re
 import tomllib
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
+from typing import TYPE_CHECKING
 
 from fabricsim.errors import InputError, Mistake
 from fabricsim.spec import library
+from fabricsim.spec.fabric import TOPOLOGY_KEYS
 from fabricsim.spec.source import parse, read_text
 from fabricsim.spec.suggest import did_you_mean, show
 from fabricsim.spec.tree import Node, build
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
 TablePath = tuple[str, ...]
 
@@ -37,6 +43,54 @@ INCLUDABLE: dict[TablePath, str] = {
 }
 """Tables that a library name may stand for, and the kind of the library."""
 
+
+@dataclass(frozen=True)
+class _Choice:
+    """Keys that decide what else a table may hold.
+
+    Parameters
+    ----------
+    keys
+        One key, which chooses by its value, or several, which choose by which of them is there.
+    dependents
+        Keys that are given up with a choice, whatever the next is; None: the whole table.
+    kept
+        By choice, those of the dependents that it has a use for.
+    """
+
+    keys: tuple[str, ...]
+    dependents: AbstractSet[str] | None = None
+    kept: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
+
+    def made(self, table: Node) -> list[object]:
+        """Return the choices that a table makes."""
+        there = [(key, table.value[key].value) for key in self.keys if key in table.value]
+        return (
+            [value for _, value in there] if len(self.keys) == 1 else [key for key, value in there if value != "none"]
+        )
+
+    def without_other(self, below: Node, above: Node) -> Node:
+        """Take out of `below` what goes with a choice that `above` replaces."""
+        made, earlier = self.made(above), self.made(below)
+        if not made or not earlier or made == earlier:
+            return below
+        gone = set(below.value if self.dependents is None else self.dependents) - set(self.kept.get(str(made[0]), ()))
+        return Node({key: node for key, node in below.value.items() if key not in gone}, below.where)
+
+
+_BUFFER = _Choice(("per_port", "shared"))
+_FLOW_CONTROL = _Choice(("pfc", "credits"), {"pfc", "credits", "buffer"})
+_CHOICES: dict[TablePath, _Choice] = {
+    ("fabric",): _Choice(("topology",), set[str]().union(*TOPOLOGY_KEYS.values()), TOPOLOGY_KEYS),
+    ("transport", "congestion_control"): _Choice(("law",)),
+    ("transport", "load_balancing"): _Choice(("kind",)),
+    ("transport", "packet"): _Choice(("recovery",), {"reordering", "nack_interval"}),
+    **{(table, "switch"): _FLOW_CONTROL for table in ("fabric", "transport")},
+    **{(table, "switch", "buffer"): _BUFFER for table in ("fabric", "transport")},
+    **{(table, "switch", "scheduler"): _Choice(("kind",)) for table in ("fabric", "transport")},
+}
+"""A choice laid over another one gives up what went with that: a law its parameters, PFC the credits."""
+
 _KEYS = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
@@ -53,7 +107,8 @@ def overlay(below: Node, above: Node, path: TablePath = ()) -> Node:
     """Lay one tree over another: tables merge key by key, anything else is replaced.
 
     Where a table in `above` names a library file, keys that stand beside another name in `below`
-    stay; a table that was written in full is replaced.
+    stay; a table that was written in full is replaced. Where a key chooses what else a table may hold, as
+    ``law`` does, another choice drops what went with the one below.
 
     Parameters
     ----------
@@ -66,6 +121,8 @@ def overlay(below: Node, above: Node, path: TablePath = ()) -> Node:
         return above
     if path in INCLUDABLE and "include" in above.value and "include" not in below.value:
         return above
+    if path in _CHOICES:
+        below = _CHOICES[path].without_other(below, above)
     merged = dict(below.value)
     for key, node in above.value.items():
         merged[key] = overlay(merged[key], node, (*path, key)) if key in merged else node

@@ -19,6 +19,7 @@ from fabricsim.errors import InputError, Mistake, ScenarioError
 from fabricsim.spec import library
 from fabricsim.spec.checks import problems
 from fabricsim.spec.explain import explain
+from fabricsim.spec.fabric import FABRIC_FILES
 from fabricsim.spec.include import Includer, names_to_includes, overlay, override
 from fabricsim.spec.partial import Partial
 from fabricsim.spec.scenario import Scenario
@@ -59,10 +60,11 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> LoadedScenario:
     Parameters
     ----------
     path
-        A TOML file, or the name of a shipped scenario such as ``"gpt2-medium-dp"``.
+        A TOML file, or the name of a shipped scenario such as ``"gpt2-medium-dp"``. Files that its
+        fabric names lie beside it.
     overrides
         Settings laid over the file, in order: ``"cluster.hosts=4"``, ``"transport=tcp-10g"``,
-        ``"job.bucket=50MiB"``.
+        ``"job.bucket=50MiB"``. Files in them lie below the working directory.
 
     Raises
     ------
@@ -127,7 +129,7 @@ def _exists(file: Path) -> bool:
 
 def _extended(tree: Node, met: list[tuple[Path, str]], includer: Includer) -> Node:
     """Lay a file, the last of those `met`, over what it extends, and that over what it extends."""
-    tree = names_to_includes(tree)
+    tree = _anchored(names_to_includes(tree), met[-1][0].parent)
     name = tree.value.get("extends")
     if name is None:
         return tree
@@ -139,6 +141,16 @@ def _extended(tree: Node, met: list[tuple[Path, str]], includer: Includer) -> No
         includer.broken.add(())
         return beside
     return overlay(_extended(below, [*met, base], includer), beside)
+
+
+def _anchored(tree: Node, folder: Path) -> Node:
+    """Take the files that a scenario's fabric names as lying beside the scenario."""
+    fabric = tree.value.get("fabric")
+    if fabric is None or not fabric.is_table:
+        return tree
+    named = {key: node for key, node in fabric.value.items() if key in FABRIC_FILES and isinstance(node.value, str)}
+    beside = {key: Node(str(folder / node.value), node.where) for key, node in named.items() if node.value}
+    return Node({**tree.value, "fabric": Node({**fabric.value, **beside}, fabric.where)}, tree.where)
 
 
 def _base(name: object, met: list[tuple[Path, str]]) -> tuple[Node, tuple[Path, str]]:

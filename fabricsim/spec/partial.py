@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from collections.abc import Set as AbstractSet
 
+    from pydantic.fields import FieldInfo
+
     from fabricsim.errors import Mistake
 
 
@@ -58,7 +60,7 @@ class Partial:
                 self._values[name] = info.get_default(call_default_factory=True, validated_data={})
 
     def _take(self, name: str, value: object, broken: AbstractSet[tuple[str, ...]], path: tuple[str, ...]) -> None:
-        nested = spec_type(self._model.model_fields[name].annotation)
+        nested = table_type(self._model.model_fields[name], value) if isinstance(value, dict) else None
         if nested is not None and isinstance(value, dict):
             self._values[name] = Partial(nested, value, broken, (*path, name))
             return
@@ -98,11 +100,31 @@ def is_within(path: tuple[str | int, ...], tables: AbstractSet[tuple[str, ...]])
     return any(path[:depth] in tables for depth in range(len(path) + 1))
 
 
-def spec_type(annotation: object) -> type[Spec] | None:
-    """Return the model in a field's annotation: of ``Nic`` and of ``Nic | None`` it is ``Nic``."""
+def spec_types(annotation: object) -> tuple[type[Spec], ...]:
+    """Return the models in a field's annotation: of ``Nic`` and of ``Nic | None`` it is ``Nic`` alone."""
     if get_origin(annotation) is tuple:
-        return None
-    for candidate in (annotation, *get_args(annotation)):
-        if isinstance(candidate, type) and issubclass(candidate, Spec):
-            return candidate
-    return None
+        return ()
+    candidates = (annotation, *get_args(annotation))
+    return tuple(candidate for candidate in candidates if isinstance(candidate, type) and issubclass(candidate, Spec))
+
+
+def spec_type(annotation: object) -> type[Spec] | None:
+    """Return the model in a field's annotation; None where there is none, or where several are to choose from."""
+    types = spec_types(annotation)
+    return types[0] if len(types) == 1 else None
+
+
+def tagged(info: FieldInfo) -> dict[str, type[Spec]]:
+    """Return the models that a field chooses from by a key of the table, by the value of that key."""
+    if not isinstance(info.discriminator, str):
+        return {}
+    models = spec_types(info.annotation)
+    return {tag: model for model in models for tag in get_args(model.model_fields[info.discriminator].annotation)}
+
+
+def table_type(info: FieldInfo, table: Mapping[str, Any]) -> type[Spec] | None:
+    """Return the model of a table as it was written; None where a field has none, or its choice is none."""
+    if info.discriminator is None:
+        return spec_type(info.annotation)
+    tag = table.get(str(info.discriminator))
+    return tagged(info).get(tag) if isinstance(tag, str) else None

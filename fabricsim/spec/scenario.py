@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -10,9 +10,12 @@ from fabricsim.errors import ScenarioError
 from fabricsim.spec.base import Spec
 from fabricsim.spec.checks import problems
 from fabricsim.spec.cluster import Cluster, Nic
-from fabricsim.spec.fabric import Fabric, Switch
+from fabricsim.spec.fabric import Fabric
 from fabricsim.spec.job import Collectives, Job
 from fabricsim.spec.transport import Transport
+
+if TYPE_CHECKING:
+    from fabricsim.spec.switch import Switch
 
 
 class Scenario(Spec):
@@ -29,7 +32,7 @@ class Scenario(Spec):
     transport: Transport
     job: Job | None = None
     collectives: Collectives = Collectives()
-    engine: Literal["flow"] = "flow"
+    engine: Literal["flow", "packet"] = "flow"
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
 
     @property

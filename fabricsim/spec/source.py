@@ -38,7 +38,7 @@ def read_text(path: Path, label: str = "") -> str:
         Where it is missing, a directory, unreadable, too large, empty or no UTF-8 text.
     """
     label = label or str(path)
-    problem = _not_a_file(path)
+    problem = not_a_file(path, "; name the scenario file in it")
     if problem:
         msg = f"{label}: {problem}"
         raise InputError(msg)
@@ -58,10 +58,11 @@ def read_text(path: Path, label: str = "") -> str:
         raise InputError(msg) from error
 
 
-def _not_a_file(path: Path) -> str:
+def not_a_file(path: Path, in_directory: str = "") -> str:
+    """Say why a path is no regular file; empty where it is one. `in_directory` is added for a directory."""
     try:
         if path.is_dir():
-            return "is a directory; name the scenario file in it"
+            return f"is a directory{in_directory}"
         if not path.exists():
             return "there is no such file"
         return "" if path.is_file() else "is not a regular file"

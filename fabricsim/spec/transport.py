@@ -7,8 +7,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fabricsim.spec.base import Spec
-from fabricsim.spec.fabric import Switch
+from fabricsim.spec.congestion import Law
+from fabricsim.spec.packet import LoadBalancing, Packet
 from fabricsim.spec.quantity import Bytes, Duration, Rate, TimePerByte
+from fabricsim.spec.switch import Switch
 
 
 class Mpi(Spec):
@@ -28,7 +30,8 @@ class Transport(Spec):
 
     Latencies are one way and without serialisation. ``send_copy`` and ``receive_copy`` are the CPU
     time that the thread moving the data spends per byte; zero where the NIC moves it. The kind
-    ``ideal`` has no headers: a payload byte is a wire byte.
+    ``ideal`` has no headers: a payload byte is a wire byte. ``packet``, ``congestion_control`` and
+    ``load_balancing`` act in the packet engine only.
     """
 
     name: str
@@ -45,3 +48,6 @@ class Transport(Spec):
     initial_window: Annotated[int, Field(ge=1)] | None = None
     idle_restart: Duration | None = None
     mpi: Mpi | None = None
+    packet: Packet | None = None
+    congestion_control: Annotated[Law | None, Field(discriminator="law")] = None
+    load_balancing: LoadBalancing | None = None

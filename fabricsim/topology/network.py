@@ -1,8 +1,8 @@
 """Networks as graphs: hosts and switches, and cables with a rate and a length.
 
 A topology is a function ``(hosts, fabric) -> networkx.Graph`` in `TOPOLOGIES`. Host nodes are
-``"host0"``, ``"host1"``, ... and carry ``host=<number>``; every edge carries ``length`` in metres and
-``rate`` in bytes per second, ``None`` for the host link rate.
+``"host0"``, ``"host1"``, ... and carry ``host=<number>``; every edge carries ``length`` in metres, or ``delay`` in
+picoseconds in its place, and ``rate`` in bytes per second, ``None`` for the host link rate.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import SimulationError
+from fabricsim.traces import topology as files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,9 +78,38 @@ def fat_tree(hosts: int, fabric: Fabric) -> nx.Graph:
     return graph
 
 
+def _natural(node: str) -> tuple[str, int, str]:
+    """Sort key that puts ``leaf2`` before ``leaf10``."""
+    name = node.rstrip("0123456789")
+    return name, int(node[len(name) :] or -1), node
+
+
+def from_file(hosts: int, fabric: Fabric) -> nx.Graph:
+    """Whatever a file of cables says; switches in the order of their names and numbers.
+
+    Raises
+    ------
+    SimulationError
+        Where no file is named.
+    TraceError
+        Where it cannot be read or does not describe a fabric of these hosts.
+    """
+    if fabric.links is None:
+        msg = "a fabric from a file needs fabric.links"
+        raise SimulationError(msg)
+    cables = files.read(fabric.links, hosts)
+    graph = _graph(hosts)
+    ends = {node for cable in cables for node in (cable.a, cable.b)}
+    graph.add_nodes_from(sorted(ends.difference(graph), key=_natural))
+    for cable in cables:
+        graph.add_edge(cable.a, cable.b, rate=cable.rate, delay=cable.delay)
+    return graph
+
+
 TOPOLOGIES: dict[str, Callable[[int, Fabric], nx.Graph]] = {
     "single-switch": single_switch,
     "leaf-spine": leaf_spine,
     "fat-tree": fat_tree,
+    "file": from_file,
 }
 """Topologies by the name that a scenario uses."""

@@ -8,28 +8,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from fabricsim.errors import SimulationError
-from fabricsim.kernels.path import distances_to, flow_hash, shortest_path
+from fabricsim.kernels.path import flow_hash
 from fabricsim.topology.host import build_hosts
 from fabricsim.topology.network import TOPOLOGIES
 from fabricsim.topology.resources import Resources
+from fabricsim.topology.routing import Router, read_given
+from fabricsim.topology.wires import WIRE, freeze
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
-    import networkx as nx
-    from numpy.typing import NDArray
-
     from fabricsim.spec.cluster import Cluster
     from fabricsim.spec.fabric import Fabric, Switch
     from fabricsim.topology.host import Hop
+    from fabricsim.topology.routing import NextHops
+    from fabricsim.topology.wires import Wires
 
-NS_PER_METRE = 5.0
-"""Propagation in fibre of refractive index 1.468 (4.90 ns/m) and copper (4.3 to 5 ns/m), rounded up."""
-
-WIRE = "wire"
-"""Kind of a resource: one direction of a cable."""
+__all__ = ["WIRE", "Path", "Platform", "ProtocolCosts"]
 
 
 @dataclass(frozen=True)
@@ -71,32 +66,6 @@ class Path:
     network: bool
 
 
-@dataclass(frozen=True)
-class _Wires:
-    """The network as a graph in CSR form; ``links[i]`` leads to ``neighbours[i]``."""
-
-    nodes: tuple[str, ...]
-    first: NDArray[np.int64]
-    neighbours: NDArray[np.int64]
-    links: NDArray[np.int64]
-    propagation: tuple[int, ...]  # per resource, ps
-
-
-def _freeze(graph: nx.Graph, link_rate: float, resources: Resources) -> _Wires:
-    nodes = tuple(graph.nodes)
-    number = {node: index for index, node in enumerate(nodes)}
-    first, neighbours, links, propagation = [0], [], [], []
-    for node in nodes:
-        for other, cable in sorted(graph[node].items(), key=lambda item: number[item[0]]):
-            rate = link_rate if cable["rate"] is None else cable["rate"]
-            links.append(resources.add(f"{node}->{other}", WIRE, rate))
-            neighbours.append(number[other])
-            propagation.append(round(cable["length"] * NS_PER_METRE * 1000))
-        first.append(len(links))
-    index = (np.array(first, np.int64), np.array(neighbours, np.int64), np.array(links, np.int64))
-    return _Wires(nodes, *index, tuple(propagation))
-
-
 class Platform:
     """All resources of a cluster on a fabric, and paths over them.
 
@@ -121,11 +90,28 @@ class Platform:
         self.seed = seed
         self._hash_seed = (seed ^ seed >> 31) % 2**31  # the upper half of a seed counts, too
         self.resources = Resources()
-        self._wires = _freeze(TOPOLOGIES[fabric.topology](cluster.hosts, fabric), link_rate, self.resources)
+        self._wires = freeze(TOPOLOGIES[fabric.topology](cluster.hosts, fabric), link_rate, self.resources)
         self._hosts = build_hosts(cluster, self.resources, costs.proxy_threads)
-        self._distances: dict[int, NDArray[np.int64]] = {}
-        self._ways_out: dict[int, list[Hop]] = {}
-        self._ways_in: dict[int, list[Hop]] = {}
+        given = {} if fabric.paths is None else read_given(fabric.paths, self._wires, cluster.hosts)
+        self._router = Router(self._wires, cluster.hosts, fabric.routing, given)
+        self._propagation: list[int] = self._wires.propagation.tolist()
+        self._ways_out: dict[tuple[int, float], list[Hop]] = {}
+        self._ways_in: dict[tuple[int, float], list[Hop]] = {}
+
+    @property
+    def hosts(self) -> int:
+        """How many hosts there are."""
+        return self.cluster.hosts
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Names of hosts and switches by node number; a host's is its own."""
+        return self._wires.nodes
+
+    @property
+    def wires(self) -> Wires:
+        """Both directions of all cables; the number of a wire is that of its resource."""
+        return self._wires
 
     @property
     def endpoints(self) -> int:
@@ -173,39 +159,87 @@ class Platform:
             raise SimulationError(msg)
         source_host, target_host = self.host_of(source), self.host_of(target)
         if source_host == target_host:
-            hops = self._hosts[source_host].within(source, target)
-            return Path(tuple(hops), 0, network=False)
-        wires, latency = self._across(source_host, target_host, flow_hash(source, target, port, self._hash_seed))
-        out, back = self._way_out(source), self._way_in(target)
-        return Path((*out, *[(wire, self.costs.wire) for wire in wires], *back), latency, network=True)
+            return Path(tuple(self.within(source, target)), 0, network=False)
+        wires = self.route_links(source_host, target_host, self.key(source, target, port), port)
+        out, back = self.way_out(source), self.way_in(target)
+        hops = (*out, *[(wire, self.costs.wire) for wire in wires], *back)
+        return Path(hops, self._latency(wires), network=True)
 
-    def _way_out(self, source: int) -> list[Hop]:
-        if source not in self._ways_out:
+    def key(self, source: int, target: int, port: int = 0) -> int:
+        """Hash a connection for ECMP: endpoint numbers and port, 32 bits."""
+        return int(flow_hash(source, target, port, self._hash_seed))
+
+    def route_links(self, source_host: int, target_host: int, key: int, port: int = 0) -> list[int]:
+        """Find the wires from one host to another, by the fabric's routing or its given paths.
+
+        Parameters
+        ----------
+        source_host, target_host
+            Two host numbers.
+        key
+            Of the connection, as `key` makes it; only ECMP looks at it.
+        port
+            Of the connection; it picks among the given paths of the pair.
+
+        Returns
+        -------
+        list of int
+            Numbers of wires in the order in which they are crossed.
+
+        Raises
+        ------
+        SimulationError
+            Where no cable leads there.
+        """
+        return self._router.route(source_host, target_host, key, port)
+
+    def next_hops(self) -> NextHops:
+        """Group the wires by which each switch may forward to each host, for a choice made packet by packet.
+
+        Given paths do not count here, nor does the choice of D-mod-k.
+        """
+        return self._router.next_hops()
+
+    def within(self, source: int, target: int) -> list[Hop]:
+        """List the hops between two endpoints of one host."""
+        return self._hosts[self.host_of(source)].within(source, target)
+
+    def way_out(self, source: int, copy: float | None = None) -> list[Hop]:
+        """List the hops from an endpoint's memory onto the wire.
+
+        Parameters
+        ----------
+        source
+            Endpoint number.
+        copy
+            CPU seconds per payload byte of the sending thread; that of the transport where left out.
+        """
+        copy = self.costs.send_copy if copy is None else copy
+        if (source, copy) not in self._ways_out:
             host = self._hosts[self.host_of(source)]
-            self._ways_out[source] = host.leave(source, self.costs.send_copy, staged=self.costs.staged)
-        return self._ways_out[source]
+            self._ways_out[source, copy] = host.leave(source, copy, staged=self.costs.staged)
+        return self._ways_out[source, copy]
 
-    def _way_in(self, target: int) -> list[Hop]:
-        if target not in self._ways_in:
+    def way_in(self, target: int, copy: float | None = None) -> list[Hop]:
+        """List the hops from the wire into an endpoint's memory.
+
+        Parameters
+        ----------
+        target
+            Endpoint number.
+        copy
+            CPU seconds per payload byte of the receiving thread; that of the transport where left out.
+        """
+        copy = self.costs.receive_copy if copy is None else copy
+        if (target, copy) not in self._ways_in:
             host = self._hosts[self.host_of(target)]
-            self._ways_in[target] = host.enter(target, self.costs.receive_copy, staged=self.costs.staged)
-        return self._ways_in[target]
+            self._ways_in[target, copy] = host.enter(target, copy, staged=self.costs.staged)
+        return self._ways_in[target, copy]
 
-    def _across(self, source: int, target: int, key: int) -> tuple[list[int], int]:
-        wires = self._wires
-        if target not in self._distances:
-            distances = np.empty(len(wires.nodes), np.int64)
-            distances_to(wires.first, wires.neighbours, target, distances, np.empty(len(wires.nodes), np.int64))
-            self._distances[target] = distances
-        distances = self._distances[target]
-        if distances[source] < 0:
-            msg = f"no cable leads from host{source} to host{target}"
-            raise SimulationError(msg)
-        walked = np.empty(int(distances[source]), np.int64)
-        shortest_path(wires.first, wires.neighbours, wires.links, distances, source, key, walked)
-        path: list[int] = walked.tolist()
-        latency = sum([wires.propagation[wire] for wire in path]) + (len(path) - 1) * self.switch.latency
+    def _latency(self, path: list[int]) -> int:
+        """Time over cables and through switches, ps."""
+        latency = sum(self._propagation[wire] for wire in path) + (len(path) - 1) * self.switch.latency
         if self.switch.forwarding == "store-and-forward":
             rates = [self.resources.capacities[wire] for wire in path[1:]]
             latency += sum(round(self.costs.packet / rate * PS_PER_S) for rate in rates)
-        return path, latency
+        return latency

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabricsim.kernels.path import distances_to, flow_hash, mix, shortest_path
+from fabricsim.kernels.path import d_mod_k_path, distances_to, flow_hash, mix, shortest_path
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,8 +26,8 @@ class Graph:
         self.neighbours = np.array([other for _, other in self.ends], np.int64)
         self.links = np.arange(len(self.ends))
 
-    def distances(self, target: int) -> NDArray[np.int64]:
-        distances = np.empty(self.nodes, np.int64)
+    def distances(self, target: int) -> NDArray[np.int32]:
+        distances = np.empty(self.nodes, np.int32)
         distances_to(self.first, self.neighbours, target, distances, np.empty(self.nodes, np.int64))
         return distances
 
@@ -35,6 +35,11 @@ class Graph:
         path = np.full(self.nodes, -1, np.int64)
         distances = self.distances(target)
         count = shortest_path(self.first, self.neighbours, self.links, distances, source, key, path)
+        return [self.ends[link] for link in path[:count]]
+
+    def d_mod_k(self, source: int, target: int, host: int) -> list[tuple[int, int]]:
+        path = np.full(self.nodes, -1, np.int64)
+        count = d_mod_k_path(self.first, self.neighbours, self.links, self.distances(target), source, host, path)
         return [self.ends[link] for link in path[:count]]
 
 
@@ -82,6 +87,25 @@ def test_choices_of_two_stages_are_independent() -> None:
     ways = Counter((path[0][1], path[2][1]) for path in (frozen.path(0, 6, int(mix(key))) for key in range(1000)))
     assert len(ways) == 4
     assert all(abs(count - 250) < 5 * 13.7 for count in ways.values())
+
+
+@pytest.mark.parametrize("host", [0, 1, 2, 3, 4, 5, 6, 23, 2**40 + 5])
+def test_d_mod_k_takes_the_digits_of_the_destination_host(host: int) -> None:
+    # three choices, of 3, of 1 and of 2: digits host mod 3 and host // 3 mod 2
+    edges: list[Any] = [(0, 1), (0, 2), (0, 3), (1, 4), (2, 4), (3, 4), (4, 5), (4, 6), (5, 7), (6, 7)]
+    path = Graph(nx.Graph(edges)).d_mod_k(0, 7, host)
+    assert [end for _, end in path] == [1 + host % 3, 4, 5 + host // 3 % 2, 7]
+
+
+def test_d_mod_k_stays_exact_over_many_choices() -> None:
+    # 80 choices of two: the product of all would not fit into 64 bits
+    stages = 80
+    edges: list[Any] = [
+        edge for s in range(0, 3 * stages, 3) for edge in ((s, s + 1), (s, s + 2), (s + 1, s + 3), (s + 2, s + 3))
+    ]
+    host = 2**40 + 2**3
+    path = Graph(nx.Graph(edges)).d_mod_k(0, 3 * stages, host)
+    assert [end - start - 1 for start, end in path[::2]] == [host >> stage & 1 for stage in range(stages)]
 
 
 @pytest.mark.parametrize("changed", [(1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1)])

@@ -11,6 +11,7 @@ PP = "gpt2-medium-pp"
 T5 = "t5-base-dp"
 TREE = ("fabric={ topology = 'fat-tree' }",)
 LEAVES = ("fabric={ topology = 'leaf-spine', hosts_per_leaf = 4, spines = 2 }",)
+CABLES = (f"fabric={{ topology = 'file', links = {__file__!r} }}",)  # any regular file will do
 ALONE = ("job.parallelism.data=1",)
 IDEAL = ("cluster=ideal",)
 TWO = ("cluster.ethernet_nic=intel-10gbe",)
@@ -45,6 +46,13 @@ REFUSED = [
     (DP, ["fabric.uplink_rate=10Gbps"], "fabric.uplink_rate", "no effect in a single-switch fabric"),
     (DP, ["fabric.switch_cable=3m"], "fabric.switch_cable", "no effect in a single-switch fabric"),
     (DP, ["fabric.k=4"], "fabric.k", "no effect in a single-switch fabric"),
+    (DP, ["fabric.routing=d-mod-k"], "fabric.routing", "no effect in a single-switch fabric"),
+    (DP, ["fabric.links=x.csv"], "fabric.links", "no effect in a single-switch fabric"),
+    (DP, ["fabric.paths=x.csv"], "fabric.paths", "no effect in a single-switch fabric"),
+    (DP, ["fabric={ topology = 'file' }"], "fabric.links", "is missing: a file fabric needs it"),
+    (DP, [*CABLES, "fabric.link_rate=1Gbps"], "fabric.link_rate", "no effect in a file fabric"),
+    (DP, [*CABLES, "fabric.host_cable=1m"], "fabric.host_cable", "no effect in a file fabric"),
+    (DP, [*CABLES, "fabric.paths=nowhere.csv"], "fabric.paths", "'nowhere.csv' there is no such file"),
     (DP, [*LEAVES, "fabric.k=4"], "fabric.k", "no effect in a leaf-spine fabric"),
     (DP, [*TREE, "fabric.spines=4"], "fabric.spines", "no effect in a fat-tree fabric"),
     (DP, [*TREE, "fabric.k=2"], "fabric.k", "a fat tree of 2-port switches holds 2 hosts (k^3/4), not the 8"),
@@ -120,6 +128,8 @@ def test_tables_that_do_not_fit_together_are_refused(name: str, overrides: list[
         (DP, [*TREE]),
         (DP, [*TREE, "fabric.k=4", "fabric.uplink_rate=10Gbps"]),
         (DP, [*LEAVES, "fabric.uplink_rate=10Gbps", "fabric.switch_cable=3m"]),
+        (DP, [*LEAVES, "fabric.routing=d-mod-k"]),
+        (DP, [*CABLES, "fabric.routing=d-mod-k", f"fabric.paths={__file__}"]),
         (DP, ["job.overlap=ddp", "job.bucket=1MiB"]),
         (PP, ["job.schedule=gpipe"]),
         (PP, ["job.global_batch=64"]),

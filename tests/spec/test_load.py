@@ -231,3 +231,53 @@ def test_the_hkbu_adapters_and_the_fabric_add_up_to_what_was_measured() -> None:
         assert (adapter.mpi_latency + fabric) / 1e6 == pytest.approx(measured_us, abs=0.05)
         if adapter.mpi_inline_latency is not None:
             assert (adapter.mpi_inline_latency + fabric) / 1e6 == pytest.approx(1.74, abs=0.005)
+
+
+CABLES = "fabric = { topology = 'file', links = 'cables.csv', paths = 'ways/paths.csv' }\n"
+
+
+def test_files_of_the_fabric_lie_beside_the_scenario_that_names_them(tmp_path: Path) -> None:
+    for name in ("cables.csv", "ways/paths.csv"):
+        _write(tmp_path, "a,b\n", f"base/{name}")
+    _write(tmp_path, f'extends = "gpt2-medium-dp"\n{CABLES}', "base/base.toml")
+    file = _write(tmp_path, 'extends = "base/base.toml"\n')
+
+    loaded = load(file)
+
+    assert loaded.scenario.fabric.links == str(tmp_path / "base" / "cables.csv")
+    assert loaded.scenario.fabric.paths == str(tmp_path / "base" / "ways" / "paths.csv")
+    assert from_tables(loaded.resolved) == loaded.scenario
+
+
+def test_files_of_the_fabric_that_are_set_lie_in_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write(tmp_path, "a,b\n", "cables.csv")
+    file = _write(tmp_path, 'extends = "gpt2-medium-dp"\n', "elsewhere/x.toml")
+    monkeypatch.chdir(tmp_path)
+
+    fabric = load(file, ["fabric={ topology = 'file' }", "fabric.links=cables.csv"]).scenario.fabric
+
+    assert fabric.links == "cables.csv"
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("nowhere.csv", "there is no such file"),
+        (".", "is a directory"),
+        ("", "is a directory"),
+        ("a\\u0000b", "there is no such file"),
+    ],
+)
+def test_a_file_of_the_fabric_that_is_not_there_is_said_so_with_its_line(
+    name: str, problem: str, tmp_path: Path
+) -> None:
+    file = _write(tmp_path, f'extends = "gpt2-medium-dp"\n\nfabric = {{ topology = "file", links = "{name}" }}\n')
+
+    with pytest.raises(ScenarioError) as caught:
+        load(file)
+
+    (mistake,) = caught.value.mistakes
+    assert (mistake.key, mistake.where) == ("fabric.links", f"{file}:3")
+    assert problem in mistake.problem

@@ -156,7 +156,7 @@ def test_a_mistake_in_a_library_file_names_that_file(tmp_path: Path, monkeypatch
         ("job.include=gpt2", "job.include: unknown key"),
         ("seed=-1", "seed: -1 is too small (at least 0)"),
         ("seed=99999999999999999999", "seed: 99999999999999999999 is too large"),
-        ("engine=packed", "engine: 'packed' is not flow"),
+        ("engine=packed", "engine: 'packed' is not one of flow, packet"),
         ("fabric.k=7", "fabric.k: 7 does not fit (a multiple of 2)"),
         ("fabric.spines=0", "fabric.spines: 0 is too small (at least 1)"),
         ("cluster.gpu.gemm_efficiency=1.5", "cluster.gpu.gemm_efficiency: 1.5 is too large (at most 1.0)"),

@@ -1,0 +1,306 @@
+"""All tables of the packet engine and their growth."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fabricsim.engine.state import power_of_two, table
+from fabricsim.packet.net import Net
+from fabricsim.packet.node import INDEX_BITS, LONGEST_WINDOW
+from fabricsim.packet_tables import (
+    AGENDA,
+    CHUNK,
+    CONTROL,
+    CONTROL_BYTES,
+    DELIVERY,
+    ENDPOINT,
+    FLOW,
+    INGRESS,
+    LAW,
+    LINK,
+    LOG,
+    NETWORK,
+    NODE,
+    PACKET,
+    PORT,
+    QUEUE,
+    RECEIVER,
+    SAMPLE,
+    SERVER,
+    STAGE,
+    TELEMETRY,
+    TRANSFER,
+)
+from fabricsim.tables import NEVER, NONE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+_GROWING = {
+    "flows": FLOW,
+    "receivers": RECEIVER,
+    "laws": LAW,
+    "stages": STAGE,
+    "servers": SERVER,
+    "endpoints": ENDPOINT,
+    "telemetry": TELEMETRY,
+}
+_BUSY_NODES_PER_SCAN = 0.2
+"""Share of the nodes that must have something to do in a window for a scan of all to be the faster way."""
+
+
+class PacketState:
+    """Tables of one simulated network.
+
+    Parameters
+    ----------
+    nodes
+        ``NODE`` records; incoming links and agendas are filled in here.
+    links
+        ``LINK`` records with source, target and reverse; FIFOs are made here.
+    ports, queues, ingress
+        ``PORT``, ``QUEUE`` (`CLASSES` per port) and ``INGRESS`` (`CLASSES` per link) records.
+    seed
+        Of all random choices.
+    """
+
+    def __init__(
+        self,
+        nodes: NDArray[np.void],
+        links: NDArray[np.void],
+        ports: NDArray[np.void],
+        queues: NDArray[np.void],
+        ingress: NDArray[np.void],
+        *,
+        seed: int,
+    ) -> None:
+        self.world = table(1, NETWORK)
+        self.world["seed"] = seed
+        self.world["hosts"] = np.count_nonzero(nodes["kind"] == 0)
+        for name in ("free_chunk", "free_control", "free_agenda", "free_transfer"):
+            self.world[name] = NONE
+        self.nodes, self.links = _copy(nodes, NODE), _copy(links, LINK)
+        self.ports, self.queues, self.ingress = _copy(ports, PORT), _copy(queues, QUEUE), _copy(ingress, INGRESS)
+        self.nodes["agenda"] = NONE
+        self.next_times = np.full(len(nodes), NEVER, np.int64)
+        self.tree = np.full(2, NEVER, np.int64)
+        order = np.argsort(links["target"], kind="stable").astype(np.int32)
+        self.ins = order
+        self.links["place"][order] = np.arange(len(order))
+        self.arrivals = np.full(len(order), NEVER, np.int64)
+        counts = np.bincount(links["target"], minlength=len(nodes))
+        self.nodes["ins"], self.nodes["first_in"] = counts, np.cumsum(counts) - counts
+        self.links["head"] = self.links["tail"] = NONE
+        self.links["control_head"] = self.links["control_tail"] = NONE
+        self.links["count"] = self.links["control_count"] = 0
+        self.queues["head"] = self.queues["tail"] = NONE
+        self.ports["due"], self.ports["ready"] = NEVER, NONE
+        self.grown = {name: table(1, dtype) for name, dtype in _GROWING.items()}
+        self.used = dict.fromkeys(_GROWING, 0)
+        self.paths = np.zeros(16, np.int32)
+        self.path_length = 0
+        self.group_of, self.groups, self.group_links = np.zeros(1, np.int32), np.zeros(2, np.int64), np.zeros(1, np.int32)
+        self.scoreboard = np.zeros(1, np.uint8)
+        self.scores = 0
+        self.pool, self.chunk_next = table(0, PACKET), np.zeros(0, np.int32)
+        self.controls, self.agenda, self.transfers = table(0, CONTROL), table(0, AGENDA), table(0, TRANSFER)
+        self.gathered, self.came, self.keys = table(1, PACKET), np.zeros(1, np.int32), np.zeros(2, np.int64)
+        self.order = np.zeros(128, np.int32)
+        self.deliveries, self.log, self.samples = table(64, DELIVERY), table(1, LOG), table(1, SAMPLE)
+        self.wakes = bool((self.ingress["above"] < NEVER).any() or self.ingress["credits"].any())
+        self.world["controls"] = self.wakes
+        self.world["telemetry"] = 0
+        self._grow_pool(64)
+        self._take_desk()
+
+    # ---- growth ---------------------------------------------------------------------------------
+
+    def extend(self, name: str, rows: NDArray[np.void]) -> int:
+        """Append records to a table; returns the index of the first."""
+        first, end = self.used[name], self.used[name] + len(rows)
+        if end > len(self.grown[name]):
+            grown = table(power_of_two(end), _GROWING[name])
+            grown[:first] = self.grown[name][:first]
+            self.grown[name] = grown
+        self.grown[name][first:end] = rows
+        self.used[name] = end
+        return first
+
+    def add_path(self, links: Sequence[int]) -> int:
+        """Store a path; returns its first place."""
+        first, end = self.path_length, self.path_length + len(links)
+        if end > len(self.paths):
+            paths = np.zeros(power_of_two(end), np.int32)
+            paths[:first] = self.paths[:first]
+            self.paths = paths
+        self.paths[first:end] = links
+        self.path_length = end
+        return first
+
+    def add_scores(self, count: int) -> int:
+        """Reserve bytes of the scoreboard; returns the first."""
+        first, end = self.scores, self.scores + count
+        if end > len(self.scoreboard):
+            scores = np.zeros(power_of_two(end), np.uint8)
+            scores[:first] = self.scoreboard[:first]
+            self.scoreboard = scores
+        self.scores = end
+        return first
+
+    def reserve_transfers(self, count: int) -> None:
+        """Have room for `count` messages that are not yet acknowledged."""
+        before = len(self.transfers)
+        if count > before:
+            self.transfers = _grown(self.transfers, TRANSFER, power_of_two(count))
+            self._free(self.transfers, before, "free_transfer")
+
+    def make_room(self) -> None:
+        """Have in all pools what one node may need in a window."""
+        world = self.world[0]
+        room = int(world["room"])
+        if int(world["chunks"]) * CHUNK <= 4 * room:
+            self._grow_pool(max(2 * len(self.chunk_next), room))
+        if int(world["agenda_left"]) <= 4 * room:
+            before = len(self.agenda)
+            self.agenda = _grown(self.agenda, AGENDA, max(2 * before, power_of_two(8 * room)))
+            world["agenda_left"] += self._free(self.agenda, before, "free_agenda")
+        if int(world["controls_left"]) <= 2 * room:
+            before = len(self.controls)
+            self.controls = _grown(self.controls, CONTROL, max(2 * before, power_of_two(4 * room)))
+            world["controls_left"] += self._free(self.controls, before, "free_control")
+        if int(world["deliveries"]) + room >= len(self.deliveries):
+            self.deliveries = _grown(self.deliveries, DELIVERY, 2 * (len(self.deliveries) + room))
+            self.order = np.zeros(2 * len(self.deliveries), np.int32)
+        if world["logging"] and int(world["logged"]) + 2 * room >= len(self.log):
+            self.log = _grown(self.log, LOG, 2 * len(self.log) + 4 * room)
+        if world["sampling"] and int(world["sampled"]) + 4 * room >= len(self.samples):
+            self.samples = _grown(self.samples, SAMPLE, 2 * len(self.samples) + 8 * room)
+
+    def _free(self, entries: NDArray[np.void], before: int, head: str) -> int:
+        """Put entries from `before` on at the head of a free list; returns how many."""
+        added = len(entries) - before
+        entries["next"][before:] = np.arange(before + 1, len(entries) + 1)
+        entries["next"][-1] = self.world[head][0]
+        self.world[head] = before
+        return added
+
+    def _grow_pool(self, chunks: int) -> None:
+        before = len(self.chunk_next)
+        pool = table(chunks * CHUNK, PACKET)
+        pool[: len(self.pool)] = self.pool
+        following = np.zeros(chunks, np.int32)
+        following[:before] = self.chunk_next
+        following[before:] = np.arange(before + 1, chunks + 1)
+        following[-1] = self.world["free_chunk"][0]
+        self.pool, self.chunk_next = pool, following
+        self.world["free_chunk"] = before
+        self.world["chunks"] += chunks - before
+
+    def _take_desk(self) -> None:
+        """Set the first chunk aside: its first place is the desk on which packets are made."""
+        self.world["free_chunk"] = self.chunk_next[0]
+        self.world["chunks"] -= 1
+
+    # ---- windows --------------------------------------------------------------------------------
+
+    def lookahead(self, smallest: int) -> int:
+        """Least time from what one node does to what another sees of it, ps; `smallest` packet in bytes."""
+        least = min(smallest, CONTROL_BYTES) if self.wakes else smallest
+        serialisation = np.floor(least * self.links["ps_per_byte"] + 0.5).astype(np.int64)
+        return int((self.links["delay"] + serialisation).min(initial=LONGEST_WINDOW))
+
+    def set_window(self, longest: int, smallest: int, *, calendar: bool | None = None) -> None:
+        """Fix the length of windows, and how nodes are found.
+
+        Parameters
+        ----------
+        longest
+            Bound of the length beside the lookahead, ps.
+        smallest
+            Wire bytes of the smallest packet.
+        calendar
+            Whether nodes are found by the tournament; chosen where it is None.
+        """
+        world = self.world[0]
+        busiest = int(self.nodes["ins"].max(initial=1))
+        shortest = max(int(np.floor(smallest * self.links["ps_per_byte"].min(initial=1e3) + 0.5)), 1)
+        most = (1 << INDEX_BITS) // (8 * busiest) - 2  # packets of one link in one window
+        window = max(1, min(self.lookahead(smallest), longest, most * shortest, LONGEST_WINDOW))
+        world["window"] = window
+        world["room"] = 4 * busiest * (window // shortest + 4)
+        if len(self.gathered) < int(world["room"]):
+            self.gathered = table(int(world["room"]), PACKET)
+            self.came = np.zeros(int(world["room"]), np.int32)
+            self.keys = np.zeros(2 * int(world["room"]), np.int64)
+        if calendar is None:
+            calendar = self._few_are_busy(window)
+        self.use_calendar(on=calendar)
+
+    def _few_are_busy(self, window: int) -> bool:
+        """Whether most nodes have nothing to do in most windows even if all links were busy with full packets."""
+        full = 4096.0 * np.maximum(self.links["ps_per_byte"], 1.0)
+        busy = np.bincount(self.links["target"], np.minimum(window / full, 1.0), minlength=len(self.nodes))
+        return bool(np.minimum(busy, 1.0).mean() < _BUSY_NODES_PER_SCAN)
+
+    def use_calendar(self, *, on: bool) -> None:
+        """Switch the tournament over next times on or off."""
+        self.world["calendar"] = on
+        leaves = power_of_two(len(self.nodes)) if on else 1
+        tree = np.full(2 * leaves, NEVER, np.int64)
+        if on:
+            tree[leaves : leaves + len(self.nodes)] = self.next_times
+            for level in range(leaves.bit_length() - 1, 0, -1):
+                low = 1 << (level - 1)
+                tree[low : 2 * low] = tree[2 * low : 4 * low].reshape(-1, 2).min(axis=1)
+        self.tree = tree
+
+    def net(self) -> Net:
+        """All tables as the kernels take them."""
+        return Net(
+            world=self.world,
+            nodes=self.nodes,
+            next_times=self.next_times,
+            tree=self.tree,
+            ins=self.ins,
+            links=self.links,
+            ports=self.ports,
+            queues=self.queues,
+            ingress=self.ingress,
+            controls=self.controls,
+            paths=self.paths,
+            group_of=self.group_of,
+            groups=self.groups,
+            group_links=self.group_links,
+            transfers=self.transfers,
+            scoreboard=self.scoreboard,
+            pool=self.pool,
+            chunk_next=self.chunk_next,
+            agenda=self.agenda,
+            arrivals=self.arrivals,
+            gathered=self.gathered,
+            came=self.came,
+            keys=self.keys,
+            deliveries=self.deliveries,
+            order=self.order,
+            log=self.log,
+            samples=self.samples,
+            **self.grown,
+        )
+
+
+def _copy(rows: NDArray[np.void], dtype: np.dtype[np.void]) -> NDArray[np.void]:
+    copied = table(len(rows), dtype)
+    copied[:] = rows
+    return copied
+
+
+def _grown(entries: NDArray[Any], dtype: np.dtype[np.void], length: int) -> NDArray[np.void]:
+    grown = table(length, dtype)
+    grown[: len(entries)] = entries
+    return grown
+
+

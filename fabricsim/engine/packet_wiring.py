@@ -1,0 +1,185 @@
+"""Connections of the packet engine: flows with their paths, servers and unloaded round trips."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fabricsim.engine.wiring import Connection, Wiring
+from fabricsim.packet_tables import BY_FLOW, FLOW, HEADER_BYTES, HPCC, RECEIVER, SERVER, STAGE
+from fabricsim.tables import NEVER, NONE
+from fabricsim.units import PS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from fabricsim.engine.packet_world import PacketWorld
+    from fabricsim.spec.cluster import InterruptStep
+    from fabricsim.spec.job import Collectives
+    from fabricsim.topology.host import Hop
+    from fabricsim.topology.platform import Platform
+    from fabricsim.transports.base import FlowModel
+
+
+class PacketWiring(Wiring):
+    """Makes routes, communicators and flows in a packet world's tables.
+
+    Parameters
+    ----------
+    world, platform, model, collectives, moderation
+        As for `Wiring`.
+    law
+        One ``LAW`` record: the transport of all flows.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917  those of the parent, and the law
+        self,
+        world: PacketWorld,
+        platform: Platform,
+        model: FlowModel,
+        collectives: Collectives,
+        moderation: Sequence[InterruptStep],
+        law: NDArray[np.void],
+    ) -> None:
+        super().__init__(world, platform, model, collectives, moderation)
+        self._network = world.network
+        self._packet_world = world
+        self._law = law[0]
+        self._network.extend("laws", law)
+        self._network.extend("servers", np.zeros(len(platform.resources.names), SERVER))
+        self._network.world["telemetry"] = self._law["law"] == HPCC
+        self._endpoints: dict[int, int] = {}
+        self._on_wire: dict[int, bool] = {}
+        if self._law["balance"] != BY_FLOW:
+            hops = platform.next_hops()
+            self._network.group_of, self._network.group_links = hops.group_of, hops.group_links
+            self._network.groups = hops.groups.astype(np.int64)
+
+    def prepare(self, source: int, target: int, port: int, route: int, *, awaited: bool) -> None:
+        """Give a route a flow for messages from outside, if it has none."""
+        if awaited:
+            self._await(route)
+        routes = self._world.tables["routes"]
+        if routes["flow"][route] == NONE:
+            flow = self._new_flow(source, target, port, route)
+            self._world.tables["routes"]["flow"][route] = flow
+
+    def _connection_flow(self, source: int, target: int, port: int, route: int) -> int:
+        self._await(route)
+        return self._new_flow(source, target, port, route)
+
+    def _await(self, route: int) -> None:
+        """Expect reactions to messages of a route, which its latency keeps apart from their arrival."""
+        if self._on_wire[route]:
+            self._packet_world.react_within(int(self._world.tables["routes"]["latency"][route]))
+
+    def _add_route(self, key: Connection) -> int:
+        route = super()._add_route(key)
+        row = self._world.tables["routes"][route]
+        path = self._platform.path(key.source, key.target, key.port)
+        # Cables and switches are in the network; what remains is what the hosts' software takes.
+        row["latency"] -= path.latency
+        self._on_wire[route] = path.network
+        if path.network:
+            way = self._platform.route_links(*self._hosts_of(key), self._key(key), key.port)
+            row["base_time"] = self._base_time(way, self._way_out(key.source), self._way_in(key.target))
+        return route
+
+    def _hosts_of(self, key: Connection) -> tuple[int, int]:
+        return self._platform.host_of(key.source), self._platform.host_of(key.target)
+
+    def _key(self, key: Connection) -> int:
+        return self._platform.key(key.source, key.target, key.port)
+
+    def _way_out(self, source: int) -> list[Hop]:
+        return self._platform.way_out(source)
+
+    def _way_in(self, target: int) -> list[Hop]:
+        return self._platform.way_in(target)
+
+    # ---- flows ----------------------------------------------------------------------------------
+
+    def _new_flow(self, source: int, target: int, port: int, route: int) -> int:
+        """Make a flow; its messages belong to one connection of a collective, or to one route."""
+        table = np.zeros(1, FLOW)
+        flow = table[0]
+        flow["timeout_at"] = flow["alarm_at"] = NEVER
+        flow["rate"] = np.inf
+        for name in ("tap", "first_telemetry", "path", "reverse_path", "first_link", "last_link", "next_ready"):
+            flow[name] = NONE
+        flow["route"] = route
+        if self._platform.host_of(source) == self._platform.host_of(target):
+            self._set_stages(flow, self._platform.within(source, target), ())
+        else:
+            self._set_ways(flow, source, target, port)
+            self._set_recovery(flow)
+        receiver = np.zeros(1, RECEIVER)
+        receiver["due"], receiver["nacked"], receiver["transfer"] = NEVER, NONE, NONE
+        self._network.extend("receivers", receiver)
+        return self._network.extend("flows", table)
+
+    def _set_ways(self, flow: np.void, source: int, target: int, port: int) -> None:
+        here, there = self._platform.host_of(source), self._platform.host_of(target)
+        key = self._platform.key(source, target, port)
+        way = self._platform.route_links(here, there, key, port)
+        links = self._network.links
+        back = [int(links["reverse"][link]) for link in reversed(way)]
+        flow["key"] = key
+        flow["source"], flow["target"] = links["source"][way[0]], links["target"][way[-1]]
+        flow["first_link"], flow["last_link"] = way[0], back[0]
+        flow["hops"] = len(way)
+        if self._law["balance"] == BY_FLOW:
+            flow["path"], flow["reverse_path"] = self._network.add_path(way), self._network.add_path(back)
+        self._set_stages(flow, self._way_out(source), self._way_in(target))
+        if target not in self._endpoints:
+            fifo = np.zeros(1, self._network.grown["endpoints"].dtype)
+            fifo["head"] = fifo["tail"] = NONE
+            self._endpoints[target] = self._network.extend("endpoints", fifo)
+        flow["endpoint"] = self._endpoints[target]
+        packet, ack = int(self._law["payload"] + self._law["overhead"]), int(self._law["ack_wire"])
+        flow["wire"] = packet
+        flow["line_rate"] = PS_PER_S / links["ps_per_byte"][way[0]]
+        flow["base_rtt"] = self._one_way(way, packet) + self._one_way(back, ack)
+        flow["connect"] = int(self._law["handshake"]) * (self._one_way(way, ack) + self._one_way(back, ack))
+
+    def _set_stages(self, flow: np.void, out: Sequence[Hop], back: Sequence[Hop]) -> None:
+        """Store the servers before and after the wire."""
+        flow["first_stage"], flow["stages"] = self._network.extend("stages", self._stages(out)), len(out)
+        flow["first_exit"], flow["exits"] = self._network.extend("stages", self._stages(back)), len(back)
+        times = self._stages(out)["ps_per_byte"] * int(self._law["payload"])
+        flow["slack"] = int(np.floor(times + 0.5).sum())
+
+    def _stages(self, hops: Sequence[Hop]) -> NDArray[np.void]:
+        stages = np.zeros(len(hops), STAGE)
+        for stage, (resource, cost) in zip(stages, hops, strict=True):
+            stage["server"] = resource
+            stage["ps_per_byte"] = cost / self._platform.resources.capacities[resource] * PS_PER_S
+        return stages
+
+    def _set_recovery(self, flow: np.void) -> None:
+        span = int(self._law["span"])
+        if self._law["recovery"]:
+            flow["slot"] = self._network.add_scores(2 * span)
+        if self._law["law"] == HPCC:
+            flow["first_telemetry"] = self._network.extend(
+                "telemetry", np.zeros((span + 1) * int(flow["hops"]), self._network.grown["telemetry"].dtype)
+            )
+
+    # ---- times ----------------------------------------------------------------------------------
+
+    def _one_way(self, way: Sequence[int], size: int) -> int:
+        """Time of a packet over idle links, ps."""
+        links = self._network.links[list(way)]
+        forwarded = np.where(links["cut_through"] == 1, min(size, HEADER_BYTES), size)
+        return int((np.floor(forwarded * links["ps_per_byte"] + 0.5) + links["delay"]).sum())
+
+    def _base_time(self, way: Sequence[int], out: Sequence[Hop], back: Sequence[Hop]) -> int:
+        """Time of a message when alone, less its bytes over the rate of the narrowest resource, ps."""
+        size = int(self._law["payload"] + self._law["overhead"])
+        servers = [*self._stages(out)["ps_per_byte"], *self._stages(back)["ps_per_byte"]]
+        passed = [payload_time * float(self._law["payload"]) for payload_time in servers]
+        narrowest = max([*passed, *(size * self._network.links["ps_per_byte"][list(way)])])
+        return int(self._one_way(way, size) + sum(passed) - narrowest)

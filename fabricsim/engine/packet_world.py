@@ -1,0 +1,134 @@
+"""The compiled world of the packet engine: programs as in the flow engine, and a network of packets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fabricsim.engine.world import World
+from fabricsim.errors import SimulationError
+from fabricsim.kernels.queue import next_time, post
+from fabricsim.kernels.replay import HORIZON, LANES
+from fabricsim.packet.replay import LINK_DOWN, LINK_UP, ROOM, advance
+from fabricsim.packet.window import next_time as next_in_network
+from fabricsim.tables import CLOCK_END, NEVER
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+    from fabricsim.engine.packet_state import PacketState
+
+_FLOW_MESSAGES = 4
+"""Messages of a flow that are kept at once: two under way, one acknowledged, one more."""
+
+
+class PacketWorld(World):
+    """One simulated fabric, packet by packet.
+
+    Parameters
+    ----------
+    capacities
+        Of the resources, units per second.
+    network
+        Its tables.
+    smallest
+        Wire bytes of the smallest packet.
+    calendar
+        Whether nodes are found by the tournament over their next times; chosen where it is None.
+    """
+
+    def __init__(
+        self, capacities: Sequence[float], network: PacketState, smallest: int, *, calendar: bool | None = None
+    ) -> None:
+        self.network = network
+        self._failures = 0
+        super().__init__(capacities, ())
+        self._smallest, self._calendar = smallest, calendar
+        self._shortest_reaction = NEVER
+        self._fix_window()
+
+    # ---- windows --------------------------------------------------------------------------------
+
+    def react_within(self, latency: int) -> None:
+        """Let somebody react no sooner than `latency` (ps) after a message was received."""
+        if latency < self._shortest_reaction:
+            self._shortest_reaction = latency
+            self._fix_window()
+
+    def _fix_window(self) -> None:
+        longest = max(self._shortest_reaction, 1)
+        self.network.set_window(longest, self._smallest, calendar=self._calendar)
+
+    # ---- what is posted -------------------------------------------------------------------------
+
+    def reserve_flows(self) -> None:
+        """Have room for the messages of all flows; those of the fluid engine are not needed."""
+        outstanding = _FLOW_MESSAGES * self.network.used["flows"] + len(self.tables["messages"])
+        self.network.reserve_transfers(outstanding)
+
+    def post_failure(self, link: int, begin: int, until: int | None) -> None:
+        """Have a link fail for a time, ps; for good where `until` is None."""
+        self._failures += 2
+        self.reserve_events()
+        post(self.world, self.events, self.buckets, begin, LINK_DOWN, np.int64(link), np.int64(0))
+        if until is not None:
+            post(self.world, self.events, self.buckets, until, LINK_UP, np.int64(link), np.int64(0))
+
+    def more_events(self) -> int:
+        """Events beyond those of programs and messages that may be queued at once."""
+        return self._failures + len(self.tables["jobs"])
+
+    # ---- the kernel -----------------------------------------------------------------------------
+
+    def advance(self, horizon: int, budget: int) -> int:
+        """Run the kernel until it stops for something other than a lack of room; as `World.advance`."""
+        self.reserve_outbox()
+        self.reserve_flows()
+        while True:
+            code = int(advance(min(horizon, CLOCK_END), budget, *self._arguments()))
+            if code == LANES:
+                self.double_lanes()
+            elif code == ROOM:
+                self.network.make_room()
+            elif code == HORIZON and horizon > CLOCK_END:
+                msg = "simulated time runs past 92 days, the end of the clock: a rate is too small or a time too long"
+                raise SimulationError(msg)
+            else:
+                return code
+
+    def next_time(self) -> int:
+        """When something happens next, ps; NEVER where nothing does."""
+        return min(int(next_time(self.world, self.buckets)), int(next_in_network(self.network.net())))
+
+    def _arguments(self) -> tuple[object, ...]:
+        tables, indices = self.tables, self.indices
+        return (
+            self.world,
+            tables["routes"],
+            tables["moderation"],
+            self.events,
+            self.buckets,
+            tables["ops"],
+            tables["spans"],
+            indices["successors"],
+            tables["jobs"],
+            indices["job_of_op"],
+            tables["calls"],
+            tables["communicators"],
+            tables["templates"],
+            tables["scripts"],
+            tables["steps"],
+            tables["connections"],
+            indices["sources"],
+            self.lanes,
+            self.inboxes,
+            self.free_blocks,
+            tables["messages"],
+            self.outbox,
+            self.slowdowns,
+            self.network.net(),
+        )
+
+

@@ -1,0 +1,166 @@
+"""The simulated network as a whole: made from tables, run by SimPy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+import simpy
+
+from fabricsim.engine.reference.hosts import Endpoint, Host, ManagedNic, Server
+from fabricsim.engine.reference.links import Link
+from fabricsim.engine.reference.nodes import POST, Node
+from fabricsim.engine.reference.ports import Port
+from fabricsim.engine.reference.receivers import Receiver
+from fabricsim.engine.reference.senders import Sender
+from fabricsim.engine.reference.switches import Switch
+from fabricsim.packet_tables import HOST, HPCC, TELEMETRY
+from fabricsim.tables import NONE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fabricsim.engine.reference.packets import Control, Delivery, Entry
+
+    Table = NDArray[Any]
+
+
+class Tables(Protocol):
+    """What the engines are given: one table per kind of record of `fabricsim.packet_tables`."""
+
+    @property
+    def world(self) -> Table: ...  # noqa: D102  columns are told in packet_tables
+    @property
+    def nodes(self) -> Table: ...  # noqa: D102
+    @property
+    def ins(self) -> Table: ...  # noqa: D102
+    @property
+    def links(self) -> Table: ...  # noqa: D102
+    @property
+    def ports(self) -> Table: ...  # noqa: D102
+    @property
+    def queues(self) -> Table: ...  # noqa: D102
+    @property
+    def ingress(self) -> Table: ...  # noqa: D102
+    @property
+    def paths(self) -> Table: ...  # noqa: D102
+    @property
+    def group_of(self) -> Table: ...  # noqa: D102
+    @property
+    def groups(self) -> Table: ...  # noqa: D102
+    @property
+    def group_links(self) -> Table: ...  # noqa: D102
+    @property
+    def flows(self) -> Table: ...  # noqa: D102
+    @property
+    def laws(self) -> Table: ...  # noqa: D102
+    @property
+    def stages(self) -> Table: ...  # noqa: D102
+    @property
+    def servers(self) -> Table: ...  # noqa: D102
+    @property
+    def endpoints(self) -> Table: ...  # noqa: D102
+
+
+class TelemetryView(NamedTuple):
+    """What the laws see of the network's tables."""
+
+    telemetry: Table
+
+
+class Reference:
+    """The packet engine's semantics in SimPy.
+
+    Parameters
+    ----------
+    tables
+        The initial tables; they are left as they are.
+    environment
+        The SimPy environment to run in, whose time is integer picoseconds; by default a new one.
+    """
+
+    def __init__(self, tables: Tables, environment: simpy.Environment | None = None) -> None:
+        self.tables = tables
+        self.environment = environment or simpy.Environment()
+        self.seed = int(tables.world[0]["seed"])
+        self.entries: list[Entry] = []
+        self.completed: list[Delivery] = []
+        self.sent_controls: list[Control] = []
+        self.flow_rows = _records(tables.flows)
+        self.law_rows = _records(tables.laws)
+        self.telemetry = self._make_telemetry()
+        self.telemetry_view = TelemetryView(self.telemetry)
+        self.servers = [Server() for _ in tables.servers]
+        self.endpoints = [Endpoint() for _ in tables.endpoints]
+        self.links = [Link(self, index) for index in range(len(tables.links))]
+        self.nodes = self._make_nodes()
+        self.hosts = {node.index: node for node in self.nodes if isinstance(node, Host)}
+        self._connect()
+        self.senders = [Sender(self, index) for index in range(len(tables.flows))]
+        self.receivers = [Receiver(self, sender) for sender in self.senders]
+
+    def _make_telemetry(self) -> Table:
+        rows = 0
+        for flow in self.flow_rows:
+            law = self.law_rows[int(flow["law"])]
+            if law["law"] == HPCC:
+                rows = max(rows, int(flow["first_telemetry"]) + (int(law["span"]) + 1) * int(flow["hops"]))
+        return _records(np.zeros(rows, TELEMETRY))
+
+    def _make_nodes(self) -> list[Node]:
+        kinds = self.tables.nodes["kind"]
+        return [Host(self, index) if kind == HOST else Switch(self, index) for index, kind in enumerate(kinds)]
+
+    def _connect(self) -> None:
+        for link, row in zip(self.links, self.tables.links, strict=True):
+            link.source = self.nodes[int(row["source"])]
+            link.target = self.nodes[int(row["target"])]
+            if row["reverse"] != NONE:
+                link.reverse = self.links[int(row["reverse"])]
+            if row["port"] != NONE:
+                kind = ManagedNic if isinstance(link.source, Host) else Port
+                link.port = kind(self, int(row["port"]), link, link.source)
+
+    @property
+    def now(self) -> int:
+        """Simulated time, ps."""
+        return int(self.environment.now)
+
+    def post(self, time: int, flow: int, size_bytes: int, owner: int) -> None:
+        """Give `flow` a message of `size_bytes` at `time` (ps, not in the past)."""
+        self.senders[flow].source.plan(time, POST, 0, lambda: self._post(flow, size_bytes, owner))
+
+    def _post(self, flow: int, size_bytes: int, owner: int) -> None:
+        sender, receiver = self.senders[flow], self.receivers[flow]
+        packets = max(1, -(-size_bytes // int(sender.law.payload)))
+        receiver.messages.append((len(sender.payloads) + packets, owner))
+        sender.post(size_bytes)
+
+    def run(self, until: int | None = None) -> None:
+        """Run until nothing is left to do, or up to time `until` (ps), which is left for the next run."""
+        self.environment.run(until)
+
+    @property
+    def log(self) -> list[Entry]:
+        """All packets put on a link or lost before it, by time and link."""
+        return sorted(self.entries, key=lambda entry: (entry.time, entry.link))
+
+    @property
+    def deliveries(self) -> list[Delivery]:
+        """The messages delivered, by time and flow."""
+        return sorted(self.completed, key=lambda delivery: (delivery.time, delivery.flow))
+
+    @property
+    def controls(self) -> list[Control]:
+        """The control frames sent, by time and link."""
+        return sorted(self.sent_controls, key=lambda control: (control.time, control.link))
+
+    @property
+    def counters(self) -> list[dict[str, int]]:
+        """Per link: packets, bytes, marks, drops, errors, trims, pauses."""
+        return [dict(link.counters) for link in self.links]
+
+
+def _records(table: Table) -> Table:
+    """Copy a structured table as records, whose columns are attributes."""
+    return table.astype(np.dtype((np.record, table.dtype)), copy=True)

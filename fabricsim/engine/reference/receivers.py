@@ -1,0 +1,121 @@
+"""The receiving half of a flow: what is kept, and what is answered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fabricsim.engine.reference.nodes import AGENDA
+from fabricsim.engine.reference.packets import Delivery, Packet
+from fabricsim.packet_tables import ACK, ACKNOWLEDGE, CNP, NACK
+from fabricsim.tables import NEVER, NONE
+
+if TYPE_CHECKING:
+    from fabricsim.engine.reference.network import Reference
+    from fabricsim.engine.reference.senders import Sender
+
+
+class Receiver:
+    """A flow at its target."""
+
+    def __init__(self, network: Reference, sender: Sender) -> None:
+        self.network = network
+        self.sender = sender
+        self.law = sender.law
+        self.host = sender.target
+        self.messages: list[tuple[int, int]] = []  # (packets up to its end, owner)
+        self.expected = 0  # all below this have arrived
+        self._delivered = 0  # messages
+        self._above: set[int] = set()  # arrived, beyond `expected`
+        self._highest = 0  # above all that have arrived
+        self._pending: Packet | None = None  # the last one kept, if it is not acknowledged yet
+        self._unacknowledged = 0
+        self._due = NEVER
+        self._nacked = NONE
+        self._nack_at = 0
+        self._cnp_at = 0
+
+    def receive(self, packet: Packet) -> None:
+        """Take a data packet, whole or trimmed."""
+        if packet.marked:
+            self._notify(packet)
+        number = packet.number
+        if number < self.expected or number in self._above:
+            self._acknowledge_pending_of_other_mark(packet)
+            self._answer(ACK, packet)
+        elif packet.trimmed and self.sender.selective:
+            self._answer(NACK, packet)
+        elif packet.trimmed or (number > self.expected and not self.sender.selective):
+            self._report_gap(packet)
+        else:
+            self._acknowledge_pending_of_other_mark(packet)
+            self._keep(packet)
+
+    def _notify(self, packet: Packet) -> None:
+        interval = int(self.law.cnp_interval)
+        if interval > 0 and self.network.now >= self._cnp_at:
+            self._cnp_at = self.network.now + interval
+            self._send(CNP, packet)
+
+    def _report_gap(self, packet: Packet) -> None:
+        """Answer what go-back-N throws away."""
+        if self._nacked != self.expected or self.network.now >= self._nack_at:
+            self._nacked = self.expected
+            self._nack_at = self.network.now + int(self.law.nack_interval)
+            self._answer(NACK, packet)
+
+    def _acknowledge_pending_of_other_mark(self, packet: Packet) -> None:
+        if self._pending is not None and self._pending.marked != packet.marked:
+            self._answer(ACK, self._pending)
+
+    def _keep(self, packet: Packet) -> None:
+        out_of_order = packet.number != self.expected or packet.number < self._highest
+        self._highest = max(self._highest, packet.number + 1)
+        self._above.add(packet.number)
+        while self.expected in self._above:
+            self._above.remove(self.expected)
+            self.expected += 1
+        complete = self._deliver()
+        self._pending = packet
+        self._unacknowledged += 1
+        enough = self._unacknowledged >= self.law.ack_every
+        if out_of_order or complete or enough or self.law.ack_delay == 0:
+            self._answer(ACK, packet)
+        elif self._due == NEVER:
+            self._due = self.network.now + int(self.law.ack_delay)
+            self.host.plan(self._due, AGENDA + ACKNOWLEDGE, self.sender.index, self._acknowledge_if_due)
+
+    def _deliver(self) -> bool:
+        before = self._delivered
+        while self._delivered < len(self.messages) and self.messages[self._delivered][0] <= self.expected:
+            owner = self.messages[self._delivered][1]
+            self.network.completed.append(Delivery(self.network.now, self.sender.index, owner))
+            self._delivered += 1
+        return self._delivered > before
+
+    def _acknowledge_if_due(self) -> None:
+        if self._pending is not None and self._due <= self.network.now:
+            self._answer(ACK, self._pending)
+
+    def _answer(self, kind: int, packet: Packet) -> None:
+        """Send an ACK or NACK, which acknowledges all that was kept so far."""
+        self._pending = None
+        self._unacknowledged = 0
+        self._due = NEVER
+        self._send(kind, packet)
+
+    def _send(self, kind: int, packet: Packet) -> None:
+        answer = Packet(
+            flow=self.sender.index,
+            kind=kind,
+            number=self.expected,
+            echo=packet.number,
+            stamp=packet.stamp,
+            entropy=packet.entropy,
+            wire=int(self.law.ack_wire),
+            payload=0,
+            traffic_class=int(self.law.ack_class),
+            cursor=self.sender.reverse_cursor,
+            marked=packet.marked and kind == ACK,
+            readings=packet.readings,
+        )
+        self.host.send_answer(answer)

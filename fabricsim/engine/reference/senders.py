@@ -1,0 +1,275 @@
+"""The sending half of a flow: what may be sent, loss recovery, timeout."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from fabricsim.engine.reference.hosts import Host, stages_of
+from fabricsim.engine.reference.nodes import AGENDA
+from fabricsim.engine.reference.packets import Packet
+from fabricsim.kernels.path import mix
+from fabricsim.packet import control
+from fabricsim.packet_tables import ACK, ALARM, BY_FLOWLET, BY_PACKET, CNP, DATA, HPCC, SELECTIVE
+from fabricsim.tables import NEVER, NONE
+from fabricsim.transports import round_trip
+from fabricsim.units import PS_PER_S
+
+if TYPE_CHECKING:
+    from fabricsim.engine.reference.network import Reference
+
+IN_FLIGHT = 0
+MISSING = 1  # taken to be lost, not sent again yet
+ARRIVED = 2
+
+
+def first_choice(path: int) -> int:
+    """Place in the table of paths of what the first switch is to take: the path begins with the host's link."""
+    return NONE if path == NONE else path + 1
+
+
+class Sender:
+    """A flow at its source; `row` is the FLOW record that the laws of congestion control work on."""
+
+    def __init__(self, network: Reference, index: int) -> None:
+        row = self.row = network.flow_rows[index]
+        law = self.law = network.law_rows[int(row["law"])]
+        self.network = network
+        self.index = index
+        self.key = int(row["key"])
+        self.cursor = first_choice(int(row["path"]))
+        self.reverse_cursor = first_choice(int(row["reverse_path"]))
+        self.source = self._host(int(row["source"]))
+        self.target = self._host(int(row["target"]))
+        self.way_out = stages_of(network, int(row["first_stage"]), int(row["stages"]))
+        self.way_in = stages_of(network, int(row["first_exit"]), int(row["exits"]))
+        self.slack = int(row["slack"])
+        self.endpoint = int(row["endpoint"])
+        self.balance = int(law["balance"])
+        self.selective = int(law["recovery"]) == SELECTIVE
+        self.data_class = int(law["data_class"])
+        self.full_wire = int(row["wire"])
+        self.payloads: list[int] = []  # by packet number
+        self.taken = 0  # all below this were sent at least once
+        self._status: dict[int, int] = {}  # selective: of packets from `acknowledged` to `taken`
+        self._highest = 0  # above all packets known to have arrived since the last timeout
+        self._found_lost: set[int] = set()  # since the last timeout
+        self._scanned = 0  # all below this have been looked at for loss since the last timeout
+        self._next_send = 0
+        self._last_taken = NEVER  # when the last packet was taken, ps
+        self._timeout_at = NEVER
+        self._entropy = 0
+        self._draws = 0
+
+    def _host(self, node: int) -> Host:
+        return self.network.hosts[node]
+
+    # What may be sent.
+
+    def post(self, size: int) -> None:
+        """Take a message of `size` bytes."""
+        if not self.payloads:
+            control.start(self.row, self.law)
+            round_trip.start(self.row, self.law)
+            self._next_send = self.network.now + int(self.row["connect"])
+            self._plan_alarm(self._next_send)
+        full = int(self.law.payload)
+        packets = max(1, -(-size // full))
+        self.payloads += [full] * (packets - 1) + [size - (packets - 1) * full]
+        self.row.posted = len(self.payloads)
+        self.source.reconsider(self)
+
+    def may_send(self) -> bool:
+        """Whether there is something to send, and window and pace allow a packet now."""
+        row = self.row
+        fresh = row.next_number < row.posted and row.next_number - row.acknowledged < self.law.span
+        allowed = row.in_flight == 0 or row.in_flight + 1 <= row.window
+        return bool((row.lost > 0 or fresh) and allowed and self.network.now >= self._next_send)
+
+    def take(self) -> Packet:
+        """Take the next packet: the lowest one that is lost, or a new one."""
+        now = self.network.now
+        number = self._next_number()
+        again = number < self.taken
+        self.taken = max(self.taken, number + 1)
+        packet = self._packet(number, again=again)
+        self.row.in_flight += 1
+        self.row.retransmissions += again
+        control.before_send(self.row, self.law, now)
+        if self.row.rate < math.inf:
+            self._next_send = now + math.floor(packet.wire * PS_PER_S / float(self.row.rate) + 0.5)
+            self._plan_alarm(self._next_send)
+        control.after_send(self.row, self.law, packet.wire)
+        self._last_taken = now
+        if self._timeout_at == NEVER:
+            self._start_timer()
+        return packet
+
+    def _next_number(self) -> int:
+        if self.row.lost > 0:
+            number = min(number for number, status in self._status.items() if status == MISSING)
+            self.row.lost -= 1
+        else:
+            number = int(self.row.next_number)
+            self.row.next_number += 1
+        if self.selective:
+            self._status[number] = IN_FLIGHT
+        return number
+
+    def _packet(self, number: int, *, again: bool) -> Packet:
+        payload = self.payloads[number]
+        return Packet(
+            flow=self.index,
+            kind=DATA,
+            number=number,
+            echo=0,
+            stamp=self.network.now,
+            entropy=self._draw_entropy(),
+            wire=payload + int(self.law.overhead),
+            payload=payload,
+            traffic_class=self.data_class,
+            cursor=self.cursor,
+            may_be_marked=bool(self.law.ecn),
+            again=again,
+        )
+
+    def _draw_entropy(self) -> int:
+        first = self._last_taken == NEVER
+        gap = 0 if first else self.network.now - self._last_taken
+        if self.balance == BY_PACKET or (self.balance == BY_FLOWLET and gap > self.law.flowlet_gap):
+            number = mix(mix(mix(self.network.seed) ^ self.key) ^ self._draws)
+            self._draws += 1
+            self._entropy = int(number) % int(self.law.entropies)
+        return self._entropy
+
+    # What comes back.
+
+    def receive(self, answer: Packet) -> None:
+        """Take an ACK, NACK or CNP."""
+        if answer.kind == CNP:
+            control.notify(self.row, self.law, self.network.now)
+        elif answer.kind == ACK:
+            self._receive_ack(answer)
+        else:
+            self._receive_nack(answer)
+        self.source.reconsider(self)
+
+    def _receive_ack(self, ack: Packet) -> None:
+        now = self.network.now
+        rtt = now - ack.stamp
+        round_trip.measure(self.row, self.law, rtt)
+        packets = self._take_out(ack.number, ack.echo)
+        if self.selective:
+            self._find_lost()
+        if packets > 0:
+            self._restart_timer()
+        self._store_telemetry(ack)
+        view = self.network.telemetry_view
+        control.acknowledge(view, self.row, self.law, now, packets, int(ack.marked), rtt, ack.echo)
+
+    def _receive_nack(self, nack: Packet) -> None:
+        packets = self._take_out(nack.number, NONE)
+        if self.selective:
+            if self._status.get(nack.echo) == IN_FLIGHT:
+                self._lose(nack.echo)
+        elif nack.number == self.row.acknowledged < self.row.next_number:
+            self._begin_recovery()
+            self.row.next_number = nack.number
+            self.row.in_flight = 0
+        if packets > 0:
+            self._restart_timer()
+
+    def _take_out(self, number: int, echo: int) -> int:
+        """Take what is acknowledged out of flight; returns how many packets that is."""
+        if self.selective:
+            packets = self._take_out_selectively(number, echo)
+        else:
+            packets = max(0, number - int(self.row.acknowledged))
+            self.row.acknowledged += packets
+            self.row.next_number = max(self.row.next_number, self.row.acknowledged)
+            self.row.in_flight = self.row.next_number - self.row.acknowledged
+        if self.row.acknowledged >= self.row.recover:
+            self.row.recovering = 0
+        return packets
+
+    def _take_out_selectively(self, number: int, echo: int) -> int:
+        packets = 0
+        for arrived in [*range(int(self.row.acknowledged), number), echo]:
+            status = self._status.get(arrived, ARRIVED)
+            if status == ARRIVED:
+                continue
+            packets += 1
+            self._status[arrived] = ARRIVED
+            if status == MISSING:
+                self.row.lost -= 1
+            else:
+                self.row.in_flight -= 1
+        self.row.acknowledged = max(int(self.row.acknowledged), number)
+        self._status = {p: status for p, status in self._status.items() if p >= self.row.acknowledged}
+        self._highest = max(self._highest, number, echo + 1)
+        return packets
+
+    def _find_lost(self) -> None:
+        self._scanned = max(self._scanned, int(self.row.acknowledged))
+        while self._scanned + int(self.law.reordering) < self._highest:
+            if self._status.get(self._scanned) == IN_FLIGHT and self._scanned not in self._found_lost:
+                self._lose(self._scanned)
+            self._scanned += 1
+
+    def _lose(self, number: int) -> None:
+        self._begin_recovery()
+        self._found_lost.add(number)
+        self._status[number] = MISSING
+        self.row.in_flight -= 1
+        self.row.lost += 1
+
+    def _begin_recovery(self) -> None:
+        if not self.row.recovering:
+            control.lose(self.row, self.law, self.network.now)
+            self.row.recovering = 1
+            self.row.recover = self.taken
+
+    def _store_telemetry(self, ack: Packet) -> None:
+        if self.law.law == HPCC:
+            span = int(self.law.span)
+            first = int(self.row.first_telemetry) + ack.echo % span * int(self.row.hops)
+            for hop, reading in enumerate(ack.readings):
+                self.network.telemetry[first + hop] = tuple(reading)
+
+    # Time.
+
+    def _plan_alarm(self, time: int) -> None:
+        if time > self.network.now:
+            self.source.plan(time, AGENDA + ALARM, self.index, self._alarm)
+
+    def _restart_timer(self) -> None:
+        self._timeout_at = NEVER
+        if self.row.acknowledged < self.row.next_number:
+            self._start_timer()
+
+    def _start_timer(self) -> None:
+        self._timeout_at = self.network.now + math.floor(float(self.row.timeout))
+        self._plan_alarm(self._timeout_at)
+
+    def _alarm(self) -> None:
+        if self._timeout_at <= self.network.now:
+            self._time_out()
+        self.source.reconsider(self)
+
+    def _time_out(self) -> None:
+        row: Any = self.row
+        control.time_out(row, self.law, self.network.now)
+        round_trip.back_off(row, self.law)
+        row.timeouts += 1
+        row.recovering = 0
+        row.in_flight = 0
+        self._start_timer()
+        if not self.selective:
+            row.next_number = row.acknowledged
+            return
+        for number, status in self._status.items():
+            if status == IN_FLIGHT:
+                self._status[number] = MISSING
+                row.lost += 1
+        self._found_lost.clear()
+        self._highest = self._scanned = int(row.acknowledged)

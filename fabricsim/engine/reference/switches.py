@@ -1,0 +1,49 @@
+"""Switches: which link a packet takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fabricsim.engine.reference.nodes import Node
+from fabricsim.kernels.path import mix
+from fabricsim.packet_tables import DATA, LEAST_LOADED
+from fabricsim.tables import NONE
+
+if TYPE_CHECKING:
+    from fabricsim.engine.reference.links import Link
+    from fabricsim.engine.reference.packets import Packet
+
+
+class Switch(Node):
+    """Forwards packets by their path, or by its own choice among the shortest ways."""
+
+    def arrive(self, packet: Packet) -> None:
+        """Forward a packet."""
+        link = self.next_link(packet)
+        if link.port is None:
+            link.transmit(packet, self.network.now)
+        else:
+            link.port.enqueue(packet)
+
+    def next_link(self, packet: Packet) -> Link:
+        """Link that a packet takes from here; its cursor moves on."""
+        choices = self._choices(packet)
+        if self.network.senders[packet.flow].balance == LEAST_LOADED:
+            return min(choices, key=lambda link: link.drain_time())
+        return choices[0]
+
+    def _choices(self, packet: Packet) -> list[Link]:
+        """Links that a packet may take from here, beginning with the one that its hash says; its cursor moves on."""
+        if packet.cursor != NONE:
+            packet.cursor += 1
+            return [self.network.links[int(self.network.tables.paths[packet.cursor - 1])]]
+        sender = self.network.senders[packet.flow]
+        links = self._closer_to(sender.target if packet.kind == DATA else sender.source)
+        place = mix(mix(sender.key ^ packet.entropy) ^ mix(self.index + 1)) % len(links)
+        return links[place:] + links[:place]
+
+    def _closer_to(self, host: Node) -> list[Link]:
+        tables = self.network.tables
+        group = int(tables.group_of[self.number * len(self.network.hosts) + host.number])
+        members = tables.group_links[int(tables.groups[group]) : int(tables.groups[group + 1])]
+        return [self.network.links[int(link)] for link in members]

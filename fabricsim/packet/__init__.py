@@ -1,0 +1,1 @@
+"""The compiled packet engine: what nodes, links, hosts and flows do with packets."""

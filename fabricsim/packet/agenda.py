@@ -1,0 +1,84 @@
+"""What a node has to do at which time: a pairing heap per node, its entries from a common pool.
+
+Fredman, Sedgewick, Sleator, Tarjan, "The pairing heap: a new form of self-adjusting heap",
+Algorithmica 1986; with the two passes of merging after a removal.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fabricsim.kernels._jit import kernel
+from fabricsim.packet.clock import hasten
+from fabricsim.tables import NEVER
+
+TARGET_BITS = 40
+_TARGET = (1 << TARGET_BITS) - 1
+
+
+@kernel
+def _merge(agenda, a, b):
+    if agenda[b].time < agenda[a].time or (agenda[b].time == agenda[a].time and agenda[b].order < agenda[a].order):
+        a, b = b, a
+    agenda[b].next = agenda[a].child
+    agenda[a].child = b
+    return a
+
+
+@kernel
+def plan(net, node, time, kind, target):
+    """Put an entry on a node's agenda: kind and target (int64), at `time` (ps)."""
+    world = net.world[0]
+    agenda = net.agenda
+    entry = np.int64(world.free_agenda)
+    world.free_agenda = agenda[entry].next
+    world.agenda_left -= 1
+    agenda[entry].time = time
+    agenda[entry].order = (kind << TARGET_BITS) | target
+    agenda[entry].child = -1
+    agenda[entry].next = -1
+    root = np.int64(net.nodes[node].agenda)
+    net.nodes[node].agenda = entry if root < 0 else _merge(agenda, root, entry)
+    hasten(net, node, time)
+
+
+@kernel
+def first_time(net, node):
+    """Time of the first entry, ps; NEVER where there is none."""
+    root = np.int64(net.nodes[node].agenda)
+    return NEVER if root < 0 else net.agenda[root].time
+
+
+@kernel
+def take_first(net, node):
+    """Remove the first entry; returns its kind and target."""
+    world = net.world[0]
+    agenda = net.agenda
+    root = np.int64(net.nodes[node].agenda)
+    order = agenda[root].order
+    child = np.int64(agenda[root].child)
+    agenda[root].next = world.free_agenda
+    world.free_agenda = root
+    world.agenda_left += 1
+    pairs = np.int64(-1)
+    while child >= 0:
+        other = np.int64(agenda[child].next)
+        if other < 0:
+            agenda[child].next = pairs
+            pairs = child
+            break
+        after = np.int64(agenda[other].next)
+        winner = _merge(agenda, child, other)
+        agenda[winner].next = pairs
+        pairs = winner
+        child = after
+    merged = np.int64(-1)
+    while pairs >= 0:
+        after = np.int64(agenda[pairs].next)
+        merged = pairs if merged < 0 else _merge(agenda, merged, pairs)
+        pairs = after
+    if merged >= 0:
+        agenda[merged].next = -1
+    net.nodes[node].agenda = merged
+    world.due += 1
+    return order >> TARGET_BITS, order & _TARGET

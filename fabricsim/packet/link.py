@@ -1,0 +1,197 @@
+"""Plain links: FIFO queues whose departures are known when a packet is given to them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fabricsim.kernels._jit import inlined, kernel
+from fabricsim.kernels.path import mix
+from fabricsim.packet.clock import hasten
+from fabricsim.packet.fifo import push
+from fabricsim.packet_tables import CONTROL_BYTES, DATA, DROPPED, HEADER_BYTES, LOST, MARKED, SENT, TRIMMED
+
+_UNIT = 1.0 / 4294967296.0  # mix gives 32 bits
+
+
+@inlined
+def serialisation(link, size):
+    """Time that `size` bytes take on a link, ps."""
+    return np.int64(size * link.ps_per_byte + 0.5)
+
+
+@kernel
+def uniform(seed, index, draw):
+    """Random number in [0, 1): the same for the same seed, link and number of the draw."""
+    return mix(mix(mix(seed) ^ index) ^ draw) * _UNIT
+
+
+@kernel
+def _draw(net, index):
+    link = net.links[index]
+    link.draws += 1
+    return uniform(net.world[0].seed, index, link.draws - 1)
+
+
+@kernel
+def mark(net, index, packet, drain):
+    """Mark a data packet by RED (Floyd and Jacobson 1993) on the present drain time of its queue (ps)."""
+    link = net.links[index]
+    if drain < link.mark_low or packet.kind != DATA or packet.state & TRIMMED:
+        return
+    if drain < link.mark_high:
+        share = (drain - link.mark_low) / (link.mark_high - link.mark_low)
+        if _draw(net, index) >= link.mark_most * share:
+            return
+    elif link.mark_high == link.mark_low and drain == link.mark_low:
+        return
+    packet.state |= MARKED
+    link.marks += 1
+
+
+@kernel
+def note(net, index, packet, time, fate):
+    """Log what became of a packet at a link."""
+    world = net.world[0]
+    entry = net.log[world.logged]
+    world.logged += 1
+    entry.time = time
+    entry.link = index
+    entry.flow = packet.flow
+    entry.number = packet.number
+    entry.echo = packet.echo
+    entry.wire = packet.wire
+    entry.kind = packet.kind
+    entry.state = packet.state
+    entry.fate = fate
+
+
+@kernel
+def sample(net, tap, time, value):
+    """Record a value of something tapped."""
+    world = net.world[0]
+    entry = net.samples[world.sampled]
+    world.sampled += 1
+    entry.time = time
+    entry.tap = tap
+    entry.value = value
+
+
+@kernel
+def drop(net, index, packet, now):
+    """Count a packet that a full queue did not take."""
+    net.links[index].drops += 1
+    if net.links[index].log:
+        note(net, index, packet, now, DROPPED)
+
+
+@kernel
+def lose(net, index, packet, time):
+    """Count a packet lost by a bit error or on a failed link."""
+    net.links[index].errors += 1
+    if net.links[index].log:
+        note(net, index, packet, time, LOST)
+
+
+@inlined
+def depart(net, index, packet, start, duration):
+    """Put a packet on the wire at `start` (ps) for `duration` (ps)."""
+    link = net.links[index]
+    link.packets += 1
+    link.bytes += packet.wire
+    world = net.world[0]
+    if packet.kind == DATA:
+        world.data_hops += 1
+    else:
+        world.ack_hops += 1
+    if link.loss > 0.0 and _draw(net, index) < 1.0 - (1.0 - link.loss) ** (8 * packet.wire):
+        lose(net, index, packet, start)
+        return
+    if link.log:
+        note(net, index, packet, start, SENT)
+    arrival = start + link.delay
+    if link.cut_through and packet.wire > HEADER_BYTES:
+        arrival += serialisation(link, HEADER_BYTES)
+    else:
+        arrival += duration
+    place = push(net, link)
+    net.pool[place] = packet
+    net.pool[place].time = arrival
+    if link.count == 1:
+        net.arrivals[link.place] = arrival
+        hasten(net, np.int64(link.target), arrival)
+
+
+@kernel
+def write_telemetry(net, index, packet, now, drain):
+    """Leave in-band telemetry for a data packet (HPCC): what the link has sent, and what waits in its queue."""
+    flow = net.flows[packet.flow]
+    if packet.kind != DATA or flow.first_telemetry < 0:
+        return
+    hop = packet.cursor - 1 - flow.path
+    row = net.telemetry[flow.first_telemetry + packet.number % net.laws[flow.law].span * flow.hops + hop]
+    link = net.links[index]
+    row.time = now
+    row.sent = link.bytes - np.int64(drain / link.ps_per_byte)
+    row.drain = drain
+    row.ps_per_byte = link.ps_per_byte
+
+
+@inlined
+def transmit(net, index, packet, now, ready):
+    """Give a packet to a plain link: dropped, or its departure fixed.
+
+    Parameters
+    ----------
+    index
+        Of the link.
+    packet
+        PACKET record with its cursor already moved on; it is copied.
+    now
+        Present time, ps.
+    ready
+        Time before which it cannot start, ps.
+    """
+    link = net.links[index]
+    if link.down:
+        lose(net, index, packet, now)
+        return
+    drain = max(link.free_at - now, 0)
+    duration = serialisation(link, packet.wire)
+    if drain + duration > link.limit:
+        drop(net, index, packet, now)
+        return
+    if drain >= link.mark_low:
+        mark(net, index, packet, drain)
+    if net.world[0].telemetry:
+        write_telemetry(net, index, packet, now, drain)
+    start = max(ready, link.free_at)
+    link.free_at = start + duration
+    link.deepest = max(link.deepest, drain + duration)
+    if link.tap >= 0:
+        sample(net, link.tap, now, drain + duration)
+    depart(net, index, packet, start, duration)
+
+
+@kernel
+def send_control(net, index, traffic_class, amount, now):
+    """Send a PAUSE (0), RESUME (-1) or credits (bytes) over link `index`, past all queues."""
+    world = net.world[0]
+    entry = np.int64(world.free_control)
+    frame = net.controls[entry]
+    world.free_control = frame.next
+    world.controls_left -= 1
+    world.frames += 1
+    link = net.links[index]
+    frame.time = now + serialisation(link, CONTROL_BYTES) + link.delay
+    frame.amount = amount
+    frame.traffic_class = traffic_class
+    frame.next = -1
+    if link.control_count == 0:
+        link.control_head = entry
+        hasten(net, np.int64(link.target), frame.time)
+    else:
+        net.controls[link.control_tail].next = entry
+    link.control_tail = entry
+    link.control_count += 1
+
+

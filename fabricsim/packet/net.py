@@ -1,0 +1,132 @@
+"""All tables of the packet engine, handed through the kernels as one pointer.
+
+A kernel that is given thirty arrays hands 210 words on to each helper that the compiler does not
+inline, which took ten times as long as the simulation itself. `Net` is therefore a type of its own
+to numba: the address of a list of tables. ``net.links`` reads its entry and is an array from then
+on. Uncompiled kernels find plain attributes under the same names.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numba import types
+from numba.core import cgutils
+from numba.core.imputils import lower_getattr_generic
+from numba.core.typing.templates import AttributeTemplate, infer_getattr
+from numba.extending import NativeValue, models, register_model, typeof_impl, unbox
+from numba.np.arrayobj import make_array, populate_array
+from numba.np.numpy_support import from_dtype
+
+from fabricsim import packet_tables as t
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+TABLES: dict[str, np.dtype[Any]] = {
+    "world": t.NETWORK,  # one row
+    "nodes": t.NODE,
+    "next_times": np.dtype(np.int64),  # when each node has something to do next, ps
+    "tree": np.dtype(np.int64),  # tournament over next_times
+    "ins": np.dtype(np.int32),  # incoming links, by node
+    "links": t.LINK,
+    "ports": t.PORT,
+    "queues": t.QUEUE,
+    "ingress": t.INGRESS,
+    "controls": t.CONTROL,
+    "paths": np.dtype(np.int32),  # links
+    "group_of": np.dtype(np.int32),  # by switch number * hosts + host number
+    "groups": np.dtype(np.int64),  # first of each group
+    "group_links": np.dtype(np.int32),
+    "flows": t.FLOW,
+    "receivers": t.RECEIVER,
+    "laws": t.LAW,
+    "stages": t.STAGE,
+    "servers": t.SERVER,
+    "endpoints": t.ENDPOINT,
+    "transfers": t.TRANSFER,
+    "scoreboard": np.dtype(np.uint8),
+    "telemetry": t.TELEMETRY,
+    "pool": t.PACKET,  # in chunks
+    "chunk_next": np.dtype(np.int32),
+    "agenda": t.AGENDA,
+    "arrivals": np.dtype(np.int64),  # first arrival on each incoming link, ps, in the order of ins
+    "gathered": t.PACKET,  # of one node in one window
+    "came": np.dtype(np.int32),  # link on which each of these came
+    "keys": np.dtype(np.int64),  # to be sorted, and as many scratch ones
+    "deliveries": t.DELIVERY,
+    "order": np.dtype(np.int32),  # to sort deliveries, and as many scratch ones
+    "log": t.LOG,
+    "samples": t.SAMPLE,
+}
+"""Name and element type of each table."""
+_INDEX = {name: index for index, name in enumerate(TABLES)}
+
+
+class Net:
+    """One simulated network.
+
+    Parameters
+    ----------
+    **tables
+        An array for each of `TABLES`, one-dimensional and contiguous. They must outlive this object's
+        use by kernels; a table that has been replaced needs a new `Net`.
+    """
+
+    def __init__(self, **tables: NDArray[Any]) -> None:
+        self._addresses = np.array([(tables[name].ctypes.data, len(tables[name])) for name in TABLES], np.int64)
+        self.handle = self._addresses.ctypes.data
+        self.__dict__.update(tables)
+
+
+class NetType(types.Type):  # type: ignore[misc]  # numba is untyped
+    """numba's view of `Net`."""
+
+    def __init__(self) -> None:
+        super().__init__(name="Net")
+
+
+_NET = NetType()
+register_model(NetType)(models.OpaqueModel)
+
+
+@typeof_impl.register(Net)
+def _typeof(_value: Net, _context: object) -> NetType:
+    return _NET
+
+
+@unbox(NetType)
+def _unbox(_type: NetType, value: Any, context: Any) -> NativeValue:
+    handle = context.pyapi.object_getattr_string(value, "handle")
+    address = context.pyapi.long_as_voidptr(handle)
+    context.pyapi.decref(handle)
+    return NativeValue(address, is_error=cgutils.is_not_null(context.builder, context.pyapi.err_occurred()))
+
+
+def _array_type(name: str) -> types.Array:
+    return types.Array(from_dtype(TABLES[name]), 1, "C")
+
+
+@infer_getattr  # type: ignore[untyped-decorator]
+class _Attributes(AttributeTemplate):  # type: ignore[misc]  # numba is untyped
+    key = NetType
+
+    def generic_resolve(self, _type: NetType, name: str) -> types.Array | None:
+        return _array_type(name) if name in TABLES else None
+
+
+@lower_getattr_generic(NetType)  # type: ignore[untyped-decorator]
+def _lower(context: Any, builder: Any, _type: NetType, value: Any, name: str) -> Any:
+    """Make an array of an entry of the list of tables."""
+    array_type = _array_type(name)
+    element = context.get_data_type(array_type.dtype)
+    entries = builder.bitcast(value, context.get_value_type(types.intp).as_pointer())
+    first = 2 * _INDEX[name]
+    address = builder.load(cgutils.gep_inbounds(builder, entries, first))
+    length = builder.load(cgutils.gep_inbounds(builder, entries, first + 1))
+    item = context.get_constant(types.intp, context.get_abi_sizeof(element))
+    array = make_array(array_type)(context, builder)
+    data = builder.inttoptr(address, element.as_pointer())
+    populate_array(array, data=data, shape=[length], strides=[item], itemsize=item, meminfo=None)
+    return array._getvalue()  # noqa: SLF001  how numba's own array functions end

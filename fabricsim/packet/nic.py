@@ -1,0 +1,226 @@
+"""A host's NIC: takes packets from its flows in turn, and hands acknowledgements to the wire."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fabricsim.kernels._jit import kernel
+from fabricsim.kernels.path import mix
+from fabricsim.packet import control
+from fabricsim.packet.agenda import plan
+from fabricsim.packet.link import depart, lose, sample, serialisation, transmit
+from fabricsim.packet.port import enqueue, may_take, serve, spend
+from fabricsim.packet.recovery import next_lost
+from fabricsim.packet_tables import (
+    AGAIN,
+    ALARM,
+    BY_FLOWLET,
+    BY_PACKET,
+    CLASS_SHIFT,
+    DATA,
+    GO_BACK_N,
+    PORT_DUE,
+)
+from fabricsim.tables import NEVER
+
+DESK = 0
+"""Place of the pool on which packets are made."""
+_DUE = np.int64(PORT_DUE)
+_ALARM = np.int64(ALARM)
+_PS = 1e12
+
+
+@kernel
+def set_alarm(net, number, time):
+    """Have a flow looked at no later than `time` (ps)."""
+    flow = net.flows[number]
+    if time < flow.alarm_at:
+        flow.alarm_at = time
+        plan(net, np.int64(flow.source), time, _ALARM, number)
+
+
+@kernel
+def _may_send(flow, law):
+    """Whether a flow has something that its window lets it send."""
+    if flow.lost == 0 and (flow.next_number >= flow.posted or flow.next_number - flow.acknowledged >= law.span):
+        return False
+    return flow.in_flight == 0 or flow.in_flight + 1 <= flow.window
+
+
+@kernel
+def activate(net, number, now):
+    """Let a flow join its NIC's round if it may send; or plan for when its pace allows."""
+    flow = net.flows[number]
+    if flow.ready or not _may_send(flow, net.laws[flow.law]):
+        return
+    if now < flow.next_send:
+        set_alarm(net, number, flow.next_send)
+        return
+    flow.ready = 1
+    flow.next_ready = -1
+    port = net.ports[net.nodes[flow.source].port]
+    if port.ready < 0:
+        port.ready = number
+    else:
+        net.flows[port.ready_last].next_ready = number
+    port.ready_last = number
+
+
+@kernel
+def pull(net, node, now):
+    """Take packets from the flows of a host while its wire can have them."""
+    index = np.int64(net.nodes[node].port)
+    port = net.ports[index]
+    link = net.links[port.link]
+    managed = link.port >= 0
+    if managed:
+        serve(net, index, now)
+    while port.ready >= 0:
+        number = np.int64(port.ready)
+        flow = net.flows[number]
+        law = net.laws[flow.law]
+        when = link.free_at - flow.slack
+        if when > now:
+            if port.due != when:
+                port.due = when
+                plan(net, node, when, _DUE, index)
+            return
+        if managed and not may_take(net, index, np.int64(law.data_class), np.int64(flow.wire)):
+            return
+        port.ready = flow.next_ready
+        flow.ready = 0
+        if _may_send(flow, law):
+            _send(net, number, now)
+            activate(net, number, now)
+
+
+@kernel
+def _payload_of(net, flow, law, number):
+    """Payload of a packet, bytes: the last one of a message has what is left."""
+    at = np.int64(flow.first_transfer)
+    if number >= net.transfers[flow.send_transfer].first:
+        at = np.int64(flow.send_transfer)
+    while number > net.transfers[at].last:
+        at = np.int64(net.transfers[at].next)
+    if number == net.transfers[at].last:
+        return np.int64(net.transfers[at].tail)
+    return np.int64(law.payload)
+
+
+@kernel
+def _choose_entropy(net, flow, law, now):
+    """Draw a new entropy where the sender balances load, by packet or after a gap."""
+    if law.balance == BY_PACKET or (
+        law.balance == BY_FLOWLET and flow.last_send > 0 and now - flow.last_send > law.flowlet_gap
+    ):
+        flow.entropy = mix(mix(mix(net.world[0].seed) ^ flow.key) ^ flow.draws) % law.entropies
+        flow.draws += 1
+
+
+@kernel
+def pass_servers(net, first, count, payload, now):
+    """Pass servers one after the other; returns when the last has let the packet go, ps."""
+    time = now
+    for i in range(first, first + count):
+        stage = net.stages[i]
+        server = net.servers[stage.server]
+        duration = np.int64(payload * stage.ps_per_byte + 0.5)
+        time = max(time, server.free_at) + duration
+        server.free_at = time
+        server.busy += duration
+        server.bytes += payload
+    return time
+
+
+@kernel
+def pass_way_in(net, flow, payload, now):
+    """Take a packet through the servers of the receiving host."""
+    return pass_servers(net, np.int64(flow.first_exit), np.int64(flow.exits), payload, now)
+
+
+@kernel
+def _send(net, number, now):
+    flow = net.flows[number]
+    law = net.laws[flow.law]
+    control.before_send(flow, law, now)
+    if flow.lost > 0:
+        which = next_lost(net, flow, law)
+        again = AGAIN
+    else:
+        which = np.int64(flow.next_number)
+        flow.next_number = which + 1
+        again = 0
+        if which > net.transfers[flow.send_transfer].last:
+            flow.send_transfer = net.transfers[flow.send_transfer].next
+        if law.recovery == GO_BACK_N:
+            again = AGAIN if which < flow.highest else 0
+            flow.highest = max(flow.highest, which + 1)
+    payload = _payload_of(net, flow, law, which)
+    _choose_entropy(net, flow, law, now)
+    packet = net.pool[DESK]
+    packet.stamp = now
+    packet.flow = number
+    packet.number = which
+    packet.echo = 0
+    packet.cursor = flow.path + 1 if flow.path >= 0 else -1
+    packet.wire = payload + law.overhead
+    packet.entropy = flow.entropy
+    packet.kind = DATA
+    packet.state = again | (law.data_class << CLASS_SHIFT)
+    flow.in_flight += 1
+    flow.last_send = now
+    if again:
+        flow.retransmissions += 1
+    else:
+        net.links[flow.first_link].payload += payload
+    if flow.timeout_at == NEVER:
+        flow.timeout_at = now + np.int64(flow.timeout)
+        set_alarm(net, number, flow.timeout_at)
+    if flow.rate < np.inf:
+        flow.next_send = now + np.int64(packet.wire * _PS / flow.rate + 0.5)
+    control.after_send(flow, law, np.int64(packet.wire))
+    _to_wire(net, flow, law, packet, payload, now)
+
+
+@kernel
+def _to_wire(net, flow, law, packet, payload, now):
+    index = np.int64(flow.first_link)
+    ready = pass_servers(net, np.int64(flow.first_stage), np.int64(flow.stages), payload, now)
+    link = net.links[index]
+    if link.port < 0:
+        transmit(net, index, packet, now, ready)
+        return
+    if link.down:
+        lose(net, index, packet, now)
+        return
+    spend(net, np.int64(link.port), np.int64(law.data_class), np.int64(packet.wire))
+    duration = serialisation(link, packet.wire)
+    start = max(ready, link.free_at)
+    link.free_at = start + duration
+    if link.tap >= 0:
+        sample(net, link.tap, now, link.free_at - now)
+    depart(net, index, packet, start, duration)
+
+
+@kernel
+def answer(net, number, kind, cumulative, echo, stamp, entropy, bits, now):
+    """Send an ACK, NACK or CNP from the receiving host of a flow."""
+    flow = net.flows[number]
+    law = net.laws[flow.law]
+    packet = net.pool[DESK]
+    packet.stamp = stamp
+    packet.flow = number
+    packet.number = cumulative
+    packet.echo = echo
+    packet.cursor = flow.reverse_path + 1 if flow.reverse_path >= 0 else -1
+    packet.wire = law.ack_wire
+    packet.entropy = entropy
+    packet.kind = kind
+    packet.state = bits | (law.ack_class << CLASS_SHIFT)
+    index = np.int64(flow.last_link)
+    if net.links[index].port < 0:
+        transmit(net, index, packet, now, now)
+    else:
+        enqueue(net, index, packet, np.int64(-1), now)
+
+

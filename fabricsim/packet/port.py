@@ -1,0 +1,292 @@
+"""Managed egress ports, which decide at each departure.
+
+Traffic classes with strict priority or deficit weighted round robin (Shreedhar and Varghese,
+SIGCOMM 1995), shared buffers with dynamic thresholds (Choudhury and Hahne, IEEE/ACM ToN 1998), PFC
+(IEEE 802.1Qbb), InfiniBand credits per virtual lane, and packet trimming.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fabricsim.kernels._jit import kernel
+from fabricsim.packet.agenda import plan
+from fabricsim.packet.fifo import pop, push
+from fabricsim.packet.link import depart, drop, lose, mark, sample, send_control, serialisation, write_telemetry
+from fabricsim.packet_tables import CLASS_SHIFT, CLASSES, DATA, HEADER_BYTES, PORT_DUE, TRIMMED
+from fabricsim.tables import NEVER
+
+_CREDIT = 64  # bytes (InfiniBand architecture specification, volume 1, flow control)
+_PAUSE = np.int64(0)
+_RESUME = np.int64(-1)
+_DUE = np.int64(PORT_DUE)
+
+
+@kernel
+def traffic_class(packet):
+    """Class, or virtual lane, of a packet."""
+    return np.int64(packet.state) >> CLASS_SHIFT
+
+
+@kernel
+def drain_time(net, index, now):
+    """Time until all that waits at link `index` has left, ps."""
+    link = net.links[index]
+    drain = max(link.free_at - now, 0)
+    if link.port >= 0:
+        for lane in range(net.ports[link.port].classes):
+            drain += net.queues[link.port * CLASSES + lane].waiting
+    return drain
+
+
+@kernel
+def _credit_bytes(wire):
+    return (wire + _CREDIT - 1) // _CREDIT * _CREDIT
+
+
+@kernel
+def _threshold(net, node, account):
+    """Bytes of one incoming link and class beyond which a PAUSE is sent."""
+    above = np.int64(account.above)
+    if account.alpha > 0.0:
+        free = max(net.nodes[node].buffer - net.nodes[node].used, 0)
+        above = max(above, np.int64(account.alpha * free))
+    return above
+
+
+@kernel
+def take_in(net, node, came, lane, wire):
+    """Count bytes that link `came` brought into a node's buffer."""
+    if net.nodes[node].accounts:
+        net.ingress[came * CLASSES + lane].bytes += wire
+
+
+@kernel
+def check_pause(net, node, came, lane, now):
+    """Send a PAUSE back over `came` where its bytes have grown beyond the threshold."""
+    account = net.ingress[came * CLASSES + lane]
+    if account.above == NEVER or account.pausing or account.bytes <= _threshold(net, node, account):
+        return
+    account.pausing = 1
+    send_control(net, np.int64(net.links[came].reverse), lane, _PAUSE, now)
+
+
+@kernel
+def let_go(net, node, came, lane, wire, now):
+    """Free bytes that `came` had brought in; sends a RESUME or credits back."""
+    if not net.nodes[node].accounts:
+        return
+    account = net.ingress[came * CLASSES + lane]
+    account.bytes -= wire
+    back = np.int64(net.links[came].reverse)
+    if account.pausing:
+        resume = np.int64(account.below)
+        if account.alpha > 0.0:
+            resume = max(resume, _threshold(net, node, account) - account.below)
+        if account.bytes <= resume:
+            account.pausing = 0
+            send_control(net, back, lane, _RESUME, now)
+    if account.credits:
+        send_control(net, back, lane, _credit_bytes(wire), now)
+
+
+@kernel
+def _overflows(net, index, queue, came, lane, wire, drain):
+    """Whether a packet does not fit into its class of the port of link `index`."""
+    link = net.links[index]
+    if drain + serialisation(link, wire) > link.limit:
+        return True
+    node = net.nodes[link.source]
+    if not queue.lossless:
+        return node.buffer > 0 and (
+            queue.bytes + wire > queue.alpha * (node.buffer - node.used) or node.used + wire > node.buffer
+        )
+    if came >= 0 and node.accounts:
+        account = net.ingress[came * CLASSES + lane]
+        if account.above != NEVER:
+            threshold = _threshold(net, np.int64(link.source), account)
+            return account.bytes + wire > threshold + account.headroom
+    return False
+
+
+@kernel
+def enqueue(net, index, packet, came, now):
+    """Put a packet into its class at the managed port of link `index`, and let the port serve.
+
+    Parameters
+    ----------
+    packet
+        PACKET record; it is copied.
+    came
+        Link on which it came; NONE for a packet of this host.
+    now
+        Present time, ps.
+    """
+    link = net.links[index]
+    if link.down:
+        lose(net, index, packet, now)
+        return
+    port = np.int64(link.port)
+    lane = traffic_class(packet)
+    queue = net.queues[port * CLASSES + lane]
+    busy = max(link.free_at - now, 0)
+    drain = queue.waiting + busy
+    if _overflows(net, index, queue, came, lane, np.int64(packet.wire), drain):
+        if not net.ports[port].trimming or packet.kind != DATA or packet.state & TRIMMED:
+            drop(net, index, packet, now)
+            return
+        lane = np.int64(0)
+        queue = net.queues[port * CLASSES]
+        drain = queue.waiting + busy
+        if drain + serialisation(link, HEADER_BYTES) > link.limit:
+            drop(net, index, packet, now)
+            return
+        packet.wire = HEADER_BYTES
+        packet.state = (packet.state & ((1 << CLASS_SHIFT) - 1)) | TRIMMED
+        link.trims += 1
+    elif drain >= link.mark_low:
+        mark(net, index, packet, drain)
+    node = np.int64(link.source)
+    wire = np.int64(packet.wire)
+    if came >= 0:
+        take_in(net, node, came, lane, wire)
+    net.nodes[node].used += wire
+    place = push(net, queue)
+    net.pool[place] = packet
+    net.pool[place].time = came  # not on a wire yet: its time says where it came from
+    duration = serialisation(link, wire)
+    queue.bytes += wire
+    queue.waiting += duration
+    net.ports[port].waiting += 1
+    link.deepest = max(link.deepest, drain + duration)
+    if link.tap >= 0:
+        sample(net, link.tap, now, drain + duration)
+    serve(net, port, now)
+    if came >= 0 and net.nodes[node].accounts:
+        check_pause(net, node, came, lane, now)
+
+
+@kernel
+def _may_go(net, port, lane):
+    """Whether the first packet of a class may be sent."""
+    queue = net.queues[port * CLASSES + lane]
+    if queue.count == 0 or (net.ports[port].paused >> lane) & 1:
+        return False
+    return net.ports[port].credit_bytes == 0 or queue.credits >= _credit_bytes(net.pool[queue.head].wire)
+
+
+@kernel
+def may_take(net, port, lane, wire):
+    """Whether a host's NIC may take a packet of `wire` bytes of a class from its flows."""
+    if (net.ports[port].paused >> lane) & 1:
+        return False
+    return net.ports[port].credit_bytes == 0 or net.queues[port * CLASSES + lane].credits >= _credit_bytes(wire)
+
+
+@kernel
+def spend(net, port, lane, wire):
+    """Use up the credits of a packet that is sent."""
+    if net.ports[port].credit_bytes > 0:
+        net.queues[port * CLASSES + lane].credits -= _credit_bytes(wire)
+
+
+@kernel
+def _next_class(net, port):
+    """Class to send from; NONE where nothing may go."""
+    row = net.ports[port]
+    classes = np.int64(row.classes)
+    if row.weighted == 0:
+        for lane in range(classes):
+            if _may_go(net, port, lane):
+                return np.int64(lane)
+        return np.int64(-1)
+    idle = 0
+    while idle < classes:
+        lane = np.int64(row.turn)
+        queue = net.queues[port * CLASSES + lane]
+        if _may_go(net, port, lane):
+            idle = 0
+            wire = net.pool[queue.head].wire
+            if row.visited == 0:
+                queue.deficit += queue.weight
+                row.visited = 1
+            if queue.deficit >= wire:
+                queue.deficit -= wire
+                return lane
+        else:
+            idle += 1
+            if queue.count == 0:
+                queue.deficit = 0
+        row.turn = (lane + 1) % classes
+        row.visited = 0
+    return np.int64(-1)
+
+
+@kernel
+def serve(net, port, now):
+    """Send what may go while the link is free, and plan for when it is free again."""
+    row = net.ports[port]
+    index = np.int64(row.link)
+    link = net.links[index]
+    while row.waiting > 0:
+        if link.free_at > now:
+            if row.due != link.free_at:
+                row.due = link.free_at
+                plan(net, np.int64(link.source), link.free_at, _DUE, port)
+            return
+        lane = _next_class(net, port)
+        if lane < 0:
+            return
+        _send_first(net, port, index, lane, now)
+
+
+@kernel
+def _send_first(net, port, index, lane, now):
+    link = net.links[index]
+    queue = net.queues[port * CLASSES + lane]
+    place = np.int64(queue.head)
+    packet = net.pool[place]
+    wire = np.int64(packet.wire)
+    came = packet.time
+    node = np.int64(link.source)
+    duration = serialisation(link, wire)
+    if net.world[0].telemetry:
+        write_telemetry(net, index, packet, now, queue.waiting)
+    queue.bytes -= wire
+    queue.waiting -= duration
+    net.ports[port].waiting -= 1
+    net.nodes[node].used -= wire
+    link.free_at = now + duration
+    if link.tap >= 0:
+        sample(net, link.tap, now, queue.waiting + duration)
+    spend(net, port, lane, wire)
+    pop(net, queue)
+    depart(net, index, packet, now, duration)
+    if came >= 0:
+        let_go(net, node, came, lane, wire, now)
+
+
+@kernel
+def act_on(net, index, lane, amount, now):
+    """Take note of a control frame that arrived on link `index`; the caller lets the port serve.
+
+    Returns
+    -------
+    int
+        The port that it is about.
+    """
+    port = np.int64(net.links[net.links[index].reverse].port)
+    row = net.ports[port]
+    link = net.links[row.link]
+    if amount > 0:
+        net.queues[port * CLASSES + lane].credits += amount
+    elif amount == _PAUSE:
+        if row.paused == 0:
+            row.paused_since = now
+        row.paused |= 1 << lane
+        link.pauses += 1
+    elif (row.paused >> lane) & 1:
+        row.paused &= ~(1 << lane)
+        if row.paused == 0:
+            link.paused += now - row.paused_since
+    return port

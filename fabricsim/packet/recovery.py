@@ -1,0 +1,133 @@
+"""What a sender knows of its packets: acknowledged, lost, to be sent again.
+
+Go-back-N keeps numbers only. Selective recovery keeps a scoreboard (RFC 6675): a byte per packet
+from the oldest outstanding to the newest.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fabricsim.kernels._jit import kernel
+from fabricsim.packet import control
+from fabricsim.packet_tables import GO_BACK_N
+
+OUTSTANDING = 0
+ARRIVED = 1
+MISSING = 2  # lost, to be sent again
+
+
+@kernel
+def _place(flow, law, number):
+    return flow.slot + (number & (law.span - 1))
+
+
+@kernel
+def _arrive(net, flow, law, number):
+    """Note that a packet has arrived; returns how many that are newly known of, 0 or 1."""
+    place = _place(flow, law, number)
+    state = net.scoreboard[place]
+    if state == ARRIVED:
+        return 0
+    net.scoreboard[place] = ARRIVED
+    if state == MISSING:
+        flow.lost -= 1
+    else:
+        flow.in_flight -= 1
+    return 1
+
+
+@kernel
+def take_note(net, flow, law, cumulative, echo):
+    """Take what an ACK says into account; returns how many packets it newly acknowledges."""
+    newly = np.int64(0)
+    if law.recovery == GO_BACK_N:
+        newly = max(cumulative - flow.acknowledged, 0)
+        if newly > 0:
+            flow.acknowledged = cumulative
+            flow.next_number = max(flow.next_number, cumulative)
+            flow.in_flight = flow.next_number - cumulative
+        return newly
+    while flow.acknowledged < cumulative:
+        newly += _arrive(net, flow, law, flow.acknowledged)
+        net.scoreboard[_place(flow, law, flow.acknowledged)] = OUTSTANDING
+        flow.acknowledged += 1
+    if echo >= flow.acknowledged:
+        newly += _arrive(net, flow, law, echo)
+        flow.highest = max(flow.highest, echo + 1)
+    return newly
+
+
+@kernel
+def _begin_recovery(flow, law, now):
+    if flow.recovering == 0:
+        control.lose(flow, law, now)
+        flow.recovering = 1
+        flow.recover = flow.next_number
+
+
+@kernel
+def _miss(net, flow, law, number):
+    net.scoreboard[_place(flow, law, number)] = MISSING
+    flow.lost += 1
+    flow.in_flight -= 1
+    flow.resend = min(flow.resend, number)
+
+
+@kernel
+def find_lost(net, flow, law, now):
+    """Declare lost what packets enough above it have overtaken (RFC 6675, section 4)."""
+    limit = flow.highest - law.reordering
+    number = max(flow.scanned, flow.acknowledged)
+    while number < limit:
+        if net.scoreboard[_place(flow, law, number)] == OUTSTANDING:
+            _begin_recovery(flow, law, now)
+            _miss(net, flow, law, number)
+        number += 1
+    flow.scanned = max(flow.scanned, number)
+
+
+@kernel
+def name_lost(net, flow, law, number, now):
+    """Declare one packet lost: the receiver got its trimmed header."""
+    if flow.acknowledged <= number < flow.next_number and (
+        net.scoreboard[_place(flow, law, number)] == OUTSTANDING
+    ):
+        _begin_recovery(flow, law, now)
+        _miss(net, flow, law, number)
+
+
+@kernel
+def rewind(flow, law, now):
+    """Go back to the oldest packet not acknowledged."""
+    _begin_recovery(flow, law, now)
+    flow.next_number = flow.acknowledged
+    flow.in_flight = 0
+
+
+@kernel
+def lose_all(net, flow, law):
+    """Declare all outstanding packets lost, after a timeout."""
+    flow.recovering = 0
+    if law.recovery == GO_BACK_N:
+        flow.next_number = flow.acknowledged
+        flow.in_flight = 0
+        return
+    number = flow.acknowledged
+    while number < flow.next_number:
+        if net.scoreboard[_place(flow, law, number)] == OUTSTANDING:
+            _miss(net, flow, law, number)
+        number += 1
+    flow.scanned = flow.next_number
+
+
+@kernel
+def next_lost(net, flow, law):
+    """Take the lowest packet that is to be sent again; there must be one."""
+    number = max(flow.resend, flow.acknowledged)
+    while net.scoreboard[_place(flow, law, number)] != MISSING:
+        number += 1
+    net.scoreboard[_place(flow, law, number)] = OUTSTANDING
+    flow.lost -= 1
+    flow.resend = number + 1
+    return number

@@ -1,0 +1,257 @@
+"""The packet engine's main loop: programs and messages in time order, the network in windows between them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fabricsim.kernels._jit import kernel
+from fabricsim.kernels.lane import NO_EXTRA, SEND, message_bytes, run_lane, sent
+from fabricsim.kernels.queue import close_bucket, has_event_at, post
+from fabricsim.kernels.queue import next_time as next_event
+from fabricsim.kernels.replay import (
+    COMPLETIONS,
+    HORIZON,
+    IDLE,
+    JOB_DONE,
+    LANES,
+    NO_LANES,
+    PAUSED,
+    POST,
+    RUN,
+    START,
+    handle,
+    report,
+)
+from fabricsim.packet.delivery import BATCH_DONE, INBOX_BITS, hand_over, report_arrival
+from fabricsim.packet.nic import pass_servers
+from fabricsim.packet.sender import send_message
+from fabricsim.packet.window import has_room, next_time, run_window
+from fabricsim.tables import NEVER
+
+ROOM = 5
+"""What `advance` stopped for, beside what stops the flow engine: a pool has to grow; come back."""
+LINK_DOWN = np.int64(17)
+LINK_UP = np.int64(18)
+"""Kinds of events: a link fails or is mended; target: the link."""
+_SEGMENT = 65_536  # bytes: what GPUs of one host exchange passes its servers in such pieces
+
+
+@kernel
+def _within_host(net, flow, size, now):
+    """Pass a message through the servers of its host; returns when its last byte is there, ps."""
+    time = now
+    left = size
+    while left > 0:
+        piece = min(left, _SEGMENT)
+        time = pass_servers(net, np.int64(flow.first_stage), np.int64(flow.stages), piece, now)
+        left -= piece
+    return time
+
+
+@kernel
+def _start(world, events, buckets, routes, messages, jobs, net, number, size, owner):
+    """Begin a message on a flow."""
+    now = world[0].now
+    flow = net.flows[number]
+    world[0].messages += 1
+    if flow.first_link >= 0:
+        send_message(net, number, size, owner, now)
+        return
+    arrival = _within_host(net, flow, size, now) + routes[flow.route].latency
+    report_arrival(world, events, buckets, messages, jobs, owner, arrival, now)
+
+
+@kernel
+def _run_lane(
+    world,
+    events,
+    buckets,
+    routes,
+    calls,
+    communicators,
+    templates,
+    steps,
+    connections,
+    sources,
+    lanes,
+    inboxes,
+    free_blocks,
+    messages,
+    jobs,
+    net,
+    lane,
+    connection,
+):
+    """Let a lane go on until it must wait; `connection` is that on which it is due to send, or NONE.
+
+    A lane does not wait for its message to leave: the flow keeps messages in order.
+    """
+    while True:
+        if connection < 0:
+            connection = run_lane(
+                world,
+                events,
+                buckets,
+                calls,
+                communicators,
+                templates,
+                steps,
+                connections,
+                sources,
+                lanes,
+                inboxes,
+                free_blocks,
+                lane,
+            )
+            if connection < 0:
+                return
+            overhead = routes[connections[connection].route].overhead
+            if overhead > 0:
+                post(world, events, buckets, world[0].now + overhead, SEND, lane, connection)
+                return
+        size = message_bytes(calls, communicators, templates, steps, lanes, lane)
+        number = np.int64(connections[connection].flow)
+        inbox = np.int64(connections[connection].inbox)
+        receiver = sent(connections, lanes, lane, connection)
+        owner = (receiver << INBOX_BITS) | inbox
+        if size == 0:
+            report_arrival(world, events, buckets, messages, jobs, owner, world[0].now, world[0].now)
+        else:
+            _start(world, events, buckets, routes, messages, jobs, net, number, size, owner)
+        connection = np.int64(-1)
+
+
+@kernel
+def advance(
+    horizon,
+    budget,
+    world,
+    routes,
+    moderation,
+    events,
+    buckets,
+    ops,
+    spans,
+    successors,
+    jobs,
+    job_of_op,
+    calls,
+    communicators,
+    templates,
+    scripts,
+    steps,
+    connections,
+    sources,
+    lanes,
+    inboxes,
+    free_blocks,
+    messages,
+    outbox,
+    slowdowns,
+    net,
+):
+    """Advance until something is in the outbox, the horizon is reached, or nothing is left.
+
+    Parameters
+    ----------
+    horizon
+        Nothing after this time (ps) is done.
+    budget
+        Stop when this many events are used up, so that somebody can be told of the progress.
+    world, ..., slowdowns
+        Tables of `fabricsim.tables`, in the order of ``PacketWorld._arguments``.
+    net
+        The network.
+
+    Returns
+    -------
+    int
+        IDLE, HORIZON, COMPLETIONS, LANES, PAUSED or ROOM.
+    """
+    network = net.world[0]
+    budget += world[0].events
+    hops = network.data_hops + network.ack_hops + network.due
+    while True:
+        if network.open:
+            if not run_window(net):
+                return ROOM
+            network.open = 0
+            hand_over(world, events, buckets, routes, moderation, messages, jobs, slowdowns, net)
+            done = network.data_hops + network.ack_hops + network.due
+            world[0].events += done - hops
+            hops = done
+            if world[0].events >= budget:
+                return PAUSED
+        now = next_event(world, buckets)
+        first = next_time(net)
+        if min(now, first) == NEVER:
+            return IDLE
+        if min(now, first) > horizon:
+            return HORIZON
+        if first < now:
+            network.until = min(min(first + network.window, now), horizon + 1)
+            network.open = 1
+            continue
+        world[0].now = now
+        while has_event_at(world, buckets, now):
+            if not has_room(net):
+                return ROOM
+            todo, target, extra = handle(
+                world,
+                events,
+                buckets,
+                ops,
+                spans,
+                successors,
+                jobs,
+                job_of_op,
+                calls,
+                communicators,
+                templates,
+                scripts,
+                sources,
+                lanes,
+                inboxes,
+                free_blocks,
+                messages,
+                outbox,
+            )
+            if todo == NO_LANES:
+                return LANES
+            if todo == RUN or todo == START:
+                connection = extra if todo == START else np.int64(-1)
+                _run_lane(
+                    world,
+                    events,
+                    buckets,
+                    routes,
+                    calls,
+                    communicators,
+                    templates,
+                    steps,
+                    connections,
+                    sources,
+                    lanes,
+                    inboxes,
+                    free_blocks,
+                    messages,
+                    jobs,
+                    net,
+                    target,
+                    connection,
+                )
+            elif todo == POST:
+                number = np.int64(routes[messages[target].route].flow)
+                size = messages[target].bytes
+                _start(world, events, buckets, routes, messages, jobs, net, number, size, -1 - target)
+            elif todo == BATCH_DONE:
+                report(world, outbox, JOB_DONE, target)
+            elif todo == LINK_DOWN:
+                net.links[target].down += 1
+            elif todo == LINK_UP:
+                net.links[target].down -= 1
+        close_bucket(world, buckets, now)
+        if world[0].outbox > 0:
+            return COMPLETIONS
+        if world[0].events >= budget:
+            return PAUSED

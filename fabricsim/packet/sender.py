@@ -1,0 +1,141 @@
+"""The sending half of a flow: what acknowledgements and timeouts do to it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fabricsim.kernels._jit import kernel
+from fabricsim.packet import control
+from fabricsim.packet.link import sample
+from fabricsim.packet.nic import activate, pull, set_alarm
+from fabricsim.packet.recovery import find_lost, lose_all, name_lost, rewind, take_note
+from fabricsim.packet_tables import ACK, CNP, GO_BACK_N, MARKED
+from fabricsim.tables import NEVER
+from fabricsim.transports import round_trip
+
+
+@kernel
+def _forget(net, flow):
+    """Give back messages that the receiver is done with: those before the oldest not acknowledged, but one.
+
+    The receiver may still stand on the last one that it delivered.
+    """
+    world = net.world[0]
+    while True:
+        first = np.int64(flow.first_transfer)
+        after = np.int64(net.transfers[first].next)
+        if after < 0 or flow.acknowledged <= net.transfers[after].last or first == flow.send_transfer:
+            return
+        flow.first_transfer = after
+        net.transfers[first].next = world.free_transfer
+        world.free_transfer = first
+
+
+@kernel
+def _restart_timer(net, number, flow, now):
+    if flow.acknowledged < flow.next_number or flow.lost > 0:
+        flow.timeout_at = now + np.int64(flow.timeout)
+        set_alarm(net, number, flow.timeout_at)
+    else:
+        flow.timeout_at = NEVER
+
+
+@kernel
+def hear(net, node, packet, now):
+    """Take an ACK, NACK or CNP at the host of the flow."""
+    number = np.int64(packet.flow)
+    flow = net.flows[number]
+    law = net.laws[flow.law]
+    if packet.kind == CNP:
+        control.notify(flow, law, now)
+    else:
+        _hear_of_arrivals(net, number, flow, law, packet, now)
+    activate(net, number, now)
+    pull(net, node, now)
+
+
+@kernel
+def _hear_of_arrivals(net, number, flow, law, packet, now):
+    cumulative, echo = np.int64(packet.number), np.int64(packet.echo)
+    is_ack = packet.kind == ACK
+    newly = take_note(net, flow, law, cumulative, echo if is_ack else np.int64(-1))
+    rtt = now - packet.stamp
+    if is_ack:
+        round_trip.measure(flow, law, rtt)
+    if law.recovery == GO_BACK_N:
+        if not is_ack and cumulative == flow.acknowledged and flow.next_number > cumulative:
+            rewind(flow, law, now)
+    elif is_ack:
+        find_lost(net, flow, law, now)
+    else:
+        name_lost(net, flow, law, echo, now)
+    if flow.recovering and flow.acknowledged >= flow.recover:
+        flow.recovering = 0
+    if is_ack:
+        marked = 1 if law.ecn and packet.state & MARKED else 0
+        control.acknowledge(net, flow, law, now, newly, marked, rtt, echo)
+    if newly > 0:
+        _restart_timer(net, number, flow, now)
+        _forget(net, flow)
+    if flow.tap >= 0:
+        sample(net, flow.tap, now, flow.window)
+        sample(net, flow.tap + 1, now, flow.rate)
+
+
+@kernel
+def _time_out(net, number, flow, law, now):
+    flow.timeouts += 1
+    control.time_out(flow, law, now)
+    round_trip.back_off(flow, law)
+    lose_all(net, flow, law)
+    flow.timeout_at = now + np.int64(flow.timeout)
+    if flow.tap >= 0:
+        sample(net, flow.tap, now, flow.window)
+        sample(net, flow.tap + 1, now, flow.rate)
+
+
+@kernel
+def wake(net, node, number, now):
+    """Look after a flow whose alarm goes off."""
+    flow = net.flows[number]
+    if flow.alarm_at != now:
+        return
+    flow.alarm_at = NEVER
+    law = net.laws[flow.law]
+    if flow.timeout_at <= now:
+        _time_out(net, number, flow, law, now)
+    if flow.timeout_at < NEVER:
+        set_alarm(net, number, flow.timeout_at)
+    activate(net, number, now)
+    pull(net, node, now)
+
+
+@kernel
+def send_message(net, number, size, owner, now):
+    """Give a flow a message of `size` bytes; the caller lets the NIC pull."""
+    world = net.world[0]
+    flow = net.flows[number]
+    law = net.laws[flow.law]
+    at = np.int64(world.free_transfer)
+    transfer = net.transfers[at]
+    world.free_transfer = transfer.next
+    transfer.next = -1
+    transfer.first = flow.posted
+    packets = max((size + law.payload - 1) // law.payload, 1)
+    transfer.last = flow.posted + packets - 1
+    transfer.tail = size - (packets - 1) * law.payload
+    transfer.owner = owner
+    transfer.posted = now
+    if flow.posted == 0:
+        flow.first_transfer = at
+        flow.send_transfer = at
+        net.receivers[number].transfer = at
+        flow.next_send = now + flow.connect
+        control.start(flow, law)
+        round_trip.start(flow, law)
+    else:
+        net.transfers[flow.last_transfer].next = at
+    flow.last_transfer = at
+    flow.posted += packets
+    activate(net, number, now)
+    pull(net, np.int64(flow.source), now)

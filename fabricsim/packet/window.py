@@ -1,0 +1,69 @@
+"""Windows: the network advances by no more than what separates a deed of one node from its effect on another.
+
+Within a window nodes do not influence one another, so that they can be run one by one, each over the
+whole window (conservative synchronisation: Chandy, Misra 1979; Bryant 1977). Two ways to find the
+nodes that have something to do: a scan of all next times, where most nodes are busy in each window;
+and a calendar, a tournament over the next times, where windows are short or few nodes are busy.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fabricsim.kernels._jit import kernel
+from fabricsim.kernels.queue import first_finisher
+from fabricsim.packet.node import run_node
+from fabricsim.packet_tables import CHUNK
+from fabricsim.tables import NEVER
+
+
+@kernel
+def next_time(net):
+    """When some node has something to do, ps; NEVER where none has."""
+    if net.world[0].calendar:
+        return net.tree[1]
+    first = NEVER
+    for time in net.next_times:
+        first = min(first, time)
+    return first
+
+
+@kernel
+def has_room(net):
+    """Whether all pools hold what one node may need in a window."""
+    world = net.world[0]
+    room = world.room
+    return (
+        world.chunks * CHUNK > 4 * room
+        and world.agenda_left > 4 * room
+        and world.controls_left > 2 * room
+        and world.deliveries + room < len(net.deliveries)
+        and (world.logging == 0 or world.logged + 2 * room < len(net.log))
+        and (world.sampling == 0 or world.sampled + 4 * room < len(net.samples))
+    )
+
+
+@kernel
+def run_window(net):
+    """Run all nodes up to the end of the present window; returns False where a pool has to grow first.
+
+    It may be called again after that, and goes on where it stopped.
+    """
+    world = net.world[0]
+    until = world.until
+    if world.calendar:
+        while net.tree[1] < until:
+            if not has_room(net):
+                return False
+            run_node(net, np.int64(first_finisher(net.tree)), until)
+    else:
+        times = net.next_times
+        for node in range(world.node, len(times)):
+            if times[node] < until:
+                if not has_room(net):
+                    world.node = node
+                    return False
+                run_node(net, node, until)
+        world.node = 0
+    world.windows += 1
+    return True

@@ -1,0 +1,489 @@
+"""Record types of the packet engine.
+
+One line per column, with its unit, as in `fabricsim.tables`. Times are integer picoseconds, sizes
+bytes, rates bytes per second, windows packets. An index of ``-1`` means none.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+# Kinds of packets.
+DATA = 0
+ACK = 1
+NACK = 2  # the receiver misses `number`: out of sequence (go-back-N), or trimmed (selective)
+CNP = 3  # congestion notification packet (RoCEv2)
+FRAME = 4  # PAUSE, RESUME or credits, among what a node gathers: `flow` is its place in the table of frames
+
+# Bits of PACKET.state.
+MARKED = 1  # congestion experienced; on an ACK its echo
+TRIMMED = 2  # payload cut off by a full queue
+AGAIN = 4  # sent before: a retransmission
+CLASS_SHIFT = 3  # the three bits above: traffic class, or virtual lane
+
+CLASSES = 8
+"""Traffic classes, or virtual lanes, of a port."""
+CONTROL_BYTES = 64
+"""Wire bytes of a PAUSE frame or a credit update."""
+HEADER_BYTES = 64
+"""What a cut-through switch must have of a packet before it forwards it, and what trimming leaves, bytes."""
+CHUNK = 8
+"""Packets per chunk of a FIFO."""
+
+# Kinds of nodes.
+HOST = 0
+SWITCH = 1
+
+# How a switch chooses among equally short ways.
+BY_FLOW = 0  # ECMP: by the hash of flow and entropy 0
+BY_PACKET = 1  # spraying: the sender draws an entropy for each packet
+BY_FLOWLET = 2  # the sender draws a new entropy after a gap
+LEAST_LOADED = 3  # adaptive: the port that drains first
+
+# Kinds of loss recovery.
+GO_BACK_N = 0
+SELECTIVE = 1
+
+# Congestion control laws.
+NONE_LAW = 0  # a fixed window and rate
+NEW_RENO = 1
+CUBIC = 2
+DCTCP = 3
+DCQCN = 4
+TIMELY = 5
+SWIFT = 6
+HPCC = 7
+NSCC = 8
+
+PACKET = np.dtype(
+    [
+        ("time", np.int64),  # when it reaches the far end of its link, ps; elsewhere: when it may go on
+        ("stamp", np.int64),  # when the data packet left its sender, ps; echoed by an ACK
+        ("flow", np.int32),
+        ("number", np.int32),  # of a data packet within its flow; on ACK and NACK: next number awaited
+        ("echo", np.int32),  # on ACK and NACK: number of the packet that it answers
+        ("cursor", np.int32),  # place of its next link in the table of paths; NONE: routed at each switch
+        ("wire", np.int32),  # bytes on the wire
+        ("entropy", np.int16),  # that a spraying sender drew; echoed by an ACK
+        ("kind", np.int8),  # DATA, ACK, NACK or CNP
+        ("state", np.int8),  # bits: MARKED, TRIMMED, AGAIN, class
+    ],
+    align=True,
+)
+"""A packet on a link or in a queue."""
+
+FIFO = np.dtype(
+    [
+        ("head", np.int32),  # place of the first packet in the pool
+        ("tail", np.int32),  # place after the last packet
+        ("count", np.int32),
+    ],
+    align=True,
+)
+"""A queue of packets in chunks of the pool."""
+
+LINK = np.dtype(
+    [
+        # what each packet needs, on two lines of the cache
+        ("delay", np.int64),  # propagation, and the latency of the switch at its end, ps
+        ("ps_per_byte", np.float64),
+        ("free_at", np.int64),  # when the last packet given to it has left, ps
+        ("head", np.int32),  # of the packets on their way: first place in the pool
+        ("tail", np.int32),
+        ("count", np.int32),
+        ("target", np.int32),  # node
+        ("port", np.int32),  # managed egress port; NONE: a plain FIFO
+        ("place", np.int32),  # among the incoming links of all nodes
+        ("mark_low", np.int64),  # RED: drain time at which marking begins, ps; NEVER: none
+        ("limit", np.int64),  # drain time that a packet may not push the queue beyond, ps
+        ("loss", np.float64),  # bit error rate
+        ("packets", np.int64),  # sent
+        ("bytes", np.int64),  # sent, on the wire
+        ("deepest", np.int64),  # longest drain time, ps
+        ("down", np.int32),  # 1: failed; packets are lost
+        ("cut_through", np.int32),  # 1: the node at its end forwards on the header
+        ("tap", np.int32),  # of the series of its queue; NONE: not recorded
+        ("log", np.int32),  # 1: its packets are logged
+        # the rest
+        ("mark_high", np.int64),  # drain time at which every packet is marked, ps
+        ("mark_most", np.float64),  # probability of a mark just below mark_high
+        ("draws", np.int64),  # random numbers drawn
+        ("source", np.int32),  # node
+        ("reverse", np.int32),  # link the other way; NONE: none
+        ("control_head", np.int32),  # pauses and credits on their way to `target`
+        ("control_tail", np.int32),
+        ("control_count", np.int32),
+        ("payload", np.int64),  # sent for the first time, bytes of messages
+        ("marks", np.int64),
+        ("drops", np.int64),  # by overflow
+        ("errors", np.int64),  # lost by bit errors or failure
+        ("trims", np.int64),
+        ("pauses", np.int64),  # PAUSE frames received for it
+        ("paused", np.int64),  # time that some class was paused, ps
+    ],
+    align=True,
+)
+"""One direction of a cable, with the egress queue before it."""
+
+PORT = np.dtype(
+    [
+        ("link", np.int32),
+        ("classes", np.int32),
+        ("weighted", np.int32),  # 1: deficit weighted round robin; 0: strict priority, class 0 first
+        ("turn", np.int32),  # class whose turn it is
+        ("paused", np.int32),  # bit per class
+        ("paused_since", np.int64),  # ps
+        ("visited", np.int32),  # DWRR: 1: that class has had its weight
+        ("waiting", np.int32),  # packets in all classes
+        ("due", np.int64),  # when it is to act next, ps; NEVER: nothing planned
+        ("trimming", np.int32),  # 1: a full queue cuts off payloads
+        ("credit_bytes", np.int64),  # receive buffer per class at the far end; 0: no credits
+        ("ready", np.int32),  # of a host: flow whose turn it is; NONE: none
+        ("ready_last", np.int32),
+    ],
+    align=True,
+)
+"""An egress port that decides at each departure: several classes, PFC, credits, shared buffer, or a host's NIC."""
+
+QUEUE = np.dtype(
+    [
+        ("head", np.int32),
+        ("tail", np.int32),
+        ("count", np.int32),
+        ("weight", np.int32),  # bytes per turn of DWRR
+        ("deficit", np.int64),  # bytes
+        ("bytes", np.int64),  # waiting, on the wire
+        ("waiting", np.int64),  # their serialisation time, ps
+        ("credits", np.int64),  # bytes that may be sent
+        ("alpha", np.float64),  # share of the free shared buffer that it may hold; inf: no such bound
+        ("lossless", np.int32),  # 1: PFC or credits keep it from overflowing
+    ],
+    align=True,
+)
+"""One class of a port; port ``p`` has queues ``p * CLASSES ...``."""
+
+INGRESS = np.dtype(
+    [
+        ("bytes", np.int64),  # in the node's buffer that came this way
+        ("above", np.int64),  # PAUSE is sent beyond this, bytes; with alpha: never less than this; NEVER: no PFC
+        ("below", np.int64),  # RESUME is sent when no more than this is left, bytes; with alpha: less than the threshold
+        ("headroom", np.int64),  # bytes taken in after a PAUSE
+        ("alpha", np.float64),  # share of the free shared buffer; 0: static
+        ("credits", np.int32),  # 1: bytes that leave are given back as credits
+        ("pausing", np.int32),  # 1: a PAUSE is in force
+    ],
+    align=True,
+)
+"""What one class of one incoming link holds; link ``l`` has ``l * CLASSES ...``."""
+
+CONTROL = np.dtype(
+    [
+        ("time", np.int64),  # ps
+        ("amount", np.int64),  # credits, bytes; 0: PAUSE, -1: RESUME
+        ("traffic_class", np.int32),
+        ("next", np.int32),
+    ],
+    align=True,
+)
+"""A PAUSE, RESUME or credit update on its way."""
+
+NODE = np.dtype(
+    [
+        ("kind", np.int32),  # HOST or SWITCH
+        ("number", np.int32),  # of the host; of the switch among the switches
+        ("first_in", np.int32),  # into the list of incoming links
+        ("ins", np.int32),
+        ("agenda", np.int32),  # root of its heap of what it has to do; NONE: nothing
+        ("accounts", np.int32),  # 1: it counts what each incoming link holds (PFC, credits)
+        ("port", np.int32),  # of a host: its NIC
+        ("buffer", np.int64),  # shared, bytes; 0: none
+        ("used", np.int64),  # of the shared buffer, bytes
+    ],
+    align=True,
+)
+"""A host or a switch."""
+
+AGENDA = np.dtype(
+    [
+        ("time", np.int64),  # ps
+        ("order", np.int64),  # among entries of one time: kind and target
+        ("child", np.int32),
+        ("next", np.int32),
+    ],
+    align=True,
+)
+"""An entry of a node's pairing heap, or of the list of free entries."""
+
+# Kinds of agenda entries, in the order in which they are done at one time.
+RECEIVED = 0  # target: endpoint whose first waiting packet has passed the host
+ALARM = 1  # target: flow; pace, or retransmission timeout
+ACKNOWLEDGE = 2  # target: flow; the delayed acknowledgement is due
+PORT_DUE = 3  # target: port
+
+SERVER = np.dtype([("free_at", np.int64), ("busy", np.int64), ("bytes", np.int64)], align=True)
+"""A resource of a host, which serves packets one after the other: when it is free, and what it did (ps, payload)."""
+
+STAGE = np.dtype([("server", np.int32), ("ps_per_byte", np.float64)], align=True)
+"""A server on a flow's way through a host, and its time per payload byte."""
+
+ENDPOINT = np.dtype([("head", np.int32), ("tail", np.int32), ("count", np.int32)], align=True)
+"""A GPU or a host's memory: packets on their way to it through its host."""
+
+TRANSFER = np.dtype(
+    [
+        ("first", np.int64),  # number of its first packet
+        ("last", np.int64),  # number of its last packet
+        ("tail", np.int32),  # payload of its last packet, bytes
+        ("owner", np.int64),  # what the outbox or the lanes know it by
+        ("posted", np.int64),  # ps
+        ("next", np.int32),  # later message of the same flow; NONE: none yet
+    ],
+    align=True,
+)
+"""A message of a flow that is not yet delivered."""
+
+FLOW = np.dtype(
+    [
+        # what is to be sent
+        ("posted", np.int64),  # packets of all messages so far
+        ("next_number", np.int64),  # of the next packet that was never sent, or of the rewound sender
+        ("acknowledged", np.int64),  # all below this have arrived
+        ("in_flight", np.int64),  # packets taken to be in the network
+        ("window", np.float64),  # congestion window, packets
+        ("rate", np.float64),  # pace, wire bytes/s; inf: as fast as the NIC takes them
+        ("next_send", np.int64),  # the pace allows no packet before, ps
+        ("last_send", np.int64),  # when the last packet was taken, ps
+        ("connect", np.int64),  # wait of the first packet for the handshake, ps
+        ("timeout_at", np.int64),  # retransmission timeout, ps; NEVER: nothing is outstanding
+        ("alarm_at", np.int64),  # earliest entry of it on the agenda, ps
+        ("ready", np.int32),  # 1: in the NIC's round
+        ("next_ready", np.int32),
+        ("first_transfer", np.int32),  # oldest message that is kept
+        ("send_transfer", np.int32),  # message of next_number
+        ("last_transfer", np.int32),
+        ("path", np.int32),  # into the table of paths; NONE: routed at each switch
+        ("reverse_path", np.int32),
+        ("source", np.int32),  # node
+        ("target", np.int32),  # node
+        ("first_link", np.int32),  # from the source onto the wire; NONE: within a host
+        ("last_link", np.int32),  # from the target onto the wire: where acknowledgements leave
+        ("law", np.int32),  # row of the laws
+        ("route", np.int32),  # row of `fabricsim.tables.ROUTE`
+        ("key", np.int64),  # that ECMP hashes, 32 bits
+        ("first_stage", np.int32),  # servers before the wire
+        ("stages", np.int32),
+        ("first_exit", np.int32),  # servers after the wire
+        ("exits", np.int32),
+        ("slack", np.int64),  # time of a full packet through the servers before the wire, ps
+        ("endpoint", np.int32),  # receiving
+        ("hops", np.int32),  # links from source to target
+        ("slot", np.int64),  # first byte of its scoreboard: `span` of the sender, then `span` of the receiver
+        ("entropy", np.int32),  # in force
+        ("draws", np.int32),  # random numbers drawn
+        ("first_telemetry", np.int64),  # HPCC: into the tables of telemetry
+        # loss recovery
+        ("recovering", np.int32),  # 1: until `recover` is acknowledged
+        ("recover", np.int64),
+        ("highest", np.int64),  # above all selectively acknowledged packets
+        ("scanned", np.int64),  # all below this have been looked at for loss
+        ("lost", np.int64),  # packets to send again
+        ("resend", np.int64),  # none below this is to be sent again
+        ("smoothed", np.float64),  # round trip, ps; 0: none measured
+        ("variation", np.float64),  # of the round trip, ps
+        ("timeout", np.float64),  # ps
+        ("retransmissions", np.int64),
+        ("timeouts", np.int64),
+        ("tap", np.int32),  # of the series of its window, the next is that of its rate; NONE: not recorded
+        # congestion control: what the laws keep
+        ("line_rate", np.float64),  # of its first link, bytes/s
+        ("base_rtt", np.float64),  # unloaded round trip of a full packet and its acknowledgement, ps
+        ("wire", np.int32),  # bytes of a full packet
+        ("threshold", np.float64),  # slow start ends at this window, packets
+        ("alpha", np.float64),  # DCTCP, DCQCN: extent of congestion
+        ("target_rate", np.float64),  # DCQCN: to which it recovers, bytes/s
+        ("stage", np.int32),  # DCQCN, TIMELY, HPCC: increases since a cut; Swift: timeouts in a row; NSCC: 1: fast
+        ("byte_stage", np.int32),  # DCQCN: increases by the byte counter since the last cut
+        ("epoch", np.int64),  # a round trip has passed when this number is acknowledged
+        ("epoch_packets", np.float64),  # acknowledged since the epoch began
+        ("epoch_marked", np.float64),  # of these, marked
+        ("cut_until", np.int64),  # DCTCP: no cut by marks until more than this number is acknowledged
+        ("peak", np.float64),  # CUBIC: W_max, plateau of the growth, packets; 0: none known
+        ("prior", np.float64),  # CUBIC: window before the last cut, packets
+        ("friendly", np.float64),  # CUBIC: window of a Reno flow, packets
+        ("epoch_at", np.int64),  # CUBIC: when growth began, ps; 0: not yet
+        ("origin", np.float64),  # CUBIC: time to grow back to the peak, s
+        ("alpha_at", np.int64),  # DCQCN: next update of alpha, ps
+        ("cut_at", np.int64),  # DCQCN: next look whether to cut; Swift, NSCC: time of the last cut, ps
+        ("raise_at", np.int64),  # DCQCN: next increase by the timer, ps
+        ("raise_bytes", np.float64),  # DCQCN: bytes until the next increase by the counter
+        ("notified", np.int32),  # DCQCN bits: CNP since alpha was updated (1), the rate cut (2); NSCC: 1: a NACK came
+        ("previous_rtt", np.float64),  # TIMELY: ps
+        ("gradient", np.float64),  # TIMELY: smoothed change of the round trip, ps
+        ("reference", np.float64),  # HPCC: window of the last round trip, packets
+        ("utilisation", np.float64),  # HPCC: smoothed, of the busiest link
+        ("delay", np.float64),  # NSCC: smoothed queueing delay, ps
+        ("achieved", np.float64),  # NSCC: packets acknowledged in the present period of quick adaptation
+        ("adapted_at", np.int64),  # NSCC: when quick adaptation may act again, ps
+        ("increase", np.float64),  # NSCC: not yet added to the window, packets
+        ("fast", np.float64),  # NSCC: packets acknowledged without delay in a row
+        ("gathered", np.float64),  # NSCC: packets acknowledged since `increase` was last added
+        ("adjusted_at", np.int64),  # NSCC: time of the last increase by eta, ps
+        ("ignored", np.float64),  # NSCC: packets still to be answered for before marks count again
+    ],
+    align=True,
+)
+"""The sending half of a flow: a TCP connection, a queue pair, a UET packet delivery context."""
+
+RECEIVER = np.dtype(
+    [
+        ("expected", np.int64),  # all below this have arrived
+        ("highest", np.int64),  # above all that have arrived
+        ("transfer", np.int32),  # message of `delivered`, or the one before it
+        ("delivered", np.int64),  # messages of all numbers below this are delivered
+        ("unacknowledged", np.int32),  # packets in sequence since the last ACK
+        ("marked", np.int32),  # whether the last data packet was marked
+        ("due", np.int64),  # of a delayed ACK, ps; NEVER: none
+        ("nack_at", np.int64),  # no NACK for the same gap before, ps
+        ("nacked", np.int64),  # number that the last NACK asked for
+        ("cnp_at", np.int64),  # no CNP before, ps
+        ("stamp", np.int64),  # to echo, ps
+        ("echo", np.int32),
+        ("entropy", np.int32),
+        ("received", np.int64),  # packets, copies too
+        ("copies", np.int64),  # of these, received before
+    ],
+    align=True,
+)
+"""The receiving half of a flow."""
+
+LAW = np.dtype(
+    [
+        ("law", np.int32),  # congestion control
+        ("recovery", np.int32),  # GO_BACK_N or SELECTIVE
+        ("payload", np.int32),  # of a full packet, bytes
+        ("overhead", np.int32),  # wire bytes beyond the payload
+        ("ack_wire", np.int32),  # wire bytes of ACK, NACK and CNP
+        ("data_class", np.int32),
+        ("ack_class", np.int32),
+        ("balance", np.int32),  # BY_FLOW, BY_PACKET, BY_FLOWLET or LEAST_LOADED
+        ("entropies", np.int32),  # that a sprayer draws from
+        ("flowlet_gap", np.int64),  # ps
+        ("ecn", np.int32),  # 1: packets may be marked
+        ("span", np.int64),  # packets from the oldest outstanding to the newest, a power of two
+        ("ack_every", np.int32),  # packets
+        ("ack_delay", np.int64),  # of a delayed ACK, ps
+        ("reordering", np.int32),  # packets above a missing one that prove its loss
+        ("nack_interval", np.int64),  # between NACKs for one gap, ps
+        ("cnp_interval", np.int64),  # between CNPs of a flow, ps; 0: none
+        ("initial_timeout", np.int64),  # ps
+        ("minimum_timeout", np.int64),  # ps
+        ("maximum_timeout", np.int64),  # ps
+        ("handshake", np.int32),  # round trips before the first packet
+        ("initial_window", np.float64),  # packets
+        ("minimum_window", np.float64),  # packets
+        ("maximum_window", np.float64),  # packets
+        ("initial_threshold", np.float64),  # packets
+        ("minimum_rate", np.float64),  # bytes/s
+        ("gain", np.float64),  # DCTCP, DCQCN: g; TIMELY: weight of the new gradient; NSCC: weight of the new delay
+        ("decrease", np.float64),  # factor of a cut: CUBIC, TIMELY and Swift beta, NSCC gamma
+        ("largest_cut", np.float64),  # Swift, NSCC: most that one cut takes away
+        ("scale", np.float64),  # CUBIC: C, packets/s^3
+        ("additive", np.float64),  # increase: packets (Swift, HPCC) or bytes/s (DCQCN, TIMELY)
+        ("hyper", np.float64),  # hyper increase of DCQCN and TIMELY, bytes/s
+        ("stages", np.int32),  # DCQCN F; TIMELY: increases before hyper ones; HPCC maxStage; Swift: timeouts to a reset
+        ("alpha_interval", np.int64),  # DCQCN, ps
+        ("cut_interval", np.int64),  # DCQCN, ps; 0: each CNP cuts at once
+        ("raise_interval", np.int64),  # DCQCN, ps
+        ("raise_bytes", np.float64),  # DCQCN byte counter, bytes; 0: none
+        ("clamp", np.int32),  # DCQCN: 1: every cut sets the target rate
+        ("low", np.float64),  # TIMELY T_low, Swift base target delay, NSCC target queueing delay, ps
+        ("high", np.float64),  # TIMELY T_high, ps
+        ("minimum_rtt", np.float64),  # TIMELY, ps
+        ("per_hop", np.float64),  # Swift: target delay per link, ps
+        ("flow_range", np.float64),  # Swift: most target delay for small windows, ps
+        ("flow_low", np.float64),  # Swift: window of the full range, packets
+        ("flow_high", np.float64),  # Swift: window without any, packets
+        ("eta", np.float64),  # HPCC: target utilisation; NSCC: increase per round trip, packets
+        ("proportional", np.float64),  # NSCC alpha: packets per ps below the target and acknowledged packet over window
+        ("fair", np.float64),  # NSCC: packets per round trip
+        ("quick", np.float64),  # NSCC: fast increase, packets per acknowledged packet
+        ("adapt_delay", np.float64),  # NSCC: queueing delay that starts a quick adaptation, targets
+        ("adapt_gate", np.float64),  # NSCC: share of the maximum window that must not have been achieved
+        ("bdp_limit", np.float64),  # NSCC: maximum window, bandwidth-delay products of the flow
+        ("no_delay", np.float64),  # NSCC: a queueing delay below this is none, ps
+        ("gather", np.float64),  # NSCC: increases are added once more packets than this are acknowledged
+    ],
+    align=True,
+)
+"""Parameters of a transport."""
+
+TELEMETRY = np.dtype(
+    [("time", np.int64), ("sent", np.int64), ("drain", np.int64), ("ps_per_byte", np.float64)],
+    align=True,
+)
+"""In-band telemetry of one link: when (ps), bytes sent, drain time of the queue (ps), rate (HPCC)."""
+
+LOG = np.dtype(
+    [
+        ("time", np.int64),  # at which its first bit leaves, or it is dropped, ps
+        ("link", np.int32),
+        ("flow", np.int32),
+        ("number", np.int32),
+        ("echo", np.int32),
+        ("wire", np.int32),
+        ("kind", np.int8),
+        ("state", np.int8),  # as in PACKET
+        ("fate", np.int8),  # SENT, DROPPED, LOST
+    ],
+    align=True,
+)
+"""An entry of the packet log."""
+
+# Fates of a logged packet.
+SENT = 0
+DROPPED = 1  # by a full queue
+LOST = 2  # by a bit error or a failed link
+
+DELIVERY = np.dtype(
+    [("time", np.int64), ("flow", np.int32), ("transfer", np.int32), ("owner", np.int64), ("posted", np.int64)],
+    align=True,
+)
+"""A message whose last packet was received."""
+
+NETWORK = np.dtype(
+    [
+        ("seed", np.int64),
+        ("hosts", np.int32),
+        ("controls", np.int32),  # 1: PAUSE frames or credits travel
+        ("telemetry", np.int32),  # 1: links write telemetry
+        ("logging", np.int32),  # 1: some link is logged
+        ("sampling", np.int32),  # 1: something is tapped
+        ("free_chunk", np.int32),
+        ("chunks", np.int32),  # free
+        ("free_control", np.int32),
+        ("controls_left", np.int32),  # free
+        ("free_agenda", np.int32),
+        ("agenda_left", np.int32),  # free
+        ("free_transfer", np.int32),
+        ("calendar", np.int32),  # 1: nodes are found by the tournament over their next times
+        ("window", np.int64),  # length of a window, ps
+        ("open", np.int32),  # 1: a window has begun and not ended
+        ("until", np.int64),  # end of the present window, ps
+        ("node", np.int32),  # next node of the present window
+        ("room", np.int64),  # events that a node may take in one window, at most
+        ("passive", np.int64),  # messages under way that nobody reacts to
+        ("deliveries", np.int32),  # messages received in this window
+        ("logged", np.int64),  # entries of the log
+        ("sampled", np.int64),  # entries of the series
+        ("data_hops", np.int64),
+        ("ack_hops", np.int64),  # of ACK, NACK and CNP
+        ("frames", np.int64),  # PAUSE, RESUME and credit updates
+        ("windows", np.int64),
+        ("due", np.int64),  # agenda entries worked off
+    ],
+    align=True,
+)
+"""Scalars of the packet engine."""
+
+SAMPLE = np.dtype([("time", np.int64), ("tap", np.int32), ("value", np.float64)], align=True)
+"""A change of something tapped: the drain time of a link's queue (ps), or a flow's window (packets) or rate."""

@@ -1,0 +1,112 @@
+"""Given paths: a CSV that says which way connections take.
+
+A header that names the columns ``src``, ``dst`` and ``node_path``, and perhaps ``id`` and ``hops``, in any order; then
+a connection on each line. ``src`` and ``dst`` are hosts, ``hops`` counts cables, and ``node_path`` lists the nodes from
+one to the other, such as ``0-128-160-131-12``, written as in a file of cables (`fabricsim.traces.topology`). The first
+line of a pair is for its connection of port 0, the second for that of port 1, and so on.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from fabricsim.errors import TraceError
+from fabricsim.spec.suggest import show
+from fabricsim.traces.topology import node_name, rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MOST_PATHS = 1_000_000
+"""Paths of the largest file."""
+
+_COLUMNS = ("id", "src", "dst", "hops", "node_path")
+_NEEDED = ("src", "dst", "node_path")
+_INTEGER = re.compile(r"\d{1,18}", re.ASCII)
+
+
+class GivenPath(NamedTuple):
+    """The way of one connection between two hosts."""
+
+    line: int  # of the file
+    source: int
+    target: int
+    nodes: tuple[str, ...]  # names, those of both hosts included
+
+
+def read(path: Path | str, hosts: int) -> list[GivenPath]:
+    """Read given paths.
+
+    Parameters
+    ----------
+    path
+        CSV: plain text, gzip or xz, at most 256 MiB unpacked.
+    hosts
+        How many hosts the fabric has.
+
+    Returns
+    -------
+    list of GivenPath
+        In the order of the file. Whether their nodes exist and are joined only the fabric knows.
+
+    Raises
+    ------
+    TraceError
+        With file and line, where it cannot be read or is no list of paths, an id is given twice, a path does not begin
+        and end at its hosts, comes through a node twice, or has not as many hops as stated.
+    """
+    path = Path(path)
+    found: list[GivenPath] = []
+    ids: dict[int, int] = {}
+    for line, row in rows(path, _COLUMNS, _NEEDED):
+        if len(found) == MOST_PATHS:
+            raise TraceError(path, f"more than {MOST_PATHS} paths; leave out what routing finds by itself", line)
+        if "id" in row:
+            number = _whole(path, line, "id", row["id"])
+            if number in ids:
+                raise TraceError(path, f"the id {number} is on line {ids[number]}, too; give each its own", line)
+            ids[number] = line
+        found.append(_path(path, line, row, hosts))
+    return found
+
+
+def _path(path: Path, line: int, row: dict[str, str], hosts: int) -> GivenPath:
+    source, target = (_host(path, line, row, column, hosts) for column in ("src", "dst"))
+    nodes = tuple(node_name(path, line, node.strip(), hosts) for node in row["node_path"].split("-"))
+    for column, node, host in (("src", nodes[0], source), ("dst", nodes[-1], target)):
+        if node != f"host{host}":
+            verb = "begins" if column == "src" else "ends"
+            what = f"node_path {show(row['node_path'])} {verb} at {node}, not at {column} {host}"
+            raise TraceError(path, f"{what}; mend one of the two", line)
+    if source == target:
+        raise TraceError(path, f"the path leads from host {source} to itself; name two hosts", line)
+    _refuse_loop(path, line, nodes)
+    if "hops" in row and _whole(path, line, "hops", row["hops"]) != len(nodes) - 1:
+        what = f"hops {row['hops']}, but node_path {show(row['node_path'])} has {len(nodes) - 1}"
+        raise TraceError(path, f"{what}; mend one of the two", line)
+    return GivenPath(line, source, target, nodes)
+
+
+def _refuse_loop(path: Path, line: int, nodes: Sequence[str]) -> None:
+    seen: set[str] = set()
+    for node in nodes:
+        if node in seen:
+            raise TraceError(path, f"the path comes through {node} twice; take the loop out", line)
+        seen.add(node)
+
+
+def _host(path: Path, line: int, row: dict[str, str], column: str, hosts: int) -> int:
+    text = row[column]
+    name = node_name(path, line, text, hosts)
+    if not name.startswith("host") or not name[4:].isdigit():
+        what = f"{column} {show(text)} is no host: there are hosts 0 to {hosts - 1}"
+        raise TraceError(path, f"{what}; mend it, or set cluster.hosts", line)
+    return int(name[4:])
+
+
+def _whole(path: Path, line: int, column: str, text: str) -> int:
+    if not _INTEGER.fullmatch(text):
+        raise TraceError(path, f"{column} {show(text)} is no whole number from 0", line)
+    return int(text)

@@ -1,0 +1,73 @@
+"""DCTCP: RFC 8257; Alizadeh et al., "Data Center TCP (DCTCP)", SIGCOMM 2010. Windows in packets.
+
+The sender estimates the share of marked packets, once per window, and cuts by half that share, at
+most once per window. Growth and losses are those of New Reno.
+"""
+
+from __future__ import annotations
+
+from fabricsim.kernels._jit import kernel
+from fabricsim.transports import new_reno
+
+
+@kernel
+def _begin_epoch(flow, number):
+    """Begin an observation window, which ends when more than `number` is acknowledged."""
+    flow.epoch = number
+    flow.epoch_packets = 0.0
+    flow.epoch_marked = 0.0
+
+
+@kernel
+def start(flow, law):
+    """Give the first message of a connection its window, and expect the worst (alpha is one)."""
+    new_reno.start(flow, law)
+    flow.alpha = 1.0
+    flow.cut_until = flow.acknowledged - 1
+    _begin_epoch(flow, flow.acknowledged)
+
+
+@kernel
+def _observe(flow, law, packets, marked):
+    """Count marks and, at the end of a window, update alpha (RFC 8257, section 3.3, steps 2 to 8)."""
+    flow.epoch_packets += packets
+    if marked != 0:
+        flow.epoch_marked += packets
+    if flow.acknowledged > flow.epoch and flow.epoch_packets > 0.0:
+        flow.alpha += law.gain * (flow.epoch_marked / flow.epoch_packets - flow.alpha)
+        _begin_epoch(flow, flow.next_number)
+
+
+@kernel
+def _cut(flow, law):
+    """Cut by half of alpha (RFC 8257, section 3.3, step 9; SIGCOMM 2010, equation 2)."""
+    flow.window = max(flow.window * (1.0 - flow.alpha / 2.0), law.minimum_window)
+    flow.threshold = max(flow.window, new_reno.LOWEST_THRESHOLD)
+    flow.cut_until = flow.next_number
+
+
+@kernel
+def acknowledge(flow, law, now, packets, marked, rtt):  # noqa: ARG001  one signature for all laws
+    """Take an ACK of `packets` packets; during recovery marks are counted and the window stands still."""
+    _observe(flow, law, packets, marked)
+    if flow.recovering == 1:
+        return
+    if marked == 0:
+        new_reno.grow(flow, law, packets)  # an ACK with the echo never raises the window (RFC 3168, section 6.1.2)
+    elif flow.acknowledged > flow.cut_until:
+        _cut(flow, law)
+
+
+@kernel
+def lose(flow, law, now):
+    """Halve the flight as New Reno does; marks of the same window cut no further."""
+    new_reno.lose(flow, law, now)
+    flow.cut_until = flow.next_number
+
+
+@kernel
+def time_out(flow, law, now):
+    """Start again from one packet; nothing of the lost window is observed."""
+    new_reno.time_out(flow, law, now)
+    flow.cut_until = flow.acknowledged
+    _begin_epoch(flow, flow.acknowledged)
