@@ -166,7 +166,10 @@ INGRESS = np.dtype(
     [
         ("bytes", np.int64),  # in the node's buffer that came this way
         ("above", np.int64),  # PAUSE is sent beyond this, bytes; with alpha: never less than this; NEVER: no PFC
-        ("below", np.int64),  # RESUME is sent when no more than this is left, bytes; with alpha: less than the threshold
+        (
+            "below",
+            np.int64,
+        ),  # RESUME is sent when no more than this is left, bytes; with alpha: less than the threshold
         ("headroom", np.int64),  # bytes taken in after a PAUSE
         ("alpha", np.float64),  # share of the free shared buffer; 0: static
         ("credits", np.int32),  # 1: bytes that leave are given back as credits

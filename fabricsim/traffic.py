@@ -9,9 +9,8 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import simpy
@@ -31,7 +30,7 @@ from fabricsim.units import BYTES, PS_PER_S, parse
 from fabricsim.workload.traffic import PATTERNS, Request, generate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
@@ -129,7 +128,7 @@ def simulate(scenario: Scenario, matrix: Matrix, *, progress: Callable[[float], 
     """
     _check_ranks(scenario, matrix)
     env = simpy.Environment()
-    report = None if progress is None else partial(_tell, progress, matrix, scenario)
+    report = None if progress is None else (lambda done: progress(done / len(matrix.flows)))
     fabric = Fabric(env, scenario, time_unit=1, progress=report)
     ports = _ports(matrix)
     began = time.perf_counter()

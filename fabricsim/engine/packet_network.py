@@ -103,7 +103,7 @@ def _ports(
     nics = np.flatnonzero(from_host)
     nics = nics[np.argsort(links["source"][nics], kind="stable")]
     if len(nics) != hosts or len(set(links["source"][nics].tolist())) != hosts:
-        msg = "the packet engine wants one cable per host; give each host exactly one, or use engine = \"flow\""
+        msg = 'the packet engine wants one cable per host; give each host exactly one, or use engine = "flow"'
         raise SimulationError(msg)
     ports = np.zeros(len(of_switches) + hosts, PORT)
     ports["link"] = np.concatenate([of_switches, nics])

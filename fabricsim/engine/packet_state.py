@@ -68,7 +68,7 @@ class PacketState:
         Of all random choices.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the tables that differ from network to network
         self,
         nodes: NDArray[np.void],
         links: NDArray[np.void],
@@ -103,7 +103,11 @@ class PacketState:
         self.used = dict.fromkeys(_GROWING, 0)
         self.paths = np.zeros(16, np.int32)
         self.path_length = 0
-        self.group_of, self.groups, self.group_links = np.zeros(1, np.int32), np.zeros(2, np.int64), np.zeros(1, np.int32)
+        self.group_of, self.groups, self.group_links = (
+            np.zeros(1, np.int32),
+            np.zeros(2, np.int64),
+            np.zeros(1, np.int32),
+        )
         self.scoreboard = np.zeros(1, np.uint8)
         self.scores = 0
         self.pool, self.chunk_next = table(0, PACKET), np.zeros(0, np.int32)
@@ -302,5 +306,3 @@ def _grown(entries: NDArray[Any], dtype: np.dtype[np.void], length: int) -> NDAr
     grown = table(length, dtype)
     grown[: len(entries)] = entries
     return grown
-
-

@@ -17,7 +17,6 @@ from fabricsim.tables import CLOCK_END, NEVER
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-
     from fabricsim.engine.packet_state import PacketState
 
 _FLOW_MESSAGES = 4
@@ -130,5 +129,3 @@ class PacketWorld(World):
             self.slowdowns,
             self.network.net(),
         )
-
-

@@ -80,6 +80,7 @@ def table(length: int, dtype: np.dtype[np.void]) -> NDArray[np.void]:
 
 
 def power_of_two(count: int) -> int:
+    """Return the least power of two that is at least `count` and 2."""
     return 1 << max(count - 1, 1).bit_length()
 
 

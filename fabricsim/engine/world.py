@@ -227,7 +227,7 @@ class World(State):
         self.world[0]["outbox"] = 0
         return [(kind == JOB_DONE, number) for kind, number in self.outbox[:count].tolist()]
 
-    def _arguments(self) -> tuple[NDArray[np.generic], ...]:
+    def _arguments(self) -> tuple[object, ...]:
         tables, indices = self.tables, self.indices
         return (
             self.world,

@@ -122,6 +122,7 @@ def _start_collective(
 
 @kernel
 def report(world, outbox, kind, number):
+    """Tell of the end of a job or message."""
     outbox[world[0].outbox, 0] = kind
     outbox[world[0].outbox, 1] = number
     world[0].outbox += 1
@@ -164,6 +165,7 @@ def _note_delivery(world, jobs, messages, outbox, message):
         report(world, outbox, MESSAGE_DONE, message)
         return
     messages[message].ended = world[0].now
+    world[0].dag_nodes += 1
     jobs[batch].ended = world[0].now
     jobs[batch].open_ops -= 1
     if jobs[batch].open_ops == 0:

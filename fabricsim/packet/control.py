@@ -7,7 +7,6 @@ from fabricsim.packet_tables import CUBIC, DCQCN, DCTCP, HPCC, NEW_RENO, NSCC, S
 from fabricsim.transports import cubic, dcqcn, dctcp, hpcc, new_reno, nscc, swift, timely
 
 
-
 @kernel
 def start(flow, law):
     """Set a flow's window and rate before its first message."""

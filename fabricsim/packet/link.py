@@ -193,5 +193,3 @@ def send_control(net, index, traffic_class, amount, now):
         net.controls[link.control_tail].next = entry
     link.control_tail = entry
     link.control_count += 1
-
-

@@ -80,7 +80,7 @@ class Net:
         self.__dict__.update(tables)
 
 
-class NetType(types.Type):  # type: ignore[misc]  # numba is untyped
+class NetType(types.Type):
     """numba's view of `Net`."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ def _typeof(_value: Net, _context: object) -> NetType:
 
 
 @unbox(NetType)
-def _unbox(_type: NetType, value: Any, context: Any) -> NativeValue:
+def _unbox(_type: NetType, value: Any, context: Any) -> NativeValue:  # noqa: ANN401  LLVM values and builders
     handle = context.pyapi.object_getattr_string(value, "handle")
     address = context.pyapi.long_as_voidptr(handle)
     context.pyapi.decref(handle)
@@ -108,16 +108,16 @@ def _array_type(name: str) -> types.Array:
     return types.Array(from_dtype(TABLES[name]), 1, "C")
 
 
-@infer_getattr  # type: ignore[untyped-decorator]
-class _Attributes(AttributeTemplate):  # type: ignore[misc]  # numba is untyped
+@infer_getattr
+class _Attributes(AttributeTemplate):
     key = NetType
 
-    def generic_resolve(self, _type: NetType, name: str) -> types.Array | None:
+    def generic_resolve(self, _type: NetType, name: str) -> types.Array | None:  # type: ignore[override]  # as numba's do
         return _array_type(name) if name in TABLES else None
 
 
-@lower_getattr_generic(NetType)  # type: ignore[untyped-decorator]
-def _lower(context: Any, builder: Any, _type: NetType, value: Any, name: str) -> Any:
+@lower_getattr_generic(NetType)
+def _lower(context: Any, builder: Any, _type: NetType, value: Any, name: str) -> Any:  # noqa: ANN401  as above
     """Make an array of an entry of the list of tables."""
     array_type = _array_type(name)
     element = context.get_data_type(array_type.dtype)

@@ -222,5 +222,3 @@ def answer(net, number, kind, cumulative, echo, stamp, entropy, bits, now):
         transmit(net, index, packet, now, now)
     else:
         enqueue(net, index, packet, np.int64(-1), now)
-
-

@@ -202,9 +202,9 @@ def _next_class(net, port):
         return np.int64(-1)
     idle = 0
     while idle < classes:
-        lane = np.int64(row.turn)
-        queue = net.queues[port * CLASSES + lane]
-        if _may_go(net, port, lane):
+        turn = np.int64(row.turn)
+        queue = net.queues[port * CLASSES + turn]
+        if _may_go(net, port, turn):
             idle = 0
             wire = net.pool[queue.head].wire
             if row.visited == 0:
@@ -212,12 +212,12 @@ def _next_class(net, port):
                 row.visited = 1
             if queue.deficit >= wire:
                 queue.deficit -= wire
-                return lane
+                return turn
         else:
             idle += 1
             if queue.count == 0:
                 queue.deficit = 0
-        row.turn = (lane + 1) % classes
+        row.turn = (turn + 1) % classes
         row.visited = 0
     return np.int64(-1)
 

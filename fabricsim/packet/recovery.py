@@ -42,7 +42,7 @@ def take_note(net, flow, law, cumulative, echo):
     """Take what an ACK says into account; returns how many packets it newly acknowledges."""
     newly = np.int64(0)
     if law.recovery == GO_BACK_N:
-        newly = max(cumulative - flow.acknowledged, 0)
+        newly = np.int64(max(cumulative - flow.acknowledged, 0))
         if newly > 0:
             flow.acknowledged = cumulative
             flow.next_number = max(flow.next_number, cumulative)
@@ -90,9 +90,7 @@ def find_lost(net, flow, law, now):
 @kernel
 def name_lost(net, flow, law, number, now):
     """Declare one packet lost: the receiver got its trimmed header."""
-    if flow.acknowledged <= number < flow.next_number and (
-        net.scoreboard[_place(flow, law, number)] == OUTSTANDING
-    ):
+    if flow.acknowledged <= number < flow.next_number and (net.scoreboard[_place(flow, law, number)] == OUTSTANDING):
         _begin_recovery(flow, law, now)
         _miss(net, flow, law, number)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fabricsim.kernels._jit import kernel
-from fabricsim.kernels.lane import NO_EXTRA, SEND, message_bytes, run_lane, sent
+from fabricsim.kernels.lane import SEND, message_bytes, run_lane, sent
 from fabricsim.kernels.queue import close_bucket, has_event_at, post
 from fabricsim.kernels.queue import next_time as next_event
 from fabricsim.kernels.replay import (
@@ -189,7 +189,7 @@ def advance(
         if min(now, first) > horizon:
             return HORIZON
         if first < now:
-            network.until = min(min(first + network.window, now), horizon + 1)
+            network.until = min(first + network.window, now, horizon + 1)
             network.open = 1
             continue
         world[0].now = now
@@ -218,7 +218,7 @@ def advance(
             )
             if todo == NO_LANES:
                 return LANES
-            if todo == RUN or todo == START:
+            if todo in (RUN, START):
                 connection = extra if todo == START else np.int64(-1)
                 _run_lane(
                     world,

@@ -83,7 +83,7 @@ def _hear_of_arrivals(net, number, flow, law, packet, now):
 
 
 @kernel
-def _time_out(net, number, flow, law, now):
+def _time_out(net, flow, law, now):
     flow.timeouts += 1
     control.time_out(flow, law, now)
     round_trip.back_off(flow, law)
@@ -103,7 +103,7 @@ def wake(net, node, number, now):
     flow.alarm_at = NEVER
     law = net.laws[flow.law]
     if flow.timeout_at <= now:
-        _time_out(net, number, flow, law, now)
+        _time_out(net, flow, law, now)
     if flow.timeout_at < NEVER:
         set_alarm(net, number, flow.timeout_at)
     activate(net, number, now)

@@ -539,17 +539,17 @@ def test_what_fills_a_gap_is_acknowledged_at_once(cases: ModuleType) -> None:
 
 
 def test_telemetry_says_what_each_link_had_sent(cases: ModuleType) -> None:
-    # The second packet follows the first without a gap, and finds both links just free.
+    # The second packet follows the first without a gap, and finds both links just free: one packet was sent by then.
     builder = cases.two_hosts()
     builder.add_law(law=HPCC, span=64, **cases.LAW_COLUMNS[HPCC])
     builder.add_flow(0, 1)
     network = run(cases, builder, (0, 0, 2 * PAYLOAD))
     rows = [tuple(row) for row in network.telemetry[:4]]
     assert rows == [
-        (0, WIRE, 0, 80.0),
-        (PACKET + DELAY, WIRE, 0, 80.0),
-        (PACKET, 2 * WIRE, 0, 80.0),
-        (2 * PACKET + DELAY, 2 * WIRE, 0, 80.0),
+        (0, 0, 0, 80.0),
+        (PACKET + DELAY, 0, 0, 80.0),
+        (PACKET, WIRE, 0, 80.0),
+        (2 * PACKET + DELAY, WIRE, 0, 80.0),
     ]
 
 

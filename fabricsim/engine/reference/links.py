@@ -97,6 +97,9 @@ class Link:
 
         Returns whether it gets to the far end.
         """
+        if packet.carries_data:
+            sent = self.counters["bytes"] - math.floor(self.residual() / self.ps_per_byte)
+            packet.readings.append(Reading(self.network.now, sent, drain, self.ps_per_byte))
         start = max(ready, self.free_at)
         self.free_at = start + self.serialisation(packet.wire)
         self.counters["packets"] += 1
@@ -106,8 +109,6 @@ class Link:
             self.note(packet, start, LOST)
             return False
         self.note(packet, start, SENT)
-        if packet.carries_data:
-            packet.readings.append(Reading(start, self.counters["bytes"], drain, self.ps_per_byte))
         arrival = start + self.until_forwarded(packet.wire) + self.delay
         self.target.plan(arrival, ARRIVAL, self.index, lambda: self._arrive(packet))
         return True

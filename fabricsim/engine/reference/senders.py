@@ -52,9 +52,9 @@ class Sender:
         self.payloads: list[int] = []  # by packet number
         self.taken = 0  # all below this were sent at least once
         self._status: dict[int, int] = {}  # selective: of packets from `acknowledged` to `taken`
-        self._highest = 0  # above all packets known to have arrived since the last timeout
+        self._highest = 0  # above all packets known to have arrived
         self._found_lost: set[int] = set()  # since the last timeout
-        self._scanned = 0  # all below this have been looked at for loss since the last timeout
+        self._scanned = 0  # all below this have been looked at for loss, or were lost by a timeout
         self._next_send = 0
         self._last_taken = NEVER  # when the last packet was taken, ps
         self._timeout_at = NEVER
@@ -272,4 +272,4 @@ class Sender:
                 self._status[number] = MISSING
                 row.lost += 1
         self._found_lost.clear()
-        self._highest = self._scanned = int(row.acknowledged)
+        self._scanned = int(row.next_number)
