@@ -19,7 +19,8 @@ FRAME = 4  # PAUSE, RESUME or credits, among what a node gathers: `flow` is its 
 MARKED = 1  # congestion experienced; on an ACK its echo
 TRIMMED = 2  # payload cut off by a full queue
 AGAIN = 4  # sent before: a retransmission
-CLASS_SHIFT = 3  # the three bits above: traffic class, or virtual lane
+CLASS_SHIFT = 3  # the three bits from here: traffic class, or virtual lane
+CAPABLE = 64  # of ECN: switches may mark it
 
 CLASSES = 8
 """Traffic classes, or virtual lanes, of a port."""

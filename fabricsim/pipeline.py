@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fabricsim.engine.fabric import Replay
+    from fabricsim.engine.recorder import Watch
     from fabricsim.workload.program import Program
 
 __all__ = ["LoadedScenario", "build_program", "load", "reload", "simulate"]
@@ -59,13 +60,17 @@ def build_program(loaded: LoadedScenario) -> Program:
     return compile_job(job, loaded.scenario.cluster.gpu)
 
 
-def simulate(loaded: LoadedScenario, *, progress: Callable[[float], None] | None = None) -> Result:
+def simulate(
+    loaded: LoadedScenario, *, watch: Watch | None = None, progress: Callable[[float], None] | None = None
+) -> Result:
     """Run one training iteration of a scenario.
 
     Parameters
     ----------
     loaded
         What `load` gave.
+    watch
+        What a packet run is to record besides its totals.
     progress
         Called now and then with the share of the program that is done, 0 to 1.
 
@@ -78,14 +83,19 @@ def simulate(loaded: LoadedScenario, *, progress: Callable[[float], None] | None
     ------
     SimulationError
         Where the program cannot run on this cluster, or nothing was delivered.
+    InputError
+        Where the scenario has no job, or `watch` names what is not there.
     """
     scenario = loaded.scenario
     program = build_program(loaded)
     report = None if progress is None else (lambda done: progress(done / len(program.ops)))
     env = simpy.Environment()
-    fabric = Fabric(env, scenario, taps=True, progress=report)
+    fabric = Fabric(env, scenario, taps=True, watch=watch, progress=report)
     began = time.perf_counter()
-    replay = cast("Replay", env.run(fabric.replay(program)))
+    done = fabric.replay(program)
+    if fabric.recorder is not None:
+        fabric.recorder.tap_flows()
+    replay = cast("Replay", env.run(done))
     wall = time.perf_counter() - began
     if replay.end <= replay.start:
         msg = f"{scenario.name}: the iteration took no time: nothing was simulated"
@@ -109,4 +119,5 @@ def simulate(loaded: LoadedScenario, *, progress: Callable[[float], None] | None
         counters=counters(fabric, "dag_nodes"),
         iteration=replay.end - replay.start,
         wall_seconds=wall,
+        packets=None if fabric.recorder is None else fabric.recorder.packets(),
     )

@@ -17,7 +17,7 @@ import simpy
 
 from fabricsim import provenance
 from fabricsim.engine.fabric import Fabric
-from fabricsim.engine.records import counters
+from fabricsim.engine.records import carried, counters
 from fabricsim.errors import InputError
 from fabricsim.results.result import LinkRecord
 from fabricsim.results.traffic import LinkUse, Matrix, TrafficResult
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fabricsim.engine.recorder import Watch
     from fabricsim.spec.scenario import Scenario
     from fabricsim.spec.traffic import FlowSizes
 
@@ -105,7 +106,13 @@ def _parse_size(text: str) -> int | FlowSizes:
         raise InputError(msg) from error
 
 
-def simulate(scenario: Scenario, matrix: Matrix, *, progress: Callable[[float], None] | None = None) -> TrafficResult:
+def simulate(
+    scenario: Scenario,
+    matrix: Matrix,
+    *,
+    watch: Watch | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> TrafficResult:
     """Send all flows of a matrix over an idle fabric, each at its start, and wait for all.
 
     Every flow is a connection of its own: the second one of a pair may take another path than the first.
@@ -116,25 +123,32 @@ def simulate(scenario: Scenario, matrix: Matrix, *, progress: Callable[[float], 
         Cluster, fabric and transport; the job is not looked at.
     matrix
         Its endpoints are ranks.
+    watch
+        What a packet run is to record besides its totals; flows are found by their ids too.
     progress
         Called now and then with the share of the flows that is done, 0 to 1.
 
     Raises
     ------
     InputError
-        Where the matrix names a rank that the cluster does not have.
+        Where the matrix names a rank that the cluster does not have, or `watch` what is not there.
     SimulationError
         Where the run cannot go on.
     """
     _check_ranks(scenario, matrix)
     env = simpy.Environment()
     report = None if progress is None else (lambda done: progress(done / len(matrix.flows)))
-    fabric = Fabric(env, scenario, time_unit=1, progress=report)
+    fabric = Fabric(env, scenario, time_unit=1, watch=watch, progress=report)
     ports = _ports(matrix)
     began = time.perf_counter()
-    completion = cast("NDArray[np.int64]", env.run(fabric.send_all(matrix.flows, ports.tolist())))
-    wall = time.perf_counter() - began
+    done = fabric.send_all(matrix.flows, ports.tolist())
     routes = _routes(fabric, matrix, ports)
+    if fabric.recorder is not None:
+        flows = fabric.world.tables["routes"]["flow"][routes].tolist()
+        fabric.recorder.tap_flows(dict(zip(flows, map(str, matrix.flows["id"].tolist()), strict=True)))
+    completion = cast("NDArray[np.int64]", env.run(done))
+    wall = time.perf_counter() - began
+    end = int((matrix.flows["start"] + completion).max())
     return TrafficResult(
         name=scenario.name,
         matrix=matrix,
@@ -147,6 +161,8 @@ def simulate(scenario: Scenario, matrix: Matrix, *, progress: Callable[[float], 
         links=_links(fabric, routes),
         counters=counters(fabric),
         wall_seconds=wall,
+        packets=None if fabric.recorder is None else fabric.recorder.packets(),
+        series=None if fabric.recorder is None else fabric.recorder.series(end),
     )
 
 
@@ -189,7 +205,8 @@ def _time_alone(fabric: Fabric, routes: NDArray[np.int64], sizes: NDArray[np.int
 
 
 def _links(fabric: Fabric, routes: NDArray[np.int64]) -> tuple[LinkUse, ...]:
-    resources, table = fabric.platform.resources, fabric.world.resources
+    resources = fabric.platform.resources
+    load, payload = carried(fabric)
     flows = np.zeros(len(resources.names), np.int64)
     for route, count in zip(*np.unique(routes, return_counts=True), strict=True):
         flows[list(fabric.wiring.route_hops[route])] += count
@@ -199,8 +216,8 @@ def _links(fabric: Fabric, routes: NDArray[np.int64]) -> tuple[LinkUse, ...]:
                 name=resources.names[index],
                 kind=resources.kinds[index],
                 capacity=resources.capacities[index],
-                load=float(table["load"][index]),
-                payload=float(table["payload"][index]),
+                load=float(load[index]),
+                payload=float(payload[index]),
                 calls=(),
             ),
             int(flows[index]),

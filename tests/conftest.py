@@ -61,6 +61,18 @@ def worlds() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def packet_cases() -> ModuleType:
+    """Small networks of packets, drawn from a seed."""
+    return _reference("packet_cases")
+
+
+@pytest.fixture(scope="session")
+def packet_runs() -> ModuleType:
+    """The compiled packet engine without hosts' programs and SimPy, and the reference."""
+    return _reference("packet_runs")
+
+
+@pytest.fixture(scope="session")
 def ideal_scenario() -> Callable[..., Scenario]:
     """Makes scenarios of round numbers: ``ideal_scenario(hosts, topology, channels=1, ...)``."""
     make: Callable[..., Scenario] = _reference("scenarios").scenario

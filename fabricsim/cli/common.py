@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.progress import Progress
 
+    from fabricsim.engine.recorder import Watch
+
 SETTINGS_HELP = "Override a setting, such as cluster.hosts=16; may be repeated."
 
 ScenarioArgument = Annotated[str, typer.Argument(metavar="SCENARIO", help="TOML file or name of a shipped scenario.")]
@@ -27,6 +29,22 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 FolderOption = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="Write the pictures into this folder.")
 ]
+
+TapOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tap",
+        metavar="KIND:GLOB",
+        help="Record over time: queue or rate of wires, or flow, such as queue:switch0->*; packet engine; repeatable.",
+    ),
+]
+PcapOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pcap", metavar="GLOB", help="Write the packets of these wires as pcapng; packet engine; repeatable."
+    ),
+]
+EngineOption = Annotated[str | None, typer.Option("--engine", metavar="NAME", help="Engine: flow or packet.")]
 
 _PATIENCE = 2.0
 """Seconds of work after which progress is shown."""
@@ -94,6 +112,25 @@ def announce_compilation() -> None:
 
     if not is_compiled():
         note("compiling kernels, once (about 15 s; later runs start at once) ...")
+
+
+def watched(taps: list[str] | None, captures: list[str] | None, output: Path | None) -> Watch | None:
+    """Read ``--tap`` and ``--pcap``; None where neither is given.
+
+    Raises
+    ------
+    InputError
+        Where one is malformed, or there is no ``-o`` to say where the recording goes.
+    """
+    if not taps and not captures:
+        return None
+    from fabricsim.engine.recorder import Watch  # noqa: PLC0415  --help must not pay for it
+
+    watch = Watch.parse(taps or (), captures or ())
+    if output is None:
+        msg = f"{'--tap' if taps else '--pcap'} records into files: say where with -o"
+        raise InputError(msg)
+    return watch
 
 
 def check_output_file(file: Path | None) -> None:

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from fabricsim.cli.common import (
+    EngineOption,
     FolderOption,
     JsonOption,
+    PcapOption,
     ScenarioArgument,
     SettingsOption,
+    TapOption,
     announce_compilation,
     check_output_file,
     check_output_folder,
@@ -22,14 +25,18 @@ from fabricsim.cli.common import (
     progress,
     say,
     show,
+    watched,
 )
 from fabricsim.errors import InputError, ScenarioError
 
 if TYPE_CHECKING:
+    from fabricsim.engine.recorder import Watch
     from fabricsim.results.result import Result
+    from fabricsim.results.summary import Summary
     from fabricsim.spec.load import LoadedScenario
 
 ResultOption = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the result as HDF5.")]
+_BOTH = 2  # engines
 ResultArgument = Annotated[Path, typer.Argument(metavar="RESULT", help="HDF5 file that fabricsim wrote.")]
 
 
@@ -45,45 +52,57 @@ def run(  # noqa: PLR0913  one parameter per option
     scenario: ScenarioArgument,
     *,
     settings: SettingsOption = None,
-    engine: Annotated[str | None, typer.Option(metavar="NAME", help="Engine: flow or packet.")] = None,
+    engine: EngineOption = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of all random choices.")] = None,
+    tap: TapOption = None,
+    pcap: PcapOption = None,
     output: ResultOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Simulate one iteration and print where the time goes."""
     check_output_file(output)
+    watch = watched(tap, pcap, output)
     loaded = _load(scenario, settings or [], {"engine": engine, "seed": seed})
-    _finish(_simulate(loaded), output, as_json=as_json)
+    _finish(_simulate(loaded, watch), output, as_json=as_json)
 
 
-def rerun(result: ResultArgument, *, output: ResultOption = None, as_json: JsonOption = False) -> None:
+def rerun(
+    result: ResultArgument,
+    *,
+    tap: TapOption = None,
+    pcap: PcapOption = None,
+    output: ResultOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Repeat the run that a result file describes."""
     from fabricsim.pipeline import reload  # noqa: PLC0415  --help must not pay for it
     from fabricsim.results.hdf5 import read  # noqa: PLC0415  as above
 
     check_output_file(output)
-    _finish(_simulate(reload(read(result))), output, as_json=as_json)
+    watch = watched(tap, pcap, output)
+    _finish(_simulate(reload(read(result)), watch), output, as_json=as_json)
 
 
 def compare(  # noqa: PLR0913  one parameter per option
     scenario: ScenarioArgument,
     *,
-    transport: Annotated[str, typer.Option(metavar="A,B,C", help="Transports to compare.")],
+    transport: Annotated[str | None, typer.Option(metavar="A,B,C", help="Transports to compare.")] = None,
+    engine: Annotated[str | None, typer.Option(metavar="A,B", help="Engines to compare: flow,packet.")] = None,
     settings: SettingsOption = None,
     output: FolderOption = None,
     jobs: Annotated[int, typer.Option(metavar="N", min=1, max=256, help="Simulations at the same time.")] = 1,
     as_json: JsonOption = False,
 ) -> None:
-    """Run one scenario on several transports, side by side."""
-    from fabricsim.pipeline import load  # noqa: PLC0415  --help must not pay for it
-    from fabricsim.report.text import comparison_table  # noqa: PLC0415  as above
-    from fabricsim.results.summary import summarise  # noqa: PLC0415  as above
+    """Run one scenario on several transports, or by two engines, side by side."""
+    from fabricsim.results.summary import summarise  # noqa: PLC0415  --help must not pay for it
     from fabricsim.sweep import simulate_all  # noqa: PLC0415  as above
 
     check_output_folder(output)
-    loaded = [load(scenario, [*(settings or []), f"transport={name}"]) for name in _transports(transport)]
+    names = _compared(transport, engine)
+    key = "engine" if transport is None else "transport"
+    loaded = [_load(scenario, settings or [], {key: name}) for name in names]
     announce_compilation()
-    with progress(f"comparing {len(loaded)} transports") as report:
+    with progress(f"comparing {len(loaded)} {key}s") as report:
         results = simulate_all(loaded, jobs=jobs, progress=report)
     summaries = [summarise(result) for result in results]
     if output is not None:
@@ -95,7 +114,7 @@ def compare(  # noqa: PLR0913  one parameter per option
     if as_json:
         say(json.dumps(summaries, indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        show(comparison_table(summaries))
+        _show_comparison(results, summaries)
 
 
 def plot(
@@ -104,16 +123,23 @@ def plot(
     output: FolderOption = None,
     form: Annotated[Literal["png", "svg"], typer.Option("--format", help="Format of the pictures.")] = "png",
 ) -> None:
-    """Draw breakdown, timeline and link utilisation of a result file."""
+    """Draw breakdown, timeline, link utilisation and what was tapped of a result file."""
     from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
     from fabricsim.results.hdf5 import read  # noqa: PLC0415  --help must not pay for it
 
     check_output_folder(output)
     run_result = read(result)
     folder = output_folder(output if output is not None else result.parent)
-    for name in ("breakdown", "timeline", "utilisation"):
+    packets, series = run_result.packets, run_result.series
+    # the flow engine records all rates; a packet run has those that were tapped
+    rates = packets is None or bool(series.rate.any())
+    names = ("breakdown", "timeline", "utilisation") if rates else ("breakdown", "timeline")
+    figures = {name: getattr(plots, name)(run_result) for name in names}
+    if packets is not None:
+        figures |= plots.of_packets(packets, f"{run_result.name} over {run_result.transport}")
+    for name, figure in figures.items():
         path = folder / f"{result.stem}-{name}.{form}"
-        plots.save(getattr(plots, name)(run_result), path)
+        plots.save(figure, path)
         note(f"wrote {path}")
 
 
@@ -133,6 +159,35 @@ def _load(scenario: str, settings: list[str], options: dict[str, str | int | Non
         raise ScenarioError(mistakes) from error
 
 
+def _compared(transport: str | None, engine: str | None) -> list[str]:
+    """Names to compare: transports or engines, exactly one of both."""
+    if (transport is None) == (engine is None):
+        msg = "compare wants one of --transport A,B,C and --engine flow,packet"
+        raise InputError(msg)
+    if transport is not None:
+        return _transports(transport)
+    names = list(dict.fromkeys(name.strip() for name in (engine or "").split(",") if name.strip()))
+    if len(names) != _BOTH:
+        msg = f"--engine {engine!r}: compare wants two engines, flow,packet"
+        raise InputError(msg)
+    return names
+
+
+def _show_comparison(results: list[Result], summaries: list[Summary]) -> None:
+    if len({result.engine for result in results}) == 1:
+        from fabricsim.report.text import comparison_table  # noqa: PLC0415  --help must not pay for it
+
+        show(comparison_table(summaries))
+        return
+    from fabricsim.report.difference_text import difference_text  # noqa: PLC0415  as above
+    from fabricsim.results.difference import difference  # noqa: PLC0415  as above
+
+    labels = (summaries[0]["engine"], summaries[1]["engine"])
+    explaining = next(summary for summary in summaries if "queues" in summary)
+    title = f"{results[0].name} over {results[0].transport}"
+    show(difference_text(title, labels, difference(*results), explaining))
+
+
 def _transports(names: str) -> list[str]:
     """Split what ``--transport`` gave; each one once, in the order given."""
     from fabricsim.spec import library  # noqa: PLC0415  --help must not pay for it
@@ -146,13 +201,13 @@ def _transports(names: str) -> list[str]:
     return wanted
 
 
-def _simulate(loaded: LoadedScenario) -> Result:
+def _simulate(loaded: LoadedScenario, watch: Watch | None = None) -> Result:
     from fabricsim.pipeline import simulate  # noqa: PLC0415  --help must not pay for it
 
     if loaded.scenario.job is not None:
         announce_compilation()
     with progress(loaded.scenario.name) as report:
-        return simulate(loaded, progress=report)
+        return simulate(loaded, watch=watch, progress=report)
 
 
 def _finish(result: Result, output: Path | None, *, as_json: bool) -> None:
@@ -164,6 +219,12 @@ def _finish(result: Result, output: Path | None, *, as_json: bool) -> None:
     if output is not None:
         write(result, output)
         note(f"wrote {output}")
+        if result.packets is not None and result.packets.log is not None:
+            from fabricsim.results import pcapng  # noqa: PLC0415  as above
+
+            capture = output.with_name(f"{output.name.removesuffix('.h5')}.pcapng")
+            pcapng.write(result.packets.log, capture)
+            note(f"wrote {capture}")
     if as_json:
         say(to_json(summary))
     else:

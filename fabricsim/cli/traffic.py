@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fabricsim.cli.common import (
+    EngineOption,
     FolderOption,
     JsonOption,
+    PcapOption,
     SettingsOption,
+    TapOption,
     announce_compilation,
     check_output_folder,
     note,
@@ -19,6 +22,7 @@ from fabricsim.cli.common import (
     progress,
     say,
     show,
+    watched,
     write_text,
 )
 from fabricsim.errors import InputError
@@ -59,7 +63,10 @@ def traffic(  # noqa: PLR0913  one parameter per option
     size: SizeOption = None,
     flows: FlowsOption = None,
     load: LoadOption = None,
+    engine: EngineOption = None,
     seed: SeedOption = None,
+    tap: TapOption = None,
+    pcap: PcapOption = None,
     output: FolderOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -68,10 +75,11 @@ def traffic(  # noqa: PLR0913  one parameter per option
     from fabricsim.traffic import read, request, simulate  # noqa: PLC0415  as above
 
     check_output_folder(output)
+    watch = watched(tap, pcap, output)
     demand = read(matrix)
     if demand is not None:
         _refuse(matrix, {"--size": size, "--flows": flows, "--load": load})
-    parts = {"cluster": cluster, "fabric": fabric, "transport": transport, "seed": seed}
+    parts = {"cluster": cluster, "fabric": fabric, "transport": transport, "engine": engine, "seed": seed}
     overrides = [f"{key}={value}" for key, value in parts.items() if value is not None]
     if scenario is None:
         overrides.append(f"name={cluster or 'ideal'}/{fabric or 'single-switch'}")
@@ -82,7 +90,7 @@ def traffic(  # noqa: PLR0913  one parameter per option
         demand = request(matrix, found, size=size, flows=flows, load=load)
     announce_compilation()
     with progress(f"{demand.name} on {found.name}") as report:
-        result = simulate(found, demand, progress=report)
+        result = simulate(found, demand, watch=watch, progress=report)
     _finish(result, output, as_json=as_json)
 
 
@@ -108,7 +116,35 @@ def _finish(result: TrafficResult, output: Path | None, *, as_json: bool) -> Non
         write_text(folder / f"{stem}-fct.json", text + "\n")
         for suffix in ("png", "json"):
             note(f"wrote {folder / f'{stem}-fct.{suffix}'}")
+        _write_recorded(result, folder, stem)
     if as_json:
         say(text)
     else:
         show(traffic_text(summary))
+
+
+def _write_recorded(result: TrafficResult, folder: Path, stem: str) -> None:
+    """Write what was tapped: pictures, the series as HDF5, and the capture."""
+    packets, series = result.packets, result.series
+    if packets is None or series is None or not (packets.taps or packets.log is not None or series.names):
+        return
+    from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
+    from fabricsim.results import pcapng  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.results.hdf5 import write_series  # noqa: PLC0415  as above
+
+    title = f"{result.matrix.name} on {result.name} over {result.transport}"
+    figures = plots.of_packets(packets, title)
+    if series.rate.any():
+        starts = result.matrix.flows["start"]
+        figures["rates"] = plots.payload_rates(series, int((starts + result.completion).max()), title)
+    for name, figure in figures.items():
+        path = folder / f"{stem}-{name}.png"
+        plots.save(figure, path)
+        note(f"wrote {path}")
+    path = folder / f"{stem}.h5"
+    write_series(packets, series, path)
+    note(f"wrote {path}")
+    if packets.log is not None:
+        path = folder / f"{stem}.pcapng"
+        pcapng.write(packets.log, path)
+        note(f"wrote {path}")

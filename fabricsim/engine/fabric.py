@@ -13,7 +13,7 @@ import numpy as np
 from fabricsim.engine.pump import Pump
 from fabricsim.engine.wiring import Wiring
 from fabricsim.engine.world import World
-from fabricsim.errors import SimulationError
+from fabricsim.errors import InputError, SimulationError
 from fabricsim.tables import CALL, CLOCK_END, COLLECTIVE, NONE, OP, SPAN
 from fabricsim.topology.platform import WIRE, Platform
 from fabricsim.transports import TRANSPORTS
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import simpy
     from numpy.typing import NDArray
 
+    from fabricsim.engine.recorder import Recorder, Watch
     from fabricsim.engine.world import Batch, Job
     from fabricsim.spec.cluster import Cluster
     from fabricsim.spec.scenario import Scenario
@@ -79,7 +80,9 @@ class Fabric:
     time_unit
         Picoseconds per unit of ``env.now``, at least 1.
     taps
-        Whether payload rates of wires are recorded over time.
+        Whether payload rates of wires are recorded over time by the flow engine.
+    watch
+        What the packet engine records besides its totals; its flows are tapped by `Recorder.tap_flows`.
     progress
         Called now and then with the number of DAG nodes done so far.
 
@@ -87,6 +90,13 @@ class Fabric:
     ------
     SimulationError
         Where `time_unit` is no time.
+    InputError
+        Where `watch` names a wire that is not there, or the engine is not that of packets.
+
+    Attributes
+    ----------
+    recorder
+        Of a packet run; None in a flow run.
 
     Examples
     --------
@@ -99,13 +109,14 @@ class Fabric:
     >>> env.run(env.process(user(env)))
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the last four are rarely given, and by name only
         self,
         env: simpy.Environment,
         scenario: Scenario,
         *,
         time_unit: int = PS_PER_S,
         taps: bool = False,
+        watch: Watch | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> None:
         self._unit = _within(time_unit, "time_unit, picoseconds per unit of the environment's time,", 1, CLOCK_END)
@@ -123,18 +134,24 @@ class Fabric:
             scenario.seed,
         )
         self.taps = self._tapped() if taps else ()
-        self.world, self.wiring = self._compiled(scenario)
+        self.recorder: Recorder | None = None
+        self.world, self.wiring = self._compiled(scenario, watch)
         self._pump = Pump(env, self.world, unit=self._unit, deliver=self._deliver, idle=self._fail, progress=progress)
         self._jobs: dict[int, _Waiting] = {}
         self._messages: dict[int, _Waiting] = {}
         self._batches: dict[int, tuple[simpy.Event, Batch, NDArray[np.int64]]] = {}
 
-    def _compiled(self, scenario: Scenario) -> tuple[World, Wiring]:
+    def _compiled(self, scenario: Scenario, watch: Watch | None) -> tuple[World, Wiring]:
         """Make the world of the scenario's engine."""
         if scenario.engine == "packet":
             from fabricsim.engine.packets import make  # noqa: PLC0415  compiles much that the flow engine does not need
 
-            return make(self.platform, self.model, scenario)
+            packets = make(self.platform, self.model, scenario, watch)
+            self.recorder = packets[2]
+            return packets[:2]
+        if watch:
+            msg = "taps and captures need packets, and the flow engine has none; run with --engine packet"
+            raise InputError(msg)
         world = World(self.platform.resources.capacities, self.taps)
         moderation = scenario.nic.interrupt_moderation
         return world, Wiring(world, self.platform, self.model, scenario.collectives, moderation)
@@ -352,6 +369,7 @@ class Fabric:
             f"nothing can happen any more, yet {stuck} jobs or messages are not done: "
             "they wait for one another, or their rate is too small for the clock"
         )
+        msg = self.world.explain() or msg
         waiting = (*self._jobs.values(), *self._messages.values())
         self._jobs.clear()
         self._messages.clear()

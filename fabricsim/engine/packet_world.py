@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fabricsim.engine.deadlock import explain
 from fabricsim.engine.world import World
 from fabricsim.errors import SimulationError
 from fabricsim.kernels.queue import next_time, post
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 _FLOW_MESSAGES = 4
 """Messages of a flow that are kept at once: two under way, one acknowledged, one more."""
+_SEARCH_EVERY = 1_000_000
+"""Events between two searches for deadlocks, which take a few milliseconds."""
 
 
 class PacketWorld(World):
@@ -34,14 +37,24 @@ class PacketWorld(World):
         Its tables.
     smallest
         Wire bytes of the smallest packet.
+    names
+        Of its links, for messages.
     calendar
         Whether nodes are found by the tournament over their next times; chosen where it is None.
     """
 
-    def __init__(
-        self, capacities: Sequence[float], network: PacketState, smallest: int, *, calendar: bool | None = None
+    def __init__(  # noqa: PLR0913  the last two by name
+        self,
+        capacities: Sequence[float],
+        network: PacketState,
+        smallest: int,
+        *,
+        names: Sequence[str],
+        calendar: bool | None = None,
     ) -> None:
         self.network = network
+        self._names = names
+        self._searched = 0
         self._failures = 0
         super().__init__(capacities, ())
         self._smallest, self._calendar = smallest, calendar
@@ -91,11 +104,28 @@ class PacketWorld(World):
                 self.double_lanes()
             elif code == ROOM:
                 self.network.make_room()
+            elif self._is_time_to_search() and (deadlock := self.explain()) is not None:
+                raise SimulationError(deadlock)
             elif code == HORIZON and horizon > CLOCK_END:
                 msg = "simulated time runs past 92 days, the end of the clock: a rate is too small or a time too long"
                 raise SimulationError(msg)
             else:
                 return code
+
+    def explain(self) -> str | None:
+        """Say why nothing moves any more; None where there is no deadlock."""
+        return explain(self.network, self._names)
+
+    def _is_time_to_search(self) -> bool:
+        """Whether so much has happened that a search for deadlocks takes no time to speak of.
+
+        Timeouts go on in a deadlocked network, and would do so for good.
+        """
+        events = int(self.world["events"][0])
+        if not self.network.wakes or events - self._searched < _SEARCH_EVERY:
+            return False
+        self._searched = events
+        return True
 
     def next_time(self) -> int:
         """When something happens next, ps; NEVER where nothing does."""

@@ -10,7 +10,10 @@ from fabricsim.results.result import CallRecord, LinkRecord, Series
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from fabricsim.engine.fabric import Fabric, Replay
+    from fabricsim.engine.packet_state import PacketState
     from fabricsim.workload.program import Program
 
 
@@ -38,22 +41,44 @@ def link_records(fabric: Fabric, program: Program) -> tuple[LinkRecord, ...]:
     for call, communicator in zip(program.calls, fabric.communicators(program.calls), strict=True):
         for resource in fabric.wiring.resources_of(communicator):
             crossing.setdefault(resource, set()).add(f"{call.dimension} {call.collective}")
-    resources, table = fabric.platform.resources, fabric.world.resources
+    resources = fabric.platform.resources
+    load, payload = carried(fabric)
     return tuple(
         LinkRecord(
             name=name,
             kind=resources.kinds[index],
             capacity=resources.capacities[index],
-            load=float(table["load"][index]),
-            payload=float(table["payload"][index]),
+            load=float(load[index]),
+            payload=float(payload[index]),
             calls=tuple(sorted(crossing.get(index, ()))),
         )
         for index, name in enumerate(resources.names)
     )
 
 
+def carried(fabric: Fabric) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Give load and payload of every resource, as in `LinkRecord`, two of shape ``(resources,)``."""
+    if fabric.recorder is None:
+        table = fabric.world.resources
+        return table["load"].copy(), table["payload"].copy()
+    return _carried_by_packets(fabric.recorder.network, np.array(fabric.platform.resources.capacities))
+
+
+def _carried_by_packets(
+    network: PacketState, capacity: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Load is time in use at the capacity, so that what an adapter's efficiency takes from a wire counts."""
+    links, servers = network.links, network.grown["servers"][: len(capacity)]
+    busy, payload = servers["busy"].astype(np.float64), servers["bytes"].astype(np.float64)
+    busy[: len(links)] = links["bytes"] * links["ps_per_byte"]
+    payload[: len(links)] = links["payload"]
+    return busy / PS_PER_S * capacity, payload
+
+
 def rate_series(fabric: Fabric, end: int) -> Series:
     """Take the payload rates of the recorded wires from zero to `end` (ps)."""
+    if fabric.recorder is not None:
+        return fabric.recorder.series(end)
     width = int(fabric.world.world[0]["bin"])
     bins = max(1, -(-end // width))
     names = fabric.platform.resources.names
@@ -69,4 +94,6 @@ def rate_series(fabric: Fabric, end: int) -> Series:
 def counters(fabric: Fabric, *more: str) -> dict[str, int]:
     """Give what the engine counted of the network, and `more` of the counting columns of ``WORLD``."""
     world = fabric.world.world
-    return {name: int(world[name][0]) for name in ("messages", "events", "solves", "rate_updates", *more)}
+    if fabric.recorder is None:
+        return {name: int(world[name][0]) for name in ("messages", "events", "solves", "rate_updates", *more)}
+    return {**{name: int(world[name][0]) for name in ("messages", "events", *more)}, **fabric.recorder.counters()}

@@ -11,7 +11,7 @@ from fabricsim.errors import SimulationError
 from fabricsim.tables import CONNECTION, MODERATION, NONE, SCRIPT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from fabricsim.engine.world import World
     from fabricsim.spec.cluster import InterruptStep
@@ -107,6 +107,11 @@ class Wiring:
         if key not in self._routes:
             self._routes[key] = self._add_route(key)
         return self._routes[key]
+
+    @property
+    def connections(self) -> Mapping[Connection, int]:
+        """Route of each connection so far."""
+        return self._routes
 
     def _add_route(self, key: Connection) -> int:
         path = self._platform.path(key.source, key.target, key.port)

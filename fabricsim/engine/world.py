@@ -186,6 +186,10 @@ class World(State):
 
     # ---- the kernel -----------------------------------------------------------------------------
 
+    def explain(self) -> str | None:
+        """Say why nothing can happen any more, where the network is to blame: never where it is a fluid."""
+        return None
+
     def advance(self, horizon: int, budget: int) -> int:
         """Run the kernel until it stops for something other than a lack of lanes.
 

@@ -32,8 +32,8 @@ def start(flow, law):
 
 
 @kernel
-def acknowledge(net, flow, law, now, packets, marked, rtt, echo):
-    """Tell the law of an acknowledgement; `echo` is the packet that caused it."""
+def acknowledge(net, flow, law, now, packets, marked, rtt, echo, slot):
+    """Tell the law of an acknowledgement; `echo` is its packet, `slot` where telemetry of that lies."""
     kind = law.law
     if kind == NEW_RENO:
         new_reno.acknowledge(flow, law, now, packets, marked, rtt)
@@ -48,7 +48,7 @@ def acknowledge(net, flow, law, now, packets, marked, rtt, echo):
     elif kind == SWIFT:
         swift.acknowledge(flow, law, now, packets, marked, rtt)
     elif kind == HPCC:
-        hpcc.acknowledge(flow, law, now, packets, net.telemetry, echo)
+        hpcc.acknowledge(flow, law, now, packets, net.telemetry, echo, slot)
     elif kind == NSCC:
         nscc.acknowledge(flow, law, now, packets, marked, rtt)
 

@@ -8,7 +8,7 @@ from fabricsim.kernels._jit import inlined, kernel
 from fabricsim.kernels.path import mix
 from fabricsim.packet.clock import hasten
 from fabricsim.packet.fifo import push
-from fabricsim.packet_tables import CONTROL_BYTES, DATA, DROPPED, HEADER_BYTES, LOST, MARKED, SENT, TRIMMED
+from fabricsim.packet_tables import CAPABLE, CONTROL_BYTES, DATA, DROPPED, HEADER_BYTES, LOST, MARKED, SENT, TRIMMED
 
 _UNIT = 1.0 / 4294967296.0  # mix gives 32 bits
 
@@ -34,16 +34,14 @@ def _draw(net, index):
 
 @kernel
 def mark(net, index, packet, drain):
-    """Mark a data packet by RED (Floyd and Jacobson 1993) on the present drain time of its queue (ps)."""
+    """Mark a packet by RED (Floyd and Jacobson 1993) on a drain time of its queue (ps) above the lower threshold."""
     link = net.links[index]
-    if drain < link.mark_low or packet.kind != DATA or packet.state & TRIMMED:
+    if packet.state & (CAPABLE | TRIMMED) != CAPABLE:
         return
     if drain < link.mark_high:
         share = (drain - link.mark_low) / (link.mark_high - link.mark_low)
         if _draw(net, index) >= link.mark_most * share:
             return
-    elif link.mark_high == link.mark_low and drain == link.mark_low:
-        return
     packet.state |= MARKED
     link.marks += 1
 
@@ -61,7 +59,7 @@ def note(net, index, packet, time, fate):
     entry.echo = packet.echo
     entry.wire = packet.wire
     entry.kind = packet.kind
-    entry.state = packet.state
+    entry.state = packet.state & ~CAPABLE
     entry.fate = fate
 
 
@@ -94,7 +92,7 @@ def lose(net, index, packet, time):
 
 @inlined
 def depart(net, index, packet, start, duration):
-    """Put a packet on the wire at `start` (ps) for `duration` (ps)."""
+    """Put a packet on the wire at `start` (ps) for `duration` (ps); returns False if it is lost there."""
     link = net.links[index]
     link.packets += 1
     link.bytes += packet.wire
@@ -105,7 +103,7 @@ def depart(net, index, packet, start, duration):
         world.ack_hops += 1
     if link.loss > 0.0 and _draw(net, index) < 1.0 - (1.0 - link.loss) ** (8 * packet.wire):
         lose(net, index, packet, start)
-        return
+        return False
     if link.log:
         note(net, index, packet, start, SENT)
     arrival = start + link.delay
@@ -119,19 +117,23 @@ def depart(net, index, packet, start, duration):
     if link.count == 1:
         net.arrivals[link.place] = arrival
         hasten(net, np.int64(link.target), arrival)
+    return True
 
 
 @kernel
 def write_telemetry(net, index, packet, now, drain):
-    """Leave in-band telemetry for a data packet (HPCC): what the link has sent, and what waits in its queue."""
+    """Leave in-band telemetry for a data packet (HPCC): what the link has sent, and what waits in its queue.
+
+    It travels in a table of its own; the packet's entropy says where, and comes back with the ACK.
+    """
     flow = net.flows[packet.flow]
-    if packet.kind != DATA or flow.first_telemetry < 0:
+    if packet.kind != DATA or packet.state & TRIMMED or flow.first_telemetry < 0:
         return
     hop = packet.cursor - 1 - flow.path
-    row = net.telemetry[flow.first_telemetry + packet.number % net.laws[flow.law].span * flow.hops + hop]
+    row = net.telemetry[flow.first_telemetry + packet.entropy * flow.hops + hop]
     link = net.links[index]
     row.time = now
-    row.sent = link.bytes - np.int64(drain / link.ps_per_byte)
+    row.sent = link.bytes - np.int64(max(link.free_at - now, 0) / link.ps_per_byte)
     row.drain = drain
     row.ps_per_byte = link.ps_per_byte
 
@@ -160,7 +162,7 @@ def transmit(net, index, packet, now, ready):
     if drain + duration > link.limit:
         drop(net, index, packet, now)
         return
-    if drain >= link.mark_low:
+    if drain > link.mark_low:
         mark(net, index, packet, drain)
     if net.world[0].telemetry:
         write_telemetry(net, index, packet, now, drain)

@@ -8,15 +8,17 @@ from fabricsim.kernels._jit import kernel
 from fabricsim.kernels.path import mix
 from fabricsim.packet import control
 from fabricsim.packet.agenda import plan
-from fabricsim.packet.link import depart, lose, sample, serialisation, transmit
-from fabricsim.packet.port import enqueue, may_take, serve, spend
+from fabricsim.packet.link import depart, lose, sample, serialisation, transmit, write_telemetry
+from fabricsim.packet.port import enqueue, holds_back, may_take, serve, spend
 from fabricsim.packet.recovery import next_lost
 from fabricsim.packet_tables import (
     AGAIN,
     ALARM,
     BY_FLOWLET,
     BY_PACKET,
+    CAPABLE,
     CLASS_SHIFT,
+    CLASSES,
     DATA,
     GO_BACK_N,
     PORT_DUE,
@@ -67,6 +69,33 @@ def activate(net, number, now):
 
 
 @kernel
+def reconsider(net, number, now):
+    """Let a flow whose state has changed join its NIC's round, or leave it."""
+    flow = net.flows[number]
+    if not flow.ready:
+        activate(net, number, now)
+    elif not _may_send(flow, net.laws[flow.law]):
+        _withdraw(net, number)
+
+
+@kernel
+def _withdraw(net, number):
+    """Take a flow out of its NIC's round."""
+    flow = net.flows[number]
+    port = net.ports[net.nodes[flow.source].port]
+    flow.ready = 0
+    if port.ready == number:
+        port.ready = flow.next_ready
+        return
+    before = np.int64(port.ready)
+    while net.flows[before].next_ready != number:
+        before = np.int64(net.flows[before].next_ready)
+    net.flows[before].next_ready = flow.next_ready
+    if port.ready_last == number:
+        port.ready_last = before
+
+
+@kernel
 def pull(net, node, now):
     """Take packets from the flows of a host while its wire can have them."""
     index = np.int64(net.nodes[node].port)
@@ -79,19 +108,20 @@ def pull(net, node, now):
         number = np.int64(port.ready)
         flow = net.flows[number]
         law = net.laws[flow.law]
+        if managed and (
+            holds_back(net, index) or not may_take(net, index, np.int64(law.data_class), np.int64(flow.wire))
+        ):
+            return
         when = link.free_at - flow.slack
         if when > now:
             if port.due != when:
                 port.due = when
                 plan(net, node, when, _DUE, index)
             return
-        if managed and not may_take(net, index, np.int64(law.data_class), np.int64(flow.wire)):
-            return
         port.ready = flow.next_ready
         flow.ready = 0
-        if _may_send(flow, law):
-            _send(net, number, now)
-            activate(net, number, now)
+        _send(net, number, now)
+        activate(net, number, now)
 
 
 @kernel
@@ -109,9 +139,12 @@ def _payload_of(net, flow, law, number):
 
 @kernel
 def _choose_entropy(net, flow, law, now):
-    """Draw a new entropy where the sender balances load, by packet or after a gap."""
-    if law.balance == BY_PACKET or (
-        law.balance == BY_FLOWLET and flow.last_send > 0 and now - flow.last_send > law.flowlet_gap
+    """Draw a new entropy where the sender balances load, by packet or after a gap; or a place for telemetry."""
+    if flow.first_telemetry >= 0:
+        flow.entropy = flow.draws & (law.span - 1)
+        flow.draws += 1
+    elif law.balance == BY_PACKET or (
+        law.balance == BY_FLOWLET and flow.last_send != NEVER and now - flow.last_send > law.flowlet_gap
     ):
         flow.entropy = mix(mix(mix(net.world[0].seed) ^ flow.key) ^ flow.draws) % law.entropies
         flow.draws += 1
@@ -166,7 +199,7 @@ def _send(net, number, now):
     packet.wire = payload + law.overhead
     packet.entropy = flow.entropy
     packet.kind = DATA
-    packet.state = again | (law.data_class << CLASS_SHIFT)
+    packet.state = again | (law.data_class << CLASS_SHIFT) | (CAPABLE if law.ecn else 0)
     flow.in_flight += 1
     flow.last_send = now
     if again:
@@ -193,13 +226,16 @@ def _to_wire(net, flow, law, packet, payload, now):
     if link.down:
         lose(net, index, packet, now)
         return
-    spend(net, np.int64(link.port), np.int64(law.data_class), np.int64(packet.wire))
+    port, lane = np.int64(link.port), np.int64(law.data_class)
+    if net.world[0].telemetry:
+        write_telemetry(net, index, packet, now, net.queues[port * CLASSES + lane].waiting)
     duration = serialisation(link, packet.wire)
     start = max(ready, link.free_at)
     link.free_at = start + duration
     if link.tap >= 0:
         sample(net, link.tap, now, link.free_at - now)
-    depart(net, index, packet, start, duration)
+    if depart(net, index, packet, start, duration):
+        spend(net, port, lane, np.int64(packet.wire))
 
 
 @kernel

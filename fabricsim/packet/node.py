@@ -188,13 +188,14 @@ def _admit(net, node, packet, came, now):
     lane = traffic_class(packet)
     if net.nodes[node].accounts:
         take_in(net, node, came, lane, np.int64(packet.wire))
-        check_pause(net, node, came, lane, now)
     time = pass_way_in(net, flow, payload, now)
     endpoint = np.int64(flow.endpoint)
     waiting = push(net, net.endpoints[endpoint])
     net.pool[waiting] = packet
     net.pool[waiting].time = came
     plan(net, node, time, _RECEIVED, endpoint)
+    if net.nodes[node].accounts:
+        check_pause(net, node, came, lane, now)
 
 
 @kernel
@@ -243,6 +244,8 @@ def _hear_frame(net, node, packet, came, now):
     lane, amount = np.int64(net.controls[entry].traffic_class), net.controls[entry].amount
     _free_control(net, came, entry)
     port = act_on(net, came, lane, amount, now)
+    if port < 0:
+        return
     if net.nodes[node].kind == HOST:
         pull(net, node, now)
     else:

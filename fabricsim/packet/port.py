@@ -25,7 +25,7 @@ _DUE = np.int64(PORT_DUE)
 @kernel
 def traffic_class(packet):
     """Class, or virtual lane, of a packet."""
-    return np.int64(packet.state) >> CLASS_SHIFT
+    return (np.int64(packet.state) >> CLASS_SHIFT) & (CLASSES - 1)
 
 
 @kernel
@@ -56,9 +56,12 @@ def _threshold(net, node, account):
 
 @kernel
 def take_in(net, node, came, lane, wire):
-    """Count bytes that link `came` brought into a node's buffer."""
-    if net.nodes[node].accounts:
+    """Count bytes that link `came` brought into a node's buffer; NONE: they are its own."""
+    counted = came >= 0 and net.nodes[node].accounts
+    if counted:
         net.ingress[came * CLASSES + lane].bytes += wire
+    if counted or net.nodes[node].buffer > 0:
+        net.nodes[node].used += wire
 
 
 @kernel
@@ -74,7 +77,10 @@ def check_pause(net, node, came, lane, now):
 @kernel
 def let_go(net, node, came, lane, wire, now):
     """Free bytes that `came` had brought in; sends a RESUME or credits back."""
-    if not net.nodes[node].accounts:
+    counted = came >= 0 and net.nodes[node].accounts
+    if counted or net.nodes[node].buffer > 0:
+        net.nodes[node].used -= wire
+    if not counted:
         return
     account = net.ingress[came * CLASSES + lane]
     account.bytes -= wire
@@ -88,6 +94,13 @@ def let_go(net, node, came, lane, wire, now):
             send_control(net, back, lane, _RESUME, now)
     if account.credits:
         send_control(net, back, lane, _credit_bytes(wire), now)
+
+
+@kernel
+def _return_credits(net, came, lane, wire, now):
+    """Give back the credits of a packet that is not kept."""
+    if came >= 0 and net.ingress[came * CLASSES + lane].credits:
+        send_control(net, np.int64(net.links[came].reverse), lane, _credit_bytes(wire), now)
 
 
 @kernel
@@ -123,34 +136,33 @@ def enqueue(net, index, packet, came, now):
         Present time, ps.
     """
     link = net.links[index]
+    lane = traffic_class(packet)
     if link.down:
         lose(net, index, packet, now)
+        _return_credits(net, came, lane, np.int64(packet.wire), now)
         return
     port = np.int64(link.port)
-    lane = traffic_class(packet)
     queue = net.queues[port * CLASSES + lane]
     busy = max(link.free_at - now, 0)
     drain = queue.waiting + busy
     if _overflows(net, index, queue, came, lane, np.int64(packet.wire), drain):
-        if not net.ports[port].trimming or packet.kind != DATA or packet.state & TRIMMED:
+        header = min(np.int64(packet.wire), HEADER_BYTES)
+        drain = net.queues[port * CLASSES].waiting + busy
+        can_trim = net.ports[port].trimming and packet.kind == DATA and not packet.state & TRIMMED
+        if not can_trim or drain + serialisation(link, header) > link.limit:
             drop(net, index, packet, now)
+            _return_credits(net, came, lane, np.int64(packet.wire), now)
             return
         lane = np.int64(0)
         queue = net.queues[port * CLASSES]
-        drain = queue.waiting + busy
-        if drain + serialisation(link, HEADER_BYTES) > link.limit:
-            drop(net, index, packet, now)
-            return
-        packet.wire = HEADER_BYTES
+        packet.wire = header
         packet.state = (packet.state & ((1 << CLASS_SHIFT) - 1)) | TRIMMED
         link.trims += 1
-    elif drain >= link.mark_low:
+    elif drain > link.mark_low:
         mark(net, index, packet, drain)
     node = np.int64(link.source)
     wire = np.int64(packet.wire)
-    if came >= 0:
-        take_in(net, node, came, lane, wire)
-    net.nodes[node].used += wire
+    take_in(net, node, came, lane, wire)
     place = push(net, queue)
     net.pool[place] = packet
     net.pool[place].time = came  # not on a wire yet: its time says where it came from
@@ -191,21 +203,33 @@ def spend(net, port, lane, wire):
 
 
 @kernel
+def _first_class(net, port):
+    """Lowest class whose first packet may be sent; NONE where there is none."""
+    for lane in range(net.ports[port].classes):
+        if _may_go(net, port, lane):
+            return np.int64(lane)
+    return np.int64(-1)
+
+
+@kernel
+def holds_back(net, port):
+    """Whether something waits at a host's NIC that may go before data is taken."""
+    return net.ports[port].waiting > 0 and _first_class(net, port) >= 0
+
+
+@kernel
 def _next_class(net, port):
     """Class to send from; NONE where nothing may go."""
     row = net.ports[port]
     classes = np.int64(row.classes)
     if row.weighted == 0:
-        for lane in range(classes):
-            if _may_go(net, port, lane):
-                return np.int64(lane)
+        return _first_class(net, port)
+    if _first_class(net, port) < 0:
         return np.int64(-1)
-    idle = 0
-    while idle < classes:
+    while True:
         turn = np.int64(row.turn)
         queue = net.queues[port * CLASSES + turn]
         if _may_go(net, port, turn):
-            idle = 0
             wire = net.pool[queue.head].wire
             if row.visited == 0:
                 queue.deficit += queue.weight
@@ -213,13 +237,10 @@ def _next_class(net, port):
             if queue.deficit >= wire:
                 queue.deficit -= wire
                 return turn
-        else:
-            idle += 1
-            if queue.count == 0:
-                queue.deficit = 0
+        elif queue.count == 0:
+            queue.deficit = 0
         row.turn = (turn + 1) % classes
         row.visited = 0
-    return np.int64(-1)
 
 
 @kernel
@@ -250,20 +271,18 @@ def _send_first(net, port, index, lane, now):
     came = packet.time
     node = np.int64(link.source)
     duration = serialisation(link, wire)
-    if net.world[0].telemetry:
-        write_telemetry(net, index, packet, now, queue.waiting)
     queue.bytes -= wire
     queue.waiting -= duration
     net.ports[port].waiting -= 1
-    net.nodes[node].used -= wire
+    if net.world[0].telemetry:
+        write_telemetry(net, index, packet, now, queue.waiting)
     link.free_at = now + duration
     if link.tap >= 0:
         sample(net, link.tap, now, queue.waiting + duration)
-    spend(net, port, lane, wire)
     pop(net, queue)
-    depart(net, index, packet, now, duration)
-    if came >= 0:
-        let_go(net, node, came, lane, wire, now)
+    if depart(net, index, packet, now, duration):
+        spend(net, port, lane, wire)
+    let_go(net, node, came, lane, wire, now)
 
 
 @kernel
@@ -273,9 +292,11 @@ def act_on(net, index, lane, amount, now):
     Returns
     -------
     int
-        The port that it is about.
+        The port that it is about; NONE where that is not managed.
     """
     port = np.int64(net.links[net.links[index].reverse].port)
+    if port < 0:
+        return port
     row = net.ports[port]
     link = net.links[row.link]
     if amount > 0:

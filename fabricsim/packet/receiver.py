@@ -7,7 +7,7 @@ import numpy as np
 from fabricsim.kernels._jit import kernel
 from fabricsim.packet.agenda import plan
 from fabricsim.packet.nic import answer
-from fabricsim.packet_tables import ACK, ACKNOWLEDGE, CNP, GO_BACK_N, MARKED, NACK, TRIMMED
+from fabricsim.packet_tables import ACK, ACKNOWLEDGE, CNP, GO_BACK_N, MARKED, NACK, SELECTIVE, TRIMMED
 from fabricsim.tables import NEVER
 
 _ACKNOWLEDGE = np.int64(ACKNOWLEDGE)
@@ -67,29 +67,35 @@ def _complete(net, number, now):
 
 
 @kernel
+def _is_copy(net, flow, law, receiver, which):
+    """Whether a packet was kept before."""
+    if law.recovery == GO_BACK_N or which < receiver.expected:
+        return which < receiver.expected
+    return net.scoreboard[flow.slot + law.span + (which & (law.span - 1))] != 0
+
+
+@kernel
 def _keep(net, flow, law, receiver, which):
-    """Keep a packet of selective recovery; returns False for a copy."""
-    mask = law.span - 1
-    base = flow.slot + law.span
-    if which < receiver.expected or net.scoreboard[base + (which & mask)]:
-        return False
-    net.scoreboard[base + (which & mask)] = 1
+    """Keep a packet; all in sequence are received."""
     receiver.highest = max(receiver.highest, which + 1)
-    while net.scoreboard[base + (receiver.expected & mask)]:
-        net.scoreboard[base + (receiver.expected & mask)] = 0
+    if law.recovery == GO_BACK_N:
+        receiver.expected = which + 1
+        return
+    mask = law.span - 1
+    first = flow.slot + law.span
+    net.scoreboard[first + (which & mask)] = 1
+    while net.scoreboard[first + (receiver.expected & mask)]:
+        net.scoreboard[first + (receiver.expected & mask)] = 0
         receiver.expected += 1
-    return True
 
 
 @kernel
 def _refuse(net, number, packet, now):
-    """Go-back-N: throw away a packet out of sequence; ask for the expected one, once per gap and interval."""
+    """Answer a packet that is not kept by a NACK, which acknowledges all that was kept so far."""
     receiver = net.receivers[number]
-    law = net.laws[net.flows[number].law]
-    if receiver.nacked != receiver.expected or now >= receiver.nack_at:
-        receiver.nacked = receiver.expected
-        receiver.nack_at = now + law.nack_interval
-        _reply(net, number, _NACK, packet, now)
+    receiver.unacknowledged = 0
+    receiver.due = NEVER
+    _reply(net, number, _NACK, packet, now)
 
 
 @kernel
@@ -97,7 +103,7 @@ def _notify(net, number, packet, now):
     """Send a CNP for a marked packet, one per interval at most."""
     law = net.laws[net.flows[number].law]
     receiver = net.receivers[number]
-    if law.cnp_interval > 0 and packet.state & MARKED and now >= receiver.cnp_at:
+    if law.cnp_interval > 0 and now >= receiver.cnp_at:
         receiver.cnp_at = now + law.cnp_interval
         _reply(net, number, _CNP, packet, now)
 
@@ -113,32 +119,34 @@ def receive(net, packet, now):
     flow = net.flows[number]
     law = net.laws[flow.law]
     receiver = net.receivers[number]
-    if packet.state & TRIMMED:
-        _reply(net, number, _NACK, packet, now)
-        return
-    receiver.received += 1
-    _notify(net, number, packet, now)
+    trimmed = packet.state & TRIMMED
+    marked = 1 if packet.state & MARKED else 0
+    if marked:
+        _notify(net, number, packet, now)
+    if not trimmed:
+        receiver.received += 1
     before = receiver.expected
-    if law.recovery == GO_BACK_N and which > before:
+    copy = _is_copy(net, flow, law, receiver, which)
+    if not copy and law.recovery == SELECTIVE and trimmed:
         _refuse(net, number, packet, now)
         return
-    marked = 1 if packet.state & MARKED else 0
+    if not copy and law.recovery == GO_BACK_N and (trimmed or which > before):
+        if receiver.nacked != before or now >= receiver.nack_at:
+            receiver.nacked = before
+            receiver.nack_at = now + law.nack_interval
+            _refuse(net, number, packet, now)
+        return
     if receiver.unacknowledged > 0 and marked != receiver.marked:
         _acknowledge(net, number, now)
     gap = receiver.highest > before
-    if law.recovery == GO_BACK_N:
-        fresh = which == before
-        if fresh:
-            receiver.expected = before + 1
-            receiver.highest = before + 1
-    else:
-        fresh = _keep(net, flow, law, receiver, which)
+    if not copy:
+        _keep(net, flow, law, receiver, which)
         gap = gap or receiver.highest > receiver.expected
     receiver.marked = marked
     receiver.stamp = packet.stamp
     receiver.echo = which
     receiver.entropy = packet.entropy
-    if not fresh:
+    if copy:
         receiver.copies += 1
         _acknowledge(net, number, now)
         return

@@ -10,11 +10,12 @@ import numpy as np
 
 from fabricsim.kernels._jit import kernel
 from fabricsim.packet import control
-from fabricsim.packet_tables import GO_BACK_N
+from fabricsim.packet_tables import GO_BACK_N, NSCC
 
 OUTSTANDING = 0
 ARRIVED = 1
 MISSING = 2  # lost, to be sent again
+RESENT = 3  # lost once, and outstanding again: only a NACK or a timeout can find it lost now
 
 
 @kernel
@@ -59,11 +60,18 @@ def take_note(net, flow, law, cumulative, echo):
 
 
 @kernel
+def _is_outstanding(net, flow, law, number):
+    state = net.scoreboard[_place(flow, law, number)]
+    return state in (OUTSTANDING, RESENT)
+
+
+@kernel
 def _begin_recovery(flow, law, now):
-    if flow.recovering == 0:
+    if flow.recovering == 0 or law.law == NSCC:  # which answers to each NACK
         control.lose(flow, law, now)
+    if flow.recovering == 0:
         flow.recovering = 1
-        flow.recover = flow.next_number
+        flow.recover = flow.highest if law.recovery == GO_BACK_N else flow.next_number
 
 
 @kernel
@@ -90,7 +98,7 @@ def find_lost(net, flow, law, now):
 @kernel
 def name_lost(net, flow, law, number, now):
     """Declare one packet lost: the receiver got its trimmed header."""
-    if flow.acknowledged <= number < flow.next_number and (net.scoreboard[_place(flow, law, number)] == OUTSTANDING):
+    if flow.acknowledged <= number < flow.next_number and _is_outstanding(net, flow, law, number):
         _begin_recovery(flow, law, now)
         _miss(net, flow, law, number)
 
@@ -113,7 +121,7 @@ def lose_all(net, flow, law):
         return
     number = flow.acknowledged
     while number < flow.next_number:
-        if net.scoreboard[_place(flow, law, number)] == OUTSTANDING:
+        if _is_outstanding(net, flow, law, number):
             _miss(net, flow, law, number)
         number += 1
     flow.scanned = flow.next_number
@@ -125,7 +133,7 @@ def next_lost(net, flow, law):
     number = max(flow.resend, flow.acknowledged)
     while net.scoreboard[_place(flow, law, number)] != MISSING:
         number += 1
-    net.scoreboard[_place(flow, law, number)] = OUTSTANDING
+    net.scoreboard[_place(flow, law, number)] = RESENT
     flow.lost -= 1
     flow.resend = number + 1
     return number

@@ -7,7 +7,7 @@ import numpy as np
 from fabricsim.kernels._jit import kernel
 from fabricsim.packet import control
 from fabricsim.packet.link import sample
-from fabricsim.packet.nic import activate, pull, set_alarm
+from fabricsim.packet.nic import activate, pull, reconsider, set_alarm
 from fabricsim.packet.recovery import find_lost, lose_all, name_lost, rewind, take_note
 from fabricsim.packet_tables import ACK, CNP, GO_BACK_N, MARKED
 from fabricsim.tables import NEVER
@@ -33,7 +33,7 @@ def _forget(net, flow):
 
 @kernel
 def _restart_timer(net, number, flow, now):
-    if flow.acknowledged < flow.next_number or flow.lost > 0:
+    if flow.acknowledged < flow.next_number:
         flow.timeout_at = now + np.int64(flow.timeout)
         set_alarm(net, number, flow.timeout_at)
     else:
@@ -50,7 +50,7 @@ def hear(net, node, packet, now):
         control.notify(flow, law, now)
     else:
         _hear_of_arrivals(net, number, flow, law, packet, now)
-    activate(net, number, now)
+    reconsider(net, number, now)
     pull(net, node, now)
 
 
@@ -59,6 +59,8 @@ def _hear_of_arrivals(net, number, flow, law, packet, now):
     cumulative, echo = np.int64(packet.number), np.int64(packet.echo)
     is_ack = packet.kind == ACK
     newly = take_note(net, flow, law, cumulative, echo if is_ack else np.int64(-1))
+    if flow.acknowledged >= flow.recover:
+        flow.recovering = 0
     rtt = now - packet.stamp
     if is_ack:
         round_trip.measure(flow, law, rtt)
@@ -69,11 +71,9 @@ def _hear_of_arrivals(net, number, flow, law, packet, now):
         find_lost(net, flow, law, now)
     else:
         name_lost(net, flow, law, echo, now)
-    if flow.recovering and flow.acknowledged >= flow.recover:
-        flow.recovering = 0
     if is_ack:
         marked = 1 if law.ecn and packet.state & MARKED else 0
-        control.acknowledge(net, flow, law, now, newly, marked, rtt, echo)
+        control.acknowledge(net, flow, law, now, newly, marked, rtt, echo, np.int64(packet.entropy))
     if newly > 0:
         _restart_timer(net, number, flow, now)
         _forget(net, flow)
@@ -106,7 +106,7 @@ def wake(net, node, number, now):
         _time_out(net, flow, law, now)
     if flow.timeout_at < NEVER:
         set_alarm(net, number, flow.timeout_at)
-    activate(net, number, now)
+    reconsider(net, number, now)
     pull(net, node, now)
 
 
@@ -131,6 +131,7 @@ def send_message(net, number, size, owner, now):
         flow.send_transfer = at
         net.receivers[number].transfer = at
         flow.next_send = now + flow.connect
+        flow.last_send = NEVER
         control.start(flow, law)
         round_trip.start(flow, law)
     else:

@@ -60,7 +60,7 @@ def comparison(results: Sequence[Result]) -> Figure:
     Parameters
     ----------
     results
-        Runs of one scenario over several transports, in the order of the bars.
+        Runs of one scenario over several transports or by several engines, in the order of the bars.
 
     Returns
     -------
@@ -84,9 +84,10 @@ def comparison(results: Sequence[Result]) -> Figure:
             label, (place, result.iteration / scale), (0, 3), textcoords="offset points", ha="center", va="bottom"
         )
     axes.set_ylim(top=1.18 * slowest / scale)
-    axes.set_xticks(range(len(results)), [result.transport for result in results])
-    axes.set_xlabel("Transport")
-    figure.suptitle(f"Iteration time by transport: {results[0].name}", wrap=True)
+    by = "engine" if len({result.engine for result in results}) > 1 else "transport"
+    axes.set_xticks(range(len(results)), [getattr(result, by) for result in results])
+    axes.set_xlabel(by.capitalize())
+    figure.suptitle(f"Iteration time by {by}: {results[0].name}", wrap=True)
     return figure
 
 

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from fabricsim.packet_tables import DATA
 from fabricsim.report.agreement import bus_bandwidth, measured_against_predicted
 from fabricsim.report.bars import breakdown, comparison
 from fabricsim.report.grouped import Bar, grouped
+from fabricsim.report.path import packet_paths
 from fabricsim.report.style import save
+from fabricsim.report.taps import queues, windows
 from fabricsim.report.timeline import timeline
-from fabricsim.report.utilisation import utilisation
+from fabricsim.report.utilisation import payload_rates, utilisation
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from fabricsim.results.packets import Packets
 
 __all__ = [
     "Bar",
@@ -16,7 +26,33 @@ __all__ = [
     "comparison",
     "grouped",
     "measured_against_predicted",
+    "of_packets",
+    "packet_paths",
+    "payload_rates",
+    "queues",
     "save",
     "timeline",
     "utilisation",
+    "windows",
 ]
+
+
+def of_packets(packets: Packets, title: str) -> dict[str, Figure]:
+    """Draw what a packet run recorded; by the name of the picture, empty where nothing was tapped.
+
+    Parameters
+    ----------
+    packets
+        What the run recorded.
+    title
+        What was run.
+    """
+    figures = {}
+    used = {tap.kind for tap in packets.taps if len(tap.time)}
+    if "queue" in used:
+        figures["queues"] = queues(packets, title)
+    if used & {"window", "pace"}:
+        figures["windows"] = windows(packets, title)
+    if packets.log is not None and (packets.log.entries["kind"] == DATA).any():
+        figures["packets"] = packet_paths(packets.log, title)
+    return figures

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fabricsim.errors import ResultError
+from fabricsim.report.queues_text import queues_text
 from fabricsim.units import human_bytes, human_seconds
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ def summary_text(summary: Summary) -> RenderableType:
         blocks.append(_collectives(summary["collectives"]))
     if summary["links"]:
         blocks += [_links(summary["links"]), _blame(summary["links"][0])]
+    if summary.get("queues"):
+        blocks.append(queues_text(summary["queues"]))
     blocks.append(_footer(summary))
     return Group(*blocks)
 

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from fabricsim.report.queues_text import queues_text
 from fabricsim.units import human_bytes, human_seconds
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ def traffic_text(summary: TrafficSummary) -> RenderableType:
     rich.console.RenderableType
         For ``rich.console.Console.print``.
     """
-    return Group(_headline(summary), _spreads(summary), _links(summary), _footer(summary))
+    queues = [queues_text(summary["queues"])] if summary.get("queues") else []
+    return Group(_headline(summary), _spreads(summary), _links(summary), *queues, _footer(summary))
 
 
 def _headline(summary: TrafficSummary) -> Text:

@@ -38,7 +38,26 @@ def utilisation(result: Result) -> Figure:
     ResultError
         Where no link carried anything.
     """
-    series = result.series
+    return payload_rates(result.series, result.iteration, f"{result.name} over {result.transport}")
+
+
+def payload_rates(series: Series, end: int, title: str) -> Figure:
+    """Draw the rates of a series as `utilisation` does.
+
+    Parameters
+    ----------
+    series
+        The rates.
+    end
+        Of the run, ps.
+    title
+        What was run.
+
+    Raises
+    ------
+    ResultError
+        Where no link carried anything.
+    """
     carried = series.rate.sum(axis=1)
     # by the share of its capacity; the fabric's order among equals
     order = np.argsort(-carried / np.maximum(series.capacity, 1e-300), kind="stable")
@@ -46,17 +65,17 @@ def utilisation(result: Result) -> Figure:
     style.require_some(len(hottest), "busy link", "no rank of this run communicates over a wire")
     figure = style.new_figure(9.5, 1.9 + 0.95 * len(hottest))
     panels = figure.subplots(len(hottest), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-    unit, scale = style.time_unit(result.iteration)
+    unit, scale = style.time_unit(end)
     for axes, link in zip(panels, hottest, strict=True):
         _panel(axes, series, link, scale)
     top = max(float(series.capacity[hottest].max()), float(series.rate[hottest].max())) * _GIGABITS
     panels[0].set_ylim(0, 1.12 * top)
-    panels[0].set_xlim(0, result.iteration / scale)
+    panels[0].set_xlim(0, end / scale)
     panels[-1].set_xlabel(f"Time ({unit}), bins of {series.interval / scale:.3g} {unit}")
     figure.supylabel("Payload rate (Gb/s)", fontsize="medium")
     active = int((carried > 0).sum())
     some = f"the {len(hottest)} hottest of {active} links" if active > len(hottest) else "links in use"
-    figure.suptitle(f"Payload rate over time: {result.name} over {result.transport}, {some}", wrap=True)
+    figure.suptitle(f"Payload rate over time: {title}, {some}", wrap=True)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(handles), frameon=False)
     return figure

@@ -114,6 +114,59 @@ FLOWS = Table(
 )
 """Histogram of message slowdowns."""
 
+WIRES = Table(
+    "packets",
+    Column("link", "text", "1", "name of the wire"),
+    (
+        Column("packets", "i8", "1", "packets sent, retransmissions and acknowledgements included"),
+        Column("bytes", "i8", "B", "their bytes on the wire"),
+        Column("deepest", "i8", "B", "most bytes that waited, the packet being sent included"),
+        Column("marks", "i8", "1", "packets that ECN marked"),
+        Column("drops", "i8", "1", "packets that a full queue did not take"),
+        Column("errors", "i8", "1", "packets lost by bit errors or a failed link"),
+        Column("trims", "i8", "1", "packets whose payload a full queue cut off"),
+        Column("pauses", "i8", "1", "PAUSE frames that stopped the wire"),
+        Column("paused", "i8", "ps", "time that some class was stopped"),
+    ),
+)
+"""The columns of `fabricsim.results.packets.WIRE`; there in packet runs."""
+
+LOG = Table(
+    "packet_log",
+    Column("entry", "i8", "1", "index of the entry"),
+    (
+        Column("time", "i8", "ps", "when its first bit left, or it was lost"),
+        Column("wire", "i4", "1", "index into wire_name"),
+        Column("flow", "i4", "1", "index into source and target"),
+        Column("number", "i4", "1", "number of a data packet in its flow; on others the next number awaited"),
+        Column("echo", "i4", "1", "number of the packet that is answered"),
+        Column("bytes", "i4", "B", "bytes on the wire"),
+        Column("kind", "i1", "1", "kind of packet", ("data", "ack", "nack", "cnp")),
+        Column("state", "i1", "1", "bits: 1 marked, 2 trimmed, 4 sent again; above: class"),
+        Column("fate", "i1", "1", "what became of it", ("sent", "dropped", "lost")),
+    ),
+)
+"""The columns of `fabricsim.results.packets.ENTRY`; there where packets were logged."""
+
+LOG_WIRE = Column("wire_name", "text", "1", "name of the wire")
+LOG_FLOWS = Table(
+    "packet_log",
+    Column("logged_flow", "i8", "1", "index of the flow"),
+    (
+        Column("source", "i4", "1", "endpoint that sends the data"),
+        Column("target", "i4", "1", "endpoint that receives it"),
+    ),
+)
+
+TAP_TIME = Column("time", "i8", "ps", "when the value was reached")
+"""In a group ``series/tapN`` each."""
+TAP_VALUES = {
+    "queue": Column("value", "f8", "B", "waiting before the wire, the packet being sent included"),
+    "window": Column("value", "f8", "packets", "congestion window"),
+    "pace": Column("value", "f8", "B/s", "rate at which the flow may send"),
+}
+"""By what is recorded."""
+
 SERIES_TIME = Column("time", "i8", "ps", "start of the bin")
 SERIES_LINK = Column("link", "text", "1", "name of the resource")
 SERIES_RATE = Column("rate", "f8", "B/s", "mean payload rate in the bin")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -18,19 +18,25 @@ from fabricsim import provenance
 from fabricsim.errors import ResultError
 from fabricsim.results import columns
 from fabricsim.results.hdf5_reader import open_result
+from fabricsim.results.packets import ENTRY, PROTOCOLS, WIRE, PacketLog, Packets, Tap
 from fabricsim.results.result import CallRecord, LinkRecord, Result, Series
 from fabricsim.results.slowdown import edges
 from fabricsim.tables import OP, SLOWDOWN_BINS, SPAN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import h5py
     from numpy.typing import NDArray
 
     from fabricsim.results.hdf5_reader import Reader
 
+_LOG_NUMBERS = ("payload", "overhead", "ecn")
 _TEXT_ATTRIBUTES = ("name", "source", "transport", "engine", "version")
+
+
+_TRAFFIC = "fabricsim traffic"
+"""Root attribute ``format`` of a file that holds no run of a job."""
 
 
 def write(result: Result, path: Path | str) -> None:
@@ -52,11 +58,32 @@ def write(result: Result, path: Path | str) -> None:
         Where the file cannot be written.
     """
     target = Path(path)
-    part = target.with_name(f"{target.name}.part")
     if target.is_dir():
         msg = f"{target}: is a directory; name the file to write"
         raise ResultError(msg)
-    image = _image(result)
+    _replace(target, _image(lambda file: _write_result(file, result)))
+
+
+def write_series(packets: Packets, series: Series, path: Path) -> None:
+    """Write what a traffic run recorded: the groups ``/series``, ``/packets`` and ``/packet_log`` of a result.
+
+    Raises
+    ------
+    ResultError
+        Where the file cannot be written.
+    """
+
+    def content(file: h5py.File) -> None:
+        file.attrs["format"] = _TRAFFIC
+        file.attrs["format_version"] = columns.FORMAT_VERSION
+        _write_series(file, series)
+        _write_packets(file, packets)
+
+    _replace(path, _image(content))
+
+
+def _replace(target: Path, image: bytes) -> None:
+    part = target.with_name(f"{target.name}.part")
     try:
         part.write_bytes(image)
         part.replace(target)
@@ -67,22 +94,28 @@ def write(result: Result, path: Path | str) -> None:
         part.unlink(missing_ok=True)
 
 
-def _image(result: Result) -> bytes:
+def _image(content: Callable[[h5py.File], None]) -> bytes:
     """Lay the file out in memory: the HDF5 library crashes where a disk is full in the middle of a file."""
     import h5py  # noqa: PLC0415  a command that writes no result need not load HDF5
 
     # a fixed format version: newer HDF5 libraries would write other bytes
     with h5py.File("result", "w", driver="core", backing_store=False, libver=("earliest", "v110")) as file:
-        _write_root(file, result)
-        _write_ops(file, result)
-        _write_calls(file, result.calls)
-        _write_links(file, result.links)
-        _write_series(file, result.series)
-        messages = {"messages": result.slowdowns}
-        _write_table(file.create_group(columns.FLOWS.group), columns.FLOWS, edges(), messages)
+        content(file)
         file.flush()
         image: bytes = file.id.get_file_image()
     return image
+
+
+def _write_result(file: h5py.File, result: Result) -> None:
+    _write_root(file, result)
+    _write_ops(file, result)
+    _write_calls(file, result.calls)
+    _write_links(file, result.links)
+    _write_series(file, result.series)
+    messages = {"messages": result.slowdowns}
+    _write_table(file.create_group(columns.FLOWS.group), columns.FLOWS, edges(), messages)
+    if result.packets is not None:
+        _write_packets(file, result.packets)
 
 
 def read(path: Path | str) -> Result:
@@ -154,6 +187,33 @@ def _write_series(file: h5py.File, series: Series) -> None:
     _write_column(group, columns.SERIES_RATE, series.rate, link, time)
 
 
+def _write_packets(file: h5py.File, packets: Packets) -> None:
+    group = file.create_group(columns.WIRES.group)
+    _write_table(group, columns.WIRES, packets.names, _fields(packets.wires))
+    series = file["series"]
+    series.attrs["taps"] = np.int64(len(packets.taps))
+    for index, tap in enumerate(packets.taps):
+        member = series.create_group(f"tap{index}")
+        member.attrs["kind"], member.attrs["of"] = tap.kind, tap.of
+        scale = _write_scale(member, columns.TAP_TIME, tap.time)
+        _write_column(member, columns.TAP_VALUES[tap.kind], tap.value, scale)
+    if packets.log is not None:
+        _write_log(file.create_group(columns.LOG.group), packets.log)
+
+
+def _write_log(group: h5py.Group, log: PacketLog) -> None:
+    _write_scale(group, columns.LOG_WIRE, log.wires)
+    _write_table(group, columns.LOG_FLOWS, np.arange(len(log.source)), {"source": log.source, "target": log.target})
+    _write_table(group, columns.LOG, np.arange(len(log.entries)), _fields(log.entries))
+    group.attrs["protocol"] = log.protocol
+    for name in _LOG_NUMBERS:
+        group.attrs[name] = np.int64(getattr(log, name))
+
+
+def _fields(records: NDArray[np.void]) -> dict[str, NDArray[Any]]:
+    return {name: records[name] for name in records.dtype.names or ()}
+
+
 def _write_table(group: h5py.Group, table: columns.Table, index: Iterable[Any], data: dict[str, Any]) -> h5py.Dataset:
     scale = _write_scale(group, table.index, index)
     for column in table.columns:
@@ -206,6 +266,7 @@ def _read(reader: Reader) -> Result:
         counters=reader.json_attribute("counters"),
         iteration=reader.integer_attribute("iteration_ps"),
         wall_seconds=0.0,
+        packets=_read_packets(reader) if reader.has_group(columns.WIRES.group) else None,
     )
 
 
@@ -257,3 +318,45 @@ def _read_series(reader: Reader) -> Series:
         rate=reader.numbers(group, columns.SERIES_RATE, (len(names), bins)),
         capacity=reader.numbers(group, columns.SERIES_CAPACITY, (len(names),)),
     )
+
+
+def _read_packets(reader: Reader) -> Packets:
+    table = columns.WIRES
+    names = reader.text(table.group, table.index)
+    wires = np.zeros(len(names), WIRE)
+    for column in table.columns:
+        wires[column.name] = reader.numbers(table.group, column, (len(names),))
+    count = reader.integer_attribute("taps", "series")
+    taps = []
+    for index in range(count):
+        group = f"series/tap{index}"
+        reader.require(reader.has_group(group), f"group {group} is missing")
+        taps.append(_read_tap(reader, group))
+    log = _read_log(reader) if reader.has_group(columns.LOG.group) else None
+    return Packets(names, wires, tuple(taps), log)
+
+
+def _read_tap(reader: Reader, group: str) -> Tap:
+    kind = reader.text_attribute("kind", group)
+    reader.require(kind in columns.TAP_VALUES, f"{group} is a tap of the unknown kind {kind!r}")
+    time = reader.numbers(group, columns.TAP_TIME)
+    value = reader.numbers(group, columns.TAP_VALUES[kind], (len(time),))
+    return Tap(cast("Any", kind), reader.text_attribute("of", group), time, value)
+
+
+def _read_log(reader: Reader) -> PacketLog:
+    group = columns.LOG.group
+    wires = reader.text(group, columns.LOG_WIRE)
+    flows = len(reader.numbers(group, columns.LOG_FLOWS.index))
+    source, target = (reader.numbers(group, column, (flows,)) for column in columns.LOG_FLOWS.columns)
+    entries = np.zeros(len(reader.numbers(group, columns.LOG.index)), ENTRY)
+    for column in columns.LOG.columns:
+        entries[column.name] = reader.numbers(group, column, (len(entries),))
+    for name, count in (("wire", len(wires)), ("flow", flows)):
+        inside = bool(np.all((entries[name] >= 0) & (entries[name] < count)))
+        reader.require(inside, f"group {group} names a {name} that is not there")
+    reader.require(bool(np.all(entries["number"] >= 0)), f"group {group} holds a packet without number")
+    protocol = reader.text_attribute("protocol", group)
+    reader.require(protocol in PROTOCOLS, f"group {group} is of the unknown protocol {protocol!r}")
+    payload, overhead, ecn = (reader.integer_attribute(name, group) for name in _LOG_NUMBERS)
+    return PacketLog(entries, wires, source, target, payload, overhead, cast("Any", protocol), bool(ecn))

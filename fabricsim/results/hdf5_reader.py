@@ -94,9 +94,16 @@ class Reader:
         if not condition:
             self._refuse(otherwise)
 
-    def text_attribute(self, name: str) -> str:
-        """Give a string attribute of the root."""
-        value = self._attribute(name, "/")
+    def has_group(self, name: str) -> bool:
+        """Tell whether the file has a group of that name."""
+        import h5py  # noqa: PLC0415  loaded by `open_result` already
+
+        there = isinstance(self._file.get(name, getlink=True), h5py.HardLink)
+        return there and isinstance(self._file[name], h5py.Group)
+
+    def text_attribute(self, name: str, group: str = "/") -> str:
+        """Give a string attribute of `group`."""
+        value = self._attribute(name, group)
         self.require(isinstance(value, str), f"attribute {name} is not a text")
         return str(value)
 

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from fabricsim.results.packets import Packets
+
 
 @dataclass(frozen=True)
 class CallRecord:
@@ -86,16 +88,18 @@ class Result:
     links
         All resources of the fabric, wires first.
     series
-        Payload rates over time of wires.
+        Payload rates over time of wires; of a packet run only those that were tapped.
     slowdowns
         Messages by how much longer their transfer took than alone on their route, shape
         ``(SLOWDOWN_BINS,)``; the bins are those of `fabricsim.tables`.
     counters
-        What the engine counted: ``messages``, ``events``, ``rate_updates``, ``dag_nodes``.
+        What the engine counted: ``messages``, ``events``, ``dag_nodes``, and what else its engine counts.
     iteration
         End of the last op, ps.
     wall_seconds
         Time the simulation itself took; never stored in tables.
+    packets
+        What the packet engine recorded besides; None in a flow run.
     """
 
     name: str
@@ -115,3 +119,4 @@ class Result:
     counters: dict[str, int]
     iteration: int
     wall_seconds: float
+    packets: Packets | None = None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import numpy as np
 
 from fabricsim.errors import ResultError
 from fabricsim.results.breakdown import critical_rank, rank_count, rank_time
+from fabricsim.results.packets import congested
 from fabricsim.results.slowdown import percentile
 from fabricsim.units import seconds
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fabricsim.results.packets import QueueSummary
     from fabricsim.results.result import CallRecord, LinkRecord, Result
 
 HOTTEST = 10
@@ -103,6 +105,8 @@ class Summary(TypedDict):
         What the engine counted.
     wall_seconds
         Time the simulation took; null for a result read from a file. The only field that depends on the clock.
+    queues
+        In packet runs: the most congested wires (`fabricsim.results.packets.congested`).
     """
 
     name: str
@@ -122,6 +126,7 @@ class Summary(TypedDict):
     message_slowdown: dict[str, float | None]
     counters: dict[str, int]
     wall_seconds: float | None
+    queues: NotRequired[list[QueueSummary]]
 
 
 def summarise(result: Result) -> Summary:
@@ -147,7 +152,7 @@ def summarise(result: Result) -> Summary:
         raise ResultError(msg)
     rank = rank_time(result, critical_rank(result))
     exposed = {dimension: seconds(time) for dimension, time in rank.exposed.items()}
-    return {
+    summary: Summary = {
         "name": result.name,
         "transport": result.transport,
         "engine": result.engine,
@@ -171,6 +176,9 @@ def summarise(result: Result) -> Summary:
         "counters": dict(result.counters),
         "wall_seconds": result.wall_seconds or None,
     }
+    if result.packets is not None:
+        summary["queues"] = congested(result.packets)
+    return summary
 
 
 def to_json(summary: Summary) -> str:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import numpy as np
 
+from fabricsim.results.packets import congested
 from fabricsim.units import PS_PER_S, seconds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fabricsim.results.result import LinkRecord
+    from fabricsim.results.packets import Packets, QueueSummary
+    from fabricsim.results.result import LinkRecord, Series
 
 DEMAND = np.dtype(
     [
@@ -86,6 +88,10 @@ class TrafficResult:
         What the engine counted.
     wall_seconds
         Time the simulation itself took.
+    packets
+        What the packet engine recorded besides; None in a flow run.
+    series
+        Payload rates of the wires that were tapped; None in a flow run.
     """
 
     name: str
@@ -99,6 +105,8 @@ class TrafficResult:
     links: tuple[LinkUse, ...]
     counters: dict[str, int]
     wall_seconds: float
+    packets: Packets | None = None
+    series: Series | None = None
 
     @property
     def slowdown(self) -> NDArray[np.float64]:
@@ -145,7 +153,10 @@ class FlowSummary(TypedDict):
 
 
 class TrafficSummary(TypedDict):
-    """What ``fabricsim traffic`` prints; ``wall_seconds`` is the only field that depends on the clock."""
+    """What ``fabricsim traffic`` prints; ``wall_seconds`` is the only field that depends on the clock.
+
+    ``queues`` is there in packet runs: the most congested wires (`fabricsim.results.packets.congested`).
+    """
 
     name: str
     matrix: str
@@ -162,6 +173,7 @@ class TrafficSummary(TypedDict):
     flows: list[FlowSummary]
     counters: dict[str, int]
     wall_seconds: float
+    queues: NotRequired[list[QueueSummary]]
 
 
 def summarise_traffic(result: TrafficResult) -> TrafficSummary:
@@ -173,7 +185,7 @@ def summarise_traffic(result: TrafficResult) -> TrafficSummary:
         A plain dict of strings, integers and finite floats; ``links`` are the `HOTTEST` by utilisation.
     """
     flows = result.matrix.flows
-    return {
+    summary: TrafficSummary = {
         "name": result.name,
         "matrix": result.matrix.name,
         "transport": result.transport,
@@ -190,6 +202,9 @@ def summarise_traffic(result: TrafficResult) -> TrafficSummary:
         "counters": dict(result.counters),
         "wall_seconds": result.wall_seconds,
     }
+    if result.packets is not None:
+        summary["queues"] = congested(result.packets)
+    return summary
 
 
 def _spread(values: NDArray[np.float64]) -> Spread:

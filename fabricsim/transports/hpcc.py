@@ -65,12 +65,12 @@ def _measure(flow, telemetry, first, kept):
 
 
 @kernel
-def acknowledge(flow, law, now, packets, telemetry, number):  # noqa: ARG001  as the other laws, but for telemetry
-    """Take the ACK of packet `number`; its telemetry is one row per link of the ring in `telemetry`.
+def acknowledge(flow, law, now, packets, telemetry, number, slot):  # noqa: ARG001  as the others, but for telemetry
+    """Take the ACK of packet `number`; its telemetry is one row per link from place `slot` of the flow on.
 
     The window follows each ACK from a reference that is itself moved once per round trip (function NewAck).
     """
-    first = flow.first_telemetry + (number % law.span) * flow.hops
+    first = flow.first_telemetry + slot * flow.hops
     kept = flow.first_telemetry + law.span * flow.hops
     if telemetry[kept + flow.hops - 1].time == 0:  # of the last link: at the first one 0 may be a time
         _keep(flow, telemetry, first, kept)

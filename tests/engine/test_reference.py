@@ -187,6 +187,20 @@ def test_flows_of_a_host_take_turns(cases: ModuleType) -> None:
     assert [entry.time for entry in on_link(network, 0)] == [k * PACKET for k in range(6)]
 
 
+def test_acknowledgements_do_not_wait_for_all_data(cases: ModuleType) -> None:
+    # On a managed NIC an ACK waits for the packet on the wire, and for one that is in the servers already.
+    builder = cases.two_hosts(options=cases.Options(managed_hosts=True))
+    builder.way_out = (20.0,)
+    builder.add_law()
+    builder.add_flow(0, 1)
+    builder.add_flow(1, 0)
+    network = run(cases, builder, (0, 0, 20 * PAYLOAD), (0, 1, 20 * PAYLOAD))
+    arrivals = {entry.number: entry.time + PACKET + DELAY for entry in on_link(network, 1)}
+    waits = [ack.time - arrivals[ack.echo] for ack in on_link(network, 0, ACK)]
+    assert len(waits) == 20
+    assert 0 < max(waits) <= 2 * PACKET
+
+
 def test_a_handshake_costs_round_trips(cases: ModuleType) -> None:
     builder = cases.two_hosts()
     builder.add_law(handshake=2)

@@ -348,13 +348,14 @@ class Builder:
             there = self._walk(flow["source"], flow["target"], key)
             back = self._walk(flow["target"], flow["source"], key)
             row = self._flow(flow, law, links, there, back)
-            row |= {"key": key, "slot": slot, "first_telemetry": telemetry, "path": NONE, "reverse_path": NONE}
+            row |= {"key": key, "slot": slot, "first_telemetry": NONE, "path": NONE, "reverse_path": NONE}
             if law["balance"] == types.BY_FLOW:
                 row |= {"path": len(paths), "reverse_path": len(paths) + len(there)}
                 paths += [*there, *back]
             if law["recovery"] == types.SELECTIVE:
                 slot += 2 * law["span"]
             if law["law"] == types.HPCC:
+                row["first_telemetry"] = telemetry
                 telemetry += (law["span"] + 1) * len(there)
             rows.append(row)
         return _rows(types.FLOW, rows), paths

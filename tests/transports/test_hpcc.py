@@ -52,7 +52,7 @@ class Flow:
         for hop, (time, sent, drain) in enumerate(hops):
             self.table[FIRST + number % SPAN * HOPS + hop] = (time, sent, drain, PS_PER_BYTE)
         self.row.next_number = next_number
-        hpcc.acknowledge(self.row, self.law, 0, 1, self.table, number)
+        hpcc.acknowledge(self.row, self.law, 0, 1, self.table, number, number % int(self.law.span))
         assert set(self.table["time"][:FIRST]) | set(self.table["time"][-2:]) == {-1}
 
 

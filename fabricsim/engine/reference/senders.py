@@ -10,7 +10,7 @@ from fabricsim.engine.reference.nodes import AGENDA
 from fabricsim.engine.reference.packets import Packet
 from fabricsim.kernels.path import mix
 from fabricsim.packet import control
-from fabricsim.packet_tables import ACK, ALARM, BY_FLOWLET, BY_PACKET, CNP, DATA, HPCC, SELECTIVE
+from fabricsim.packet_tables import ACK, ALARM, BY_FLOWLET, BY_PACKET, CNP, DATA, HPCC, NSCC, SELECTIVE
 from fabricsim.tables import NEVER, NONE
 from fabricsim.transports import round_trip
 from fabricsim.units import PS_PER_S
@@ -165,7 +165,8 @@ class Sender:
             self._restart_timer()
         self._store_telemetry(ack)
         view = self.network.telemetry_view
-        control.acknowledge(view, self.row, self.law, now, packets, int(ack.marked), rtt, ack.echo)
+        slot = ack.echo % int(self.law.span)
+        control.acknowledge(view, self.row, self.law, now, packets, int(ack.marked), rtt, ack.echo, slot)
 
     def _receive_nack(self, nack: Packet) -> None:
         packets = self._take_out(nack.number, NONE)
@@ -224,8 +225,9 @@ class Sender:
         self.row.lost += 1
 
     def _begin_recovery(self) -> None:
-        if not self.row.recovering:
+        if not self.row.recovering or self.law.law == NSCC:  # which answers to each NACK
             control.lose(self.row, self.law, self.network.now)
+        if not self.row.recovering:
             self.row.recovering = 1
             self.row.recover = self.taken
 

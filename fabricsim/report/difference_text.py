@@ -1,0 +1,97 @@
+"""Two runs of one scenario side by side: where they differ, and what packets say about why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from fabricsim.report.queues_text import queues_text
+from fabricsim.units import human_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import RenderableType
+
+    from fabricsim.results.difference import Difference, Pair
+    from fabricsim.results.summary import Summary
+
+ROWS = 12
+"""Kinds of calls shown at most."""
+_REASONS = ("drops", "retransmissions", "timeouts", "copies", "marks", "trims", "errors", "pauses")
+
+
+def difference_text(name: str, labels: tuple[str, str], found: Difference, explaining: Summary) -> RenderableType:
+    """Show where two runs differ.
+
+    Parameters
+    ----------
+    name
+        Of the scenario.
+    labels
+        Of the two runs.
+    found
+        What differs.
+    explaining
+        Summary of the run that has queues.
+
+    Returns
+    -------
+    rich.console.RenderableType
+        For ``rich.console.Console.print``.
+    """
+    headline = Text(name, style="bold").append(f": {labels[1]} against {labels[0]}", style="not bold")
+    calls = found.calls[:ROWS]
+    more = f" ({ROWS} of {len(found.calls)} kinds, the longest)" if len(found.calls) > ROWS else ""
+    blocks: list[RenderableType] = [headline, "", _times("Iteration", labels, [found.iteration])]
+    if calls:
+        blocks.append(_titled(f"Collectives, time as the mean of the calls{more}", _times("Collective", labels, calls)))
+    blocks.append(_titled("Timers", _times("Timer", labels, found.timers)))
+    blocks.append(_titled("Links whose use differs the most, over the iteration", _shares(labels, found.links)))
+    blocks += [queues_text(explaining.get("queues", [])), _reasons(explaining)]
+    return Group(*blocks)
+
+
+def _times(what: str, labels: tuple[str, str], rows: Iterable[Pair]) -> RenderableType:
+    table = _table(what, labels)
+    for row in rows:
+        change = "-" if row.change is None else f"{100 * row.change:+.1f} %"
+        table.add_row(escape(row.name), human_seconds(row.first), human_seconds(row.second), change)
+    return Group(table, "")
+
+
+def _shares(labels: tuple[str, str], rows: Iterable[Pair]) -> RenderableType:
+    table = _table("Link", labels)
+    for row in rows:
+        cells = (f"{100 * share:.1f} %" for share in (row.first, row.second))
+        table.add_row(escape(row.name), *cells, f"{100 * (row.second - row.first):+.1f} pp")
+    return Group(table, "")
+
+
+def _reasons(summary: Summary) -> Text:
+    """Total what keeps packets from flowing as a fluid would."""
+    counters = summary["counters"]
+    parts = [f"{counters[name]:,} {name}" for name in _REASONS if counters.get(name)]
+    if parts:
+        return Text(f"In all: {', '.join(parts)}\n")
+    return Text(
+        "No packet was dropped, marked, paused or sent again: what differs is how the transport starts, "
+        "and how packets wait for one another\n"
+    )
+
+
+def _table(what: str, labels: tuple[str, str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
+    table.add_column(what, overflow="fold")
+    for name in (*labels, "Difference"):
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _titled(title: str, table: RenderableType) -> Group:
+    return Group(Text(title, style="bold"), table)

@@ -1,0 +1,73 @@
+"""The most congested wires of a packet run as a table, and what one of them suffered in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from fabricsim.units import human_bytes, human_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import RenderableType
+
+    from fabricsim.results.packets import QueueSummary
+
+_COUNTS = {"marks": "Marked", "drops": "Dropped", "trims": "Trimmed", "errors": "Lost", "pauses": "Pauses"}
+
+
+def queues_text(rows: Sequence[QueueSummary]) -> RenderableType:
+    """Show the wires where packets suffered, and say of the worst what happened there.
+
+    Parameters
+    ----------
+    rows
+        Of `fabricsim.results.packets.congested`; columns that are zero throughout are left out.
+
+    Returns
+    -------
+    rich.console.RenderableType
+        For ``rich.console.Console.print``; nothing where there are no rows.
+    """
+    if not rows:
+        return Text()
+    counted = [name for name in _COUNTS if any(_count(row, name) for row in rows)]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
+    table.add_column("Wire", overflow="fold")
+    for name in ("Packets", "Deepest queue", *(_COUNTS[name] for name in counted)):
+        table.add_column(name, justify="right", no_wrap=True)
+    if "pauses" in counted:
+        table.add_column("Paused", justify="right", no_wrap=True)
+    for row in rows:
+        cells = [f"{row['packets']:,}", human_bytes(row["deepest_queue_bytes"])]
+        cells += [f"{_count(row, name):,}" for name in counted]
+        if "pauses" in counted:
+            cells.append(human_seconds(row["paused_s"]))
+        table.add_row(escape(row["name"]), *cells)
+    worst = Text("Most congested: ").append(rows[0]["name"], style="bold").append(f", {why(rows[0])}\n")
+    return Group(Text("Most congested wires, and the queues before them", style="bold"), table, "", worst)
+
+
+def why(row: QueueSummary) -> str:
+    """Say in words what happened at a wire."""
+    packets = row["packets"]
+    parts = []
+    for name, verb in (("drops", "dropped"), ("errors", "lost"), ("trims", "trimmed")):
+        if count := _count(row, name):
+            parts.append(f"{count:,} packets {verb}")
+    if row["marks"]:
+        parts.append(f"{100 * row['marks'] / max(packets, 1):.3g} % of {packets:,} packets marked")
+    if row["pauses"]:
+        parts.append(f"paused {row['pauses']:,} times for {human_seconds(row['paused_s'])}")
+    parts.append(f"up to {human_bytes(row['deepest_queue_bytes'])} waiting")
+    return ", ".join(parts)
+
+
+def _count(row: QueueSummary, name: str) -> int:
+    return int(row[name])  # type: ignore[literal-required]  # one of the keys of _COUNTS

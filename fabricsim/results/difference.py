@@ -1,0 +1,90 @@
+"""Where two runs of one scenario differ: calls, timers, and the use of links."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from fabricsim.results.summary import summarise
+from fabricsim.units import seconds
+
+if TYPE_CHECKING:
+    from fabricsim.results.result import Result
+
+LARGEST = 10
+"""Links named at most."""
+
+
+class Pair(NamedTuple):
+    """One figure of two runs.
+
+    ``first`` and ``second`` are seconds, or for links the share of the iteration in which they were used.
+    """
+
+    name: str
+    first: float
+    second: float
+
+    @property
+    def change(self) -> float | None:
+        """The second over the first, less one; None where the first is zero."""
+        return self.second / self.first - 1 if self.first > 0 else None
+
+
+class Difference(NamedTuple):
+    """Figures of two runs of one scenario.
+
+    ``calls`` has the mean time of each kind of collective call, ``timers`` those timers that are not zero in both, and
+    ``links`` the `LARGEST` differences in utilisation, the largest first.
+    """
+
+    iteration: Pair
+    calls: tuple[Pair, ...]
+    timers: tuple[Pair, ...]
+    links: tuple[Pair, ...]
+
+
+def difference(first: Result, second: Result) -> Difference:
+    """Compare two runs of one scenario.
+
+    Parameters
+    ----------
+    first, second
+        Runs of one program on one fabric, such as by the flow and by the packet engine.
+    """
+    one, other = summarise(first), summarise(second)
+    kinds = {
+        (row["dimension"], row["collective"], row["ranks"], row["size_bytes"], row["bound_bytes_per_s"]): row[
+            "time_mean_s"
+        ]
+        for row in other["collectives"]
+    }
+    calls = []
+    for row in one["collectives"]:
+        key = (row["dimension"], row["collective"], row["ranks"], row["size_bytes"], row["bound_bytes_per_s"])
+        if key in kinds:
+            name = f"{row['dimension']} {row['collective']}, {row['ranks']} ranks, {row['size_bytes']:,} B"
+            calls.append(Pair(name, row["time_mean_s"], kinds[key]))
+    timers = (Pair(name, time, other["timers_s"].get(name, 0.0)) for name, time in one["timers_s"].items())
+    return Difference(
+        Pair("iteration", one["iteration_time_s"], other["iteration_time_s"]),
+        tuple(calls),
+        tuple(pair for pair in timers if pair.first or pair.second),
+        _links(first, second),
+    )
+
+
+def _links(first: Result, second: Result) -> tuple[Pair, ...]:
+    others = {link.name: link for link in second.links}
+    times = seconds(first.iteration), seconds(second.iteration)
+    pairs = [
+        Pair(
+            link.name,
+            link.load / (link.capacity * times[0]),
+            others[link.name].load / (others[link.name].capacity * times[1]),
+        )
+        for link in first.links
+        if link.name in others and link.capacity > 0
+    ]
+    used = [pair for pair in pairs if pair.first or pair.second]
+    # sorted keeps the fabric's order among equals
+    return tuple(sorted(used, key=lambda pair: -abs(pair.second - pair.first))[:LARGEST])

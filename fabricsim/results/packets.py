@@ -1,0 +1,172 @@
+"""What a packet run knows beyond a flow run: counts of each wire, taps over time, and the packet log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict
+
+import numpy as np
+
+from fabricsim.units import seconds
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from numpy.typing import NDArray
+
+WIRE = np.dtype(
+    [
+        ("packets", np.int64),  # sent, retransmissions and acknowledgements included
+        ("bytes", np.int64),  # of these, on the wire
+        ("deepest", np.int64),  # most bytes that waited, the packet being sent included
+        ("marks", np.int64),  # packets that ECN marked
+        ("drops", np.int64),  # packets that a full queue did not take
+        ("errors", np.int64),  # packets lost by bit errors or a failed link
+        ("trims", np.int64),  # packets whose payload a full queue cut off
+        ("pauses", np.int64),  # PAUSE frames that stopped it
+        ("paused", np.int64),  # time that some class was stopped, ps
+    ],
+    align=True,
+)
+"""What happened at one direction of a cable and the egress queue before it."""
+
+ENTRY = np.dtype(
+    [
+        ("time", np.int64),  # at which its first bit leaves, or it is lost, ps
+        ("wire", np.int32),  # index into the wires of the log
+        ("flow", np.int32),  # index into the flows of the log
+        ("number", np.int32),  # of a data packet; on others the next number awaited
+        ("echo", np.int32),  # number of the packet that is answered
+        ("bytes", np.int32),  # on the wire
+        ("kind", np.int8),  # as in `fabricsim.packet_tables.PACKET`
+        ("state", np.int8),  # as there
+        ("fate", np.int8),  # as in `fabricsim.packet_tables.LOG`
+    ],
+    align=True,
+)
+"""One packet on one wire."""
+
+MOST_CONGESTED = 10
+"""Wires that a summary names at most."""
+
+PROTOCOLS = ("tcp", "roce", "infiniband", "uet")
+"""What the headers of a capture can be made for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tap:
+    """Something recorded over time.
+
+    Attributes
+    ----------
+    kind
+        ``queue``: what waits before a wire and is being sent, bytes; between two points it falls, and it rises where
+        two points have one time. ``window``: congestion window of a flow, packets. ``pace``: rate at which a flow may
+        send, wire bytes per second. Both hold until the next point.
+    of
+        Name of the wire, or of the flow.
+    time
+        ps, rising, shape ``(n,)``.
+    value
+        Shape ``(n,)``.
+    """
+
+    kind: Literal["queue", "window", "pace"]
+    of: str
+    time: NDArray[np.int64]
+    value: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class PacketLog:
+    """The packets of some wires.
+
+    Attributes
+    ----------
+    entries
+        ``ENTRY`` records in order of time.
+    wires
+        Names of the logged wires.
+    source, target
+        Endpoints of the flows, shape ``(flows,)``.
+    payload, overhead
+        Of a full packet, bytes.
+    protocol
+        What the headers of a capture are made for.
+    ecn
+        Whether packets may be marked.
+    """
+
+    entries: NDArray[np.void]
+    wires: tuple[str, ...]
+    source: NDArray[np.int32]
+    target: NDArray[np.int32]
+    payload: int
+    overhead: int
+    protocol: Literal["tcp", "roce", "infiniband", "uet"]
+    ecn: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Packets:
+    """What a packet run recorded.
+
+    Attributes
+    ----------
+    names
+        Of all wires.
+    wires
+        ``WIRE`` records, shape ``(wires,)``.
+    taps
+        What was asked for with ``--tap``, but for rates, which are the `Series` of the run.
+    log
+        None where no packets were logged.
+    """
+
+    names: tuple[str, ...]
+    wires: NDArray[np.void]
+    taps: tuple[Tap, ...] = ()
+    log: PacketLog | None = None
+
+
+class QueueSummary(TypedDict):
+    """One wire with its queue; ``marks`` to ``pauses`` are counts."""
+
+    name: str
+    packets: int
+    deepest_queue_bytes: int
+    marks: int
+    drops: int
+    errors: int
+    trims: int
+    pauses: int
+    paused_s: float
+
+
+def congested(packets: Packets) -> list[QueueSummary]:
+    """Name the wires where packets suffered, the worst first, at most `MOST_CONGESTED`.
+
+    Worse is what lost or trimmed more packets; of equal ones what was paused for longer, then what marked more, then
+    what had the deeper queue.
+    """
+    table = packets.wires
+    lost = table["drops"] + table["errors"] + table["trims"]
+    # the last key is the first to count
+    order = np.lexsort((-table["deepest"], -table["marks"], -table["paused"], -lost))
+    rows = [int(index) for index in order if table["deepest"][index] or lost[index] or table["pauses"][index]]
+    return [_queue(packets, index) for index in rows[:MOST_CONGESTED]]
+
+
+def _queue(packets: Packets, index: int) -> QueueSummary:
+    row = packets.wires[index]
+    return {
+        "name": packets.names[index],
+        "packets": int(row["packets"]),
+        "deepest_queue_bytes": int(row["deepest"]),
+        "marks": int(row["marks"]),
+        "drops": int(row["drops"]),
+        "errors": int(row["errors"]),
+        "trims": int(row["trims"]),
+        "pauses": int(row["pauses"]),
+        "paused_s": seconds(int(row["paused"])),
+    }

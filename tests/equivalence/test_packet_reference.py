@@ -1,0 +1,58 @@
+"""The compiled packet engine against the readable one, event by event."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fabricsim.packet_tables import DROPPED
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+CASES = int(os.environ.get("FABRICSIM_CASES", "108"))
+"""Each 36 cases have every law with every kind of switch twice or so; the full comparison takes 2000."""
+CHUNK = 36
+
+
+def _first_difference(ours: list[tuple[int, ...]], theirs: list[tuple[int, ...]]) -> str:
+    pairs = enumerate(zip(ours, theirs, strict=False))
+    return next((f"entry {i}: {ours} != {theirs}" for i, (ours, theirs) in pairs if ours != theirs), "lengths differ")
+
+
+@pytest.mark.parametrize("first", range(0, CASES, CHUNK))
+def test_equals_the_reference(first: int, packet_cases: ModuleType, packet_runs: ModuleType) -> None:
+    for seed in range(first, min(first + CHUNK, CASES)):
+        case = packet_cases.draw(seed)
+        expected = packet_runs.reference(case)
+        found = packet_runs.Compiled(packet_cases.draw(seed)).run()
+        assert found.log == expected.log, f"{case.title}: {_first_difference(found.log, expected.log)}"
+        assert found.deliveries == expected.deliveries, case.title
+        assert found.counters == expected.counters, case.title
+
+
+@pytest.mark.parametrize(("window", "calendar"), [(10**12, True), (20_000, False), (1, True)])
+def test_windows_and_calendar_do_not_matter(
+    window: int, calendar: bool, packet_cases: ModuleType, packet_runs: ModuleType
+) -> None:
+    for seed in range(CHUNK):
+        expected = packet_runs.Compiled(packet_cases.draw(seed)).run()
+        found = packet_runs.Compiled(packet_cases.draw(seed), window=window, calendar=calendar).run()
+        assert found == expected, f"seed {seed}"
+
+
+def test_cases_are_eventful(packet_cases: ModuleType, packet_runs: ModuleType) -> None:
+    """Marks, drops, errors, trims and pauses all happen, and most messages arrive."""
+    totals = [0] * len(packet_runs.COUNTERS)
+    dropped = delivered = posted = 0
+    for seed in range(2 * CHUNK):
+        case = packet_cases.draw(seed)
+        trace = packet_runs.Compiled(case).run()
+        totals = [sum(column) for column in zip(totals, *trace.counters, strict=True)]
+        dropped += sum(entry[-1] == DROPPED for entry in trace.log)
+        delivered, posted = delivered + len(trace.deliveries), posted + len(case.posts)
+    assert all(totals)
+    assert dropped > 0
+    assert delivered > 0.9 * posted

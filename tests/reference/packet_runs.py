@@ -1,0 +1,122 @@
+"""Runs a case of `packet_cases` on the compiled packet engine, and on the reference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fabricsim.engine.packet_state import PacketState
+from fabricsim.engine.reference import Reference
+from fabricsim.packet.sender import send_message
+from fabricsim.packet.window import has_room, next_time, run_window
+from fabricsim.packet_tables import HEADER_BYTES, HPCC, LOG, SELECTIVE, TELEMETRY
+from fabricsim.tables import NEVER
+
+if TYPE_CHECKING:
+    from packet_cases import Case
+
+COUNTERS = ("packets", "bytes", "marks", "drops", "errors", "trims", "pauses")
+_GROWING = ("laws", "servers", "stages", "endpoints", "flows", "receivers")
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What happened: packets by (time, link), deliveries by (time, flow), and counters per link."""
+
+    log: list[tuple[int, ...]]
+    deliveries: list[tuple[int, int, int]]
+    counters: list[tuple[int, ...]]
+
+
+def reference(case: Case) -> Trace:
+    """Run a case on the reference."""
+    run = Reference(case.net)
+    for post in case.posts:
+        run.post(post.time, post.flow, post.size, post.owner)
+    run.run(case.until)
+    log = sorted(tuple(entry) for entry in run.log if entry.time < case.until)
+    deliveries = [tuple(delivery) for delivery in run.deliveries]
+    counters = [tuple(link[name] for name in COUNTERS) for link in run.counters]
+    return Trace(log, deliveries, counters)
+
+
+class Compiled:
+    """A case on the compiled network, without hosts' programs and SimPy.
+
+    Parameters
+    ----------
+    case
+        What to run.
+    window
+        Longest window, ps.
+    calendar
+        Whether nodes are found by the calendar rather than by a scan.
+    """
+
+    def __init__(self, case: Case, *, window: int = NEVER, calendar: bool = False) -> None:
+        self._case = case
+        tables = case.tables
+        records = (tables[name] for name in ("nodes", "links", "ports", "queues", "ingress"))
+        self.state = PacketState(*records, seed=int(tables["world"][0].seed))
+        for name in _GROWING:
+            self.state.extend(name, tables[name])
+        laws, flows = tables["laws"], tables["flows"]
+        self._add_scores(laws, flows)
+        self.state.add_path(tables["paths"].tolist())
+        self.state.group_of, self.state.group_links = tables["group_of"], tables["group_links"]
+        self.state.groups = tables["groups"]
+        self.state.world["logging"] = 1
+        self.state.reserve_transfers(2 * len(case.posts) + 2)
+        smallest = min(HEADER_BYTES, *laws["ack_wire"].tolist(), *(laws["overhead"] + 1).tolist())
+        self.state.set_window(window, smallest, calendar=calendar)
+        self._deliveries: list[tuple[int, int, int]] = []
+
+    def _add_scores(self, laws: Any, flows: Any) -> None:
+        spans = laws["span"][flows["law"]]
+        selective = laws["recovery"][flows["law"]] == SELECTIVE
+        self.state.add_scores(int(2 * spans[selective].sum()))
+        told = laws["law"][flows["law"]] == HPCC
+        self.state.world["telemetry"] = told.any()
+        rows = int(((spans[told] + 1) * flows["hops"][told]).sum())
+        self.state.extend("telemetry", np.zeros(rows, TELEMETRY))
+
+    def run(self) -> Trace:
+        """Run until the end of the case."""
+        world = self.state.world[0]
+        posts = sorted(self._case.posts, key=lambda post: post.time)
+        net = self.state.net()
+        while True:
+            first = int(next_time(net))
+            post = posts[0].time if posts else NEVER
+            if min(first, post) >= self._case.until:
+                return self._trace()
+            if not has_room(net):
+                self._take_deliveries()
+                self.state.make_room()
+                net = self.state.net()
+            if post <= first:
+                message = posts.pop(0)
+                numbers = (message.flow, message.size, message.owner, post)
+                send_message(net, *(np.int64(number) for number in numbers))
+                continue
+            world.until = min(first + int(world.window), post, self._case.until)
+            while not run_window(net):
+                self._take_deliveries()
+                self.state.make_room()
+                net = self.state.net()
+            self._take_deliveries()
+
+    def _take_deliveries(self) -> None:
+        count = int(self.state.world[0].deliveries)
+        rows = self.state.deliveries[:count]
+        self._deliveries += zip(*(rows[name].tolist() for name in ("time", "flow", "owner")), strict=True)
+        self.state.world["deliveries"] = 0
+
+    def _trace(self) -> Trace:
+        entries = self.state.log[: int(self.state.world[0].logged)]
+        log = sorted(entry for entry in entries[list(LOG.names)].tolist() if entry[0] < self._case.until)
+        links = self.state.links
+        counters = list(zip(*(links[name].tolist() for name in COUNTERS), strict=True))
+        return Trace(log, sorted(self._deliveries, key=lambda delivery: delivery[:2]), counters)
