@@ -57,7 +57,7 @@ def read(name: str) -> Matrix | None:
         there = Path(name).exists()
     except (OSError, ValueError):  # such as a name that is too long, or one with a NUL
         there = False
-    if name in PATTERNS and not there:
+    if name in PATTERNS and not (there and Path(name).is_file()):
         return None
     if not there:
         hint = did_you_mean(name, PATTERNS, f"patterns are {', '.join(PATTERNS)}")
@@ -210,6 +210,8 @@ def _links(fabric: Fabric, routes: NDArray[np.int64]) -> tuple[LinkUse, ...]:
     flows = np.zeros(len(resources.names), np.int64)
     for route, count in zip(*np.unique(routes, return_counts=True), strict=True):
         flows[list(fabric.wiring.route_hops[route])] += count
+    if fabric.recorder is not None and not fabric.recorder.one_path:
+        flows[fabric.recorder.between_switches()] = 0  # each packet finds its own way
     return tuple(
         LinkUse(
             LinkRecord(
@@ -222,5 +224,5 @@ def _links(fabric: Fabric, routes: NDArray[np.int64]) -> tuple[LinkUse, ...]:
             ),
             int(flows[index]),
         )
-        for index in np.flatnonzero(flows).tolist()
+        for index in np.flatnonzero((flows > 0) | (load > 0)).tolist()
     )

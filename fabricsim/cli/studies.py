@@ -31,7 +31,7 @@ LogOption = Annotated[
     Path | None, typer.Option(metavar="LOG", help="Captured nccl-tests log or OSU table to compare with.")
 ]
 
-_STUDIES = ("dai2024", "hkbu")
+_STUDIES = ("dai2024", "hkbu", "peers")
 _TESTS_HELP = "all_reduce, all_gather, reduce_scatter, broadcast or latency."
 
 
@@ -42,7 +42,9 @@ def register(app: typer.Typer) -> None:
 
 
 def validate(
-    study: Annotated[str | None, typer.Argument(metavar="STUDY", help="dai2024 or hkbu; all where left out.")] = None,
+    study: Annotated[
+        str | None, typer.Argument(metavar="STUDY", help="dai2024, hkbu or peers; all where left out.")
+    ] = None,
     *,
     output: FolderOption = None,
     as_json: JsonOption = False,

@@ -53,8 +53,8 @@ def explain(network: PacketState, names: Sequence[str]) -> str | None:
     ways = ", ".join(names[lane.link] for lane in circle)
     kind = "credits" if network.ports["credit_bytes"].any() else "RESUME"
     return (
-        f"deadlock: cyclic buffer dependency over {ways} (class {circle[0].number}): each waits for {kind} from the next; "
-        "give paths without a circle, such as up and then down a tree, or more classes"
+        f"deadlock: cyclic buffer dependency over {ways} (class {circle[0].number}): each waits for {kind} from the "
+        "next; give paths without a circle, such as up and then down a tree, or more classes"
     )
 
 

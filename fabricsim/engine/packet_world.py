@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 _FLOW_MESSAGES = 4
 """Messages of a flow that are kept at once: two under way, one acknowledged, one more."""
-_SEARCH_EVERY = 1_000_000
-"""Events between two searches for deadlocks, which take a few milliseconds."""
+_FIRST_SEARCH = 1_000_000
+"""Events before the first search for deadlocks; each is that much and a quarter of all events later than the last."""
 
 
 class PacketWorld(World):
@@ -43,7 +43,7 @@ class PacketWorld(World):
         Whether nodes are found by the tournament over their next times; chosen where it is None.
     """
 
-    def __init__(  # noqa: PLR0913  the last two by name
+    def __init__(
         self,
         capacities: Sequence[float],
         network: PacketState,
@@ -54,7 +54,7 @@ class PacketWorld(World):
     ) -> None:
         self.network = network
         self._names = names
-        self._searched = 0
+        self._next_search = _FIRST_SEARCH
         self._failures = 0
         super().__init__(capacities, ())
         self._smallest, self._calendar = smallest, calendar
@@ -122,9 +122,9 @@ class PacketWorld(World):
         Timeouts go on in a deadlocked network, and would do so for good.
         """
         events = int(self.world["events"][0])
-        if not self.network.wakes or events - self._searched < _SEARCH_EVERY:
+        if not self.network.wakes or events < self._next_search:
             return False
-        self._searched = events
+        self._next_search = _FIRST_SEARCH + events + events // 4
         return True
 
     def next_time(self) -> int:

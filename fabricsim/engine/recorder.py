@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.errors import InputError
-from fabricsim.packet_tables import AGAIN, DATA, SENT, TRIMMED
+from fabricsim.packet_tables import AGAIN, BY_FLOW, DATA, SENT, TRIMMED
 from fabricsim.results.packets import ENTRY, WIRE, PacketLog, Packets, Tap
 from fabricsim.results.result import Series
 from fabricsim.spec.suggest import did_you_mean
@@ -165,6 +165,16 @@ class Recorder:
 
     # ---- what came of it ------------------------------------------------------------------------
 
+    @property
+    def one_path(self) -> bool:
+        """Whether all packets of a flow go the same way."""
+        return bool(self.network.grown["laws"]["balance"][0] == BY_FLOW)
+
+    def between_switches(self) -> NDArray[np.int64]:
+        """Give the wires that join no host."""
+        links, hosts = self.network.links, self.platform.hosts
+        return np.flatnonzero((links["source"] >= hosts) & (links["target"] >= hosts))
+
     def packets(self) -> Packets:
         """Give the totals of all wires, the taps and the packet log."""
         links = self.network.links
@@ -195,10 +205,13 @@ class Recorder:
         taps = [self._queue(wire, row) for wire, row in zip(self._queues, rows, strict=False)]
         pairs = rows[len(self._queues) :]
         for place, name in enumerate(self._flows.values()):
-            taps.append(Tap("window", name, *_columns(pairs[2 * place])))
-            taps.append(Tap("pace", name, *_columns(pairs[2 * place + 1])))
-        # a flow that is bound by its window alone has no pace, one that is bound by its pace alone no window
-        return tuple(tap for tap in taps if tap.kind == "queue" or np.isfinite(tap.value).any())
+            window = Tap("window", name, *_columns(pairs[2 * place]))
+            pace = Tap("pace", name, *_columns(pairs[2 * place + 1]))
+            # a law that moves only one of them leaves the other without bound, or where it was
+            paced = bool(np.isfinite(pace.value).any())
+            taps += [window] if not paced or np.ptp(window.value) > 0 else []
+            taps += [pace] if paced else []
+        return tuple(taps)
 
     def _queue(self, wire: int, samples: NDArray[np.void]) -> Tap:
         """Turn drain times into bytes, and enter what was left before each sample and where the queue ran empty."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.results.result import CallRecord, LinkRecord, Series
+from fabricsim.tables import NONE
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -71,8 +72,29 @@ def _carried_by_packets(
     links, servers = network.links, network.grown["servers"][: len(capacity)]
     busy, payload = servers["busy"].astype(np.float64), servers["bytes"].astype(np.float64)
     busy[: len(links)] = links["bytes"] * links["ps_per_byte"]
-    payload[: len(links)] = links["payload"]
+    payload[: len(links)] = _payload_of_wires(network)
     return busy / PS_PER_S * capacity, payload
+
+
+def _payload_of_wires(network: PacketState) -> NDArray[np.float64]:
+    """Carry what each host's link sent on along the ways of its flows, shape ``(wires,)``.
+
+    Flows of one host share what it sent by their packets, which all but the last of a message are of one size. Where
+    each packet finds its own way, only the wires at the hosts are known; the others have 0.
+    """
+    links = network.links
+    flows = network.grown["flows"][: network.used["flows"]]
+    flows = flows[flows["first_link"] >= 0]
+    first = flows["first_link"]
+    posted = np.bincount(first, flows["posted"], minlength=len(links))
+    sent = flows["posted"] * (links["payload"] / np.maximum(posted, 1))[first]
+    beyond = np.where(flows["path"] == NONE, 1, flows["hops"] - 1)  # wires after the first
+    of_flow = np.repeat(np.arange(len(flows)), beyond)
+    place = np.arange(len(of_flow)) - np.repeat(np.cumsum(beyond) - beyond, beyond)
+    last = links["reverse"][flows["last_link"]]
+    on_path = network.paths[np.maximum(flows["path"][of_flow], 0) + 1 + place]
+    wires = np.where(flows["path"][of_flow] == NONE, last[of_flow], on_path)
+    return links["payload"] + np.bincount(wires, sent[of_flow], minlength=len(links))
 
 
 def rate_series(fabric: Fabric, end: int) -> Series:

@@ -48,26 +48,53 @@ def is_compiled() -> bool:
 _CACHE = str(cache_directory())
 
 
-def _compile(function: Callable[..., Any], **options: bool) -> Callable[..., Any]:
-    before, config.CACHE_DIR = config.CACHE_DIR, _CACHE
-    try:
-        njit: Any = numba.njit  # its types leave _nrt out
-        decorate = njit(cache=True, nogil=True, error_model="numpy", _nrt=False, **options)
-        compiled: Callable[..., Any] = decorate(function)
-    finally:
-        config.CACHE_DIR = before
-    return compiled
-
-
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile `function` on first use, cached, without the GIL, division by zero giving inf.
 
     A kernel owns no arrays, so none of them is counted: counting the references of a dozen arrays at
     each call of a helper took half the time of the engine. It follows that a kernel cannot make one.
     """
-    return _compile(function)
+    before, config.CACHE_DIR = config.CACHE_DIR, _CACHE
+    try:
+        compiled: Callable[..., Any] = _njit(cache=True)(function)
+    finally:
+        config.CACHE_DIR = before
+    return compiled
+
+
+def inner(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As `kernel`, but for kernels to call only.
+
+    It becomes part of the machine code of those, and gets none of its own, nor a cache: that halves the
+    time that a deep tree of kernels takes to compile.
+    """
+    return _link_only(_njit()(function))
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """As `kernel`, and always inlined: for what is called for each packet at each link."""
-    return _compile(function, forceinline=True)
+    """As `inner`, and always inlined: for what is called for each packet at each link."""
+    return _link_only(_njit(forceinline=True)(function))
+
+
+def _njit(**options: bool) -> Any:  # noqa: ANN401  numba's decorators have no types
+    njit: Any = numba.njit  # its types leave _nrt out
+    return njit(nogil=True, error_model="numpy", _nrt=False, **options)
+
+
+def _link_only(dispatcher: Any) -> Any:  # noqa: ANN401  as above
+    """Have a function typed and lowered for its callers, and no more."""
+
+    def customize(flags: Any) -> Any:  # noqa: ANN401  as above
+        flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+        return flags
+
+    def add_overload(result: Any) -> None:  # noqa: ANN401  as above
+        # Callers know a function by its entry point, for which anything will do that there is only one of.
+        token = object()
+        dispatcher.targetctx.insert_user_function(token, result.fndesc, [result.library])
+        dispatcher.overloads[tuple(result.signature.args)] = result._replace(entry_point=token)
+
+    if not config.DISABLE_JIT:
+        dispatcher._compiler._customize_flags = customize  # noqa: SLF001  what numba's own cfunc does
+        dispatcher.add_overload = add_overload
+    return dispatcher

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import kernel
+from fabricsim.kernels._jit import inlined, inner
 from fabricsim.packet.clock import hasten
 from fabricsim.tables import NEVER
 
@@ -16,7 +16,7 @@ TARGET_BITS = 40
 _TARGET = (1 << TARGET_BITS) - 1
 
 
-@kernel
+@inner
 def _merge(agenda, a, b):
     if agenda[b].time < agenda[a].time or (agenda[b].time == agenda[a].time and agenda[b].order < agenda[a].order):
         a, b = b, a
@@ -25,7 +25,7 @@ def _merge(agenda, a, b):
     return a
 
 
-@kernel
+@inner
 def plan(net, node, time, kind, target):
     """Put an entry on a node's agenda: kind and target (int64), at `time` (ps)."""
     world = net.world[0]
@@ -42,14 +42,14 @@ def plan(net, node, time, kind, target):
     hasten(net, node, time)
 
 
-@kernel
+@inlined
 def first_time(net, node):
     """Time of the first entry, ps; NEVER where there is none."""
     root = np.int64(net.nodes[node].agenda)
     return NEVER if root < 0 else net.agenda[root].time
 
 
-@kernel
+@inner
 def take_first(net, node):
     """Remove the first entry; returns its kind and target."""
     world = net.world[0]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fabricsim.kernels._jit import kernel
+from fabricsim.kernels._jit import inner
 from fabricsim.packet_tables import CUBIC, DCQCN, DCTCP, HPCC, NEW_RENO, NSCC, SWIFT, TIMELY
 from fabricsim.transports import cubic, dcqcn, dctcp, hpcc, new_reno, nscc, swift, timely
 
 
-@kernel
+@inner
 def start(flow, law):
     """Set a flow's window and rate before its first message."""
     kind = law.law
@@ -31,7 +31,7 @@ def start(flow, law):
         nscc.start(flow, law)
 
 
-@kernel
+@inner
 def acknowledge(net, flow, law, now, packets, marked, rtt, echo, slot):
     """Tell the law of an acknowledgement; `echo` is its packet, `slot` where telemetry of that lies."""
     kind = law.law
@@ -53,7 +53,7 @@ def acknowledge(net, flow, law, now, packets, marked, rtt, echo, slot):
         nscc.acknowledge(flow, law, now, packets, marked, rtt)
 
 
-@kernel
+@inner
 def lose(flow, law, now):
     """Tell the law of a loss, once per recovery."""
     kind = law.law
@@ -75,7 +75,7 @@ def lose(flow, law, now):
         nscc.lose(flow, law, now)
 
 
-@kernel
+@inner
 def time_out(flow, law, now):
     """Tell the law of a retransmission timeout."""
     kind = law.law
@@ -97,21 +97,21 @@ def time_out(flow, law, now):
         nscc.time_out(flow, law, now)
 
 
-@kernel
+@inner
 def notify(flow, law, now):
     """Tell the law of a congestion notification packet."""
     if law.law == DCQCN:
         dcqcn.notify(flow, law, now)
 
 
-@kernel
+@inner
 def before_send(flow, law, now):
     """Let timers of the law that are due act before the rate is used."""
     if law.law == DCQCN:
         dcqcn.advance(flow, law, now)
 
 
-@kernel
+@inner
 def after_send(flow, law, wire):
     """Tell the law of `wire` bytes sent."""
     if law.law == DCQCN:

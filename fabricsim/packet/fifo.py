@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import inlined, kernel
+from fabricsim.kernels._jit import inlined, inner
 from fabricsim.packet_tables import CHUNK
 
 _LAST = CHUNK - 1
 _SHIFT = CHUNK.bit_length() - 1
 
 
-@kernel
+@inner
 def _take_chunk(net):
     world = net.world[0]
     chunk = np.int64(world.free_chunk)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import kernel
+from fabricsim.kernels._jit import inlined, inner
 from fabricsim.kernels.path import mix
 from fabricsim.packet import control
 from fabricsim.packet.agenda import plan
@@ -32,7 +32,7 @@ _ALARM = np.int64(ALARM)
 _PS = 1e12
 
 
-@kernel
+@inner
 def set_alarm(net, number, time):
     """Have a flow looked at no later than `time` (ps)."""
     flow = net.flows[number]
@@ -41,7 +41,7 @@ def set_alarm(net, number, time):
         plan(net, np.int64(flow.source), time, _ALARM, number)
 
 
-@kernel
+@inlined
 def _may_send(flow, law):
     """Whether a flow has something that its window lets it send."""
     if flow.lost == 0 and (flow.next_number >= flow.posted or flow.next_number - flow.acknowledged >= law.span):
@@ -49,7 +49,7 @@ def _may_send(flow, law):
     return flow.in_flight == 0 or flow.in_flight + 1 <= flow.window
 
 
-@kernel
+@inner
 def activate(net, number, now):
     """Let a flow join its NIC's round if it may send; or plan for when its pace allows."""
     flow = net.flows[number]
@@ -68,7 +68,7 @@ def activate(net, number, now):
     port.ready_last = number
 
 
-@kernel
+@inner
 def reconsider(net, number, now):
     """Let a flow whose state has changed join its NIC's round, or leave it."""
     flow = net.flows[number]
@@ -78,7 +78,7 @@ def reconsider(net, number, now):
         _withdraw(net, number)
 
 
-@kernel
+@inner
 def _withdraw(net, number):
     """Take a flow out of its NIC's round."""
     flow = net.flows[number]
@@ -95,7 +95,7 @@ def _withdraw(net, number):
         port.ready_last = before
 
 
-@kernel
+@inner
 def pull(net, node, now):
     """Take packets from the flows of a host while its wire can have them."""
     index = np.int64(net.nodes[node].port)
@@ -124,7 +124,7 @@ def pull(net, node, now):
         activate(net, number, now)
 
 
-@kernel
+@inlined
 def _payload_of(net, flow, law, number):
     """Payload of a packet, bytes: the last one of a message has what is left."""
     at = np.int64(flow.first_transfer)
@@ -137,7 +137,7 @@ def _payload_of(net, flow, law, number):
     return np.int64(law.payload)
 
 
-@kernel
+@inlined
 def _choose_entropy(net, flow, law, now):
     """Draw a new entropy where the sender balances load, by packet or after a gap; or a place for telemetry."""
     if flow.first_telemetry >= 0:
@@ -150,7 +150,7 @@ def _choose_entropy(net, flow, law, now):
         flow.draws += 1
 
 
-@kernel
+@inner
 def pass_servers(net, first, count, payload, now):
     """Pass servers one after the other; returns when the last has let the packet go, ps."""
     time = now
@@ -165,13 +165,13 @@ def pass_servers(net, first, count, payload, now):
     return time
 
 
-@kernel
+@inner
 def pass_way_in(net, flow, payload, now):
     """Take a packet through the servers of the receiving host."""
     return pass_servers(net, np.int64(flow.first_exit), np.int64(flow.exits), payload, now)
 
 
-@kernel
+@inner
 def _send(net, number, now):
     flow = net.flows[number]
     law = net.laws[flow.law]
@@ -215,7 +215,7 @@ def _send(net, number, now):
     _to_wire(net, flow, law, packet, payload, now)
 
 
-@kernel
+@inner
 def _to_wire(net, flow, law, packet, payload, now):
     index = np.int64(flow.first_link)
     ready = pass_servers(net, np.int64(flow.first_stage), np.int64(flow.stages), payload, now)
@@ -238,7 +238,7 @@ def _to_wire(net, flow, law, packet, payload, now):
         spend(net, port, lane, np.int64(packet.wire))
 
 
-@kernel
+@inner
 def answer(net, number, kind, cumulative, echo, stamp, entropy, bits, now):
     """Send an ACK, NACK or CNP from the receiving host of a flow."""
     flow = net.flows[number]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import inlined, kernel
+from fabricsim.kernels._jit import inlined, inner
 from fabricsim.kernels.path import mix
 from fabricsim.packet.agenda import first_time, plan, take_first
 from fabricsim.packet.clock import set_next
 from fabricsim.packet.fifo import next_place, pop, push
-from fabricsim.packet.link import transmit
+from fabricsim.packet.link import transmit_here
 from fabricsim.packet.nic import pass_way_in, pull
 from fabricsim.packet.port import (
     act_on,
@@ -35,9 +35,9 @@ LONGEST_WINDOW = 1 << 42
 """ps (4 s): so that times within a window fit into a sort key."""
 
 
-@kernel
+@inner
 def _sort(keys, count):
-    """Sort keys[:count], which differ; the second half of `keys` is scratch."""
+    """Sort keys[:count]; the second half of `keys` is scratch."""
     if count <= _SHORT:
         for i in range(1, count):
             key = keys[i]
@@ -71,7 +71,7 @@ def _sort(keys, count):
             keys[i] = keys[half + i]
 
 
-@kernel
+@inner
 def _gather(net, node, origin, until):
     """Take what arrives before `until` off the incoming links.
 
@@ -112,7 +112,7 @@ def _gather(net, node, origin, until):
     return count, later
 
 
-@kernel
+@inner
 def _gather_frames(net, row, count, later, origin, until):
     """Add the control frames to what `_gather` took."""
     for i in range(row.first_in, row.first_in + row.ins):
@@ -136,7 +136,7 @@ def _gather_frames(net, row, count, later, origin, until):
     return count, later
 
 
-@kernel
+@inner
 def _route(net, node, packet, now):
     """Choose among the links that lead on, where the packet has no path."""
     flow = net.flows[packet.flow]
@@ -167,12 +167,12 @@ def _forward(net, node, packet, came, now):
     else:
         out = _route(net, node, packet, now)
     if net.links[out].port < 0:
-        transmit(net, out, packet, now, now)
+        transmit_here(net, out, packet, now, now)
     else:
         enqueue(net, out, packet, came, now)
 
 
-@kernel
+@inner
 def _admit(net, node, packet, came, now):
     """Take a packet in at its host."""
     if packet.kind != DATA:
@@ -198,7 +198,7 @@ def _admit(net, node, packet, came, now):
         check_pause(net, node, came, lane, now)
 
 
-@kernel
+@inlined
 def _release(net, node, packet, came, now):
     """Give credits back for a packet that a host takes at once."""
     if net.nodes[node].accounts:
@@ -207,7 +207,7 @@ def _release(net, node, packet, came, now):
         let_go(net, node, came, lane, wire, now)
 
 
-@kernel
+@inner
 def _finish_receiving(net, node, endpoint, now):
     """Receive the packet that has passed the servers of its host."""
     fifo = net.endpoints[endpoint]
@@ -217,7 +217,7 @@ def _finish_receiving(net, node, endpoint, now):
     pop(net, fifo)
 
 
-@kernel
+@inner
 def _do(net, node, kind, target, now):
     """Work off an agenda entry."""
     if kind == RECEIVED:
@@ -237,7 +237,7 @@ def _do(net, node, kind, target, now):
             serve(net, target, now)
 
 
-@kernel
+@inner
 def _hear_frame(net, node, packet, came, now):
     """Act on a control frame."""
     entry = np.int64(packet.flow)
@@ -252,7 +252,7 @@ def _hear_frame(net, node, packet, came, now):
         serve(net, port, now)
 
 
-@kernel
+@inner
 def _free_control(net, index, entry):
     world = net.world[0]
     net.links[index].control_head = net.controls[entry].next
@@ -262,7 +262,7 @@ def _free_control(net, index, entry):
     world.controls_left += 1
 
 
-@kernel
+@inner
 def run_node(net, node, until):
     """Do all that a node has to do before `until` (ps)."""
     origin = until - net.world[0].window

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import kernel
+from fabricsim.kernels._jit import inlined, inner
 from fabricsim.packet.agenda import plan
 from fabricsim.packet.fifo import pop, push
 from fabricsim.packet.link import depart, drop, lose, mark, sample, send_control, serialisation, write_telemetry
@@ -22,13 +22,13 @@ _RESUME = np.int64(-1)
 _DUE = np.int64(PORT_DUE)
 
 
-@kernel
+@inlined
 def traffic_class(packet):
     """Class, or virtual lane, of a packet."""
     return (np.int64(packet.state) >> CLASS_SHIFT) & (CLASSES - 1)
 
 
-@kernel
+@inner
 def drain_time(net, index, now):
     """Time until all that waits at link `index` has left, ps."""
     link = net.links[index]
@@ -39,12 +39,12 @@ def drain_time(net, index, now):
     return drain
 
 
-@kernel
+@inlined
 def _credit_bytes(wire):
     return (wire + _CREDIT - 1) // _CREDIT * _CREDIT
 
 
-@kernel
+@inlined
 def _threshold(net, node, account):
     """Bytes of one incoming link and class beyond which a PAUSE is sent."""
     above = np.int64(account.above)
@@ -54,7 +54,7 @@ def _threshold(net, node, account):
     return above
 
 
-@kernel
+@inlined
 def take_in(net, node, came, lane, wire):
     """Count bytes that link `came` brought into a node's buffer; NONE: they are its own."""
     counted = came >= 0 and net.nodes[node].accounts
@@ -64,7 +64,7 @@ def take_in(net, node, came, lane, wire):
         net.nodes[node].used += wire
 
 
-@kernel
+@inner
 def check_pause(net, node, came, lane, now):
     """Send a PAUSE back over `came` where its bytes have grown beyond the threshold."""
     account = net.ingress[came * CLASSES + lane]
@@ -74,7 +74,7 @@ def check_pause(net, node, came, lane, now):
     send_control(net, np.int64(net.links[came].reverse), lane, _PAUSE, now)
 
 
-@kernel
+@inlined
 def let_go(net, node, came, lane, wire, now):
     """Free bytes that `came` had brought in; sends a RESUME or credits back."""
     counted = came >= 0 and net.nodes[node].accounts
@@ -96,14 +96,14 @@ def let_go(net, node, came, lane, wire, now):
         send_control(net, back, lane, _credit_bytes(wire), now)
 
 
-@kernel
+@inner
 def _return_credits(net, came, lane, wire, now):
     """Give back the credits of a packet that is not kept."""
     if came >= 0 and net.ingress[came * CLASSES + lane].credits:
         send_control(net, np.int64(net.links[came].reverse), lane, _credit_bytes(wire), now)
 
 
-@kernel
+@inlined
 def _overflows(net, index, queue, came, lane, wire, drain):
     """Whether a packet does not fit into its class of the port of link `index`."""
     link = net.links[index]
@@ -122,7 +122,7 @@ def _overflows(net, index, queue, came, lane, wire, drain):
     return False
 
 
-@kernel
+@inner
 def enqueue(net, index, packet, came, now):
     """Put a packet into its class at the managed port of link `index`, and let the port serve.
 
@@ -178,7 +178,7 @@ def enqueue(net, index, packet, came, now):
         check_pause(net, node, came, lane, now)
 
 
-@kernel
+@inlined
 def _may_go(net, port, lane):
     """Whether the first packet of a class may be sent."""
     queue = net.queues[port * CLASSES + lane]
@@ -187,7 +187,7 @@ def _may_go(net, port, lane):
     return net.ports[port].credit_bytes == 0 or queue.credits >= _credit_bytes(net.pool[queue.head].wire)
 
 
-@kernel
+@inner
 def may_take(net, port, lane, wire):
     """Whether a host's NIC may take a packet of `wire` bytes of a class from its flows."""
     if (net.ports[port].paused >> lane) & 1:
@@ -195,14 +195,14 @@ def may_take(net, port, lane, wire):
     return net.ports[port].credit_bytes == 0 or net.queues[port * CLASSES + lane].credits >= _credit_bytes(wire)
 
 
-@kernel
+@inner
 def spend(net, port, lane, wire):
     """Use up the credits of a packet that is sent."""
     if net.ports[port].credit_bytes > 0:
         net.queues[port * CLASSES + lane].credits -= _credit_bytes(wire)
 
 
-@kernel
+@inlined
 def _first_class(net, port):
     """Lowest class whose first packet may be sent; NONE where there is none."""
     for lane in range(net.ports[port].classes):
@@ -211,13 +211,13 @@ def _first_class(net, port):
     return np.int64(-1)
 
 
-@kernel
+@inner
 def holds_back(net, port):
     """Whether something waits at a host's NIC that may go before data is taken."""
     return net.ports[port].waiting > 0 and _first_class(net, port) >= 0
 
 
-@kernel
+@inner
 def _next_class(net, port):
     """Class to send from; NONE where nothing may go."""
     row = net.ports[port]
@@ -243,7 +243,7 @@ def _next_class(net, port):
         row.visited = 0
 
 
-@kernel
+@inner
 def serve(net, port, now):
     """Send what may go while the link is free, and plan for when it is free again."""
     row = net.ports[port]
@@ -261,7 +261,7 @@ def serve(net, port, now):
         _send_first(net, port, index, lane, now)
 
 
-@kernel
+@inlined
 def _send_first(net, port, index, lane, now):
     link = net.links[index]
     queue = net.queues[port * CLASSES + lane]
@@ -285,7 +285,7 @@ def _send_first(net, port, index, lane, now):
     let_go(net, node, came, lane, wire, now)
 
 
-@kernel
+@inner
 def act_on(net, index, lane, amount, now):
     """Take note of a control frame that arrived on link `index`; the caller lets the port serve.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import kernel
+from fabricsim.kernels._jit import inlined, inner
 from fabricsim.packet.agenda import plan
 from fabricsim.packet.nic import answer
 from fabricsim.packet_tables import ACK, ACKNOWLEDGE, CNP, GO_BACK_N, MARKED, NACK, SELECTIVE, TRIMMED
@@ -15,14 +15,14 @@ _ACK, _NACK, _CNP = np.int64(ACK), np.int64(NACK), np.int64(CNP)
 _MARKED, _PLAIN = np.int64(MARKED), np.int64(0)
 
 
-@kernel
+@inner
 def _reply(net, number, kind, packet, now):
     """Send a NACK or CNP about a packet."""
     which, entropy = np.int64(packet.number), np.int64(packet.entropy)
     answer(net, number, kind, net.receivers[number].expected, which, packet.stamp, entropy, _PLAIN, now)
 
 
-@kernel
+@inner
 def _acknowledge(net, number, now):
     """Send an ACK that echoes the last packet noted."""
     receiver = net.receivers[number]
@@ -33,14 +33,14 @@ def _acknowledge(net, number, now):
     answer(net, number, _ACK, receiver.expected, echo, receiver.stamp, entropy, bits, now)
 
 
-@kernel
+@inner
 def acknowledge_late(net, number, now):
     """Send a delayed ACK if it is due."""
     if net.receivers[number].due == now:
         _acknowledge(net, number, now)
 
 
-@kernel
+@inner
 def _complete(net, number, now):
     """Hand over messages of which all packets are there; returns whether there were any."""
     receiver = net.receivers[number]
@@ -66,7 +66,7 @@ def _complete(net, number, now):
         done = True
 
 
-@kernel
+@inlined
 def _is_copy(net, flow, law, receiver, which):
     """Whether a packet was kept before."""
     if law.recovery == GO_BACK_N or which < receiver.expected:
@@ -74,7 +74,7 @@ def _is_copy(net, flow, law, receiver, which):
     return net.scoreboard[flow.slot + law.span + (which & (law.span - 1))] != 0
 
 
-@kernel
+@inlined
 def _keep(net, flow, law, receiver, which):
     """Keep a packet; all in sequence are received."""
     receiver.highest = max(receiver.highest, which + 1)
@@ -89,7 +89,7 @@ def _keep(net, flow, law, receiver, which):
         receiver.expected += 1
 
 
-@kernel
+@inner
 def _refuse(net, number, packet, now):
     """Answer a packet that is not kept by a NACK, which acknowledges all that was kept so far."""
     receiver = net.receivers[number]
@@ -98,7 +98,7 @@ def _refuse(net, number, packet, now):
     _reply(net, number, _NACK, packet, now)
 
 
-@kernel
+@inner
 def _notify(net, number, packet, now):
     """Send a CNP for a marked packet, one per interval at most."""
     law = net.laws[net.flows[number].law]
@@ -108,7 +108,7 @@ def _notify(net, number, packet, now):
         _reply(net, number, _CNP, packet, now)
 
 
-@kernel
+@inner
 def receive(net, packet, now):
     """Take a data packet that has passed the receiving host.
 

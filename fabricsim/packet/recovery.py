@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import kernel
+from fabricsim.kernels._jit import inlined, inner
 from fabricsim.packet import control
 from fabricsim.packet_tables import GO_BACK_N, NSCC
 
@@ -18,12 +18,12 @@ MISSING = 2  # lost, to be sent again
 RESENT = 3  # lost once, and outstanding again: only a NACK or a timeout can find it lost now
 
 
-@kernel
+@inlined
 def _place(flow, law, number):
     return flow.slot + (number & (law.span - 1))
 
 
-@kernel
+@inlined
 def _arrive(net, flow, law, number):
     """Note that a packet has arrived; returns how many that are newly known of, 0 or 1."""
     place = _place(flow, law, number)
@@ -38,7 +38,7 @@ def _arrive(net, flow, law, number):
     return 1
 
 
-@kernel
+@inner
 def take_note(net, flow, law, cumulative, echo):
     """Take what an ACK says into account; returns how many packets it newly acknowledges."""
     newly = np.int64(0)
@@ -59,13 +59,13 @@ def take_note(net, flow, law, cumulative, echo):
     return newly
 
 
-@kernel
+@inner
 def _is_outstanding(net, flow, law, number):
     state = net.scoreboard[_place(flow, law, number)]
     return state in (OUTSTANDING, RESENT)
 
 
-@kernel
+@inner
 def _begin_recovery(flow, law, now):
     if flow.recovering == 0 or law.law == NSCC:  # which answers to each NACK
         control.lose(flow, law, now)
@@ -74,7 +74,7 @@ def _begin_recovery(flow, law, now):
         flow.recover = flow.highest if law.recovery == GO_BACK_N else flow.next_number
 
 
-@kernel
+@inner
 def _miss(net, flow, law, number):
     net.scoreboard[_place(flow, law, number)] = MISSING
     flow.lost += 1
@@ -82,7 +82,7 @@ def _miss(net, flow, law, number):
     flow.resend = min(flow.resend, number)
 
 
-@kernel
+@inner
 def find_lost(net, flow, law, now):
     """Declare lost what packets enough above it have overtaken (RFC 6675, section 4)."""
     limit = flow.highest - law.reordering
@@ -95,7 +95,7 @@ def find_lost(net, flow, law, now):
     flow.scanned = max(flow.scanned, number)
 
 
-@kernel
+@inner
 def name_lost(net, flow, law, number, now):
     """Declare one packet lost: the receiver got its trimmed header."""
     if flow.acknowledged <= number < flow.next_number and _is_outstanding(net, flow, law, number):
@@ -103,7 +103,7 @@ def name_lost(net, flow, law, number, now):
         _miss(net, flow, law, number)
 
 
-@kernel
+@inner
 def rewind(flow, law, now):
     """Go back to the oldest packet not acknowledged."""
     _begin_recovery(flow, law, now)
@@ -111,7 +111,7 @@ def rewind(flow, law, now):
     flow.in_flight = 0
 
 
-@kernel
+@inner
 def lose_all(net, flow, law):
     """Declare all outstanding packets lost, after a timeout."""
     flow.recovering = 0
@@ -127,7 +127,7 @@ def lose_all(net, flow, law):
     flow.scanned = flow.next_number
 
 
-@kernel
+@inner
 def next_lost(net, flow, law):
     """Take the lowest packet that is to be sent again; there must be one."""
     number = max(flow.resend, flow.acknowledged)

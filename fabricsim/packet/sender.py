@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import kernel
+from fabricsim.kernels._jit import inner
 from fabricsim.packet import control
 from fabricsim.packet.link import sample
 from fabricsim.packet.nic import activate, pull, reconsider, set_alarm
@@ -14,7 +14,7 @@ from fabricsim.tables import NEVER
 from fabricsim.transports import round_trip
 
 
-@kernel
+@inner
 def _forget(net, flow):
     """Give back messages that the receiver is done with: those before the oldest not acknowledged, but one.
 
@@ -31,7 +31,7 @@ def _forget(net, flow):
         world.free_transfer = first
 
 
-@kernel
+@inner
 def _restart_timer(net, number, flow, now):
     if flow.acknowledged < flow.next_number:
         flow.timeout_at = now + np.int64(flow.timeout)
@@ -40,7 +40,7 @@ def _restart_timer(net, number, flow, now):
         flow.timeout_at = NEVER
 
 
-@kernel
+@inner
 def hear(net, node, packet, now):
     """Take an ACK, NACK or CNP at the host of the flow."""
     number = np.int64(packet.flow)
@@ -54,7 +54,7 @@ def hear(net, node, packet, now):
     pull(net, node, now)
 
 
-@kernel
+@inner
 def _hear_of_arrivals(net, number, flow, law, packet, now):
     cumulative, echo = np.int64(packet.number), np.int64(packet.echo)
     is_ack = packet.kind == ACK
@@ -82,7 +82,7 @@ def _hear_of_arrivals(net, number, flow, law, packet, now):
         sample(net, flow.tap + 1, now, flow.rate)
 
 
-@kernel
+@inner
 def _time_out(net, flow, law, now):
     flow.timeouts += 1
     control.time_out(flow, law, now)
@@ -94,7 +94,7 @@ def _time_out(net, flow, law, now):
         sample(net, flow.tap + 1, now, flow.rate)
 
 
-@kernel
+@inner
 def wake(net, node, number, now):
     """Look after a flow whose alarm goes off."""
     flow = net.flows[number]
@@ -110,7 +110,7 @@ def wake(net, node, number, now):
     pull(net, node, now)
 
 
-@kernel
+@inner
 def send_message(net, number, size, owner, now):
     """Give a flow a message of `size` bytes; the caller lets the NIC pull."""
     world = net.world[0]

@@ -20,7 +20,7 @@ MOST_PACKETS = 40
 """Packets drawn at most: the first ones of the flow."""
 
 _FIRST, _SECOND, _ANSWER = style.COMPUTE_COLOUR, style.COMMUNICATION_COLOURS[0], style.MEASURED_COLOUR
-_MARK = style.COMMUNICATION_COLOURS[2]
+_TRIM, _MARK = style.COMMUNICATION_COLOURS[1:3]
 
 
 def packet_paths(log: PacketLog, title: str) -> Figure:
@@ -47,7 +47,7 @@ def packet_paths(log: PacketLog, title: str) -> Figure:
     mine = log.entries[log.entries["flow"] == flow]
     numbers = np.unique(mine["number"][mine["kind"] == DATA])[:MOST_PACKETS]
     forward = mine[(mine["kind"] == DATA) & np.isin(mine["number"], numbers)]
-    back = mine[(mine["kind"] != DATA) & (mine["time"] <= _until(forward)) & np.isin(mine["echo"], numbers)]
+    back = mine[(mine["kind"] != DATA) & np.isin(mine["echo"], numbers)]
     places = _places(forward, back)
     figure = style.new_figure(10.0, 1.8 + 0.55 * len(places))
     axes = figure.add_subplot()
@@ -69,12 +69,6 @@ def packet_paths(log: PacketLog, title: str) -> Figure:
     return figure
 
 
-def _until(forward: NDArray[np.void]) -> int:
-    """Twice the time of the data: room for the answers, and for no more than these."""
-    first, last = int(forward["time"].min()), int(forward["time"].max())
-    return last + max(last - first, 1)
-
-
 def _places(forward: NDArray[np.void], back: NDArray[np.void]) -> dict[int, int]:
     """Row of each wire: data first, in the order in which they are reached."""
     wires = [*forward["wire"].tolist(), *back["wire"].tolist()]
@@ -89,17 +83,21 @@ def _draw(axes: Axes, entries: NDArray[np.void], places: dict[int, int], scale: 
         time = part["time"] / scale
         rows = [places[int(wire)] for wire in part["wire"]]
         axes.plot(time, rows, "-", color=_colour(part), linewidth=0.8, marker=".", markersize=3)
-        for fate, marker, colour in ((part["fate"] != SENT, "x", "black"), (_marked(part), "s", _MARK)):
-            axes.plot(time[fate], np.array(rows)[fate], marker, color=colour, markersize=5, linestyle="none")
+        for chosen, marker, colour in (
+            (_has(part, MARKED), "s", _MARK),
+            (_has(part, TRIMMED), "v", _TRIM),
+            (part["fate"] != SENT, "X", "black"),
+        ):
+            axes.plot(time[chosen], np.array(rows)[chosen], marker, color=colour, markersize=5, linestyle="none")
 
 
 def _entrance(entries: NDArray[np.void], places: dict[int, int]) -> int:
     return min(places[int(wire)] for wire in entries["wire"])
 
 
-def _marked(entries: NDArray[np.void]) -> NDArray[np.bool_]:
-    marked: NDArray[np.bool_] = ((entries["state"] & (MARKED | TRIMMED)) != 0) & (entries["kind"] == DATA)
-    return marked
+def _has(entries: NDArray[np.void], bit: int) -> NDArray[np.bool_]:
+    data: NDArray[np.bool_] = ((entries["state"] & bit) != 0) & (entries["kind"] == DATA)
+    return data
 
 
 def _colour(entries: NDArray[np.void]) -> str:
@@ -111,6 +109,6 @@ def _colour(entries: NDArray[np.void]) -> str:
 def _legend(axes: Axes) -> None:
     for label, colour in (("data", _FIRST), ("data, sent again", _SECOND), ("acknowledgement", _ANSWER)):
         axes.plot([], [], "-", color=colour, label=label)
-    axes.plot([], [], "s", color=_MARK, label="marked or trimmed")
-    axes.plot([], [], "x", color="black", label="dropped or lost")
+    for label, marker, colour in (("marked", "s", _MARK), ("trimmed", "v", _TRIM), ("dropped or lost", "X", "black")):
+        axes.plot([], [], marker, color=colour, label=label)
     style.legend_beside(axes)

@@ -65,7 +65,8 @@ def why(row: QueueSummary) -> str:
         parts.append(f"{100 * row['marks'] / max(packets, 1):.3g} % of {packets:,} packets marked")
     if row["pauses"]:
         parts.append(f"paused {row['pauses']:,} times for {human_seconds(row['paused_s'])}")
-    parts.append(f"up to {human_bytes(row['deepest_queue_bytes'])} waiting")
+    if row["deepest_queue_bytes"]:
+        parts.append(f"up to {human_bytes(row['deepest_queue_bytes'])} waiting")
     return ", ".join(parts)
 
 

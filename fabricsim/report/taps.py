@@ -21,7 +21,7 @@ MOST_QUEUES = 8
 MOST_FLOWS = 9
 """Flows drawn at most, evenly chosen."""
 MOST_POINTS = 4000
-"""Points of a line; where there are more, least and greatest of each stretch are drawn."""
+"""Points of a line at most; of more those are drawn that make the same picture."""
 
 
 def queues(packets: Packets, title: str) -> Figure:
@@ -51,7 +51,8 @@ def queues(packets: Packets, title: str) -> Figure:
         axes.fill_between(time, depth, color=style.COMPUTE_COLOUR, alpha=0.35, linewidth=0)
         axes.plot(time, depth, color=style.COMPUTE_COLOUR, linewidth=0.7)
         axes.set_title(tap.of, loc="left", fontsize="small")
-        axes.set_title(f"deepest {depth.max():.3g} {size}", loc="right", fontsize="small")
+        own, bytes_per_own = _size_unit(float(tap.value.max()))
+        axes.set_title(f"deepest {tap.value.max() / bytes_per_own:.3g} {own}", loc="right", fontsize="small")
     panels[0].set_ylim(bottom=0)
     panels[0].set_xlim(left=0)
     panels[-1].set_xlabel(f"Time ({unit})")
@@ -112,9 +113,12 @@ def _size_unit(largest: float) -> tuple[str, float]:
 
 
 def _outline(time: NDArray[np.float64], value: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Keep the least and the greatest value of each stretch of points where there are too many to draw."""
+    """Keep first, least, greatest and last point of each stretch of time where there are too many to draw."""
     if len(time) <= MOST_POINTS:
         return time, value
-    bounds = np.linspace(0, len(time), MOST_POINTS // 2 + 1).astype(int)[:-1]
-    low, high = np.minimum.reduceat(value, bounds), np.maximum.reduceat(value, bounds)
-    return np.repeat(time[bounds], 2), np.column_stack([low, high]).ravel()
+    stretch = np.floor((time - time[0]) / (time[-1] - time[0]) * (MOST_POINTS // 4 - 1)).astype(np.int64)
+    by_value = np.lexsort((value, stretch))
+    begins = np.flatnonzero(np.diff(stretch, prepend=-1))
+    ends = np.append(begins[1:], len(time)) - 1
+    kept = np.unique(np.concatenate([begins, ends, by_value[begins], by_value[ends]]))
+    return time[kept], value[kept]

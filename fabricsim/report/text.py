@@ -164,7 +164,7 @@ def _links(rows: list[LinkSummary]) -> Group:
             escape(row["name"]),
             escape(row["kind"]),
             _percent(row["utilisation"]),
-            _gigabits(row["payload_rate_mean_bytes_per_s"]),
+            _gigabits(row["payload_rate_mean_bytes_per_s"] or None),
             _gigabits(row["payload_rate_peak_bytes_per_s"]),
             escape(_few(row["calls"])),
         )
@@ -180,7 +180,8 @@ def _blame(link: LinkSummary) -> Text:
 
 
 def _footer(summary: Summary) -> Text:
-    counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in summary["counters"].items())
+    shown = {name: count for name, count in summary["counters"].items() if count or summary["engine"] != "packet"}
+    counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in shown.items())
     wall = f" in {human_seconds(summary['wall_seconds'])}" if summary["wall_seconds"] is not None else ""
     run = f"engine {summary['engine']}, seed {summary['seed']}, fabricsim {summary['version']}"
     slow = summary["message_slowdown"]

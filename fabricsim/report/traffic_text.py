@@ -61,13 +61,16 @@ def _spreads(summary: TrafficSummary) -> Group:
 def _links(summary: TrafficSummary) -> Group:
     table = _table(["Resource", "Kind"], ["Used", "Payload", "Flows"])
     for row in summary["links"]:
-        used, payload = f"{100 * row['utilisation']:.1f} %", human_bytes(row["payload_bytes"])
-        table.add_row(escape(row["name"]), escape(row["kind"]), used, payload, f"{row['flows']:,}")
+        used = f"{100 * row['utilisation']:.1f} %"
+        payload = human_bytes(row["payload_bytes"]) if row["payload_bytes"] else "-"
+        flows = f"{row['flows']:,}" if row["flows"] else "-"
+        table.add_row(escape(row["name"]), escape(row["kind"]), used, payload, flows)
     return _titled("Hottest links and host resources over the makespan", table)
 
 
 def _footer(summary: TrafficSummary) -> Text:
-    counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in summary["counters"].items())
+    shown = {name: count for name, count in summary["counters"].items() if count or summary["engine"] != "packet"}
+    counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in shown.items())
     run = f"engine {summary['engine']}, seed {summary['seed']}, fabricsim {summary['version']}"
     return Text(f"{counts} in {human_seconds(summary['wall_seconds'])}\n{run}", style="dim")
 

@@ -49,6 +49,9 @@ ENTRY = np.dtype(
 MOST_CONGESTED = 10
 """Wires that a summary names at most."""
 
+_FEW = 2
+"""Packets of the mean size that make no congestion."""
+
 PROTOCOLS = ("tcp", "roce", "infiniband", "uet")
 """What the headers of a capture can be made for."""
 
@@ -146,15 +149,17 @@ class QueueSummary(TypedDict):
 def congested(packets: Packets) -> list[QueueSummary]:
     """Name the wires where packets suffered, the worst first, at most `MOST_CONGESTED`.
 
-    Worse is what lost or trimmed more packets; of equal ones what was paused for longer, then what marked more, then
-    what had the deeper queue.
+    Worse is what lost or trimmed more packets; of equal ones what marked more, then what had the deeper queue, then
+    what was paused for longer: a pause comes from a queue further on. A wire at which nothing of this happened, and no
+    more than a packet or two ever waited, is left out.
     """
     table = packets.wires
     lost = table["drops"] + table["errors"] + table["trims"]
     # the last key is the first to count
-    order = np.lexsort((-table["deepest"], -table["marks"], -table["paused"], -lost))
-    rows = [int(index) for index in order if table["deepest"][index] or lost[index] or table["pauses"][index]]
-    return [_queue(packets, index) for index in rows[:MOST_CONGESTED]]
+    order = np.lexsort((-table["paused"], -table["deepest"], -table["marks"], -lost))
+    waited = table["deepest"] > _FEW * table["bytes"] / np.maximum(table["packets"], 1)
+    suffered = waited | (lost > 0) | (table["marks"] > 0) | (table["pauses"] > 0)
+    return [_queue(packets, index) for index in order[suffered[order]][:MOST_CONGESTED].tolist()]
 
 
 def _queue(packets: Packets, index: int) -> QueueSummary:

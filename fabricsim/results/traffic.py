@@ -61,7 +61,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class LinkUse:
-    """A resource, and how many flows crossed it."""
+    """A resource, and how many flows crossed it; 0 where a packet run sprayed their packets."""
 
     link: LinkRecord
     flows: int

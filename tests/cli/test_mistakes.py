@@ -311,8 +311,18 @@ def test_directory_for_a_result(fabricsim: Fabricsim, command: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--engine", "packet"], "  --engine: 'packet' is not flow"),
-        (["--engine", "3"], "  --engine: '3' is not flow"),
+        (["--engine", "fluid"], "  --engine: 'fluid' is not one of flow, packet"),
+        (["--engine", "3"], "  --engine: '3' is not one of flow, packet"),
+        (
+            ["--tap", "queue:*"],
+            "taps and captures need packets, and the flow engine has none; run with --engine packet",
+        ),
+        (["--pcap", "*"], "taps and captures need packets, and the flow engine has none; run with --engine packet"),
+        (["--tap", "depth:*"], "--tap 'depth:*': there is no kind 'depth'; there are queue, rate, flow"),
+        (
+            ["--tap", "queue:spine*", "--engine", "packet"],
+            "--tap queue:spine*: no wire is called so; there are host0->",
+        ),
         (["--seed", "-1"], "  --seed: -1 is too small"),
         (["--seed", "9" * 30], "is too large"),
         (["--set", "seed=-1"], "  --set: seed: -1 is too small"),
@@ -337,6 +347,27 @@ def test_compare_with_transports_that_are_none(fabricsim: Fabricsim, names: str,
     assert message in refused(fabricsim, "compare", "gpt2-medium-dp", "--transport", names, "-o", "out")
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "compare wants one of --transport A,B,C and --engine flow,packet"),
+        (["--transport", "tcp-10g", "--engine", "flow,packet"], "compare wants one of --transport"),
+        (["--engine", "packet"], "--engine 'packet': compare wants two engines, flow,packet"),
+        (["--engine", "flow,flow"], "--engine 'flow,flow': compare wants two engines"),
+        (["--engine", "flow,fluid"], "  --engine: 'fluid' is not one of flow, packet"),
+    ],
+)
+def test_compare_with_what_cannot_be_compared(fabricsim: Fabricsim, options: list[str], message: str) -> None:
+    assert message in refused(fabricsim, "compare", "gpt2-medium-dp", *options, "-o", "out")
+
+
+@pytest.mark.parametrize("option", ["--tap", "--pcap"])
+def test_recording_without_a_place_for_it(fabricsim: Fabricsim, option: str) -> None:
+    value = "queue:*" if option == "--tap" else "*"
+    for command in (["run", "gpt2-medium-dp", "--engine", "packet"], ["traffic", "ring", "--engine", "packet"]):
+        assert refused(fabricsim, *command, option, value) == f"{option} records into files: say where with -o"
+
+
 def test_unknown_study_and_kind(fabricsim: Fabricsim) -> None:
     assert refused(fabricsim, "validate", "hkbo", "-o", "out") == "there is no study 'hkbo'; did you mean 'hkbu'?"
     assert refused(fabricsim, "list", "gpu") == "no presets of kind 'gpu'; did you mean 'gpus'?"
@@ -349,7 +380,6 @@ def test_unknown_study_and_kind(fabricsim: Fabricsim) -> None:
         (["run"], "Missing argument 'SCENARIO'"),
         (["run", "gpt2-medium-dp", "--sed", "1"], "No such option: --sed"),
         (["run", "gpt2-medium-dp", "--seed", "one"], "Invalid value for '--seed'"),
-        (["compare", "gpt2-medium-dp"], "Missing option '--transport'"),
         (["compare", "gpt2-medium-dp", "--transport", "tcp-10g", "--jobs", "0"], "Invalid value for '--jobs'"),
         (["plot", "x.h5", "--format", "pdf"], "Invalid value for '--format'"),
         (["bench", "all_reduce", "--cluster", "hkbu"], "Missing option '--transport'"),

@@ -35,7 +35,7 @@ def test_equals_the_reference(first: int, packet_cases: ModuleType, packet_runs:
 
 @pytest.mark.parametrize(("window", "calendar"), [(10**12, True), (20_000, False), (1, True)])
 def test_windows_and_calendar_do_not_matter(
-    window: int, calendar: bool, packet_cases: ModuleType, packet_runs: ModuleType
+    *, window: int, calendar: bool, packet_cases: ModuleType, packet_runs: ModuleType
 ) -> None:
     for seed in range(CHUNK):
         expected = packet_runs.Compiled(packet_cases.draw(seed)).run()

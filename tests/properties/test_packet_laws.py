@@ -82,28 +82,25 @@ def _topologies(draw: st.DrawFn) -> dict[str, Any]:
 
 def _bounded(draw: st.DrawFn, classes: int, longest_cable: int) -> dict[str, Any]:
     """Draw the buffers of a switch, and what keeps them from overflowing."""
-    kind = draw(st.sampled_from(["endless", "static", "shared", "pfc", "pfc-dynamic", "credits", "trimming"]))
     small = draw(st.integers(2, 12)) * _MOST_WIRE
-    match kind:
-        case "static":
-            return {"buffer": {"per_port": f"{small}B"}}
-        case "shared":
-            return {"buffer": {"shared": f"{4 * small}B", "alpha": draw(st.sampled_from([0.25, 1.0, 8.0]))}}
-        case "credits":
-            return {"credits": {"per_class": f"{small}B"}}
-        case "trimming":
-            return {"buffer": {"per_port": f"{small}B"}, "trimming": True}
-        case "pfc" | "pfc-dynamic":
-            # What still comes after a PAUSE is sent: both ways over the cable, the packet that is being sent
-            # there, and one that the sender's servers hold; so IEEE 802.1Qbb, annex N.
-            headroom = round(2 * longest_cable * 1e-12 * _RATE) + 3 * _MOST_WIRE
-            pausing = draw(st.sets(st.integers(0, classes - 1), min_size=1))
-            pfc: dict[str, Any] = {"below": f"{small // 2}B", "headroom": f"{headroom}B", "classes": tuple(pausing)}
-            if kind == "pfc":
-                return {"pfc": pfc | {"above": f"{small}B"}}
-            shared = 64 * (small + headroom)
-            return {"pfc": pfc | {"alpha": 0.125}, "buffer": {"shared": f"{shared}B", "alpha": 1.0}}
-    return {}
+    others: list[dict[str, Any]] = [
+        {},
+        {"buffer": {"per_port": f"{small}B"}},
+        {"buffer": {"shared": f"{4 * small}B", "alpha": draw(st.sampled_from([0.25, 1.0, 8.0]))}},
+        {"buffer": {"per_port": f"{small}B"}, "trimming": True},
+        {"credits": {"per_class": f"{small}B"}},
+    ]
+    # What still comes after a PAUSE is sent: both ways over the cable, the packet that is being sent there, and one
+    # that the sender's servers hold; so IEEE 802.1Qbb, annex N.
+    headroom = round(2 * longest_cable * 1e-12 * _RATE) + 3 * _MOST_WIRE
+    classes_paused = tuple(draw(st.sets(st.integers(0, classes - 1), min_size=1)))
+    pfc = {"below": f"{small // 2}B", "headroom": f"{headroom}B", "classes": classes_paused}
+    dynamic = {"shared": f"{64 * (small + headroom)}B", "alpha": 1.0}
+    return draw(
+        st.sampled_from(
+            [*others, {"pfc": pfc | {"above": f"{small}B"}}, {"pfc": pfc | {"alpha": 0.125}, "buffer": dynamic}]
+        )
+    )
 
 
 @st.composite
@@ -234,7 +231,8 @@ def _look(env: simpy.Environment, fabric: Fabric, times: tuple[int, ...]) -> Gen
 
 
 def _check_bounds(fabric: Fabric) -> None:
-    network = fabric.world.network  # type: ignore[attr-defined]  the packet engine's
+    world: Any = fabric.world
+    network = world.network
     nodes, ports = network.nodes, network.ports
     queues = network.queues.reshape(-1, CLASSES)
     assert (network.ingress["bytes"] >= 0).all()
@@ -475,7 +473,9 @@ def _seen(run: Run) -> tuple[bytes, ...]:
 
 
 @settings(max_examples=max(_EXAMPLES // 10, 1), derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-@given(traffic=traffics(), size=st.integers(1, 400_000), name=st.sampled_from(["all_reduce", "all_gather", "broadcast"]))
+@given(
+    traffic=traffics(), size=st.integers(1, 400_000), name=st.sampled_from(["all_reduce", "all_gather", "broadcast"])
+)
 def test_windows_and_calendar_change_no_collective(traffic: Traffic, size: int, name: str) -> None:
     def took(reaction: int | None, *, calendar: bool | None) -> tuple[float, ...]:
         env = simpy.Environment()

@@ -3,19 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fabricsim.engine.packet_state import PacketState
 from fabricsim.engine.reference import Reference
+from fabricsim.kernels._jit import kernel
 from fabricsim.packet.sender import send_message
 from fabricsim.packet.window import has_room, next_time, run_window
 from fabricsim.packet_tables import HEADER_BYTES, HPCC, LOG, SELECTIVE, TELEMETRY
 from fabricsim.tables import NEVER
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from packet_cases import Case
+
+    from fabricsim.packet.net import Net
+
+
+@kernel
+def _post(net: Net, flow: int, size: int, owner: int, now: int) -> None:
+    send_message(net, flow, size, owner, now)
+
+
+@kernel
+def _lacks_room(net: Net) -> bool:
+    return not has_room(net)
+
+
+@kernel
+def _run(net: Net) -> bool:
+    return run_window(net)
+
 
 COUNTERS = ("packets", "bytes", "marks", "drops", "errors", "trims", "pauses")
 _GROWING = ("laws", "servers", "stages", "endpoints", "flows", "receivers")
@@ -73,7 +93,7 @@ class Compiled:
         self.state.set_window(window, smallest, calendar=calendar)
         self._deliveries: list[tuple[int, int, int]] = []
 
-    def _add_scores(self, laws: Any, flows: Any) -> None:
+    def _add_scores(self, laws: NDArray[np.void], flows: NDArray[np.void]) -> None:
         spans = laws["span"][flows["law"]]
         selective = laws["recovery"][flows["law"]] == SELECTIVE
         self.state.add_scores(int(2 * spans[selective].sum()))
@@ -92,17 +112,17 @@ class Compiled:
             post = posts[0].time if posts else NEVER
             if min(first, post) >= self._case.until:
                 return self._trace()
-            if not has_room(net):
+            if _lacks_room(net):
                 self._take_deliveries()
                 self.state.make_room()
                 net = self.state.net()
             if post <= first:
                 message = posts.pop(0)
                 numbers = (message.flow, message.size, message.owner, post)
-                send_message(net, *(np.int64(number) for number in numbers))
+                _post(net, *(np.int64(number) for number in numbers))
                 continue
             world.until = min(first + int(world.window), post, self._case.until)
-            while not run_window(net):
+            while not _run(net):
                 self._take_deliveries()
                 self.state.make_room()
                 net = self.state.net()

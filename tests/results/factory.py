@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fabricsim.packet_tables import ACK, DATA
+from fabricsim.results.packets import ENTRY, WIRE, PacketLog, Packets, Tap
 from fabricsim.results.result import CallRecord, LinkRecord, Result, Series
 from fabricsim.tables import COMPUTE, OVERLAPPED_STREAM, SLOWDOWN_BINS, SPAN
 from fabricsim.units import PS_PER_S
@@ -188,3 +190,29 @@ def pipeline(ranks: int = 4, batches: int = 8, transport: str = "tcp-10g", slow:
             draft.builder.join(ends, rank, TIMERS[5])
         draft.builder.compute(rank, 5 * MS, TIMERS[6])
     return draft.finish(transport, wires=min(ranks, 12))
+
+
+def packets(wires: dict[str, dict[str, int]] | None = None) -> Packets:
+    """Record two wires, a queue and a window over time, and three packets with their answers."""
+    counts = wires or {"host0 > leaf0": {"packets": 6, "bytes": 9228, "deepest": 64000, "marks": 1}, "spare": {}}
+    table = np.zeros(len(counts), WIRE)
+    for row, values in zip(table, counts.values(), strict=True):
+        for name, value in values.items():
+            row[name] = value
+    entries = np.zeros(6, ENTRY)
+    entries["time"] = np.array([0, 1, 2, 10, 11, 12]) * MS // 1000
+    entries["number"] = [0, 1, 2, 1, 2, 3]
+    entries["echo"] = [0, 0, 0, 0, 1, 2]
+    entries["kind"] = [DATA] * 3 + [ACK] * 3
+    entries["bytes"] = [1538] * 3 + [90] * 3
+    entries["wire"] = [0, 0, 0, 1, 1, 1]
+    ends = np.array([0], np.int32), np.array([1], np.int32)
+    return Packets(
+        tuple(counts),
+        table,
+        (
+            Tap("queue", "host0 > leaf0", np.array([0, MS, 2 * MS]), np.array([0.0, 64000.0, 0.0])),
+            Tap("window", "0->1", np.array([0, MS]), np.array([10.0, 11.0])),
+        ),
+        PacketLog(entries, ("host0 > leaf0", "leaf0 > host0"), *ends, 1448, 90, "tcp", ecn=True),
+    )

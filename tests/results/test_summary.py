@@ -155,7 +155,7 @@ def test_json_keeps_keys_and_order(two_ranks: Result) -> None:
     summary = summarise(two_ranks)
     text = to_json(summary)
     assert json.loads(text) == summary
-    assert list(json.loads(text)) == list(Summary.__annotations__)
+    assert list(json.loads(text)) == [key for key in Summary.__annotations__ if key != "queues"]  # of packet runs
     assert to_json(summarise(two_ranks)) == text
 
 

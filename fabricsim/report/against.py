@@ -1,0 +1,86 @@
+"""Completion times of the same flows in two or more simulators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fabricsim.report import style
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_MARKS = ("o", "s", "^", "D", "v")
+
+
+def flows_against(ours: Mapping[str, Sequence[float]], theirs: Mapping[str, Sequence[float]], title: str) -> Figure:
+    """Draw our completion time of each flow over that of another simulator, and the distributions.
+
+    Parameters
+    ----------
+    ours
+        Completion times in us by simulator, counted as that one counts them, each shape ``(n,)``.
+    theirs
+        What each simulator gave for the same flows, us.
+    title
+        What was run.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        For `fabricsim.report.plots.save`.
+
+    Raises
+    ------
+    ResultError
+        Where there is no simulator to compare with.
+    """
+    style.require_some(len(theirs), "simulator", "the study compared with none")
+    figure = style.new_figure(11.0, 5.0)
+    flows, distribution = figure.subplots(1, 2)
+    _scatter(flows, ours, theirs)
+    _distributions(distribution, ours, theirs)
+    figure.suptitle(title, wrap=True)
+    return figure
+
+
+def _scatter(axes: Axes, ours: Mapping[str, Sequence[float]], theirs: Mapping[str, Sequence[float]]) -> None:
+    everything = np.concatenate([*(np.array(times) for times in (*ours.values(), *theirs.values()))])
+    ends = (0.97 * float(everything.min()), 1.03 * float(everything.max()))
+    axes.plot(ends, ends, color="black", linewidth=0.8, label="equal")
+    for index, peer in enumerate(theirs):
+        mark, colour = _MARKS[index % len(_MARKS)], _colour(index)
+        axes.plot(theirs[peer], ours[peer], mark, markersize=4, alpha=0.6, color=colour, label=peer)
+    axes.set_xlim(ends)
+    axes.set_ylim(ends)
+    axes.set_xlabel("Their completion time (µs)")
+    axes.set_ylabel("Our completion time (µs)")
+    axes.grid(visible=True, alpha=0.3)
+    axes.legend(loc="upper left", fontsize="small")
+
+
+def _distributions(axes: Axes, ours: Mapping[str, Sequence[float]], theirs: Mapping[str, Sequence[float]]) -> None:
+    first = next(iter(ours.values()))
+    _steps(axes, first, label="fabricsim", color=style.PREDICTED_COLOUR, linewidth=2)
+    for index, peer in enumerate(theirs):
+        _steps(axes, theirs[peer], label=peer, color=_colour(index), linewidth=1.2)
+    axes.set_ylim(0, 1.02)
+    axes.set_xlabel("Completion time (µs)")
+    axes.set_ylabel("Share of flows")
+    axes.grid(visible=True, alpha=0.3)
+    axes.legend(loc="lower right", fontsize="small")
+
+
+def _steps(axes: Axes, values: Sequence[float], *, label: str, color: str, linewidth: float) -> None:
+    ordered = np.sort(np.array(values, float))
+    shares = np.arange(len(ordered) + 1) / len(ordered)
+    times = np.concatenate([ordered[:1], ordered])
+    axes.step(times, shares, where="post", label=label, color=color, linewidth=linewidth)
+
+
+def _colour(index: int) -> str:
+    return style.COMMUNICATION_COLOURS[index % 3]

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import h5py
+import numpy as np
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Fabricsim = Callable[..., tuple[int, str, str]]
+
+RATE = 12.5e9  # bytes/s of ideal-100g
+PACKET = 4096  # bytes, without header
+INCAST = ("traffic", "incast", "--engine", "packet", "--flows", "4")
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def summary(fabricsim: Fabricsim, *arguments: str) -> dict[str, Any]:
+    code, out, err = fabricsim(*arguments, "--json")
+    assert (code, err) == (0, "")
+    content: dict[str, Any] = json.loads(out)
+    return content
+
+
+# ---- traffic ------------------------------------------------------------------------------------
+
+
+def test_traffic_shows_use_queues_and_counts_of_packets(fabricsim: Fabricsim) -> None:
+    content = summary(fabricsim, *INCAST, "--size", f"{100 * PACKET}B")
+
+    assert content["engine"] == "packet"
+    # the last link is busy from the first packet to the last; the first one needs two cables and a header before it
+    makespan = 400 * PACKET / RATE + 50e-9 + 64 / RATE
+    assert content["makespan_s"] == pytest.approx(makespan, rel=1e-6)
+    hottest = content["links"][0]
+    assert (hottest["name"], hottest["flows"], hottest["payload_bytes"]) == ("switch0->host0", 4, 400 * PACKET)
+    assert hottest["utilisation"] == pytest.approx(400 * PACKET / RATE / makespan, rel=1e-6)
+    worst = content["queues"][0]
+    assert (worst["name"], worst["packets"], worst["drops"], worst["marks"]) == ("switch0->host0", 400, 0, 0)
+    # four come for one that leaves
+    assert worst["deepest_queue_bytes"] == pytest.approx(300 * PACKET, rel=0.02)
+    assert content["counters"]["data_hops"] == 2 * 400
+    assert content["counters"]["retransmissions"] == 0
+
+
+def test_what_was_dropped_is_sent_again_and_told(fabricsim: Fabricsim) -> None:
+    arguments = (*INCAST, "--transport", "cubic-100g", "--size", "1MB", "--set", "transport.switch.buffer.shared=60kB")
+    content = summary(fabricsim, *arguments)
+
+    worst = content["queues"][0]
+    assert worst["name"] == "switch0->host0"
+    assert worst["drops"] == content["counters"]["drops"] > 0
+    assert content["counters"]["retransmissions"] >= worst["drops"]
+    assert worst["deepest_queue_bytes"] <= 60_000
+    _, out, _ = fabricsim(*arguments)
+    assert f"Most congested: switch0->host0, {worst['drops']:,} packets dropped" in out
+
+
+def test_traffic_records_what_is_asked_for(fabricsim: Fabricsim, tmp_path: Path) -> None:
+    taps = ("--tap", "queue:switch0->host0", "--tap", "flow:1", "--tap", "rate:switch0->*", "--pcap", "*->host0")
+    code, _, err = fabricsim(*INCAST, "--size", "100kB", *taps, "-o", "out")
+
+    assert code == 0
+    written = [f"incast{end}" for end in ("-fct.json", "-fct.png", "-packets.png", "-queues.png", "-rates.png")]
+    written += ["incast-windows.png", "incast.h5", "incast.pcapng"]
+    assert names(tmp_path / "out") == written
+    assert sorted(re.findall(r"wrote out/(.*)", err)) == written
+    with h5py.File(tmp_path / "out" / "incast.h5") as file:
+        queue = file["series/tap0"]
+        assert (queue.attrs["kind"], queue.attrs["of"]) == ("queue", "switch0->host0")
+        assert queue["value"][-1] == 0
+        assert file["series/tap1"].attrs["of"] == "1->0"
+        carried = file["series/rate"][()].sum(axis=1) * file["series"].attrs["interval_ps"] / 1e12
+        to_host0 = [name.decode() for name in file["series/link"][()]].index("switch0->host0")
+        assert carried[to_host0] == pytest.approx(4 * 100_000)
+        assert np.count_nonzero(carried) == 1
+    image = (tmp_path / "out" / "incast.pcapng").read_bytes()
+    assert image[:4] == b"\x0a\x0d\x0d\x0a"
+    assert b"switch0->host0" in image
+
+
+def test_nothing_is_recorded_that_was_not_asked_for(fabricsim: Fabricsim, tmp_path: Path) -> None:
+    assert fabricsim(*INCAST, "--size", "10kB", "-o", "out")[0] == 0
+
+    assert names(tmp_path / "out") == ["incast-fct.json", "incast-fct.png"]
+
+
+# ---- run, plot, rerun ---------------------------------------------------------------------------
+
+
+def test_run_records_and_plot_draws_it(fabricsim: Fabricsim, small: Path, tmp_path: Path) -> None:
+    taps = ("--tap", "queue:host0->*", "--tap", "flow:0->1", "--tap", "rate:*->host1", "--pcap", "*->host1")
+    code, out, err = fabricsim("run", small.name, "--engine", "packet", *taps, "-o", "mine.h5")
+
+    assert (code, err) == (0, "wrote mine.h5\nwrote mine.pcapng\n")
+    assert "Most congested wires, and the queues before them" in out
+    assert fabricsim("plot", "mine.h5", "-o", "pictures")[0] == 0
+    kinds = ("breakdown", "packets", "queues", "timeline", "utilisation", "windows")
+    assert names(tmp_path / "pictures") == [f"mine-{kind}.png" for kind in kinds]
+
+
+def test_packet_run_without_taps_has_neither_rates_nor_queues_to_draw(
+    fabricsim: Fabricsim, small: Path, tmp_path: Path
+) -> None:
+    assert fabricsim("run", small.name, "--engine", "packet", "-o", "mine.h5")[0] == 0
+    assert fabricsim("plot", "mine.h5", "-o", "pictures")[0] == 0
+
+    assert names(tmp_path / "pictures") == ["mine-breakdown.png", "mine-timeline.png"]
+
+
+def test_rerun_of_a_packet_result_gives_the_same_file(fabricsim: Fabricsim, small: Path, tmp_path: Path) -> None:
+    assert fabricsim("run", small.name, "--engine", "packet", "--seed", "5", "-o", "first.h5")[0] == 0
+    assert fabricsim("rerun", "first.h5", "-o", "second.h5")[0] == 0
+
+    assert (tmp_path / "first.h5").read_bytes() == (tmp_path / "second.h5").read_bytes()
+
+
+# ---- compare ------------------------------------------------------------------------------------
+
+
+def test_compare_of_engines_tells_where_they_differ(fabricsim: Fabricsim, small: Path, tmp_path: Path) -> None:
+    code, out, err = fabricsim("compare", small.name, "--engine", "flow,packet", "-o", "out")
+
+    assert (code, err) == (0, "wrote out/comparison.png\n")
+    for title in (
+        "Collectives, time as the mean",
+        "Timers",
+        "Links whose use differs the most",
+        "Most congested wires",
+    ):
+        assert title in out
+    assert re.search(r"^forward-compute .* \+0\.0 %$", out, re.MULTILINE)
+    assert names(tmp_path / "out") == ["comparison.png"]
+    assert re.search(r"^host0->switch0 .* pp$", out, re.MULTILINE)
+
+
+def test_compare_of_engines_as_json(fabricsim: Fabricsim, small: Path) -> None:
+    code, out, _ = fabricsim("compare", small.name, "--engine", "packet,flow", "--json")
+    packet, flow = json.loads(out)
+
+    assert code == 0
+    assert (packet["engine"], flow["engine"]) == ("packet", "flow")
+    assert packet["timers_s"]["optimizer"] == pytest.approx(flow["timers_s"]["optimizer"])
+    assert "queues" in packet
+    assert "queues" not in flow

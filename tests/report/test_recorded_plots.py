@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from fabricsim.errors import ResultError
+from fabricsim.packet_tables import AGAIN, DROPPED
+from fabricsim.report import plots
+from fabricsim.report.difference_text import difference_text
+from fabricsim.report.path import packet_paths
+from fabricsim.report.queues_text import queues_text, why
+from fabricsim.report.taps import MOST_POINTS, queues, windows
+from fabricsim.report.text import summary_text
+from fabricsim.results.difference import difference
+from fabricsim.results.packets import Packets, Tap, congested
+from fabricsim.results.summary import summarise
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import ModuleType
+
+    from rich.console import RenderableType
+
+    from fabricsim.results.result import Result
+
+MS = 10**9  # ps
+
+
+@pytest.fixture
+def packets(factory: ModuleType) -> Packets:
+    made: Packets = factory.packets()
+    return made
+
+
+def printed(shown: RenderableType) -> str:
+    console = Console(width=120, record=True, file=None, highlight=False)
+    with console.capture() as capture:
+        console.print(shown)
+    return capture.get()
+
+
+# ---- pictures -----------------------------------------------------------------------------------
+
+
+def test_queue_is_drawn_in_its_unit_and_names_the_deepest(packets: Packets) -> None:
+    (axes,) = queues(packets, "x").axes
+    (line,) = axes.get_lines()
+
+    assert line.get_xdata().tolist() == [0, 1, 2]  # ms
+    assert line.get_ydata().tolist() == [0, 64, 0]  # kB
+    assert axes.get_title(loc="right") == "deepest 64 kB"
+
+
+def test_too_many_points_keep_the_highest(packets: Packets) -> None:
+    depth = np.zeros(10 * MOST_POINTS)
+    depth[1234] = 5e6
+    tap = Tap("queue", "x", np.arange(len(depth)) * MS, depth)
+    (line,) = queues(replace(packets, taps=(tap,)), "x").axes[0].get_lines()
+
+    assert len(line.get_xdata()) <= MOST_POINTS
+    assert line.get_ydata().max() == 5  # MB
+    assert line.get_xdata()[np.argmax(line.get_ydata())] == pytest.approx(1.234)  # s
+
+
+def test_windows_and_rates_have_a_panel_each(packets: Packets) -> None:
+    pace = Tap("pace", "0->1", np.array([0, MS]), np.array([np.inf, 1.25e9]))
+    window_panel, pace_panel = windows(replace(packets, taps=(*packets.taps, pace)), "x").axes
+
+    assert window_panel.get_lines()[0].get_ydata().tolist() == [10, 11]
+    drawn = pace_panel.get_lines()[0].get_ydata()
+    assert np.isnan(drawn[0])
+    assert drawn[1] == 10  # Gb/s
+
+
+def test_path_has_a_line_per_packet_and_answer(packets: Packets) -> None:
+    log = packets.log
+    assert log is not None
+    (axes,) = packet_paths(log, "x").axes
+    rows = [line.get_ydata()[0] for line in axes.get_lines() if line.get_linestyle() == "-" and len(line.get_xdata())]
+
+    assert sorted(rows) == [0, 0, 0, 1, 1, 1]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["host0 > leaf0", "leaf0 > host0"]
+
+
+def test_path_marks_losses_and_colours_what_is_sent_again(packets: Packets) -> None:
+    log = packets.log
+    assert log is not None
+    entries = log.entries.copy()
+    entries["fate"][1] = DROPPED
+    again = entries[1:2].copy()
+    again["time"], again["state"], again["fate"] = 3 * MS // 1000, AGAIN, 0
+    entries = np.concatenate([entries[:3], again, entries[3:]])
+    (axes,) = packet_paths(replace(log, entries=entries), "x").axes
+    lines = [line for line in axes.get_lines() if len(line.get_xdata())]
+    data = [line for line in lines if line.get_linestyle() == "-" and line.get_ydata()[0] == 0]
+
+    assert len(data) == 4
+    assert len({line.get_color() for line in data}) == 2
+    assert [line.get_xdata().tolist() for line in lines if line.get_marker() == "X"] == [[1.0]]
+
+
+def test_pictures_are_those_of_what_was_recorded(packets: Packets, tmp_path: Path) -> None:
+    figures = plots.of_packets(packets, "x")
+    for name, figure in figures.items():
+        plots.save(figure, tmp_path / f"{name}.png")
+
+    assert list(figures) == ["queues", "windows", "packets"]
+    assert plots.of_packets(replace(packets, taps=(), log=None), "x") == {}
+
+
+@pytest.mark.parametrize("draw", [queues, windows])
+def test_nothing_to_draw_is_said(packets: Packets, draw: object) -> None:
+    with pytest.raises(ResultError, match="to draw; tap some that"):
+        draw(replace(packets, taps=()), "x")  # type: ignore[operator]  # one of two functions
+
+
+# ---- text ---------------------------------------------------------------------------------------
+
+
+def test_table_leaves_out_what_never_happened(packets: Packets) -> None:
+    text = printed(queues_text(congested(packets)))
+
+    assert "Marked" in text
+    assert "Dropped" not in text
+    assert "Pauses" not in text
+    assert "Most congested: host0 > leaf0, 16.7 % of 6 packets marked, up to 62.5 KiB waiting" in text
+
+
+def test_reasons_are_in_words(factory: ModuleType) -> None:
+    row = {"packets": 1000, "deepest": 2048, "drops": 3, "trims": 1200, "pauses": 2, "paused": 5 * MS}
+    (found,) = congested(factory.packets(wires={"a->b": row}))
+
+    assert why(found) == "3 packets dropped, 1,200 packets trimmed, paused 2 times for 5 ms, up to 2 KiB waiting"
+
+
+def test_summary_of_a_packet_run_names_the_most_congested_wire(two_ranks: Result, packets: Packets) -> None:
+    shown = printed(summary_text(summarise(replace(two_ranks, engine="packet", packets=packets))))
+
+    assert "Most congested: host0 > leaf0" in shown
+    assert "Most congested" not in printed(summary_text(summarise(two_ranks)))
+
+
+def test_difference_names_what_packets_suffered(two_ranks: Result, packets: Packets) -> None:
+    counters = {"drops": 7, "retransmissions": 9, "timeouts": 0}
+    other = replace(two_ranks, engine="packet", packets=packets, counters=counters)
+    shown = printed(difference_text("x", ("flow", "packet"), difference(two_ranks, other), summarise(other)))
+
+    assert "x: packet against flow" in shown
+    assert "In all: 7 drops, 9 retransmissions" in shown
+    calm = replace(other, counters={})
+    shown = printed(difference_text("x", ("flow", "packet"), difference(two_ranks, calm), summarise(calm)))
+    assert "No packet was dropped, marked, paused or sent again" in shown

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import h5py
+import numpy as np
+import pytest
+
+from fabricsim.errors import ResultError
+from fabricsim.results.difference import difference
+from fabricsim.results.hdf5 import read, write, write_series
+from fabricsim.results.packets import congested
+from fabricsim.results.summary import summarise, to_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import ModuleType
+
+    from fabricsim.results.result import Result
+
+
+@pytest.fixture
+def recorded(factory: ModuleType, two_ranks: Result) -> Result:
+    return replace(two_ranks, engine="packet", packets=factory.packets())
+
+
+# ---- the most congested wires -------------------------------------------------------------------
+
+
+def test_losses_count_more_than_marks_than_depth_than_pauses(factory: ModuleType) -> None:
+    packets = factory.packets(
+        wires={
+            "paused": {"packets": 9, "deepest": 1, "pauses": 5, "paused": 10**9},
+            "deep": {"packets": 9, "deepest": 9000},
+            "marking": {"packets": 9, "deepest": 100, "marks": 3},
+            "trimming": {"packets": 9, "deepest": 100, "trims": 2},
+            "dropping": {"packets": 9, "deepest": 100, "drops": 2, "errors": 1},
+            "idle": {},
+        }
+    )
+
+    rows = congested(packets)
+    assert [row["name"] for row in rows] == ["dropping", "trimming", "marking", "deep", "paused"]
+    assert rows[-1]["paused_s"] == pytest.approx(1e-3)
+    assert (rows[0]["drops"], rows[0]["errors"], rows[3]["deepest_queue_bytes"]) == (2, 1, 9000)
+
+
+def test_summary_of_a_packet_run_has_queues_and_that_of_a_flow_run_has_not(recorded: Result, two_ranks: Result) -> None:
+    assert [row["name"] for row in summarise(recorded)["queues"]] == ["host0 > leaf0"]
+    assert '"deepest_queue_bytes": 64000' in to_json(summarise(recorded))
+    assert "queues" not in summarise(two_ranks)
+
+
+# ---- the file -----------------------------------------------------------------------------------
+
+
+def test_what_was_written_is_read(recorded: Result, tmp_path: Path) -> None:
+    write(recorded, tmp_path / "x.h5")
+    packets, expected = read(tmp_path / "x.h5").packets, recorded.packets
+    assert packets is not None
+    assert expected is not None
+
+    assert packets.names == expected.names
+    assert packets.wires.tobytes() == expected.wires.tobytes()
+    for found, tap in zip(packets.taps, expected.taps, strict=True):
+        assert (found.kind, found.of) == (tap.kind, tap.of)
+        assert np.array_equal(found.time, tap.time)
+        assert np.array_equal(found.value, tap.value)
+    assert packets.log is not None
+    assert expected.log is not None
+    assert packets.log.entries.tobytes() == expected.log.entries.tobytes()
+    for name in ("wires", "payload", "overhead", "protocol", "ecn"):
+        assert getattr(packets.log, name) == getattr(expected.log, name)
+    assert (packets.log.source.tolist(), packets.log.target.tolist()) == ([0], [1])
+
+
+def test_flow_run_has_no_packets(two_ranks: Result, tmp_path: Path) -> None:
+    write(two_ranks, tmp_path / "x.h5")
+
+    assert read(tmp_path / "x.h5").packets is None
+
+
+@pytest.mark.parametrize(
+    ("group", "kind"), [("series/tap0", "queue"), ("series/tap1", "window"), ("packets", ""), ("packet_log", "")]
+)
+def test_xarray_opens_each_group(recorded: Result, tmp_path: Path, group: str, kind: str) -> None:
+    xarray = pytest.importorskip("xarray")
+    pytest.importorskip("h5netcdf")
+    write(recorded, tmp_path / "x.h5")
+    with xarray.open_dataset(tmp_path / "x.h5", group=group, engine="h5netcdf") as content:
+        if kind:
+            assert content.attrs["kind"] == kind
+            assert content["value"].dims == ("time",)
+            assert content["value"].attrs["units"] == {"queue": "B", "window": "packets"}[kind]
+        else:
+            assert len(content.data_vars) >= 9
+
+
+def test_series_of_a_traffic_run_are_written_in_the_same_form(recorded: Result, tmp_path: Path) -> None:
+    assert recorded.packets is not None
+    write_series(recorded.packets, recorded.series, tmp_path / "x.h5")
+    with h5py.File(tmp_path / "x.h5") as file:
+        assert list(file) == ["packet_log", "packets", "series"]
+        assert file["series/tap0/value"][()].tolist() == [0.0, 64000.0, 0.0]
+        assert file["series/tap0"].attrs["of"] == "host0 > leaf0"
+    with pytest.raises(ResultError, match="not a result of fabricsim"):
+        read(tmp_path / "x.h5")
+
+
+@pytest.mark.parametrize(
+    ("path", "damage", "message"),
+    [
+        ("series", {"taps": np.int64(9)}, "group series/tap2 is missing"),
+        ("series/tap0", {"kind": "temperature"}, "unknown kind 'temperature'"),
+        ("packet_log", {"protocol": "token ring"}, "unknown protocol 'token ring'"),
+        ("packet_log/wire", 9, "names a wire that is not there"),
+        ("packet_log/flow", -1, "names a flow that is not there"),
+        ("packet_log/number", -1, "packet without number"),
+    ],
+)
+def test_damaged_recording_is_refused(
+    recorded: Result, tmp_path: Path, path: str, damage: dict[str, object] | int, message: str
+) -> None:
+    write(recorded, tmp_path / "x.h5")
+    with h5py.File(tmp_path / "x.h5", "r+") as file:
+        if isinstance(damage, dict):
+            file[path].attrs.update(damage)
+        else:
+            file[path][0] = damage
+
+    with pytest.raises(ResultError, match=message):
+        read(tmp_path / "x.h5")
+
+
+# ---- two runs -----------------------------------------------------------------------------------
+
+
+def test_difference_of_two_runs(factory: ModuleType) -> None:
+    fast, slow = factory.pipeline(), factory.pipeline(slow=2)
+    found = difference(fast, slow)
+
+    assert found.iteration.first == pytest.approx(fast.iteration / 1e12)
+    assert found.iteration.change == pytest.approx(slow.iteration / fast.iteration - 1)
+    by_name = {pair.name: pair for pair in found.calls}
+    reduce = by_name["data all_reduce, 4 ranks, 104,857,600 B"]
+    assert (reduce.first, reduce.second) == (pytest.approx(30e-3), pytest.approx(60e-3))
+    assert {pair.name: pair.change for pair in found.timers}["optimizer"] == pytest.approx(0)
+
+
+def test_links_with_the_largest_difference_come_first(two_ranks: Result) -> None:
+    wire, *others = two_ranks.links
+    found = difference(two_ranks, replace(two_ranks, links=(replace(wire, load=wire.load / 2), *others)))
+
+    # both wires carry a share of what the link can, 0.5 and 0.25, and the thread works for 0.8 of the time
+    assert found.links[0] == (wire.name, pytest.approx(0.5), pytest.approx(0.25))
+    assert {pair.name: pair.first for pair in found.links[1:]} == pytest.approx(
+        {others[0].name: 0.25, "host0 proxy": 0.8}
+    )
+    assert [pair.second - pair.first for pair in found.links[1:]] == [0, 0]
