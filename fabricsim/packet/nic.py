@@ -51,13 +51,13 @@ def _may_send(flow, law):
 
 @inner
 def activate(net, number, now):
-    """Let a flow join its NIC's round if it may send; or plan for when its pace allows."""
+    """Let a flow join its NIC's round if it may send, or plan for when its pace allows; returns whether it joined."""
     flow = net.flows[number]
     if flow.ready or not _may_send(flow, net.laws[flow.law]):
-        return
+        return False
     if now < flow.next_send:
         set_alarm(net, number, flow.next_send)
-        return
+        return False
     flow.ready = 1
     flow.next_ready = -1
     port = net.ports[net.nodes[flow.source].port]
@@ -66,16 +66,21 @@ def activate(net, number, now):
     else:
         net.flows[port.ready_last].next_ready = number
     port.ready_last = number
+    return True
 
 
 @inner
 def reconsider(net, number, now):
-    """Let a flow whose state has changed join its NIC's round, or leave it."""
+    """Let a flow whose state has changed join its NIC's round, or leave it; either lets the NIC pull."""
     flow = net.flows[number]
     if not flow.ready:
-        activate(net, number, now)
-    elif not _may_send(flow, net.laws[flow.law]):
-        _withdraw(net, number)
+        changed = activate(net, number, now)
+    else:
+        changed = not _may_send(flow, net.laws[flow.law])
+        if changed:
+            _withdraw(net, number)
+    if changed:
+        pull(net, np.int64(flow.source), now)
 
 
 @inner

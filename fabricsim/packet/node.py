@@ -177,7 +177,7 @@ def _admit(net, node, packet, came, now):
     """Take a packet in at its host."""
     if packet.kind != DATA:
         _release(net, node, packet, came, now)
-        hear(net, node, packet, now)
+        hear(net, packet, now)
         return
     flow = net.flows[packet.flow]
     if flow.exits == 0 or packet.state & TRIMMED:
@@ -223,7 +223,7 @@ def _do(net, node, kind, target, now):
     if kind == RECEIVED:
         _finish_receiving(net, node, target, now)
     elif kind == ALARM:
-        wake(net, node, target, now)
+        wake(net, target, now)
     elif kind == ACKNOWLEDGE:
         acknowledge_late(net, target, now)
     else:

@@ -7,7 +7,7 @@ import numpy as np
 from fabricsim.kernels._jit import inner
 from fabricsim.packet import control
 from fabricsim.packet.link import sample
-from fabricsim.packet.nic import activate, pull, reconsider, set_alarm
+from fabricsim.packet.nic import reconsider, set_alarm
 from fabricsim.packet.recovery import find_lost, lose_all, name_lost, rewind, take_note
 from fabricsim.packet_tables import ACK, CNP, GO_BACK_N, MARKED
 from fabricsim.tables import NEVER
@@ -41,7 +41,7 @@ def _restart_timer(net, number, flow, now):
 
 
 @inner
-def hear(net, node, packet, now):
+def hear(net, packet, now):
     """Take an ACK, NACK or CNP at the host of the flow."""
     number = np.int64(packet.flow)
     flow = net.flows[number]
@@ -51,7 +51,6 @@ def hear(net, node, packet, now):
     else:
         _hear_of_arrivals(net, number, flow, law, packet, now)
     reconsider(net, number, now)
-    pull(net, node, now)
 
 
 @inner
@@ -95,7 +94,7 @@ def _time_out(net, flow, law, now):
 
 
 @inner
-def wake(net, node, number, now):
+def wake(net, number, now):
     """Look after a flow whose alarm goes off."""
     flow = net.flows[number]
     if flow.alarm_at != now:
@@ -107,12 +106,11 @@ def wake(net, node, number, now):
     if flow.timeout_at < NEVER:
         set_alarm(net, number, flow.timeout_at)
     reconsider(net, number, now)
-    pull(net, node, now)
 
 
 @inner
 def send_message(net, number, size, owner, now):
-    """Give a flow a message of `size` bytes; the caller lets the NIC pull."""
+    """Give a flow a message of `size` bytes."""
     world = net.world[0]
     flow = net.flows[number]
     law = net.laws[flow.law]
@@ -138,5 +136,4 @@ def send_message(net, number, size, owner, now):
         net.transfers[flow.last_transfer].next = at
     flow.last_transfer = at
     flow.posted += packets
-    activate(net, number, now)
-    pull(net, np.int64(flow.source), now)
+    reconsider(net, number, now)
