@@ -56,6 +56,25 @@ SWIFT = 6
 HPCC = 7
 NSCC = 8
 
+_CACHE_LINE = 64  # bytes
+
+
+def _on_lines(columns: list[tuple[str, type]]) -> np.dtype[np.void]:
+    """Make a record of whole lines of the cache, so that its first columns lie on the same lines in all rows."""
+    packed = np.dtype(columns, align=True)
+    names = list(packed.names or ())
+    places = [packed.fields[name] for name in names] if packed.fields else []
+    return np.dtype(
+        {
+            "names": names,
+            "formats": [place[0] for place in places],
+            "offsets": [place[1] for place in places],
+            "itemsize": -(-packed.itemsize // _CACHE_LINE) * _CACHE_LINE,
+        },
+        align=True,
+    )
+
+
 PACKET = np.dtype(
     [
         ("time", np.int64),  # when it reaches the far end of its link, ps; elsewhere: when it may go on
@@ -83,7 +102,7 @@ FIFO = np.dtype(
 )
 """A queue of packets in chunks of the pool."""
 
-LINK = np.dtype(
+LINK = _on_lines(
     [
         # what each packet needs, on two lines of the cache
         ("delay", np.int64),  # propagation, and the latency of the switch at its end, ps
@@ -122,7 +141,6 @@ LINK = np.dtype(
         ("pauses", np.int64),  # PAUSE frames received for it
         ("paused", np.int64),  # time that some class was paused, ps
     ],
-    align=True,
 )
 """One direction of a cable, with the egress queue before it."""
 
@@ -246,9 +264,9 @@ TRANSFER = np.dtype(
 )
 """A message of a flow that is not yet delivered."""
 
-FLOW = np.dtype(
+FLOW = _on_lines(
     [
-        # what is to be sent
+        # what each packet and acknowledgement needs
         ("posted", np.int64),  # packets of all messages so far
         ("next_number", np.int64),  # of the next packet that was never sent, or of the rewound sender
         ("acknowledged", np.int64),  # all below this have arrived
@@ -256,52 +274,54 @@ FLOW = np.dtype(
         ("window", np.float64),  # congestion window, packets
         ("rate", np.float64),  # pace, wire bytes/s; inf: as fast as the NIC takes them
         ("next_send", np.int64),  # the pace allows no packet before, ps
-        ("last_send", np.int64),  # when the last packet was taken, ps
-        ("connect", np.int64),  # wait of the first packet for the handshake, ps
         ("timeout_at", np.int64),  # retransmission timeout, ps; NEVER: nothing is outstanding
         ("alarm_at", np.int64),  # earliest entry of it on the agenda, ps
+        ("last_send", np.int64),  # when the last packet was taken, ps
+        ("send_last", np.int64),  # last packet of send_transfer
+        ("forget_at", np.int64),  # first_transfer is not needed any more when packets beyond this are acknowledged
+        ("law", np.int32),  # row of the laws
         ("ready", np.int32),  # 1: in the NIC's round
         ("next_ready", np.int32),
-        ("first_transfer", np.int32),  # oldest message that is kept
-        ("send_transfer", np.int32),  # message of next_number
-        ("last_transfer", np.int32),
-        ("path", np.int32),  # into the table of paths; NONE: routed at each switch
-        ("reverse_path", np.int32),
         ("source", np.int32),  # node
-        ("target", np.int32),  # node
         ("first_link", np.int32),  # from the source onto the wire; NONE: within a host
-        ("last_link", np.int32),  # from the target onto the wire: where acknowledgements leave
-        ("law", np.int32),  # row of the laws
-        ("route", np.int32),  # row of `fabricsim.tables.ROUTE`
-        ("key", np.int64),  # that ECMP hashes, 32 bits
-        ("first_stage", np.int32),  # servers before the wire
+        ("path", np.int32),  # into the table of paths; NONE: routed at each switch
         ("stages", np.int32),
-        ("first_exit", np.int32),  # servers after the wire
-        ("exits", np.int32),
-        ("slack", np.int64),  # time of a full packet through the servers before the wire, ps
-        ("endpoint", np.int32),  # receiving
-        ("hops", np.int32),  # links from source to target
-        ("slot", np.int64),  # first byte of its scoreboard: `span` of the sender, then `span` of the receiver
-        ("entropy", np.int32),  # in force
-        ("draws", np.int32),  # random numbers drawn
-        ("first_telemetry", np.int64),  # HPCC: into the tables of telemetry
-        # loss recovery
-        ("recovering", np.int32),  # 1: until `recover` is acknowledged
-        ("recover", np.int64),
-        ("highest", np.int64),  # above all selectively acknowledged packets
-        ("scanned", np.int64),  # all below this have been looked at for loss
         ("lost", np.int64),  # packets to send again
-        ("resend", np.int64),  # none below this is to be sent again
+        ("slack", np.int64),  # how long before the wire is free it takes a packet, ps
         ("smoothed", np.float64),  # round trip, ps; 0: none measured
         ("variation", np.float64),  # of the round trip, ps
         ("timeout", np.float64),  # ps
+        ("recovering", np.int32),  # 1: until `recover` is acknowledged
+        ("highest", np.int64),  # above all selectively acknowledged packets
+        ("scanned", np.int64),  # all below this have been looked at for loss
+        ("resend", np.int64),  # none below this is to be sent again
+        ("recover", np.int64),
+        ("send_transfer", np.int32),  # message of next_number
+        ("first_transfer", np.int32),  # oldest message that is kept
+        ("wire", np.int32),  # bytes of a full packet
+        ("entropy", np.int32),  # in force
+        ("first_telemetry", np.int64),  # HPCC: into the tables of telemetry
+        ("tap", np.int32),  # of the series of its window, the next is that of its rate; NONE: not recorded
+        ("draws", np.int32),  # random numbers drawn
+        ("slot", np.int64),  # first byte of its scoreboard: `span` of the sender, then `span` of the receiver
+        ("key", np.int64),  # that ECMP hashes, 32 bits
+        # what receiving needs
+        ("target", np.int32),  # node
+        ("last_link", np.int32),  # from the target onto the wire: where acknowledgements leave
+        ("reverse_path", np.int32),
+        ("exits", np.int32),
+        ("endpoint", np.int32),  # receiving
+        # the rest, and what the laws of congestion control keep
+        ("connect", np.int64),  # wait of the first packet for the handshake, ps
+        ("last_transfer", np.int32),
+        ("route", np.int32),  # row of `fabricsim.tables.ROUTE`
+        ("first_stage", np.int32),  # servers before the wire
+        ("first_exit", np.int32),  # servers after the wire
+        ("hops", np.int32),  # links from source to target
         ("retransmissions", np.int64),
         ("timeouts", np.int64),
-        ("tap", np.int32),  # of the series of its window, the next is that of its rate; NONE: not recorded
-        # congestion control: what the laws keep
         ("line_rate", np.float64),  # of its first link, bytes/s
         ("base_rtt", np.float64),  # unloaded round trip of a full packet and its acknowledgement, ps
-        ("wire", np.int32),  # bytes of a full packet
         ("threshold", np.float64),  # slow start ends at this window, packets
         ("alpha", np.float64),  # DCTCP, DCQCN: extent of congestion
         ("target_rate", np.float64),  # DCQCN: to which it recovers, bytes/s
@@ -334,15 +354,15 @@ FLOW = np.dtype(
         ("adjusted_at", np.int64),  # NSCC: time of the last increase by eta, ps
         ("ignored", np.float64),  # NSCC: packets still to be answered for before marks count again
     ],
-    align=True,
 )
 """The sending half of a flow: a TCP connection, a queue pair, a UET packet delivery context."""
 
-RECEIVER = np.dtype(
+RECEIVER = _on_lines(
     [
         ("expected", np.int64),  # all below this have arrived
         ("highest", np.int64),  # above all that have arrived
         ("transfer", np.int32),  # message of `delivered`, or the one before it
+        ("last", np.int64),  # last packet of the message that is being received, or less
         ("delivered", np.int64),  # messages of all numbers below this are delivered
         ("unacknowledged", np.int32),  # packets in sequence since the last ACK
         ("marked", np.int32),  # whether the last data packet was marked
@@ -356,7 +376,6 @@ RECEIVER = np.dtype(
         ("received", np.int64),  # packets, copies too
         ("copies", np.int64),  # of these, received before
     ],
-    align=True,
 )
 """The receiving half of a flow."""
 

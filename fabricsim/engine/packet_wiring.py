@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from fabricsim.transports.base import FlowModel
 
 
+_READ_AHEAD = 16
+"""Packets that an adapter has on their way through its host: with 4 KiB packets the 64 KiB of a segment that a TCP
+stack hands over at once, and of the reads that an RDMA adapter keeps outstanding. Servers that are shared, as both
+directions of a PCIe link are, would leave the wire idle otherwise."""
+
+
 class PacketWiring(Wiring):
     """Makes routes, communicators and flows in a packet world's tables.
 
@@ -150,7 +156,7 @@ class PacketWiring(Wiring):
         flow["first_stage"], flow["stages"] = self._network.extend("stages", self._stages(out)), len(out)
         flow["first_exit"], flow["exits"] = self._network.extend("stages", self._stages(back)), len(back)
         times = self._stages(out)["ps_per_byte"] * int(self._law["payload"])
-        flow["slack"] = int(np.floor(times + 0.5).sum())
+        flow["slack"] = _READ_AHEAD * int(np.floor(times + 0.5).sum())
 
     def _stages(self, hops: Sequence[Hop]) -> NDArray[np.void]:
         stages = np.zeros(len(hops), STAGE)

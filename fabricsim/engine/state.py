@@ -64,6 +64,7 @@ _WINDOW = 2
 """Messages that a sender may be ahead of its receiver: NCCL's 8 buffer steps hold two chunks of 4."""
 _SERIES_BINS = 1024
 _FIRST_BIN = 1_000_000  # ps; the engine doubles it as the run grows longer
+_CACHE_LINE = 64  # bytes
 _MOST_ROWS = 2**31 - 1  # records refer to one another by 32-bit indices
 
 
@@ -76,7 +77,10 @@ def table(length: int, dtype: np.dtype[np.void]) -> NDArray[np.void]:
     if length > _MOST_ROWS:
         msg = f"the run needs a table of {length} rows; at most {_MOST_ROWS} can be numbered: simulate less at once"
         raise SimulationError(msg)
-    return np.zeros(length, np.dtype((np.record, dtype)))
+    # On a line of the cache: records are laid out so that what is needed together lies on the same lines.
+    memory = np.zeros(length * dtype.itemsize + _CACHE_LINE, np.uint8)
+    first = -memory.ctypes.data % _CACHE_LINE
+    return memory[first : first + length * dtype.itemsize].view(np.dtype((np.record, dtype)))
 
 
 def power_of_two(count: int) -> int:

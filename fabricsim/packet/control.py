@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fabricsim.kernels._jit import inner
+from fabricsim.kernels._jit import inlined, inner
 from fabricsim.packet_tables import CUBIC, DCQCN, DCTCP, HPCC, NEW_RENO, NSCC, SWIFT, TIMELY
 from fabricsim.transports import cubic, dcqcn, dctcp, hpcc, new_reno, nscc, swift, timely
 
@@ -104,14 +104,14 @@ def notify(flow, law, now):
         dcqcn.notify(flow, law, now)
 
 
-@inner
+@inlined
 def before_send(flow, law, now):
     """Let timers of the law that are due act before the rate is used."""
     if law.law == DCQCN:
         dcqcn.advance(flow, law, now)
 
 
-@inner
+@inlined
 def after_send(flow, law, wire):
     """Tell the law of `wire` bytes sent."""
     if law.law == DCQCN:

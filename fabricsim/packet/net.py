@@ -8,15 +8,16 @@ on. Uncompiled kernels find plain attributes under the same names.
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import types
 from numba.core import cgutils
-from numba.core.imputils import lower_getattr_generic
+from numba.core.imputils import lower_builtin, lower_getattr_generic
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import NativeValue, models, register_model, typeof_impl, unbox
-from numba.np.arrayobj import make_array, populate_array
+from numba.np.arrayobj import load_item, make_array, populate_array, store_item
 from numba.np.numpy_support import from_dtype
 
 from fabricsim import packet_tables as t
@@ -104,15 +105,46 @@ def _unbox(_type: NetType, value: Any, context: Any) -> NativeValue:  # noqa: AN
     return NativeValue(address, is_error=cgutils.is_not_null(context.builder, context.pyapi.err_occurred()))
 
 
-def _array_type(name: str) -> types.Array:
-    return types.Array(from_dtype(TABLES[name]), 1, "C")
+class Table(types.Array):
+    """An array that is never indexed from its end, so that no index needs to be tested for being negative."""
+
+
+register_model(Table)(models.ArrayModel)
+
+
+def _place(context: Any, builder: Any, table: Table, array: Any, index: Any, index_type: Any) -> Any:  # noqa: ANN401
+    """Address of an element; with bounds checks where numba is told to make them."""
+    array = make_array(table)(context, builder, array)
+    index = context.cast(builder, index, index_type, types.intp)
+    if context.enable_boundscheck:
+        shape = cgutils.unpack_tuple(builder, array.shape, count=1)
+        cgutils.do_boundscheck(context, builder, index, shape[0])
+    return cgutils.gep_inbounds(builder, array.data, index)
+
+
+@lower_builtin(operator.getitem, Table, types.Integer)
+def _getitem(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ANN401
+    table, index_type = signature.args
+    return load_item(context, builder, table, _place(context, builder, table, *arguments, index_type))
+
+
+@lower_builtin(operator.setitem, Table, types.Integer, types.Any)
+def _setitem(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ANN401
+    table, index_type, value_type = signature.args
+    value = context.cast(builder, arguments[2], value_type, table.dtype)
+    store_item(context, builder, table, value, _place(context, builder, table, *arguments[:2], index_type))
+    return context.get_dummy_value()
+
+
+def _array_type(name: str) -> Table:
+    return Table(from_dtype(TABLES[name]), 1, "C")
 
 
 @infer_getattr
 class _Attributes(AttributeTemplate):
     key = NetType
 
-    def generic_resolve(self, _type: NetType, name: str) -> types.Array | None:  # type: ignore[override]  # as numba's do
+    def generic_resolve(self, _type: NetType, name: str) -> Table | None:  # type: ignore[override]  # as numba's do
         return _array_type(name) if name in TABLES else None
 
 

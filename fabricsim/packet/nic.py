@@ -188,12 +188,15 @@ def _send(net, number, now):
         which = np.int64(flow.next_number)
         flow.next_number = which + 1
         again = 0
-        if which > net.transfers[flow.send_transfer].last:
+        if which > flow.send_last:
             flow.send_transfer = net.transfers[flow.send_transfer].next
+            flow.send_last = net.transfers[flow.send_transfer].last
         if law.recovery == GO_BACK_N:
             again = AGAIN if which < flow.highest else 0
             flow.highest = max(flow.highest, which + 1)
-    payload = _payload_of(net, flow, law, which)
+    payload = np.int64(law.payload)
+    if again or which == flow.send_last:
+        payload = _payload_of(net, flow, law, which)
     _choose_entropy(net, flow, law, now)
     packet = net.pool[DESK]
     packet.stamp = now
@@ -223,7 +226,9 @@ def _send(net, number, now):
 @inner
 def _to_wire(net, flow, law, packet, payload, now):
     index = np.int64(flow.first_link)
-    ready = pass_servers(net, np.int64(flow.first_stage), np.int64(flow.stages), payload, now)
+    ready = now
+    if flow.stages > 0:
+        ready = pass_servers(net, np.int64(flow.first_stage), np.int64(flow.stages), payload, now)
     link = net.links[index]
     if link.port < 0:
         transmit(net, index, packet, now, ready)

@@ -217,7 +217,7 @@ def _finish_receiving(net, node, endpoint, now):
     pop(net, fifo)
 
 
-@inner
+@inlined
 def _do(net, node, kind, target, now):
     """Work off an agenda entry."""
     if kind == RECEIVED:

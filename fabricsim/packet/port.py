@@ -12,7 +12,7 @@ import numpy as np
 from fabricsim.kernels._jit import inlined, inner
 from fabricsim.packet.agenda import plan
 from fabricsim.packet.fifo import pop, push
-from fabricsim.packet.link import depart, drop, lose, mark, sample, send_control, serialisation, write_telemetry
+from fabricsim.packet.link import depart_here, drop, lose, mark, sample, send_control, serialisation, write_telemetry
 from fabricsim.packet_tables import CLASS_SHIFT, CLASSES, DATA, HEADER_BYTES, PORT_DUE, TRIMMED
 from fabricsim.tables import NEVER
 
@@ -64,7 +64,7 @@ def take_in(net, node, came, lane, wire):
         net.nodes[node].used += wire
 
 
-@inner
+@inlined
 def check_pause(net, node, came, lane, now):
     """Send a PAUSE back over `came` where its bytes have grown beyond the threshold."""
     account = net.ingress[came * CLASSES + lane]
@@ -162,18 +162,22 @@ def enqueue(net, index, packet, came, now):
         mark(net, index, packet, drain)
     node = np.int64(link.source)
     wire = np.int64(packet.wire)
-    take_in(net, node, came, lane, wire)
-    place = push(net, queue)
-    net.pool[place] = packet
-    net.pool[place].time = came  # not on a wire yet: its time says where it came from
     duration = serialisation(link, wire)
-    queue.bytes += wire
-    queue.waiting += duration
-    net.ports[port].waiting += 1
+    take_in(net, node, came, lane, wire)
     link.deepest = max(link.deepest, drain + duration)
     if link.tap >= 0:
         sample(net, link.tap, now, drain + duration)
-    serve(net, port, now)
+    row = net.ports[port]
+    if row.waiting == 0 and row.weighted == 0 and link.free_at <= now and may_take(net, port, lane, wire):
+        _send_on(net, port, index, lane, packet, came, now)
+    else:
+        place = push(net, queue)
+        net.pool[place] = packet
+        net.pool[place].time = came  # not on a wire yet: its time says where it came from
+        queue.bytes += wire
+        queue.waiting += duration
+        row.waiting += 1
+        serve(net, port, now)
     if came >= 0 and net.nodes[node].accounts:
         check_pause(net, node, came, lane, now)
 
@@ -187,7 +191,7 @@ def _may_go(net, port, lane):
     return net.ports[port].credit_bytes == 0 or queue.credits >= _credit_bytes(net.pool[queue.head].wire)
 
 
-@inner
+@inlined
 def may_take(net, port, lane, wire):
     """Whether a host's NIC may take a packet of `wire` bytes of a class from its flows."""
     if (net.ports[port].paused >> lane) & 1:
@@ -195,7 +199,7 @@ def may_take(net, port, lane, wire):
     return net.ports[port].credit_bytes == 0 or net.queues[port * CLASSES + lane].credits >= _credit_bytes(wire)
 
 
-@inner
+@inlined
 def spend(net, port, lane, wire):
     """Use up the credits of a packet that is sent."""
     if net.ports[port].credit_bytes > 0:
@@ -217,7 +221,7 @@ def holds_back(net, port):
     return net.ports[port].waiting > 0 and _first_class(net, port) >= 0
 
 
-@inner
+@inlined
 def _next_class(net, port):
     """Class to send from; NONE where nothing may go."""
     row = net.ports[port]
@@ -263,26 +267,32 @@ def serve(net, port, now):
 
 @inlined
 def _send_first(net, port, index, lane, now):
-    link = net.links[index]
+    """Send the first packet of a class."""
     queue = net.queues[port * CLASSES + lane]
-    place = np.int64(queue.head)
-    packet = net.pool[place]
+    packet = net.pool[queue.head]
     wire = np.int64(packet.wire)
-    came = packet.time
-    node = np.int64(link.source)
-    duration = serialisation(link, wire)
     queue.bytes -= wire
-    queue.waiting -= duration
+    queue.waiting -= serialisation(net.links[index], wire)
     net.ports[port].waiting -= 1
+    pop(net, queue)
+    _send_on(net, port, index, lane, packet, packet.time, now)
+
+
+@inner
+def _send_on(net, port, index, lane, packet, came, now):
+    """Put a packet on the free wire, and free what it took up of the buffer."""
+    link = net.links[index]
+    wire = np.int64(packet.wire)
+    duration = serialisation(link, wire)
+    waiting = net.queues[port * CLASSES + lane].waiting
     if net.world[0].telemetry:
-        write_telemetry(net, index, packet, now, queue.waiting)
+        write_telemetry(net, index, packet, now, waiting)
     link.free_at = now + duration
     if link.tap >= 0:
-        sample(net, link.tap, now, queue.waiting + duration)
-    pop(net, queue)
-    if depart(net, index, packet, now, duration):
+        sample(net, link.tap, now, waiting + duration)
+    if depart_here(net, index, packet, now, duration):
         spend(net, port, lane, wire)
-    let_go(net, node, came, lane, wire, now)
+    let_go(net, np.int64(link.source), came, lane, wire, now)
 
 
 @inner

@@ -44,6 +44,8 @@ def acknowledge_late(net, number, now):
 def _complete(net, number, now):
     """Hand over messages of which all packets are there; returns whether there were any."""
     receiver = net.receivers[number]
+    if receiver.expected <= receiver.last:
+        return False
     world = net.world[0]
     done = False
     while True:
@@ -52,7 +54,8 @@ def _complete(net, number, now):
             at = np.int64(net.transfers[at].next)
             if at < 0:
                 return done
-        if net.transfers[at].last >= receiver.expected:
+        receiver.last = net.transfers[at].last
+        if receiver.last >= receiver.expected:
             return done
         delivery = net.deliveries[world.deliveries]
         world.deliveries += 1

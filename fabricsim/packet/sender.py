@@ -21,10 +21,14 @@ def _forget(net, flow):
     The receiver may still stand on the last one that it delivered.
     """
     world = net.world[0]
-    while True:
+    while flow.acknowledged > flow.forget_at:
         first = np.int64(flow.first_transfer)
         after = np.int64(net.transfers[first].next)
-        if after < 0 or flow.acknowledged <= net.transfers[after].last or first == flow.send_transfer:
+        if after < 0:
+            flow.forget_at = NEVER
+            return
+        flow.forget_at = net.transfers[after].last
+        if flow.acknowledged <= flow.forget_at:
             return
         flow.first_transfer = after
         net.transfers[first].next = world.free_transfer
@@ -127,6 +131,7 @@ def send_message(net, number, size, owner, now):
     if flow.posted == 0:
         flow.first_transfer = at
         flow.send_transfer = at
+        flow.send_last = transfer.last
         net.receivers[number].transfer = at
         flow.next_send = now + flow.connect
         flow.last_send = NEVER
@@ -134,6 +139,7 @@ def send_message(net, number, size, owner, now):
         round_trip.start(flow, law)
     else:
         net.transfers[flow.last_transfer].next = at
+        flow.forget_at = min(flow.forget_at, transfer.last)
     flow.last_transfer = at
     flow.posted += packets
     reconsider(net, number, now)

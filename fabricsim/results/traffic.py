@@ -61,7 +61,10 @@ class Matrix:
 
 @dataclass(frozen=True)
 class LinkUse:
-    """A resource, and how many flows crossed it; 0 where a packet run sprayed their packets."""
+    """A resource, and how many flows crossed it.
+
+    In a packet run 0 where only acknowledgements did, and between switches where packets find their own ways.
+    """
 
     link: LinkRecord
     flows: int

@@ -105,7 +105,7 @@ def test_payload_of_each_link_is_that_of_the_flow_engine() -> None:
         settings = ["cluster.hosts=16", "fabric=fat-tree-k8", "transport=roce-100g", f"engine={engine}"]
         scenario = load("ideal-16", settings).scenario
         result = simulate(scenario, request("permutation", scenario, size="100kB"))
-        loads.append({use.link.name: use.link.payload for use in result.links})
+        loads.append({use.link.name: use.link.payload for use in result.links if use.flows})
 
     assert sum(loads[0].values()) > 3 * 16 * 100_000  # ways of two, four and six wires
     assert loads[1] == pytest.approx(loads[0])

@@ -24,7 +24,16 @@ NCCL_TABLES = {
 
 def test_what_ships() -> None:
     assert measured.names() == tuple(
-        sorted([*NCCL_TABLES, "dai2024", "hkbu-100g-ib-osu-latency", "hkbu-10gbe-osu-latency", "jean-zay-pipeline"])
+        sorted(
+            [
+                *NCCL_TABLES,
+                "dai2024",
+                "hkbu-100g-ib-osu-latency",
+                "hkbu-10gbe-osu-latency",
+                "jean-zay-pipeline",
+                "peers",
+            ]
+        )
     )
 
 

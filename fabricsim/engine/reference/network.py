@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import simpy
@@ -62,12 +62,6 @@ class Tables(Protocol):
     def endpoints(self) -> Table: ...  # noqa: D102
 
 
-class TelemetryView(NamedTuple):
-    """What the laws see of the network's tables."""
-
-    telemetry: Table
-
-
 class Reference:
     """The packet engine's semantics in SimPy.
 
@@ -89,7 +83,6 @@ class Reference:
         self.flow_rows = _records(tables.flows)
         self.law_rows = _records(tables.laws)
         self.telemetry = self._make_telemetry()
-        self.telemetry_view = TelemetryView(self.telemetry)
         self.servers = [Server() for _ in tables.servers]
         self.endpoints = [Endpoint() for _ in tables.endpoints]
         self.links = [Link(self, index) for index in range(len(tables.links))]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from fabricsim.engine.reference import laws
 from fabricsim.engine.reference.hosts import Host, stages_of
 from fabricsim.engine.reference.nodes import AGENDA
 from fabricsim.engine.reference.packets import Packet
 from fabricsim.kernels.path import mix
-from fabricsim.packet import control
 from fabricsim.packet_tables import ACK, ALARM, BY_FLOWLET, BY_PACKET, CNP, DATA, HPCC, NSCC, SELECTIVE
 from fabricsim.tables import NEVER, NONE
 from fabricsim.transports import round_trip
@@ -69,7 +69,7 @@ class Sender:
     def post(self, size: int) -> None:
         """Take a message of `size` bytes."""
         if not self.payloads:
-            control.start(self.row, self.law)
+            laws.start(self.row, self.law)
             round_trip.start(self.row, self.law)
             self._next_send = self.network.now + int(self.row["connect"])
             self._plan_alarm(self._next_send)
@@ -95,11 +95,11 @@ class Sender:
         packet = self._packet(number, again=again)
         self.row.in_flight += 1
         self.row.retransmissions += again
-        control.before_send(self.row, self.law, now)
+        laws.before_send(self.row, self.law, now)
         if self.row.rate < math.inf:
             self._next_send = now + math.floor(packet.wire * PS_PER_S / float(self.row.rate) + 0.5)
             self._plan_alarm(self._next_send)
-        control.after_send(self.row, self.law, packet.wire)
+        laws.after_send(self.row, self.law, packet.wire)
         self._last_taken = now
         if self._timeout_at == NEVER:
             self._start_timer()
@@ -147,7 +147,7 @@ class Sender:
     def receive(self, answer: Packet) -> None:
         """Take an ACK, NACK or CNP."""
         if answer.kind == CNP:
-            control.notify(self.row, self.law, self.network.now)
+            laws.notify(self.row, self.law, self.network.now)
         elif answer.kind == ACK:
             self._receive_ack(answer)
         else:
@@ -164,9 +164,8 @@ class Sender:
         if packets > 0:
             self._restart_timer()
         self._store_telemetry(ack)
-        view = self.network.telemetry_view
         slot = ack.echo % int(self.law.span)
-        control.acknowledge(view, self.row, self.law, now, packets, int(ack.marked), rtt, ack.echo, slot)
+        laws.acknowledge(self.network.telemetry, self.row, self.law, now, packets, int(ack.marked), rtt, ack.echo, slot)
 
     def _receive_nack(self, nack: Packet) -> None:
         packets = self._take_out(nack.number, NONE)
@@ -226,7 +225,7 @@ class Sender:
 
     def _begin_recovery(self) -> None:
         if not self.row.recovering or self.law.law == NSCC:  # which answers to each NACK
-            control.lose(self.row, self.law, self.network.now)
+            laws.lose(self.row, self.law, self.network.now)
         if not self.row.recovering:
             self.row.recovering = 1
             self.row.recover = self.taken
@@ -260,7 +259,7 @@ class Sender:
 
     def _time_out(self) -> None:
         row: Any = self.row
-        control.time_out(row, self.law, self.network.now)
+        laws.time_out(row, self.law, self.network.now)
         round_trip.back_off(row, self.law)
         row.timeouts += 1
         row.recovering = 0
