@@ -156,6 +156,7 @@ PORT = np.dtype(
         ("waiting", np.int32),  # packets in all classes
         ("due", np.int64),  # when it is to act next, ps; NEVER: nothing planned
         ("trimming", np.int32),  # 1: a full queue cuts off payloads
+        ("mark_late", np.int32),  # 1: packets are marked when they leave; 0: when they come
         ("credit_bytes", np.int64),  # receive buffer per class at the far end; 0: no credits
         ("ready", np.int32),  # of a host: flow whose turn it is; NONE: none
         ("ready_last", np.int32),
@@ -295,6 +296,7 @@ FLOW = _on_lines(
         ("highest", np.int64),  # above all selectively acknowledged packets
         ("scanned", np.int64),  # all below this have been looked at for loss
         ("resend", np.int64),  # none below this is to be sent again
+        ("renewed", np.int64),  # `next_number` when a lost packet was last sent again; NEVER: those were looked at
         ("recover", np.int64),
         ("send_transfer", np.int32),  # message of next_number
         ("first_transfer", np.int32),  # oldest message that is kept

@@ -88,7 +88,8 @@ def _managed(links: NDArray[np.void], hosts: int, switch: Switch) -> NDArray[np.
     """Tell which links need a port that decides at each departure."""
     controlled = switch.pfc is not None or switch.credits is not None
     shared = switch.buffer is not None and switch.buffer.shared is not None
-    managed = np.full(len(links), controlled or shared or switch.trimming or switch.classes > 1)
+    late = switch.ecn is not None and switch.ecn.at == "dequeue"
+    managed = np.full(len(links), controlled or shared or switch.trimming or switch.classes > 1 or late)
     if not controlled:
         managed[links["source"] < hosts] = False
     return managed
@@ -109,6 +110,7 @@ def _ports(
     ports["link"] = np.concatenate([of_switches, nics])
     ports["classes"] = switch.classes
     ports["trimming"][: len(of_switches)] = switch.trimming
+    ports["mark_late"][: len(of_switches)] = switch.ecn is not None and switch.ecn.at == "dequeue"
     own = ports["link"][managed[ports["link"]]]
     links["port"][own] = np.flatnonzero(managed[ports["link"]])
     queues = np.zeros(len(ports) * CLASSES, QUEUE)

@@ -8,10 +8,14 @@ from fabricsim.engine.packet_network import build, smallest_packet
 from fabricsim.engine.packet_wiring import PacketWiring
 from fabricsim.engine.packet_world import PacketWorld
 from fabricsim.engine.recorder import Recorder, Watch
+from fabricsim.errors import SimulationError
 from fabricsim.transports.parameters import law_row
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from fabricsim.spec.scenario import Scenario
+    from fabricsim.spec.switch import Switch
     from fabricsim.topology.platform import Platform
     from fabricsim.transports.base import FlowModel
 
@@ -24,14 +28,27 @@ def make(
     Raises
     ------
     SimulationError
-        Where the scenario asks for what this engine does not have.
+        Where the scenario asks for what this engine does not have, or for what can never move.
     InputError
         Where `watch` names a wire that is not there.
     """
     law = law_row(scenario.transport)
+    _require_credits(law, scenario.switch)
     network = build(platform, scenario)
     smallest = smallest_packet(law, scenario.switch)
     world = PacketWorld(platform.resources.capacities, network, smallest, names=platform.wires.names)
     moderation = scenario.nic.interrupt_moderation
     wiring = PacketWiring(world, platform, model, scenario.collectives, moderation, law)
     return world, wiring, Recorder(network, platform, wiring, scenario.transport, watch or Watch())
+
+
+def _require_credits(law: np.ndarray, switch: Switch) -> None:
+    """Refuse a receive buffer that no full packet fits into: headers count, and credits come in blocks of 64 bytes."""
+    packet = int(law["payload"][0] + law["overhead"][0])
+    needed = -(-packet // 64) * 64
+    if switch.credits is not None and switch.credits.per_class // 64 * 64 < needed:
+        msg = (
+            f"the switch {switch.name!r} gives credits for {switch.credits.per_class} B per class, and a full packet takes "
+            f"{needed} B with its headers: raise credits.per_class, or lower transport.mtu"
+        )
+        raise SimulationError(msg)

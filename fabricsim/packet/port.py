@@ -158,7 +158,7 @@ def enqueue(net, index, packet, came, now):
         packet.wire = header
         packet.state = (packet.state & ((1 << CLASS_SHIFT) - 1)) | TRIMMED
         link.trims += 1
-    elif drain > link.mark_low:
+    elif drain > link.mark_low and not net.ports[port].mark_late:
         mark(net, index, packet, drain)
     node = np.int64(link.source)
     wire = np.int64(packet.wire)
@@ -285,6 +285,8 @@ def _send_on(net, port, index, lane, packet, came, now):
     wire = np.int64(packet.wire)
     duration = serialisation(link, wire)
     waiting = net.queues[port * CLASSES + lane].waiting
+    if net.ports[port].mark_late and waiting > link.mark_low:
+        mark(net, index, packet, waiting)
     if net.world[0].telemetry:
         write_telemetry(net, index, packet, now, waiting)
     link.free_at = now + duration

@@ -11,11 +11,12 @@ import numpy as np
 from fabricsim.kernels._jit import inlined, inner
 from fabricsim.packet import control
 from fabricsim.packet_tables import GO_BACK_N, NSCC
+from fabricsim.tables import NEVER
 
 OUTSTANDING = 0
 ARRIVED = 1
 MISSING = 2  # lost, to be sent again
-RESENT = 3  # lost once, and outstanding again: only a NACK or a timeout can find it lost now
+RESENT = 3  # lost once, and outstanding again
 
 
 @inlined
@@ -83,6 +84,16 @@ def _miss(net, flow, law, number):
 
 
 @inner
+def _find_lost_again(net, flow, law, now):
+    """Declare lost what was sent again, and overtaken by packets that first were sent after that."""
+    flow.renewed = NEVER
+    for number in range(flow.acknowledged, flow.scanned):
+        if net.scoreboard[_place(flow, law, number)] == RESENT:
+            _begin_recovery(flow, law, now)
+            _miss(net, flow, law, number)
+
+
+@inner
 def find_lost(net, flow, law, now):
     """Declare lost what packets enough above it have overtaken (RFC 6675, section 4)."""
     limit = flow.highest - law.reordering
@@ -93,6 +104,8 @@ def find_lost(net, flow, law, now):
             _miss(net, flow, law, number)
         number += 1
     flow.scanned = max(flow.scanned, number)
+    if flow.highest - law.reordering > flow.renewed:
+        _find_lost_again(net, flow, law, now)
 
 
 @inner
@@ -134,6 +147,7 @@ def next_lost(net, flow, law):
     while net.scoreboard[_place(flow, law, number)] != MISSING:
         number += 1
     net.scoreboard[_place(flow, law, number)] = RESENT
+    flow.renewed = flow.next_number
     flow.lost -= 1
     flow.resend = number + 1
     return number

@@ -39,12 +39,14 @@ class Ecn(Spec):
     """Marking on the egress queue (RED).
 
     Never up to ``low``, always from ``high`` on, in between with a probability that grows to
-    ``probability``. ``low = high`` is the step of DCTCP.
+    ``probability``. ``low = high`` is the step of DCTCP. ``at`` says when: as a packet comes, on what
+    is before it, or as it leaves, on what is behind it, which is known sooner by a queue's delay.
     """
 
     low: Bytes
     high: Bytes
     probability: Annotated[float, Field(gt=0, le=1)] = 1.0
+    at: Literal["enqueue", "dequeue"] = "enqueue"
 
 
 class Pfc(Spec):

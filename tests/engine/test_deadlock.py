@@ -97,3 +97,15 @@ def test_routes_that_do_not_go_round_are_no_deadlock(run: Ring, switch: str) -> 
 
 def test_without_back_pressure_the_ring_goes_on(run: Ring) -> None:
     assert (run(4, 2, ENDLESS) < 1e9).all()
+
+
+def test_credits_for_less_than_a_packet_are_refused(run: Ring) -> None:
+    # 4040 B and 60 B of headers take 65 blocks of 64 B
+    sizes = 'transport.packet={payload = "4040B", header = "60B", ack_wire = "64B"}'
+
+    def credits_for(size: int) -> str:
+        return f'{{{_RING}, credits = {{per_class = "{size}B"}}}}'
+
+    assert (run(3, 1, credits_for(65 * 64), sizes) > 0).all()
+    with pytest.raises(SimulationError, match="credits for 4159 B per class, and a full packet takes 4160 B"):
+        run(3, 1, credits_for(65 * 64 - 1), sizes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -51,6 +51,7 @@ class Options:
     bit_error_rate: float = 0.0
     weights: tuple[int, ...] = ()
     trimming: bool = False
+    mark_late: bool = False
     buffer: int = 0
     alpha: float = math.inf
     pfc: Pfc | None = None
@@ -242,6 +243,7 @@ class Builder:
             "weighted": int(bool(options.weights) and not at_host),
             "due": NEVER,
             "trimming": int(options.trimming and not at_host),
+            "mark_late": int(options.mark_late and not at_host),
             "credit_bytes": options.credits,
             "ready": NONE,
             "ready_last": NONE,
@@ -507,7 +509,7 @@ def draw(seed: int) -> Case:
     law = LAWS[seed % len(LAWS)]
     switch = SWITCHES[seed // len(LAWS) % len(SWITCHES)]
     payload = rng.choice(MTUS)
-    options = _draw_options(rng, switch, payload + OVERHEAD)
+    options = replace(_draw_options(rng, switch, payload + OVERHEAD), mark_late=seed % 5 > 2)
     builder = _draw_fabric(rng, options, seed)
     builder.add_law(**_draw_law(rng, law, payload))
     if rng.random() < 0.3:

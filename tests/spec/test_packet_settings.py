@@ -49,6 +49,7 @@ REFUSED_SWITCHES = [
     ("ecn = { low = '2kB', high = '1kB' }", "ecn.low", "2000 B is above high, 1000 B"),
     ("ecn = { low = '1kB', high = '1kB', probability = 0.5 }", "ecn.probability", "no effect with low = high"),
     ("ecn = { low = '1kB', high = '2kB', probability = 1.5 }", "ecn.probability", "is too large"),
+    ("ecn = { low = '1kB', high = '2kB', at = 'dequeued' }", "ecn.at", "dequeued"),
     ("ecn = { low = '1kB' }", "ecn.high", "is missing"),
     (f"credits = {{ per_class = '64KiB' }}, {PFC}", "pfc", "excludes credits"),
     ("credits = { per_class = '64KiB' }, buffer = { per_port = '1MB' }", "buffer", "no effect with credits"),

@@ -179,6 +179,9 @@ def compared(folder: Path, name: str, pattern: str) -> tuple[Case, Comparison]:
     ("name", "pattern"),
     [
         ("RoCE", "perm128"),
+        ("DCQCN", "perm128"),
+        ("DCQCN, 1000 B", "perm128"),
+        ("New Reno of ns-3", "perm128"),
         ("NSCC, spraying", "perm128"),
         ("New Reno of htsim", "perm128"),
         ("DCTCP of ns-3", "perm128"),

@@ -43,6 +43,7 @@ class Port:
         self.node = node
         self.weighted = bool(row["weighted"])
         self.trimming = bool(row["trimming"])
+        self.mark_late = bool(row["mark_late"])
         self.has_credits = int(row["credit_bytes"]) > 0
         self.turn = 0
         self._visited = False  # the class whose turn it is has had its weight
@@ -69,7 +70,8 @@ class Port:
         if self._overflows(packet, drain):
             self._trim_or_drop(packet)
         else:
-            link.mark(packet, drain)
+            if not self.mark_late:
+                link.mark(packet, drain)
             self._join(packet)
 
     def _drain(self, packet: Packet) -> int:
@@ -164,6 +166,8 @@ class Port:
         packet = queue.packets.popleft()
         queue.bytes -= packet.wire
         queue.waiting -= self.link.serialisation(packet.wire)
+        if self.mark_late:
+            self.link.mark(packet, queue.waiting)
         if self._counts_in_buffer(packet):
             self.node.used -= packet.wire
         self._send(packet, self.network.now)

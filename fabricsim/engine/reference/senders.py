@@ -54,6 +54,8 @@ class Sender:
         self._status: dict[int, int] = {}  # selective: of packets from `acknowledged` to `taken`
         self._highest = 0  # above all packets known to have arrived
         self._found_lost: set[int] = set()  # since the last timeout
+        self._resent: set[int] = set()  # sent again because they were lost
+        self._renewed = NEVER  # the last of them went before this number first did; NEVER: that was looked at
         self._scanned = 0  # all below this have been looked at for loss, or were lost by a timeout
         self._next_send = 0
         self._last_taken = NEVER  # when the last packet was taken, ps
@@ -109,6 +111,8 @@ class Sender:
         if self.row.lost > 0:
             number = min(number for number, status in self._status.items() if status == MISSING)
             self.row.lost -= 1
+            self._resent.add(number)
+            self._renewed = int(self.row.next_number)
         else:
             number = int(self.row.next_number)
             self.row.next_number += 1
@@ -215,6 +219,14 @@ class Sender:
             if self._status.get(self._scanned) == IN_FLIGHT and self._scanned not in self._found_lost:
                 self._lose(self._scanned)
             self._scanned += 1
+        if self._highest - int(self.law.reordering) > self._renewed:
+            self._find_lost_again()
+
+    def _find_lost_again(self) -> None:
+        self._renewed = NEVER
+        for number in range(int(self.row.acknowledged), self._scanned):
+            if self._status.get(number) == IN_FLIGHT and number in self._resent:
+                self._lose(number)
 
     def _lose(self, number: int) -> None:
         self._begin_recovery()
