@@ -56,6 +56,10 @@ SWIFT = 6
 HPCC = 7
 NSCC = 8
 
+# when DCTCP cuts
+AT_MARKS = 0  # at the first mark of a window
+EVERY_WINDOW = 1  # at the end of each window, marks or none
+
 _CACHE_LINE = 64  # bytes
 
 
@@ -410,6 +414,8 @@ LAW = np.dtype(
         ("initial_threshold", np.float64),  # packets
         ("minimum_rate", np.float64),  # bytes/s
         ("gain", np.float64),  # DCTCP, DCQCN: g; TIMELY: weight of the new gradient; NSCC: weight of the new delay
+        ("initial_alpha", np.float64),  # DCTCP: of a new connection
+        ("cut", np.int32),  # DCTCP: AT_MARKS or EVERY_WINDOW
         ("decrease", np.float64),  # factor of a cut: CUBIC, TIMELY and Swift beta, NSCC gamma
         ("largest_cut", np.float64),  # Swift, NSCC: most that one cut takes away
         ("scale", np.float64),  # CUBIC: C, packets/s^3

@@ -48,7 +48,7 @@ def _require_credits(law: np.ndarray, switch: Switch) -> None:
     needed = -(-packet // 64) * 64
     if switch.credits is not None and switch.credits.per_class // 64 * 64 < needed:
         msg = (
-            f"the switch {switch.name!r} gives credits for {switch.credits.per_class} B per class, and a full packet takes "
-            f"{needed} B with its headers: raise credits.per_class, or lower transport.mtu"
+            f"the switch {switch.name!r} gives credits for {switch.credits.per_class} B per class, and a full packet "
+            f"takes {needed} B with its headers: raise credits.per_class, or lower transport.mtu"
         )
         raise SimulationError(msg)

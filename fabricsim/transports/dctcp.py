@@ -2,11 +2,16 @@
 
 The sender estimates the share of marked packets, once per window, and cuts by half that share, at
 most once per window. Growth and losses are those of New Reno.
+
+With ``cut = "every-window"`` it answers as the source of csg-htsim does (``sim/dctcp.cpp``): a mark
+ends slow start, the window is cut at the end of each observation window, marks or none, and every
+ACK raises it.
 """
 
 from __future__ import annotations
 
 from fabricsim.kernels._jit import kernel
+from fabricsim.packet_tables import EVERY_WINDOW
 from fabricsim.transports import new_reno
 
 
@@ -20,22 +25,24 @@ def _begin_epoch(flow, number):
 
 @kernel
 def start(flow, law):
-    """Give the first message of a connection its window, and expect the worst (alpha is one)."""
+    """Give the first message of a connection its window, and the alpha that it expects."""
     new_reno.start(flow, law)
-    flow.alpha = 1.0
+    flow.alpha = law.initial_alpha
     flow.cut_until = flow.acknowledged - 1
     _begin_epoch(flow, flow.acknowledged)
 
 
 @kernel
 def _observe(flow, law, packets, marked):
-    """Count marks and, at the end of a window, update alpha (RFC 8257, section 3.3, steps 2 to 8)."""
+    """Count marks and update alpha at the end of a window, which is returned (RFC 8257, section 3.3, steps 2 to 8)."""
     flow.epoch_packets += packets
     if marked != 0:
         flow.epoch_marked += packets
     if flow.acknowledged > flow.epoch and flow.epoch_packets > 0.0:
         flow.alpha += law.gain * (flow.epoch_marked / flow.epoch_packets - flow.alpha)
         _begin_epoch(flow, flow.next_number)
+        return True
+    return False
 
 
 @kernel
@@ -47,12 +54,24 @@ def _cut(flow, law):
 
 
 @kernel
+def _answer_every_window(flow, law, packets, marked, ended):
+    """Cut where a window has ended, and grow with each ACK (csg-htsim, ``sim/dctcp.cpp``)."""
+    if marked != 0:
+        flow.threshold = min(flow.threshold, flow.window)
+    if ended and flow.alpha > 0.0:  # no mark was ever seen: slow start goes on
+        _cut(flow, law)
+    new_reno.grow(flow, law, packets)
+
+
+@kernel
 def acknowledge(flow, law, now, packets, marked, rtt):  # noqa: ARG001  one signature for all laws
     """Take an ACK of `packets` packets; during recovery marks are counted and the window stands still."""
-    _observe(flow, law, packets, marked)
+    ended = _observe(flow, law, packets, marked)
     if flow.recovering == 1:
         return
-    if marked == 0:
+    if law.cut == EVERY_WINDOW:
+        _answer_every_window(flow, law, packets, marked, ended)
+    elif marked == 0:
         new_reno.grow(flow, law, packets)  # an ACK with the echo never raises the window (RFC 3168, section 6.1.2)
     elif flow.acknowledged > flow.cut_until:
         _cut(flow, law)
@@ -63,6 +82,8 @@ def lose(flow, law, now):
     """Halve the flight as New Reno does; marks of the same window cut no further."""
     new_reno.lose(flow, law, now)
     flow.cut_until = flow.next_number
+    if law.cut == EVERY_WINDOW:
+        _begin_epoch(flow, flow.next_number)
 
 
 @kernel

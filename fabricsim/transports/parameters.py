@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim import packet_tables as pt
-from fabricsim.spec.congestion import Dcqcn, Hpcc, Nscc, Swift, Timely, law_in_force
+from fabricsim.spec.congestion import Dcqcn, Dctcp, Hpcc, Nscc, Swift, Timely, law_in_force
 from fabricsim.spec.packet import MAXIMUM_PACKETS, LoadBalancing, setting
 from fabricsim.transports.framing import FRAMINGS, Framing
 from fabricsim.units import PS_PER_S
@@ -40,6 +40,9 @@ BALANCES = {
 
 RECOVERIES = {"go-back-n": pt.GO_BACK_N, "selective": pt.SELECTIVE}
 """Numbers of the ways to recover from loss by their names in a scenario."""
+
+CUTS = {"marked": pt.AT_MARKS, "every-window": pt.EVERY_WINDOW}
+"""Numbers of the times when DCTCP cuts, by their names in a scenario."""
 
 INITIAL_WINDOW = 10
 """Segments with which TCP starts where the preset does not say (RFC 6928)."""
@@ -132,6 +135,8 @@ def _span(window: int, *, bounded: bool) -> int:
 def _derived(law: Law, line_rate: float, framing: Framing) -> dict[str, float | None]:
     """Work out what was left out, and what is written in other units than the table's."""
     match law:
+        case Dctcp():
+            return {"cut": CUTS[law.cut]}
         case Dcqcn():  # 5 and 50 Mb/s per 25 Gb/s, at least 1 Gb/s of 100: HPCC authors' ns-3
             return _rates(law, line_rate, additive=1 / 5000, hyper=1 / 500)
         case Timely():  # 10 and 50 Mb/s per 10 Gb/s: as above
