@@ -198,6 +198,7 @@ INGRESS = np.dtype(
         ("alpha", np.float64),  # share of the free shared buffer; 0: static
         ("credits", np.int32),  # 1: bytes that leave are given back as credits
         ("pausing", np.int32),  # 1: a PAUSE is in force
+        ("held", np.int64),  # bytes when that PAUSE was sent
     ],
     align=True,
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fabricsim.cli.common import (
+    EngineOption,
     FolderOption,
     JsonOption,
     announce_compilation,
@@ -31,7 +32,13 @@ LogOption = Annotated[
     Path | None, typer.Option(metavar="LOG", help="Captured nccl-tests log or OSU table to compare with.")
 ]
 
-_STUDIES = ("dai2024", "hkbu", "peers")
+_STUDIES: dict[str, dict[str, str]] = {
+    "dai2024": {"flow": "dai2024", "packet": "dai2024_packets"},
+    "hkbu": {"flow": "hkbu"},
+    "peers": {"packet": "peers"},
+    "engines": {},
+}
+"""Modules of each study by engine; one without runs on both."""
 _TESTS_HELP = "all_reduce, all_gather, reduce_scatter, broadcast or latency."
 
 
@@ -43,26 +50,45 @@ def register(app: typer.Typer) -> None:
 
 def validate(
     study: Annotated[
-        str | None, typer.Argument(metavar="STUDY", help="dai2024, hkbu or peers; all where left out.")
+        str | None, typer.Argument(metavar="STUDY", help="dai2024, hkbu, peers or engines; all where left out.")
     ] = None,
     *,
+    engine: EngineOption = None,
     output: FolderOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Hold predictions against published measurements."""
-    from fabricsim.spec.suggest import did_you_mean  # noqa: PLC0415  --help must not pay for it
-
-    if study is not None and study not in _STUDIES:
-        hint = did_you_mean(study, _STUDIES, f"there are {', '.join(_STUDIES)}")
-        msg = f"there is no study {study!r}; {hint}"
-        raise InputError(msg)
+    """Hold predictions against published measurements, other simulators, and one engine against the other."""
+    modules = _modules(study, engine)
     check_output_folder(output)
     announce_compilation()
-    done = [_validate(name, output, quiet=as_json) for name in ([study] if study is not None else _STUDIES)]
+    done = [_validate(name, output, quiet=as_json) for name in modules]
     if as_json and study is not None:
         say(done[0].to_json())
     elif as_json:
         say(json.dumps([json.loads(found.to_json()) for found in done], indent=2, ensure_ascii=False))
+
+
+def _modules(study: str | None, engine: str | None) -> list[str]:
+    """Modules to run: of one study, by one of its engines, or of all."""
+    from fabricsim.spec.suggest import did_you_mean  # noqa: PLC0415  --help must not pay for it
+
+    if study is None:
+        if engine is not None:
+            msg = f"--engine {engine} needs a study to run by it, such as fabricsim validate dai2024 --engine packet"
+            raise InputError(msg)
+        return [next(iter(engines.values()), name) for name, engines in _STUDIES.items()]
+    if study not in _STUDIES:
+        hint = did_you_mean(study, _STUDIES, f"there are {', '.join(_STUDIES)}")
+        msg = f"there is no study {study!r}; {hint}"
+        raise InputError(msg)
+    engines = _STUDIES[study]
+    if engine is None:
+        return [next(iter(engines.values()), study)]
+    if engine not in engines:
+        ways = f"it has {', '.join(engines)}" if engines else "it runs on both engines; leave --engine out"
+        msg = f"study {study} has no runs by engine {engine!r}; {ways}"
+        raise InputError(msg)
+    return [engines[engine]]
 
 
 def _validate(name: str, output: Path | None, *, quiet: bool) -> Study:
@@ -72,7 +98,7 @@ def _validate(name: str, output: Path | None, *, quiet: bool) -> Study:
     if not quiet:
         say(found.to_text())
     if output is not None:
-        path = output_folder(output) / f"{name}.json"
+        path = output_folder(output) / f"{found.study}.json"
         write_text(path, found.to_json() + "\n")
         for written in (path, *module.draw(found, output)):
             note(f"wrote {written}")

@@ -68,12 +68,14 @@ def inner(function: Callable[..., Any]) -> Callable[..., Any]:
     It becomes part of the machine code of those, and gets none of its own, nor a cache: that halves the
     time that a deep tree of kernels takes to compile.
     """
-    return _link_only(_njit()(function))
+    dispatcher: Callable[..., Any] = _link_only(_njit()(function))
+    return dispatcher
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     """As `inner`, and always inlined: for what is called for each packet at each link."""
-    return _link_only(_njit(forceinline=True)(function))
+    dispatcher: Callable[..., Any] = _link_only(_njit(forceinline=True)(function))
+    return dispatcher
 
 
 def _njit(**options: bool) -> Any:  # noqa: ANN401  numba's decorators have no types

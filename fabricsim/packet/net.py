@@ -112,9 +112,10 @@ class Table(types.Array):
 register_model(Table)(models.ArrayModel)
 
 
-def _place(context: Any, builder: Any, table: Table, array: Any, index: Any, index_type: Any) -> Any:  # noqa: ANN401
+def _place(context: Any, builder: Any, table: Table, where: tuple[Any, Any, Any]) -> Any:  # noqa: ANN401
     """Address of an element; with bounds checks where numba is told to make them."""
-    array = make_array(table)(context, builder, array)
+    value, index, index_type = where
+    array = make_array(table)(context, builder, value)
     index = context.cast(builder, index, index_type, types.intp)
     if context.enable_boundscheck:
         shape = cgutils.unpack_tuple(builder, array.shape, count=1)
@@ -125,14 +126,14 @@ def _place(context: Any, builder: Any, table: Table, array: Any, index: Any, ind
 @lower_builtin(operator.getitem, Table, types.Integer)
 def _getitem(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ANN401
     table, index_type = signature.args
-    return load_item(context, builder, table, _place(context, builder, table, *arguments, index_type))
+    return load_item(context, builder, table, _place(context, builder, table, (*arguments, index_type)))
 
 
 @lower_builtin(operator.setitem, Table, types.Integer, types.Any)
 def _setitem(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ANN401
     table, index_type, value_type = signature.args
     value = context.cast(builder, arguments[2], value_type, table.dtype)
-    store_item(context, builder, table, value, _place(context, builder, table, *arguments[:2], index_type))
+    store_item(context, builder, table, value, _place(context, builder, table, (*arguments[:2], index_type)))
     return context.get_dummy_value()
 
 

@@ -71,6 +71,7 @@ def check_pause(net, node, came, lane, now):
     if account.above == NEVER or account.pausing or account.bytes <= _threshold(net, node, account):
         return
     account.pausing = 1
+    account.held = account.bytes
     send_control(net, np.int64(net.links[came].reverse), lane, _PAUSE, now)
 
 
@@ -116,9 +117,7 @@ def _overflows(net, index, queue, came, lane, wire, drain):
         )
     if came >= 0 and node.accounts:
         account = net.ingress[came * CLASSES + lane]
-        if account.above != NEVER:
-            threshold = _threshold(net, np.int64(link.source), account)
-            return account.bytes + wire > threshold + account.headroom
+        return account.pausing == 1 and account.bytes + wire > account.held + account.headroom
     return False
 
 

@@ -150,7 +150,8 @@ def receive(net, packet, now):
     receiver.echo = which
     receiver.entropy = packet.entropy
     if copy:
-        receiver.copies += 1
+        if not trimmed:
+            receiver.copies += 1
         _acknowledge(net, number, now)
         return
     receiver.unacknowledged += 1

@@ -58,6 +58,7 @@ LEAST_SPAN, MOST_SPAN = 64, 2**16
 ENDLESS_SPAN = 2**40
 """Span of flows that keep nothing: never reached."""
 
+_NAMED = ("law", "cut")  # parameters that are names in a scenario and numbers in the table
 _TCP = ("new-reno", "cubic", "dctcp")
 _MARKED = ("dctcp", "dcqcn", "nscc")  # laws that answer to marks, so that switches may mark their packets
 
@@ -93,9 +94,11 @@ def law_row(transport: Transport) -> np.ndarray:
     row["maximum_window"] = row["initial_window"] = window
     row["initial_threshold"] = math.inf
     row["span"] = _span(window, bounded=row["recovery"] == pt.SELECTIVE or isinstance(law, Hpcc))
+    if isinstance(law, Dctcp):
+        row["cut"] = CUTS[law.cut]
     if law.law in _TCP:
         row["initial_window"] = min(transport.initial_window or INITIAL_WINDOW, window)
-    columns = {key: value for key, value in law if key in (pt.LAW.names or ()) and key != "law"}
+    columns = {key: value for key, value in law if key in (pt.LAW.names or ()) and key not in _NAMED}
     for key, value in {**columns, **_derived(law, transport.line_rate, framing)}.items():
         if value is not None:
             row[key] = value
@@ -135,8 +138,6 @@ def _span(window: int, *, bounded: bool) -> int:
 def _derived(law: Law, line_rate: float, framing: Framing) -> dict[str, float | None]:
     """Work out what was left out, and what is written in other units than the table's."""
     match law:
-        case Dctcp():
-            return {"cut": CUTS[law.cut]}
         case Dcqcn():  # 5 and 50 Mb/s per 25 Gb/s, at least 1 Gb/s of 100: HPCC authors' ns-3
             return _rates(law, line_rate, additive=1 / 5000, hyper=1 / 500)
         case Timely():  # 10 and 50 Mb/s per 10 Gb/s: as above

@@ -15,6 +15,7 @@ import simpy
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.spec.load import load
+from fabricsim.sweep import part
 from fabricsim.units import human_bytes
 from fabricsim.validation.study import Study, ValidationRow
 
@@ -39,7 +40,12 @@ FABRICS: dict[str, tuple[str, ...]] = {
     "fat-tree": ("fabric.topology=fat-tree", "fabric.k=4"),
 }
 """Settings of each kind of fabric; all hold 16 hosts."""
+BLOCKING = "leaf-spine 2:1"
+"""Of these, the one with more host links than uplinks."""
 HOSTS = 16
+_ENGINES = ("flow", "packet")
+_ONE_CHANNEL = ("collectives.channels=1",)
+"""Without channels that may get out of step with one another."""
 _LEAST, _MOST = 2**16, 2**26
 """Sizes of buffers, bytes."""
 
@@ -109,26 +115,29 @@ def _draw(random: np.random.Generator) -> Workload:
     )
 
 
-def compare(workload: Workload) -> Comparison:
-    """Run a workload on both engines, each time on a fresh fabric."""
-    return Comparison(workload, _seconds(workload, "flow"), _seconds(workload, "packet"))
+def compare(workload: Workload, settings: Sequence[str] = ()) -> Comparison:
+    """Run a workload on both engines, each time on a fresh fabric.
+
+    Parameters
+    ----------
+    workload
+        What to run.
+    settings
+        Laid over the scenario.
+    """
+    return Comparison(workload, *(_seconds(workload, (f"engine={engine}", *settings)) for engine in _ENGINES))
 
 
-def _seconds(workload: Workload, engine: str) -> float:
+def _seconds(workload: Workload, settings: Sequence[str]) -> float:
     env = simpy.Environment()
-    fabric = Fabric(env, _scenario(workload, engine))
+    fabric = Fabric(env, _scenario(workload, settings))
     done: simpy.Event = getattr(fabric, workload.collective)(workload.ranks, workload.size)
     return cast("float", env.run(done))
 
 
-def _scenario(workload: Workload, engine: str) -> Scenario:
-    settings = (
-        f"cluster.hosts={HOSTS}",
-        f"transport={workload.transport}",
-        f"engine={engine}",
-        *FABRICS[workload.fabric],
-    )
-    return load("dai2024", settings).scenario
+def _scenario(workload: Workload, settings: Sequence[str]) -> Scenario:
+    where = (f"cluster.hosts={HOSTS}", f"transport={workload.transport}", *FABRICS[workload.fabric])
+    return load("dai2024", [*where, *settings]).scenario
 
 
 def validate(progress: Callable[[float], None] | None = None, count: int = WORKLOADS) -> Study:
@@ -141,16 +150,24 @@ def validate(progress: Callable[[float], None] | None = None, count: int = WORKL
     count
         Workloads to draw.
     """
-    found = []
-    for drawn in workloads(count):
-        found.append(compare(drawn))
-        if progress is not None:
-            progress(len(found) / count)
+    found = _compared(workloads(count), (), part(progress, 0, 2))
+    single = _compared(workloads(count), _ONE_CHANNEL, part(progress, 1, 2))
     rows = [
         ValidationRow(_name(each.workload), "us", each.flow * 1e6, each.packet * 1e6, "flow engine", "calculated")
         for each in found
     ]
-    return Study("engines", rows, _summary(found), _parameters(count))
+    return Study("engines", rows, _summary(found, single), _parameters(count))
+
+
+def _compared(
+    drawn: Sequence[Workload], settings: Sequence[str], progress: Callable[[float], None] | None
+) -> list[Comparison]:
+    found: list[Comparison] = []
+    for workload in drawn:
+        found.append(compare(workload, settings))
+        if progress is not None:
+            progress(len(found) / len(drawn))
+    return found
 
 
 def _name(workload: Workload) -> str:
@@ -158,24 +175,35 @@ def _name(workload: Workload) -> str:
     return f"{what}, {workload.transport}, {workload.fabric}"
 
 
-def _summary(found: Sequence[Comparison]) -> dict[str, Any]:
-    transports = {name: [each for each in found if each.workload.transport == name] for name in TRANSPORTS}
-    fabrics = {name: [each for each in found if each.workload.fabric == name] for name in FABRICS}
-    pairs = {
-        f"{transport}, {fabric}": [each for each in within if each.workload.fabric == fabric]
-        for transport, within in transports.items()
-        for fabric in FABRICS
-    }
+def _summary(found: Sequence[Comparison], single: Sequence[Comparison]) -> dict[str, Any]:
     return {
-        "packet against flow": {
-            name: distribution(each.error for each in chosen)
-            for name, chosen in {"all": list(found), **transports, **fabrics}.items()
-            if chosen
-        },
-        "packet against flow, by transport and fabric": {
-            name: distribution(each.error for each in chosen) for name, chosen in pairs.items() if chosen
-        },
+        "packet against flow": _by_transport_and_fabric(found),
+        "packet against flow, one channel": _by_transport_and_fabric(single),
+        "packet against flow, by both": _by_both(found),
+        "packet against flow, one channel, by both": _by_both(single),
     }
+
+
+def _by_transport_and_fabric(found: Sequence[Comparison]) -> dict[str, dict[str, float]]:
+    groups = {"all": list(found)}
+    for name in TRANSPORTS:
+        groups[name] = [each for each in found if each.workload.transport == name]
+        idle = [each for each in groups[name] if each.workload.fabric != BLOCKING]
+        groups[f"{name}, not blocking"] = idle
+    for name in FABRICS:
+        groups[name] = [each for each in found if each.workload.fabric == name]
+    return _distributions(groups)
+
+
+def _by_both(found: Sequence[Comparison]) -> dict[str, dict[str, float]]:
+    groups: dict[str, list[Comparison]] = {f"{name}, {fabric}": [] for name in TRANSPORTS for fabric in FABRICS}
+    for each in found:
+        groups[f"{each.workload.transport}, {each.workload.fabric}"].append(each)
+    return _distributions(groups)
+
+
+def _distributions(groups: dict[str, list[Comparison]]) -> dict[str, dict[str, float]]:
+    return {name: distribution(each.error for each in group) for name, group in groups.items() if group}
 
 
 def distribution(errors: Iterable[float]) -> dict[str, float]:

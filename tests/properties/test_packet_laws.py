@@ -438,6 +438,18 @@ def _chain(following: NDArray[np.integer], first: int) -> int:
     return int(seen.sum())
 
 
+def test_a_lossless_class_loses_nothing_when_its_threshold_falls() -> None:
+    # Host 2 leaves 2.3 MB behind four busy senders, below the threshold of then, and is not paused. Eight others take
+    # so much of the shared buffer that the threshold falls by more than the headroom before host 2 goes on.
+    flows = [(2, 0, 2_300_000, 250 * _US), (2, 0, 100_000, 750 * _US)]
+    flows += [(host, 0, 20_000_000, 0) for host in range(3, 7)]
+    flows += [(host, 1, 20_000_000, 500 * _US) for host in range(7, 15)]
+    settings = ("engine=packet", "fabric.switch=pfc-100g")
+    run = _run(Traffic(16, settings, tuple(flows), (0,)))
+    assert run.net.links["pauses"].any()
+    assert not run.net.links["drops"].any()
+
+
 # ---- repetition ---------------------------------------------------------------------------------
 
 

@@ -125,6 +125,13 @@ REFUSED_TRANSPORTS = [
     ("congestion_control={ law = 'timely', low = '1s' }", "congestion_control.low", "is not below high"),
     ("congestion_control={ law = 'swift', flow_low = 100.0 }", "congestion_control.flow_low", "is not below flow_high"),
     ("congestion_control={ law = 'dctcp', gain = 0.0 }", "congestion_control.gain", "is too small"),
+    ("congestion_control={ law = 'dctcp', initial_alpha = 1.5 }", "congestion_control.initial_alpha", "is too large"),
+    ("congestion_control={ law = 'dctcp', initial_alpha = -0.5 }", "congestion_control.initial_alpha", "is too small"),
+    (
+        "congestion_control={ law = 'dctcp', cut = 'never' }",
+        "congestion_control.cut",
+        "not one of marked, every-window",
+    ),
     ("congestion_control={ law = 'dctcp', gain = nan }", "congestion_control.gain", "nan is not a number"),
     ("congestion_control={ law = 'dcqcn', raise_interval = '0us' }", "congestion_control.raise_interval", "too small"),
     ("congestion_control={ law = 'none', gain = 0.5 }", "congestion_control.gain", "unknown key"),

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fabricsim.packet_tables import AT_MARKS, EVERY_WINDOW
 from fabricsim.transports import dctcp
 
 if TYPE_CHECKING:
@@ -21,12 +22,21 @@ PARAMETERS = {
     "minimum_window": 1.0,
     "maximum_window": 1000.0,
     "gain": G,
+    "initial_alpha": 1.0,  # RFC 8257, section 3.3: SHOULD
+    "cut": AT_MARKS,
 }
 
 
 @pytest.fixture(scope="module")
 def law(make_law: Callable[..., Any]) -> np.record:
     row: np.record = make_law(**PARAMETERS)[0]
+    return row
+
+
+@pytest.fixture(scope="module")
+def by_window(make_law: Callable[..., Any]) -> np.record:
+    """Cut as csg-htsim does (``sim/dctcp.cpp``)."""
+    row: np.record = make_law(**PARAMETERS | {"initial_alpha": 0.0, "cut": EVERY_WINDOW})[0]
     return row
 
 
@@ -215,6 +225,90 @@ def test_a_mark_on_a_duplicate_ack_cuts(steady: Callable[[int, float], np.record
     flow = steady(20, 0.5)
     assert _ack(flow, law, 1, packets=0) == 15.0
     assert (flow.alpha, flow.epoch_packets) == (0.5, 0)
+
+
+# ---- a cut at the end of every window, as csg-htsim has it --------------------------------------
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.25, 1.0])
+def test_a_connection_starts_with_the_alpha_of_its_law(
+    make_flow: Callable[..., Any], make_law: Callable[..., Any], alpha: float
+) -> None:
+    flow = make_flow(alpha=0.5)[0]
+    dctcp.start(flow, make_law(**PARAMETERS | {"initial_alpha": alpha})[0])
+    assert flow.alpha == alpha
+
+
+def test_a_window_without_marks_is_cut_too(
+    steady: Callable[[int, float], np.record], law: np.record, by_window: np.record
+) -> None:
+    flow, other = steady(20, 0.5), steady(20, 0.5)
+    for _ in range(20):
+        _ack(flow, by_window, 0)
+        _ack(other, law, 0)
+    before = float(flow.window)
+    assert before == other.window  # congestion avoidance: nothing is cut within a window
+    alpha = 0.5 * (1 - G)  # the 21st ACK ends the window; no packet was marked
+    after = before * (1 - alpha / 2)
+    assert _ack(flow, by_window, 0) == pytest.approx(after + 1 / after)
+    assert flow.threshold == pytest.approx(after)
+    assert _ack(other, law, 0) > before
+
+
+def test_a_mark_within_a_window_cuts_nothing_and_its_ack_raises_the_window(
+    steady: Callable[[int, float], np.record], by_window: np.record
+) -> None:
+    flow = steady(20, 0.5)
+    assert _ack(flow, by_window, 1) == pytest.approx(20 + 1 / 20)  # RFC 5681 equation 3
+
+
+def test_the_cut_of_a_window_counts_its_marks(steady: Callable[[int, float], np.record], by_window: np.record) -> None:
+    flow = steady(20, 0.5)
+    for i in range(20):
+        _ack(flow, by_window, int(i < 7))
+    before = float(flow.window)
+    alpha = 0.5 * (1 - G) + G * 7 / 21
+    after = before * (1 - alpha / 2)
+    assert _ack(flow, by_window, 0) == pytest.approx(after + 1 / after)
+
+
+def test_slow_start_goes_on_until_a_mark_and_starts_from_no_congestion(
+    make_flow: Callable[..., Any], by_window: np.record
+) -> None:
+    flow = make_flow()[0]
+    dctcp.start(flow, by_window)
+    flow.next_number = 10
+    for _ in range(12):  # two windows end among these
+        _ack(flow, by_window, 0)
+    assert (flow.window, flow.alpha, flow.threshold) == (22.0, 0.0, math.inf)
+    assert _ack(flow, by_window, 1) == pytest.approx(22 + 1 / 22)
+    assert flow.threshold == 22.0
+
+
+def test_the_window_after_a_loss_is_observed_anew(
+    steady: Callable[[int, float], np.record], law: np.record, by_window: np.record
+) -> None:
+    flow = steady(20, 0.5)
+    for _ in range(10):
+        _ack(flow, by_window, 1)
+    following = int(flow.next_number)
+    dctcp.lose(flow, by_window, 1)
+    assert (flow.epoch, flow.epoch_packets, flow.epoch_marked) == (following, 0, 0)
+    other = steady(20, 0.5)
+    _ack(other, law, 1)
+    dctcp.lose(other, law, 1)
+    assert (other.epoch, other.epoch_packets, other.epoch_marked) == (120, 1, 1)
+
+
+def test_the_cut_of_a_window_stops_at_the_least_window(
+    steady: Callable[[int, float], np.record], make_law: Callable[..., Any]
+) -> None:
+    law = make_law(**PARAMETERS | {"cut": EVERY_WINDOW, "minimum_window": 2.0})[0]
+    flow = steady(3, 1.0)
+    for _ in range(3):
+        _ack(flow, law, 1)
+    # These three raised it by less than 1, so half of it is below 2; the ACK that ends the window raises it again.
+    assert _ack(flow, law, 1) == pytest.approx(2 + 1 / 2)
 
 
 @settings(max_examples=100)

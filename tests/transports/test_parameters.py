@@ -154,6 +154,13 @@ def _values(row: Any, keys: str) -> list[float]:  # noqa: ANN401  a record
 def test_cubic_and_dctcp_have_the_constants_of_their_rfcs() -> None:
     assert _values(_law("cubic"), "scale decrease") == [0.4, 0.7]  # RFC 9438, section 4.6 and 5
     assert _values(_law("dctcp"), "gain") == [1 / 16]  # RFC 8257, section 4.2
+    assert _values(_law("dctcp"), "initial_alpha cut") == [1, pt.AT_MARKS]  # RFC 8257, section 3.3
+
+
+def test_dctcp_may_cut_at_the_end_of_every_window() -> None:
+    row = _law("dctcp", initial_alpha=0.0, cut="every-window")
+
+    assert _values(row, "initial_alpha cut") == [0, pt.EVERY_WINDOW]
 
 
 def test_dcqcn_has_the_tuned_set_at_100_gbps() -> None:

@@ -184,6 +184,7 @@ def compared(folder: Path, name: str, pattern: str) -> tuple[Case, Comparison]:
         ("New Reno of ns-3", "perm128"),
         ("NSCC, spraying", "perm128"),
         ("New Reno of htsim", "perm128"),
+        ("DCTCP of htsim", "perm128"),
         ("DCTCP of ns-3", "perm128"),
         ("RoCE", "ring16"),
         ("DCQCN", "ring16"),

@@ -43,6 +43,7 @@ class Ingress:
     returns_credits: bool
     bytes: int = 0
     pausing: bool = False
+    held: int = 0
 
 
 class Node:
@@ -113,6 +114,7 @@ class Node:
         ingress = self.ingress[link.index, traffic_class]
         if not ingress.pausing and ingress.bytes > self.threshold(ingress):
             ingress.pausing = True
+            ingress.held = ingress.bytes
             link.reverse.send_control(traffic_class, PAUSE)
 
     def let_out(self, packet: Packet) -> None:

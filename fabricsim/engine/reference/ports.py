@@ -92,7 +92,7 @@ class Port:
         if not node.accounts or packet.came_by is None:
             return False
         ingress = node.ingress[packet.came_by.index, packet.traffic_class]
-        return ingress.bytes + packet.wire > node.threshold(ingress) + ingress.headroom
+        return ingress.pausing and ingress.bytes + packet.wire > ingress.held + ingress.headroom
 
     def _trim_or_drop(self, packet: Packet) -> None:
         # The copy in the log of a packet that cannot be saved is the packet as it came.
