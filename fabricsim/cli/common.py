@@ -106,12 +106,17 @@ def _started_bar(label: str) -> Progress:
     return bar
 
 
-def announce_compilation() -> None:
+_COMPILE_SECONDS = {"flow": 15, "packet": 40}
+"""What compiling the kernels of an engine takes on one core, about."""
+
+
+def announce_compilation(engine: str = "flow") -> None:
     """Say on standard error that kernels are being compiled, where they are for the first time."""
     from fabricsim.kernels._jit import is_compiled  # noqa: PLC0415  imports numba
 
-    if not is_compiled():
-        note("compiling kernels, once (about 15 s; later runs start at once) ...")
+    if not is_compiled(engine):
+        seconds = _COMPILE_SECONDS[engine]
+        note(f"compiling kernels of the {engine} engine, once (about {seconds} s; later runs start at once) ...")
 
 
 def watched(taps: list[str] | None, captures: list[str] | None, output: Path | None) -> Watch | None:

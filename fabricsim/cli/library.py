@@ -61,9 +61,10 @@ def warmup() -> None:
     from fabricsim.kernels._jit import cache_directory, is_compiled  # noqa: PLC0415  imports numba
     from fabricsim.pipeline import load, simulate  # noqa: PLC0415  as above
 
-    if is_compiled():
+    if is_compiled("flow") and is_compiled("packet"):
         note("kernels are compiled already")
-    announce_compilation()
     began = time.monotonic()
-    simulate(load("gpt2-medium-dp"))
+    for engine in ("flow", "packet"):
+        announce_compilation(engine)
+        simulate(load("gpt2-medium-dp", [f"engine={engine}"]))
     note(f"ready after {time.monotonic() - began:.1f} s; compiled kernels are in {cache_directory()}")

@@ -101,7 +101,8 @@ def compare(  # noqa: PLR0913  one parameter per option
     names = _compared(transport, engine)
     key = "engine" if transport is None else "transport"
     loaded = [_load(scenario, settings or [], {key: name}) for name in names]
-    announce_compilation()
+    for name in sorted({each.scenario.engine for each in loaded}):
+        announce_compilation(name)
     with progress(f"comparing {len(loaded)} {key}s") as report:
         results = simulate_all(loaded, jobs=jobs, progress=report)
     summaries = [summarise(result) for result in results]
@@ -205,7 +206,7 @@ def _simulate(loaded: LoadedScenario, watch: Watch | None = None) -> Result:
     from fabricsim.pipeline import simulate  # noqa: PLC0415  --help must not pay for it
 
     if loaded.scenario.job is not None:
-        announce_compilation()
+        announce_compilation(loaded.scenario.engine)
     with progress(loaded.scenario.name) as report:
         return simulate(loaded, watch=watch, progress=report)
 

@@ -88,7 +88,7 @@ def traffic(  # noqa: PLR0913  one parameter per option
     found = load_scenario(scenario or _BARE, [*overrides, *(settings or [])]).scenario
     if demand is None:
         demand = request(matrix, found, size=size, flows=flows, load=load)
-    announce_compilation()
+    announce_compilation(found.engine)
     with progress(f"{demand.name} on {found.name}") as report:
         result = simulate(found, demand, watch=watch, progress=report)
     _finish(result, output, as_json=as_json)

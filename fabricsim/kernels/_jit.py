@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 config: Any = _config  # its attributes are made at run time
 _PACKAGE = Path(__file__).resolve().parents[1]
+_FOLDERS = {"flow": "kernels", "packet": "packet"}
+"""Folder of the main loop of each engine."""
 _SOURCES = [
     *sorted(source for folder in ("kernels", "packet", "transports") for source in (_PACKAGE / folder).glob("*.py")),
     _PACKAGE / "tables.py",
@@ -40,9 +42,9 @@ def cache_directory() -> Path:
     return Path(base).expanduser() / "fabricsim" / _digest()
 
 
-def is_compiled() -> bool:
-    """Whether an earlier run has filled the cache, so that nothing needs compiling."""
-    return any(cache_directory().rglob("*.nbi"))
+def is_compiled(engine: str = "flow") -> bool:
+    """Whether an earlier run has filled the cache with the kernels of an engine, so that nothing needs compiling."""
+    return any(cache_directory().glob(f"{_FOLDERS[engine]}_*/replay.advance-*.nbi"))
 
 
 _CACHE = str(cache_directory())

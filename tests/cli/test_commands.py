@@ -277,12 +277,12 @@ def test_warmup_says_where_kernels_are(fabricsim: Fabricsim) -> None:
 def test_compilation_is_announced_before_a_first_run(
     fabricsim: Fabricsim, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fabricsim.kernels._jit.is_compiled", lambda: False)
+    monkeypatch.setattr("fabricsim.kernels._jit.is_compiled", lambda _engine: False)
 
     _, out, err = fabricsim("run", small.name, "--json")
 
     assert json.loads(out)
-    assert err.startswith("compiling kernels, once")
+    assert err.startswith("compiling kernels of the flow engine, once")
 
 
 # ---- progress -----------------------------------------------------------------------------------

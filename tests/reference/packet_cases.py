@@ -673,7 +673,9 @@ LAW_COLUMNS: dict[int, dict[str, Any]] = {
 
 
 def _draw_variant(rng: random.Random, kind: int) -> dict[str, Any]:
-    """Vary DCQCN: as published or as adapters do it, with and without CNPs."""
+    """Vary DCQCN, as published or as adapters do it, with and without CNPs; and DCTCP."""
+    if kind == types.DCTCP:
+        return {"initial_alpha": rng.choice((0.0, 1.0)), "cut": rng.randint(0, 1)}
     if kind != types.DCQCN:
         return {}
     return {
