@@ -12,7 +12,7 @@ from fabricsim.cli.main import app
 from fabricsim.results.hdf5 import read
 from fabricsim.spec import library
 from fabricsim.traces import nccl_tests, osu
-from fabricsim.validation import dai2024, hkbu
+from fabricsim.validation import dai2024, engines, hkbu, peers
 from fabricsim.validation.study import Study, ValidationRow
 
 if TYPE_CHECKING:
@@ -36,6 +36,9 @@ def options_of(command: str, fabricsim: Fabricsim) -> set[str]:
     assert code == 0
     listed = re.findall(r"^  (-\S.*?)(?:  |$)", out, re.MULTILINE)
     return {re.split(r"[ =]", name)[0] for names in listed for name in names.split(", ")} - {"--help"}
+
+
+STUDIES = ["dai2024", "hkbu", "peers", "engines"]
 
 
 def files(folder: Path) -> list[str]:
@@ -197,8 +200,9 @@ def test_bench_compares_at_the_sizes_of_the_log(fabricsim: Fabricsim, tmp_path: 
 def quick_studies(monkeypatch: pytest.MonkeyPatch) -> None:
     """Studies that come at once: what they predict is tested with them."""
     row = ValidationRow("time", "s", 2.0, 1.0, "log", "captured")
-    for module, study in ((dai2024, Study("dai2024", [row])), (hkbu, Study("hkbu", [row]))):
-        monkeypatch.setattr(module, "validate", partial(_given, study))
+    modules = {"dai2024": dai2024, "hkbu": hkbu, "peers": peers, "engines": engines}
+    for name, module in modules.items():
+        monkeypatch.setattr(module, "validate", partial(_given, Study(name, [row])))
         monkeypatch.setattr(module, "draw", lambda _study, _folder: [])
 
 
@@ -210,25 +214,26 @@ def _given(study: Study, _report: object) -> Study:
 def test_validate_alone_runs_all_studies(fabricsim: Fabricsim) -> None:
     _, out, _ = fabricsim("validate")
 
-    assert re.findall(r"^validate (\w+)", out, re.MULTILINE) == ["dai2024", "hkbu"]
+    assert re.findall(r"^validate (\w+)", out, re.MULTILINE) == STUDIES
 
 
 @pytest.mark.usefixtures("quick_studies")
 def test_validate_prints_one_object_or_a_list_of_all(fabricsim: Fabricsim) -> None:
-    one, both = json.loads(fabricsim("validate", "hkbu", "--json")[1]), json.loads(fabricsim("validate", "--json")[1])
+    one, every = json.loads(fabricsim("validate", "hkbu", "--json")[1]), json.loads(fabricsim("validate", "--json")[1])
 
     assert list(one) == ["study", "rows", "summary", "parameters"]
-    assert [study["study"] for study in both] == ["dai2024", "hkbu"]
-    assert both[1] == one
+    assert [study["study"] for study in every] == STUDIES
+    assert every[1] == one
 
 
 @pytest.mark.usefixtures("quick_studies")
 def test_validate_writes_into_a_new_folder(fabricsim: Fabricsim, tmp_path: Path) -> None:
     _, out, err = fabricsim("validate", "-o", "new/folder", "--json")
 
-    assert files(tmp_path) == ["new/folder/dai2024.json", "new/folder/hkbu.json"]
+    written = [f"new/folder/{name}.json" for name in STUDIES]
+    assert files(tmp_path) == sorted(written)
     assert json.loads((tmp_path / "new/folder/hkbu.json").read_text()) == json.loads(out)[1]
-    assert err.splitlines() == ["wrote new/folder/dai2024.json", "wrote new/folder/hkbu.json"]
+    assert err.splitlines() == [f"wrote {name}" for name in written]
 
 
 @pytest.mark.usefixtures("quick_studies")
