@@ -254,7 +254,10 @@ SERVER = np.dtype([("free_at", np.int64), ("busy", np.int64), ("bytes", np.int64
 STAGE = np.dtype([("server", np.int32), ("ps_per_byte", np.float64)], align=True)
 """A server on a flow's way through a host, and its time per payload byte."""
 
-ENDPOINT = np.dtype([("head", np.int32), ("tail", np.int32), ("count", np.int32)], align=True)
+ENDPOINT = np.dtype(
+    [("head", np.int32), ("tail", np.int32), ("count", np.int32), ("received_at", np.int64)],  # the last of them, ps
+    align=True,
+)
 """A GPU or a host's memory: packets on their way to it through its host."""
 
 TRANSFER = np.dtype(
@@ -503,7 +506,6 @@ NETWORK = np.dtype(
         ("until", np.int64),  # end of the present window, ps
         ("node", np.int32),  # next node of the present window
         ("room", np.int64),  # events that a node may take in one window, at most
-        ("passive", np.int64),  # messages under way that nobody reacts to
         ("deliveries", np.int32),  # messages received in this window
         ("logged", np.int64),  # entries of the log
         ("sampled", np.int64),  # entries of the series

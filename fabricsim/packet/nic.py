@@ -9,7 +9,7 @@ from fabricsim.kernels.path import mix
 from fabricsim.packet import control
 from fabricsim.packet.agenda import plan
 from fabricsim.packet.link import depart, lose, sample, serialisation, transmit, write_telemetry
-from fabricsim.packet.port import enqueue, holds_back, may_take, serve, spend
+from fabricsim.packet.port import enqueue, may_take, serve, spend
 from fabricsim.packet.recovery import next_lost
 from fabricsim.packet_tables import (
     AGAIN,
@@ -113,9 +113,7 @@ def pull(net, node, now):
         number = np.int64(port.ready)
         flow = net.flows[number]
         law = net.laws[flow.law]
-        if managed and (
-            holds_back(net, index) or not may_take(net, index, np.int64(law.data_class), np.int64(flow.wire))
-        ):
+        if managed and not may_take(net, index, np.int64(law.data_class), np.int64(flow.wire)):
             return
         when = link.free_at - flow.slack
         if when > now:
@@ -163,8 +161,10 @@ def pass_servers(net, first, count, payload, now):
         stage = net.stages[i]
         server = net.servers[stage.server]
         duration = np.int64(payload * stage.ps_per_byte + 0.5)
-        time = max(time, server.free_at) + duration
-        server.free_at = time
+        # Its time is reserved from now on: what passes other servers first leaves no gap here that others could fill.
+        free_at = max(now, np.int64(server.free_at)) + duration
+        server.free_at = free_at
+        time = max(time + duration, free_at)
         server.busy += duration
         server.bytes += payload
     return time
@@ -268,3 +268,4 @@ def answer(net, number, kind, cumulative, echo, stamp, entropy, bits, now):
         transmit(net, index, packet, now, now)
     else:
         enqueue(net, index, packet, np.int64(-1), now)
+        pull(net, np.int64(flow.target), now)

@@ -188,8 +188,9 @@ def _admit(net, node, packet, came, now):
     lane = traffic_class(packet)
     if net.nodes[node].accounts:
         take_in(net, node, came, lane, np.int64(packet.wire))
-    time = pass_way_in(net, flow, payload, now)
     endpoint = np.int64(flow.endpoint)
+    time = max(pass_way_in(net, flow, payload, now), net.endpoints[endpoint].received_at)
+    net.endpoints[endpoint].received_at = time
     waiting = push(net, net.endpoints[endpoint])
     net.pool[waiting] = packet
     net.pool[waiting].time = came

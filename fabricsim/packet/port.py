@@ -13,7 +13,7 @@ from fabricsim.kernels._jit import inlined, inner
 from fabricsim.packet.agenda import plan
 from fabricsim.packet.fifo import pop, push
 from fabricsim.packet.link import depart_here, drop, lose, mark, sample, send_control, serialisation, write_telemetry
-from fabricsim.packet_tables import CLASS_SHIFT, CLASSES, DATA, HEADER_BYTES, PORT_DUE, TRIMMED
+from fabricsim.packet_tables import CLASS_SHIFT, CLASSES, DATA, HEADER_BYTES, HOST, PORT_DUE, TRIMMED
 from fabricsim.tables import NEVER
 
 _CREDIT = 64  # bytes (InfiniBand architecture specification, volume 1, flow control)
@@ -214,12 +214,6 @@ def _first_class(net, port):
     return np.int64(-1)
 
 
-@inner
-def holds_back(net, port):
-    """Whether something waits at a host's NIC that may go before data is taken."""
-    return net.ports[port].waiting > 0 and _first_class(net, port) >= 0
-
-
 @inlined
 def _next_class(net, port):
     """Class to send from; NONE where nothing may go."""
@@ -248,12 +242,13 @@ def _next_class(net, port):
 
 @inner
 def serve(net, port, now):
-    """Send what may go while the link is free, and plan for when it is free again."""
+    """Send what may go while the link is free, and plan for when it is free again; a host's NIC does not wait."""
     row = net.ports[port]
     index = np.int64(row.link)
     link = net.links[index]
+    ahead = net.nodes[link.source].kind == HOST
     while row.waiting > 0:
-        if link.free_at > now:
+        if link.free_at > now and not ahead:
             if row.due != link.free_at:
                 row.due = link.free_at
                 plan(net, np.int64(link.source), link.free_at, _DUE, port)
@@ -288,10 +283,11 @@ def _send_on(net, port, index, lane, packet, came, now):
         mark(net, index, packet, waiting)
     if net.world[0].telemetry:
         write_telemetry(net, index, packet, now, waiting)
-    link.free_at = now + duration
+    start = max(now, np.int64(link.free_at))
+    link.free_at = start + duration
     if link.tap >= 0:
         sample(net, link.tap, now, waiting + duration)
-    if depart_here(net, index, packet, now, duration):
+    if depart_here(net, index, packet, start, duration):
         spend(net, port, lane, wire)
     let_go(net, np.int64(link.source), came, lane, wire, now)
 

@@ -151,16 +151,17 @@ def test_a_fast_server_before_the_wire_delays_the_first_packet_only(cases: Modul
 
 
 def test_servers_after_the_wire_delay_delivery_and_acknowledgement(cases: ModuleType) -> None:
-    # Two servers in series, the second the slower one (125 ps per byte): the last of n packets leaves it n
-    # times its service after the first has reached it.
+    # Two servers in series, the second the slower one (125 ps per byte). Its time is taken from the arrival at the
+    # host on, so that it is busy without a gap; a packet also takes at least its services one after the other.
     builder = cases.two_hosts()
     builder.way_in = (20.0, 8.0)
     builder.add_law()
     builder.add_flow(0, 1)
     network = run(cases, builder, (0, 0, 5 * PAYLOAD))
-    first = 2 * (PACKET + DELAY) + 50 * PAYLOAD
-    assert network.deliveries[0].time == first + 5 * 125 * PAYLOAD
-    assert [entry.time for entry in on_link(network, 2, ACK)] == [first + k * 125 * PAYLOAD for k in range(1, 6)]
+    first, fast, slow = 2 * (PACKET + DELAY), 50 * PAYLOAD, 125 * PAYLOAD
+    received = [max(first + (k - 1) * PACKET + fast + slow, first + k * slow) for k in range(1, 6)]
+    assert network.deliveries[0].time == received[-1]
+    assert [entry.time for entry in on_link(network, 2, ACK)] == received
 
 
 def test_a_shared_thread_serves_both_directions(cases: ModuleType) -> None:

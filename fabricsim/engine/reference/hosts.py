@@ -33,17 +33,18 @@ class Stage:
     server: Server
     ps_per_byte: float
 
-    def pass_through(self, payload: int, time: int) -> int:
-        """Serve `payload` bytes that are here at `time`; returns when that is done, ps."""
-        begin = max(time, self.server.free_at)
-        self.server.free_at = begin + math.floor(payload * self.ps_per_byte + 0.5)
-        return self.server.free_at
+    def pass_through(self, payload: int, time: int, now: int) -> int:
+        """Serve `payload` bytes, given now, that are here at `time`; returns when that is done, ps."""
+        duration = math.floor(payload * self.ps_per_byte + 0.5)
+        self.server.free_at = max(now, self.server.free_at) + duration
+        return max(time + duration, self.server.free_at)
 
 
 def pass_all(stages: list[Stage], payload: int, time: int) -> int:
     """Serve `payload` bytes at each stage in turn, from `time` on; returns when the last is done, ps."""
+    now = time
     for stage in stages:
-        time = stage.pass_through(payload, time)
+        time = stage.pass_through(payload, time, now)
     return time
 
 
@@ -52,6 +53,7 @@ class Endpoint:
     """A GPU or a host's memory: packets on their way to it through its host."""
 
     packets: deque[Packet] = field(default_factory=deque)
+    received_at: int = 0  # the last of them, ps
 
 
 class Host(Node):
@@ -125,8 +127,10 @@ class Host(Node):
         way_in = self.network.senders[packet.flow].way_in
         if packet.carries_data and way_in:
             endpoint = self.network.senders[packet.flow].endpoint
-            self.network.endpoints[endpoint].packets.append(packet)
-            time = pass_all(way_in, packet.payload, self.network.now)
+            there = self.network.endpoints[endpoint]
+            there.packets.append(packet)
+            time = max(pass_all(way_in, packet.payload, self.network.now), there.received_at)
+            there.received_at = time
             self.plan(time, AGENDA + RECEIVED, endpoint, lambda: self._receive_first(endpoint))
         else:
             self._receive(packet)
@@ -152,9 +156,10 @@ class ManagedNic(Port):
     node: Host
 
     def serve(self) -> None:
-        """Send what waits here; where nothing does that may go, take data as soon as it can be at the wire in time."""
-        super().serve()
-        while not self.may_send_next() and self._may_take_data():
+        """Send what waits and may go, behind what was taken; take data as soon as it can be at the wire in time."""
+        while self.may_send_next():
+            self._send_next()
+        while self._may_take_data():
             time = self.link.free_at - self.node.round[0].slack
             if self.network.now < time:
                 self.plan_service(time)
