@@ -9,11 +9,15 @@ from fabricsim.engine.packet_wiring import PacketWiring
 from fabricsim.engine.packet_world import PacketWorld
 from fabricsim.engine.recorder import Recorder, Watch
 from fabricsim.errors import SimulationError
+from fabricsim.spec.suggest import did_you_mean
 from fabricsim.transports.parameters import law_row
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
 
+    from fabricsim.spec.fabric import Failure
     from fabricsim.spec.scenario import Scenario
     from fabricsim.spec.switch import Switch
     from fabricsim.topology.platform import Platform
@@ -37,9 +41,25 @@ def make(
     network = build(platform, scenario)
     smallest = smallest_packet(law, scenario.switch)
     world = PacketWorld(platform.resources.capacities, network, smallest, names=platform.wires.names)
+    for failure in scenario.fabric.failures:
+        for link in _links_of(failure, platform.wires.names):
+            world.post_failure(link, failure.begin, failure.until)
     moderation = scenario.nic.interrupt_moderation
     wiring = PacketWiring(world, platform, model, scenario.collectives, moderation, law)
     return world, wiring, Recorder(network, platform, wiring, scenario.transport, watch or Watch())
+
+
+def _links_of(failure: Failure, names: Sequence[str]) -> list[int]:
+    """Find the wires that a failure names: one direction of a cable, or both."""
+    source, arrow, target = failure.link.partition("->")
+    if not arrow:
+        source, _, target = failure.link.partition("-")
+    wanted = [f"{source}->{target}"] if arrow else [f"{source}->{target}", f"{target}->{source}"]
+    if not set(wanted) <= set(names):
+        hint = did_you_mean(wanted[0], names, f"wires are called as {names[0]}")
+        msg = f"fabric.failures: there is no link {failure.link!r}; {hint}"
+        raise SimulationError(msg)
+    return [names.index(name) for name in wanted]
 
 
 def _require_credits(law: np.ndarray, switch: Switch) -> None:

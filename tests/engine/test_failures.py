@@ -1,0 +1,54 @@
+"""Cables that fail for a time, in the packet engine."""
+
+from __future__ import annotations
+
+import pytest
+import simpy
+
+from fabricsim import load
+from fabricsim.engine.fabric import Fabric
+from fabricsim.errors import SimulationError
+
+SIZE = 40_960  # ten packets of 4096 bytes without headers
+
+
+def _fabric(env: simpy.Environment, *failures: str) -> Fabric:
+    settings = ["engine=packet", "cluster.hosts=2", f"fabric.failures=[{', '.join(failures)}]"]
+    return Fabric(env, load("ideal-16", settings).scenario)
+
+
+def _errors(fabric: Fabric) -> dict[str, int]:
+    counts = fabric.world.network.links["errors"].tolist()
+    return {name: count for name, count in zip(fabric.platform.wires.names, counts, strict=True) if count}
+
+
+def test_what_is_sent_while_a_link_is_down_is_lost_and_sent_again() -> None:
+    env = simpy.Environment()
+    fabric = _fabric(env, "{ link = 'host0->switch0', until = '50us' }")
+
+    taken = env.run(fabric.send(0, 1, SIZE))
+
+    assert set(_errors(fabric)) == {"host0->switch0"}
+    assert taken > 1e-3  # the timeout of the ideal transport
+
+
+def test_a_cable_fails_in_both_directions() -> None:
+    env = simpy.Environment()
+    fabric = _fabric(env, "{ link = 'switch0-host1', until = '50us' }")
+
+    env.run(env.all_of([fabric.send(0, 1, SIZE), fabric.send(1, 0, SIZE)]))
+
+    assert set(_errors(fabric)) == {"switch0->host1", "host1->switch0"}
+
+
+def test_a_failure_that_is_over_changes_nothing() -> None:
+    env = simpy.Environment()
+    fabric = _fabric(env, "{ link = 'host0-switch0', from = '1s', until = '2s' }")
+
+    assert env.run(fabric.send(0, 1, SIZE)) < 1e-4
+    assert not _errors(fabric)
+
+
+def test_an_unknown_link_is_refused_with_the_way_out() -> None:
+    with pytest.raises(SimulationError, match=r"no link 'host0-switch9'.*host0->switch0"):
+        _fabric(simpy.Environment(), "{ link = 'host0-switch9' }")
