@@ -13,7 +13,6 @@ DATA = 0
 ACK = 1
 NACK = 2  # the receiver misses `number`: out of sequence (go-back-N), or trimmed (selective)
 CNP = 3  # congestion notification packet (RoCEv2)
-FRAME = 4  # PAUSE, RESUME or credits, among what a node gathers: `flow` is its place in the table of frames
 
 # Bits of PACKET.state.
 MARKED = 1  # congestion experienced; on an ACK its echo
@@ -158,7 +157,7 @@ PORT = np.dtype(
         ("paused_since", np.int64),  # ps
         ("visited", np.int32),  # DWRR: 1: that class has had its weight
         ("waiting", np.int32),  # packets in all classes
-        ("due", np.int64),  # when it is to act next, ps; NEVER: nothing planned
+        ("place", np.int32),  # among the ports of all nodes
         ("trimming", np.int32),  # 1: a full queue cuts off payloads
         ("mark_late", np.int32),  # 1: packets are marked when they leave; 0: when they come
         ("credit_bytes", np.int64),  # receive buffer per class at the far end; 0: no credits
@@ -222,6 +221,9 @@ NODE = np.dtype(
         ("first_in", np.int32),  # into the list of incoming links
         ("ins", np.int32),
         ("agenda", np.int32),  # root of its heap of what it has to do; NONE: nothing
+        ("first_port", np.int32),  # into the list of ports, in which those of a node follow each other
+        ("ports", np.int32),
+        ("port_due", np.int64),  # no port of it is to act before, ps
         ("accounts", np.int32),  # 1: it counts what each incoming link holds (PFC, credits)
         ("port", np.int32),  # of a host: its NIC
         ("buffer", np.int64),  # shared, bytes; 0: none
@@ -242,11 +244,11 @@ AGENDA = np.dtype(
 )
 """An entry of a node's pairing heap, or of the list of free entries."""
 
-# Kinds of agenda entries, in the order in which they are done at one time.
+# Kinds of what a node has planned, in the order in which it is done at one time.
 RECEIVED = 0  # target: endpoint whose first waiting packet has passed the host
 ALARM = 1  # target: flow; pace, or retransmission timeout
 ACKNOWLEDGE = 2  # target: flow; the delayed acknowledgement is due
-PORT_DUE = 3  # target: port
+PORT_DUE = 3  # target: port; kept in a list of times, the others in a heap
 
 SERVER = np.dtype([("free_at", np.int64), ("busy", np.int64), ("bytes", np.int64)], align=True)
 """A resource of a host, which serves packets one after the other: when it is free, and what it did (ps, payload)."""
@@ -513,7 +515,7 @@ NETWORK = np.dtype(
         ("ack_hops", np.int64),  # of ACK, NACK and CNP
         ("frames", np.int64),  # PAUSE, RESUME and credit updates
         ("windows", np.int64),
-        ("due", np.int64),  # agenda entries worked off
+        ("due", np.int64),  # agenda entries worked off, and ports
     ],
     align=True,
 )

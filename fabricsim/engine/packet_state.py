@@ -91,14 +91,15 @@ class PacketState:
         order = np.argsort(links["target"], kind="stable").astype(np.int32)
         self.ins = order
         self.links["place"][order] = np.arange(len(order))
-        self.arrivals = np.full(len(order), NEVER, np.int64)
+        self.arrivals, self.frames = np.full(len(order), NEVER, np.int64), np.full(len(order), NEVER, np.int64)
         counts = np.bincount(links["target"], minlength=len(nodes))
         self.nodes["ins"], self.nodes["first_in"] = counts, np.cumsum(counts) - counts
         self.links["head"] = self.links["tail"] = NONE
         self.links["control_head"] = self.links["control_tail"] = NONE
         self.links["count"] = self.links["control_count"] = 0
         self.queues["head"] = self.queues["tail"] = NONE
-        self.ports["due"], self.ports["ready"] = NEVER, NONE
+        self.ports["ready"] = NONE
+        self._place_ports()
         self.grown = {name: table(1, dtype) for name, dtype in _GROWING.items()}
         self.used = dict.fromkeys(_GROWING, 0)
         self.paths = np.zeros(16, np.int32)
@@ -112,7 +113,7 @@ class PacketState:
         self.scores = 0
         self.pool, self.chunk_next = table(0, PACKET), np.zeros(0, np.int32)
         self.controls, self.agenda, self.transfers = table(0, CONTROL), table(0, AGENDA), table(0, TRANSFER)
-        self.gathered, self.came, self.keys = table(1, PACKET), np.zeros(1, np.int32), np.zeros(2, np.int64)
+        self.came, self.keys = np.zeros(1, np.int32), np.zeros(2, np.int64)
         self.order = np.zeros(128, np.int32)
         self.deliveries, self.log, self.samples = table(64, DELIVERY), table(1, LOG), table(1, SAMPLE)
         self.wakes = bool((self.ingress["above"] < NEVER).any() or self.ingress["credits"].any())
@@ -120,6 +121,16 @@ class PacketState:
         self.world["telemetry"] = 0
         self._grow_pool(64)
         self._take_desk()
+
+    def _place_ports(self) -> None:
+        """List the ports node by node."""
+        sources = self.links["source"][self.ports["link"]]
+        self.outs = np.argsort(sources, kind="stable").astype(np.int32)
+        self.ports["place"][self.outs] = np.arange(len(self.outs))
+        self.dues = np.full(len(self.outs), NEVER, np.int64)
+        counts = np.bincount(sources, minlength=len(self.nodes))
+        self.nodes["ports"], self.nodes["first_port"] = counts, np.cumsum(counts) - counts
+        self.nodes["port_due"] = NEVER
 
     # ---- growth ---------------------------------------------------------------------------------
 
@@ -236,8 +247,7 @@ class PacketState:
         window = max(1, min(self.lookahead(smallest), longest, most * shortest, LONGEST_WINDOW))
         world["window"] = window
         world["room"] = 4 * busiest * (window // shortest + 4)
-        if len(self.gathered) < int(world["room"]):
-            self.gathered = table(int(world["room"]), PACKET)
+        if len(self.came) < int(world["room"]):
             self.came = np.zeros(int(world["room"]), np.int32)
             self.keys = np.zeros(2 * int(world["room"]), np.int64)
         if calendar is None:
@@ -272,6 +282,8 @@ class PacketState:
             ins=self.ins,
             links=self.links,
             ports=self.ports,
+            outs=self.outs,
+            dues=self.dues,
             queues=self.queues,
             ingress=self.ingress,
             controls=self.controls,
@@ -285,7 +297,7 @@ class PacketState:
             chunk_next=self.chunk_next,
             agenda=self.agenda,
             arrivals=self.arrivals,
-            gathered=self.gathered,
+            frames=self.frames,
             came=self.came,
             keys=self.keys,
             deliveries=self.deliveries,

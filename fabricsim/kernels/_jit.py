@@ -7,6 +7,7 @@ record types, of numba's version and of the bounds-check flag.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numba
 from numba.core import config as _config
+
+from fabricsim.kernels._program import PartCompiler, ProgramCompiler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,47 +53,56 @@ def is_compiled(engine: str = "flow") -> bool:
 _CACHE = str(cache_directory())
 
 
+class Kernel:
+    """A compiled function: a part of the kernels that call it, and a program of its own where Python does.
+
+    Compiled on first use, a program cached, without the GIL, division by zero giving inf. A kernel owns
+    no arrays, so none of them is counted: counting the references of a dozen arrays at each call of a
+    helper took half the time of the engine. It follows that a kernel cannot make one.
+
+    Parameters
+    ----------
+    function
+        What to compile.
+    always_inline
+        Whether kernels that call it have a copy of it in each place.
+    """
+
+    def __init__(self, function: Callable[..., Any], *, always_inline: bool = False) -> None:
+        functools.update_wrapper(self, function)
+        self._part = _part(function, always_inline)  # its type refers to it weakly
+        self._numba_type_ = self._part._numba_type_  # numba asks for it by this name
+
+    def __call__(self, *arguments: Any) -> Any:  # noqa: ANN401  any function
+        return self._program(*arguments)
+
+    @functools.cached_property
+    def _program(self) -> Callable[..., Any]:
+        before, config.CACHE_DIR = config.CACHE_DIR, _CACHE
+        try:
+            program: Callable[..., Any] = _njit(cache=True, pipeline_class=ProgramCompiler)(self.__wrapped__)  # type: ignore[attr-defined]  # by update_wrapper
+        finally:
+            config.CACHE_DIR = before
+        return program
+
+
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile `function` on first use, cached, without the GIL, division by zero giving inf.
-
-    A kernel owns no arrays, so none of them is counted: counting the references of a dozen arrays at
-    each call of a helper took half the time of the engine. It follows that a kernel cannot make one.
-    """
-    before, config.CACHE_DIR = config.CACHE_DIR, _CACHE
-    try:
-        compiled: Callable[..., Any] = _njit(cache=True)(function)
-    finally:
-        config.CACHE_DIR = before
-    return compiled
-
-
-def inner(function: Callable[..., Any]) -> Callable[..., Any]:
-    """As `kernel`, but for kernels to call only.
-
-    It becomes part of the machine code of those, and gets none of its own, nor a cache: that halves the
-    time that a deep tree of kernels takes to compile.
-    """
-    dispatcher: Callable[..., Any] = _link_only(_njit()(function))
-    return dispatcher
+    """Compile `function`, for kernels and for Python to call; LLVM decides where it is inlined."""
+    return function if config.DISABLE_JIT else Kernel(function)
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """As `inner`, and always inlined: for what is called for each packet at each link."""
-    dispatcher: Callable[..., Any] = _link_only(_njit(forceinline=True)(function))
-    return dispatcher
+    """As `kernel`, and always inlined: for what is called for each packet at each link."""
+    return function if config.DISABLE_JIT else Kernel(function, always_inline=True)
 
 
-def _njit(**options: bool) -> Any:  # noqa: ANN401  numba's decorators have no types
+def _njit(**options: Any) -> Any:  # noqa: ANN401  numba's decorators have no types
     njit: Any = numba.njit  # its types leave _nrt out
     return njit(nogil=True, error_model="numpy", _nrt=False, **options)
 
 
-def _link_only(dispatcher: Any) -> Any:  # noqa: ANN401  as above
-    """Have a function typed and lowered for its callers, and no more."""
-
-    def customize(flags: Any) -> Any:  # noqa: ANN401  as above
-        flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
-        return flags
+def _part(function: Callable[..., Any], always_inline: bool) -> Any:  # noqa: ANN401, FBT001  as above
+    dispatcher = _njit(pipeline_class=PartCompiler, forceinline=always_inline)(function)
 
     def add_overload(result: Any) -> None:  # noqa: ANN401  as above
         # Callers know a function by its entry point, for which anything will do that there is only one of.
@@ -98,7 +110,5 @@ def _link_only(dispatcher: Any) -> Any:  # noqa: ANN401  as above
         dispatcher.targetctx.insert_user_function(token, result.fndesc, [result.library])
         dispatcher.overloads[tuple(result.signature.args)] = result._replace(entry_point=token)
 
-    if not config.DISABLE_JIT:
-        dispatcher._compiler._customize_flags = customize  # noqa: SLF001  what numba's own cfunc does
-        dispatcher.add_overload = add_overload
+    dispatcher.add_overload = add_overload
     return dispatcher

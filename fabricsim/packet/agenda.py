@@ -1,14 +1,16 @@
-"""What a node has to do at which time: a pairing heap per node, its entries from a common pool.
+"""What a node has to do at which time.
 
-Fredman, Sedgewick, Sleator, Tarjan, "The pairing heap: a new form of self-adjusting heap",
-Algorithmica 1986; with the two passes of merging after a removal.
+Flows and endpoints: a pairing heap per node, its entries from a common pool (Fredman, Sedgewick,
+Sleator, Tarjan, "The pairing heap: a new form of self-adjusting heap", Algorithmica 1986; with the two
+passes of merging after a removal). Ports, which act at most once at a time: a list of times per node,
+which costs less to scan than a heap to keep.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import inlined, inner
+from fabricsim.kernels._jit import inlined, kernel
 from fabricsim.packet.clock import hasten
 from fabricsim.tables import NEVER
 
@@ -16,7 +18,7 @@ TARGET_BITS = 40
 _TARGET = (1 << TARGET_BITS) - 1
 
 
-@inner
+@kernel
 def _merge(agenda, a, b):
     if agenda[b].time < agenda[a].time or (agenda[b].time == agenda[a].time and agenda[b].order < agenda[a].order):
         a, b = b, a
@@ -25,7 +27,7 @@ def _merge(agenda, a, b):
     return a
 
 
-@inner
+@kernel
 def plan(net, node, time, kind, target):
     """Put an entry on a node's agenda: kind and target (int64), at `time` (ps)."""
     world = net.world[0]
@@ -49,7 +51,37 @@ def first_time(net, node):
     return NEVER if root < 0 else net.agenda[root].time
 
 
-@inner
+@inlined
+def plan_port(net, port, time):
+    """Have a port act at `time` (ps), instead of what was planned for it."""
+    row = net.ports[port]
+    if net.dues[row.place] == time:
+        return
+    net.dues[row.place] = time
+    node = np.int64(net.links[row.link].source)
+    if time < net.nodes[node].port_due:
+        net.nodes[node].port_due = time
+        hasten(net, node, time)
+
+
+@inlined
+def take_port(net, node, now):
+    """Take the first port of a node that is to act at `now` (ps) off the plan; NONE where none is."""
+    row = net.nodes[node]
+    port, later = np.int64(-1), NEVER
+    for place in range(row.first_port, row.first_port + row.ports):
+        time = net.dues[place]
+        if time == now and port < 0:
+            port = np.int64(net.outs[place])
+            net.dues[place] = NEVER
+        else:
+            later = min(later, time)
+    row.port_due = later
+    net.world[0].due += 1
+    return port
+
+
+@kernel
 def take_first(net, node):
     """Remove the first entry; returns its kind and target."""
     world = net.world[0]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fabricsim.kernels._jit import inlined, inner
+from fabricsim.kernels._jit import inlined, kernel
 from fabricsim.kernels.queue import set_finish
 
 
-@inner
+@kernel
 def set_next(net, node, time):
     """Set when a node has something to do next, ps."""
     net.next_times[node] = time

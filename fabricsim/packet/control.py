@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fabricsim.kernels._jit import inlined, inner
+from fabricsim.kernels._jit import inlined, kernel
 from fabricsim.packet_tables import CUBIC, DCQCN, DCTCP, HPCC, NEW_RENO, NSCC, SWIFT, TIMELY
 from fabricsim.transports import cubic, dcqcn, dctcp, hpcc, new_reno, nscc, swift, timely
 
 
-@inner
+@kernel
 def start(flow, law):
     """Set a flow's window and rate before its first message."""
     kind = law.law
@@ -31,7 +31,7 @@ def start(flow, law):
         nscc.start(flow, law)
 
 
-@inner
+@kernel
 def acknowledge(net, flow, law, now, packets, marked, rtt, echo, slot):
     """Tell the law of an acknowledgement; `echo` is its packet, `slot` where telemetry of that lies."""
     kind = law.law
@@ -53,7 +53,7 @@ def acknowledge(net, flow, law, now, packets, marked, rtt, echo, slot):
         nscc.acknowledge(flow, law, now, packets, marked, rtt)
 
 
-@inner
+@kernel
 def lose(flow, law, now):
     """Tell the law of a loss, once per recovery."""
     kind = law.law
@@ -75,7 +75,7 @@ def lose(flow, law, now):
         nscc.lose(flow, law, now)
 
 
-@inner
+@kernel
 def time_out(flow, law, now):
     """Tell the law of a retransmission timeout."""
     kind = law.law
@@ -97,7 +97,7 @@ def time_out(flow, law, now):
         nscc.time_out(flow, law, now)
 
 
-@inner
+@kernel
 def notify(flow, law, now):
     """Tell the law of a congestion notification packet."""
     if law.law == DCQCN:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import inner
+from fabricsim.kernels._jit import kernel
 from fabricsim.kernels.lane import ARRIVED, DELIVERED, NO_EXTRA
 from fabricsim.kernels.queue import post
 from fabricsim.kernels.replay import moderated, note_slowdown
@@ -16,7 +16,7 @@ INBOX_BITS = 20
 _INBOX = (1 << INBOX_BITS) - 1
 
 
-@inner
+@kernel
 def _before(deliveries, flows, a, b):
     """Whether delivery `b` comes before delivery `a`: by time, then by receiving node."""
     if deliveries[a].time != deliveries[b].time:
@@ -24,7 +24,7 @@ def _before(deliveries, flows, a, b):
     return flows[deliveries[b].flow].target < flows[deliveries[a].flow].target
 
 
-@inner
+@kernel
 def _sort(deliveries, flows, order, count):
     """Sort deliveries stably into order[:count]; the second half of `order` is scratch."""
     half = len(order) >> 1
@@ -53,7 +53,7 @@ def _sort(deliveries, flows, order, count):
             order[i] = order[half + i]
 
 
-@inner
+@kernel
 def hand_over(world, events, buckets, routes, moderation, messages, jobs, slowdowns, net):
     """Post an event for each message received in the window that has ended."""
     network = net.world[0]
@@ -73,7 +73,7 @@ def hand_over(world, events, buckets, routes, moderation, messages, jobs, slowdo
     network.deliveries = 0
 
 
-@inner
+@kernel
 def report_arrival(world, events, buckets, messages, jobs, owner, arrival, earliest):
     """Post what follows when a message is handed over at `arrival` (ps).
 

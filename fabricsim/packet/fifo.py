@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import inlined, inner
+from fabricsim.kernels._jit import inlined, kernel
 from fabricsim.packet_tables import CHUNK
 
 _LAST = CHUNK - 1
 _SHIFT = CHUNK.bit_length() - 1
 
 
-@inner
+@kernel
 def _take_chunk(net):
     world = net.world[0]
     chunk = np.int64(world.free_chunk)
@@ -44,22 +44,24 @@ def push(net, fifo):
 
 
 @inlined
-def next_place(net, place):
-    """Place after one whose packet is done with, in the same FIFO; a chunk left behind is free."""
+def following(net, place):
+    """Place after one of the same FIFO."""
     if place & _LAST != _LAST:
         return place + 1
-    chunk = place >> _SHIFT
-    after = np.int64(net.chunk_next[chunk]) << _SHIFT
-    world = net.world[0]
-    net.chunk_next[chunk] = world.free_chunk
-    world.free_chunk = chunk
-    world.chunks += 1
-    return after
+    return np.int64(net.chunk_next[place >> _SHIFT]) << _SHIFT
 
 
 @inlined
 def pop(net, fifo):
-    """Remove the first packet; its place keeps its content until the next `push`."""
+    """Remove the first packet; a chunk left behind is free, and keeps its content until the next `push`."""
     fifo.count -= 1
-    if fifo.count > 0:
-        fifo.head = next_place(net, np.int64(fifo.head))
+    if fifo.count == 0:
+        return
+    place = np.int64(fifo.head)
+    fifo.head = following(net, place)
+    if place & _LAST == _LAST:
+        chunk = place >> _SHIFT
+        world = net.world[0]
+        net.chunk_next[chunk] = world.free_chunk
+        world.free_chunk = chunk
+        world.chunks += 1

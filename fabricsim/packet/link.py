@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import inlined, inner
+from fabricsim.kernels._jit import inlined, kernel
 from fabricsim.kernels.path import mix
 from fabricsim.packet.clock import hasten
 from fabricsim.packet.fifo import push
@@ -19,20 +19,20 @@ def serialisation(link, size):
     return np.int64(size * link.ps_per_byte + 0.5)
 
 
-@inner
+@kernel
 def uniform(seed, index, draw):
     """Random number in [0, 1): the same for the same seed, link and number of the draw."""
     return mix(mix(mix(seed) ^ index) ^ draw) * _UNIT
 
 
-@inner
+@kernel
 def _draw(net, index):
     link = net.links[index]
     link.draws += 1
     return uniform(net.world[0].seed, index, link.draws - 1)
 
 
-@inner
+@kernel
 def mark(net, index, packet, drain):
     """Mark a packet by RED (Floyd and Jacobson 1993) on a drain time of its queue (ps) above the lower threshold."""
     link = net.links[index]
@@ -46,7 +46,7 @@ def mark(net, index, packet, drain):
     link.marks += 1
 
 
-@inner
+@kernel
 def note(net, index, packet, time, fate):
     """Log what became of a packet at a link."""
     world = net.world[0]
@@ -63,7 +63,7 @@ def note(net, index, packet, time, fate):
     entry.fate = fate
 
 
-@inner
+@kernel
 def sample(net, tap, time, value):
     """Record a value of something tapped."""
     world = net.world[0]
@@ -74,7 +74,7 @@ def sample(net, tap, time, value):
     entry.value = value
 
 
-@inner
+@kernel
 def drop(net, index, packet, now):
     """Count a packet that a full queue did not take."""
     net.links[index].drops += 1
@@ -82,7 +82,7 @@ def drop(net, index, packet, now):
         note(net, index, packet, now, DROPPED)
 
 
-@inner
+@kernel
 def lose(net, index, packet, time):
     """Count a packet lost by a bit error or on a failed link."""
     net.links[index].errors += 1
@@ -119,11 +119,11 @@ def _depart(net, index, packet, start, duration):
     return True
 
 
-depart = inner(_depart)
+depart = kernel(_depart)
 depart_here = inlined(_depart)
 
 
-@inner
+@kernel
 def write_telemetry(net, index, packet, now, drain):
     """Leave in-band telemetry for a data packet (HPCC): what the link has sent, and what waits in its queue.
 
@@ -176,12 +176,12 @@ def _transmit(net, index, packet, now, ready):
     depart_here(net, index, packet, start, duration)
 
 
-transmit = inner(_transmit)
+transmit = kernel(_transmit)
 transmit_here = inlined(_transmit)
 """As `transmit`, for the one place that calls it for each packet at each link."""
 
 
-@inner
+@kernel
 def send_control(net, index, traffic_class, amount, now):
     """Send a PAUSE (0), RESUME (-1) or credits (bytes) over link `index`, past all queues."""
     world = net.world[0]
@@ -197,6 +197,7 @@ def send_control(net, index, traffic_class, amount, now):
     frame.next = -1
     if link.control_count == 0:
         link.control_head = entry
+        net.frames[link.place] = frame.time
         hasten(net, np.int64(link.target), frame.time)
     else:
         net.controls[link.control_tail].next = entry

@@ -33,6 +33,8 @@ TABLES: dict[str, np.dtype[Any]] = {
     "ins": np.dtype(np.int32),  # incoming links, by node
     "links": t.LINK,
     "ports": t.PORT,
+    "outs": np.dtype(np.int32),  # ports, by node
+    "dues": np.dtype(np.int64),  # when each port is to act next, ps, in the order of outs; NEVER: nothing planned
     "queues": t.QUEUE,
     "ingress": t.INGRESS,
     "controls": t.CONTROL,
@@ -53,8 +55,8 @@ TABLES: dict[str, np.dtype[Any]] = {
     "chunk_next": np.dtype(np.int32),
     "agenda": t.AGENDA,
     "arrivals": np.dtype(np.int64),  # first arrival on each incoming link, ps, in the order of ins
-    "gathered": t.PACKET,  # of one node in one window
-    "came": np.dtype(np.int32),  # link on which each of these came
+    "frames": np.dtype(np.int64),  # first control frame on each incoming link, ps, in the order of ins
+    "came": np.dtype(np.int32),  # link on which each arrival at one node in one window comes; ~link: a control frame
     "keys": np.dtype(np.int64),  # to be sorted, and as many scratch ones
     "deliveries": t.DELIVERY,
     "order": np.dtype(np.int32),  # to sort deliveries, and as many scratch ones

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import inlined, inner
+from fabricsim.kernels._jit import inlined, kernel
 from fabricsim.kernels.path import mix
 from fabricsim.packet import control
-from fabricsim.packet.agenda import plan
+from fabricsim.packet.agenda import plan, plan_port
 from fabricsim.packet.link import depart, lose, sample, serialisation, transmit, write_telemetry
 from fabricsim.packet.port import enqueue, may_take, serve, spend
 from fabricsim.packet.recovery import next_lost
@@ -21,18 +21,16 @@ from fabricsim.packet_tables import (
     CLASSES,
     DATA,
     GO_BACK_N,
-    PORT_DUE,
 )
 from fabricsim.tables import NEVER
 
 DESK = 0
 """Place of the pool on which packets are made."""
-_DUE = np.int64(PORT_DUE)
 _ALARM = np.int64(ALARM)
 _PS = 1e12
 
 
-@inner
+@kernel
 def set_alarm(net, number, time):
     """Have a flow looked at no later than `time` (ps)."""
     flow = net.flows[number]
@@ -49,7 +47,7 @@ def _may_send(flow, law):
     return flow.in_flight == 0 or flow.in_flight + 1 <= flow.window
 
 
-@inner
+@kernel
 def activate(net, number, now):
     """Let a flow join its NIC's round if it may send, or plan for when its pace allows; returns whether it joined."""
     flow = net.flows[number]
@@ -69,7 +67,7 @@ def activate(net, number, now):
     return True
 
 
-@inner
+@kernel
 def reconsider(net, number, now):
     """Let a flow whose state has changed join its NIC's round, or leave it; either lets the NIC pull."""
     flow = net.flows[number]
@@ -83,7 +81,7 @@ def reconsider(net, number, now):
         pull(net, np.int64(flow.source), now)
 
 
-@inner
+@kernel
 def _withdraw(net, number):
     """Take a flow out of its NIC's round."""
     flow = net.flows[number]
@@ -100,7 +98,7 @@ def _withdraw(net, number):
         port.ready_last = before
 
 
-@inner
+@kernel
 def pull(net, node, now):
     """Take packets from the flows of a host while its wire can have them."""
     index = np.int64(net.nodes[node].port)
@@ -117,9 +115,7 @@ def pull(net, node, now):
             return
         when = link.free_at - flow.slack
         if when > now:
-            if port.due != when:
-                port.due = when
-                plan(net, node, when, _DUE, index)
+            plan_port(net, index, when)
             return
         port.ready = flow.next_ready
         flow.ready = 0
@@ -153,7 +149,7 @@ def _choose_entropy(net, flow, law, now):
         flow.draws += 1
 
 
-@inner
+@kernel
 def pass_servers(net, first, count, payload, now):
     """Pass servers one after the other; returns when the last has let the packet go, ps."""
     time = now
@@ -170,13 +166,13 @@ def pass_servers(net, first, count, payload, now):
     return time
 
 
-@inner
+@kernel
 def pass_way_in(net, flow, payload, now):
     """Take a packet through the servers of the receiving host."""
     return pass_servers(net, np.int64(flow.first_exit), np.int64(flow.exits), payload, now)
 
 
-@inner
+@kernel
 def _send(net, number, now):
     flow = net.flows[number]
     law = net.laws[flow.law]
@@ -223,7 +219,7 @@ def _send(net, number, now):
     _to_wire(net, flow, law, packet, payload, now)
 
 
-@inner
+@kernel
 def _to_wire(net, flow, law, packet, payload, now):
     index = np.int64(flow.first_link)
     ready = now
@@ -248,7 +244,7 @@ def _to_wire(net, flow, law, packet, payload, now):
         spend(net, port, lane, np.int64(packet.wire))
 
 
-@inner
+@kernel
 def answer(net, number, kind, cumulative, echo, stamp, entropy, bits, now):
     """Send an ACK, NACK or CNP from the receiving host of a flow."""
     flow = net.flows[number]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import inlined, inner
+from fabricsim.kernels._jit import inlined, kernel
 from fabricsim.kernels.path import mix
-from fabricsim.packet.agenda import first_time, plan, take_first
+from fabricsim.packet.agenda import first_time, plan, take_first, take_port
 from fabricsim.packet.clock import set_next
-from fabricsim.packet.fifo import next_place, pop, push
+from fabricsim.packet.fifo import following, pop, push
 from fabricsim.packet.link import transmit_here
 from fabricsim.packet.nic import pass_way_in, pull
 from fabricsim.packet.port import (
@@ -23,30 +23,37 @@ from fabricsim.packet.port import (
 )
 from fabricsim.packet.receiver import acknowledge_late, receive
 from fabricsim.packet.sender import hear, wake
-from fabricsim.packet_tables import ACKNOWLEDGE, ALARM, DATA, FRAME, HOST, LEAST_LOADED, RECEIVED, TRIMMED
+from fabricsim.packet_tables import ALARM, DATA, HOST, LEAST_LOADED, RECEIVED, TRIMMED
 from fabricsim.tables import NEVER
 
 INDEX_BITS = 18
 """Of a sort key, for the place among the gathered; the bits above hold the time since the first."""
 _INDEX = (1 << INDEX_BITS) - 1
-_SHORT = 40  # up to here insertion sort is the fastest
+_FEW = 40
+"""Keys up to which the rank of each is counted, which the processor does for several at once."""
 _RECEIVED = np.int64(RECEIVED)
 LONGEST_WINDOW = 1 << 42
 """ps (4 s): so that times within a window fit into a sort key."""
 
 
-@inner
+@kernel
 def _sort(keys, count):
-    """Sort keys[:count]; the second half of `keys` is scratch."""
-    if count <= _SHORT:
-        for i in range(1, count):
-            key = keys[i]
-            j = i
-            while j > 0 and keys[j - 1] > key:
-                keys[j] = keys[j - 1]
-                j -= 1
-            keys[j] = key
-        return
+    """Sort keys[:count], which all differ; returns where in `keys` the sorted ones begin."""
+    if count > _FEW:
+        return _merge_sort(keys, count)
+    half = len(keys) >> 1
+    for i in range(count):
+        key = keys[i]
+        rank = np.int64(0)
+        for j in range(count):  # no branch that could be foreseen wrongly, and several keys at once
+            rank += keys[j] < key
+        keys[half + rank] = key
+    return half
+
+
+@kernel
+def _merge_sort(keys, count):
+    """Do the same for many keys."""
     half = len(keys) >> 1
     width = 1
     source, target = 0, half
@@ -66,14 +73,12 @@ def _sort(keys, count):
             low = high
         source, target = target, source
         width *= 2
-    if source:
-        for i in range(count):
-            keys[i] = keys[half + i]
+    return source
 
 
-@inner
+@kernel
 def _gather(net, node, origin, until):
-    """Take what arrives before `until` off the incoming links.
+    """List what arrives before `until`; it stays on its link until its turn comes.
 
     Returns
     -------
@@ -82,7 +87,7 @@ def _gather(net, node, origin, until):
         order per link, all packets before all control frames.
     """
     row = net.nodes[node]
-    gathered, came, keys, arrivals, pool = net.gathered, net.came, net.keys, net.arrivals, net.pool
+    came, keys, arrivals, pool = net.came, net.keys, net.arrivals, net.pool
     count = np.int64(0)
     later = NEVER
     for i in range(row.first_in, row.first_in + row.ins):
@@ -90,9 +95,8 @@ def _gather(net, node, origin, until):
         if time < until:
             index = net.ins[i]
             link = net.links[index]
-            head, left = np.int64(link.head), link.count
+            place, left = np.int64(link.head), link.count
             while True:
-                gathered[count] = pool[head]
                 came[count] = index
                 keys[count] = ((time - origin) << INDEX_BITS) | count
                 count += 1
@@ -100,11 +104,10 @@ def _gather(net, node, origin, until):
                 if left == 0:
                     time = NEVER
                     break
-                head = next_place(net, head)
-                time = pool[head].time
+                place = following(net, place)
+                time = pool[place].time
                 if time >= until:
                     break
-            link.head, link.count = head, left
             arrivals[i] = time
         later = min(later, time)
     if net.world[0].controls:
@@ -112,31 +115,27 @@ def _gather(net, node, origin, until):
     return count, later
 
 
-@inner
+@kernel
 def _gather_frames(net, row, count, later, origin, until):
-    """Add the control frames to what `_gather` took."""
+    """Add the control frames to what `_gather` listed."""
+    frames, controls = net.frames, net.controls
     for i in range(row.first_in, row.first_in + row.ins):
-        index = net.ins[i]
-        link = net.links[index]
-        left = link.control_count
-        entry = np.int64(link.control_head)
-        while left > 0:
-            time = net.controls[entry].time
-            if time >= until:
-                later = min(later, time)
-                break
-            net.gathered[count].kind = FRAME
-            net.gathered[count].flow = entry
-            net.gathered[count].time = time
-            net.came[count] = index
-            net.keys[count] = ((time - origin) << INDEX_BITS) | count
-            count += 1
-            left -= 1
-            entry = np.int64(net.controls[entry].next)
+        time = frames[i]
+        if time < until:
+            index = net.ins[i]
+            entry = np.int64(net.links[index].control_head)
+            while time < until:
+                net.came[count] = ~index
+                net.keys[count] = ((time - origin) << INDEX_BITS) | count
+                count += 1
+                entry = np.int64(controls[entry].next)
+                time = NEVER if entry < 0 else controls[entry].time
+            frames[i] = time
+        later = min(later, time)
     return count, later
 
 
-@inner
+@kernel
 def _route(net, node, packet, now):
     """Choose among the links that lead on, where the packet has no path."""
     flow = net.flows[packet.flow]
@@ -172,7 +171,7 @@ def _forward(net, node, packet, came, now):
         enqueue(net, out, packet, came, now)
 
 
-@inner
+@kernel
 def _admit(net, node, packet, came, now):
     """Take a packet in at its host."""
     if packet.kind != DATA:
@@ -208,7 +207,7 @@ def _release(net, node, packet, came, now):
         let_go(net, node, came, lane, wire, now)
 
 
-@inner
+@kernel
 def _finish_receiving(net, node, endpoint, now):
     """Receive the packet that has passed the servers of its host."""
     fifo = net.endpoints[endpoint]
@@ -225,35 +224,31 @@ def _do(net, node, kind, target, now):
         _finish_receiving(net, node, target, now)
     elif kind == ALARM:
         wake(net, target, now)
-    elif kind == ACKNOWLEDGE:
-        acknowledge_late(net, target, now)
     else:
-        port = net.ports[target]
-        if port.due != now:
-            return
-        port.due = NEVER
-        if net.nodes[node].kind == HOST:
-            pull(net, node, now)
-        else:
-            serve(net, target, now)
+        acknowledge_late(net, target, now)
 
 
-@inner
-def _hear_frame(net, node, packet, came, now):
-    """Act on a control frame."""
-    entry = np.int64(packet.flow)
-    lane, amount = np.int64(net.controls[entry].traffic_class), net.controls[entry].amount
-    _free_control(net, came, entry)
-    port = act_on(net, came, lane, amount, now)
-    if port < 0:
-        return
+@inlined
+def _let_act(net, node, port, now):
+    """Let a port act as it had planned."""
     if net.nodes[node].kind == HOST:
         pull(net, node, now)
     else:
         serve(net, port, now)
 
 
-@inner
+@kernel
+def _hear_frame(net, node, came, now):
+    """Act on the first control frame of a link."""
+    entry = np.int64(net.links[came].control_head)
+    lane, amount = np.int64(net.controls[entry].traffic_class), net.controls[entry].amount
+    _free_control(net, came, entry)
+    port = act_on(net, came, lane, amount, now)
+    if port >= 0:
+        _let_act(net, node, port, now)
+
+
+@kernel
 def _free_control(net, index, entry):
     world = net.world[0]
     net.links[index].control_head = net.controls[entry].next
@@ -263,35 +258,49 @@ def _free_control(net, index, entry):
     world.controls_left += 1
 
 
-@inner
+@inlined
+def _take_packet(net, node, is_host, came, now):
+    """Take the first packet of a link in."""
+    link = net.links[came]
+    packet = net.pool[link.head]
+    if is_host:
+        _admit(net, node, packet, came, now)
+    else:
+        _forward(net, node, packet, came, now)
+    pop(net, link)
+
+
+@kernel
 def run_node(net, node, until):
     """Do all that a node has to do before `until` (ps)."""
     origin = until - net.world[0].window
     count, later = _gather(net, node, origin, until)
-    keys, gathered, came = net.keys, net.gathered, net.came
-    if count > 1:
-        _sort(keys, count)
-    is_host = net.nodes[node].kind == HOST
-    i = 0
-    due = first_time(net, node)
+    keys = net.keys
+    at = _sort(keys, count)
+    end = at + count
+    row = net.nodes[node]
+    is_host = row.kind == HOST
     while True:
-        if i < count:
-            which = keys[i] & _INDEX
-            packet = gathered[which]
-            now = packet.time
+        agenda_due = first_time(net, node)
+        due = min(agenda_due, row.port_due)
+        if at < end:
+            key = keys[at]
+            now = origin + (key >> INDEX_BITS)
             if now <= due:
-                i += 1
-                if packet.kind == FRAME:
-                    _hear_frame(net, node, packet, np.int64(came[which]), now)
-                elif is_host:
-                    _admit(net, node, packet, np.int64(came[which]), now)
+                at += 1
+                came = np.int64(net.came[key & _INDEX])
+                if came >= 0:
+                    _take_packet(net, node, is_host, came, now)
                 else:
-                    _forward(net, node, packet, np.int64(came[which]), now)
-                due = first_time(net, node)
+                    _hear_frame(net, node, ~came, now)
                 continue
         if due >= until:
             break
-        kind, target = take_first(net, node)
-        _do(net, node, kind, target, due)
-        due = first_time(net, node)
+        if due == agenda_due:
+            kind, target = take_first(net, node)
+            _do(net, node, kind, target, due)
+        else:
+            port = take_port(net, node, due)
+            if port >= 0:
+                _let_act(net, node, port, due)
     set_next(net, node, min(later, due))

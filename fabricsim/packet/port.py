@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import inlined, inner
-from fabricsim.packet.agenda import plan
+from fabricsim.kernels._jit import inlined, kernel
+from fabricsim.packet.agenda import plan_port
 from fabricsim.packet.fifo import pop, push
 from fabricsim.packet.link import depart_here, drop, lose, mark, sample, send_control, serialisation, write_telemetry
-from fabricsim.packet_tables import CLASS_SHIFT, CLASSES, DATA, HEADER_BYTES, HOST, PORT_DUE, TRIMMED
+from fabricsim.packet_tables import CLASS_SHIFT, CLASSES, DATA, HEADER_BYTES, HOST, TRIMMED
 from fabricsim.tables import NEVER
 
 _CREDIT = 64  # bytes (InfiniBand architecture specification, volume 1, flow control)
 _PAUSE = np.int64(0)
 _RESUME = np.int64(-1)
-_DUE = np.int64(PORT_DUE)
 
 
 @inlined
@@ -28,7 +27,7 @@ def traffic_class(packet):
     return (np.int64(packet.state) >> CLASS_SHIFT) & (CLASSES - 1)
 
 
-@inner
+@kernel
 def drain_time(net, index, now):
     """Time until all that waits at link `index` has left, ps."""
     link = net.links[index]
@@ -97,7 +96,7 @@ def let_go(net, node, came, lane, wire, now):
         send_control(net, back, lane, _credit_bytes(wire), now)
 
 
-@inner
+@kernel
 def _return_credits(net, came, lane, wire, now):
     """Give back the credits of a packet that is not kept."""
     if came >= 0 and net.ingress[came * CLASSES + lane].credits:
@@ -121,7 +120,7 @@ def _overflows(net, index, queue, came, lane, wire, drain):
     return False
 
 
-@inner
+@kernel
 def enqueue(net, index, packet, came, now):
     """Put a packet into its class at the managed port of link `index`, and let the port serve.
 
@@ -240,7 +239,7 @@ def _next_class(net, port):
         row.visited = 0
 
 
-@inner
+@kernel
 def serve(net, port, now):
     """Send what may go while the link is free, and plan for when it is free again; a host's NIC does not wait."""
     row = net.ports[port]
@@ -249,9 +248,7 @@ def serve(net, port, now):
     ahead = net.nodes[link.source].kind == HOST
     while row.waiting > 0:
         if link.free_at > now and not ahead:
-            if row.due != link.free_at:
-                row.due = link.free_at
-                plan(net, np.int64(link.source), link.free_at, _DUE, port)
+            plan_port(net, port, link.free_at)
             return
         lane = _next_class(net, port)
         if lane < 0:
@@ -272,7 +269,7 @@ def _send_first(net, port, index, lane, now):
     _send_on(net, port, index, lane, packet, packet.time, now)
 
 
-@inner
+@kernel
 def _send_on(net, port, index, lane, packet, came, now):
     """Put a packet on the free wire, and free what it took up of the buffer."""
     link = net.links[index]
@@ -292,7 +289,7 @@ def _send_on(net, port, index, lane, packet, came, now):
     let_go(net, np.int64(link.source), came, lane, wire, now)
 
 
-@inner
+@kernel
 def act_on(net, index, lane, amount, now):
     """Take note of a control frame that arrived on link `index`; the caller lets the port serve.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import inlined, inner
+from fabricsim.kernels._jit import inlined, kernel
 from fabricsim.packet.agenda import plan
 from fabricsim.packet.nic import answer
 from fabricsim.packet_tables import ACK, ACKNOWLEDGE, CNP, GO_BACK_N, MARKED, NACK, SELECTIVE, TRIMMED
@@ -15,14 +15,14 @@ _ACK, _NACK, _CNP = np.int64(ACK), np.int64(NACK), np.int64(CNP)
 _MARKED, _PLAIN = np.int64(MARKED), np.int64(0)
 
 
-@inner
+@kernel
 def _reply(net, number, kind, packet, now):
     """Send a NACK or CNP about a packet."""
     which, entropy = np.int64(packet.number), np.int64(packet.entropy)
     answer(net, number, kind, net.receivers[number].expected, which, packet.stamp, entropy, _PLAIN, now)
 
 
-@inner
+@kernel
 def _acknowledge(net, number, now):
     """Send an ACK that echoes the last packet noted."""
     receiver = net.receivers[number]
@@ -33,14 +33,14 @@ def _acknowledge(net, number, now):
     answer(net, number, _ACK, receiver.expected, echo, receiver.stamp, entropy, bits, now)
 
 
-@inner
+@kernel
 def acknowledge_late(net, number, now):
     """Send a delayed ACK if it is due."""
     if net.receivers[number].due == now:
         _acknowledge(net, number, now)
 
 
-@inner
+@kernel
 def _complete(net, number, now):
     """Hand over messages of which all packets are there; returns whether there were any."""
     receiver = net.receivers[number]
@@ -92,7 +92,7 @@ def _keep(net, flow, law, receiver, which):
         receiver.expected += 1
 
 
-@inner
+@kernel
 def _refuse(net, number, packet, now):
     """Answer a packet that is not kept by a NACK, which acknowledges all that was kept so far."""
     receiver = net.receivers[number]
@@ -101,7 +101,7 @@ def _refuse(net, number, packet, now):
     _reply(net, number, _NACK, packet, now)
 
 
-@inner
+@kernel
 def _notify(net, number, packet, now):
     """Send a CNP for a marked packet, one per interval at most."""
     law = net.laws[net.flows[number].law]
@@ -111,7 +111,7 @@ def _notify(net, number, packet, now):
         _reply(net, number, _CNP, packet, now)
 
 
-@inner
+@kernel
 def receive(net, packet, now):
     """Take a data packet that has passed the receiving host.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import inlined, inner
+from fabricsim.kernels._jit import inlined, kernel
 from fabricsim.packet import control
 from fabricsim.packet_tables import GO_BACK_N, NSCC
 from fabricsim.tables import NEVER
@@ -39,7 +39,7 @@ def _arrive(net, flow, law, number):
     return 1
 
 
-@inner
+@kernel
 def take_note(net, flow, law, cumulative, echo):
     """Take what an ACK says into account; returns how many packets it newly acknowledges."""
     newly = np.int64(0)
@@ -60,13 +60,13 @@ def take_note(net, flow, law, cumulative, echo):
     return newly
 
 
-@inner
+@kernel
 def _is_outstanding(net, flow, law, number):
     state = net.scoreboard[_place(flow, law, number)]
     return state in (OUTSTANDING, RESENT)
 
 
-@inner
+@kernel
 def _begin_recovery(flow, law, now):
     if flow.recovering == 0 or law.law == NSCC:  # which answers to each NACK
         control.lose(flow, law, now)
@@ -75,7 +75,7 @@ def _begin_recovery(flow, law, now):
         flow.recover = flow.highest if law.recovery == GO_BACK_N else flow.next_number
 
 
-@inner
+@kernel
 def _miss(net, flow, law, number):
     net.scoreboard[_place(flow, law, number)] = MISSING
     flow.lost += 1
@@ -83,7 +83,7 @@ def _miss(net, flow, law, number):
     flow.resend = min(flow.resend, number)
 
 
-@inner
+@kernel
 def _find_lost_again(net, flow, law, now):
     """Declare lost what was sent again, and overtaken by packets that first were sent after that."""
     flow.renewed = NEVER
@@ -93,7 +93,7 @@ def _find_lost_again(net, flow, law, now):
             _miss(net, flow, law, number)
 
 
-@inner
+@kernel
 def find_lost(net, flow, law, now):
     """Declare lost what packets enough above it have overtaken (RFC 6675, section 4)."""
     limit = flow.highest - law.reordering
@@ -108,7 +108,7 @@ def find_lost(net, flow, law, now):
         _find_lost_again(net, flow, law, now)
 
 
-@inner
+@kernel
 def name_lost(net, flow, law, number, now):
     """Declare one packet lost: the receiver got its trimmed header."""
     if flow.acknowledged <= number < flow.next_number and _is_outstanding(net, flow, law, number):
@@ -116,7 +116,7 @@ def name_lost(net, flow, law, number, now):
         _miss(net, flow, law, number)
 
 
-@inner
+@kernel
 def rewind(flow, law, now):
     """Go back to the oldest packet not acknowledged."""
     _begin_recovery(flow, law, now)
@@ -124,7 +124,7 @@ def rewind(flow, law, now):
     flow.in_flight = 0
 
 
-@inner
+@kernel
 def lose_all(net, flow, law):
     """Declare all outstanding packets lost, after a timeout."""
     flow.recovering = 0
@@ -140,7 +140,7 @@ def lose_all(net, flow, law):
     flow.scanned = flow.next_number
 
 
-@inner
+@kernel
 def next_lost(net, flow, law):
     """Take the lowest packet that is to be sent again; there must be one."""
     number = max(flow.resend, flow.acknowledged)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import inner, kernel
+from fabricsim.kernels._jit import kernel
 from fabricsim.kernels.lane import SEND, message_bytes, run_lane, sent
 from fabricsim.kernels.queue import close_bucket, has_event_at, post
 from fabricsim.kernels.queue import next_time as next_event
@@ -36,7 +36,7 @@ LINK_UP = np.int64(18)
 _SEGMENT = 65_536  # bytes: what GPUs of one host exchange passes its servers in such pieces
 
 
-@inner
+@kernel
 def _within_host(net, flow, size, now):
     """Pass a message through the servers of its host; returns when its last byte is there, ps."""
     time = now
@@ -48,7 +48,7 @@ def _within_host(net, flow, size, now):
     return time
 
 
-@inner
+@kernel
 def _start(world, events, buckets, routes, messages, jobs, net, number, size, owner):
     """Begin a message on a flow."""
     now = world[0].now
@@ -61,7 +61,7 @@ def _start(world, events, buckets, routes, messages, jobs, net, number, size, ow
     report_arrival(world, events, buckets, messages, jobs, owner, arrival, now)
 
 
-@inner
+@kernel
 def _run_lane(
     world,
     events,

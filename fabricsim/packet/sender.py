@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import inner
+from fabricsim.kernels._jit import kernel
 from fabricsim.packet import control
 from fabricsim.packet.link import sample
 from fabricsim.packet.nic import reconsider, set_alarm
@@ -14,7 +14,7 @@ from fabricsim.tables import NEVER
 from fabricsim.transports import round_trip
 
 
-@inner
+@kernel
 def _forget(net, flow):
     """Give back messages that the receiver is done with: those before the oldest not acknowledged, but one.
 
@@ -35,7 +35,7 @@ def _forget(net, flow):
         world.free_transfer = first
 
 
-@inner
+@kernel
 def _restart_timer(net, number, flow, now):
     if flow.acknowledged < flow.next_number:
         flow.timeout_at = now + np.int64(flow.timeout)
@@ -44,7 +44,7 @@ def _restart_timer(net, number, flow, now):
         flow.timeout_at = NEVER
 
 
-@inner
+@kernel
 def hear(net, packet, now):
     """Take an ACK, NACK or CNP at the host of the flow."""
     number = np.int64(packet.flow)
@@ -57,7 +57,7 @@ def hear(net, packet, now):
     reconsider(net, number, now)
 
 
-@inner
+@kernel
 def _hear_of_arrivals(net, number, flow, law, packet, now):
     cumulative, echo = np.int64(packet.number), np.int64(packet.echo)
     is_ack = packet.kind == ACK
@@ -85,7 +85,7 @@ def _hear_of_arrivals(net, number, flow, law, packet, now):
         sample(net, flow.tap + 1, now, flow.rate)
 
 
-@inner
+@kernel
 def _time_out(net, flow, law, now):
     flow.timeouts += 1
     control.time_out(flow, law, now)
@@ -97,7 +97,7 @@ def _time_out(net, flow, law, now):
         sample(net, flow.tap + 1, now, flow.rate)
 
 
-@inner
+@kernel
 def wake(net, number, now):
     """Look after a flow whose alarm goes off."""
     flow = net.flows[number]
@@ -112,7 +112,7 @@ def wake(net, number, now):
     reconsider(net, number, now)
 
 
-@inner
+@kernel
 def send_message(net, number, size, owner, now):
     """Give a flow a message of `size` bytes."""
     world = net.world[0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import inner, kernel
+from fabricsim.kernels._jit import kernel
 from fabricsim.kernels.queue import first_finisher
 from fabricsim.packet.node import run_node
 from fabricsim.packet_tables import CHUNK
@@ -28,7 +28,7 @@ def next_time(net):
     return first
 
 
-@inner
+@kernel
 def has_room(net):
     """Whether all pools hold what one node may need in a window."""
     world = net.world[0]
@@ -43,7 +43,7 @@ def has_room(net):
     )
 
 
-@inner
+@kernel
 def run_window(net):
     """Run all nodes up to the end of the present window; returns False where a pool has to grow first.
 

@@ -241,7 +241,6 @@ class Builder:
             "link": link,
             "classes": options.classes,
             "weighted": int(bool(options.weights) and not at_host),
-            "due": NEVER,
             "trimming": int(options.trimming and not at_host),
             "mark_late": int(options.mark_late and not at_host),
             "credit_bytes": options.credits,

@@ -1,0 +1,78 @@
+"""Compile an entry kernel and all that it calls as one program.
+
+Left alone, numba optimises and assembles a function together with all that it calls, then does so again
+inside each of its callers, so that a deep tree is compiled many times over. And as it keeps every
+function for others to link, LLVM does not inline what is called from one place. Here functions that
+only kernels call are lowered and no more. The kernel that Python enters links them, makes them its
+own, and is optimised once: half the time to compile, and fewer calls left.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import binding  # type: ignore[import-untyped]
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
+
+
+class _Part(JITCodeLibrary):
+    """A lowered function, which never is a program of its own."""
+
+    def finalize(self) -> None:
+        self._raise_if_finalized()
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+
+class _Program(JITCodeLibrary):
+    """An entry kernel with all the parts that it calls, directly or not."""
+
+    def finalize(self) -> None:
+        self._linking_libraries = _with_parts(self._linking_libraries)
+        super().finalize()
+
+    def _optimize_final_module(self) -> None:
+        for function in self._final_module.functions:
+            if function.linkage == binding.Linkage.linkonce_odr:
+                function.linkage = "internal"
+        super()._optimize_final_module()
+
+
+def _with_parts(libraries: list[Any]) -> list[Any]:
+    """Follow the calls of parts: a part has linked nothing itself."""
+    found = dict.fromkeys(libraries)
+    waiting = list(found)
+    while waiting:
+        library = waiting.pop()
+        if isinstance(library, _Part):
+            new = [called for called in library._linking_libraries if called not in found]  # noqa: SLF001  its own kind
+            found.update(dict.fromkeys(new))
+            waiting += new
+    return list(found)
+
+
+class _OneProgram(Compiler):
+    """numba's compiler, with a library of ours."""
+
+    library: type[JITCodeLibrary] = _Program
+
+    def __init__(self, typingctx: Any, targetctx: Any, library: Any, *state: Any) -> None:  # noqa: ANN401  numba's
+        library = self.library(targetctx.codegen(), self.library.__name__)
+        library.enable_object_caching()
+        super().__init__(typingctx, targetctx, library, *state)
+
+
+class ProgramCompiler(_OneProgram):
+    """For kernels that Python enters."""
+
+
+class PartCompiler(_OneProgram):
+    """For functions that only kernels call."""
+
+    library = _Part
+
+    def __init__(self, *state: Any) -> None:  # noqa: ANN401  as above
+        super().__init__(*state)
+        flags = self.state.flags
+        flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
