@@ -174,7 +174,8 @@ class Fabric:
         size
             Bytes, at least 1.
         weight
-            Share of a contended resource relative to other messages.
+            Share of a contended resource relative to other messages. Flow engine only: packets compete as queues
+            and congestion control have it.
         port
             Tells connections of one pair apart; ECMP hashes it. 0 to 2**31 - 1.
         latency
@@ -189,13 +190,13 @@ class Fabric:
         ------
         SimulationError
             Where an argument is out of its range, or no whole number where one is needed; floats without a
-            fraction, such as ``1e6``, are whole.
+            fraction, such as ``1e6``, are whole. Where a weight other than 1 is given to the packet engine.
         """
         source, target = _whole(source, "a rank"), _whole(target, "a rank")
         size = _checked_size(size, "a transfer")
         port = _within(port, "a port", 0, _LAST_PORT)
         latency = None if latency is None else _checked_latency(latency)
-        weight = _checked_weight(weight)
+        weight = _checked_weight(weight, self.scenario.engine)
         now = self._pump.now()
         route = self.wiring.route(source, target, port=port, latency=latency)
         self.wiring.prepare(source, target, port, route, awaited=True)
@@ -423,10 +424,13 @@ def _checked_latency(latency: int) -> int:
     return number
 
 
-def _checked_weight(weight: float) -> float:
+def _checked_weight(weight: float, engine: str) -> float:
     number = isinstance(weight, (int, float, np.integer, np.floating))
     if not (number and 0 < weight <= sys.float_info.max):
         msg = f"a weight of {weight!r} gives no share; it must be a number above 0"
+        raise SimulationError(msg)
+    if engine == "packet" and weight != 1:
+        msg = f'a weight of {weight!r} has no effect in the packet engine: leave it out, or set engine = "flow"'
         raise SimulationError(msg)
     return float(weight)
 

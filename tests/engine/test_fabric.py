@@ -218,6 +218,13 @@ def test_a_weight_is_a_share(ideal_scenario: Make) -> None:
     assert light.value == pytest.approx(2.0)
 
 
+def test_the_packet_engine_refuses_a_weight(ideal_scenario: Make) -> None:
+    env, fabric = _fabric(ideal_scenario(2).model_copy(update={"engine": "packet"}))
+    with pytest.raises(SimulationError, match=r"a weight of 2.0 has no effect in the packet engine: leave it out"):
+        fabric.send(0, 1, MB, weight=2.0)
+    assert env.run(fabric.send(0, 1, MB, weight=1)) > 0
+
+
 @settings(max_examples=25)
 @given(
     sends=st.lists(
