@@ -418,6 +418,7 @@ LAW = np.dtype(
         ("minimum_window", np.float64),  # packets
         ("maximum_window", np.float64),  # packets
         ("initial_threshold", np.float64),  # packets
+        ("idle_restart", np.int64),  # TCP: idle time after which slow start begins anew, ps; NEVER: it does not
         ("minimum_rate", np.float64),  # bytes/s
         ("gain", np.float64),  # DCTCP, DCQCN: g; TIMELY: weight of the new gradient; NSCC: weight of the new delay
         ("initial_alpha", np.float64),  # DCTCP: of a new connection

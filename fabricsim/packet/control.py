@@ -98,6 +98,18 @@ def time_out(flow, law, now):
 
 
 @kernel
+def restart(flow, law):
+    """Tell the law of a message after an idle time."""
+    kind = law.law
+    if kind == NEW_RENO:
+        new_reno.restart(flow, law)
+    elif kind == CUBIC:
+        cubic.restart(flow, law)
+    elif kind == DCTCP:
+        dctcp.restart(flow, law)
+
+
+@kernel
 def notify(flow, law, now):
     """Tell the law of a congestion notification packet."""
     if law.law == DCQCN:

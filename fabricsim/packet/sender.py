@@ -113,6 +113,15 @@ def wake(net, number, now):
 
 
 @kernel
+def _restart_if_idle(net, flow, law, now):
+    """Begin slow start anew where all was acknowledged and nothing sent for long."""
+    if flow.acknowledged == flow.posted and now - flow.last_send >= law.idle_restart:
+        control.restart(flow, law)
+        if flow.tap >= 0:
+            sample(net, flow.tap, now, flow.window)
+
+
+@kernel
 def send_message(net, number, size, owner, now):
     """Give a flow a message of `size` bytes."""
     world = net.world[0]
@@ -138,6 +147,7 @@ def send_message(net, number, size, owner, now):
         control.start(flow, law)
         round_trip.start(flow, law)
     else:
+        _restart_if_idle(net, flow, law, now)
         net.transfers[flow.last_transfer].next = at
         flow.forget_at = min(flow.forget_at, transfer.last)
     flow.last_transfer = at

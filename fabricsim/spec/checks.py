@@ -188,8 +188,10 @@ def _slow_start(scenario: Scenario) -> Iterator[Mistake]:
         if transport.kind not in SOCKET_KINDS and getattr(transport, key) is not None:
             problem = f"has no effect on a transport of kind {transport.kind}, which has no slow start"
             yield Mistake(f"transport.{key}", problem, "take it out")
-    if transport.kind in SOCKET_KINDS and transport.idle_restart is not None and transport.initial_window is None:
-        yield Mistake("transport.idle_restart", "has no effect without initial_window", "add initial_window")
+    alone = transport.idle_restart is not None and transport.initial_window is None
+    if scenario.engine == "flow" and transport.kind in SOCKET_KINDS and alone:
+        problem = "has no effect without initial_window in the flow engine"
+        yield Mistake("transport.idle_restart", problem, "add initial_window")
 
 
 def _inline(scenario: Scenario, adapter: str) -> Iterator[Mistake]:

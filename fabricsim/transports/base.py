@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fabricsim.tables import NEVER
 from fabricsim.topology.platform import ProtocolCosts
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class FlowModel:
     window
         Initial congestion window in bytes; 0 where there is no slow start.
     idle_restart
-        Idle time after which slow start begins anew, ps.
+        Idle time after which slow start begins anew, ps; `fabricsim.tables.NEVER`: it does not.
     interrupts
         Whether the receiver waits for (moderated) interrupts rather than polls.
     """
@@ -47,7 +48,7 @@ def socket_model(transport: Transport, framing: Framing) -> FlowModel:
         latency=transport.latency,
         overhead=transport.send_overhead,
         window=(transport.initial_window or 0) * framing.payload,
-        idle_restart=transport.idle_restart or 0,
+        idle_restart=NEVER if transport.idle_restart is None else transport.idle_restart,
         interrupts=True,
     )
 

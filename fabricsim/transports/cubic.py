@@ -3,7 +3,7 @@
 After a cut the window follows ``W(t) = C (t - K)^3 + W_max``: fast towards the window of the last
 loss, slowly around it, fast beyond. It never grows slower than that of a Reno flow with the same cut.
 Slow start is that of New Reno. Not modelled: HyStart, the pause of the clock while the sender has
-nothing to send (section 5.8), the undoing of spurious cuts (section 4.9), ECN.
+nothing to send (section 5.8) for less than the idle time of a restart, the undoing of spurious cuts (section 4.9), ECN.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from fabricsim.kernels._jit import kernel
+from fabricsim.transports import new_reno
 from fabricsim.transports.new_reno import LOSS_WINDOW, LOWEST_THRESHOLD, slow_start
 
 SECONDS_PER_PS = 1e-12
@@ -92,6 +93,13 @@ def lose(flow, law, now):  # noqa: ARG001  one signature for all laws
         flow.peak = flow.window
     flow.threshold = max(flow.in_flight * law.decrease, LOWEST_THRESHOLD)
     flow.window = max(flow.threshold, law.minimum_window)
+    flow.epoch_at = 0
+
+
+@kernel
+def restart(flow, law):
+    """Begin slow start anew after an idle time; the window then grows from where it is."""
+    new_reno.restart(flow, law)
     flow.epoch_at = 0
 
 

@@ -87,6 +87,12 @@ def lose(flow, law, now):
 
 
 @kernel
+def restart(flow, law):
+    """Begin slow start anew after an idle time as New Reno does; what is known of marks is kept."""
+    new_reno.restart(flow, law)
+
+
+@kernel
 def time_out(flow, law, now):
     """Start again from one packet; nothing of the lost window is observed."""
     new_reno.time_out(flow, law, now)

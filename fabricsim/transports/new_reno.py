@@ -15,6 +15,8 @@ LOWEST_THRESHOLD = 2.0
 """Least slow start threshold, packets (RFC 5681, equation 4)."""
 LOSS_WINDOW = 1.0
 """Window after a timeout, packets (RFC 5681, section 3.1)."""
+REMEMBERED = 0.75
+"""Share of the window that the slow start after an idle time may reach again (RFC 2861, section 3)."""
 
 
 @kernel
@@ -55,6 +57,13 @@ def lose(flow, law, now):  # noqa: ARG001  one signature for all laws
     """Halve the flight (RFC 5681, equation 4; RFC 6582, section 3.2)."""
     flow.threshold = max(flow.in_flight / 2.0, LOWEST_THRESHOLD)
     flow.window = max(flow.threshold, law.minimum_window)
+
+
+@kernel
+def restart(flow, law):
+    """Begin slow start anew after an idle time (RFC 5681, section 4.1)."""
+    flow.threshold = max(flow.threshold, REMEMBERED * flow.window)
+    flow.window = min(flow.window, law.initial_window)
 
 
 @kernel

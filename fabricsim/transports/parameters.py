@@ -10,6 +10,7 @@ import numpy as np
 from fabricsim import packet_tables as pt
 from fabricsim.spec.congestion import Dcqcn, Dctcp, Hpcc, Nscc, Swift, Timely, law_in_force
 from fabricsim.spec.packet import MAXIMUM_PACKETS, LoadBalancing, setting
+from fabricsim.tables import NEVER
 from fabricsim.transports.framing import FRAMINGS, Framing
 from fabricsim.units import PS_PER_S
 
@@ -98,6 +99,7 @@ def law_row(transport: Transport) -> np.ndarray:
         row["cut"] = CUTS[law.cut]
     if law.law in _TCP:
         row["initial_window"] = min(transport.initial_window or INITIAL_WINDOW, window)
+        row["idle_restart"] = NEVER if transport.idle_restart is None else transport.idle_restart
     columns = {key: value for key, value in law if key in (pt.LAW.names or ()) and key not in _NAMED}
     for key, value in {**columns, **_derived(law, transport.line_rate, framing)}.items():
         if value is not None:

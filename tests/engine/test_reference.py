@@ -19,7 +19,9 @@ from fabricsim.packet_tables import (
     ACK,
     BY_FLOWLET,
     BY_PACKET,
+    CUBIC,
     DATA,
+    DCTCP,
     DROPPED,
     HPCC,
     LEAST_LOADED,
@@ -31,6 +33,7 @@ from fabricsim.packet_tables import (
     SENT,
     TRIMMED,
 )
+from fabricsim.tables import NEVER
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -507,6 +510,46 @@ def test_a_loss_halves_the_window_once(cases: ModuleType) -> None:
     network = run(cases, builder, (0, 0, PAYLOAD), (0, 1, 40 * PAYLOAD), until=round_trip + 4 * PACKET)
     # The ACKs of 1 and 2 have each let another packet go: 16 in flight, less the one now acknowledged.
     assert float(network.flow_rows[1]["threshold"]) == pytest.approx(15 / 2)
+
+
+@pytest.mark.parametrize(("idle_restart", "first"), [(900 * US, 2), (2_000 * US, 30), (NEVER, 30)])
+def test_an_idle_flow_starts_slowly_anew(cases: ModuleType, idle_restart: int, first: int) -> None:
+    # RFC 5681, section 4.1. 64 packets in slow start leave a window of 66; then nothing is sent for 1 ms.
+    builder = cases.two_hosts()
+    builder.add_law(law=NEW_RENO, initial_window=2.0, maximum_window=256.0, idle_restart=idle_restart)
+    builder.add_flow(0, 1)
+    # All have arrived by then: six windows of 2, 4, ... 64 packets at most, each waited for.
+    idle_since = 6 * 2 * (PACKET + DELAY + HEADER + DELAY) + 64 * PACKET
+    begin = idle_since + 1_000 * US
+    network = run(cases, builder, (0, 0, 64 * PAYLOAD), (begin, 0, 30 * PAYLOAD))
+    sent = [entry.time for entry in on_link(network, 0) if entry.time >= begin]
+    assert len(sent) == 30
+    assert sum(time < begin + 30 * PACKET for time in sent[:first]) == first
+    assert first == 30 or sent[first] >= begin + 2 * (PACKET + DELAY + HEADER + DELAY)  # the first acknowledgement
+
+
+@pytest.mark.parametrize("law", [NEW_RENO, CUBIC, DCTCP])
+def test_a_restart_remembers_three_quarters_of_the_window(cases: ModuleType, law: int) -> None:
+    # RFC 2861, section 3: slow start may reach them again.
+    builder = cases.two_hosts()
+    columns = {"initial_window": 2.0, "initial_threshold": 2.0, "idle_restart": 1_000 * US}
+    builder.add_law(**cases.LAW_COLUMNS[law], law=law, **columns)
+    builder.add_flow(0, 1)
+    before = run(cases, builder, (0, 0, 64 * PAYLOAD), until=2_000 * US).flow_rows[0]
+    after = run(cases, builder, (0, 0, 64 * PAYLOAD), (2_000 * US, 0, 1), until=2_000 * US + 1).flow_rows[0]
+    assert before["window"] > 4.0
+    assert (after["window"], after["threshold"]) == (2.0, 0.75 * before["window"])
+
+
+def test_a_flow_that_waits_for_acknowledgements_is_not_idle(cases: ModuleType) -> None:
+    # The only acknowledgement of the first message is lost with its link; the timer has not fired yet.
+    builder = cases.two_hosts()
+    builder.down = (2,)
+    builder.add_law(law=NEW_RENO, initial_window=4.0, idle_restart=0)
+    builder.add_flow(0, 1)
+    network = run(cases, builder, (0, 0, PAYLOAD), (1_000 * US, 0, 10 * PAYLOAD), until=2_000 * US)
+    assert float(network.flow_rows[0]["threshold"]) == 1_000.0
+    assert len(on_link(network, 0)) == 4
 
 
 # Acknowledgements.

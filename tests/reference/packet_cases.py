@@ -425,6 +425,7 @@ LAW_DEFAULTS: dict[str, Any] = {
     "minimum_window": 1.0,
     "maximum_window": 1000.0,
     "initial_threshold": 1000.0,
+    "idle_restart": NEVER,
 }
 FLOW_DEFAULTS: dict[str, Any] = {
     "tap": NONE,
@@ -607,6 +608,7 @@ def _draw_law(rng: random.Random, kind: int, payload: int) -> dict[str, Any]:
         "initial_window": min(maximum, rng.choice((2.0, 10.0, maximum))),
         "maximum_window": maximum,
         "initial_threshold": rng.choice((8.0, 1000.0)),
+        "idle_restart": rng.choice((0, 5 * US, NEVER)),
     }
     return columns | LAW_COLUMNS[kind] | _draw_variant(rng, kind)
 

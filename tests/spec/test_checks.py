@@ -144,6 +144,7 @@ def test_tables_that_do_not_fit_together_are_refused(name: str, overrides: list[
         (DP, ["cluster.gpudirect=true", "transport=ipoib-100g"]),
         (DP, [*TWO, "cluster.ethernet_nic.socket=1"]),
         (HKBU, ["cluster.ethernet_nic.socket=0", "transport=tcp-10g"]),
+        (DP, ["cluster=ideal", "transport=new-reno-100g", "transport.idle_restart=1s", "engine=packet"]),
         (HKBU, ["cluster.gpu=h100-sxm", "cluster.gpu.peak={ fp32 = '1TFLOPS' }"]),
     ],
     ids=str,

@@ -177,6 +177,20 @@ def test_reno_increase_is_a_whole_packet_above_the_window_before_the_cut(
         assert _ack(flow, law, SECOND + MS) == pytest.approx(friendly + step / friendly)
 
 
+def test_after_an_idle_time_growth_begins_anew(make_flow: Callable[..., Any], make_law: Callable[..., Any]) -> None:
+    # What an hour of idleness would add to the cubic counts for nothing.
+    law = make_law(**PARAMETERS | {"initial_window": 10.0})[0]
+    flow = make_flow(window=40, threshold=2, peak=60, prior=60, origin=3.0, epoch_at=SECOND, smoothed=1_000)[0]
+    cubic.restart(flow, law)
+    assert (flow.window, flow.threshold, flow.epoch_at) == (10.0, 30.0, 0)
+    for _ in range(20):
+        _ack(flow, law, 3_600 * SECOND)
+    assert flow.window == 30.0
+    _ack(flow, law, 3_600 * SECOND)
+    assert flow.epoch_at == 3_600 * SECOND
+    assert 30.0 < flow.window < 30.1
+
+
 def test_after_a_timeout_growth_begins_at_a_plateau(make_flow: Callable[..., Any], law: np.record) -> None:
     # Section 4.8: K = 0 and W_max = cwnd when congestion avoidance begins, at the threshold of 0.7 * 40.
     flow = make_flow(window=40, in_flight=40, peak=60, smoothed=0.5 * SECOND)[0]

@@ -129,6 +129,19 @@ def test_after_a_timeout_slow_start_leads_to_half_of_what_was_in_flight(
     assert 8 + 8 / 9 < windows[3] < 9.0
 
 
+@pytest.mark.parametrize(
+    ("window", "threshold", "restarted"),
+    [(80, math.inf, (10.0, math.inf)), (80, 20, (10.0, 60.0)), (80, 70, (10.0, 70.0)), (8, 4, (8.0, 6.0))],
+)
+def test_after_an_idle_time_slow_start_begins_anew(
+    make_flow: Callable[..., Any], law: np.record, window: float, threshold: float, restarted: tuple[float, float]
+) -> None:
+    # RFC 5681, section 4.1: RW = min(IW, cwnd); RFC 2861, section 3: ssthresh = max(ssthresh, 3/4 cwnd).
+    flow = make_flow(window=window, threshold=threshold)[0]
+    new_reno.restart(flow, law)
+    assert (flow.window, flow.threshold) == restarted
+
+
 @settings(max_examples=100)
 @given(events=EVENTS)
 def test_the_window_stays_within_its_bounds(

@@ -9,6 +9,7 @@ import pytest
 from fabricsim import packet_tables as pt
 from fabricsim.spec.load import load
 from fabricsim.spec.transport import Transport
+from fabricsim.tables import NEVER
 from fabricsim.transports import TRANSPORTS
 from fabricsim.transports.framing import FRAMINGS
 from fabricsim.transports.parameters import BALANCES, LAWS, law_row
@@ -123,10 +124,12 @@ def test_tcp_starts_with_its_initial_window_and_no_threshold(law: str) -> None:
     preset = _row("tcp", congestion_control=table)
     own = _row("tcp", congestion_control={**table, "initial_threshold": 100.0}, initial_window=4)
     narrow = _row("tcp", congestion_control=table, packet={"maximum_window": "4kB"})
+    idle = _row("tcp", congestion_control=table, idle_restart="3us")
 
     assert (preset["initial_window"], preset["initial_threshold"]) == (10, math.inf)
     assert (own["initial_window"], own["initial_threshold"]) == (4, 100)
     assert (narrow["initial_window"], narrow["maximum_window"]) == (2, 2)
+    assert (preset["idle_restart"], idle["idle_restart"]) == (NEVER, 3 * US)
 
 
 def test_laws_that_answer_to_marks_let_their_packets_be_marked() -> None:

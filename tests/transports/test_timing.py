@@ -122,6 +122,22 @@ def test_a_warm_connection_starts_at_full_rate_and_an_idle_one_anew(ideal_scenar
     assert cold == pytest.approx(restarted) == pytest.approx(warm + 200e-6 - 3 * 14_480 / B, rel=1e-6)
 
 
+@pytest.mark.parametrize("engine", ["flow", "packet"])
+@pytest.mark.parametrize("law", ["new-reno", "cubic", "dctcp"])
+def test_engines_agree_on_when_a_connection_starts_anew(ideal_scenario: Make, engine: str, law: str) -> None:
+    # 1 km of cable on either side: a round trip is 20 us, and acknowledgements come over the cables in both engines.
+    def calls(idle_restart: str | None) -> list[float]:
+        tcp = {"kind": "tcp", "mtu": 1500, "initial_window": 10, "congestion_control": {"law": law}}
+        made = ideal_scenario(2, cable="1km", transport={**tcp, "idle_restart": idle_restart})
+        return _calls(made.model_copy(update={"engine": engine}), [0.0, 0.1e-3, 0.9e-3, 1.2e-3], 100_000)
+
+    cold, warm, still_warm, restarted = calls("1ms")
+    assert cold == pytest.approx(restarted, rel=1e-6)
+    assert warm == pytest.approx(still_warm, rel=1e-6)
+    assert cold > 1.5 * warm
+    assert calls(None)[1:] == pytest.approx([warm] * 3, rel=1e-6)
+
+
 def test_a_send_of_a_process_starts_as_slowly_as_one_of_a_call(ideal_scenario: Make) -> None:
     made = _tcp(ideal_scenario)
     assert _send(made, 100_000) == pytest.approx(_calls(made, [0.0], 100_000)[0], rel=1e-6)

@@ -57,6 +57,12 @@ def time_out(flow: Record, law: Record, now: int) -> None:
     _call(law, "time_out", flow, law, now)
 
 
+def restart(flow: Record, law: Record) -> None:
+    """Tell the laws of TCP of a message after an idle time."""
+    if law.law in {NEW_RENO, CUBIC, DCTCP}:
+        _call(law, "restart", flow, law)
+
+
 def notify(flow: Record, law: Record, now: int) -> None:
     """Tell DCQCN of a CNP."""
     if law.law == DCQCN:

@@ -75,11 +75,17 @@ class Sender:
             round_trip.start(self.row, self.law)
             self._next_send = self.network.now + int(self.row["connect"])
             self._plan_alarm(self._next_send)
+        elif self._is_idle():
+            laws.restart(self.row, self.law)
         full = int(self.law.payload)
         packets = max(1, -(-size // full))
         self.payloads += [full] * (packets - 1) + [size - (packets - 1) * full]
         self.row.posted = len(self.payloads)
         self.source.reconsider(self)
+
+    def _is_idle(self) -> bool:
+        all_arrived = self.row.acknowledged == len(self.payloads)
+        return bool(all_arrived and self.network.now - self._last_taken >= self.law.idle_restart)
 
     def may_send(self) -> bool:
         """Whether there is something to send, and window and pace allow a packet now."""
