@@ -27,7 +27,7 @@ from fabricsim.workload.compile import compile_job
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fabricsim.engine.fabric import Replay
+    from fabricsim.engine.completions import Replay
     from fabricsim.engine.recorder import Watch
     from fabricsim.workload.program import Program
 

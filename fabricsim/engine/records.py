@@ -13,7 +13,8 @@ from fabricsim.units import PS_PER_S
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fabricsim.engine.fabric import Fabric, Replay
+    from fabricsim.engine.completions import Replay
+    from fabricsim.engine.fabric import Fabric
     from fabricsim.engine.packet_state import PacketState
     from fabricsim.workload.program import Program
 

@@ -16,7 +16,7 @@ from fabricsim.workload.program import Call, Program, ProgramBuilder
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fabricsim.engine.fabric import Replay
+    from fabricsim.engine.completions import Replay
     from fabricsim.spec.scenario import Scenario
     from fabricsim.workload.program import CollectiveName
 

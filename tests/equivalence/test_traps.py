@@ -18,7 +18,7 @@ from fabricsim.workload.program import Call, ProgramBuilder
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from fabricsim.engine.fabric import Replay
+    from fabricsim.engine.completions import Replay
     from fabricsim.spec.scenario import Scenario
 
     Make = Callable[..., Scenario]

@@ -15,7 +15,7 @@ from fabricsim.workload.program import Call, ProgramBuilder
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from fabricsim.engine.fabric import Replay
+    from fabricsim.engine.completions import Replay
     from fabricsim.workload.program import CollectiveName, Program
 
 RATE = 12.5e9

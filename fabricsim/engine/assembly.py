@@ -1,0 +1,100 @@
+"""Puts together what a fabric consists of: transport, platform, and the world of the scenario's engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from fabricsim.engine.wiring import Wiring
+from fabricsim.engine.world import World
+from fabricsim.errors import InputError
+from fabricsim.topology.platform import WIRE, Platform
+from fabricsim.transports import TRANSPORTS
+
+if TYPE_CHECKING:
+    from fabricsim.engine.recorder import Recorder, Watch
+    from fabricsim.spec.cluster import Cluster
+    from fabricsim.spec.scenario import Scenario
+    from fabricsim.transports.base import FlowModel
+
+_MOST_TAPS = 256
+"""Wires whose rate is recorded over time; a larger fabric records those of its first hosts."""
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """The parts of a fabric.
+
+    Attributes
+    ----------
+    model
+        The transport as the flow engine sees it.
+    platform
+        Hosts, wires and routes.
+    taps
+        Resources whose payload rate the flow engine records.
+    world
+        What the kernels work on.
+    wiring
+        Routes and communicators in it.
+    recorder
+        Of a packet run; None in a flow run.
+    """
+
+    model: FlowModel
+    platform: Platform
+    taps: tuple[int, ...]
+    world: World
+    wiring: Wiring
+    recorder: Recorder | None
+
+
+def assemble(scenario: Scenario, *, taps: bool, watch: Watch | None) -> Assembly:
+    """Make the parts of a scenario's fabric.
+
+    Parameters
+    ----------
+    scenario
+        Cluster, fabric, transport and collectives; the job is not looked at.
+    taps, watch
+        As of `fabricsim.engine.fabric.Fabric`.
+
+    Raises
+    ------
+    InputError
+        Where `watch` names a wire that is not there, or the engine is not that of packets.
+    """
+    model = TRANSPORTS[scenario.transport.kind](scenario.transport)
+    if scenario.nic.latency is not None:
+        model = replace(model, latency=scenario.nic.latency, overhead=0)
+    platform = Platform(
+        _with_adapter(scenario),
+        scenario.fabric,
+        scenario.switch,
+        scenario.link_rate,
+        model.costs,
+        scenario.seed,
+    )
+    tapped = _tapped(platform) if taps else ()
+    if scenario.engine == "packet":
+        from fabricsim.engine.packets import make  # noqa: PLC0415  compiles much that the flow engine does not need
+
+        return Assembly(model, platform, tapped, *make(platform, model, scenario, watch))
+    if watch:
+        msg = "taps and captures need packets, and the flow engine has none; run with --engine packet"
+        raise InputError(msg)
+    world = World(platform.resources.capacities, tapped)
+    wiring = Wiring(world, platform, model, scenario.collectives, scenario.nic.interrupt_moderation)
+    return Assembly(model, platform, tapped, world, wiring, None)
+
+
+def _tapped(platform: Platform) -> tuple[int, ...]:
+    kinds = platform.resources.kinds
+    return tuple(index for index, kind in enumerate(kinds) if kind == WIRE)[:_MOST_TAPS]
+
+
+def _with_adapter(scenario: Scenario) -> Cluster:
+    """Put the adapter that the transport uses in the place of ``nic``; what is said of that one's slot goes with it."""
+    cluster = scenario.cluster
+    below = cluster.nic_below_gpu_switch and scenario.nic is cluster.nic
+    return cluster.model_copy(update={"nic": scenario.nic, "nic_below_gpu_switch": below})

@@ -1,0 +1,128 @@
+"""Who waits for what in a world: events of processes, and what these are told when it is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fabricsim.errors import SimulationError
+from fabricsim.tables import CALL, SPAN
+
+if TYPE_CHECKING:
+    import simpy
+    from numpy.typing import NDArray
+
+    from fabricsim.engine.world import Batch, Job, World
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A replayed program.
+
+    Attributes
+    ----------
+    start, end
+        When it was posted and when its last op was done, ps.
+    spans
+        ``SPAN`` records, one per op, ps since the environment's zero.
+    calls
+        ``CALL`` records, one per collective call, with the times at which its last rank joined and
+        was done.
+    """
+
+    start: int
+    end: int
+    spans: NDArray[np.void]
+    calls: NDArray[np.void]
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    event: simpy.Event
+    posted: int
+    job: Job | None = None
+    elapsed: bool = True
+
+
+class Completions:
+    """The events that processes wait for, by the job, message or batch of a world that ends them.
+
+    Parameters
+    ----------
+    world
+        Whose outbox tells what is done.
+    unit
+        Picoseconds per unit of the environment's time.
+    """
+
+    def __init__(self, world: World, unit: int) -> None:
+        self._world, self._unit = world, unit
+        self._jobs: dict[int, _Waiting] = {}
+        self._messages: dict[int, _Waiting] = {}
+        self._batches: dict[int, tuple[simpy.Event, Batch, NDArray[np.int64]]] = {}
+
+    def await_message(self, message: int, event: simpy.Event, posted: int) -> None:
+        """Have `event` succeed when a message is delivered, with the time since `posted` (ps) in units."""
+        self._messages[message] = _Waiting(event, posted)
+
+    def await_batch(self, batch: Batch, event: simpy.Event, starts: NDArray[np.int64]) -> None:
+        """Have `event` succeed when all messages are delivered, with the time of each since its start (ps), ps."""
+        self._batches[batch.job] = (event, batch, starts)
+
+    def await_job(self, job: Job, event: simpy.Event, posted: int, *, elapsed: bool) -> None:
+        """Have `event` succeed when a job is done: with the time since `posted` (ps) in units, or with a `Replay`."""
+        self._jobs[job.number] = _Waiting(event, posted, job, elapsed=elapsed)
+
+    def deliver(self, now: int) -> None:
+        """Let those events succeed whose job, message or batch is done, at time `now` (ps)."""
+        for is_job, number in self._world.fetch():
+            if number in self._batches and is_job:
+                self._finish_batch(number)
+            elif is_job:
+                self._finish_job(number)
+            else:
+                waiting = self._messages.pop(number)
+                self._world.free_message(number)
+                waiting.event.succeed((now - waiting.posted) / self._unit)
+
+    def _finish_batch(self, number: int) -> None:
+        event, batch, starts = self._batches.pop(number)
+        ended = self._world.tables["messages"]["ended"][list(batch.messages)]
+        self._world.free_batch(batch)
+        event.succeed(ended - starts)
+
+    def _finish_job(self, number: int) -> None:
+        waiting = self._jobs.pop(number)
+        job = waiting.job
+        if job is None:
+            return
+        tables = self._world.tables
+        end = int(tables["jobs"]["ended"][number])
+        if waiting.elapsed:
+            value: float | Replay = (end - waiting.posted) / self._unit
+        else:
+            spans = np.array(tables["spans"][job.first_op : job.first_op + job.ops], SPAN)
+            calls = np.array(tables["calls"][job.first_call : job.first_call + job.calls], CALL)
+            value = Replay(waiting.posted, end, spans, calls)
+        self._world.free_job(job)
+        waiting.event.succeed(value)
+
+    def fail(self) -> None:
+        """Let all that still wait fail: nothing can happen any more."""
+        stuck = len(self._jobs) + len(self._messages) + len(self._batches)
+        if stuck == 0:
+            return
+        msg = (
+            f"nothing can happen any more, yet {stuck} jobs or messages are not done: "
+            "they wait for one another, or their rate is too small for the clock"
+        )
+        msg = self._world.explain() or msg
+        waiting = (*self._jobs.values(), *self._messages.values())
+        self._jobs.clear()
+        self._messages.clear()
+        events = [*(each.event for each in waiting), *(event for event, _, _ in self._batches.values())]
+        self._batches.clear()
+        for event in events:
+            event.fail(SimulationError(msg))
