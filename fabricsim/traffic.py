@@ -157,7 +157,7 @@ def simulate(
         seed=scenario.seed,
         version=provenance.version(),
         completion=completion,
-        alone=_time_alone(fabric, routes, matrix.flows["bytes"]),
+        alone=_time_alone(fabric, routes, matrix.flows["bytes"], completion),
         links=_links(fabric, routes),
         counters=counters(fabric),
         wall_seconds=wall,
@@ -193,14 +193,19 @@ def _ports(matrix: Matrix) -> NDArray[np.int64]:
     return ports
 
 
-def _time_alone(fabric: Fabric, routes: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Send overhead, transfer at the peak rate of the route, and latency, ps.
+def _time_alone(
+    fabric: Fabric, routes: NDArray[np.int64], sizes: NDArray[np.int64], completion: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Send overhead, transfer at the peak rate of the route, and latency, ps; of packets also the way of a full one.
 
     Slow start and interrupt moderation are left out: they are what a transport adds to it, and so part of the slowdown.
+    The transfer is that of the histogram of slowdowns (`fabricsim.kernels.replay.note_slowdown`).
     """
     table = fabric.world.tables["routes"][routes]
-    transfer = np.ceil(sizes / table["peak"] * PS_PER_S).astype(np.int64)
+    transfer = table["base_time"] + np.ceil(sizes / table["peak"] * PS_PER_S).astype(np.int64)
     alone: NDArray[np.int64] = table["overhead"] + transfer + table["latency"]
+    if fabric.recorder is not None:
+        return np.minimum(alone, completion)  # a last packet that is not full takes less than a full one
     return alone
 
 

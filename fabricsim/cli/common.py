@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fabricsim.errors import InputError
+from fabricsim.errors import InputError, ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,6 +48,8 @@ PcapOption = Annotated[
 ]
 EngineOption = Annotated[str | None, typer.Option("--engine", metavar="NAME", help="Engine: flow or packet.")]
 
+Options = dict[str, str | int | None]
+"""What options of the same name as a key of a scenario gave; None where they were not given."""
 _PATIENCE = 2.0
 """Seconds of work after which progress is shown."""
 
@@ -67,6 +71,27 @@ def say(text: str) -> None:
 def note(text: str) -> None:
     """Tell the user something beside the results, on standard error."""
     sys.stderr.write(f"{text}\n")
+
+
+def as_settings(options: Options) -> list[str]:
+    """Write what options of the same name as a key gave as settings; those not given are left out."""
+    # quoted as in TOML, so that --engine 3 is a name and no number
+    given = ((key, json.dumps(value, ensure_ascii=False)) for key, value in options.items() if value is not None)
+    return [f"{key}={value}" for key, value in given]
+
+
+@contextmanager
+def naming_options(options: Options) -> Iterator[None]:
+    """Name the option in mistakes of a scenario whose key was given by an option."""
+    try:
+        yield
+    except ScenarioError as error:
+        given = {key for key, value in options.items() if value is not None}
+        mistakes = [
+            replace(mistake, key=f"--{mistake.key}", where="") if mistake.key in given else mistake
+            for mistake in error.mistakes
+        ]
+        raise ScenarioError(mistakes) from error
 
 
 @contextmanager

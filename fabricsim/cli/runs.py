@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -18,8 +17,10 @@ from fabricsim.cli.common import (
     SettingsOption,
     TapOption,
     announce_compilation,
+    as_settings,
     check_output_file,
     check_output_folder,
+    naming_options,
     note,
     output_folder,
     progress,
@@ -27,9 +28,10 @@ from fabricsim.cli.common import (
     show,
     watched,
 )
-from fabricsim.errors import InputError, ScenarioError
+from fabricsim.errors import InputError
 
 if TYPE_CHECKING:
+    from fabricsim.cli.common import Options
     from fabricsim.engine.recorder import Watch
     from fabricsim.results.result import Result
     from fabricsim.results.summary import Summary
@@ -144,20 +146,12 @@ def plot(
         note(f"wrote {path}")
 
 
-def _load(scenario: str, settings: list[str], options: dict[str, str | int | None]) -> LoadedScenario:
+def _load(scenario: str, settings: list[str], options: Options) -> LoadedScenario:
     """Load with `settings` and, over them, what options of the same name as a key gave."""
     from fabricsim.pipeline import load  # noqa: PLC0415  --help must not pay for it
 
-    # quoted as in TOML, so that --engine 3 is a name and no number
-    given = {key: json.dumps(value, ensure_ascii=False) for key, value in options.items() if value is not None}
-    try:
-        return load(scenario, [*settings, *(f"{key}={value}" for key, value in given.items())])
-    except ScenarioError as error:
-        mistakes = [
-            replace(mistake, key=f"--{mistake.key}", where="") if mistake.key in given else mistake
-            for mistake in error.mistakes
-        ]
-        raise ScenarioError(mistakes) from error
+    with naming_options(options):
+        return load(scenario, [*settings, *as_settings(options)])
 
 
 def _compared(transport: str | None, engine: str | None) -> list[str]:

@@ -16,7 +16,9 @@ from fabricsim.cli.common import (
     SettingsOption,
     TapOption,
     announce_compilation,
+    as_settings,
     check_output_folder,
+    naming_options,
     note,
     output_folder,
     progress,
@@ -28,6 +30,7 @@ from fabricsim.cli.common import (
 from fabricsim.errors import InputError
 
 if TYPE_CHECKING:
+    from fabricsim.cli.common import Options
     from fabricsim.results.traffic import TrafficResult
 
 _MATRIX = "CSV or htsim connection matrix, or a pattern: permutation, incast, all-to-all, ring or poisson."
@@ -79,13 +82,15 @@ def traffic(  # noqa: PLR0913  one parameter per option
     demand = read(matrix)
     if demand is not None:
         _refuse(matrix, {"--size": size, "--flows": flows, "--load": load})
-    parts = {"cluster": cluster, "fabric": fabric, "transport": transport, "engine": engine, "seed": seed}
-    overrides = [f"{key}={value}" for key, value in parts.items() if value is not None]
+    parts: Options = {"cluster": cluster, "fabric": fabric, "transport": transport}  # which --set then changes
+    rest: Options = {"engine": engine, "seed": seed}
+    overrides = as_settings(parts)
     if scenario is None:
         overrides.append(f"name={cluster or 'ideal'}/{fabric or 'single-switch'}")
     if scenario is None and cluster is None and demand is not None:
         overrides.append(f"cluster.hosts={demand.endpoints}")
-    found = load_scenario(scenario or _BARE, [*overrides, *(settings or [])]).scenario
+    with naming_options(parts | rest):
+        found = load_scenario(scenario or _BARE, [*overrides, *(settings or []), *as_settings(rest)]).scenario
     if demand is None:
         demand = request(matrix, found, size=size, flows=flows, load=load)
     announce_compilation(found.engine)

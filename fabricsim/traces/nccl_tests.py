@@ -18,7 +18,7 @@ import numpy as np
 
 from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
-from fabricsim.traces.text import read_lines, without_launcher_prefix
+from fabricsim.traces.text import read_table, without_launcher_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,10 +140,7 @@ def read(path: Path | str) -> NcclTestsTable:
     TraceError
         Where the file cannot be read, holds no table or several, or a row is cut or damaged.
     """
-    reader = _Reader(Path(path))
-    for number, line in read_lines(path):
-        reader.take(number, line)
-    return reader.finish()
+    return read_table(_Reader(Path(path)))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.errors import TraceError
-from fabricsim.traces.text import read_lines, without_launcher_prefix
+from fabricsim.traces.text import read_table, without_launcher_prefix
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,10 +75,7 @@ def read(path: Path | str) -> OsuTable:
     TraceError
         Where the file cannot be read, holds no table or several, or a row is cut or damaged.
     """
-    reader = _Reader(Path(path))
-    for number, line in read_lines(path):
-        reader.take(number, without_launcher_prefix(line))
-    return reader.finish()
+    return read_table(_Reader(Path(path)))
 
 
 @dataclass
@@ -93,6 +90,7 @@ class _Reader:
     rows: list[tuple[int, float]] = field(default_factory=list)
 
     def take(self, number: int, line: str) -> None:
+        line = without_launcher_prefix(line)
         if line.lstrip().startswith("#"):
             self._take_comment(number, line)
         elif self.quantity and line.lstrip()[:1].isdigit():

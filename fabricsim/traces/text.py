@@ -7,7 +7,7 @@ import lzma
 import re
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar, cast
 
 from fabricsim.errors import TraceError
 
@@ -25,6 +25,7 @@ _CHUNK = 64 * 2**10
 _XZ_MEMORY = 192 * 2**20  # ``xz -9`` needs 65 MiB; the format lets a hostile header ask for 4 GiB
 _GZIP_MAGIC = b"\x1f\x8b"
 _XZ_MAGIC = b"\xfd7zXZ\x00"
+Table_co = TypeVar("Table_co", covariant=True)
 _LAUNCHER = re.compile(r"\s*(?:\[\d{1,9},\d{1,9}\](?:<\w{1,9}>)?:|\d{1,9}:(?=\s|$))")
 
 
@@ -60,6 +61,23 @@ def read_lines(path: Path | str) -> Iterator[tuple[int, str]]:
         raise TraceError(path, msg) from error
     except OSError as error:
         raise TraceError(path, f"cannot be read: {error.strerror or error}") from error
+
+
+class TableReader(Protocol[Table_co]):
+    """Takes a file line by line; `finish` gives the table, or says why there is none."""
+
+    path: Path
+
+    def take(self, number: int, line: str) -> None: ...  # noqa: D102  as the class says
+
+    def finish(self) -> Table_co: ...  # noqa: D102  as the class says
+
+
+def read_table(reader: TableReader[Table_co]) -> Table_co:
+    """Give a reader all lines of its file; raises what `read_lines` and the reader raise."""
+    for number, line in read_lines(reader.path):
+        reader.take(number, line)
+    return reader.finish()
 
 
 def without_launcher_prefix(line: str) -> str:

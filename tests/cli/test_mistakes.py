@@ -337,6 +337,20 @@ def test_run_with_options_that_do_not_fit(fabricsim: Fabricsim, options: list[st
 
 
 @pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--seed", "-1"], "  --seed: -1 is too small"),
+        (["--seed", "-1", "--set", "seed=1"], "  --seed: -1 is too small"),
+        (["--engine", "3"], "  --engine: '3' is not one of flow, packet"),
+        (["--cluster", "nope"], "  --cluster: there is no 'nope'"),
+        (["--set", "seed=-1"], "  --set: seed: -1 is too small"),
+    ],
+)
+def test_traffic_names_the_option_that_does_not_fit(fabricsim: Fabricsim, options: list[str], message: str) -> None:
+    assert message in refused(fabricsim, "traffic", "incast", *options)
+
+
+@pytest.mark.parametrize(
     ("names", "message"),
     [
         ("tcp-10g,rdma100g", "no preset 'rdma100g' in transports; did you mean 'rdma-100g'?"),

@@ -146,6 +146,20 @@ def test_overhead_and_latency_of_the_transport_are_in_the_time_alone(run: Callab
     assert run("incast", "--flows", "1", "--transport", "tcp-10g")["slowdown"]["max"] > 1
 
 
+@pytest.mark.parametrize("transport", ["ideal-100g", "rdma-100g", "roce-100g"])
+def test_a_flow_of_full_packets_alone_has_no_slowdown(run: Callable[..., dict[str, Any]], transport: str) -> None:
+    options = ("--size", "40960B", "--transport", transport, "--engine", "packet")  # ten packets of 4096 B
+
+    assert run("incast", "--flows", "1", *options)["slowdown"]["max"] == pytest.approx(1.0, rel=1e-5)
+    assert run("incast", "--flows", "4", *options)["slowdown"]["max"] > 1.5  # they share the link into rank 0
+
+
+def test_a_flow_of_one_byte_alone_has_no_slowdown(run: Callable[..., dict[str, Any]]) -> None:
+    content = run("incast", "--flows", "1", "--size", "1B", "--transport", "ideal-100g", "--engine", "packet")
+
+    assert content["slowdown"]["max"] == pytest.approx(1.0)
+
+
 # ---- scenarios and matrices ---------------------------------------------------------------------
 
 
