@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 SETTINGS_HELP = "Override a setting, such as cluster.hosts=16; may be repeated."
 
-ScenarioArgument = Annotated[str, typer.Argument(metavar="SCENARIO", help="TOML file or name of a shipped scenario.")]
+ScenarioArgument = Annotated[
+    str,
+    typer.Argument(metavar="SCENARIO", help="TOML file, or name of a shipped scenario (fabricsim list scenarios)."),
+]
 SettingsOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=SETTINGS_HELP)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 FolderOption = Annotated[
@@ -37,16 +40,21 @@ TapOption = Annotated[
     typer.Option(
         "--tap",
         metavar="KIND:GLOB",
-        help="Record over time: queue or rate of wires, or flow, such as queue:switch0->*; packet engine; repeatable.",
+        help="Record queue or rate of wires, or flows, over time, such as 'queue:switch0->*' or 'flow:*'; needs -o and "
+        "the packet engine; may be repeated.",
     ),
 ]
 PcapOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--pcap", metavar="GLOB", help="Write the packets of these wires as pcapng; packet engine; repeatable."
+        "--pcap",
+        metavar="GLOB",
+        help="Write the packets of these wires as pcapng; needs -o and the packet engine; may be repeated.",
     ),
 ]
-EngineOption = Annotated[str | None, typer.Option("--engine", metavar="NAME", help="Engine: flow or packet.")]
+EngineOption = Annotated[
+    str | None, typer.Option("--engine", metavar="NAME", help="Engine: flow (the default, fast) or packet.")
+]
 
 Options = dict[str, str | int | None]
 """What options of the same name as a key of a scenario gave; None where they were not given."""

@@ -38,7 +38,7 @@ def _work(job: Job | None) -> str:
 def list_(
     kind: Annotated[str | None, typer.Argument(metavar="KIND", help="Only this kind, such as scenarios.")] = None,
 ) -> None:
-    """Name what the library holds: scenarios, models, GPUs, transports and the rest."""
+    """Name the scenarios, models, GPUs, transports, ... that there are."""
     from rich.table import Table  # noqa: PLC0415  --help must not pay for it
     from rich.text import Text  # noqa: PLC0415  as above
 

@@ -12,7 +12,7 @@ from fabricsim.errors import FabricsimError
 
 app = typer.Typer(
     name="fabricsim",
-    help="What would this training job do on that fabric?",
+    help="What would this training job do on that fabric? Begin with: fabricsim run gpt2-medium-dp",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -55,7 +55,7 @@ def run(  # noqa: PLR0913  one parameter per option
     *,
     settings: SettingsOption = None,
     engine: EngineOption = None,
-    seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of all random choices.")] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of all random choices, such as paths.")] = None,
     tap: TapOption = None,
     pcap: PcapOption = None,
     output: ResultOption = None,
@@ -89,13 +89,13 @@ def compare(  # noqa: PLR0913  one parameter per option
     scenario: ScenarioArgument,
     *,
     transport: Annotated[str | None, typer.Option(metavar="A,B,C", help="Transports to compare.")] = None,
-    engine: Annotated[str | None, typer.Option(metavar="A,B", help="Engines to compare: flow,packet.")] = None,
+    engine: Annotated[str | None, typer.Option(metavar="A,B", help="In place of --transport: flow,packet.")] = None,
     settings: SettingsOption = None,
     output: FolderOption = None,
     jobs: Annotated[int, typer.Option(metavar="N", min=1, max=256, help="Simulations at the same time.")] = 1,
     as_json: JsonOption = False,
 ) -> None:
-    """Run one scenario on several transports, or by two engines, side by side."""
+    """Run a scenario on several transports, or by both engines."""
     from fabricsim.results.summary import summarise  # noqa: PLC0415  --help must not pay for it
     from fabricsim.sweep import simulate_all  # noqa: PLC0415  as above
 
@@ -126,7 +126,10 @@ def plot(
     output: FolderOption = None,
     form: Annotated[Literal["png", "svg"], typer.Option("--format", help="Format of the pictures.")] = "png",
 ) -> None:
-    """Draw breakdown, timeline, link utilisation and what was tapped of a result file."""
+    """Draw the pictures of a result file.
+
+    Breakdown, timeline, utilisation of links, and what was tapped; beside the file where -o is left out.
+    """
     from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
     from fabricsim.results.hdf5 import read  # noqa: PLC0415  --help must not pay for it
 

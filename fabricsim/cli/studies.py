@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fabricsim.cli.common import (
-    EngineOption,
-    FolderOption,
     JsonOption,
     announce_compilation,
     check_output_folder,
@@ -53,11 +51,17 @@ def validate(
         str | None, typer.Argument(metavar="STUDY", help="dai2024, hkbu, peers or engines; all where left out.")
     ] = None,
     *,
-    engine: EngineOption = None,
-    output: FolderOption = None,
+    engine: Annotated[str | None, typer.Option(metavar="NAME", help="Of dai2024: flow or packet.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="Write pictures and JSON into this folder.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Hold predictions against published measurements, other simulators, and one engine against the other."""
+    """Hold predictions against measurements and other simulators.
+
+    dai2024 and hkbu against published measurements, peers against closed forms and other packet simulators,
+    engines one engine against the other.
+    """
     modules = _modules(study, engine)
     check_output_folder(output)
     announce_compilation()
@@ -115,7 +119,7 @@ def bench(  # noqa: PLR0913  one parameter per option
     smallest: Annotated[str, typer.Option("--min-bytes", metavar="SIZE", help="Smallest size.")] = "4B",
     largest: Annotated[str, typer.Option("--max-bytes", metavar="SIZE", help="Largest size.")] = "512MiB",
 ) -> None:
-    """Print what nccl-tests or the OSU latency test would print on a cluster."""
+    """Print what nccl-tests or osu_latency would print on a cluster."""
     from fabricsim.spec import library  # noqa: PLC0415  --help must not pay for it
     from fabricsim.spec.load import load  # noqa: PLC0415  as above
     from fabricsim.validation import benchtable  # noqa: PLC0415  as above

@@ -10,7 +10,6 @@ import typer
 
 from fabricsim.cli.common import (
     EngineOption,
-    FolderOption,
     JsonOption,
     PcapOption,
     SettingsOption,
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from fabricsim.results.traffic import TrafficResult
 
 _MATRIX = "CSV or htsim connection matrix, or a pattern: permutation, incast, all-to-all, ring or poisson."
-_SCENARIO = "TOML file or name of a shipped scenario; ideal hosts on one switch where left out."
+_SCENARIO = "TOML file, or name of a shipped scenario; 16 ideal hosts, or as many as a file has, where left out."
 _BARE = "ideal-16"
 
 MatrixArgument = Annotated[str, typer.Argument(metavar="MATRIX", help=_MATRIX)]
@@ -43,11 +42,19 @@ ClusterOption = Annotated[str | None, typer.Option(metavar="NAME", help="Cluster
 NetworkOption = Annotated[str | None, typer.Option(metavar="NAME", help="Fabric of the library.")]
 TransportOption = Annotated[str | None, typer.Option(metavar="NAME", help="Transport of the library.")]
 SizeOption = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="Of each flow, or the distribution: websearch, hadoop, ...")
+    str | None,
+    typer.Option(metavar="SIZE", help="Size of each flow, or a distribution: websearch, hadoop, ..."),
 ]
-FlowsOption = Annotated[int | None, typer.Option(metavar="N", help="Senders, or arrivals of poisson.")]
-LoadOption = Annotated[float | None, typer.Option(metavar="L", help="Of poisson, relative to the hosts' links.")]
-SeedOption = Annotated[int | None, typer.Option(metavar="N", help="Seed of all random choices.")]
+FlowsOption = Annotated[int | None, typer.Option(metavar="N", help="Flows of incast, permutation or poisson.")]
+LoadOption = Annotated[float | None, typer.Option(metavar="L", help="Load of poisson, relative to the hosts' links.")]
+SeedOption = Annotated[int | None, typer.Option(metavar="N", help="Seed of all random choices, such as paths.")]
+
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="FOLDER", help="Write pictures, times as JSON and what was recorded into this folder."
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -70,10 +77,10 @@ def traffic(  # noqa: PLR0913  one parameter per option
     seed: SeedOption = None,
     tap: TapOption = None,
     pcap: PcapOption = None,
-    output: FolderOption = None,
+    output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Send a traffic matrix over a fabric and print flow completion times."""
+    """Send a traffic matrix and print flow completion times."""
     from fabricsim.pipeline import load as load_scenario  # noqa: PLC0415  --help must not pay for it
     from fabricsim.traffic import read, request, simulate  # noqa: PLC0415  as above
 
