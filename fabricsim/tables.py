@@ -94,6 +94,8 @@ ROUTE = np.dtype(
         ("moderation_steps", np.int32),
         ("flow", np.int32),  # packet engine: flow of messages from outside; NONE: none yet
         ("base_time", np.int64),  # packet engine: beyond bytes over peak, a message takes this long when alone, ps
+        ("out_hops", np.int32),  # flow engine: hops up to the host's wire, which is the last of them; 0: within a host
+        ("read_ahead", np.int64),  # flow engine: time for which the adapter has messages ahead of the wire, ps
     ],
     align=True,
 )
@@ -243,8 +245,18 @@ LANE = np.dtype(
 )
 """One member's part of a call on one channel: NCCL's thread block."""
 
-INBOX = np.dtype([("sent", np.int32), ("arrived", np.int32), ("consumed", np.int32)], align=True)
-"""Messages of one connection, counted since the call began."""
+INBOX = np.dtype(
+    [
+        ("sent", np.int32),
+        ("arrived", np.int32),
+        ("consumed", np.int32),
+        ("moving", np.int32),  # flow engine: 1 from when a message has its turn until its last byte has left
+        ("entering", np.int64),  # flow engine: bytes of that message until it is on the wire
+        ("queued", np.int64),  # flow engine: bytes of the message behind it; NONE: none
+    ],
+    align=True,
+)
+"""Messages of one connection, counted since the call began; they leave one after the other."""
 
 MESSAGE = np.dtype(
     [

@@ -9,6 +9,7 @@ import numpy as np
 from fabricsim.engine.wiring import Connection, Wiring
 from fabricsim.packet_tables import BY_FLOW, FLOW, HEADER_BYTES, HPCC, RECEIVER, SERVER, STAGE
 from fabricsim.tables import NEVER, NONE
+from fabricsim.transports.base import READ_AHEAD
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -22,12 +23,6 @@ if TYPE_CHECKING:
     from fabricsim.topology.host import Hop
     from fabricsim.topology.platform import Platform
     from fabricsim.transports.base import FlowModel
-
-
-_READ_AHEAD = 16
-"""Packets that an adapter has on their way through its host: with 4 KiB packets the 64 KiB of a segment that a TCP
-stack hands over at once, and of the reads that an RDMA adapter keeps outstanding. Servers that are shared, as both
-directions of a PCIe link are, would leave the wire idle otherwise."""
 
 
 class PacketWiring(Wiring):
@@ -156,7 +151,7 @@ class PacketWiring(Wiring):
         flow["first_stage"], flow["stages"] = self._network.extend("stages", self._stages(out)), len(out)
         flow["first_exit"], flow["exits"] = self._network.extend("stages", self._stages(back)), len(back)
         times = self._stages(out)["ps_per_byte"] * int(self._law["payload"])
-        flow["slack"] = _READ_AHEAD * int(np.floor(times + 0.5).sum())
+        flow["slack"] = READ_AHEAD * int(np.floor(times + 0.5).sum())
 
     def _stages(self, hops: Sequence[Hop]) -> NDArray[np.void]:
         stages = np.zeros(len(hops), STAGE)

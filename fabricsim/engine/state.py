@@ -158,8 +158,8 @@ class State:
         return first
 
     def reserve_flows(self) -> None:
-        """Have a flow for each lane and message: neither has more than one in transfer."""
-        wanted = power_of_two(len(self.lanes) + len(self.tables["messages"]))
+        """Have a flow for each connection of a lane and each message: neither has more than one in transfer."""
+        wanted = power_of_two(len(self.inboxes) + len(self.tables["messages"]))
         before = len(self.flows)
         if wanted <= before:
             return
@@ -202,16 +202,16 @@ class State:
 
         An op has one event at a time (its start or its end), and so has a message. A lane has
 
-        - one ``SEND``, for it is sending from then on until its flow has ended;
-        - two ``RESUME``: that of its joining, and that of its receiver, which is posted once for each
-          time that the lane is blocked. The lane can be blocked again only after a flow of its own
-          has ended, and no flow ends before all events of the instant are done;
-        - in each inbox as many ``ARRIVED`` as the sender may be ahead, the window. A call closes its
-          lanes when all members have received all, so no arrival outlives its lane.
+        - one ``SEND``, for it is sending from then on until the overhead is over;
+        - one ``RESUME`` of its joining;
+        - in each inbox one ``ENTER`` of the message that has its turn, as many ``ARRIVED`` as the sender may be
+          ahead, the window, and as many ``RESUME`` of the sender: each is for a message taken, which makes
+          room for one more, and at one instant no more can be taken than the window. A call closes
+          its lanes when all members have received all, so no arrival outlives its lane.
 
         Two more keep the bucket that is being emptied, and the event that a lack of lanes puts back.
         """
-        per_lane = 3 + _WINDOW * int(self.world["inboxes"][0])
+        per_lane = 2 + (1 + 2 * _WINDOW) * int(self.world["inboxes"][0])
         posted = len(self.tables["ops"]) + len(self.tables["messages"]) + self.more_events()
         wanted = power_of_two(len(self.lanes) * per_lane + posted + 2)
         before = len(self.events)
@@ -249,6 +249,7 @@ class State:
     def reserve_inboxes(self, inboxes: int) -> None:
         """Let members have up to `inboxes` incoming connections."""
         self._reserve_lanes(len(self.lanes), inboxes)
+        self.reserve_flows()
         self.reserve_events()
 
     def reserve_outbox(self) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from fabricsim.collectives import template
 from fabricsim.errors import SimulationError
 from fabricsim.tables import CONNECTION, MODERATION, NONE, SCRIPT
+from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from fabricsim.engine.world import World
     from fabricsim.spec.cluster import InterruptStep
     from fabricsim.spec.job import Collectives
+    from fabricsim.topology.host import Hop
     from fabricsim.topology.platform import Platform
     from fabricsim.transports.base import FlowModel
 
@@ -117,12 +119,14 @@ class Wiring:
         path = self._platform.path(key.source, key.target, key.port)
         model = self._model
         latency, overhead, round_trip, window, idle_restart, moderation = key.intra_host_step, 0, 0, 0, 0, NONE
+        out: Sequence[Hop] = ()
         if path.network:
             software = model.latency if key.latency is None else key.latency
             latency = path.latency + software + key.network_step
             overhead = model.overhead if key.latency is None else 0
             round_trip = 2 * (path.latency + software)
             window, idle_restart = model.window, model.idle_restart
+            out = self._platform.way_out(key.source)
             moderation = 0 if self._moderation_steps else NONE
         _check_delay(max(latency, overhead), key)
         resources = tuple(resource for resource, _ in path.hops)
@@ -141,10 +145,17 @@ class Wiring:
             self._moderation_steps,
             NONE,
             0,
+            len(out) + path.network,
+            self._time_through(out, model.read_ahead),
         )
         self._world.widen(len(path.hops))
         self.route_hops.append(resources)
         return self._world.extend("routes", [row])
+
+    def _time_through(self, hops: Sequence[Hop], size: int) -> int:
+        """Time of some bytes through the parts of a host, one after the other, ps."""
+        capacities = self._platform.resources.capacities
+        return int(sum(cost / capacities[resource] for resource, cost in hops) * size * PS_PER_S)
 
     def _template(self, collective: str, members: int) -> int:
         key = (collective, members)
@@ -218,14 +229,15 @@ class Wiring:
         """
         made = template(collective, len(ranks))
         whole = -(-size // made.shards)
+        key, most = "chunk", self._collectives.chunk
         if collective == "send_recv":
-            return whole
-        chunk = min(self._collectives.chunk, whole)
+            key, most = "send_chunk", self._collectives.send_chunk
+        chunk = min(most, whole)
         steps = max(len(steps) for steps in made.scripts)
         if -(-size // (made.shards * chunk)) * steps > _MOST_MESSAGES:
             msg = (
                 f"{collective} of {size} bytes over {len(ranks)} ranks in chunks of {chunk} bytes is more than "
-                f"{_MOST_MESSAGES} messages per rank: raise collectives.chunk"
+                f"{_MOST_MESSAGES} messages per rank: raise collectives.{key}"
             )
             raise SimulationError(msg)
         return chunk

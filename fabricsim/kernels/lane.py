@@ -1,8 +1,11 @@
 """Lanes: the members of live collective calls, each working through its script.
 
 A lane is one member of a call on one channel, NCCL's thread block: in every round it goes through
-the steps of its script, and in each step first receives, then sends. Memory is taken when the first
-member of a call joins and given back when the last one is done.
+the steps of its script, and in each step first receives, then sends. It has sent when the message is
+in the connection's FIFO, which holds as many as the world's window, and goes on; messages of a
+connection leave one after the other. (NCCL's kernel, protocol Simple: src/collectives/device/prims_simple.h
+waits for a free slot, copies and posts; only sends from registered buffers wait for the proxy.)
+Memory is taken when the first member of a call joins and given back when the last one is done.
 """
 
 from __future__ import annotations
@@ -18,8 +21,9 @@ OP_DONE = np.int64(1)
 ARRIVED = np.int64(2)  # target: receiving lane; extra: inbox
 RESUME = np.int64(3)  # target: lane
 SEND = np.int64(4)  # target: lane whose send overhead is over; extra: connection
-MESSAGE = np.int64(5)  # target: external message whose send overhead is over; extra: whether slow start is, too
+MESSAGE = np.int64(5)  # target: external message whose send overhead is over; extra: whether it has waited for the wire
 DELIVERED = np.int64(6)  # target: external message
+ENTER = np.int64(7)  # target: lane whose message takes to the wire; extra: connection
 NO_EXTRA = np.int64(0)
 
 CLASSES = 32
@@ -122,6 +126,8 @@ def open_call(world, calls, communicators, templates, scripts, lanes, inboxes, f
                 inboxes[inbox].sent = 0
                 inboxes[inbox].arrived = 0
                 inboxes[inbox].consumed = 0
+                inboxes[inbox].moving = 0
+                inboxes[inbox].queued = -1
 
 
 @kernel
@@ -246,8 +252,15 @@ def message_bytes(calls, communicators, templates, steps, lanes, lane):
 
 
 @kernel
+def inbox_of(world, connections, lanes, lane, connection):
+    """Find the inbox that a lane's connection leads to."""
+    receiver = np.int64(lanes[lane].peers + connections[connection].member)
+    return receiver * world[0].inboxes + connections[connection].inbox
+
+
+@kernel
 def sent(connections, lanes, lane, connection):
-    """Step on after a lane's message has left; returns the receiving lane."""
+    """Step on after a lane has handed its message to a connection; returns the receiving lane."""
     lanes[lane].sending = 0
     lanes[lane].received = 0
     lanes[lane].step += 1

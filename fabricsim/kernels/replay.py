@@ -11,12 +11,14 @@ from fabricsim.kernels.flow import finish, settle, start
 from fabricsim.kernels.lane import (
     ARRIVED,
     DELIVERED,
+    ENTER,
     MESSAGE,
     NO_EXTRA,
     OP_DONE,
     OP_START,
     RESUME,
     SEND,
+    inbox_of,
     join,
     lanes_fit,
     message_bytes,
@@ -46,7 +48,8 @@ JOB_DONE = np.int64(0)
 MESSAGE_DONE = np.int64(1)
 
 _PS = 1e12
-_STARTED_COLD = np.int64(1)  # extra of a MESSAGE event that has waited for its slow start
+_FULL = 1e-9  # relative; a resource with no more than this left is full
+_HAS_WAITED = np.int64(1)  # extra of a MESSAGE event that has waited for its slow start, or for the adapter
 
 
 @kernel
@@ -87,6 +90,87 @@ def _cold_start(world, routes, route, size):
     if routes[route].window == 0 or world[0].now < routes[route].warm_until:
         return np.int64(0)
     return np.int64(slow_start_delay(size, routes[route].peak, routes[route].round_trip, routes[route].window))
+
+
+@kernel
+def _leaving(world, resources, routes, flows, legs, flow):
+    """Time that a flow of the host's wire needs for what it has left, ps, if the host limits it; else 0.
+
+    What another part of the network limits is not ahead of the wire.
+    """
+    first_leg = flows[flow].first_leg
+    rate = np.inf
+    full = flows[flow].rate == 0.0  # it has begun in this instant
+    for leg in range(first_leg, first_leg + routes[flows[flow].route].out_hops):
+        resource = np.int64(legs[leg].resource)
+        capacity = resources[resource].capacity
+        rate = min(rate, capacity / legs[leg].cost)
+        # One that has lost a flow in this instant is filled by the others at the end of it.
+        full = full or resources[resource].touched or resources[resource].residual <= _FULL * capacity
+    if not full:
+        return 0.0
+    left = flows[flow].remaining - flows[flow].rate * (world[0].now - flows[flow].updated) / _PS
+    return left / rate * _PS
+
+
+@kernel
+def _adapter_wait(world, resources, routes, hops, flows, legs, route):
+    """Time for which the adapter has taken other messages already, ps.
+
+    An adapter reads ahead of the wire. A message that finds others waits for what it has read of them; only
+    then do they share the wire.
+    """
+    most = np.int64(routes[route].read_ahead)
+    if most == 0:
+        return most
+    wire = np.int64(hops[routes[route].first_hop + routes[route].out_hops - 1].resource)
+    leg = np.int64(resources[wire].first)
+    ahead = 0.0
+    while leg >= 0 and ahead < most:
+        ahead += _leaving(world, resources, routes, flows, legs, np.int64(legs[leg].flow))
+        leg = np.int64(legs[leg].next)
+    return np.int64(min(ahead, float(most)))
+
+
+@kernel
+def _entrance(world, resources, routes, hops, flows, legs, route, size):
+    """Time that a message waits before its first byte takes to the wire, ps."""
+    cold = _cold_start(world, routes, route, size)
+    return cold if cold > 0 else _adapter_wait(world, resources, routes, hops, flows, legs, route)
+
+
+@kernel
+def _hand_over(
+    world,
+    resources,
+    routes,
+    hops,
+    flows,
+    legs,
+    tree,
+    begun,
+    events,
+    buckets,
+    connections,
+    lanes,
+    inboxes,
+    lane,
+    connection,
+    size,
+):
+    """Give a lane's message to its connection: it starts when it has its turn and the adapter takes it."""
+    inbox = inbox_of(world, connections, lanes, lane, connection)
+    if inboxes[inbox].moving:
+        inboxes[inbox].queued = size
+        return
+    inboxes[inbox].moving = 1
+    route = np.int64(connections[connection].route)
+    delay = _entrance(world, resources, routes, hops, flows, legs, route, size)
+    if delay > 0:
+        inboxes[inbox].entering = size
+        post(world, events, buckets, world[0].now + delay, ENTER, lane, connection)
+    else:
+        start(world, resources, routes, hops, flows, legs, tree, begun, route, size, 1.0, lane, connection)
 
 
 @kernel
@@ -250,23 +334,26 @@ def _deliver(
     world,
     resources,
     routes,
+    hops,
     moderation,
     flows,
     legs,
     tree,
     series,
+    begun,
     touched,
     events,
     buckets,
     connections,
     lanes,
+    inboxes,
     slowdowns,
 ):
-    """End the flow that finishes first and post its arrival; returns the lane that sent it, or -1."""
+    """End the flow that finishes first, post its arrival, and start what its connection has queued."""
     flow = first_finisher(tree)
     now = world[0].now
-    route = flows[flow].route
-    owner, connection = np.int64(flows[flow].owner), flows[flow].connection
+    route = np.int64(flows[flow].route)
+    owner, connection = np.int64(flows[flow].owner), np.int64(flows[flow].connection)
     interrupt = flows[flow].started + moderated(routes, moderation, route, flows[flow].bytes)
     arrival = max(now + routes[route].latency, interrupt)
     note_slowdown(slowdowns, flows[flow].bytes / routes[route].peak * _PS, now - flows[flow].started)
@@ -274,10 +361,88 @@ def _deliver(
     routes[route].warm_until = now + routes[route].idle_restart
     if connection < 0:
         post(world, events, buckets, arrival, DELIVERED, owner, NO_EXTRA)
-        return -1
-    receiver = sent(connections, lanes, owner, connection)
+        return
+    receiver = np.int64(lanes[owner].peers + connections[connection].member)
     post(world, events, buckets, arrival, ARRIVED, receiver, np.int64(connections[connection].inbox))
-    return owner
+    inbox = inbox_of(world, connections, lanes, owner, connection)
+    queued = np.int64(inboxes[inbox].queued)
+    if queued < 0:
+        inboxes[inbox].moving = 0
+        return
+    # The adapter goes on with the connection: nobody comes in between.
+    inboxes[inbox].queued = -1
+    start(world, resources, routes, hops, flows, legs, tree, begun, route, queued, 1.0, owner, connection)
+
+
+@kernel
+def _work(
+    world,
+    resources,
+    routes,
+    hops,
+    flows,
+    legs,
+    tree,
+    begun,
+    events,
+    buckets,
+    calls,
+    communicators,
+    templates,
+    steps,
+    connections,
+    sources,
+    lanes,
+    inboxes,
+    free_blocks,
+    lane,
+    connection,
+):
+    """Let a lane go on until it must wait; `connection` is that on which it is due to send, or NONE."""
+    while True:
+        if connection < 0:
+            connection = run_lane(
+                world,
+                events,
+                buckets,
+                calls,
+                communicators,
+                templates,
+                steps,
+                connections,
+                sources,
+                lanes,
+                inboxes,
+                free_blocks,
+                lane,
+            )
+            if connection < 0:
+                return
+            overhead = np.int64(routes[connections[connection].route].overhead)
+            if overhead > 0:
+                post(world, events, buckets, world[0].now + overhead, SEND, lane, connection)
+                return
+        size = message_bytes(calls, communicators, templates, steps, lanes, lane)
+        _hand_over(
+            world,
+            resources,
+            routes,
+            hops,
+            flows,
+            legs,
+            tree,
+            begun,
+            events,
+            buckets,
+            connections,
+            lanes,
+            inboxes,
+            lane,
+            connection,
+            size,
+        )
+        sent(connections, lanes, lane, connection)
+        connection = np.int64(-1)
 
 
 @kernel
@@ -373,12 +538,18 @@ def advance(
                     lane, connection = target, extra
                 elif todo == NO_LANES:
                     return LANES
+                elif todo == ENTER:
+                    route = np.int64(connections[extra].route)
+                    size = inboxes[inbox_of(world, connections, lanes, target, extra)].entering
+                    start(world, resources, routes, hops, flows, legs, tree, begun, route, size, 1.0, target, extra)
                 elif todo == POST:
                     row = messages[target]
                     route, size, weight = np.int64(row.route), row.bytes, row.weight
-                    delay = _cold_start(world, routes, route, size) if extra == NO_EXTRA else np.int64(0)
+                    delay = np.int64(0)
+                    if extra == NO_EXTRA:
+                        delay = _entrance(world, resources, routes, hops, flows, legs, route, size)
                     if delay > 0:
-                        post(world, events, buckets, now + delay, MESSAGE, target, _STARTED_COLD)
+                        post(world, events, buckets, now + delay, MESSAGE, target, _HAS_WAITED)
                         continue
                     start(
                         world,
@@ -397,29 +568,37 @@ def advance(
                     )
             elif tree[1] == now:
                 world[0].events += 1
-                lane = _deliver(
+                _deliver(
                     world,
                     resources,
                     routes,
+                    hops,
                     moderation,
                     flows,
                     legs,
                     tree,
                     series,
+                    begun,
                     touched,
                     events,
                     buckets,
                     connections,
                     lanes,
+                    inboxes,
                     slowdowns,
                 )
             else:
                 break
-            if lane < 0:
-                continue
-            if connection < 0:
-                connection = run_lane(
+            if lane >= 0:
+                _work(
                     world,
+                    resources,
+                    routes,
+                    hops,
+                    flows,
+                    legs,
+                    tree,
+                    begun,
                     events,
                     buckets,
                     calls,
@@ -432,19 +611,8 @@ def advance(
                     inboxes,
                     free_blocks,
                     lane,
+                    connection,
                 )
-                if connection < 0:
-                    continue
-                route = np.int64(connections[connection].route)
-                size = message_bytes(calls, communicators, templates, steps, lanes, lane)
-                delay = routes[route].overhead + _cold_start(world, routes, route, size)
-                if delay > 0:
-                    post(world, events, buckets, now + delay, SEND, lane, connection)
-                    continue
-            else:
-                route = np.int64(connections[connection].route)
-                size = message_bytes(calls, communicators, templates, steps, lanes, lane)
-            start(world, resources, routes, hops, flows, legs, tree, begun, route, size, 1.0, lane, connection)
         close_bucket(world, buckets, now)
         settle(world, resources, flows, legs, tree, series, begun, touched, members, heap)
         if world[0].outbox > 0:

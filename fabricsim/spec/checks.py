@@ -34,7 +34,7 @@ MOST_PORTS = 1024
 SOCKET_KINDS = ("tcp", "ipoib")
 """Transports that go through the kernel's sockets, and so through host memory."""
 
-_NEVER_ZERO = ("cluster.gpu.memory", "job.bucket", "job.first_bucket", "collectives.chunk")
+_NEVER_ZERO = ("cluster.gpu.memory", "job.bucket", "job.first_bucket", "collectives.chunk", "collectives.send_chunk")
 
 _ADAPTERS = ("cluster.nic", "cluster.ethernet_nic")
 

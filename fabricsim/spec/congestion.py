@@ -187,6 +187,10 @@ DEFAULT_LAWS: dict[str, Law] = {
 """Law of a transport that names none, by its kind."""
 
 
+PACED = ("dcqcn", "timely", "hpcc")
+"""Laws that give each flow a rate, so that its packets leave the adapter one by one."""
+
+
 def law_in_force(transport: Transport) -> Law:
     """Return the law written, or that of the transport's kind."""
     return transport.congestion_control or DEFAULT_LAWS[transport.kind]

@@ -66,11 +66,13 @@ class Job(Spec):
 class Collectives(Spec):
     """How collectives are cut and what each of their steps costs besides the wire.
 
-    ``chunk`` is the most that one channel sends in one step. ``network_step`` and
+    ``chunk`` is the most that one channel sends in one step, ``send_chunk`` the most that a send between two
+    ranks hands over at once; of either, a connection's FIFO holds two. ``network_step`` and
     ``intra_host_step`` are fixed times per step (flags, fences, proxy), after NCCL's tuning tables.
     """
 
     channels: Annotated[int, Field(ge=1, le=64)] = 2
     chunk: Bytes = 2 * 2**20
+    send_chunk: Bytes = 2**19
     network_step: Duration = 0
     intra_host_step: Duration = 0

@@ -5,12 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fabricsim.spec.congestion import PACED, law_in_force
 from fabricsim.tables import NEVER
 from fabricsim.topology.platform import ProtocolCosts
 
 if TYPE_CHECKING:
     from fabricsim.spec.transport import Transport
     from fabricsim.transports.framing import Framing
+
+READ_AHEAD = 16
+"""Packets that an adapter has on their way through its host: with 4 KiB packets the 64 KiB of a segment that a TCP
+stack hands over at once, and of the reads that an RDMA adapter keeps outstanding. Servers that are shared, as both
+directions of a PCIe link are, would leave the wire idle otherwise."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,8 @@ class FlowModel:
         Idle time after which slow start begins anew, ps; `fabricsim.tables.NEVER`: it does not.
     interrupts
         Whether the receiver waits for (moderated) interrupts rather than polls.
+    read_ahead
+        Bytes of a message that the adapter takes ahead of the wire; 0 where the transport paces its packets.
     """
 
     costs: ProtocolCosts
@@ -39,6 +47,7 @@ class FlowModel:
     window: int
     idle_restart: int
     interrupts: bool
+    read_ahead: int
 
 
 def socket_model(transport: Transport, framing: Framing) -> FlowModel:
@@ -50,6 +59,7 @@ def socket_model(transport: Transport, framing: Framing) -> FlowModel:
         window=(transport.initial_window or 0) * framing.payload,
         idle_restart=NEVER if transport.idle_restart is None else transport.idle_restart,
         interrupts=True,
+        read_ahead=_read_ahead(transport, framing),
     )
 
 
@@ -62,7 +72,12 @@ def verbs_model(transport: Transport, framing: Framing) -> FlowModel:
         window=0,
         idle_restart=0,
         interrupts=False,
+        read_ahead=_read_ahead(transport, framing),
     )
+
+
+def _read_ahead(transport: Transport, framing: Framing) -> int:
+    return 0 if law_in_force(transport).law in PACED else READ_AHEAD * framing.payload
 
 
 def _costs(transport: Transport, framing: Framing, *, staged: bool) -> ProtocolCosts:

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 def ring_seconds(latencies: NDArray[np.float64], sending: float, steps: int, window: int) -> float:
     """Time of a ring whose member ``i`` sends `steps` messages to ``i + 1``, nobody sharing a link.
 
-    Member ``i`` starts message ``s`` when it has taken message ``s - 1`` from its predecessor, and
-    its successor has taken message ``s - window``; it takes a message when that has arrived and its
-    own last one is sent.
+    Member ``i`` hands over message ``s`` when it has taken message ``s - 1`` from its predecessor, and
+    its successor has taken message ``s - window``; messages leave one after the other. It takes a
+    message when that has arrived and its own last one is handed over.
 
     Parameters
     ----------
@@ -29,9 +29,11 @@ def ring_seconds(latencies: NDArray[np.float64], sending: float, steps: int, win
         Messages that a sender may be ahead of its receiver.
     """
     taken = [np.zeros(len(latencies))] * (steps + window)  # by member; those before the first are free
+    sent = np.zeros(len(latencies))
     for step in range(steps):
         own, successor = taken[window + step - 1], np.roll(taken[step], -1)
-        sent = np.maximum(own, successor) + sending
+        handed_over = np.maximum(own, successor)
+        sent = np.maximum(handed_over, sent) + sending
         arrived = np.roll(sent + latencies, 1)
-        taken[window + step] = np.maximum(sent, arrived)
+        taken[window + step] = np.maximum(handed_over, arrived)
     return float(taken[-1].max())

@@ -58,6 +58,7 @@ def scenario(  # noqa: PLR0913  a factory for tests: all but the first two by na
     *,
     channels: int = 1,
     chunk: str = WHOLE,
+    send_chunk: str = WHOLE,
     cable: str = "100m",
     switch_latency: str = "0ns",
     forwarding: str = "cut-through",
@@ -85,7 +86,7 @@ def scenario(  # noqa: PLR0913  a factory for tests: all but the first two by na
         "fabric": {**network, **fabric},
         "transport": made,
         "job": _JOB,
-        "collectives": {"channels": channels, "chunk": chunk},
+        "collectives": {"channels": channels, "chunk": chunk, "send_chunk": send_chunk},
         "seed": seed,
     }
     return Scenario.model_validate(tables)
