@@ -147,6 +147,11 @@ LINK = _on_lines(
 )
 """One direction of a cable, with the egress queue before it."""
 
+READ_AHEAD = 16
+"""Packets that a host has on their way between memory and wire: out through its adapter, and in to each endpoint.
+With 4 KiB packets that is the 64 KiB of a segment that a TCP stack hands over at once, and of the reads that an RDMA
+adapter keeps outstanding."""
+
 PORT = np.dtype(
     [
         ("link", np.int32),
@@ -163,6 +168,7 @@ PORT = np.dtype(
         ("credit_bytes", np.int64),  # receive buffer per class at the far end; 0: no credits
         ("ready", np.int32),  # of a host: flow whose turn it is; NONE: none
         ("ready_last", np.int32),
+        ("taken", np.int64),  # of a host: data packets so far
     ],
     align=True,
 )
@@ -257,7 +263,14 @@ STAGE = np.dtype([("server", np.int32), ("ps_per_byte", np.float64)], align=True
 """A server on a flow's way through a host, and its time per payload byte."""
 
 ENDPOINT = np.dtype(
-    [("head", np.int32), ("tail", np.int32), ("count", np.int32), ("received_at", np.int64)],  # the last of them, ps
+    [
+        ("head", np.int32),
+        ("tail", np.int32),
+        ("count", np.int32),
+        ("waiting", np.int32),  # of these, the last ones, which no server has taken yet
+        ("first_waiting", np.int32),  # place of the first of those
+        ("received_at", np.int64),  # the last of the others, ps
+    ],
     align=True,
 )
 """A GPU or a host's memory: packets on their way to it through its host."""
@@ -298,7 +311,6 @@ FLOW = _on_lines(
         ("path", np.int32),  # into the table of paths; NONE: routed at each switch
         ("stages", np.int32),
         ("lost", np.int64),  # packets to send again
-        ("slack", np.int64),  # how long before the wire is free it takes a packet, ps
         ("smoothed", np.float64),  # round trip, ps; 0: none measured
         ("variation", np.float64),  # of the round trip, ps
         ("timeout", np.float64),  # ps

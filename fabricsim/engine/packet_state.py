@@ -26,6 +26,7 @@ from fabricsim.packet_tables import (
     PACKET,
     PORT,
     QUEUE,
+    READ_AHEAD,
     RECEIVER,
     SAMPLE,
     SERVER,
@@ -92,6 +93,7 @@ class PacketState:
         self.ins = order
         self.links["place"][order] = np.arange(len(order))
         self.arrivals, self.frames = np.full(len(order), NEVER, np.int64), np.full(len(order), NEVER, np.int64)
+        self.departures = np.zeros(len(self.ports) * READ_AHEAD, np.int64)
         counts = np.bincount(links["target"], minlength=len(nodes))
         self.nodes["ins"], self.nodes["first_in"] = counts, np.cumsum(counts) - counts
         self.links["head"] = self.links["tail"] = NONE
@@ -298,6 +300,7 @@ class PacketState:
             agenda=self.agenda,
             arrivals=self.arrivals,
             frames=self.frames,
+            departures=self.departures,
             came=self.came,
             keys=self.keys,
             deliveries=self.deliveries,

@@ -9,7 +9,6 @@ import numpy as np
 from fabricsim.engine.wiring import Connection, Wiring
 from fabricsim.packet_tables import BY_FLOW, FLOW, HEADER_BYTES, HPCC, RECEIVER, SERVER, STAGE
 from fabricsim.tables import NEVER, NONE
-from fabricsim.transports.base import READ_AHEAD
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -150,8 +149,6 @@ class PacketWiring(Wiring):
         """Store the servers before and after the wire."""
         flow["first_stage"], flow["stages"] = self._network.extend("stages", self._stages(out)), len(out)
         flow["first_exit"], flow["exits"] = self._network.extend("stages", self._stages(back)), len(back)
-        times = self._stages(out)["ps_per_byte"] * int(self._law["payload"])
-        flow["slack"] = READ_AHEAD * int(np.floor(times + 0.5).sum())
 
     def _stages(self, hops: Sequence[Hop]) -> NDArray[np.void]:
         stages = np.zeros(len(hops), STAGE)

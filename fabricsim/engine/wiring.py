@@ -146,16 +146,21 @@ class Wiring:
             NONE,
             0,
             len(out) + path.network,
-            self._time_through(out, model.read_ahead),
+            self._read_ahead(path.hops[: len(out) + 1]) if path.network else 0,
         )
         self._world.widen(len(path.hops))
         self.route_hops.append(resources)
         return self._world.extend("routes", [row])
 
-    def _time_through(self, hops: Sequence[Hop], size: int) -> int:
-        """Time of some bytes through the parts of a host, one after the other, ps."""
+    def _read_ahead(self, hops: Sequence[Hop]) -> int:
+        """Time that the wire, or what is narrower before it, needs for what an adapter reads ahead, ps.
+
+        Without anything before the wire there is nothing to read ahead.
+        """
+        if len(hops) == 1:
+            return 0
         capacities = self._platform.resources.capacities
-        return int(sum(cost / capacities[resource] for resource, cost in hops) * size * PS_PER_S)
+        return int(max(cost / capacities[resource] for resource, cost in hops) * self._model.read_ahead * PS_PER_S)
 
     def _template(self, collective: str, members: int) -> int:
         key = (collective, members)

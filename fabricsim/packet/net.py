@@ -36,6 +36,7 @@ TABLES: dict[str, np.dtype[Any]] = {
     "outs": np.dtype(np.int32),  # ports, by node
     "dues": np.dtype(np.int64),  # when each port is to act next, ps, in the order of outs; NEVER: nothing planned
     "queues": t.QUEUE,
+    "departures": np.dtype(np.int64),  # when the last READ_AHEAD packets of a host have left, ps, by port
     "ingress": t.INGRESS,
     "controls": t.CONTROL,
     "paths": np.dtype(np.int32),  # links

@@ -21,6 +21,7 @@ from fabricsim.packet_tables import (
     CLASSES,
     DATA,
     GO_BACK_N,
+    READ_AHEAD,
 )
 from fabricsim.tables import NEVER
 
@@ -98,6 +99,22 @@ def _withdraw(net, number):
         port.ready_last = before
 
 
+@inlined
+def _next_take(net, index, flow):
+    """When a NIC may take the next packet of a flow, ps: behind servers it has a number of them on their way."""
+    port = net.ports[index]
+    if flow.stages == 0:
+        return np.int64(net.links[port.link].free_at)
+    return np.int64(net.departures[index * READ_AHEAD + port.taken % READ_AHEAD])
+
+
+@inlined
+def _note_departure(net, index, time):
+    port = net.ports[index]
+    net.departures[index * READ_AHEAD + port.taken % READ_AHEAD] = time
+    port.taken += 1
+
+
 @kernel
 def pull(net, node, now):
     """Take packets from the flows of a host while its wire can have them."""
@@ -113,7 +130,7 @@ def pull(net, node, now):
         law = net.laws[flow.law]
         if managed and not may_take(net, index, np.int64(law.data_class), np.int64(flow.wire)):
             return
-        when = link.free_at - flow.slack
+        when = _next_take(net, index, flow)
         if when > now:
             plan_port(net, index, when)
             return
@@ -228,10 +245,17 @@ def _to_wire(net, flow, law, packet, payload, now):
     link = net.links[index]
     if link.port < 0:
         transmit(net, index, packet, now, ready)
-        return
-    if link.down:
+    elif link.down:
         lose(net, index, packet, now)
-        return
+    else:
+        _past_queues(net, index, law, packet, now, ready)
+    _note_departure(net, np.int64(net.nodes[flow.source].port), max(ready, np.int64(link.free_at)))
+
+
+@inlined
+def _past_queues(net, index, law, packet, now, ready):
+    """Put a packet that a managed NIC has taken onto the wire."""
+    link = net.links[index]
     port, lane = np.int64(link.port), np.int64(law.data_class)
     if net.world[0].telemetry:
         write_telemetry(net, index, packet, now, net.queues[port * CLASSES + lane].waiting)

@@ -23,7 +23,7 @@ from fabricsim.packet.port import (
 )
 from fabricsim.packet.receiver import acknowledge_late, receive
 from fabricsim.packet.sender import hear, wake
-from fabricsim.packet_tables import ALARM, DATA, HOST, LEAST_LOADED, RECEIVED, TRIMMED
+from fabricsim.packet_tables import ALARM, DATA, HOST, LEAST_LOADED, READ_AHEAD, RECEIVED, TRIMMED
 from fabricsim.tables import NEVER
 
 INDEX_BITS = 18
@@ -183,19 +183,38 @@ def _admit(net, node, packet, came, now):
         _release(net, node, packet, came, now)
         receive(net, packet, now)
         return
-    payload = np.int64(packet.wire) - net.laws[flow.law].overhead
     lane = traffic_class(packet)
     if net.nodes[node].accounts:
         take_in(net, node, came, lane, np.int64(packet.wire))
     endpoint = np.int64(flow.endpoint)
-    time = max(pass_way_in(net, flow, payload, now), net.endpoints[endpoint].received_at)
-    net.endpoints[endpoint].received_at = time
-    waiting = push(net, net.endpoints[endpoint])
-    net.pool[waiting] = packet
-    net.pool[waiting].time = came
-    plan(net, node, time, _RECEIVED, endpoint)
+    fifo = net.endpoints[endpoint]
+    place = push(net, fifo)
+    net.pool[place] = packet
+    net.pool[place].time = came
+    if fifo.waiting == 0:
+        fifo.first_waiting = place
+    fifo.waiting += 1
+    if fifo.waiting == 1:
+        _serve_waiting(net, node, endpoint, now)
     if net.nodes[node].accounts:
         check_pause(net, node, came, lane, now)
+
+
+@kernel
+def _serve_waiting(net, node, endpoint, now):
+    """Give packets that wait to the servers of the host, which hold a number of them."""
+    fifo = net.endpoints[endpoint]
+    while fifo.waiting > 0:
+        packet = net.pool[fifo.first_waiting]
+        flow = net.flows[packet.flow]
+        if fifo.count - fifo.waiting >= READ_AHEAD:
+            return
+        payload = np.int64(packet.wire) - net.laws[flow.law].overhead
+        fifo.received_at = max(pass_way_in(net, flow, payload, now), fifo.received_at)
+        plan(net, node, np.int64(fifo.received_at), _RECEIVED, endpoint)
+        fifo.waiting -= 1
+        if fifo.waiting > 0:
+            fifo.first_waiting = following(net, np.int64(fifo.first_waiting))
 
 
 @inlined
@@ -215,6 +234,7 @@ def _finish_receiving(net, node, endpoint, now):
     let_go(net, node, packet.time, traffic_class(packet), np.int64(packet.wire), now)
     receive(net, packet, now)
     pop(net, fifo)
+    _serve_waiting(net, node, endpoint, now)
 
 
 @inlined

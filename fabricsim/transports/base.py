@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fabricsim.packet_tables import READ_AHEAD
 from fabricsim.spec.congestion import PACED, law_in_force
 from fabricsim.tables import NEVER
 from fabricsim.topology.platform import ProtocolCosts
@@ -12,11 +13,6 @@ from fabricsim.topology.platform import ProtocolCosts
 if TYPE_CHECKING:
     from fabricsim.spec.transport import Transport
     from fabricsim.transports.framing import Framing
-
-READ_AHEAD = 16
-"""Packets that an adapter has on their way through its host: with 4 KiB packets the 64 KiB of a segment that a TCP
-stack hands over at once, and of the reads that an RDMA adapter keeps outstanding. Servers that are shared, as both
-directions of a PCIe link are, would leave the wire idle otherwise."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""Messages that leave a host at once: the adapter has read ahead of the first when the others come."""
+"""Messages that leave a host at once: the adapter has read ahead of the first when the others come; and a thread
+that serves both directions."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ import pytest
 import simpy
 
 from fabricsim.engine.fabric import Fabric
+from fabricsim.packet_tables import READ_AHEAD
 from fabricsim.pipeline import load
-from fabricsim.transports.base import READ_AHEAD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,11 +29,8 @@ def _times(transport: str, targets: Sequence[int], size: int = SIZE) -> tuple[Fa
 
 
 def _read_ahead(fabric: Fabric) -> float:
-    """Time of 16 packets of 4096 bytes through GPU's and adapter's PCIe link, seconds."""
-    hops = fabric.platform.way_out(0)
-    capacities = fabric.platform.resources.capacities
-    assert len(hops) > 0
-    return sum(READ_AHEAD * 4096 * cost / capacities[resource] for resource, cost in hops)
+    """Time of 16 packets of 4096 bytes on the wire, which is narrower than the PCIe links before it, seconds."""
+    return READ_AHEAD * 4096 / float(fabric.world.tables["routes"][0]["peak"])
 
 
 def test_the_first_of_two_messages_is_ahead_by_what_the_adapter_reads() -> None:
@@ -60,3 +58,19 @@ def test_small_messages_leave_one_after_the_other() -> None:
 def test_paced_messages_share_the_wire_from_the_first_byte() -> None:
     _, (first, second) = _times("roce-100g", [1, 2])
     assert first == pytest.approx(second, abs=2 * PS)
+
+
+@pytest.mark.parametrize("late", [0.0, 2e-3])
+def test_a_thread_serves_both_directions_alike_among_packets(late: float) -> None:
+    """It copies 0.2 ns/B for either: while both last, each gets half of its 40 Gb/s."""
+    size = 2**25
+    env = simpy.Environment()
+    fabric = Fabric(env, load("dai2024", ["transport=ipoib-100g", "engine=packet"]).scenario)
+    arriving = fabric.send(0, 1, size)
+    if late:
+        env.run(late)
+    leaving = fabric.send(1, 2, size)
+    env.run(env.all_of([arriving, leaving]))
+    copying = size * 0.2e-9
+    assert leaving.value == pytest.approx(2 * copying - late, rel=0.01)
+    assert arriving.value == pytest.approx(2 * copying - late, rel=0.01)

@@ -377,7 +377,6 @@ class Builder:
             "stages": len(self.way_out),
             "first_exit": flow["target"] * per_host + len(self.way_out),
             "exits": len(self.way_in),
-            "slack": sum(_time(law["payload"], 1000.0 / rate) for rate in self.way_out),
             "endpoint": flow["target"],
             "hops": len(there),
             "wire": wire,

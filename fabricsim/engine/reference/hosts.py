@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fabricsim.engine.reference.nodes import AGENDA, Node
 from fabricsim.engine.reference.ports import Port
-from fabricsim.packet_tables import DATA, PORT_DUE, RECEIVED
+from fabricsim.packet_tables import DATA, PORT_DUE, READ_AHEAD, RECEIVED
 from fabricsim.tables import NONE
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ class Endpoint:
     """A GPU or a host's memory: packets on their way to it through its host."""
 
     packets: deque[Packet] = field(default_factory=deque)
-    received_at: int = 0  # the last of them, ps
+    waiting: deque[Packet] = field(default_factory=deque)  # for the servers
+    received_at: int = 0  # the last of `packets`, ps
 
 
 class Host(Node):
@@ -65,6 +66,7 @@ class Host(Node):
         self._port_index = int(network.tables.nodes[index]["port"])
         self.link: Link = network.links[int(network.tables.ports[self._port_index]["link"])]
         self._due = -1
+        self._departures: deque[int] = deque(maxlen=READ_AHEAD)  # of the last packets taken, ps
 
     def reconsider(self, sender: Sender) -> None:
         """Let a flow whose state has changed join the round, or leave it."""
@@ -83,12 +85,14 @@ class Host(Node):
             self.link.port.serve()
             return
         while self.round:
-            time = self.link.free_at - self.round[0].slack
+            time = self.next_take()
             if self.network.now < time:
                 self._plan_service(time)
                 return
             packet = self.next_packet()
-            self.link.transmit(packet, self._pass_way_out(packet))
+            ready = self._pass_way_out(packet)
+            self.link.transmit(packet, ready)
+            self._note_departure(ready)
 
     def _plan_service(self, time: int) -> None:
         if time != self._due:
@@ -109,7 +113,18 @@ class Host(Node):
     def send_past_queues(self, port: Port) -> None:
         """Send a packet of the first flow of the round through a managed NIC."""
         packet = self.next_packet()
-        port.send_past_queues(packet, self._pass_way_out(packet))
+        ready = self._pass_way_out(packet)
+        port.send_past_queues(packet, ready)
+        self._note_departure(ready)
+
+    def next_take(self) -> int:
+        """When the next packet of the round's first flow may be taken, ps."""
+        if not self.round[0].way_out:
+            return self.link.free_at
+        return self._departures[0] if len(self._departures) == READ_AHEAD else 0
+
+    def _note_departure(self, ready: int) -> None:
+        self._departures.append(max(ready, self.link.free_at))
 
     def send_answer(self, packet: Packet) -> None:
         """Send an ACK, NACK or CNP."""
@@ -127,18 +142,28 @@ class Host(Node):
         way_in = self.network.senders[packet.flow].way_in
         if packet.carries_data and way_in:
             endpoint = self.network.senders[packet.flow].endpoint
-            there = self.network.endpoints[endpoint]
-            there.packets.append(packet)
-            time = max(pass_all(way_in, packet.payload, self.network.now), there.received_at)
-            there.received_at = time
-            self.plan(time, AGENDA + RECEIVED, endpoint, lambda: self._receive_first(endpoint))
+            self.network.endpoints[endpoint].waiting.append(packet)
+            self._serve_waiting(endpoint)
         else:
             self._receive(packet)
         if link is not None:
             self.pause_if_full(link, traffic_class)
 
+    def _serve_waiting(self, endpoint: int) -> None:
+        """Give packets that wait to the servers, which hold a number of them."""
+        there = self.network.endpoints[endpoint]
+        while there.waiting:
+            if len(there.packets) == READ_AHEAD:
+                return
+            packet = there.waiting.popleft()
+            time = pass_all(self.network.senders[packet.flow].way_in, packet.payload, self.network.now)
+            there.packets.append(packet)
+            there.received_at = max(time, there.received_at)
+            self.plan(there.received_at, AGENDA + RECEIVED, endpoint, lambda: self._receive_first(endpoint))
+
     def _receive_first(self, endpoint: int) -> None:
         self._receive(self.network.endpoints[endpoint].packets.popleft())
+        self._serve_waiting(endpoint)
 
     def _receive(self, packet: Packet) -> None:
         if self.accounts:
@@ -160,7 +185,7 @@ class ManagedNic(Port):
         while self.may_send_next():
             self._send_next()
         while self._may_take_data():
-            time = self.link.free_at - self.node.round[0].slack
+            time = self.node.next_take()
             if self.network.now < time:
                 self.plan_service(time)
                 return

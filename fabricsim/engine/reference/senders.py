@@ -43,7 +43,6 @@ class Sender:
         self.target = self._host(int(row["target"]))
         self.way_out = stages_of(network, int(row["first_stage"]), int(row["stages"]))
         self.way_in = stages_of(network, int(row["first_exit"]), int(row["exits"]))
-        self.slack = int(row["slack"])
         self.endpoint = int(row["endpoint"])
         self.balance = int(law["balance"])
         self.selective = int(law["recovery"]) == SELECTIVE
