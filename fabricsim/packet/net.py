@@ -12,11 +12,12 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
 from numba.core.imputils import lower_builtin, lower_getattr_generic
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
-from numba.extending import NativeValue, models, register_model, typeof_impl, unbox
+from numba.extending import NativeValue, intrinsic, models, overload, register_model, typeof_impl, unbox
 from numba.np.arrayobj import load_item, make_array, populate_array, store_item
 from numba.np.numpy_support import from_dtype
 
@@ -140,6 +141,36 @@ def _setitem(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     return context.get_dummy_value()
 
 
+_LINE = 64  # bytes of a line of the cache
+_PREFETCHED = 2  # lines
+
+
+def prefetch(table: object, index: object) -> None:
+    """Have the processor fetch the first lines of a row of a table into its cache; uncompiled, do nothing."""
+
+
+@overload(prefetch, inline="always")
+def _prefetch_any(table: Any, index: Any) -> Any:  # noqa: ANN401, ARG001  numba types
+    def fetch(table: Any, index: Any) -> None:  # noqa: ANN401
+        _prefetch(table, index)  # type: ignore[call-arg]  # numba passes the context
+
+    return fetch
+
+
+@intrinsic
+def _prefetch(_context: Any, table: Any, index: Any) -> Any:  # noqa: ANN401  numba types
+    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:  # noqa: ANN401  LLVM
+        address = builder.bitcast(_place(context, builder, table, (*arguments, index)), cgutils.voidptr_t)
+        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, *[ir.IntType(32)] * 3])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        for line in range(_PREFETCHED):
+            at = cgutils.pointer_add(builder, address, line * _LINE)
+            builder.call(function, [at, *[ir.Constant(ir.IntType(32), value) for value in (0, 3, 1)]])
+        return context.get_dummy_value()
+
+    return types.void(table, index), generate
+
+
 def _array_type(name: str) -> Table:
     return Table(from_dtype(TABLES[name]), 1, "C")
 
@@ -159,8 +190,9 @@ def _lower(context: Any, builder: Any, _type: NetType, value: Any, name: str) ->
     element = context.get_data_type(array_type.dtype)
     entries = builder.bitcast(value, context.get_value_type(types.intp).as_pointer())
     first = 2 * _INDEX[name]
-    address = builder.load(cgutils.gep_inbounds(builder, entries, first))
-    length = builder.load(cgutils.gep_inbounds(builder, entries, first + 1))
+    address, length = (builder.load(cgutils.gep_inbounds(builder, entries, at)) for at in (first, first + 1))
+    for loaded in (address, length):  # tables stay where they are while a kernel runs: read once
+        loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
     item = context.get_constant(types.intp, context.get_abi_sizeof(element))
     array = make_array(array_type)(context, builder)
     data = builder.inttoptr(address, element.as_pointer())

@@ -10,6 +10,7 @@ from fabricsim.packet.agenda import first_time, plan, take_first, take_port
 from fabricsim.packet.clock import set_next
 from fabricsim.packet.fifo import following, pop, push
 from fabricsim.packet.link import transmit_here
+from fabricsim.packet.net import prefetch
 from fabricsim.packet.nic import pass_way_in, pull
 from fabricsim.packet.port import (
     act_on,
@@ -88,6 +89,7 @@ def _gather(net, node, origin, until):
     """
     row = net.nodes[node]
     came, keys, arrivals, pool = net.came, net.keys, net.arrivals, net.pool
+    is_host = row.kind == HOST
     count = np.int64(0)
     later = NEVER
     for i in range(row.first_in, row.first_in + row.ins):
@@ -101,6 +103,10 @@ def _gather(net, node, origin, until):
                 keys[count] = ((time - origin) << INDEX_BITS) | count
                 count += 1
                 left -= 1
+                if is_host:
+                    prefetch(net.flows, np.int64(pool[place].flow))
+                elif pool[place].cursor >= 0:
+                    prefetch(net.links, np.int64(net.paths[pool[place].cursor]))
                 if left == 0:
                     time = NEVER
                     break

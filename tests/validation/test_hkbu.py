@@ -99,20 +99,39 @@ def test_pictures(study: Study, tmp_path: Path) -> None:
 # ---- against the captured files themselves ------------------------------------------------------
 
 
+RING_10G = "hkbu_10g/ring-10g-stepexp2.txt"
+RING_100G = "hkbu_100g/ring-100g-stepexp2.txt"
+MEBIBYTE = 2**20
+
+
 @pytest.mark.parametrize(
-    ("log", "transport", "bound"),
+    ("log", "transport", "sizes", "bound"),
     [
-        ("hkbu_10g/ring-10g-stepexp2.txt", "tcp-10g", 0.05),
-        ("hkbu_100g/ring-100g-stepexp2.txt", "rdma-100g", 0.10),
+        (RING_10G, "tcp-10g", (4 * MEBIBYTE, 2**40), 0.05),
+        (RING_100G, "rdma-100g", (8 * MEBIBYTE, 2**40), 0.10),
+        pytest.param(
+            RING_100G,
+            "rdma-100g",
+            (4 * MEBIBYTE, 8 * MEBIBYTE),
+            0.10,
+            marks=pytest.mark.xfail(
+                strict=True,
+                reason="14 % too fast at 4 MiB, as validation.md says",
+            ),
+        ),
     ],
 )
-def test_captured_logs_of_ring_runs(traces: Path, log: str, transport: str, bound: float) -> None:
+def test_captured_logs_of_ring_runs(
+    traces: Path, log: str, transport: str, sizes: tuple[int, int], bound: float
+) -> None:
     captured = nccl_tests.read(traces / "nccl_logs" / log).rows
-    captured = captured[captured["size"] >= 4 * 2**20][::8]  # enough of some hundred
-    sizes = [int(size) for size in captured["size"]]
+    captured = captured[captured["size"] >= 4 * MEBIBYTE][::8]  # enough of some hundred
+    captured = captured[(captured["size"] >= sizes[0]) & (captured["size"] < sizes[1])]
 
-    predicted = collective_times(load("hkbu", [f"transport={transport}"]).scenario, "all_reduce", sizes)
+    scenario = load("hkbu", [f"transport={transport}"]).scenario
+    predicted = collective_times(scenario, "all_reduce", [int(size) for size in captured["size"]])
 
+    assert len(captured) > 0
     for row, record in zip(predicted, captured, strict=True):
         assert record["time_out_s"] / row.seconds - 1 == pytest.approx(0, abs=bound), row.size
 
