@@ -468,10 +468,16 @@ LAW = np.dtype(
 """Parameters of a transport."""
 
 TELEMETRY = np.dtype(
-    [("time", np.int64), ("sent", np.int64), ("drain", np.int64), ("ps_per_byte", np.float64)],
+    [
+        ("time", np.int64),  # when the packet was given to it, ps
+        ("sent", np.int64),  # bytes
+        ("drain", np.int64),  # time that its queue needs, ps
+        ("ps_per_byte", np.float64),
+        ("stamp", np.int64),  # of the packet, in the row of its first link, ps
+    ],
     align=True,
 )
-"""In-band telemetry of one link: when (ps), bytes sent, drain time of the queue (ps), rate (HPCC)."""
+"""In-band telemetry of one link (HPCC)."""
 
 LOG = np.dtype(
     [

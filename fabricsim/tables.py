@@ -93,7 +93,11 @@ ROUTE = np.dtype(
         ("moderation", np.int32),  # first step of interrupt moderation; NONE: none
         ("moderation_steps", np.int32),
         ("flow", np.int32),  # packet engine: flow of messages from outside; NONE: none yet
-        ("base_time", np.int64),  # packet engine: beyond bytes over peak, a message takes this long when alone, ps
+        ("base_time", np.float64),  # packet engine: of a packet without payload when alone, ps
+        ("byte_time", np.float64),  # packet engine: of each payload byte of a message's first packet, ps
+        ("header_time", np.float64),  # packet engine: of each byte that cut-through switches wait for, ps
+        ("packet", np.int64),  # packet engine: payload of a full packet, bytes
+        ("framing", np.int64),  # packet engine: wire bytes of a packet beyond its payload
         ("out_hops", np.int32),  # flow engine: hops up to the host's wire, which is the last of them; 0: within a host
         ("read_ahead", np.int64),  # flow engine: time for which the adapter has messages ahead of the wire, ps
     ],

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -19,6 +20,7 @@ from fabricsim import provenance
 from fabricsim.engine.fabric import Fabric
 from fabricsim.engine.records import carried, counters
 from fabricsim.errors import InputError
+from fabricsim.kernels.replay import time_alone
 from fabricsim.results.result import LinkRecord
 from fabricsim.results.traffic import LinkUse, Matrix, TrafficResult
 from fabricsim.spec import library
@@ -26,7 +28,7 @@ from fabricsim.spec.suggest import did_you_mean
 from fabricsim.spec.traffic import load_sizes
 from fabricsim.traces import matrix as files
 from fabricsim.transports import TRANSPORTS
-from fabricsim.units import BYTES, PS_PER_S, parse
+from fabricsim.units import BYTES, parse
 from fabricsim.workload.traffic import PATTERNS, Request, generate
 
 if TYPE_CHECKING:
@@ -157,7 +159,7 @@ def simulate(
         seed=scenario.seed,
         version=provenance.version(),
         completion=completion,
-        alone=_time_alone(fabric, routes, matrix.flows["bytes"], completion),
+        alone=_time_alone(fabric, routes, matrix.flows["bytes"]),
         links=_links(fabric, routes),
         counters=counters(fabric),
         wall_seconds=wall,
@@ -193,19 +195,14 @@ def _ports(matrix: Matrix) -> NDArray[np.int64]:
     return ports
 
 
-def _time_alone(
-    fabric: Fabric, routes: NDArray[np.int64], sizes: NDArray[np.int64], completion: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Send overhead, transfer at the peak rate of the route, and latency, ps; of packets also the way of a full one.
+def _time_alone(fabric: Fabric, routes: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Send overhead, transfer alone on the route, and latency, ps.
 
     Slow start and interrupt moderation are left out: they are what a transport adds to it, and so part of the slowdown.
-    The transfer is that of the histogram of slowdowns (`fabricsim.kernels.replay.note_slowdown`).
     """
     table = fabric.world.tables["routes"][routes]
-    transfer = table["base_time"] + np.ceil(sizes / table["peak"] * PS_PER_S).astype(np.int64)
-    alone: NDArray[np.int64] = table["overhead"] + transfer + table["latency"]
-    if fabric.recorder is not None:
-        return np.minimum(alone, completion)  # a last packet that is not full takes less than a full one
+    transfer: NDArray[np.float64] = inspect.unwrap(time_alone)(table, sizes)  # not compiled: for arrays
+    alone: NDArray[np.int64] = table["overhead"] + np.ceil(transfer).astype(np.int64) + table["latency"]
     return alone
 
 

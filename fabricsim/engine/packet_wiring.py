@@ -85,7 +85,7 @@ class PacketWiring(Wiring):
         self._on_wire[route] = path.network
         if path.network:
             way = self._platform.route_links(*self._hosts_of(key), self._key(key), key.port)
-            row["base_time"] = self._base_time(way, self._way_out(key.source), self._way_in(key.target))
+            self._set_time_alone(row, way, [*self._way_out(key.source), *self._way_in(key.target)])
         return route
 
     def _hosts_of(self, key: Connection) -> tuple[int, int]:
@@ -174,10 +174,12 @@ class PacketWiring(Wiring):
         forwarded = np.where(links["cut_through"] == 1, min(size, HEADER_BYTES), size)
         return int((np.floor(forwarded * links["ps_per_byte"] + 0.5) + links["delay"]).sum())
 
-    def _base_time(self, way: Sequence[int], out: Sequence[Hop], back: Sequence[Hop]) -> int:
-        """Time of a message when alone, less its bytes over the rate of the narrowest resource, ps."""
-        size = int(self._law["payload"] + self._law["overhead"])
-        servers = [*self._stages(out)["ps_per_byte"], *self._stages(back)["ps_per_byte"]]
-        passed = [payload_time * float(self._law["payload"]) for payload_time in servers]
-        narrowest = max([*passed, *(size * self._network.links["ps_per_byte"][list(way)])])
-        return int(self._one_way(way, size) + sum(passed) - narrowest)
+    def _set_time_alone(self, row: np.void, way: Sequence[int], servers: Sequence[Hop]) -> None:
+        """Set what `fabricsim.kernels.replay.time_alone` needs to know of the packets of a route."""
+        links = self._network.links[list(way)]
+        cut_through = links["cut_through"] == 1
+        per_byte = links["ps_per_byte"][~cut_through].sum()
+        row["packet"], row["framing"] = self._law["payload"], self._law["overhead"]
+        row["base_time"] = links["delay"].sum() + per_byte * row["framing"]
+        row["byte_time"] = per_byte + self._stages(servers)["ps_per_byte"].sum()
+        row["header_time"] = links["ps_per_byte"][cut_through].sum()

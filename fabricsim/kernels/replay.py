@@ -27,6 +27,7 @@ from fabricsim.kernels.lane import (
     sent,
 )
 from fabricsim.kernels.queue import close_bucket, first_finisher, has_event_at, next_time, post, take
+from fabricsim.packet_tables import HEADER_BYTES
 from fabricsim.tables import COMPUTE, NEVER, SLOWDOWN_BINS, SLOWDOWN_BINS_PER_OCTAVE
 
 # What `advance` stopped for.
@@ -231,8 +232,21 @@ def _release(world, events, buckets, ops, spans, successors, jobs, job_of_op, ou
 
 
 @kernel
-def note_slowdown(slowdowns, alone, taken):
-    """Count a message by how much longer its transfer took than alone on its route; both in ps."""
+def time_alone(route, size):
+    """Time of a message of `size` bytes when alone on its route, ps; of packets, the first has to go all the way.
+
+    The framing of a last packet that is not full is counted by its bytes. Also for arrays of both.
+    """
+    first = np.minimum(size, route["packet"])
+    header = np.minimum(first + route["framing"], HEADER_BYTES)
+    fill = route["base_time"] + first * route["byte_time"] + header * route["header_time"]
+    return fill + (size - first) / route["peak"] * _PS
+
+
+@kernel
+def note_slowdown(slowdowns, routes, route, size, taken):
+    """Count a message by how much longer than alone its transfer took; `taken` in ps."""
+    alone = time_alone(routes[route], size)
     # A finish time is rounded up to a whole picosecond, which is no slowdown.
     if taken <= alone + 1.0:
         slowdowns[0] += 1
@@ -356,7 +370,7 @@ def _deliver(
     owner, connection = np.int64(flows[flow].owner), np.int64(flows[flow].connection)
     interrupt = flows[flow].started + moderated(routes, moderation, route, flows[flow].bytes)
     arrival = max(now + routes[route].latency, interrupt)
-    note_slowdown(slowdowns, flows[flow].bytes / routes[route].peak * _PS, now - flows[flow].started)
+    note_slowdown(slowdowns, routes, route, flows[flow].bytes, now - flows[flow].started)
     finish(world, resources, flows, legs, tree, series, touched, flow)
     routes[route].warm_until = now + routes[route].idle_restart
     if connection < 0:

@@ -48,7 +48,8 @@ def acknowledge(net, flow, law, now, packets, marked, rtt, echo, slot):
     elif kind == SWIFT:
         swift.acknowledge(flow, law, now, packets, marked, rtt)
     elif kind == HPCC:
-        hpcc.acknowledge(flow, law, now, packets, net.telemetry, echo, slot)
+        if net.telemetry[flow.first_telemetry + slot * flow.hops].stamp == now - rtt:  # not yet that of a later packet
+            hpcc.acknowledge(flow, law, now, packets, net.telemetry, echo, slot)
     elif kind == NSCC:
         nscc.acknowledge(flow, law, now, packets, marked, rtt)
 

@@ -66,9 +66,7 @@ def hand_over(world, events, buckets, routes, moderation, messages, jobs, slowdo
         size = (transfer.last - transfer.first) * net.laws[net.flows[delivery.flow].law].payload + transfer.tail
         interrupt = delivery.posted + moderated(routes, moderation, route, size)
         arrival = max(delivery.time + routes[route].latency, interrupt)
-        note_slowdown(
-            slowdowns, routes[route].base_time + size / routes[route].peak * 1e12, delivery.time - delivery.posted
-        )
+        note_slowdown(slowdowns, routes, route, size, delivery.time - delivery.posted)
         report_arrival(world, events, buckets, messages, jobs, delivery.owner, arrival, network.until)
     network.deliveries = 0
 

@@ -127,13 +127,16 @@ depart_here = inlined(_depart)
 def write_telemetry(net, index, packet, now, drain):
     """Leave in-band telemetry for a data packet (HPCC): what the link has sent, and what waits in its queue.
 
-    It travels in a table of its own; the packet's entropy says where, and comes back with the ACK.
+    It travels in a table of its own, which has room for that of the last `law.span` packets of a flow; the
+    packet's entropy says where, and comes back with the ACK.
     """
     flow = net.flows[packet.flow]
     if packet.kind != DATA or packet.state & TRIMMED or flow.first_telemetry < 0:
         return
-    hop = packet.cursor - 1 - flow.path
-    row = net.telemetry[flow.first_telemetry + packet.entropy * flow.hops + hop]
+    first = flow.first_telemetry + packet.entropy * flow.hops
+    if net.telemetry[first].stamp != packet.stamp:
+        return
+    row = net.telemetry[first + packet.cursor - 1 - flow.path]
     link = net.links[index]
     row.time = now
     row.sent = link.bytes - np.int64(max(link.free_at - now, 0) / link.ps_per_byte)

@@ -159,6 +159,7 @@ def _choose_entropy(net, flow, law, now):
     if flow.first_telemetry >= 0:
         flow.entropy = flow.draws & (law.span - 1)
         flow.draws += 1
+        net.telemetry[flow.first_telemetry + flow.entropy * flow.hops].stamp = now
     elif law.balance == BY_PACKET or (
         law.balance == BY_FLOWLET and flow.last_send != NEVER and now - flow.last_send > law.flowlet_gap
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from fabricsim.engine.reference import laws
@@ -17,6 +18,7 @@ from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
     from fabricsim.engine.reference.network import Reference
+    from fabricsim.engine.reference.packets import Reading
 
 IN_FLIGHT = 0
 MISSING = 1  # taken to be lost, not sent again yet
@@ -61,6 +63,7 @@ class Sender:
         self._timeout_at = NEVER
         self._entropy = 0
         self._draws = 0
+        self._readings: deque[list[Reading]] = deque(maxlen=int(self.law.span))  # of the last packets sent
 
     def _host(self, node: int) -> Host:
         return self.network.hosts[node]
@@ -127,6 +130,7 @@ class Sender:
 
     def _packet(self, number: int, *, again: bool) -> Packet:
         payload = self.payloads[number]
+        self._readings.append([])
         return Packet(
             flow=self.index,
             kind=DATA,
@@ -140,6 +144,7 @@ class Sender:
             cursor=self.cursor,
             may_be_marked=bool(self.law.ecn),
             again=again,
+            readings=self._readings[-1],
         )
 
     def _draw_entropy(self) -> int:
@@ -172,7 +177,10 @@ class Sender:
             self._find_lost()
         if packets > 0:
             self._restart_timer()
-        self._store_telemetry(ack)
+        if self.law.law == HPCC:
+            if not any(readings is ack.readings for readings in self._readings):
+                return
+            self._store_telemetry(ack)
         slot = ack.echo % int(self.law.span)
         laws.acknowledge(self.network.telemetry, self.row, self.law, now, packets, int(ack.marked), rtt, ack.echo, slot)
 
@@ -248,11 +256,9 @@ class Sender:
             self.row.recover = self.taken
 
     def _store_telemetry(self, ack: Packet) -> None:
-        if self.law.law == HPCC:
-            span = int(self.law.span)
-            first = int(self.row.first_telemetry) + ack.echo % span * int(self.row.hops)
-            for hop, reading in enumerate(ack.readings):
-                self.network.telemetry[first + hop] = tuple(reading)
+        first = int(self.row.first_telemetry) + ack.echo % int(self.law.span) * int(self.row.hops)
+        for hop, reading in enumerate(ack.readings):
+            self.network.telemetry[first + hop] = tuple(reading)
 
     # Time.
 
