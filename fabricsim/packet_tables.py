@@ -95,16 +95,6 @@ PACKET = np.dtype(
 )
 """A packet on a link or in a queue."""
 
-FIFO = np.dtype(
-    [
-        ("head", np.int32),  # place of the first packet in the pool
-        ("tail", np.int32),  # place after the last packet
-        ("count", np.int32),
-    ],
-    align=True,
-)
-"""A queue of packets in chunks of the pool."""
-
 LINK = _on_lines(
     [
         # what each packet needs, on two lines of the cache
@@ -521,6 +511,7 @@ NETWORK = np.dtype(
         ("free_agenda", np.int32),
         ("agenda_left", np.int32),  # free
         ("free_transfer", np.int32),
+        ("transfers_left", np.int32),  # free
         ("calendar", np.int32),  # 1: nodes are found by the tournament over their next times
         ("window", np.int64),  # length of a window, ps
         ("open", np.int32),  # 1: a window has begun and not ended

@@ -9,6 +9,7 @@ import numpy as np
 from fabricsim.engine.state import power_of_two, table
 from fabricsim.packet.net import Net
 from fabricsim.packet.node import INDEX_BITS, LONGEST_WINDOW
+from fabricsim.packet.window import MESSAGES_PER_EVENT
 from fabricsim.packet_tables import (
     AGENDA,
     CHUNK,
@@ -168,15 +169,8 @@ class PacketState:
         self.scores = end
         return first
 
-    def reserve_transfers(self, count: int) -> None:
-        """Have room for `count` messages that are not yet acknowledged."""
-        before = len(self.transfers)
-        if count > before:
-            self.transfers = _grown(self.transfers, TRANSFER, power_of_two(count))
-            self._free(self.transfers, before, "free_transfer")
-
     def make_room(self) -> None:
-        """Have in all pools what one node may need in a window."""
+        """Have in all pools what one node may need in a window, or one event of a program."""
         world = self.world[0]
         room = int(world["room"])
         if int(world["chunks"]) * CHUNK <= 4 * room:
@@ -189,6 +183,10 @@ class PacketState:
             before = len(self.controls)
             self.controls = _grown(self.controls, CONTROL, max(2 * before, power_of_two(4 * room)))
             world["controls_left"] += self._free(self.controls, before, "free_control")
+        if int(world["transfers_left"]) <= MESSAGES_PER_EVENT:
+            before = len(self.transfers)
+            self.transfers = _grown(self.transfers, TRANSFER, max(2 * before, 2 * MESSAGES_PER_EVENT))
+            world["transfers_left"] += self._free(self.transfers, before, "free_transfer")
         if int(world["deliveries"]) + room >= len(self.deliveries):
             self.deliveries = _grown(self.deliveries, DELIVERY, 2 * (len(self.deliveries) + room))
             self.order = np.zeros(2 * len(self.deliveries), np.int32)

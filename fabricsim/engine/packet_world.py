@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from fabricsim.engine.packet_state import PacketState
 
-_FLOW_MESSAGES = 4
-"""Messages of a flow that are kept at once: two under way, one acknowledged, one more."""
 _FIRST_SEARCH = 1_000_000
 """Events before the first search for deadlocks; each is that much and a quarter of all events later than the last."""
 
@@ -76,9 +74,7 @@ class PacketWorld(World):
     # ---- what is posted -------------------------------------------------------------------------
 
     def reserve_flows(self) -> None:
-        """Have room for the messages of all flows; those of the fluid engine are not needed."""
-        outstanding = _FLOW_MESSAGES * self.network.used["flows"] + len(self.tables["messages"])
-        self.network.reserve_transfers(outstanding)
+        """Flows of the fluid engine are not needed; the network grows as it goes."""
 
     def post_failure(self, link: int, begin: int, until: int | None) -> None:
         """Have a link fail for a time, ps; for good where `until` is None."""

@@ -77,7 +77,8 @@ def take_port(net, node, now):
         else:
             later = min(later, time)
     row.port_due = later
-    net.world[0].due += 1
+    if port >= 0:
+        net.world[0].due += 1
     return port
 
 

@@ -159,7 +159,10 @@ def _choose_entropy(net, flow, law, now):
     if flow.first_telemetry >= 0:
         flow.entropy = flow.draws & (law.span - 1)
         flow.draws += 1
-        net.telemetry[flow.first_telemetry + flow.entropy * flow.hops].stamp = now
+        first = flow.first_telemetry + flow.entropy * flow.hops
+        net.telemetry[first].stamp = now
+        for hop in range(flow.hops):
+            net.telemetry[first + hop].time = 0  # a packet that is trimmed does not get to the later ones
     elif law.balance == BY_PACKET or (
         law.balance == BY_FLOWLET and flow.last_send != NEVER and now - flow.last_send > law.flowlet_gap
     ):
@@ -244,10 +247,12 @@ def _to_wire(net, flow, law, packet, payload, now):
     if flow.stages > 0:
         ready = pass_servers(net, np.int64(flow.first_stage), np.int64(flow.stages), payload, now)
     link = net.links[index]
-    if link.port < 0:
-        transmit(net, index, packet, now, ready)
-    elif link.down:
+    if link.down:
+        # The NIC sends all the same: it would take all that the window allows at once otherwise.
         lose(net, index, packet, now)
+        link.free_at = max(ready, np.int64(link.free_at)) + serialisation(link, packet.wire)
+    elif link.port < 0:
+        transmit(net, index, packet, now, ready)
     else:
         _past_queues(net, index, law, packet, now, ready)
     _note_departure(net, np.int64(net.nodes[flow.source].port), max(ready, np.int64(link.free_at)))

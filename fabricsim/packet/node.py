@@ -1,4 +1,4 @@
-"""A node's part of a window: gathers what arrives, and works it off with its agenda in canonical order."""
+"""A node's part of a window: lists what arrives, and works it off with its agenda in canonical order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from fabricsim.packet_tables import ALARM, DATA, HOST, LEAST_LOADED, READ_AHEAD,
 from fabricsim.tables import NEVER
 
 INDEX_BITS = 18
-"""Of a sort key, for the place among the gathered; the bits above hold the time since the first."""
+"""Of a sort key, for the place in the list of arrivals; the bits above hold the time since the window began."""
 _INDEX = (1 << INDEX_BITS) - 1
 _FEW = 40
 """Keys up to which the rank of each is counted, which the processor does for several at once."""
@@ -322,7 +322,7 @@ def run_node(net, node, until):
                 continue
         if due >= until:
             break
-        if due == agenda_due:
+        if due == agenda_due:  # at one time, ports come last
             kind, target = take_first(net, node)
             _do(net, node, kind, target, due)
         else:

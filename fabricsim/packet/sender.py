@@ -33,6 +33,7 @@ def _forget(net, flow):
         flow.first_transfer = after
         net.transfers[first].next = world.free_transfer
         world.free_transfer = first
+        world.transfers_left += 1
 
 
 @kernel
@@ -130,6 +131,7 @@ def send_message(net, number, size, owner, now):
     at = np.int64(world.free_transfer)
     transfer = net.transfers[at]
     world.free_transfer = transfer.next
+    world.transfers_left -= 1
     transfer.next = -1
     transfer.first = flow.posted
     packets = max((size + law.payload - 1) // law.payload, 1)

@@ -16,6 +16,9 @@ from fabricsim.packet.node import run_node
 from fabricsim.packet_tables import CHUNK
 from fabricsim.tables import NEVER
 
+MESSAGES_PER_EVENT = 1024
+"""More than a lane sends before it must wait: its window on each of its connections."""
+
 
 @kernel
 def next_time(net):
@@ -30,13 +33,14 @@ def next_time(net):
 
 @kernel
 def has_room(net):
-    """Whether all pools hold what one node may need in a window."""
+    """Whether all pools hold what one node may need in a window, or one event of a program."""
     world = net.world[0]
     room = world.room
     return (
         world.chunks * CHUNK > 4 * room
         and world.agenda_left > 4 * room
         and world.controls_left > 2 * room
+        and world.transfers_left > MESSAGES_PER_EVENT
         and world.deliveries + room < len(net.deliveries)
         and (world.logging == 0 or world.logged + 2 * room < len(net.log))
         and (world.sampling == 0 or world.sampled + 4 * room < len(net.samples))

@@ -144,6 +144,10 @@ def _balancing(scenario: Scenario) -> Iterator[Mistake]:
         if balancing is not None and getattr(balancing, key) is not None and balancing.kind not in kinds:
             problem = f'has no effect with kind = "{balancing.kind}"'
             yield Mistake(f"transport.load_balancing.{key}", problem, f"take it out, or choose {' or '.join(kinds)}")
+    law = scenario.transport.congestion_control
+    if balancing is not None and balancing.kind != "ecmp" and law is not None and law.law == "hpcc":
+        problem = f'"{balancing.kind}" does not go with HPCC, whose telemetry compares packets of one path'
+        yield Mistake("transport.load_balancing.kind", problem, 'write "ecmp", or choose another law')
 
 
 def _law(scenario: Scenario) -> Iterator[Mistake]:

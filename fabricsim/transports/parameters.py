@@ -56,6 +56,8 @@ HPCC_WINDOW = 2**20
 
 LEAST_SPAN, MOST_SPAN = 64, 2**16
 """Bounds of the span of flows that keep something for each packet, packets."""
+MOST_TELEMETRY = 2**15
+"""Packets of an HPCC flow whose telemetry is kept: a packet carries its place in 16 bits."""
 ENDLESS_SPAN = 2**40
 """Span of flows that keep nothing: never reached."""
 
@@ -95,6 +97,8 @@ def law_row(transport: Transport) -> np.ndarray:
     row["maximum_window"] = row["initial_window"] = window
     row["initial_threshold"] = math.inf
     row["span"] = _span(window, bounded=row["recovery"] == pt.SELECTIVE or isinstance(law, Hpcc))
+    if isinstance(law, Hpcc):
+        row["span"] = min(row["span"], MOST_TELEMETRY)
     if isinstance(law, Dctcp):
         row["cut"] = CUTS[law.cut]
     if law.law in _TCP:

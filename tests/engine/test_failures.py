@@ -52,3 +52,25 @@ def test_a_failure_that_is_over_changes_nothing() -> None:
 def test_an_unknown_link_is_refused_with_the_way_out() -> None:
     with pytest.raises(SimulationError, match=r"no link 'host0-switch9'.*host0->switch0"):
         _fabric(simpy.Environment(), "{ link = 'host0-switch9' }")
+
+
+def test_a_nic_sends_into_a_failed_link_at_its_rate_and_no_faster() -> None:
+    env = simpy.Environment()
+    fabric = _fabric(env, "{ link = 'host0->switch0', until = '50us' }")
+
+    env.run(fabric.send(0, 1, 400 * 4096))
+
+    # 50 us at 100 Gb/s are 152.6 packets of 4096 bytes.
+    assert _errors(fabric) == {"host0->switch0": 153}
+
+
+def test_messages_of_a_broadcast_are_kept_while_their_acknowledgements_are_lost() -> None:
+    env = simpy.Environment()
+    failure = "fabric.failures=[{ link = 'host1->switch0', until = '200us' }]"
+    settings = ["engine=packet", "cluster.hosts=2", "collectives.chunk=4KiB", failure]
+    fabric = Fabric(env, load("ideal-16", settings).scenario)
+
+    env.run(fabric.broadcast(range(2), 4 * 2**20))
+
+    assert _errors(fabric)["host1->switch0"] > 32
+    assert fabric.world.network.world["transfers_left"][0] > 0

@@ -88,7 +88,6 @@ class Compiled:
         self.state.group_of, self.state.group_links = tables["group_of"], tables["group_links"]
         self.state.groups = tables["groups"]
         self.state.world["logging"] = 1
-        self.state.reserve_transfers(2 * len(case.posts) + 2)
         smallest = min(HEADER_BYTES, *laws["ack_wire"].tolist(), *(laws["overhead"] + 1).tolist())
         self.state.set_window(window, smallest, calendar=calendar)
         self._deliveries: list[tuple[int, int, int]] = []

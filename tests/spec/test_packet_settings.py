@@ -141,6 +141,14 @@ REFUSED_TRANSPORTS = [
 ]
 
 
+@pytest.mark.parametrize("kind", ["spray", "flowlet", "adaptive"])
+def test_hpcc_wants_one_path(kind: str) -> None:
+    (mistake,) = _mistakes("transport.congestion_control={ law = 'hpcc' }", f"transport.load_balancing.kind={kind}")
+
+    assert mistake.key == "transport.load_balancing.kind"
+    assert "compares packets of one path" in mistake.problem
+
+
 @pytest.mark.parametrize(("override", "key", "problem"), REFUSED_TRANSPORTS)
 def test_transports_that_cannot_be_are_refused(override: str, key: str, problem: str) -> None:
     (mistake,) = _mistakes(f"transport.{override}")

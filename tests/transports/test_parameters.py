@@ -112,6 +112,12 @@ def test_hpcc_has_a_span_even_with_go_back_n_because_it_keeps_telemetry() -> Non
     assert (row["recovery"], row["maximum_window"], row["span"]) == (pt.GO_BACK_N, 2**20 // 2000, 2048)
 
 
+def test_telemetry_is_kept_for_no_more_packets_than_a_packet_can_name() -> None:
+    row = _row(congestion_control={"law": "hpcc"}, packet={"maximum_window": "1GiB"})
+
+    assert row["span"] == np.iinfo(np.int16).max + 1
+
+
 def test_without_a_bound_half_of_the_sequence_numbers_may_be_in_flight() -> None:
     row = _row("infiniband")
 

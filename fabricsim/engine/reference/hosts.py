@@ -91,7 +91,10 @@ class Host(Node):
                 return
             packet = self.next_packet()
             ready = self._pass_way_out(packet)
-            self.link.transmit(packet, ready)
+            if self.link.down:
+                self.link.waste(packet, ready)
+            else:
+                self.link.transmit(packet, ready)
             self._note_departure(ready)
 
     def _plan_service(self, time: int) -> None:

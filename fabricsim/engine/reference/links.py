@@ -117,6 +117,11 @@ class Link:
         packet.came_by = self
         self.target.arrive(packet)
 
+    def waste(self, packet: Packet, ready: int) -> None:
+        """Lose a packet that a NIC sends although the link is down, from `ready` (ps) on."""
+        self.lose(packet)
+        self.free_at = max(ready, self.free_at) + self.serialisation(packet.wire)
+
     def lose(self, packet: Packet) -> None:
         """Lose a packet, because the link is down."""
         self.counters["errors"] += 1

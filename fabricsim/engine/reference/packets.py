@@ -18,7 +18,6 @@ class Reading(NamedTuple):
     sent: int
     drain: int
     ps_per_byte: float
-    stamp: int = 0  # of no use here: an ACK brings its readings itself
 
 
 class Entry(NamedTuple):

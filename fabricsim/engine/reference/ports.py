@@ -192,7 +192,7 @@ class Port:
     def send_past_queues(self, packet: Packet, ready: int) -> None:
         """Send a host's data packet, which waits in its flow and not here, from `ready` (ps) on."""
         if self.link.down:
-            self.link.lose(packet)
+            self.link.waste(packet, ready)
         else:
             self._send(packet, ready)
 

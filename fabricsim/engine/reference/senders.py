@@ -257,8 +257,10 @@ class Sender:
 
     def _store_telemetry(self, ack: Packet) -> None:
         first = int(self.row.first_telemetry) + ack.echo % int(self.law.span) * int(self.row.hops)
-        for hop, reading in enumerate(ack.readings):
-            self.network.telemetry[first + hop] = tuple(reading)
+        rows = self.network.telemetry[first : first + int(self.row.hops)]
+        rows["time"] = 0  # of links that a trimmed packet passed without payload
+        for row, reading in zip(rows, ack.readings, strict=False):
+            row["time"], row["sent"], row["drain"], row["ps_per_byte"] = reading
 
     # Time.
 
