@@ -8,7 +8,7 @@ import numpy as np
 
 from fabricsim.collectives import template
 from fabricsim.errors import SimulationError
-from fabricsim.tables import CONNECTION, MODERATION, NONE, SCRIPT
+from fabricsim.tables import CLOCK_END, CONNECTION, MODERATION, NEVER, NONE, SCRIPT
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Wiring:
             min([capacities[resource] / cost for resource, cost in path.hops]),
             round_trip,
             window,
-            min(idle_restart, _LONGEST_DELAY),
+            idle_restart if idle_restart == NEVER else min(idle_restart, NEVER - CLOCK_END),
             0,  # no connection is warm before its first message
             moderation,
             self._moderation_steps,

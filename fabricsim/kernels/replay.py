@@ -372,7 +372,8 @@ def _deliver(
     arrival = max(now + routes[route].latency, interrupt)
     note_slowdown(slowdowns, routes, route, flows[flow].bytes, now - flows[flow].started)
     finish(world, resources, flows, legs, tree, series, touched, flow)
-    routes[route].warm_until = now + routes[route].idle_restart
+    idle_restart = routes[route].idle_restart
+    routes[route].warm_until = NEVER if idle_restart == NEVER else now + idle_restart
     if connection < 0:
         post(world, events, buckets, arrival, DELIVERED, owner, NO_EXTRA)
         return

@@ -130,7 +130,7 @@ def _gather_frames(net, row, count, later, origin, until):
         if time < until:
             index = net.ins[i]
             entry = np.int64(net.links[index].control_head)
-            while time < until:
+            while time < until and count < len(net.came):  # a switch of very many ports may send yet more credits
                 net.came[count] = ~index
                 net.keys[count] = ((time - origin) << INDEX_BITS) | count
                 count += 1

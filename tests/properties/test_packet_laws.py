@@ -409,7 +409,11 @@ def _check_rest(run: Run) -> None:
     assert not flows["ready"].any()
     assert (flows["timeout_at"] == NEVER).all()
     assert not net.scoreboard.any()
-    assert (net.next_times == NEVER).all()
+    for times in (net.next_times, net.arrivals, net.frames, net.dues, net.nodes["port_due"]):
+        assert (times == NEVER).all()
+    assert not net.links["count"].any()
+    assert not net.links["control_count"].any()
+    assert not net.grown["endpoints"]["waiting"].any()
 
 
 def _check_pools(run: Run) -> None:
@@ -425,7 +429,8 @@ def _check_pools(run: Run) -> None:
     assert _chain(net.agenda["next"], int(world["free_agenda"])) == int(world["agenda_left"]) == len(net.agenda)
     assert _chain(net.controls["next"], int(world["free_control"])) == int(world["controls_left"]) == len(net.controls)
     kept = sum(_chain(net.transfers["next"], int(flow["first_transfer"])) for flow in run.flows if flow["posted"])
-    assert _chain(net.transfers["next"], int(world["free_transfer"])) + kept == len(net.transfers)
+    assert _chain(net.transfers["next"], int(world["free_transfer"])) == int(world["transfers_left"])
+    assert int(world["transfers_left"]) + kept == len(net.transfers)
 
 
 def _chain(following: NDArray[np.integer], first: int) -> int:
