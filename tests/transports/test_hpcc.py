@@ -50,7 +50,7 @@ class Flow:
     def acknowledge(self, number: int, next_number: int, *hops: tuple[int, int, int]) -> None:
         """Give each link's time, bytes sent and drain time."""
         for hop, (time, sent, drain) in enumerate(hops):
-            self.table[FIRST + number % SPAN * HOPS + hop] = (time, sent, drain, PS_PER_BYTE)
+            self.table[FIRST + number % SPAN * HOPS + hop] = (time, sent, drain, PS_PER_BYTE, 0)
         self.row.next_number = next_number
         hpcc.acknowledge(self.row, self.law, 0, 1, self.table, number, number % int(self.law.span))
         assert set(self.table["time"][:FIRST]) | set(self.table["time"][-2:]) == {-1}
