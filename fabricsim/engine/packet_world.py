@@ -93,7 +93,6 @@ class PacketWorld(World):
     def advance(self, horizon: int, budget: int) -> int:
         """Run the kernel until it stops for something other than a lack of room; as `World.advance`."""
         self.reserve_outbox()
-        self.reserve_flows()
         while True:
             code = int(advance(min(horizon, CLOCK_END), budget, *self._arguments()))
             if code == LANES:
