@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from fabricsim.engine.world import World
     from fabricsim.spec.cluster import InterruptStep
-    from fabricsim.spec.job import Collectives
+    from fabricsim.spec.collectives import Collectives
     from fabricsim.topology.host import Hop
     from fabricsim.topology.platform import Platform
     from fabricsim.transports.base import FlowModel

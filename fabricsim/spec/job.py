@@ -7,45 +7,50 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fabricsim.spec.base import Spec
-from fabricsim.spec.quantity import Bytes, Duration
+from fabricsim.spec.model import Experts, Model, Positive
+from fabricsim.spec.quantity import Bytes
 
-Positive = Annotated[int, Field(ge=1, lt=2**31)]
-
-
-class Model(Spec):
-    """A transformer by its numbers.
-
-    ``layers`` counts encoder layers of a ``t5``, which has ``decoder_layers`` besides;
-    ``feed_forward`` defaults to ``4 * hidden`` and ``head_width`` to ``hidden / heads``.
-    """
-
-    name: str
-    family: Literal["gpt", "bert", "t5"]
-    layers: Positive
-    hidden: Positive
-    heads: Positive
-    vocabulary: Positive
-    positions: Positive
-    decoder_layers: Positive | None = None
-    feed_forward: Positive | None = None
-    head_width: Positive | None = None
-    tied_embedding: bool = True
+__all__ = ["Experts", "Job", "Model", "Parallelism", "Positive"]
 
 
 class Parallelism(Spec):
-    """Degrees of parallelism; their product is the number of ranks the job uses."""
+    """Degrees of parallelism; the product of tensor, context, data and pipeline is the number of ranks.
+
+    ``sequence_parallel`` splits what lies between the tensor-parallel parts of a layer along the sequence
+    (Korthikanti et al., arXiv 2205.05198). ``expert`` spreads the experts over groups of data-parallel
+    ranks, which it divides. ``virtual_stages`` is the number of model chunks per rank of the interleaved
+    schedule. ``zero`` shards optimizer state (1), gradients (2) and parameters (3, FSDP) over the
+    data-parallel ranks. ``order`` lists the dimensions from the innermost outwards: those named first
+    have neighbouring ranks.
+    """
 
     data: Positive = 1
     pipeline: Positive = 1
+    tensor: Positive = 1
+    context: Positive = 1
+    expert: Positive = 1
+    sequence_parallel: bool = False
+    context_method: Literal["ring", "ulysses"] = "ring"
+    virtual_stages: Positive = 1
+    zero: Annotated[int, Field(ge=0, le=3)] = 0
+    order: str = "tensor-context-data-pipeline"
+
+    @property
+    def ranks(self) -> int:
+        """Number of ranks."""
+        return self.tensor * self.context * self.data * self.pipeline
 
 
 class Job(Spec):
     """One training job.
 
-    ``overlap = "none"`` all-reduces all gradients after the last backward pass, as Megatron-LM does
-    by default; ``"ddp"`` all-reduces buckets of ``bucket`` bytes as soon as they are full, as PyTorch
-    DistributedDataParallel does. ``recompute = "full"`` stores only layer inputs and repeats the
-    forward pass before the backward pass of each layer.
+    ``overlap = "none"`` reduces all gradients after the last backward pass, as Megatron-LM does by default;
+    ``"ddp"`` reduces buckets of ``bucket`` bytes as soon as they are full, as PyTorch DistributedDataParallel
+    does. With ``zero = 3`` parameters are gathered ``prefetch`` blocks ahead. ``recompute = "full"`` stores
+    only layer inputs and repeats the forward pass before the backward pass of each layer; ``"selective"``
+    repeats scores, softmax, dropout and context of the attention only. ``attention = "fused"`` computes them in
+    one kernel that keeps no scores (FlashAttention). Of a mixture of experts, an expert takes at most
+    ``capacity_factor`` times its even share of tokens, and the busiest takes ``expert_imbalance`` times it.
     """
 
     model: Model
@@ -56,23 +61,12 @@ class Job(Spec):
     decoder_sequence: Positive | None = None
     precision: Literal["fp16", "bf16", "fp32"] = "fp16"
     gradient_precision: Literal["fp16", "bf16", "fp32"] | None = None
-    schedule: Literal["1f1b", "gpipe"] = "1f1b"
+    schedule: Literal["1f1b", "gpipe", "zb-h1"] = "1f1b"
     overlap: Literal["none", "ddp"] = "none"
     bucket: Bytes = 25 * 2**20
     first_bucket: Bytes = 2**20
-    recompute: Literal["none", "full"] = "full"
-
-
-class Collectives(Spec):
-    """How collectives are cut and what each of their steps costs besides the wire.
-
-    ``chunk`` is the most that one channel sends in one step, ``send_chunk`` the most that a send between two
-    ranks hands over at once; of either, a connection's FIFO holds two. ``network_step`` and
-    ``intra_host_step`` are fixed times per step (flags, fences, proxy), after NCCL's tuning tables.
-    """
-
-    channels: Annotated[int, Field(ge=1, le=64)] = 2
-    chunk: Bytes = 2 * 2**20
-    send_chunk: Bytes = 2**19
-    network_step: Duration = 0
-    intra_host_step: Duration = 0
+    prefetch: Positive = 1
+    recompute: Literal["none", "selective", "full"] = "full"
+    attention: Literal["unfused", "fused"] = "unfused"
+    capacity_factor: Annotated[float, Field(ge=1, le=1000)] | None = None
+    expert_imbalance: Annotated[float, Field(ge=1, le=1000)] = 1.0

@@ -10,8 +10,9 @@ from fabricsim.errors import ScenarioError
 from fabricsim.spec.base import Spec
 from fabricsim.spec.checks import problems
 from fabricsim.spec.cluster import Cluster, Nic
+from fabricsim.spec.collectives import Collectives
 from fabricsim.spec.fabric import Fabric
-from fabricsim.spec.job import Collectives, Job
+from fabricsim.spec.job import Job
 from fabricsim.spec.transport import Transport
 
 if TYPE_CHECKING:

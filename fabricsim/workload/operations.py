@@ -38,6 +38,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.workload.shapes import TOKEN_TYPES, Block, attention_width, feed_forward
+from fabricsim.workload.work import Operation, Work
 
 if TYPE_CHECKING:
     from fabricsim.spec.job import Job
@@ -47,42 +48,6 @@ PRECISION_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
 
 _FP32 = 4
 _MASK = 1
-
-
-@dataclass(frozen=True)
-class Operation:
-    """One kernel.
-
-    Attributes
-    ----------
-    name
-        What it computes.
-    flops
-        Floating-point operations of matrix products; 0 for all else.
-    traffic
-        Bytes read from and written to GPU memory.
-    """
-
-    name: str
-    flops: int
-    traffic: int
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a block does for one micro-batch.
-
-    Attributes
-    ----------
-    forward, backward
-        The operations of both passes, recomputation not included.
-    stored
-        Bytes that the forward pass keeps for the backward pass.
-    """
-
-    forward: tuple[Operation, ...]
-    backward: tuple[Operation, ...]
-    stored: int
 
 
 class _Pass(NamedTuple):

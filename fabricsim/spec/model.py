@@ -1,0 +1,50 @@
+"""Transformers by their numbers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fabricsim.spec.base import Spec
+
+Positive = Annotated[int, Field(ge=1, lt=2**31)]
+
+
+class Experts(Spec):
+    """The mixture of experts that takes the place of a layer's feed-forward network.
+
+    A router sends each token to ``per_token`` of ``count`` experts of inner width ``feed_forward``
+    (that of the model where it is left out), and every token goes through ``shared`` more of that
+    width. The first ``dense_layers`` layers have the model's plain feed-forward network.
+    """
+
+    count: Positive
+    per_token: Positive = 2
+    feed_forward: Positive | None = None
+    shared: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    dense_layers: Annotated[int, Field(ge=0, lt=2**31)] = 0
+
+
+class Model(Spec):
+    """A transformer by its numbers.
+
+    ``layers`` counts encoder layers of a ``t5``, which has ``decoder_layers`` besides;
+    ``feed_forward`` defaults to ``4 * hidden`` and ``head_width`` to ``hidden / heads``. A ``llama`` has
+    RMS norms, rotary positions, SwiGLU and no biases; with ``kv_heads`` below ``heads`` several query
+    heads share a key and value head.
+    """
+
+    name: str
+    family: Literal["gpt", "bert", "t5", "llama"]
+    layers: Positive
+    hidden: Positive
+    heads: Positive
+    vocabulary: Positive
+    positions: Positive
+    decoder_layers: Positive | None = None
+    feed_forward: Positive | None = None
+    head_width: Positive | None = None
+    kv_heads: Positive | None = None
+    tied_embedding: bool = True
+    experts: Experts | None = None

@@ -1,0 +1,79 @@
+"""What a block does: kernels on the GPU, and the collectives between them, in the order of their launch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fabricsim.workload.program import CollectiveName
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One kernel.
+
+    Attributes
+    ----------
+    name
+        What it computes.
+    flops
+        Floating-point operations of matrix products; 0 for all else.
+    traffic
+        Bytes read from and written to GPU memory.
+    weight
+        Whether it belongs to the gradient of weights, which no other stage waits for.
+    """
+
+    name: str
+    flops: int
+    traffic: int
+    weight: bool = False
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One collective call of the ranks that share a block.
+
+    Attributes
+    ----------
+    collective
+        What is done.
+    dimension
+        The parallel dimension whose group does it: ``"tensor"``, ``"context"`` or ``"expert"``.
+    size
+        Bytes, counted as in `fabricsim.workload.program.Call`.
+    asynchronous
+        Whether the operations behind it go on beside it, up to the next `Wait`.
+    """
+
+    collective: CollectiveName
+    dimension: str
+    size: int
+    asynchronous: bool = False
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Whatever comes next needs the asynchronous exchanges so far."""
+
+
+Item = Operation | Exchange | Wait
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one rank does in a block for one micro-batch.
+
+    Attributes
+    ----------
+    forward, backward
+        Kernels and exchanges of both passes in order; the backward pass begins with what it recomputes. At
+        the end of a pass nothing asynchronous is left.
+    stored
+        Bytes that the forward pass keeps for the backward pass.
+    """
+
+    forward: tuple[Item, ...]
+    backward: tuple[Item, ...]
+    stored: int
