@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from array import array
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from fabricsim.errors import SimulationError
 from fabricsim.tables import COLLECTIVE, COMPUTE, MAIN_STREAM, NONE, OP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -67,41 +68,46 @@ class Program:
     ranks: int
 
 
-class _Row(NamedTuple):
-    """The columns of an ``OP`` that do not depend on the other ops."""
-
-    rank: int
-    kind: int
-    stream: int
-    timer: int
-    call: int
-    member: int
-    duration: int
+_COLUMNS = ("rank", "kind", "stream", "timer", "call", "member", "duration")
+"""Those of an ``OP`` that do not depend on the other ops."""
 
 
-@dataclass
 class ProgramBuilder:
     """Builds a `Program` op by op.
 
     Ops of one rank on the main stream run in the order in which they are added, each after the one
     before; ``after`` adds further predecessors. Those added by one `join_all` run at once.
+
+    Parameters
+    ----------
+    timers
+        Names under which the ops book their time.
     """
 
-    timers: Sequence[str]
-    _rows: list[_Row] = field(default_factory=list)
-    _edges: list[tuple[int, int]] = field(default_factory=list)
-    _calls: list[Call] = field(default_factory=list)
-    _last: dict[int, list[int]] = field(default_factory=dict)
+    def __init__(self, timers: Sequence[str]) -> None:
+        self._timers = {name: number for number, name in enumerate(timers)}
+        # Flat 64-bit integers: `_COLUMNS` of each op, and the two ops of each edge.
+        self._ops = array("q")
+        self._edges = array("q")
+        self._count = 0
+        self._calls: list[Call] = []
+        self._places: list[Mapping[int, int]] = []  # of each rank in each call
+        self._groups: dict[tuple[int, ...], Mapping[int, int]] = {}
+        self._last: dict[int, tuple[int, ...]] = {}
 
     def compute(self, rank: int, duration: int, timer: str, *, after: Iterable[int] = ()) -> int:
         """Keep `rank` busy for `duration` ps; returns the op's index."""
-        row = _Row(rank, COMPUTE, MAIN_STREAM, self.timers.index(timer), NONE, NONE, duration)
-        index = self._add(row, {*after, *self._last.get(rank, ())})
-        self._last[rank] = [index]
+        row = (rank, COMPUTE, MAIN_STREAM, self._timers[timer], NONE, NONE, duration)
+        index = self._add(row, self._before(rank, after))
+        self._last[rank] = (index,)
         return index
 
     def call(self, call: Call) -> int:
         """Register a collective call; every one of its ranks must `join` it once."""
+        places = self._groups.get(call.ranks)
+        if places is None:
+            places = self._groups[call.ranks] = {rank: place for place, rank in enumerate(call.ranks)}
+        self._places.append(places)
         self._calls.append(call)
         return len(self._calls) - 1
 
@@ -117,20 +123,25 @@ class ProgramBuilder:
         All start together and the next main-stream op waits for all of them, as in an NCCL group:
         the spans of the ops overlap, so the time to book is that of their union.
         """
-        before = {*after, *self._last.get(rank, ())}
+        before = self._before(rank, after)
         ops = [self._add(self._part(call, rank, timer, MAIN_STREAM), before) for call in calls]
         if ops:
-            self._last[rank] = list(ops)
+            self._last[rank] = tuple(ops)
         return ops
 
-    def _part(self, call: int, rank: int, timer: str, stream: int) -> _Row:
-        member = self._calls[call].ranks.index(rank)
-        return _Row(rank, COLLECTIVE, stream, self.timers.index(timer), call, member, 0)
+    def _before(self, rank: int, after: Iterable[int]) -> Collection[int]:
+        last = self._last.get(rank, ())
+        return {*after, *last} if after else last
 
-    def _add(self, row: _Row, before: set[int]) -> int:
-        index = len(self._rows)
-        self._rows.append(row)
-        self._edges.extend((op, index) for op in before)
+    def _part(self, call: int, rank: int, timer: str, stream: int) -> tuple[int, ...]:
+        return (rank, COLLECTIVE, stream, self._timers[timer], call, self._places[call][rank], 0)
+
+    def _add(self, row: tuple[int, ...], before: Collection[int]) -> int:
+        index = self._count
+        self._count += 1
+        self._ops.extend(row)
+        for op in before:
+            self._edges.extend((op, index))
         return index
 
     def build(self) -> Program:
@@ -141,27 +152,26 @@ class ProgramBuilder:
         SimulationError
             Where a rank of a call has not joined it exactly once.
         """
-        ops = np.zeros(len(self._rows), OP)
-        for column, values in zip(
-            ("rank", "kind", "stream", "timer", "call", "member", "duration"),
-            zip(*self._rows, strict=True),
-            strict=True,
-        ):
-            ops[column] = values
+        ops = np.zeros(self._count, OP)
+        rows = np.array(self._ops, np.int64).reshape(-1, len(_COLUMNS))
+        for number, column in enumerate(_COLUMNS):
+            ops[column] = rows[:, number]
         edges = np.array(self._edges, np.int64).reshape(-1, 2)
-        edges = edges[np.lexsort((edges[:, 1], edges[:, 0]))]
+        # Edges stand in the order of the ops that they lead to: a stable sort keeps it among those from one op.
+        edges = edges[np.argsort(edges[:, 0], kind="stable")]
         counts = np.bincount(edges[:, 0], minlength=len(ops))
         ops["successors"] = counts
         ops["first_successor"] = np.cumsum(counts) - counts
         ops["predecessors"] = np.bincount(edges[:, 1], minlength=len(ops))
         self._check_joined(ops)
         ranks = int(ops["rank"].max()) + 1
-        return Program(ops, np.ascontiguousarray(edges[:, 1]), tuple(self._calls), tuple(self.timers), ranks)
+        return Program(ops, np.ascontiguousarray(edges[:, 1]), tuple(self._calls), tuple(self._timers), ranks)
 
     def _check_joined(self, ops: NDArray[np.void]) -> None:
-        joined = ops[ops["kind"] == COLLECTIVE]
-        counts = np.bincount(joined["call"], minlength=len(self._calls))
-        for index, call in enumerate(self._calls):
-            if counts[index] != len(call.ranks):
-                msg = f"{call.collective} over {len(call.ranks)} ranks was joined {counts[index]} times"
-                raise SimulationError(msg)
+        joined = ops["call"][ops["kind"] == COLLECTIVE]
+        counts = np.bincount(joined, minlength=len(self._calls))
+        wanted = np.array([len(call.ranks) for call in self._calls], np.int64)
+        for index in np.flatnonzero(counts != wanted).tolist():
+            call = self._calls[index]
+            msg = f"{call.collective} over {len(call.ranks)} ranks was joined {counts[index]} times"
+            raise SimulationError(msg)
