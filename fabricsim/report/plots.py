@@ -9,6 +9,7 @@ from fabricsim.report.agreement import bus_bandwidth, measured_against_predicted
 from fabricsim.report.bars import breakdown, comparison
 from fabricsim.report.grouped import Bar, grouped
 from fabricsim.report.path import packet_paths
+from fabricsim.report.scatter import agreement
 from fabricsim.report.style import save
 from fabricsim.report.taps import queues, windows
 from fabricsim.report.timeline import timeline
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Bar",
+    "agreement",
     "breakdown",
     "bus_bandwidth",
     "comparison",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from fabricsim.errors import Mistake
 from fabricsim.spec.fabric import FABRIC_FILES, TOPOLOGY_KEYS
+from fabricsim.spec.job import DIMENSIONS
 from fabricsim.spec.job_checks import job_problems, peak_problems
 from fabricsim.spec.packet_checks import packet_checks
 from fabricsim.spec.partial import Unsettled, settled
@@ -22,7 +23,7 @@ from fabricsim.spec.suggest import show
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from fabricsim.spec.job import Job
+    from fabricsim.spec.job import Job, Parallelism
     from fabricsim.spec.scenario import Scenario
 
 MOST_GPUS = 2**20
@@ -91,13 +92,19 @@ def _group(scenario: Scenario) -> Iterator[Mistake]:
     if there > MOST_GPUS:
         yield Mistake("cluster.hosts", f"the cluster has {there} GPUs, more than {MOST_GPUS}", "lower hosts")
     degrees = _job(scenario).parallelism
-    needed = degrees.data * degrees.pipeline
+    needed = degrees.tensor * degrees.context * degrees.data * degrees.pipeline
     if needed > there:
+        product = " x ".join(f"{name} {getattr(degrees, name)}" for name in _written(degrees))
         problem = (
-            f"the group is larger than the cluster: data {degrees.data} x pipeline {degrees.pipeline} = {needed} ranks,"
+            f"the group is larger than the cluster: {product} = {needed} ranks,"
             f" but cluster.hosts {cluster.hosts} x cluster.gpus_per_host {cluster.gpus_per_host} = {there} GPUs"
         )
         yield Mistake("job.parallelism", problem, "lower a degree, or raise cluster.hosts")
+
+
+def _written(degrees: Parallelism) -> list[str]:
+    """Name the dimensions that a message should speak of."""
+    return [name for name in DIMENSIONS if name in {"data", "pipeline"} or getattr(degrees, name) > 1]
 
 
 def _idle_job_keys(scenario: Scenario) -> Iterator[Mistake]:
@@ -106,7 +113,7 @@ def _idle_job_keys(scenario: Scenario) -> Iterator[Mistake]:
     for key in ("bucket", "first_bucket"):
         if key in written and job.overlap == "none":
             yield Mistake(f"job.{key}", 'has no effect with overlap = "none"', 'set overlap = "ddp" or take it out')
-    if job.overlap == "ddp" and job.parallelism.data == 1:
+    if job.overlap == "ddp" and job.parallelism.data * job.parallelism.context == 1:
         yield Mistake("job.overlap", "has no effect with data = 1: there is no gradient to reduce", "take it out")
     if "schedule" in written and job.parallelism.pipeline == 1:
         yield Mistake("job.schedule", "has no effect with pipeline = 1", "take it out, or raise the degree")

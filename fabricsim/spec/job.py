@@ -10,7 +10,10 @@ from fabricsim.spec.base import Spec
 from fabricsim.spec.model import Experts, Model, Positive
 from fabricsim.spec.quantity import Bytes
 
-__all__ = ["Experts", "Job", "Model", "Parallelism", "Positive"]
+__all__ = ["DIMENSIONS", "Experts", "Job", "Model", "Parallelism", "Positive"]
+
+DIMENSIONS = ("tensor", "context", "data", "pipeline")
+"""Parallel dimensions whose degrees multiply to the number of ranks; as Megatron-LM, the innermost first."""
 
 
 class Parallelism(Spec):
@@ -20,8 +23,9 @@ class Parallelism(Spec):
     (Korthikanti et al., arXiv 2205.05198). ``expert`` spreads the experts over groups of data-parallel
     ranks, which it divides. ``virtual_stages`` is the number of model chunks per rank of the interleaved
     schedule. ``zero`` shards optimizer state (1), gradients (2) and parameters (3, FSDP) over the
-    data-parallel ranks. ``order`` lists the dimensions from the innermost outwards: those named first
-    have neighbouring ranks.
+    data-parallel ranks. With ``scatter_gather`` tensor-parallel ranks send a part each to the next stage and
+    gather it there (Narayanan et al., arXiv 2104.04473, section 4.1). ``order`` lists the dimensions from the
+    innermost outwards: those named first have neighbouring ranks.
     """
 
     data: Positive = 1
@@ -32,8 +36,9 @@ class Parallelism(Spec):
     sequence_parallel: bool = False
     context_method: Literal["ring", "ulysses"] = "ring"
     virtual_stages: Positive = 1
+    scatter_gather: bool = False
     zero: Annotated[int, Field(ge=0, le=3)] = 0
-    order: str = "tensor-context-data-pipeline"
+    order: str = "-".join(DIMENSIONS)
 
     @property
     def ranks(self) -> int:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import Mistake
+from fabricsim.spec.parallelism_checks import PARALLELISM_CHECKS
 from fabricsim.spec.partial import settled
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _batch(job: Job) -> Iterator[Mistake]:
 
 
 def _stages(job: Job) -> Iterator[Mistake]:
-    model, stages = job.model, job.parallelism.pipeline
+    model, stages = job.model, job.parallelism.pipeline * job.parallelism.virtual_stages
     layers, what = model.layers, f"{model.layers} layers"
     if model.family == "t5":
         layers += model.decoder_layers or 0
@@ -117,4 +118,11 @@ def _heads(job: Job) -> Iterator[Mistake]:
         yield Mistake("job.model.heads", problem, "or set job.model.head_width")
 
 
-_CHECKS: tuple[Callable[[Job], Iterator[Mistake]], ...] = (_batch, _stages, _decoder, _positions, _heads)
+_CHECKS: tuple[Callable[[Job], Iterator[Mistake]], ...] = (
+    _batch,
+    _stages,
+    _decoder,
+    _positions,
+    _heads,
+    *PARALLELISM_CHECKS,
+)

@@ -1,30 +1,32 @@
-"""A training job compiled to the program of one iteration.
-
-Rank ``stage * data + index`` is replica ``index`` of a stage: data-parallel groups are contiguous
-and pipelines span the job, as Megatron-LM lays them out. Timers carry Megatron-LM's names.
-"""
+"""A training job compiled to the program of one iteration. Timers carry Megatron-LM's names."""
 
 from __future__ import annotations
 
-from functools import partial
+from collections import defaultdict
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import InputError, ScenarioError
 from fabricsim.spec.job_checks import job_problems, peak_problems
-from fabricsim.tables import OVERLAPPED_STREAM
 from fabricsim.units import PS_PER_S, human_bytes, human_seconds, seconds
-from fabricsim.workload.data_parallel import gradient_buckets
-from fabricsim.workload.operations import gradient_bytes
+from fabricsim.workload.data_parallel import make_reducer
+from fabricsim.workload.lane import Lane
+from fabricsim.workload.operations import gradient_bytes, optimizer_operations
 from fabricsim.workload.pipeline_parallel import Pipeline, run_stage
-from fabricsim.workload.program import Call, Program, ProgramBuilder
+from fabricsim.workload.placement import Placement
+from fabricsim.workload.program import Program, ProgramBuilder
+from fabricsim.workload.roofline import operation_time
 from fabricsim.workload.schedules import schedule
 from fabricsim.workload.shapes import embedding_stages
 from fabricsim.workload.stages import plan_stages
+from fabricsim.workload.work import Exchange
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from fabricsim.spec.cluster import Gpu
     from fabricsim.spec.job import Job
-    from fabricsim.workload.data_parallel import Bucket
+    from fabricsim.workload.data_parallel import Reducer
     from fabricsim.workload.schedules import Step
     from fabricsim.workload.stages import Stage
 
@@ -37,11 +39,14 @@ TIMERS = (
     "backward-send",
     "forward-send-backward-recv",
     "backward-send-forward-recv",
+    "weight-compute",
     "params-all-reduce",
+    "grads-reduce-scatter",
+    "params-all-gather",
     "embedding-all-reduce",
     "optimizer",
 )
-"""Names under which time is booked."""
+"""Names under which time is booked; exchanges within a layer count as computing, as in Megatron-LM."""
 
 LONGEST = 10**6 * PS_PER_S
 """Time that an iteration may compute for, ps: 12 days, a tenth of what 64 bits hold."""
@@ -51,7 +56,7 @@ LARGEST = 2**50
 
 
 def compile_job(job: Job, gpu: Gpu) -> Program:
-    """Compile one iteration of a training job.
+    """Compile one iteration of a training job, every rank of it.
 
     Parameters
     ----------
@@ -63,7 +68,7 @@ def compile_job(job: Job, gpu: Gpu) -> Program:
     Returns
     -------
     Program
-        Over ranks ``0 .. data * pipeline - 1``. Calls have dimension ``"data"``, ``"pipeline"`` or
+        Calls have dimension ``"tensor"``, ``"context"``, ``"expert"``, ``"data"``, ``"pipeline"`` or
         ``"embedding"``; groups of one rank communicate nothing.
 
     Raises
@@ -73,114 +78,150 @@ def compile_job(job: Job, gpu: Gpu) -> Program:
     InputError
         Where its times or sizes are out of all proportion.
     """
-    if mistakes := [*job_problems(job), *peak_problems(job, gpu)]:
-        raise ScenarioError(mistakes)
-    return _Compiler(job, gpu).program()
+    return Plan(job, gpu).program()
 
 
-class _Compiler:
-    """Adds the ops of one iteration to a builder, stage by stage and replica by replica."""
+class Plan:
+    """A job before its ops are written out: who does what, in which groups.
+
+    Parameters
+    ----------
+    job, gpu
+        As of `compile_job`.
+    """
 
     def __init__(self, job: Job, gpu: Gpu) -> None:
+        if mistakes := [*job_problems(job), *peak_problems(job, gpu)]:
+            raise ScenarioError(mistakes)
         self.job = job
-        self.data, self.stages = job.parallelism.data, plan_stages(job, gpu)
-        self.micro_batches = job.global_batch // (job.micro_batch * self.data)
-        self.refuse_what_no_engine_holds(gpu)
-        self.builder = ProgramBuilder(TIMERS)
-        # The last bucket of each rank; what touches its gradients next has to wait for it.
-        self.pending: dict[int, tuple[int, ...]] = {}
+        self.gpu = gpu
+        self.placement = Placement(job.parallelism)
+        self.stages = plan_stages(job, gpu)
+        self.micro_batches = job.global_batch // (job.micro_batch * job.parallelism.data)
+        self._refuse_what_no_engine_holds()
 
-    def refuse_what_no_engine_holds(self, gpu: Gpu) -> None:
+    def _refuse_what_no_engine_holds(self) -> None:
         """Refuse times and sizes that 64-bit integers could not hold once they add up."""
         model = self.job.model.name
-        passes = sum(stage.forward + stage.backward for stage in self.stages)
-        computing = self.micro_batches * passes + max(stage.optimizer for stage in self.stages)
+        computing = self.micro_batches * sum(stage.computing for stage in self.stages) + max(self.optimizer)
         if computing > LONGEST:
             span, limit = human_seconds(seconds(computing)), human_seconds(seconds(LONGEST))
-            msg = f"an iteration of {model} would compute for {span} on {gpu.name}, more than {limit}"
+            msg = f"an iteration of {model} would compute for {span} on {self.gpu.name}, more than {limit}"
             msg += "; look for a slip in job and cluster.gpu"
             raise InputError(msg)
-        size = max(max(stage.gradient_bytes, stage.message) for stage in self.stages)
+        width = gradient_bytes(self.job)
+        size = max(max(stage.parameters * width, stage.message) for stage in self.stages)
         if size > LARGEST:
             msg = f"a stage of {model} would send {human_bytes(size)} at once, more than {human_bytes(LARGEST)}"
             msg += "; look for a slip in job"
             raise InputError(msg)
 
-    def program(self) -> Program:
-        """Compile."""
-        sizes = [stage.message for stage in self.stages]
-        pipelines = [Pipeline(self.builder, self.ranks_of(index), sizes) for index in range(self.data)]
-        for number in range(len(self.stages)):
-            self.passes(number, pipelines)
-            self.reduce_after_backward(number)
-        self.reduce_embeddings()
-        for number, stage in enumerate(self.stages):
-            for rank in self.group(number):
-                self.builder.compute(rank, stage.optimizer, "optimizer", after=self.pending.get(rank, ()))
-        return self.builder.build()
+    def chunks(self, stage: int) -> tuple[Stage, ...]:
+        """Return the virtual stages of the ranks of a pipeline stage, in the order of their chunks."""
+        return self.stages[stage :: self.job.parallelism.pipeline]
 
-    def group(self, stage: int) -> tuple[int, ...]:
-        """Return the ranks of a stage, one per replica."""
-        return tuple(range(stage * self.data, (stage + 1) * self.data))
+    @cached_property
+    def optimizer(self) -> tuple[int, ...]:
+        """Time of the optimizer step of the ranks of each pipeline stage, ps."""
+        degrees = self.job.parallelism
+        shards = degrees.data * degrees.context if degrees.zero else 1
+        times = []
+        for stage in range(degrees.pipeline):
+            held = sum(chunk.parameters for chunk in self.chunks(stage))
+            operations = optimizer_operations(-(-held // shards), self.job)
+            times.append(sum(operation_time(operation, self.job, self.gpu) for operation in operations))
+        return tuple(times)
 
-    def ranks_of(self, index: int) -> tuple[int, ...]:
-        """Return the ranks of a replica, one per stage."""
-        return tuple(range(index, len(self.stages) * self.data, self.data))
-
-    def passes(self, number: int, pipelines: list[Pipeline]) -> None:
-        """Add all forward and backward passes of a stage."""
-        stage = self.stages[number]
-        steps = schedule(self.job.schedule, number, len(self.stages), self.micro_batches)
-        buckets = [(bucket, self.all_reduce(number, bucket.size)) for bucket in self.buckets(stage)]
-        for rank, pipeline in zip(self.group(number), pipelines, strict=True):
-            compute = partial(self.compute, rank, stage)
-            last = partial(self.overlapped_backward, rank, stage, buckets) if buckets else compute
-            run_stage(self.builder, pipeline, number, steps, [compute] * (len(steps) - 1) + [last])
-
-    def compute(self, rank: int, stage: Stage, step: Step) -> None:
-        """Add a whole pass."""
-        duration = stage.forward if step.direction == "forward" else stage.backward
-        self.builder.compute(rank, duration, f"{step.direction}-compute")
-
-    def buckets(self, stage: Stage) -> list[Bucket]:
-        """Return the buckets to all-reduce during the last backward pass; none where it does not overlap."""
-        if self.job.overlap == "none" or self.data == 1:
-            return []
-        return gradient_buckets(stage.gradients, self.job.first_bucket, self.job.bucket)
-
-    def overlapped_backward(self, rank: int, stage: Stage, buckets: list[tuple[Bucket, int]], step: Step) -> None:
-        """Add the last backward pass block by block, and each bucket beside it once it is full.
-
-        Sends behind it go ahead: gradients are waited for after the schedule, as in Megatron Core.
-        """
-        done = {}
-        for block in reversed(range(len(stage.times))):
-            done[block] = self.builder.compute(rank, stage.times[block].backward, f"{step.direction}-compute")
-        for bucket, call in buckets:
-            after = (done[bucket.block], *self.pending.get(rank, ()))
-            op = self.builder.join(call, rank, "params-all-reduce", stream=OVERLAPPED_STREAM, after=after)
-            self.pending[rank] = (op,)
-
-    def reduce_after_backward(self, number: int) -> None:
-        """All-reduce all gradients of a stage in one piece, unless buckets did."""
-        if self.job.overlap == "ddp" or self.data == 1:
-            return
-        call = self.all_reduce(number, self.stages[number].gradient_bytes)
-        for rank in self.group(number):
-            self.builder.join(call, rank, "params-all-reduce")
-
-    def reduce_embeddings(self) -> None:
-        """All-reduce the word embedding's gradient over the stages that hold a copy of it."""
+    @cached_property
+    def embedding(self) -> tuple[int, ...]:
+        """Pipeline stages that hold a copy of the word embedding, ascending."""
+        degrees = self.job.parallelism
         holders = embedding_stages(self.job.model, len(self.stages))
-        if len(holders) == 1:
-            return
-        size = self.job.model.vocabulary * self.job.model.hidden * gradient_bytes(self.job)
-        for index in range(self.data):
-            ranks = tuple(stage * self.data + index for stage in holders)
-            call = self.builder.call(Call("all_reduce", ranks, size, "embedding"))
-            for rank in ranks:
-                self.builder.join(call, rank, "embedding-all-reduce", after=self.pending.get(rank, ()))
+        return tuple(sorted({stage % degrees.pipeline for stage in holders}))
 
-    def all_reduce(self, stage: int, size: int) -> int:
-        """Register an all-reduce over the replicas of a stage."""
-        return self.builder.call(Call("all_reduce", self.group(stage), size, "data"))
+    def program(self, ranks: Iterable[int] | None = None) -> Program:
+        """Write out the ops of some ranks, or of all.
+
+        Parameters
+        ----------
+        ranks
+            Those that stand for all others.
+        """
+        builder = ProgramBuilder(TIMERS)
+        sizes = [stage.message for stage in self.stages]
+        pipelines: dict[tuple[int, ...], Pipeline] = {}
+        for rank in range(self.job.parallelism.ranks) if ranks is None else ranks:
+            chain = self.placement.group("pipelines", rank)
+            if chain not in pipelines:
+                pipelines[chain] = Pipeline(builder, chain, sizes)
+            _Compiler(self, Lane(builder, self.placement, rank, self.gpu), pipelines[chain]).add()
+        return builder.build()
+
+
+class _Compiler:
+    """Adds the ops of one rank to a builder."""
+
+    def __init__(self, plan: Plan, lane: Lane, pipeline: Pipeline) -> None:
+        self.plan = plan
+        self.lane = lane
+        self.pipeline = pipeline
+        self.stage = int(plan.placement.stages[lane.rank])
+        self.chunks = plan.chunks(self.stage)
+        self.reducer: Reducer = make_reducer(plan.job, lane, self.chunks)
+
+    def add(self) -> None:
+        """Add the iteration."""
+        plan, degrees = self.plan, self.plan.job.parallelism
+        steps = schedule(
+            plan.job.schedule, self.stage, degrees.pipeline, plan.micro_batches, degrees.virtual_stages
+        )
+        last = {(step.chunk, step.direction): index for index, step in enumerate(steps)}
+        computes = [
+            partial(self.compute, final=last[step.chunk, step.direction] == index) for index, step in enumerate(steps)
+        ]
+        self.reducer.begin()
+        run_stage(self.lane.builder, self.pipeline, self.stage, steps, computes)
+        self.reducer.finish()
+        self.reduce_embedding()
+        self.lane.compute(plan.optimizer[self.stage], "optimizer", after=self.reducer.pending)
+        self.reducer.publish()
+
+    def compute(self, step: Step, *, final: bool) -> None:
+        """Add a pass; `final` is the last one of its chunk and direction."""
+        blocks = self.chunks[step.chunk].blocks
+        timer = f"{step.direction}-compute"
+        if step.direction != "weight":
+            self.gather_input(step, timer)
+        if step.direction == "forward":
+            for number, block in enumerate(blocks):
+                self.reducer.before_forward(step.chunk, number)
+                self.lane.add(block.forward, timer)
+            return
+        split = self.plan.job.schedule == "zb-h1"
+        for number in reversed(range(len(blocks))):
+            block = blocks[number]
+            if step.direction == "weight":
+                self.lane.add(block.weights, timer)
+            else:
+                self.reducer.before_backward(step.chunk, number)
+                self.lane.add(block.inputs if split else block.backward, timer, slowed=self.reducer.overlaps(final=final))
+            if step.direction == "weight" or not split:
+                self.reducer.after_backward(step.chunk, number, final=final)
+
+    def gather_input(self, step: Step, timer: str) -> None:
+        """Put together what tensor-parallel ranks have received in parts."""
+        degrees = self.plan.job.parallelism
+        number = step.chunk * degrees.pipeline + self.stage
+        sender = number - 1 if step.direction == "forward" else number
+        if degrees.scatter_gather and not degrees.sequence_parallel and 0 <= sender < len(self.plan.stages) - 1:
+            size = self.plan.stages[sender].message * degrees.tensor
+            self.lane.add([Exchange("all_gather", "tensor", size)], timer)
+
+    def reduce_embedding(self) -> None:
+        """All-reduce the word embedding's gradient over the stages that hold a copy of it."""
+        holders, job = self.plan.embedding, self.plan.job
+        if self.stage not in holders or len(holders) == 1:
+            return
+        size = job.model.vocabulary // job.parallelism.tensor * job.model.hidden * gradient_bytes(job)
+        group = tuple(self.pipeline.ranks[stage] for stage in holders)
+        self.lane.join("all_reduce", "embedding", group, size, "embedding-all-reduce", after=self.reducer.pending)

@@ -102,6 +102,27 @@ class ProgramBuilder:
         self._last[rank] = (index,)
         return index
 
+    def last(self, rank: int) -> tuple[int, ...]:
+        """Return the ops that the next main-stream op of `rank` waits for."""
+        return self._last.get(rank, ())
+
+    def wait(self, rank: int, ops: Iterable[int]) -> None:
+        """Let the next main-stream op of `rank` wait for further ops."""
+        self._last[rank] = tuple(dict.fromkeys((*self.last(rank), *ops)))
+
+    def next_call(self, rank: int, call: Call) -> int:
+        """Register the next call of a group and dimension, or find it where another rank has.
+
+        All ranks of a group make the same calls in the same order.
+        """
+        key = (call.dimension, call.ranks)
+        number = self._made.get((rank, key), 0)
+        self._made[rank, key] = number + 1
+        calls = self._sequences.setdefault(key, [])
+        if number == len(calls):
+            calls.append(self.call(call))
+        return calls[number]
+
     def call(self, call: Call) -> int:
         """Register a collective call; every one of its ranks must `join` it once."""
         places = self._groups.get(call.ranks)

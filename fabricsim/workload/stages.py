@@ -1,87 +1,138 @@
-"""What each pipeline stage of a job computes, holds and sends."""
+"""What each virtual stage of a job's pipeline computes, holds and sends."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from fabricsim.workload.operations import PRECISION_BYTES, decoder_sequence, gradient_bytes
-from fabricsim.workload.roofline import BlockTime, block_time, optimizer_time
+from fabricsim.workload.operations import PRECISION_BYTES, block_work, decoder_sequence, gradient_bytes
+from fabricsim.workload.roofline import operation_time
 from fabricsim.workload.shapes import Block, layout, stage_blocks
+from fabricsim.workload.work import Exchange, Operation, Wait
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from fabricsim.spec.cluster import Gpu
     from fabricsim.spec.job import Job
+    from fabricsim.workload.work import Item
+
+Timed = int | Exchange | Wait
+"""A span of computing (ps), a collective, or the end of all asynchronous ones so far."""
+
+
+@dataclass(frozen=True)
+class Passes:
+    """What a rank does in a block for one micro-batch, with the time of its kernels.
+
+    Attributes
+    ----------
+    forward, backward
+        Both passes.
+    inputs, weights
+        The backward pass in two: gradients of inputs, with what is recomputed, and of weights.
+    """
+
+    forward: tuple[Timed, ...]
+    backward: tuple[Timed, ...]
+    inputs: tuple[Timed, ...]
+    weights: tuple[Timed, ...]
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of the pipeline; every rank of it does the same.
+    """One virtual stage of the pipeline; every rank of it does the same.
 
     Attributes
     ----------
-    times
-        Compute time of each block for one micro-batch, in forward order.
-    gradients
-        Bytes of each gradient tensor of each block, in forward order.
-    optimizer
-        Time of the optimizer step, ps.
+    blocks
+        Passes of each block, in forward order.
+    tensors
+        Elements of each parameter tensor of each block that a rank holds, in forward order.
     message
-        Bytes of one micro-batch's activations sent to the next stage, and of their gradients sent
-        back; 0 on the last stage.
+        Bytes of one micro-batch's activations that each of its ranks sends to the next stage, and of their
+        gradients sent back; 0 on the last stage.
     """
 
-    times: tuple[BlockTime, ...]
-    gradients: tuple[tuple[int, ...], ...]
-    optimizer: int
+    blocks: tuple[Passes, ...]
+    tensors: tuple[tuple[int, ...], ...]
     message: int
 
     @property
-    def forward(self) -> int:
-        """Forward time of one micro-batch, ps."""
-        return sum(time.forward for time in self.times)
+    def computing(self) -> int:
+        """Time of all kernels for one micro-batch, ps."""
+        items = chain.from_iterable((*block.forward, *block.backward) for block in self.blocks)
+        return sum(item for item in items if isinstance(item, int))
 
     @property
-    def backward(self) -> int:
-        """Backward time of one micro-batch, recomputation included, ps."""
-        return sum(time.backward for time in self.times)
-
-    @property
-    def gradient_bytes(self) -> int:
-        """Bytes of all gradients."""
-        return sum(sum(tensors) for tensors in self.gradients)
+    def parameters(self) -> int:
+        """Parameters that a rank holds."""
+        return sum(sum(tensors) for tensors in self.tensors)
 
 
 def plan_stages(job: Job, gpu: Gpu) -> tuple[Stage, ...]:
-    """Work out the stages of a job on a GPU type."""
-    width = gradient_bytes(job)
-    times: dict[Block, BlockTime] = {}
+    """Work out the virtual stages of a job on a GPU type, in the order in which a micro-batch goes through them."""
+    count = job.parallelism.pipeline * job.parallelism.virtual_stages
+    passes: dict[Block, Passes] = {}
     stages = []
-    for number, blocks in enumerate(stage_blocks(job.model, job.parallelism.pipeline)):
+    for number, blocks in enumerate(stage_blocks(job.model, count)):
         for block in blocks:
-            if block not in times:
-                times[block] = block_time(block, job, gpu)
+            if block not in passes:
+                passes[block] = _passes(block, job, gpu)
         stages.append(
             Stage(
-                times=tuple(times[block] for block in blocks),
-                gradients=tuple(tuple(elements * width for elements in block.tensors) for block in blocks),
-                optimizer=optimizer_time(sum(block.parameters for block in blocks), job, gpu),
+                blocks=tuple(passes[block] for block in blocks),
+                tensors=tuple(block.tensors for block in blocks),
                 message=boundary_bytes(job, number),
             )
         )
     return tuple(stages)
 
 
-def boundary_bytes(job: Job, stage: int) -> int:
-    """Bytes that one micro-batch sends from a stage to the next.
+def _passes(block: Block, job: Job, gpu: Gpu) -> Passes:
+    work = block_work(block, job)
+    inputs = [item for item in work.backward if not (isinstance(item, Operation) and item.weight)]
+    weights = [item for item in work.backward if isinstance(item, Operation) and item.weight]
+    return Passes(*(_timed(items, job, gpu) for items in (work.forward, work.backward, inputs, weights)))
 
-    ``b s h`` activations; behind the encoder of a T5 the encoder output travels along with the
-    decoder's activations, since every decoder layer attends to it (Megatron-LM sends both).
+
+def _timed(items: Iterable[Item], job: Job, gpu: Gpu) -> tuple[Timed, ...]:
+    """Take the time of each kernel, and kernels that follow one another together."""
+    timed: list[Timed] = []
+    for item in items:
+        if not isinstance(item, Operation):
+            timed.append(item)
+        elif timed and isinstance(timed[-1], int):
+            timed[-1] += operation_time(item, job, gpu)
+        else:
+            timed.append(operation_time(item, job, gpu))
+    return tuple(timed)
+
+
+def boundary_bytes(job: Job, stage: int) -> int:
+    """Bytes that one micro-batch sends from each rank of a virtual stage to the next.
+
+    ``b s h`` activations over all context-parallel ranks; behind the encoder of a T5 the encoder output
+    travels along with the decoder's activations, since every decoder layer attends to it (Megatron-LM
+    sends both). With sequence parallelism or scatter-gather each tensor-parallel rank sends its part.
     """
-    plan = layout(job.model, job.parallelism.pipeline)
+    degrees = job.parallelism
+    plan = layout(job.model, degrees.pipeline * degrees.virtual_stages)
     if stage == plan.last:
         return 0
     tokens = job.sequence
     if plan.first_decoder is not None and stage >= plan.first_decoder:
         tokens += decoder_sequence(job)
-    return job.micro_batch * tokens * job.model.hidden * PRECISION_BYTES[job.precision]
+    parts = degrees.context * (degrees.tensor if degrees.sequence_parallel or degrees.scatter_gather else 1)
+    return job.micro_batch * tokens * job.model.hidden * PRECISION_BYTES[job.precision] // parts
+
+
+def parameter_bytes(job: Job) -> int:
+    """Bytes per parameter as it is computed with, and gathered."""
+    return PRECISION_BYTES[job.precision]
+
+
+def reduced_bytes(job: Job) -> int:
+    """Bytes per gradient as it is reduced."""
+    return gradient_bytes(job)

@@ -1,0 +1,105 @@
+"""Which rank does which part of a job.
+
+Ranks are counted with the first dimension of ``order`` innermost, as Megatron-LM's rank generator does:
+``"tensor-context-data-pipeline"`` makes tensor-parallel groups of neighbouring ranks and lets pipelines
+span the job.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fabricsim.spec.job import DIMENSIONS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fabricsim.spec.job import Parallelism
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The ranks of a job in a grid of its parallel dimensions.
+
+    Parameters
+    ----------
+    parallelism
+        Degrees and order.
+    """
+
+    parallelism: Parallelism
+
+    @cached_property
+    def grid(self) -> NDArray[np.int64]:
+        """Rank numbers, shape ``(pipeline, data, context, tensor)``."""
+        outwards = self.parallelism.order.split("-")
+        sizes = [getattr(self.parallelism, name) for name in outwards]
+        ranks = np.arange(self.parallelism.ranks).reshape(sizes[::-1])
+        axes = [len(outwards) - 1 - outwards.index(name) for name in DIMENSIONS[::-1]]
+        return ranks.transpose(axes)
+
+    @cached_property
+    def stages(self) -> NDArray[np.int32]:
+        """Pipeline stage of each rank, shape ``(ranks,)``."""
+        stages = np.empty(self.parallelism.ranks, np.int32)
+        stages[self.grid] = np.arange(self.parallelism.pipeline).reshape(-1, 1, 1, 1)
+        return stages
+
+    def group(self, dimension: str, rank: int) -> tuple[int, ...]:
+        """Return the group of a rank: ``"tensor"``, ``"context"``, ``"data"``, ``"expert"`` or ``"expert_data"``."""
+        groups: NDArray[np.int64] = getattr(self, dimension)
+        return tuple(groups[self._places(dimension)[rank]].tolist())
+
+    def _places(self, dimension: str) -> NDArray[np.int64]:
+        """Row of each rank among the groups of a dimension, shape ``(ranks,)``."""
+        if dimension not in self._rows:
+            groups: NDArray[np.int64] = getattr(self, dimension)
+            rows = np.empty(self.parallelism.ranks, np.int64)
+            rows[groups] = np.arange(len(groups)).reshape(-1, 1)
+            self._rows[dimension] = rows
+        return self._rows[dimension]
+
+    @cached_property
+    def _rows(self) -> dict[str, NDArray[np.int64]]:
+        return {}
+
+    @cached_property
+    def tensor(self) -> NDArray[np.int64]:
+        """Tensor-parallel groups, shape ``(groups, tensor)``."""
+        return self.grid.reshape(-1, self.parallelism.tensor)
+
+    @cached_property
+    def context(self) -> NDArray[np.int64]:
+        """Context-parallel groups, shape ``(groups, context)``."""
+        return np.moveaxis(self.grid, 2, -1).reshape(-1, self.parallelism.context)
+
+    @cached_property
+    def data(self) -> NDArray[np.int64]:
+        """Groups with the same parameters, shape ``(groups, data * context)``.
+
+        Context-parallel ranks see other tokens of the same sequences, so gradients are reduced over
+        them, too.
+        """
+        degree = self.parallelism.data * self.parallelism.context
+        return np.moveaxis(self.grid, -1, 1).reshape(-1, degree)
+
+    @cached_property
+    def expert(self) -> NDArray[np.int64]:
+        """Groups over which the experts are spread, shape ``(groups, expert)``."""
+        return np.moveaxis(self.grid, 1, -1).reshape(-1, self.parallelism.expert)
+
+    @cached_property
+    def expert_data(self) -> NDArray[np.int64]:
+        """Groups that hold the same experts, shape ``(groups, data * context / expert)``."""
+        degrees = self.parallelism
+        by_expert = self.grid.reshape(degrees.pipeline, -1, degrees.expert, degrees.context, degrees.tensor)
+        return by_expert.transpose(0, 2, 4, 1, 3).reshape(-1, degrees.data * degrees.context // degrees.expert)
+
+    @cached_property
+    def pipelines(self) -> NDArray[np.int64]:
+        """One rank of each stage, shape ``(groups, pipeline)``."""
+        return np.moveaxis(self.grid, 0, -1).reshape(-1, self.parallelism.pipeline)
