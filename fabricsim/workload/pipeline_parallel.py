@@ -1,14 +1,22 @@
 """Pipeline parallelism: passes of a stage, and the sends and receives between them.
 
-The order and the timers are those of Megatron-LM's schedules: in the warm-up and cool-down phases a
-stage receives, computes and sends, each blocking; between two passes of the steady phase it sends
-the one result and receives the next input in one group, to and from the same neighbour.
+The order and the timers are those of Megatron-LM's schedules. Without interleaving a stage receives,
+computes and sends in the warm-up and cool-down phases, each blocking; between two passes of the steady phase
+it sends the one result and receives the next input in one group, to and from the same neighbour. Interleaved,
+each group sends what has been computed since the one before and receives all inputs up to the next one: of one
+pass, or in the steady phase of a forward and a backward pass.
+
+Overlapped, the group behind a pass sends its result and receives the input of the next pass in the same direction
+while others run, and that next pass waits for it (Megatron-LM's ``--overlap-p2p-communication``). So are the
+messages of schedules with weight passes (Qi et al., arXiv 2401.10241): blocking ones would hold up the pass that
+is to fill a bubble.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fabricsim.tables import OVERLAPPED_STREAM
 from fabricsim.workload.program import Call
 
 if TYPE_CHECKING:
@@ -17,51 +25,80 @@ if TYPE_CHECKING:
     from fabricsim.workload.program import ProgramBuilder
     from fabricsim.workload.schedules import Direction, Step
 
+TIMERS = (
+    "forward-recv",
+    "forward-send",
+    "backward-recv",
+    "backward-send",
+    "forward-send-forward-recv",
+    "forward-send-backward-recv",
+    "backward-send-forward-recv",
+    "backward-send-backward-recv",
+    "forward-backward-send-forward-backward-recv",
+)
+"""Names under which `run_stage` books time."""
+
+_EXCHANGE = {direction: f"{direction}-send-{direction}-recv" for direction in ("forward", "backward")}
+_BOTH_WAYS = TIMERS[-1]
+
 
 class Pipeline:
-    """One chain of ranks, a stage each, and the messages between neighbours.
+    """One chain of virtual stages over ranks that take turns, and the messages between neighbours.
 
     Parameters
     ----------
     builder
         Takes the calls.
     ranks
-        The rank of each stage.
+        The rank of each stage, ``p`` of them. Virtual stage ``k`` is on stage ``k % p``.
     sizes
-        Bytes of one micro-batch from each stage to the next, and back; the last one is not used.
+        Bytes of one micro-batch from each virtual stage to the next, and back: ``p`` of them for each chunk
+        per rank; the last one is not used.
     """
 
     def __init__(self, builder: ProgramBuilder, ranks: Sequence[int], sizes: Sequence[int]) -> None:
         self.ranks = tuple(ranks)
+        self.interleaved = len(sizes) > len(self.ranks)
         self._builder = builder
-        self._sizes = tuple(sizes)
+        self._sizes = tuple(sizes[:-1])
+        ends = [(self.ranks[k % len(ranks)], self.ranks[(k + 1) % len(ranks)]) for k in range(len(self._sizes))]
+        self._ends: dict[Direction, list[tuple[int, int]]] = {
+            "forward": ends,
+            "backward": [(behind, before) for before, behind in ends],
+        }
         self._calls: dict[tuple[Direction, int, int], int] = {}
 
     def incoming(self, stage: int, step: Step) -> list[int]:
-        """Return the calls that bring the input of a pass: one, or none at the end of the chain."""
-        return self._message(stage - 1 if step.direction == "forward" else stage + 1, stage, step)
+        """Return the calls that bring the input of a pass: one, or none where it needs none."""
+        virtual = step.chunk * len(self.ranks) + stage
+        return self._message(virtual - 1 if step.direction == "forward" else virtual, step)
 
     def outgoing(self, stage: int, step: Step) -> list[int]:
-        """Return the calls that take the result of a pass away: one, or none at the end of the chain."""
-        return self._message(stage, stage + 1 if step.direction == "forward" else stage - 1, step)
+        """Return the calls that take the result of a pass away: one, or none where nobody needs it."""
+        virtual = step.chunk * len(self.ranks) + stage
+        return self._message(virtual if step.direction == "forward" else virtual - 1, step)
 
-    def _message(self, sender: int, receiver: int, step: Step) -> list[int]:
-        if min(sender, receiver) < 0 or max(sender, receiver) >= len(self.ranks):
+    def _message(self, virtual: int, step: Step) -> list[int]:
+        """Return the call between a virtual stage and the next, in the direction of the pass."""
+        direction, micro_batch = step[:2]
+        if direction == "weight" or not 0 <= virtual < len(self._sizes):
             return []
-        key = (step.direction, sender, step.micro_batch)
-        if key not in self._calls:
-            ranks = (self.ranks[sender], self.ranks[receiver])
-            size = self._sizes[min(sender, receiver)]
-            self._calls[key] = self._builder.call(Call("send_recv", ranks, size, "pipeline"))
-        return [self._calls[key]]
+        key = (direction, virtual, micro_batch)
+        call = self._calls.get(key)
+        if call is None:
+            ends = self._ends[direction][virtual]
+            call = self._calls[key] = self._builder.call(Call("send_recv", ends, self._sizes[virtual], "pipeline"))
+        return [call]
 
 
-def run_stage(
+def run_stage(  # noqa: PLR0913  each says another thing
     builder: ProgramBuilder,
     pipeline: Pipeline,
     stage: int,
     steps: Sequence[Step],
     compute: Sequence[Callable[[Step], None]],
+    *,
+    overlap: bool = False,
 ) -> None:
     """Add all passes of one stage with their sends and receives.
 
@@ -77,7 +114,24 @@ def run_stage(
         Its schedule, ``n`` passes.
     compute
         What adds the compute ops of each pass, ``n`` of them.
+    overlap
+        Whether messages travel beside passes in the other direction, as those of a schedule with weight
+        passes always do.
     """
+    add = _overlapped if overlap or any(step.direction == "weight" for step in steps) else _blocking
+    if add is _blocking and pipeline.interleaved:
+        add = _grouped
+    add(builder, pipeline, stage, steps, compute)
+
+
+def _blocking(
+    builder: ProgramBuilder,
+    pipeline: Pipeline,
+    stage: int,
+    steps: Sequence[Step],
+    compute: Sequence[Callable[[Step], None]],
+) -> None:
+    """One message at a time, two to and from the same neighbour in the steady phase."""
     rank = pipeline.ranks[stage]
     received = False
     for step, following, run in zip(steps, [*steps[1:], None], compute, strict=True):
@@ -90,3 +144,80 @@ def run_stage(
             builder.join_all(both, rank, f"{step.direction}-send-{following.direction}-recv")
         else:
             builder.join_all(pipeline.outgoing(stage, step), rank, f"{step.direction}-send")
+
+
+def _grouped(
+    builder: ProgramBuilder,
+    pipeline: Pipeline,
+    stage: int,
+    steps: Sequence[Step],
+    compute: Sequence[Callable[[Step], None]],
+) -> None:
+    """All results since the last group and all inputs until the next one at once."""
+    rank = pipeline.ranks[stage]
+    builder.join_all(pipeline.incoming(stage, steps[0]), rank, f"{steps[0].direction}-recv")
+    calls: list[int] = []
+    for index, (step, run) in enumerate(zip(steps, compute, strict=True)):
+        run(step)
+        calls += pipeline.outgoing(stage, step)
+        if step.direction == "forward" and step.phase == "steady":
+            continue
+        following = _until_next_group(steps, index)
+        steady = "steady" in {step.phase, *(each.phase for each in following)}
+        inputs = [call for each in following for call in pipeline.incoming(stage, each)]
+        if step.phase == "warm-up" and following[0].phase == "cool-down":
+            builder.join_all(calls, rank, _EXCHANGE["forward"])
+            builder.join_all(inputs, rank, "backward-recv")
+        else:
+            builder.join_all(calls + inputs, rank, _BOTH_WAYS if steady else _EXCHANGE[step.direction])
+        calls = []
+
+
+def _until_next_group(steps: Sequence[Step], index: int) -> Sequence[Step]:
+    """Return the passes behind one that has a group: the next, or the next two in the steady phase."""
+    following = steps[index + 1 : index + 3]
+    return following if following and following[0].phase == "steady" else following[:1]
+
+
+def _overlapped(
+    builder: ProgramBuilder,
+    pipeline: Pipeline,
+    stage: int,
+    steps: Sequence[Step],
+    compute: Sequence[Callable[[Step], None]],
+) -> None:
+    """Send behind each pass and receive for the next one in the same direction, beside all others."""
+    rank = pipeline.ranks[stage]
+    builder.join_all(pipeline.incoming(stage, steps[0]), rank, f"{steps[0].direction}-recv")
+    back = next(step for step in steps if step.direction == "backward")
+    begun = next(index for index, step in enumerate(steps) if step.phase != "warm-up")
+    under_way: dict[Direction, list[int]] = {}
+    for index, (step, following, run) in enumerate(zip(steps, _next_alike(steps), compute, strict=True)):
+        if index == begun:
+            calls = pipeline.incoming(stage, back)
+            under_way["backward"] = _post(builder, calls, rank, _EXCHANGE["backward"])
+        builder.wait(rank, under_way.pop(step.direction, ()))
+        run(step)
+        if step.direction != "weight":
+            calls = pipeline.outgoing(stage, step)
+            if following is not None:
+                calls += pipeline.incoming(stage, following)
+            under_way[step.direction] = _post(builder, calls, rank, _EXCHANGE[step.direction])
+    for ops in under_way.values():
+        builder.wait(rank, ops)
+
+
+def _post(builder: ProgramBuilder, calls: Sequence[int], rank: int, timer: str) -> list[int]:
+    """Join calls beside whatever the rank does next."""
+    after = builder.last(rank)
+    return [builder.join(call, rank, timer, stream=OVERLAPPED_STREAM, after=after) for call in calls]
+
+
+def _next_alike(steps: Sequence[Step]) -> list[Step | None]:
+    """Return the next pass in the same direction behind each pass."""
+    found: list[Step | None] = []
+    later: dict[Direction, Step] = {}
+    for step in reversed(steps):
+        found.append(later.get(step.direction))
+        later[step.direction] = step
+    return found[::-1]

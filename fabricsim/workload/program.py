@@ -150,8 +150,16 @@ class ProgramBuilder:
             self._last[rank] = tuple(ops)
         return ops
 
+    def last(self, rank: int) -> tuple[int, ...]:
+        """Return the ops that the next main-stream op of `rank` waits for."""
+        return self._last.get(rank, ())
+
+    def wait(self, rank: int, ops: Iterable[int]) -> None:
+        """Let the next main-stream op of `rank` wait for further ops."""
+        self._last[rank] = tuple(dict.fromkeys((*self.last(rank), *ops)))
+
     def _before(self, rank: int, after: Iterable[int]) -> Collection[int]:
-        last = self._last.get(rank, ())
+        last = self.last(rank)
         return {*after, *last} if after else last
 
     def _part(self, call: int, rank: int, timer: str, stream: int) -> tuple[int, ...]:
