@@ -62,11 +62,9 @@ class Pipeline:
         self._builder = builder
         self._sizes = tuple(sizes[:-1])
         ends = [(self.ranks[k % len(ranks)], self.ranks[(k + 1) % len(ranks)]) for k in range(len(self._sizes))]
-        self._ends: dict[Direction, list[tuple[int, int]]] = {
-            "forward": ends,
-            "backward": [(behind, before) for before, behind in ends],
-        }
-        self._calls: dict[tuple[Direction, int, int], int] = {}
+        self._ends = {"forward": ends, "backward": [(behind, before) for before, behind in ends]}
+        # By direction and virtual stage, the call of each micro-batch.
+        self._calls: dict[str, list[dict[int, int]]] = {way: [{} for _ in ends] for way in self._ends}
 
     def incoming(self, stage: int, step: Step) -> list[int]:
         """Return the calls that bring the input of a pass: one, or none where it needs none."""
@@ -80,15 +78,14 @@ class Pipeline:
 
     def _message(self, virtual: int, step: Step) -> list[int]:
         """Return the call between a virtual stage and the next, in the direction of the pass."""
-        direction, micro_batch = step[:2]
-        if direction == "weight" or not 0 <= virtual < len(self._sizes):
+        direction, micro_batch, *_ = step
+        if not 0 <= virtual < len(self._sizes) or direction == "weight":
             return []
-        key = (direction, virtual, micro_batch)
-        call = self._calls.get(key)
-        if call is None:
+        calls = self._calls[direction][virtual]
+        if micro_batch not in calls:
             ends = self._ends[direction][virtual]
-            call = self._calls[key] = self._builder.call(Call("send_recv", ends, self._sizes[virtual], "pipeline"))
-        return [call]
+            calls[micro_batch] = self._builder.call(Call("send_recv", ends, self._sizes[virtual], "pipeline"))
+        return [calls[micro_batch]]
 
 
 def run_stage(  # noqa: PLR0913  each says another thing

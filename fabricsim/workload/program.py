@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -12,7 +11,7 @@ from fabricsim.errors import SimulationError
 from fabricsim.tables import COLLECTIVE, COMPUTE, MAIN_STREAM, NONE, OP
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -71,6 +70,9 @@ class Program:
 _COLUMNS = ("rank", "kind", "stream", "timer", "call", "member", "duration")
 """Those of an ``OP`` that do not depend on the other ops."""
 
+_PACK = 2**16
+"""Ops that a builder holds as Python integers."""
+
 
 class ProgramBuilder:
     """Builds a `Program` op by op.
@@ -86,9 +88,10 @@ class ProgramBuilder:
 
     def __init__(self, timers: Sequence[str]) -> None:
         self._timers = {name: number for number, name in enumerate(timers)}
-        # Flat 64-bit integers: `_COLUMNS` of each op, and the two ops of each edge.
-        self._ops = array("q")
-        self._edges = array("q")
+        # Flat: `_COLUMNS` of each op, and the two ops of each edge; packed away now and then.
+        self._ops: list[int] = []
+        self._edges: list[int] = []
+        self._packed: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
         self._count = 0
         self._calls: list[Call] = []
         self._places: list[Mapping[int, int]] = []  # of each rank in each call
@@ -144,10 +147,11 @@ class ProgramBuilder:
         All start together and the next main-stream op waits for all of them, as in an NCCL group:
         the spans of the ops overlap, so the time to book is that of their union.
         """
+        if not calls:
+            return []
         before = self._before(rank, after)
         ops = [self._add(self._part(call, rank, timer, MAIN_STREAM), before) for call in calls]
-        if ops:
-            self._last[rank] = tuple(ops)
+        self._last[rank] = tuple(ops)
         return ops
 
     def last(self, rank: int) -> tuple[int, ...]:
@@ -158,20 +162,28 @@ class ProgramBuilder:
         """Let the next main-stream op of `rank` wait for further ops."""
         self._last[rank] = tuple(dict.fromkeys((*self.last(rank), *ops)))
 
-    def _before(self, rank: int, after: Iterable[int]) -> Collection[int]:
+    def _before(self, rank: int, after: Iterable[int]) -> Iterable[int]:
         last = self.last(rank)
         return {*after, *last} if after else last
 
     def _part(self, call: int, rank: int, timer: str, stream: int) -> tuple[int, ...]:
         return (rank, COLLECTIVE, stream, self._timers[timer], call, self._places[call][rank], 0)
 
-    def _add(self, row: tuple[int, ...], before: Collection[int]) -> int:
+    def _add(self, row: tuple[int, ...], before: Iterable[int]) -> int:
         index = self._count
         self._count += 1
-        self._ops.extend(row)
+        self._ops += row
         for op in before:
-            self._edges.extend((op, index))
+            self._edges += (op, index)
+        if not self._count % _PACK:
+            self._pack()
         return index
+
+    def _pack(self) -> None:
+        """Turn what has been added into arrays: a Python integer takes several times the space."""
+        self._packed.append((np.array(self._ops, np.int64), np.array(self._edges, np.int64)))
+        self._ops.clear()
+        self._edges.clear()
 
     def build(self) -> Program:
         """Freeze the program.
@@ -181,11 +193,12 @@ class ProgramBuilder:
         SimulationError
             Where a rank of a call has not joined it exactly once.
         """
+        self._pack()
         ops = np.zeros(self._count, OP)
-        rows = np.array(self._ops, np.int64).reshape(-1, len(_COLUMNS))
+        rows = np.concatenate([rows for rows, _ in self._packed]).reshape(-1, len(_COLUMNS))
         for number, column in enumerate(_COLUMNS):
             ops[column] = rows[:, number]
-        edges = np.array(self._edges, np.int64).reshape(-1, 2)
+        edges = np.concatenate([edges for _, edges in self._packed]).reshape(-1, 2)
         # Edges stand in the order of the ops that they lead to: a stable sort keeps it among those from one op.
         edges = edges[np.argsort(edges[:, 0], kind="stable")]
         counts = np.bincount(edges[:, 0], minlength=len(ops))
