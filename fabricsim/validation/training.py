@@ -13,6 +13,8 @@ from fabricsim.units import seconds
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from numpy.typing import NDArray
+
     from fabricsim.spec.job import Job
     from fabricsim.validation.study import ValidationRow
 
@@ -91,12 +93,12 @@ def agreement(rows: Iterable[ValidationRow]) -> dict[str, float]:
 
 def rank_correlation(measured: Sequence[float], predicted: Sequence[float]) -> float:
     """Spearman's rank correlation; equal values share their mean rank."""
-    ranks = [_mean_ranks(np.asarray(values, np.float64)) for values in (measured, predicted)]
-    return float(np.corrcoef(*ranks)[0, 1])
+    ranks = np.stack([_mean_ranks(np.asarray(values, np.float64)) for values in (measured, predicted)])
+    return float(np.corrcoef(ranks)[0, 1])
 
 
-def _mean_ranks(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _mean_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     _, place, count = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(count)
-    mean: np.ndarray[tuple[int], np.dtype[np.float64]] = (last - (count - 1) / 2)[place]
+    mean: NDArray[np.float64] = (last - (count - 1) / 2)[place]
     return mean

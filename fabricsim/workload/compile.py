@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from fabricsim.errors import InputError, ScenarioError
 from fabricsim.spec.job_checks import job_problems, peak_problems
 from fabricsim.units import PS_PER_S, human_bytes, human_seconds, seconds
+from fabricsim.workload import data_parallel, pipeline_parallel
 from fabricsim.workload.data_parallel import make_reducer
 from fabricsim.workload.lane import Lane
 from fabricsim.workload.operations import gradient_bytes, optimizer_operations
@@ -32,17 +33,10 @@ if TYPE_CHECKING:
 
 TIMERS = (
     "forward-compute",
-    "forward-recv",
-    "forward-send",
     "backward-compute",
-    "backward-recv",
-    "backward-send",
-    "forward-send-backward-recv",
-    "backward-send-forward-recv",
     "weight-compute",
-    "params-all-reduce",
-    "grads-reduce-scatter",
-    "params-all-gather",
+    *pipeline_parallel.TIMERS,
+    *data_parallel.TIMERS.values(),
     "embedding-all-reduce",
     "optimizer",
 )
@@ -183,11 +177,18 @@ class _Compiler:
         run_stage(self.lane.builder, self.pipeline, self.stage, steps, computes)
         self.reducer.finish()
         self.reduce_embedding()
-        self.lane.compute(plan.optimizer[self.stage], "optimizer", after=self.reducer.pending)
+        self.lane.wait(self.reducer.pending)
+        self.lane.compute(plan.optimizer[self.stage], "optimizer")
         self.reducer.publish()
+        self.lane.flush()
 
     def compute(self, step: Step, *, final: bool) -> None:
         """Add a pass; `final` is the last one of its chunk and direction."""
+        self.blocks(step, final=final)
+        self.lane.flush()
+
+    def blocks(self, step: Step, *, final: bool) -> None:
+        """Add the blocks of a pass."""
         blocks = self.chunks[step.chunk].blocks
         timer = f"{step.direction}-compute"
         if step.direction != "weight":

@@ -34,11 +34,12 @@ if TYPE_CHECKING:
 ALIGNMENT = 128
 """Elements; Megatron-LM pads what it shards to a multiple of them and of the group."""
 
-_TIMERS: dict[CollectiveName, str] = {
+TIMERS: dict[CollectiveName, str] = {
     "all_reduce": "params-all-reduce",
     "reduce_scatter": "grads-reduce-scatter",
     "all_gather": "params-all-gather",
 }
+"""Timer of each collective."""
 
 
 class Reducer:
@@ -96,12 +97,12 @@ class _Replicated(Reducer):
 
     def wait_for(self, collective: CollectiveName, size: int) -> None:
         """Communicate, and do nothing else meanwhile."""
-        self.lane.join(collective, "data", self.group, size, _TIMERS[collective])
+        self.lane.join(collective, "data", self.group, size, TIMERS[collective])
 
     def beside(self, collective: CollectiveName, size: int) -> int:
         """Communicate beside what comes next, one call after the other; returns the op."""
         after = (*self.pending, *self.lane.last())
-        op = self.lane.beside(collective, "data", self.group, size, _TIMERS[collective], after=after)
+        op = self.lane.beside(collective, "data", self.group, size, TIMERS[collective], after=after)
         self.pending = (op,)
         return op
 

@@ -36,9 +36,11 @@ class Lane:
         self.builder = builder
         self.placement = placement
         self.rank = rank
-        self._slowdown = gpu.overlap_slowdown
+        self._slowdown = getattr(gpu, "overlap_slowdown", 1.0)
         self._groups: dict[str, tuple[int, ...]] = {}
         self._outstanding: list[int] = []
+        self._computing = 0
+        self._timer = ""
 
     def group(self, dimension: str) -> tuple[int, ...]:
         """Return the rank's group of a dimension; of ``"tensor"``, ``"context"``, ``"data"`` or ``"expert"``."""
@@ -48,15 +50,26 @@ class Lane:
 
     def last(self) -> tuple[int, ...]:
         """Return the ops that the rank's next one waits for."""
+        self.flush()
         return self.builder.last(self.rank)
 
     def wait(self, ops: Iterable[int]) -> None:
         """Let the rank's next op wait for further ones."""
+        self.flush()
         self.builder.wait(self.rank, ops)
 
-    def compute(self, duration: int, timer: str, *, after: Iterable[int] = ()) -> None:
-        """Keep the rank busy for `duration` ps."""
-        self.builder.compute(self.rank, duration, timer, after=after)
+    def compute(self, duration: int, timer: str) -> None:
+        """Keep the rank busy for `duration` ps; spans that follow one another become one op."""
+        if timer != self._timer:
+            self.flush()
+        self._computing += duration
+        self._timer = timer
+
+    def flush(self) -> None:
+        """Add the op of the spans so far: whoever adds to the builder directly wants them there."""
+        if self._computing:
+            self.builder.compute(self.rank, self._computing, self._timer)
+            self._computing = 0
 
     def add(self, items: Iterable[Timed], timer: str, *, slowed: bool = False) -> None:
         """Add spans of computing and exchanges; `slowed` says that something else goes on beside them."""
@@ -91,6 +104,7 @@ class Lane:
         after: Iterable[int] = (),
     ) -> int:
         """Take part in the next call of a group, and wait for it; returns the op."""
+        self.flush()
         call = self.builder.next_call(self.rank, Call(collective, group, size, dimension))
         return self.builder.join(call, self.rank, timer, after=after)
 
@@ -105,5 +119,6 @@ class Lane:
         after: Iterable[int],
     ) -> int:
         """Take part in the next call of a group once `after` are done, and go on beside it; returns the op."""
+        self.flush()
         call = self.builder.next_call(self.rank, Call(collective, group, size, dimension))
         return self.builder.join(call, self.rank, timer, stream=OVERLAPPED_STREAM, after=after)

@@ -97,6 +97,8 @@ class ProgramBuilder:
         self._places: list[Mapping[int, int]] = []  # of each rank in each call
         self._groups: dict[tuple[int, ...], Mapping[int, int]] = {}
         self._last: dict[int, tuple[int, ...]] = {}
+        self._sequences: dict[tuple[str, tuple[int, ...]], list[int]] = {}
+        self._made: dict[tuple[int, str, tuple[int, ...]], int] = {}  # calls of a sequence that a rank has found
 
     def compute(self, rank: int, duration: int, timer: str, *, after: Iterable[int] = ()) -> int:
         """Keep `rank` busy for `duration` ps; returns the op's index."""
@@ -105,23 +107,15 @@ class ProgramBuilder:
         self._last[rank] = (index,)
         return index
 
-    def last(self, rank: int) -> tuple[int, ...]:
-        """Return the ops that the next main-stream op of `rank` waits for."""
-        return self._last.get(rank, ())
-
-    def wait(self, rank: int, ops: Iterable[int]) -> None:
-        """Let the next main-stream op of `rank` wait for further ops."""
-        self._last[rank] = tuple(dict.fromkeys((*self.last(rank), *ops)))
-
     def next_call(self, rank: int, call: Call) -> int:
         """Register the next call of a group and dimension, or find it where another rank has.
 
         All ranks of a group make the same calls in the same order.
         """
-        key = (call.dimension, call.ranks)
-        number = self._made.get((rank, key), 0)
-        self._made[rank, key] = number + 1
-        calls = self._sequences.setdefault(key, [])
+        place = (rank, call.dimension, call.ranks)
+        number = self._made.get(place, 0)
+        self._made[place] = number + 1
+        calls = self._sequences.setdefault((call.dimension, call.ranks), [])
         if number == len(calls):
             calls.append(self.call(call))
         return calls[number]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from fabricsim.spec.cluster import Gpu
     from fabricsim.spec.job import Job
-    from fabricsim.workload.operations import Operation
+    from fabricsim.workload.work import Operation
 
 _RECOMPUTED = ("layer", "decoder-layer")
 

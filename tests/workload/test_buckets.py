@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricsim.workload.data_parallel import Bucket, gradient_buckets
+from fabricsim.workload.buckets import Bucket, gradient_buckets
 from fabricsim.workload.shapes import stage_blocks
 
 if TYPE_CHECKING:
