@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-CollectiveName = Literal["all_reduce", "reduce_scatter", "all_gather", "broadcast", "send_recv"]
+CollectiveName = Literal[
+    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "send_recv", "all_to_all", "ring_exchange"
+]
 
 
 @dataclass(frozen=True)
@@ -28,10 +30,11 @@ class Call:
         What is done.
     ranks
         The group in ring order; ``ranks[0]`` is the root of a broadcast and the sender of a
-        ``send_recv``.
+        ``send_recv``. In a ``ring_exchange`` each rank sends to the next and receives from the one before.
     size
         Bytes as NCCL-tests counts them: the whole buffer of an all-reduce or broadcast, the total
-        input of a reduce-scatter, the total output of an all-gather, the message of a send.
+        input of a reduce-scatter, the total output of an all-gather, what one rank hands in (its own
+        part included) of an all-to-all, the message of a send and of each send of a ring exchange.
     dimension
         The parallel dimension it belongs to: ``"data"``, ``"pipeline"`` or ``"embedding"``.
     """

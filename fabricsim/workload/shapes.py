@@ -4,8 +4,17 @@ A model is a chain of blocks (embedding, layers, head), each with the sizes of i
 in forward order. GPT and BERT layers have biases and layer norms with scale and shift,
 ``12 h^2 + 13 h`` parameters each (Radford et al. 2019; Devlin et al., arXiv 1810.04805); T5 layers
 have neither biases nor shifts, and one table of relative position biases per stack (Raffel et al.,
-arXiv 1910.10683). The vocabulary is counted as given: Megatron-LM pads it to a multiple of 128 per
-tensor-parallel rank (50,257 becomes 50,304), which a user gets by writing the padded number.
+arXiv 1910.10683). Llama layers have no biases, norms with a scale alone, a feed-forward network of
+three matrices (SwiGLU) and key and value heads that several query heads share (Grattafiori et al.,
+arXiv 2407.21783). A layer of experts has a router, the experts, and shared experts as one network of
+their joint width (Jiang et al., arXiv 2401.04088; Dai et al., arXiv 2401.06066).
+
+The vocabulary is counted as given: Megatron-LM pads it to a multiple of 128 per tensor-parallel rank
+(50,257 becomes 50,304), which a user gets by writing the padded number.
+
+Tensor parallelism splits embedding and logits by the vocabulary, attention by heads and feed-forward
+networks by their inner width (Shoeybi et al., arXiv 1909.08053). Norms, biases behind a row-parallel
+product, position tables, routers and the small heads of BERT are on every rank.
 """
 
 from __future__ import annotations
@@ -13,16 +22,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-if TYPE_CHECKING:
-    from fabricsim.spec.job import Model
+from fabricsim.spec.job import Parallelism
 
-BlockKind = Literal["embedding", "layer", "encoder-norm", "decoder-embedding", "decoder-layer", "head"]
+if TYPE_CHECKING:
+    from fabricsim.spec.job import Experts, Model
+
+BlockKind = Literal["embedding", "layer", "expert-layer", "encoder-norm", "decoder-embedding", "decoder-layer", "head"]
+
+WHOLE = Parallelism()
+"""One rank that holds everything."""
 
 RELATIVE_BUCKETS = 32
 """Relative distances that T5 tells apart (arXiv 1910.10683, section 2.1)."""
 
 TOKEN_TYPES = 2
 """Segments of a BERT input (arXiv 1810.04805, section 3)."""
+
+_NO_BIASES = ("t5", "llama")
 
 
 @dataclass(frozen=True)
@@ -34,16 +50,19 @@ class Block:
     kind
         What it computes.
     tensors
-        Elements of each of its parameter tensors, in forward order.
+        Elements that one rank holds of each of its parameter tensors, in forward order, experts apart.
+    experts
+        The same of its experts, which only every ``expert``-th data-parallel rank has a copy of.
     """
 
     kind: BlockKind
     tensors: tuple[int, ...]
+    experts: tuple[int, ...] = ()
 
     @property
     def parameters(self) -> int:
-        """Number of parameters."""
-        return sum(self.tensors)
+        """Number of parameters that one rank holds."""
+        return sum(self.tensors) + sum(self.experts)
 
 
 @dataclass(frozen=True)
@@ -77,6 +96,41 @@ def feed_forward(model: Model) -> int:
 def attention_width(model: Model) -> int:
     """Width of queries, keys and values of all heads together."""
     return model.heads * model.head_width if model.head_width is not None else model.hidden
+
+
+def key_width(model: Model) -> int:
+    """Width of keys (and of values) of all their heads together."""
+    return attention_width(model) // model.heads * (model.kv_heads or model.heads)
+
+
+def up_projections(model: Model) -> int:
+    """Matrices from the hidden to the inner width of a feed-forward network: two with SwiGLU."""
+    return 2 if model.family == "llama" else 1
+
+
+def experts_of(model: Model) -> Experts:
+    """Return the experts of a model that has some.
+
+    Raises
+    ------
+    ValueError
+        Where it has none.
+    """
+    if model.experts is None:
+        msg = f"{model.name} has no experts"
+        raise ValueError(msg)
+    return model.experts
+
+
+def expert_width(model: Model) -> int:
+    """Inner width of an expert."""
+    width = experts_of(model).feed_forward
+    return width if width is not None else feed_forward(model)
+
+
+def dense_layers(model: Model) -> int:
+    """Count the layers, from the first on, that have one feed-forward network for all tokens."""
+    return model.layers if model.experts is None else model.experts.dense_layers
 
 
 def decoder_layers(model: Model) -> int:
@@ -128,14 +182,23 @@ def embedding_stages(model: Model, stages: int) -> tuple[int, ...]:
     return tuple(sorted(holders))
 
 
-def stage_blocks(model: Model, stages: int) -> tuple[tuple[Block, ...], ...]:
+def stage_blocks(model: Model, stages: int, parallelism: Parallelism = WHOLE) -> tuple[tuple[Block, ...], ...]:
     """Blocks of every pipeline stage, in forward order.
 
     A stage holds the word embedding at most once, in the first of its blocks that needs it, which
     is the last whose backward pass adds to its gradient.
+
+    Parameters
+    ----------
+    model
+        The model.
+    stages
+        Stages of the pipeline, or chunks of model of an interleaved one.
+    parallelism
+        Its tensor and expert degrees say what one rank holds; left out, one rank holds everything.
     """
-    plan = layout(model, stages)
-    return tuple(_blocks_of_stage(model, plan, stage) for stage in range(stages))
+    plan, shapes = layout(model, stages), _Shapes(model, parallelism)
+    return tuple(_blocks_of_stage(shapes, plan, stage) for stage in range(stages))
 
 
 def parameters(model: Model) -> int:
@@ -143,74 +206,101 @@ def parameters(model: Model) -> int:
     return sum(block.parameters for block in stage_blocks(model, 1)[0])
 
 
-def _blocks_of_stage(model: Model, plan: Layout, stage: int) -> tuple[Block, ...]:
+def _blocks_of_stage(shapes: _Shapes, plan: Layout, stage: int) -> tuple[Block, ...]:
     blocks = []
     inputs = False
     if stage == 0:
-        blocks.append(Block("embedding", _embedding(model)))
+        blocks.append(Block("embedding", shapes.embedding()))
         inputs = True
-    blocks += [Block("layer", _layer(model))] * plan.encoder[stage]
+    dense, first = dense_layers(shapes.model), sum(plan.encoder[:stage])
+    blocks += [
+        shapes.layer() if number < dense else shapes.expert_layer()
+        for number in range(first, first + plan.encoder[stage])
+    ]
     if stage == plan.last_encoder:
-        blocks.append(Block("encoder-norm", _norm(model)))
+        blocks.append(Block("encoder-norm", shapes.norm()))
     if stage == plan.first_decoder:
-        word = () if inputs else _word(model)
-        blocks.append(Block("decoder-embedding", (*word, RELATIVE_BUCKETS * model.heads)))
+        word = () if inputs else shapes.word()
+        blocks.append(Block("decoder-embedding", (*word, RELATIVE_BUCKETS * shapes.model.heads)))
         inputs = True
-    blocks += [Block("decoder-layer", _decoder_layer(model))] * plan.decoder[stage]
+    blocks += [shapes.decoder_layer()] * plan.decoder[stage]
     if stage == plan.last:
-        own = () if model.tied_embedding and inputs else _word(model)
-        blocks.append(Block("head", _head(model) + own))
+        own = () if shapes.model.tied_embedding and inputs else shapes.word()
+        blocks.append(Block("head", shapes.head() + own))
     return tuple(blocks)
 
 
-def _word(model: Model) -> tuple[int, ...]:
-    return (model.vocabulary * model.hidden,)
+@dataclass(frozen=True)
+class _Shapes:
+    """Elements of the tensors of one rank."""
 
+    model: Model
+    parallelism: Parallelism
 
-def _linear(model: Model, inputs: int, outputs: int) -> tuple[int, ...]:
-    weight = inputs * outputs
-    return (weight,) if model.family == "t5" else (weight, outputs)
+    def word(self) -> tuple[int, ...]:
+        return (self.model.vocabulary // self.parallelism.tensor * self.model.hidden,)
 
+    def norm(self) -> tuple[int, ...]:
+        return (self.model.hidden,) if self.model.family in _NO_BIASES else (self.model.hidden, self.model.hidden)
 
-def _norm(model: Model) -> tuple[int, ...]:
-    return (model.hidden,) if model.family == "t5" else (model.hidden, model.hidden)
+    def linear(self, inputs: int, outputs: int) -> tuple[int, ...]:
+        """Return a matrix on every rank and its bias."""
+        weight = inputs * outputs
+        return (weight,) if self.model.family in _NO_BIASES else (weight, outputs)
 
+    def column(self, inputs: int, outputs: int) -> tuple[int, ...]:
+        """Return a matrix split by its outputs; its bias is, too."""
+        return self.linear(inputs, outputs // self.parallelism.tensor)
 
-def _embedding(model: Model) -> tuple[int, ...]:
-    if model.family == "t5":
-        return (*_word(model), RELATIVE_BUCKETS * model.heads)
-    learned = (*_word(model), model.positions * model.hidden)
-    return (*learned, TOKEN_TYPES * model.hidden) if model.family == "bert" else learned
+    def row(self, inputs: int, outputs: int) -> tuple[int, ...]:
+        """Return a matrix split by its inputs; its bias is whole."""
+        return self.linear(inputs // self.parallelism.tensor, outputs)
 
+    def embedding(self) -> tuple[int, ...]:
+        model = self.model
+        tables = {
+            "llama": (),
+            "t5": (RELATIVE_BUCKETS * model.heads,),
+            "gpt": (model.positions * model.hidden,),
+            "bert": (model.positions * model.hidden, TOKEN_TYPES * model.hidden),
+        }[model.family]
+        return self.word() + tables
 
-def _attention(model: Model) -> tuple[int, ...]:
-    hidden, width = model.hidden, attention_width(model)
-    return _norm(model) + _linear(model, hidden, 3 * width) + _linear(model, width, hidden)
+    def attention(self) -> tuple[int, ...]:
+        hidden, width = self.model.hidden, attention_width(self.model)
+        joint = self.column(hidden, width + 2 * key_width(self.model))
+        return self.norm() + joint + self.row(width, hidden)
 
+    def cross_attention(self) -> tuple[int, ...]:
+        hidden, width = self.model.hidden, attention_width(self.model)
+        return self.norm() + self.column(hidden, width) + self.column(hidden, 2 * width) + self.row(width, hidden)
 
-def _cross_attention(model: Model) -> tuple[int, ...]:
-    hidden, width = model.hidden, attention_width(model)
-    keys_values = _linear(model, hidden, 2 * width)
-    return _norm(model) + _linear(model, hidden, width) + keys_values + _linear(model, width, hidden)
+    def network(self, inner: int) -> tuple[int, ...]:
+        """Return a feed-forward network; gate and up projection of a SwiGLU are one matrix."""
+        up = up_projections(self.model) * inner
+        return self.column(self.model.hidden, up) + self.row(inner, self.model.hidden)
 
+    def layer(self) -> Block:
+        return Block("layer", self.attention() + self.norm() + self.network(feed_forward(self.model)))
 
-def _mlp(model: Model) -> tuple[int, ...]:
-    hidden, inner = model.hidden, feed_forward(model)
-    return _norm(model) + _linear(model, hidden, inner) + _linear(model, inner, hidden)
+    def expert_layer(self) -> Block:
+        experts = experts_of(self.model)
+        inner = expert_width(self.model)
+        router = (self.model.hidden * experts.count,)
+        shared = self.network(experts.shared * inner) if experts.shared else ()
+        local = experts.count // self.parallelism.expert
+        own = tuple(local * elements for elements in self.network(inner))
+        return Block("expert-layer", self.attention() + self.norm() + router + shared, own)
 
+    def decoder_layer(self) -> Block:
+        mlp = self.norm() + self.network(feed_forward(self.model))
+        return Block("decoder-layer", self.attention() + self.cross_attention() + mlp)
 
-def _layer(model: Model) -> tuple[int, ...]:
-    return _attention(model) + _mlp(model)
-
-
-def _decoder_layer(model: Model) -> tuple[int, ...]:
-    return _attention(model) + _cross_attention(model) + _mlp(model)
-
-
-def _head(model: Model) -> tuple[int, ...]:
-    if model.family != "bert":
-        return _norm(model)
-    hidden = model.hidden
-    pooler, next_sentence = _linear(model, hidden, hidden), _linear(model, hidden, 2)
-    transform = _linear(model, hidden, hidden) + _norm(model)
-    return _norm(model) + pooler + next_sentence + transform + (model.vocabulary,)
+    def head(self) -> tuple[int, ...]:
+        if self.model.family != "bert":
+            return self.norm()
+        hidden = self.model.hidden
+        pooler, next_sentence = self.linear(hidden, hidden), self.linear(hidden, 2)
+        transform = self.linear(hidden, hidden) + self.norm()
+        bias = (self.model.vocabulary // self.parallelism.tensor,)
+        return self.norm() + pooler + next_sentence + transform + bias

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from fabricsim.workload.program import CollectiveName
+
+
+Kernel = Literal["stream", "product", "attention"]
+"""What kind of kernel: reads and writes memory, multiplies matrices, or computes attention in one go."""
 
 
 @dataclass(frozen=True)
@@ -18,17 +22,24 @@ class Operation:
     name
         What it computes.
     flops
-        Floating-point operations of matrix products; 0 for all else.
+        Floating-point operations of matrix products that are carried out; 0 for all else.
     traffic
         Bytes read from and written to GPU memory.
     weight
         Whether it belongs to the gradient of weights, which no other stage waits for.
+    kernel
+        What kind of kernel it is.
+    shape
+        Of a product: how many of them in one launch, rows, inner width, columns. Of an attention: sequences
+        times heads, queries, width of a head, keys. A ``"stream"`` has none.
     """
 
     name: str
     flops: int
     traffic: int
     weight: bool = False
+    kernel: Kernel = "stream"
+    shape: tuple[int, int, int, int] | None = None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fabricsim.spec.cluster import Gpu
-from fabricsim.spec.job import Job, Model
+from fabricsim.spec.job import Job, Model, Parallelism
 from fabricsim.tables import COLLECTIVE
 
 if TYPE_CHECKING:
@@ -24,6 +24,29 @@ MODELS = {
     "gpt2-xl": {**GPT2, "layers": 48, "hidden": 1600, "heads": 25},
     "bert-base": {**BERT, "layers": 12, "hidden": 768, "heads": 12},
     "bert-large": {**BERT, "layers": 24, "hidden": 1024, "heads": 16},
+    "llama3-8b": {
+        "family": "llama",
+        "vocabulary": 128256,
+        "positions": 8192,
+        "tied_embedding": False,
+        "layers": 32,
+        "hidden": 4096,
+        "heads": 32,
+        "kv_heads": 8,
+        "feed_forward": 14336,
+    },
+    "mixtral-8x7b": {
+        "family": "llama",
+        "vocabulary": 32000,
+        "positions": 32768,
+        "tied_embedding": False,
+        "layers": 32,
+        "hidden": 4096,
+        "heads": 32,
+        "kv_heads": 8,
+        "feed_forward": 14336,
+        "experts": {"count": 8},
+    },
     "t5-base": {**T5, "layers": 12, "decoder_layers": 12, "hidden": 768, "heads": 12},
     "t5-large": {**T5, "layers": 24, "decoder_layers": 24, "hidden": 1024, "heads": 16},
 }
@@ -51,16 +74,16 @@ def make_model() -> MakeModel:
 
 @pytest.fixture(scope="session")
 def make_job(make_model: MakeModel) -> MakeJob:
-    """A job of one micro-batch per replica unless changed; `data` and `pipeline` are its degrees."""
+    """A job of one micro-batch per replica unless changed; the keys of its parallelism stand beside the others."""
 
     def make(model: str | Model = "gpt2-medium", **changes: Any) -> Job:  # noqa: ANN401  any field
         shape = make_model(model) if isinstance(model, str) else model
-        degrees = {"data": changes.pop("data", 1), "pipeline": changes.pop("pipeline", 1)}
+        degrees = {key: changes.pop(key) for key in Parallelism.model_fields if key in changes}
         batches = changes.pop("micro_batches", 1)
         table = {"micro_batch": 2, "sequence": 512, **changes}
         if shape.family == "t5":
             table.setdefault("decoder_sequence", table["sequence"])
-        table.setdefault("global_batch", table["micro_batch"] * degrees["data"] * batches)
+        table.setdefault("global_batch", table["micro_batch"] * degrees.get("data", 1) * batches)
         return Job.model_validate({"model": shape, "parallelism": degrees, **table})
 
     return make

@@ -1,15 +1,21 @@
 from __future__ import annotations
 
+import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fabricsim.spec.job import Model, Parallelism
+from fabricsim.spec.library import root
 from fabricsim.workload.shapes import embedding_stages, layout, parameters, split_layers, stage_blocks
 
 if TYPE_CHECKING:
     from conftest import MakeModel
+
+_WHOLE = ("embedding", "head")
+"""Blocks with matrices that every tensor-parallel rank has: position tables, and BERT's pooler and transform."""
 
 PUBLISHED = {
     # Exact counts of the published checkpoints, with all heads that were trained.
@@ -20,12 +26,57 @@ PUBLISHED = {
     "bert-large": 336_226_108,
     "t5-base": 222_903_552,
     "t5-large": 737_668_096,
+    # The published weights of each; Mixtral is said to have 46.7 billion.
+    "llama3-8b": 8_030_261_248,
+    "mixtral-8x7b": 46_702_792_704,
 }
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_parameters_are_those_of_the_published_model(name: str, make_model: MakeModel) -> None:
     assert parameters(make_model(name)) == PUBLISHED[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "published"),
+    [
+        ("gpt3-175b", 174.6e9),
+        ("llama3-8b", 8_030_261_248),
+        ("llama3-70b", 70_553_706_496),
+        ("llama3-405b", 405_853_388_800),
+        ("mixtral-8x7b", 46_702_792_704),
+        ("mixtral-8x22b", 140_630_071_296),
+        ("deepseek-moe-16b", 16_375_728_128),
+        ("megatron-22b", 22e9),
+        ("megatron-175b", 175e9),
+        ("megatron-530b", 529.6e9),
+        ("megatron-1t", 1008e9),
+    ],
+)
+def test_presets_have_the_parameters_of_their_name(name: str, published: float) -> None:
+    model = Model.model_validate(tomllib.loads((root() / "models" / f"{name}.toml").read_text()))
+
+    assert parameters(model) == pytest.approx(published, rel=0.005)
+
+
+@given(
+    name=st.sampled_from(sorted(PUBLISHED)),
+    tensor=st.sampled_from([1, 2, 4]),
+    expert=st.sampled_from([1, 2, 4, 8]),
+)
+def test_ranks_hold_the_model_and_copies_of_what_is_small(
+    name: str, tensor: int, expert: int, make_model: MakeModel
+) -> None:
+    model = make_model(name, vocabulary=30720)
+    ranks = Parallelism(tensor=tensor, data=expert, expert=expert)
+    blocks, whole = stage_blocks(model, 1, ranks)[0], stage_blocks(model, 1)[0]
+
+    for own, full in zip(blocks, whole, strict=True):
+        assert sum(own.experts) * tensor * expert == sum(full.experts)
+        copied = [tensor * a - b for a, b in zip(own.tensors, full.tensors, strict=True)]
+        assert all(extra in {0, (tensor - 1) * b} for extra, b in zip(copied, full.tensors, strict=True))
+        matrices = [extra for extra, b in zip(copied, full.tensors, strict=True) if b >= model.hidden**2]
+        assert full.kind in _WHOLE or not any(matrices)
 
 
 @pytest.mark.parametrize("name", ["gpt2-medium", "gpt2-large", "gpt2-xl"])
@@ -63,7 +114,7 @@ def test_stages_hold_the_model_and_the_embedding_copies(
 def test_each_stage_holds_the_word_embedding_exactly_where_the_group_says(
     name: str, stages: int, make_model: MakeModel
 ) -> None:
-    model = make_model(name)
+    model = make_model(name, tied_embedding=True)
 
     counts = [
         sum(block.tensors.count(model.vocabulary * model.hidden) for block in blocks)

@@ -1,0 +1,203 @@
+"""Attention: its products, its core between them, and the exchanges that tensor and context parallelism add.
+
+The core is scores, softmax, dropout and context, each a kernel, or with ``attention = "fused"`` one kernel
+(Dao, arXiv 2307.08691) that keeps the logarithm of each row's sum instead of the scores. It leaves out what
+a causal mask hides, half of the scores; its backward pass takes five products where the forward has two.
+Kernels that are not fused compute the hidden half as well.
+
+Context parallelism splits the sequence, in pieces chosen so that under a causal mask all ranks have as much
+to do: the first with the last, and so on. ``"ring"`` passes keys and values around, computes on one part
+while the next arrives, and in the backward pass sends the gradients of keys and values one step behind (Liu
+et al., arXiv 2310.01889, as in Transformer Engine). ``"ulysses"`` trades parts of the sequence for heads by
+one all-to-all each for query, key, value and result (Jacobs et al., arXiv 2309.14509).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from fabricsim.workload.norms import branch, layer_norm, residual
+from fabricsim.workload.shapes import attention_width, key_width
+from fabricsim.workload.tape import FP32, MASK, Pass, decoder_sequence
+from fabricsim.workload.work import Exchange, Operation, Wait
+
+if TYPE_CHECKING:
+    from fabricsim.spec.job import Job
+    from fabricsim.workload.tape import Tape
+    from fabricsim.workload.work import Item
+
+BACKWARD_PRODUCTS = 5
+"""Products in the backward pass of fused attention, where the forward pass has two (scores are repeated)."""
+
+
+class _Core(NamedTuple):
+    """The core of an attention on one rank.
+
+    Heads are those of the queries; `keys` of keys and values together count once, not per query head.
+    """
+
+    batch: int
+    heads: int
+    key_heads: int
+    head: int
+    queries: int
+    keys: int
+    causal: bool
+
+    @property
+    def query_elements(self) -> int:
+        return self.batch * self.queries * self.heads * self.head
+
+    @property
+    def key_elements(self) -> int:
+        return self.batch * self.keys * self.key_heads * self.head
+
+    @property
+    def scores(self) -> int:
+        return self.batch * self.heads * self.queries * self.keys
+
+
+def self_attention(tape: Tape, job: Job, sequence: int, *, causal: bool) -> None:
+    """Record the self-attention sublayer of sequences of `sequence` tokens."""
+    model, tensor = job.model, job.parallelism.tensor
+    hidden, width, keys = model.hidden, attention_width(model) // tensor, key_width(model) // tensor
+    tokens, biased = tape.tokens(sequence), model.family != "llama"
+    branch(tape, tokens * hidden)
+    layer_norm(tape, tokens * hidden)
+    tape.column("QKV", (tokens, hidden, width + 2 * keys))
+    bias = [Pass(1, 0, weight=True)] if biased else []
+    tape.stream("QKV join and bias", tokens * (width + 2 * keys), None, Pass(1, 1), *bias)
+    if not biased:
+        tape.stream("rotary positions", tokens * (width + keys), Pass(1, 1), Pass(1, 1))
+    core = _core_of(job, sequence // job.parallelism.context, sequence // job.parallelism.context, causal=causal)
+    if job.parallelism.context == 1:
+        _core_attention(tape, core)
+    elif job.parallelism.context_method == "ring":
+        _ring(tape, core)
+    else:
+        _ulysses(tape, core)
+    tape.row("projection", (tokens, width, hidden))
+    residual(tape, tokens * hidden)
+
+
+def cross_attention(tape: Tape, job: Job) -> None:
+    """Record the attention from decoder to encoder output, whose gradients of all layers add up."""
+    hidden, width = job.model.hidden, attention_width(job.model) // job.parallelism.tensor
+    queries, keys = decoder_sequence(job), job.sequence
+    tokens, memory = tape.tokens(queries), tape.tokens(keys)
+    branch(tape, tokens * hidden)
+    layer_norm(tape, tokens * hidden)
+    tape.column("query", (tokens, hidden, width))
+    tape.stream("query bias", tokens * width, None, Pass(1, 0, weight=True))
+    tape.stream("encoder output", tape.own(memory * hidden), None, Pass(2, 1))
+    # The encoder output is kept once for all decoder layers, not once in each.
+    tape.column("key-value", (memory, hidden, 2 * width), keeps_input=False)
+    tape.stream("key-value join and bias", 2 * memory * width, None, Pass(1, 1), Pass(1, 0, weight=True))
+    _core_attention(tape, _core_of(job, queries, keys, causal=False))
+    tape.row("projection", (tokens, width, hidden))
+    residual(tape, tokens * hidden)
+
+
+def _core_of(job: Job, queries: int, keys: int, *, causal: bool) -> _Core:
+    model, tensor = job.model, job.parallelism.tensor
+    head = attention_width(model) // model.heads
+    key_heads = model.kv_heads or model.heads
+    return _Core(job.micro_batch, model.heads // tensor, key_heads // tensor, head, queries, keys, causal)
+
+
+def _core_attention(tape: Tape, core: _Core) -> None:
+    if tape.job.attention == "fused":
+        tape.step(
+            [fused(tape, core)],
+            fused_gradient(tape, core),
+            tape.width * (core.query_elements + 2 * core.key_elements) + _row_sums(core),
+        )
+        return
+    _separate_kernels(tape, core)
+
+
+def _separate_kernels(tape: Tape, core: _Core) -> None:
+    """Scores, softmax, dropout, context and its transpose; with selective recomputation all run twice.
+
+    Keys and values are copied for all query heads that share them, as Megatron-LM does.
+    """
+    start, keeps = len(tape.forward), tape.job.recompute != "selective"
+    batch = core.batch * core.heads
+    if core.key_heads < core.heads:
+        copies = core.heads // core.key_heads
+        tape.stream("repeat keys and values", 2 * core.key_elements, Pass(1, copies), Pass(copies, 1))
+    inputs = core.query_elements + core.key_elements
+    tape.matrix_product("scores", (core.queries, core.head, core.keys), batch=batch, stored=inputs)
+    tape.stream("softmax", core.scores, Pass(1, 1), Pass(2, 1), stored=tape.width * keeps)
+    stored = (tape.width + MASK) * keeps
+    tape.stream("attention dropout", core.scores, Pass(1, 1, MASK), Pass(1, 1, MASK), stored=stored)
+    tape.matrix_product("context", (core.queries, core.keys, core.head), batch=batch, stored=core.key_elements)
+    tape.stream("context transpose", core.query_elements, Pass(1, 1), Pass(1, 1))
+    if not keeps:
+        tape.repeat(start)
+
+
+def _row_sums(core: _Core) -> int:
+    """Bytes of the logarithms of the sums of all rows of scores."""
+    return FP32 * core.batch * core.heads * core.queries
+
+
+def fused(tape: Tape, core: _Core) -> Operation:
+    """Make the forward pass of fused attention."""
+    traffic = tape.width * 2 * (core.query_elements + core.key_elements) + _row_sums(core)
+    return _attention("fused attention", core, 2, traffic)
+
+
+def fused_gradient(tape: Tape, core: _Core) -> list[Operation]:
+    """Make the backward pass of fused attention, which begins with the sums of result times gradient."""
+    rows = _row_sums(core)
+    sums = Operation("fused attention sums gradient", 0, tape.width * 2 * core.query_elements + rows)
+    traffic = tape.width * (3 * core.query_elements + 4 * core.key_elements) + 2 * rows
+    return [sums, _attention("fused attention gradient", core, BACKWARD_PRODUCTS, traffic)]
+
+
+def _attention(name: str, core: _Core, products: int, traffic: int) -> Operation:
+    flops = products * 2 * core.scores * core.head
+    shape = (core.batch * core.heads, core.queries, core.head, core.keys)
+    return Operation(name, flops // 2 if core.causal else flops, traffic, kernel="attention", shape=shape)
+
+
+def _ring(tape: Tape, core: _Core) -> None:
+    """Attend to one rank's keys after the other; each step's result is merged into an fp32 sum."""
+    ranks = tape.job.parallelism.context
+    moved = 2 * core.key_elements * tape.width
+    merge = Operation("merge partial results", 0, core.query_elements * (tape.width + 2 * FP32))
+    pass_on = Exchange("ring_exchange", "context", moved, asynchronous=True)
+    both = Exchange("ring_exchange", "context", 2 * moved, asynchronous=True)
+    part, part_back = fused(tape, core), fused_gradient(tape, core)
+    add = Operation("add key and value gradients", 0, 2 * core.key_elements * tape.width * 3)
+    forward: list[Item] = []
+    backward: list[Item] = []
+    for step in range(ranks):
+        last = step == ranks - 1
+        forward += [*([] if last else [pass_on]), part, *([merge] if step else []), *([] if last else [Wait()])]
+        # Keys and values go on until the last rank has them; their gradients start one step later.
+        sent = pass_on if last or not step else both
+        backward += [sent, *part_back, Wait(), *([add] if step else [])]
+    kept = tape.width * (core.query_elements + 2 * core.key_elements) + _row_sums(core)
+    tape.step(forward, backward, kept)
+
+
+def _ulysses(tape: Tape, core: _Core) -> None:
+    """Trade sequence for heads, attend to whole sequences, and trade back."""
+    ranks = tape.job.parallelism.context
+    whole = core._replace(
+        heads=core.heads // ranks,
+        key_heads=core.key_heads // ranks,
+        queries=core.queries * ranks,
+        keys=core.keys * ranks,
+    )
+    for elements in (core.query_elements, core.key_elements, core.key_elements):
+        _trade(tape, elements)
+    _core_attention(tape, whole)
+    _trade(tape, core.query_elements)
+
+
+def _trade(tape: Tape, elements: int) -> None:
+    exchange = Exchange("all_to_all", "context", elements * tape.width)
+    tape.step([exchange], [exchange])

@@ -1,0 +1,38 @@
+"""Feed-forward networks: one for all tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fabricsim.workload.norms import branch, layer_norm, residual
+from fabricsim.workload.shapes import feed_forward, up_projections
+from fabricsim.workload.tape import Pass
+
+if TYPE_CHECKING:
+    from fabricsim.spec.job import Job
+    from fabricsim.workload.tape import Tape
+
+
+def mlp(tape: Tape, job: Job, sequence: int) -> None:
+    """Record the feed-forward sublayer of sequences of `sequence` tokens."""
+    tokens, hidden = tape.tokens(sequence), job.model.hidden
+    branch(tape, tokens * hidden)
+    layer_norm(tape, tokens * hidden)
+    network(tape, job, tokens, feed_forward(job.model))
+    residual(tape, tokens * hidden)
+
+
+def network(tape: Tape, job: Job, tokens: int, inner: int) -> None:
+    """Record up-projection, activation and down-projection for `tokens` tokens."""
+    hidden, own = job.model.hidden, inner // job.parallelism.tensor
+    tape.column("feed-forward up", (tokens, hidden, up_projections(job.model) * own))
+    activation(tape, job, tokens * own)
+    tape.row("feed-forward down", (tokens, own, hidden))
+
+
+def activation(tape: Tape, job: Job, elements: int) -> None:
+    """Record the activation: SwiGLU of a Llama, GELU with the bias otherwise."""
+    if job.model.family == "llama":
+        tape.stream("SwiGLU", elements, Pass(2, 1), Pass(3, 2), stored=2 * tape.width)
+    else:
+        tape.stream("bias-GELU", elements, Pass(1, 1), Pass(2, 1), Pass(1, 0, weight=True), stored=tape.width)

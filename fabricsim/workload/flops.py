@@ -1,0 +1,35 @@
+"""Floating-point operations of a whole iteration, for utilisation figures."""
+
+from __future__ import annotations
+
+from fabricsim.spec.job import Job, Parallelism
+from fabricsim.workload.operations import block_work
+from fabricsim.workload.shapes import stage_blocks
+from fabricsim.workload.work import Operation
+
+
+def iteration_flops(job: Job) -> int:
+    """FLOPs of all ranks in one iteration as they are carried out, recomputation included.
+
+    For a GPT with full recomputation this is ``96 B s L h^2 (1 + s / 6h + V / 16 L h)`` over a global
+    batch of ``B`` sequences (Narayanan et al., arXiv 2104.04473, section 3.4), with selective
+    recomputation ``72 B s L h^2 (1 + s / 3h + V / 12 L h)`` (Korthikanti et al., arXiv 2205.05198,
+    equation 8). Fused attention counts what it computes: half of the scores under a causal mask, and the
+    scores once more in its backward pass. Experts count their even share of tokens.
+    """
+    whole = job.model_copy(update={"parallelism": Parallelism(), "expert_imbalance": 1.0})
+    per_micro_batch = 0
+    for block in stage_blocks(job.model, 1)[0]:
+        work = block_work(block, whole)
+        items = work.forward + work.backward
+        per_micro_batch += sum(item.flops for item in items if isinstance(item, Operation))
+    return per_micro_batch * (job.global_batch // job.micro_batch)
+
+
+def model_flops(job: Job) -> int:
+    """FLOPs that one iteration of the model needs, however it is computed: those of model FLOPs utilisation.
+
+    Nothing is recomputed and attention counts in full, also under a causal mask: for a GPT ``72 B s L h^2
+    (1 + s / 6h + V / 12 L h)`` (Korthikanti et al., arXiv 2205.05198, equation 7).
+    """
+    return iteration_flops(job.model_copy(update={"recompute": "none", "attention": "unfused"}))

@@ -1,0 +1,98 @@
+"""Both ends of a model: embedding, and logits with their loss."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fabricsim.workload.norms import layer_norm
+from fabricsim.workload.shapes import TOKEN_TYPES
+from fabricsim.workload.tape import FP32, MASK, Pass, decoder_sequence
+from fabricsim.workload.work import Exchange, Operation
+
+if TYPE_CHECKING:
+    from fabricsim.spec.job import Job
+    from fabricsim.workload.tape import Tape
+
+
+def embedding(tape: Tape, job: Job, sequence: int) -> None:
+    """Gather one row per token from each table, add them up, drop out.
+
+    The gradient of a table is dense: zeroed as a whole, then one row per token is added. A rank has a
+    part of the vocabulary, and nothing to give for the tokens of others, so that the ranks' results are
+    added up.
+    """
+    model = job.model
+    elements = tape.tokens(sequence) * model.hidden
+    tables = {"t5": (), "llama": (), "gpt": (model.positions,), "bert": (model.positions, TOKEN_TYPES)}[model.family]
+    _gather(tape, elements, model.vocabulary // tape.tensor * model.hidden)
+    if model.family == "llama":
+        tape.sum_up(elements)
+        return
+    if tape.tensor > 1:
+        tape.step([Exchange("all_reduce", "tensor", elements * tape.width)], [])
+    for rows in tables:
+        _gather(tape, elements, rows * model.hidden)
+    for _ in tables:
+        tape.stream("add", elements, Pass(2, 1))
+    if tape.gathers:  # each rank takes its part of the sequence; the gradients of all parts come back together
+        tape.step([], [Exchange("all_gather", "tensor", elements * tape.width)])
+    tape.stream("dropout", tape.own(elements), Pass(1, 1, MASK), Pass(1, 1, MASK), stored=MASK)
+
+
+def _gather(tape: Tape, elements: int, table: int) -> None:
+    zero = Operation("zero table gradient", 0, table * tape.width, weight=True)
+    add = Operation("gather gradient", 0, 3 * elements * tape.width, weight=True)
+    tape.step([Operation("gather", 0, 2 * elements * tape.width)], [zero, add])
+
+
+def head(tape: Tape, job: Job) -> None:
+    """Normalise, transform (BERT, with its pooler), take the logits of every token and their loss.
+
+    The pooler and the transform of a BERT are the same on all tensor-parallel ranks.
+    """
+    model = job.model
+    hidden, sequence = model.hidden, decoder_sequence(job) if model.family == "t5" else job.sequence
+    tokens = tape.tokens(sequence)
+    layer_norm(tape, tokens * hidden)
+    if model.family == "bert":
+        _bert(tape, job, tokens)
+    vocabulary = model.vocabulary // tape.tensor
+    tape.column("logits", (tokens, hidden, vocabulary))
+    _cross_entropy(tape, tokens, vocabulary)
+
+
+def _bert(tape: Tape, job: Job, tokens: int) -> None:
+    hidden, own = job.model.hidden, tape.own(tokens)
+    if tape.gathers:  # the pooler looks at the first token of each sequence
+        tape.step([Exchange("all_gather", "tensor", tokens * hidden * tape.width)], [])
+    tape.linear("pooler", (job.micro_batch, hidden, hidden), stored=job.micro_batch * hidden)
+    tape.linear("transform", (own, hidden, hidden), stored=own * hidden)
+    gelu = (Pass(1, 1), Pass(2, 1), Pass(1, 0, weight=True))
+    tape.stream("bias-GELU", own * hidden, *gelu, stored=tape.width)
+    layer_norm(tape, tokens * hidden)
+
+
+def _cross_entropy(tape: Tape, tokens: int, vocabulary: int) -> None:
+    """Loss in fp32 over the vocabulary: maximum, difference, exponential, sum, quotient.
+
+    These are the passes of Megatron-LM's vocabulary-parallel cross entropy; 16-bit logits are cast
+    to fp32 first, and their gradient back. Ranks agree on each token's maximum, logit and sum.
+    """
+    logits = tokens * vocabulary
+    if tape.width != FP32:
+        cast = Operation("cast", 0, logits * (tape.width + FP32))
+        tape.step([cast], [cast])
+    tape.stream("maximum", logits, Pass(1, 0), width=FP32)
+    _agree(tape, tokens)
+    tape.stream("difference", logits, Pass(1, 1), width=FP32)
+    _agree(tape, tokens)
+    tape.stream("exponential", logits, Pass(1, 1), width=FP32)
+    tape.stream("sum", logits, Pass(1, 0), width=FP32)
+    _agree(tape, tokens)
+    tape.stream("quotient", logits, Pass(1, 1), width=FP32)
+    tape.stream("loss", logits, None, Pass(1, 1), stored=FP32, width=FP32)
+
+
+def _agree(tape: Tape, tokens: int) -> None:
+    if tape.tensor > 1:
+        tape.step([Exchange("all_reduce", "tensor", tokens * FP32)], [])

@@ -1,0 +1,201 @@
+"""The kernels and exchanges of a block as they are recorded: each step forward with its way back.
+
+Matrix products with weights are split over the tensor-parallel ranks as in Megatron-LM (Shoeybi et al.,
+arXiv 1909.08053, section 3; Korthikanti et al., arXiv 2205.05198, section 4.2.2):
+
+============== ============================ =====================================================
+product        forward                      backward
+============== ============================ =====================================================
+column, TP     product                      input gradient, its all-reduce beside the weight gradient
+row, TP        product, all-reduce          input gradient, weight gradient
+column, TP+SP  all-gather, product          all-gather of the input beside the input gradient, then its
+                                            reduce-scatter beside the weight gradient
+row, TP+SP     product, reduce-scatter      all-gather, input gradient, weight gradient
+============== ============================ =====================================================
+
+What lies beside what is that of ``LinearWithGradAccumulationAndAsyncCommunication`` in Megatron-LM.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from fabricsim.workload.work import Exchange, Operation, Wait, Work
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fabricsim.spec.job import Job
+    from fabricsim.workload.program import CollectiveName
+    from fabricsim.workload.shapes import Block
+    from fabricsim.workload.work import Item
+
+PRECISION_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
+"""Bytes per element."""
+
+FP32 = 4
+MASK = 1
+"""Bytes per element of a dropout mask."""
+
+
+def decoder_sequence(job: Job) -> int:
+    """Tokens per sequence in the decoder of a T5: the encoder's where the job does not say."""
+    return job.decoder_sequence if job.decoder_sequence is not None else job.sequence
+
+
+def gradient_bytes(job: Job) -> int:
+    """Bytes per element of the gradient buffer: `gradient_precision`, or `precision` without it."""
+    return PRECISION_BYTES[job.gradient_precision or job.precision]
+
+
+class Pass(NamedTuple):
+    """What one streaming kernel moves per element: reads and writes, and further bytes."""
+
+    reads: int
+    writes: int
+    extra: int = 0
+    weight: bool = False
+
+
+class Tape:
+    """Collects what a rank does in a block.
+
+    Parameters
+    ----------
+    job
+        Gives the precision and the parallelism.
+
+    Attributes
+    ----------
+    width
+        Bytes per element of activations.
+    forward
+        Items of the forward pass so far.
+    stored
+        Bytes kept for the backward pass so far.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.width = PRECISION_BYTES[job.precision]
+        self.forward: list[Item] = []
+        self.stored = 0
+        self._steps: list[tuple[Item, ...]] = []
+
+    @property
+    def tensor(self) -> int:
+        """Tensor-parallel ranks."""
+        return self.job.parallelism.tensor
+
+    @property
+    def gathers(self) -> bool:
+        """Whether ranks hold parts of the sequence between the tensor-parallel products."""
+        return self.tensor > 1 and self.job.parallelism.sequence_parallel
+
+    def tokens(self, sequence: int) -> int:
+        """Tokens of a micro-batch that the tensor-parallel ranks together have of sequences this long."""
+        return self.job.micro_batch * sequence // self.job.parallelism.context
+
+    def own(self, elements: int) -> int:
+        """Return how many of the elements between tensor-parallel products one rank has."""
+        return elements // self.tensor if self.gathers else elements
+
+    def step(self, forward: Iterable[Item], backward: Iterable[Item], stored: int = 0) -> None:
+        """Record items, their way back and the bytes that are kept for it."""
+        self.forward += forward
+        self._steps.append(tuple(backward))
+        self.stored += stored
+
+    def stream(
+        self, name: str, elements: int, forward: Pass | None, *backward: Pass, stored: int = 0, width: int | None = None
+    ) -> None:
+        """Record a streaming kernel; `stored` bytes per element are kept."""
+        width = width if width is not None else self.width
+        self.step(
+            [] if forward is None else [_streamed(name, elements, forward, width)],
+            [_streamed(f"{name} gradient", elements, each, width) for each in backward],
+            elements * stored,
+        )
+
+    def product(
+        self, name: str, shape: tuple[int, int, int], *, batch: int = 1, weight: bool = False, output: int | None = None
+    ) -> Operation:
+        """Make a product (rows, inner, columns); `output` bytes per element of it if not `width`."""
+        rows, inner, columns = shape
+        written = self.width if output is None else output
+        traffic = batch * (self.width * (rows + columns) * inner + written * rows * columns)
+        flops = 2 * batch * rows * inner * columns
+        return Operation(name, flops, traffic, weight, "product", (batch, rows, inner, columns))
+
+    def matrix_product(self, name: str, shape: tuple[int, int, int], *, batch: int, stored: int) -> None:
+        """Record products of two activations; `stored` elements are kept."""
+        rows, inner, columns = shape
+        left = self.product(f"{name} left gradient", (rows, columns, inner), batch=batch)
+        right = self.product(f"{name} right gradient", (inner, rows, columns), batch=batch)
+        self.step([self.product(name, shape, batch=batch)], [left, right], self.width * stored)
+
+    def linear(self, name: str, shape: tuple[int, int, int], *, batch: int = 1, stored: int) -> None:
+        """Record a product with weights that are not split; `stored` elements are kept."""
+        to_input, to_weight = self.gradients(name, shape, batch)
+        self.step([self.product(name, shape, batch=batch)], [to_input, to_weight], self.width * stored)
+
+    def column(self, name: str, shape: tuple[int, int, int], *, keeps_input: bool = True) -> None:
+        """Record a product whose weights are split by columns; `shape` is that of one rank."""
+        rows, inner, _ = shape
+        size = rows * inner * self.width
+        product, (to_input, to_weight) = self.product(name, shape), self.gradients(name, shape)
+        forward: list[Item] = [product]
+        backward: list[Item] = [to_input, to_weight]
+        if self.gathers:
+            again, reduce = _beside("all_gather", size), _beside("reduce_scatter", size)
+            forward = [Exchange("all_gather", "tensor", size), product]
+            backward = [again, to_input, Wait(), reduce, to_weight, Wait()]
+        elif self.tensor > 1:
+            backward = [to_input, _beside("all_reduce", size), to_weight, Wait()]
+        self.step(forward, backward, self.own(size) if keeps_input else 0)
+
+    def row(self, name: str, shape: tuple[int, int, int]) -> None:
+        """Record a product whose weights are split by rows; `shape` is that of one rank."""
+        rows, inner, columns = shape
+        self.step([self.product(name, shape)], self.gradients(name, shape), self.width * rows * inner)
+        self.sum_up(rows * columns)
+
+    def sum_up(self, elements: int) -> None:
+        """Add up parts of `elements` that all tensor-parallel ranks have."""
+        size = elements * self.width
+        if self.gathers:
+            self.step([Exchange("reduce_scatter", "tensor", size)], [Exchange("all_gather", "tensor", size)])
+        elif self.tensor > 1:
+            self.step([Exchange("all_reduce", "tensor", size)], [])
+
+    def gradients(self, name: str, shape: tuple[int, int, int], batch: int = 1) -> tuple[Operation, Operation]:
+        """Make the products that give the gradients of input and weight."""
+        rows, inner, columns = shape
+        to_input = self.product(f"{name} input gradient", (rows, columns, inner), batch=batch)
+        to_weight = self.product(f"{name} weight gradient", (inner, rows, columns), batch=batch, weight=True)
+        return to_input, to_weight
+
+    def repeat(self, start: int) -> None:
+        """Have the kernels since `start` in `forward` run again before what they lead to goes back."""
+        self.step([], [item for item in self.forward[start:] if isinstance(item, Operation)])
+
+    def accumulate(self, block: Block) -> None:
+        """Record, behind all else, how each gradient of a weight is added to the gradient buffer."""
+        size = self.width + 2 * gradient_bytes(self.job)
+        tensors = block.tensors + block.experts
+        self._steps.insert(
+            0, tuple(Operation("accumulate gradient", 0, elements * size, weight=True) for elements in tensors)
+        )
+
+    def work(self) -> Work:
+        """Return what was recorded."""
+        backward = tuple(item for step in reversed(self._steps) for item in step)
+        return Work(tuple(self.forward), backward, self.stored)
+
+
+def _streamed(name: str, elements: int, move: Pass, width: int) -> Operation:
+    return Operation(name, 0, elements * ((move.reads + move.writes) * width + move.extra), move.weight)
+
+
+def _beside(collective: CollectiveName, size: int) -> Exchange:
+    return Exchange(collective, "tensor", size, asynchronous=True)

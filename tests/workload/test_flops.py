@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabricsim.workload.flops import iteration_flops, model_flops
+from fabricsim.workload.operations import block_work
+from fabricsim.workload.shapes import stage_blocks
+from fabricsim.workload.work import Operation
+
+if TYPE_CHECKING:
+    from conftest import MakeJob, MakeModel
+
+
+@given(
+    b=st.integers(1, 16),
+    m=st.integers(1, 8),
+    d=st.integers(1, 8),
+    s=st.integers(1, 1024),
+    h=st.integers(1, 64).map(lambda n: 16 * n),
+    layers=st.integers(1, 96),
+    v=st.integers(1, 60000),
+)
+def test_iteration_has_the_published_flops(  # noqa: PLR0913, PLR0917  the letters of the formula
+    b: int, m: int, d: int, s: int, h: int, layers: int, v: int, make_job: MakeJob, make_model: MakeModel
+) -> None:
+    model = make_model("gpt2-medium", hidden=h, layers=layers, vocabulary=v)
+    batch = b * m * d
+
+    full = iteration_flops(make_job(model, micro_batch=b, micro_batches=m, data=d, sequence=s))
+    kept = iteration_flops(make_job(model, micro_batch=b, micro_batches=m, data=d, sequence=s, recompute="none"))
+
+    selective = make_job(model, micro_batch=b, micro_batches=m, data=d, sequence=s, recompute="selective")
+
+    # 96 B s L h^2 (1 + s / 6h + V / 16 L h), and 72 B s L h^2 (1 + s / 6h + V / 12 L h), multiplied out
+    assert full == 96 * batch * s * layers * h**2 + 16 * batch * s**2 * layers * h + 6 * batch * s * h * v
+    assert kept == 72 * batch * s * layers * h**2 + 12 * batch * s**2 * layers * h + 6 * batch * s * h * v
+    assert iteration_flops(selective) == kept + 4 * batch * s**2 * layers * h  # 72 B s L h^2 (1 + s / 3h + V / 12 L h)
+    assert model_flops(selective) == model_flops(make_job(model, micro_batch=batch, sequence=s)) == kept
+
+
+@given(
+    tensor=st.sampled_from([1, 2, 4, 8]),
+    context=st.sampled_from([1, 2, 4]),
+    expert=st.sampled_from([1, 2, 4, 8]),
+    recompute=st.sampled_from(["none", "selective", "full"]),
+)
+def test_ranks_share_the_flops_of_the_whole(
+    tensor: int, context: int, expert: int, recompute: str, make_job: MakeJob
+) -> None:
+    """All but the router, which the tensor-parallel ranks share only with sequence parallelism."""
+    settings = {"sequence": 64, "attention": "fused", "recompute": recompute}
+    job = make_job(
+        "mixtral-8x7b", tensor=tensor, context=context, expert=expert, data=8, sequence_parallel=True, **settings
+    )
+
+    items = [
+        item
+        for block in stage_blocks(job.model, 1, job.parallelism)[0]
+        for work in [block_work(block, job)]
+        for item in work.forward + work.backward
+    ]
+
+    one = sum(item.flops for item in items if isinstance(item, Operation))
+    assert one * tensor * context * 8 == iteration_flops(job)
+
+
+def test_fused_attention_leaves_out_what_a_causal_mask_hides(make_job: MakeJob) -> None:
+    fused, separate = (make_job("gpt2-medium", recompute="none", attention=kind) for kind in ("fused", "unfused"))
+    core = 4 * 2 * 512**2 * 1024 * 24  # b s^2 h of all layers
+
+    # 3 times two full products against one half of two and of five
+    assert iteration_flops(separate) - iteration_flops(fused) == 3 * core - core // 2 - 5 * core // 4
+    assert model_flops(separate) == model_flops(fused)
