@@ -86,7 +86,7 @@ def _stages(job: Job) -> Iterator[Mistake]:
         what = f"{model.layers} encoder and {model.decoder_layers} decoder layers"
     if layers > MOST_LAYERS:
         yield Mistake("job.model.layers", f"{what} are too many", f"at most {MOST_LAYERS}")
-    elif layers % stages:
+    elif layers % stages and (model.family == "t5" or (layers + 2) % stages or layers + 2 < 2 * stages):
         fitting = [str(degree) for degree in range(1, layers + 1) if layers % degree == 0]
         problem = f"{what} cannot be shared evenly by {stages} stages"
         yield Mistake("job.parallelism.pipeline", problem, f"one of {', '.join(fitting)}")

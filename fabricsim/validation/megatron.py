@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fabricsim.validation import measured
 from fabricsim.validation.study import Study, ValidationRow
 from fabricsim.validation.training import Run, agreement, narayanan_flops, settings
-from fabricsim.workload.roofline import model_flops
+from fabricsim.workload.flops import model_flops
 
 if TYPE_CHECKING:
     from collections.abc import Callable

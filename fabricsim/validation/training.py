@@ -93,8 +93,9 @@ def agreement(rows: Iterable[ValidationRow]) -> dict[str, float]:
 
 def rank_correlation(measured: Sequence[float], predicted: Sequence[float]) -> float:
     """Spearman's rank correlation; equal values share their mean rank."""
-    ranks = np.stack([_mean_ranks(np.asarray(values, np.float64)) for values in (measured, predicted)])
-    return float(np.corrcoef(ranks)[0, 1])
+    first, second = (_mean_ranks(np.asarray(values, np.float64)) for values in (measured, predicted))
+    first, second = first - first.mean(), second - second.mean()
+    return float(first @ second / np.sqrt((first @ first) * (second @ second)))
 
 
 def _mean_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:

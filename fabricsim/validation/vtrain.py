@@ -111,9 +111,7 @@ def draw(study: Study, folder: Path) -> list[Path]:
 
 def _run(table: str, record: dict[str, str]) -> Run:
     values: dict[str, object] = {key: int(record[column]) for column, key in _COLUMNS.items()}
-    degrees = " ".join(
-        f"{name[0]}{values[f'parallelism.{name}']}" for name in ("tensor", "data", "pipeline")
-    )
+    degrees = " ".join(f"{name[0]}{values[f'parallelism.{name}']}" for name in ("tensor", "data", "pipeline"))
     shape = f"{values['model.layers']} layers of {values['model.hidden']}"
     batch = f"{values['global_batch']} in {values['micro_batch']}"
     return Run(f"{table}: {shape}, {degrees}, batch {batch}", _SCENARIO, settings(_SCENARIO, values))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -118,11 +117,13 @@ class Plan:
     def optimizer(self) -> tuple[int, ...]:
         """Time of the optimizer step of the ranks of each pipeline stage, ps."""
         degrees = self.job.parallelism
-        shards = degrees.data * degrees.context if degrees.zero else 1
+        replicas = degrees.data * degrees.context
+        shards = (replicas, replicas // degrees.expert) if degrees.zero else (1, 1)
         times = []
         for stage in range(degrees.pipeline):
-            held = sum(chunk.parameters for chunk in self.chunks(stage))
-            operations = optimizer_operations(-(-held // shards), self.job)
+            tensors = sum(sum(map(sum, chunk.tensors)) for chunk in self.chunks(stage))
+            experts = sum(sum(map(sum, chunk.experts)) for chunk in self.chunks(stage))
+            operations = optimizer_operations(-(-tensors // shards[0]) + -(-experts // shards[1]), self.job)
             times.append(sum(operation_time(operation, self.job, self.gpu) for operation in operations))
         return tuple(times)
 
@@ -166,9 +167,7 @@ class _Compiler:
     def add(self) -> None:
         """Add the iteration."""
         plan, degrees = self.plan, self.plan.job.parallelism
-        steps = schedule(
-            plan.job.schedule, self.stage, degrees.pipeline, plan.micro_batches, degrees.virtual_stages
-        )
+        steps = schedule(plan.job.schedule, self.stage, degrees.pipeline, plan.micro_batches, degrees.virtual_stages)
         last = {(step.chunk, step.direction): index for index, step in enumerate(steps)}
         computes = [
             partial(self.compute, final=last[step.chunk, step.direction] == index) for index, step in enumerate(steps)
@@ -205,7 +204,9 @@ class _Compiler:
                 self.lane.add(block.weights, timer)
             else:
                 self.reducer.before_backward(step.chunk, number)
-                self.lane.add(block.inputs if split else block.backward, timer, slowed=self.reducer.overlaps(final=final))
+                self.lane.add(
+                    block.inputs if split else block.backward, timer, slowed=self.reducer.overlaps(final=final)
+                )
             if step.direction == "weight" or not split:
                 self.reducer.after_backward(step.chunk, number, final=final)
 

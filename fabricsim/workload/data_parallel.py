@@ -18,6 +18,7 @@ FullyShardedDataParallel (Zhao et al., arXiv 2304.11277).
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fabricsim.workload.buckets import gradient_buckets
@@ -77,34 +78,74 @@ class Reducer:
         """After the optimizer."""
 
 
+@dataclass(frozen=True)
+class _Share:
+    """Parameters of a rank that the same ranks have copies of.
+
+    Attributes
+    ----------
+    group
+        Those ranks.
+    tensors
+        Elements of each tensor of each block of each chunk that the rank holds.
+    """
+
+    group: tuple[int, ...]
+    tensors: tuple[tuple[tuple[int, ...], ...], ...]
+
+    def block(self, chunk: int, block: int) -> int:
+        """Count the elements of a block."""
+        return sum(self.tensors[chunk][block])
+
+    def chunk(self, chunk: int) -> int:
+        """Count the elements of a chunk."""
+        return sum(map(sum, self.tensors[chunk]))
+
+    @property
+    def all(self) -> int:
+        """Elements of all chunks."""
+        return sum(self.chunk(chunk) for chunk in range(len(self.tensors)))
+
+
 class _Replicated(Reducer):
-    """What all strategies share: sizes, and calls of the group."""
+    """What all strategies share: what is reduced over whom, and the calls.
+
+    Experts are spread over ranks that hold the same of everything else, so fewer ranks have a copy of them.
+    """
 
     def __init__(self, job: Job, lane: Lane, chunks: Sequence[Stage]) -> None:
         super().__init__()
         self.lane = lane
-        self.chunks = chunks
         self.zero = job.parallelism.zero
         self.reduce: CollectiveName = "reduce_scatter" if self.zero else "all_reduce"
-        self.group = lane.group("data")
         self.gradient = gradient_bytes(job)
         self.parameter = PRECISION_BYTES[job.precision]
+        shares = (
+            _Share(lane.group("data"), tuple(chunk.tensors for chunk in chunks)),
+            _Share(lane.group("expert_data"), tuple(chunk.experts for chunk in chunks)),
+        )
+        self.shares = [share for share in shares if share.all and len(share.group) > 1]
 
-    def padded(self, elements: int) -> int:
+    def padded(self, share: _Share, elements: int) -> int:
         """Elements that are sent: what is sharded is padded."""
-        unit = math.lcm(len(self.group), ALIGNMENT) if self.zero else 1
+        unit = math.lcm(len(share.group), ALIGNMENT) if self.zero else 1
         return -(-elements // unit) * unit
 
-    def wait_for(self, collective: CollectiveName, size: int) -> None:
+    def wait_for(self, collective: CollectiveName, share: _Share, elements: int) -> None:
         """Communicate, and do nothing else meanwhile."""
-        self.lane.join(collective, "data", self.group, size, TIMERS[collective])
+        if elements:
+            size = self.padded(share, elements) * self._width(collective)
+            self.lane.join(collective, "data", share.group, size, TIMERS[collective])
 
-    def beside(self, collective: CollectiveName, size: int) -> int:
-        """Communicate beside what comes next, one call after the other; returns the op."""
-        after = (*self.pending, *self.lane.last())
-        op = self.lane.beside(collective, "data", self.group, size, TIMERS[collective], after=after)
-        self.pending = (op,)
-        return op
+    def beside(self, collective: CollectiveName, share: _Share, elements: int) -> None:
+        """Communicate beside what comes next, one call after the other."""
+        if elements:
+            after = (*self.pending, *self.lane.last())
+            size = self.padded(share, elements) * self._width(collective)
+            self.pending = (self.lane.beside(collective, "data", share.group, size, TIMERS[collective], after=after),)
+
+    def _width(self, collective: CollectiveName) -> int:
+        return self.parameter if collective == "all_gather" else self.gradient
 
 
 class AtOnce(_Replicated):
@@ -113,21 +154,20 @@ class AtOnce(_Replicated):
     def after_backward(self, chunk: int, block: int, *, final: bool) -> None:  # noqa: ARG002
         """Reduce the gradients of a micro-batch."""
         if self.zero > 1 and block == 0:
-            self.wait_for(self.reduce, self.padded(self.chunks[chunk].parameters) * self.gradient)
+            for share in self.shares:
+                self.wait_for(self.reduce, share, share.chunk(chunk))
 
     def finish(self) -> None:
         """Reduce the gradients of all micro-batches."""
         if self.zero <= 1:
-            self.wait_for(self.reduce, self.padded(self._parameters) * self.gradient)
+            for share in self.shares:
+                self.wait_for(self.reduce, share, share.all)
 
     def publish(self) -> None:
         """Gather the parameters that others have updated."""
         if self.zero:
-            self.wait_for("all_gather", self.padded(self._parameters) * self.parameter)
-
-    @property
-    def _parameters(self) -> int:
-        return sum(chunk.parameters for chunk in self.chunks)
+            for share in self.shares:
+                self.wait_for("all_gather", share, share.all)
 
 
 class Bucketed(_Replicated):
@@ -136,30 +176,33 @@ class Bucketed(_Replicated):
     def __init__(self, job: Job, lane: Lane, chunks: Sequence[Stage]) -> None:
         super().__init__(job, lane, chunks)
         caps = job.first_bucket // self.gradient, job.bucket // self.gradient
-        self._buckets = [gradient_buckets(chunk.tensors, *caps) for chunk in chunks]
-        self._gathers: dict[tuple[int, int], int] = {}
+        self._buckets = [
+            (share, [gradient_buckets(tensors, *caps) for tensors in share.tensors]) for share in self.shares
+        ]
+        self._gathers: dict[tuple[int, int], tuple[int, ...]] = {}
 
     def begin(self) -> None:
         """Gather the parameters, those first that are needed first."""
         if not self.zero:
             return
-        for chunk, buckets in enumerate(self._buckets):
-            for bucket in reversed(buckets):
-                op = self.beside("all_gather", self.padded(bucket.size) * self.parameter)
-                self._gathers[chunk, bucket.block] = op
+        for share, chunks in self._buckets:
+            for chunk, buckets in enumerate(chunks):
+                for bucket in reversed(buckets):
+                    self.beside("all_gather", share, bucket.size)
+                    self._gathers[chunk, bucket.block] = self.pending
 
     def before_forward(self, chunk: int, block: int) -> None:
         """Wait for the parameters; a bucket is complete from its first block on, and they come in order."""
-        if (chunk, block) in self._gathers:
-            self.lane.wait([self._gathers.pop((chunk, block))])
+        self.lane.wait(self._gathers.pop((chunk, block), ()))
 
     def after_backward(self, chunk: int, block: int, *, final: bool) -> None:
         """Reduce the buckets that are full now."""
         if not self.overlaps(final=final):
             return
-        for bucket in self._buckets[chunk]:
-            if bucket.block == block:
-                self.beside(self.reduce, self.padded(bucket.size) * self.gradient)
+        for share, chunks in self._buckets:
+            for bucket in chunks[chunk]:
+                if bucket.block == block:
+                    self.beside(self.reduce, share, bucket.size)
 
     def overlaps(self, *, final: bool) -> bool:
         """Whether a backward pass runs beside collectives."""
@@ -172,22 +215,23 @@ class Sharded(_Replicated):
     def __init__(self, job: Job, lane: Lane, chunks: Sequence[Stage]) -> None:
         super().__init__(job, lane, chunks)
         self._ahead = job.prefetch
-        self._gathers: dict[int, int] = {}
+        self._blocks = [len(chunk.blocks) for chunk in chunks]
+        self._gathers: dict[int, tuple[int, ...]] = {}
 
     def before_forward(self, chunk: int, block: int) -> None:
         """Gather the blocks ahead, and wait for this one."""
-        last = len(self.chunks[chunk].tensors) - 1
-        self._gather(chunk, range(block, min(block + self._ahead, last) + 1))
-        self.lane.wait([self._gathers.pop(block)])
+        self._gather(chunk, range(block, min(block + self._ahead + 1, self._blocks[chunk])))
+        self.lane.wait(self._gathers.pop(block))
 
     def before_backward(self, chunk: int, block: int) -> None:
         """Gather the blocks that come next, and wait for this one."""
         self._gather(chunk, range(block, max(block - self._ahead, 0) - 1, -1))
-        self.lane.wait([self._gathers.pop(block)])
+        self.lane.wait(self._gathers.pop(block))
 
     def after_backward(self, chunk: int, block: int, *, final: bool) -> None:  # noqa: ARG002
         """Scatter the gradients of a block."""
-        self.beside("reduce_scatter", self._elements(chunk, block) * self.gradient)
+        for share in self.shares:
+            self.beside("reduce_scatter", share, share.block(chunk, block))
 
     def overlaps(self, *, final: bool) -> bool:  # noqa: ARG002
         """Whether a backward pass runs beside collectives."""
@@ -196,10 +240,9 @@ class Sharded(_Replicated):
     def _gather(self, chunk: int, blocks: range) -> None:
         for block in blocks:
             if block not in self._gathers:
-                self._gathers[block] = self.beside("all_gather", self._elements(chunk, block) * self.parameter)
-
-    def _elements(self, chunk: int, block: int) -> int:
-        return self.padded(sum(self.chunks[chunk].tensors[block]))
+                for share in self.shares:
+                    self.beside("all_gather", share, share.block(chunk, block))
+                self._gathers[block] = self.pending
 
 
 def make_reducer(job: Job, lane: Lane, chunks: Sequence[Stage]) -> Reducer:

@@ -149,6 +149,18 @@ def split_layers(layers: int, stages: int) -> tuple[int, ...]:
     return tuple(share + (stage < extra) for stage in range(stages))
 
 
+def _share_out(layers: int, stages: int) -> tuple[int, ...]:
+    """Share out the layers of a model without decoder, with shorter ends where only that comes out even.
+
+    Embedding and head then count as a layer each, as in Llama 3 (arXiv 2407.21783, section 3.3.2) and with
+    Megatron-LM's ``--account-for-embedding-in-pipeline-split`` and ``--account-for-loss-in-pipeline-split``.
+    """
+    share, extra = divmod(layers + 2, stages)
+    if layers % stages == 0 or extra or stages == 1:
+        return split_layers(layers, stages)
+    return (share - 1, *(share,) * (stages - 2), share - 1)
+
+
 def layout(model: Model, stages: int) -> Layout:
     """Lay the layers of a model on `stages` pipeline stages.
 
@@ -157,7 +169,7 @@ def layout(model: Model, stages: int) -> Layout:
     """
     decoders = decoder_layers(model)
     if not decoders:
-        return Layout(split_layers(model.layers, stages), (0,) * stages)
+        return Layout(_share_out(model.layers, stages), (0,) * stages)
     if stages == 1:
         return Layout((model.layers,), (decoders,), 0, 0)
     wanted = round(stages * model.layers / (model.layers + decoders))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from fabricsim.workload.operations import PRECISION_BYTES, block_work, decoder_sequence, gradient_bytes
+from fabricsim.workload.operations import PRECISION_BYTES, block_work, decoder_sequence
 from fabricsim.workload.roofline import operation_time
 from fabricsim.workload.shapes import Block, layout, stage_blocks
 from fabricsim.workload.work import Exchange, Operation, Wait
@@ -49,7 +49,9 @@ class Stage:
     blocks
         Passes of each block, in forward order.
     tensors
-        Elements of each parameter tensor of each block that a rank holds, in forward order.
+        Elements of each parameter tensor of each block that a rank holds, in forward order, experts apart.
+    experts
+        The same of experts.
     message
         Bytes of one micro-batch's activations that each of its ranks sends to the next stage, and of their
         gradients sent back; 0 on the last stage.
@@ -57,6 +59,7 @@ class Stage:
 
     blocks: tuple[Passes, ...]
     tensors: tuple[tuple[int, ...], ...]
+    experts: tuple[tuple[int, ...], ...]
     message: int
 
     @property
@@ -68,7 +71,7 @@ class Stage:
     @property
     def parameters(self) -> int:
         """Parameters that a rank holds."""
-        return sum(sum(tensors) for tensors in self.tensors)
+        return sum(map(sum, self.tensors)) + sum(map(sum, self.experts))
 
 
 def plan_stages(job: Job, gpu: Gpu) -> tuple[Stage, ...]:
@@ -76,7 +79,7 @@ def plan_stages(job: Job, gpu: Gpu) -> tuple[Stage, ...]:
     count = job.parallelism.pipeline * job.parallelism.virtual_stages
     passes: dict[Block, Passes] = {}
     stages = []
-    for number, blocks in enumerate(stage_blocks(job.model, count)):
+    for number, blocks in enumerate(stage_blocks(job.model, count, job.parallelism)):
         for block in blocks:
             if block not in passes:
                 passes[block] = _passes(block, job, gpu)
@@ -84,6 +87,7 @@ def plan_stages(job: Job, gpu: Gpu) -> tuple[Stage, ...]:
             Stage(
                 blocks=tuple(passes[block] for block in blocks),
                 tensors=tuple(block.tensors for block in blocks),
+                experts=tuple(block.experts for block in blocks),
                 message=boundary_bytes(job, number),
             )
         )
@@ -126,13 +130,3 @@ def boundary_bytes(job: Job, stage: int) -> int:
         tokens += decoder_sequence(job)
     parts = degrees.context * (degrees.tensor if degrees.sequence_parallel or degrees.scatter_gather else 1)
     return job.micro_batch * tokens * job.model.hidden * PRECISION_BYTES[job.precision] // parts
-
-
-def parameter_bytes(job: Job) -> int:
-    """Bytes per parameter as it is computed with, and gathered."""
-    return PRECISION_BYTES[job.precision]
-
-
-def reduced_bytes(job: Job) -> int:
-    """Bytes per gradient as it is reduced."""
-    return gradient_bytes(job)

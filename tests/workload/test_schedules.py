@@ -47,7 +47,9 @@ def test_bubble_is_p_minus_one_passes_of_each_kind(  # noqa: PLR0913, PLR0917  t
 def test_each_micro_batch_passes_once_each_way(name: Name, p: int, m: int, data: st.DataObject) -> None:
     steps = schedule(name, data.draw(st.integers(0, p - 1)), p, m)
 
-    assert sorted((step.direction, step.micro_batch) for step in steps) == sorted((way, k) for way in ("forward", "backward") for k in range(m))
+    assert sorted((step.direction, step.micro_batch) for step in steps) == sorted(
+        (way, k) for way in ("forward", "backward") for k in range(m)
+    )
     for k in range(m):
         places = [i for i, step in enumerate(steps) if step.micro_batch == k]
         assert [steps[i].direction for i in places] == ["forward", "backward"]
