@@ -1,69 +1,186 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricsim.workload.pipeline_parallel import Pipeline, run_stage
+from fabricsim.errors import SimulationError
+from fabricsim.workload.pipeline_parallel import TIMERS, Pipeline, run_stage
 from fabricsim.workload.program import ProgramBuilder
-from fabricsim.workload.schedules import Step, gpipe, one_forward_one_backward, schedule
+from fabricsim.workload.schedules import Step, gpipe, in_flight, one_forward_one_backward, schedule, zero_bubble_h1
 
 if TYPE_CHECKING:
     from conftest import Replay
 
-TIMERS = [
-    *(f"{direction}-{what}" for direction in ("forward", "backward") for what in ("compute", "recv", "send")),
-    "forward-send-backward-recv",
-    "backward-send-forward-recv",
-]
-Name = Literal["1f1b", "gpipe"]
-NAMES: list[Name] = ["1f1b", "gpipe"]
+    from fabricsim.workload.schedules import Name
+
+NAMES: list[Name] = ["1f1b", "gpipe", "zb-h1"]
+durations = st.integers(1, 1000)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@given(p=st.integers(1, 12), m=st.integers(1, 24), t_f=st.integers(1, 1000), t_b=st.integers(1, 1000))
-def test_bubble_is_p_minus_one_passes_of_each_kind(  # noqa: PLR0913, PLR0917  the letters of the formula
-    name: Name, p: int, m: int, t_f: int, t_b: int, replay: Replay
-) -> None:
-    builder = ProgramBuilder(TIMERS)
-    pipeline = Pipeline(builder, range(p), [1] * p)
+@st.composite
+def pipelines(draw: st.DrawFn) -> tuple[Name, int, int, int]:
+    """Schedule, stages, micro-batches and chunks that fit together."""
+    name = draw(st.sampled_from(NAMES))
+    stages = draw(st.integers(1, 9))
+    chunks = draw(st.integers(1, 4)) if name == "1f1b" and stages > 1 else 1
+    groups = draw(st.integers(1, 20))
+    return name, stages, groups * stages if chunks > 1 else groups, chunks
 
+
+def makespan(pipeline: tuple[Name, int, int, int], times: dict[str, int], replay: Replay) -> int:
+    """Longest path with free messages that both ends wait for; each chunk takes its share of `times`."""
+    name, p, m, v = pipeline
+    builder = ProgramBuilder([*TIMERS, *times])
+    chain = Pipeline(builder, range(p), [1] * (p * v))
     for stage in range(p):
 
         def compute(step: Step, rank: int = stage) -> None:
-            duration = t_f if step.direction == "forward" else t_b
-            builder.compute(rank, duration, f"{step.direction}-compute")
+            builder.compute(rank, times[step.direction], step.direction)
 
-        run_stage(builder, pipeline, stage, schedule(name, stage, p, m), [compute] * (2 * m))
-    _, end = replay(builder.build())
-
-    assert end.max() == (m + p - 1) * (t_f + t_b)
+        steps = schedule(name, stage, p, m, v)
+        run_stage(builder, chain, stage, steps, [compute] * len(steps))
+    return int(replay(builder.build())[1].max())
 
 
-@pytest.mark.parametrize("name", NAMES)
-@given(p=st.integers(1, 12), m=st.integers(1, 24), data=st.data())
-def test_each_micro_batch_passes_once_each_way(name: Name, p: int, m: int, data: st.DataObject) -> None:
-    steps = schedule(name, data.draw(st.integers(0, p - 1)), p, m)
+def free_makespan(pipeline: tuple[Name, int, int, int], times: dict[str, int]) -> int:
+    """The same where only data is waited for: what the order of the passes by itself takes."""
+    name, p, m, v = pipeline
+    steps = [schedule(name, stage, p, m, v) for stage in range(p)]
+    done: dict[tuple[str, int, int], int] = {}
+    clock, place = [0] * p, [0] * p
+    while place != [len(each) for each in steps]:
+        before = list(place)
+        for stage in range(p):
+            while place[stage] < len(steps[stage]):
+                way, batch, chunk, _ = steps[stage][place[stage]]
+                k = chunk * p + stage
+                needed = {
+                    "forward": [("forward", batch, k - 1)] if k else [],
+                    "backward": [("forward", batch, k), *([("backward", batch, k + 1)] if k < p * v - 1 else [])],
+                    "weight": [("backward", batch, k)],
+                }[way]
+                if any(each not in done for each in needed):
+                    break
+                clock[stage] = max([clock[stage], *(done[each] for each in needed)]) + times[way]
+                done[way, batch, k] = clock[stage]
+                place[stage] += 1
+        assert place != before, "the order waits for itself"
+    return max(clock)
 
-    assert sorted((step.direction, step.micro_batch) for step in steps) == sorted(
-        (way, k) for way in ("forward", "backward") for k in range(m)
-    )
-    for k in range(m):
-        places = [i for i, step in enumerate(steps) if step.micro_batch == k]
-        assert [steps[i].direction for i in places] == ["forward", "backward"]
+
+@given(pipeline=pipelines(), t_f=durations, t_b=durations, t_w=durations)
+def test_bubble_is_the_closed_form(
+    pipeline: tuple[Name, int, int, int], t_f: int, t_b: int, t_w: int, replay: Replay
+) -> None:
+    name, p, m, v = pipeline
+    # Times of a chunk: the passes of a stage take v times as long.
+    bubble = (p - 1) * (t_f + t_b)
+    if name == "zb-h1":
+        t_w = min(t_w, t_f, t_b)
+        bubble -= (min(m, p) - 1) * t_w
+    times = {"forward": t_f, "backward": t_b, "weight": t_w}
+    busy = m * v * (t_f + t_b + (t_w if name == "zb-h1" else 0))
+
+    assert free_makespan(pipeline, times) == busy + bubble
+    assert makespan(pipeline, times, replay) == busy + bubble
 
 
-@given(p=st.integers(1, 12), m=st.integers(1, 24), data=st.data())
-def test_1f1b_keeps_at_most_as_many_activations_as_stages_follow(p: int, m: int, data: st.DataObject) -> None:
+@given(p=st.integers(1, 9), m=st.integers(1, 20), t_f=durations, t_b=durations, t_w=durations)
+def test_zb_h1_waits_for_no_message_even_where_its_closed_form_does_not_hold(  # noqa: PLR0913, PLR0917  its letters
+    p: int, m: int, t_f: int, t_b: int, t_w: int, replay: Replay
+) -> None:
+    times = {"forward": t_f, "backward": t_b, "weight": t_w}
+    free = free_makespan(("zb-h1", p, m, 1), times)
+
+    assert free >= m * (t_f + t_b + t_w) + (p - 1) * (t_f + t_b) - (min(m, p) - 1) * t_w
+    assert makespan(("zb-h1", p, m, 1), times, replay) == free
+
+
+@given(pipeline=pipelines(), data=st.data())
+def test_each_micro_batch_passes_each_chunk_once_each_way(
+    pipeline: tuple[Name, int, int, int], data: st.DataObject
+) -> None:
+    name, p, m, v = pipeline
+    steps = schedule(name, data.draw(st.integers(0, p - 1)), p, m, v)
+    ways = ["forward", "backward", "weight"] if name == "zb-h1" else ["forward", "backward"]
+
+    assert len(steps) == len(ways) * m * v
+    for batch in range(m):
+        for chunk in range(v):
+            assert [step.direction for step in steps if step[1:3] == (batch, chunk)] == ways
+
+
+@given(pipeline=pipelines(), data=st.data())
+def test_in_flight_is_the_most_that_the_steps_store(pipeline: tuple[Name, int, int, int], data: st.DataObject) -> None:
+    name, p, m, v = pipeline
     stage = data.draw(st.integers(0, p - 1))
+    last = "weight" if name == "zb-h1" else "backward"
     kept, most = 0, 0
-    for step in one_forward_one_backward(stage, p, m):
-        kept += 1 if step.direction == "forward" else -1
+    for step in schedule(name, stage, p, m, v):
+        kept += (step.direction == "forward") - (step.direction == last)
         most = max(most, kept)
 
-    assert most == min(p - stage, m)
+    assert in_flight(name, stage, p, m, v) == most
+
+
+@given(pipeline=pipelines())
+def test_peaks_of_the_first_stage_are_the_published_ones(pipeline: tuple[Name, int, int, int]) -> None:
+    name, p, m, v = pipeline
+    found = in_flight(name, 0, p, m, v)
+
+    if name == "gpipe":
+        assert found == m
+    elif v == 1:
+        assert found == min(p, m)
+    elif m > p:
+        # Korthikanti et al., arXiv 2205.05198, section 4.2.3: 1 + (p - 1) / (p v) times those of p micro-batches.
+        assert found == p * v + p - 1
+
+
+@given(m=st.integers(1, 24), p=st.integers(1, 12), data=st.data())
+def test_zb_h1_keeps_no_more_inputs_of_backward_passes_than_1f1b(m: int, p: int, data: st.DataObject) -> None:
+    stage = data.draw(st.integers(0, p - 1))
+    without = [step[:3] for step in schedule("zb-h1", stage, p, m) if step.direction != "weight"]
+
+    assert without == [step[:3] for step in schedule("1f1b", stage, p, m)]
+    assert in_flight("1f1b", stage, p, m) == min(p - stage, m)
+
+
+def test_zb_h1_of_three_stages_and_five_micro_batches() -> None:
+    orders = [" ".join(f"{step.direction[0]}{step.micro_batch}" for step in zero_bubble_h1(i, 3, 5)) for i in range(3)]
+
+    assert orders == [
+        "f0 f1 f2 b0 w0 f3 b1 w1 f4 b2 w2 b3 w3 b4 w4",
+        "f0 f1 b0 f2 b1 w0 f3 b2 w1 f4 b3 w2 b4 w3 w4",
+        "f0 b0 f1 b1 f2 b2 w0 f3 b3 w1 f4 b4 w2 w3 w4",
+    ]
+
+
+def test_interleaved_1f1b_of_two_stages_and_two_chunks() -> None:
+    def order(stage: int) -> str:
+        steps = schedule("1f1b", stage, 2, 4, 2)
+        return " ".join(f"{step.direction[0]}{step.micro_batch}{'ab'[step.chunk]}" for step in steps)
+
+    # Narayanan et al., figure 4, for two devices: micro-batches in twos through chunk a, then b.
+    assert order(0) == "f0a f1a f0b f1b f2a b0b f3a b1b f2b b0a f3b b1a b2b b3b b2a b3a"
+    assert order(1) == "f0a f1a f0b b0b f1b b1b f2a b0a f3a b1a f2b b2b f3b b3b b2a b3a"
+
+
+@pytest.mark.parametrize(
+    ("name", "stages", "micro_batches", "said"),
+    [
+        ("gpipe", 4, 8, "2 chunks per stage need the schedule 1f1b, not gpipe"),
+        ("zb-h1", 4, 8, "not zb-h1"),
+        ("1f1b", 1, 8, "need a pipeline of 2 stages or more"),
+        ("1f1b", 4, 6, "6 micro-batches are no multiple of the 4 stages"),
+    ],
+)
+def test_what_cannot_be_interleaved_is_refused(name: Name, stages: int, micro_batches: int, said: str) -> None:
+    with pytest.raises(SimulationError, match=said):
+        schedule(name, 0, stages, micro_batches, 2)
 
 
 def test_1f1b_of_four_stages_and_four_micro_batches() -> None:

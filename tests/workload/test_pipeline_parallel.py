@@ -1,0 +1,156 @@
+"""Messages of a pipeline: who gets what from whom, in which groups, and without deadlock on the engine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, cast
+
+import pytest
+import simpy
+
+from fabricsim.engine.fabric import Fabric
+from fabricsim.tables import COLLECTIVE, MAIN_STREAM, OVERLAPPED_STREAM
+from fabricsim.workload.pipeline_parallel import TIMERS, Pipeline, run_stage
+from fabricsim.workload.program import Call, Program, ProgramBuilder
+from fabricsim.workload.schedules import Step, schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from fabricsim.engine.completions import Replay
+    from fabricsim.spec.scenario import Scenario
+    from fabricsim.workload.schedules import Name
+
+    Make = Callable[..., Scenario]
+
+US = 10**6  # ps
+FORWARD, BACKWARD, WEIGHT = 300 * US, 400 * US, 200 * US  # without, and of the weights; forward longer than weight
+GRID = [
+    ("gpipe", 4, 6, 1),
+    ("1f1b", 2, 1, 1),
+    ("1f1b", 4, 6, 1),
+    ("1f1b", 2, 2, 2),
+    ("1f1b", 2, 4, 3),
+    ("1f1b", 3, 3, 2),
+    ("1f1b", 4, 8, 2),
+    ("zb-h1", 3, 2, 1),
+    ("zb-h1", 4, 7, 1),
+]
+
+
+def compiled(name: Name, stages: int, micro_batches: int, chunks: int, *, overlap: bool = False) -> Program:
+    """A pipeline with one byte per message."""
+    builder = ProgramBuilder([*TIMERS, "forward", "backward", "weight"])
+    pipeline = Pipeline(builder, range(stages), [1] * (stages * chunks))
+    # Without weight passes the backward pass does both parts.
+    durations = {"forward": FORWARD, "backward": BACKWARD + WEIGHT, "weight": WEIGHT}
+    if name == "zb-h1":
+        durations["backward"] = BACKWARD
+    for stage in range(stages):
+
+        def compute(step: Step, rank: int = stage) -> None:
+            builder.compute(rank, durations[step.direction] // chunks, step.direction)
+
+        steps = schedule(name, stage, stages, micro_batches, chunks)
+        run_stage(builder, pipeline, stage, steps, [compute] * len(steps), overlap=overlap)
+    return builder.build()
+
+
+def bubble(name: Name, stages: int, micro_batches: int, chunks: int) -> int:
+    """In ps, as the module of schedules has it."""
+    whole = FORWARD + BACKWARD + WEIGHT
+    if name != "zb-h1":
+        return (stages - 1) * whole // chunks
+    return (stages - 1) * (whole - WEIGHT) - (min(stages, micro_batches) - 1) * WEIGHT
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize(("name", "stages", "micro_batches", "chunks"), GRID)
+def test_the_engine_takes_the_closed_form_and_its_messages(  # noqa: PLR0913, PLR0917  the letters of the formula
+    name: Name, stages: int, micro_batches: int, chunks: int, *, overlap: bool, ideal_scenario: Make
+) -> None:
+    program = compiled(name, stages, micro_batches, chunks, overlap=overlap)
+    env = simpy.Environment()
+    replay = cast("Replay", env.run(Fabric(env, ideal_scenario(stages, cable="0m")).replay(program)))
+    end = replay.end
+    ideal = micro_batches * (FORWARD + BACKWARD + WEIGHT) + bubble(name, stages, micro_batches, chunks)
+
+    # A byte takes 80 ps; none of the messages on the critical path may wait for a pass that it could go beside.
+    assert ideal < end < ideal + 100 * len(program.calls)
+
+
+@pytest.mark.parametrize(("stages", "micro_batches", "chunks"), [(2, 4, 2), (3, 3, 3), (4, 8, 2)])
+def test_each_virtual_stage_but_the_last_sends_each_micro_batch_on_and_gets_it_back(
+    stages: int, micro_batches: int, chunks: int
+) -> None:
+    calls = Counter(call.ranks for call in compiled("1f1b", stages, micro_batches, chunks).calls)
+
+    wanted: Counter[tuple[int, ...]] = Counter()
+    for virtual in range(stages * chunks - 1):
+        before, behind = virtual % stages, (virtual + 1) % stages
+        wanted[before, behind] += micro_batches
+        wanted[behind, before] += micro_batches
+    assert calls == wanted
+
+
+def timers_of(program: Program, rank: int) -> list[str]:
+    """Timers of the ops of a rank in order, those of one group once."""
+    names = [program.timers[op["timer"]] for op in program.ops[program.ops["rank"] == rank]]
+    return [name for index, name in enumerate(names) if index == 0 or name != names[index - 1]]
+
+
+def test_groups_of_the_interleaved_schedule_on_its_last_rank() -> None:
+    both = "forward-backward-send-forward-backward-recv"
+    warm_up = ["forward-recv", "forward", "forward-send-forward-recv", "forward"]
+    steady = [both, "forward", "backward"] * 2
+    cool_down = [both, "backward", "backward-send-backward-recv", "backward", "backward-send-backward-recv"]
+
+    assert timers_of(compiled("1f1b", 2, 2, 2), 1) == [*warm_up, *steady, *cool_down]
+
+
+def test_where_all_forward_passes_are_warm_up_the_rank_sends_the_last_before_it_turns() -> None:
+    forward = ["forward", "forward-send-forward-recv"] * 4
+    backward = ["backward-recv", *["backward", "backward-send-backward-recv"] * 3, "backward"]
+
+    assert timers_of(compiled("1f1b", 2, 2, 2), 0) == [*forward, *backward]
+
+
+@pytest.mark.parametrize(
+    ("name", "overlap", "stream"),
+    [("1f1b", False, MAIN_STREAM), ("1f1b", True, OVERLAPPED_STREAM), ("zb-h1", False, OVERLAPPED_STREAM)],
+)
+def test_stream_of_the_messages_of_a_first_stage(name: Name, *, overlap: bool, stream: int) -> None:
+    ops = compiled(name, 3, 6, 1, overlap=overlap).ops
+    messages = ops[(ops["kind"] == COLLECTIVE) & (ops["rank"] == 0)]
+
+    assert set(messages["stream"].tolist()) == {stream}
+
+
+class Recording(ProgramBuilder):
+    """Keeps the calls in reach."""
+
+    def __init__(self, timers: Sequence[str]) -> None:
+        super().__init__(timers)
+        self.made: list[Call] = []
+
+    def call(self, call: Call) -> int:
+        self.made.append(call)
+        return super().call(call)
+
+
+def test_sizes_are_those_behind_each_virtual_stage() -> None:
+    builder = Recording(TIMERS)
+    pipeline = Pipeline(builder, (5, 7), (10, 20, 30, 40))
+    last = Step("backward", 1, 1, "steady")  # of virtual stage 3
+    first = Step("forward", 0, 1, "steady")  # of virtual stage 2, behind the wrap
+
+    assert pipeline.incoming(1, last) == []
+    calls = [*pipeline.outgoing(1, last), *pipeline.incoming(0, first), *pipeline.outgoing(0, first)]
+    found = [(builder.made[index].ranks, builder.made[index].size) for index in calls]
+    assert found == [((7, 5), 30), ((7, 5), 20), ((5, 7), 30)]
+
+
+def test_a_weight_pass_needs_no_message() -> None:
+    split, whole = compiled("zb-h1", 3, 4, 1), compiled("1f1b", 3, 4, 1)
+
+    assert Counter(call.ranks for call in split.calls) == Counter(call.ranks for call in whole.calls)
