@@ -209,7 +209,7 @@ def bus_factor(collective: str, ranks: int) -> float:
 
 
 def timer_totals(result: Result) -> dict[str, float]:
-    """Total of each timer on the rank that has the most of it, seconds; timers in program order.
+    """Total of each timer that is used, on the rank that has the most of it, seconds; in program order.
 
     Time in which several ops of a timer run, as those of a grouped send and receive do, counts once.
     """
@@ -219,7 +219,8 @@ def timer_totals(result: Result) -> dict[str, float]:
     order = np.lexsort((result.spans["start"], place))
     np.add.at(total, place[order], _uncovered(place[order], result.spans[order]))
     slowest = total.reshape(ranks, timers).max(axis=0, initial=0)
-    return {name: seconds(int(time)) for name, time in zip(result.timers, slowest, strict=True)}
+    used = np.unique(result.ops["timer"]).tolist()
+    return {result.timers[timer]: seconds(int(slowest[timer])) for timer in used}
 
 
 def _uncovered(place: NDArray[np.int64], spans: NDArray[np.void]) -> NDArray[np.int64]:

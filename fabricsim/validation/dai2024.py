@@ -133,7 +133,7 @@ def _mean_gain(outcomes: dict[Point, dict[str, Outcome]], parallel: str, rival: 
 
 def _largest_share(outcomes: dict[Point, dict[str, Outcome]], parallel: str, timers: Sequence[str]) -> float:
     return max(
-        sum(outcome.timers[timer] for timer in timers) / outcome.iteration
+        sum(outcome.timers.get(timer, 0.0) for timer in timers) / outcome.iteration
         for point, run in outcomes.items()
         if point.parallel == parallel
         for outcome in run.values()

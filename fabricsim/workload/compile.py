@@ -96,7 +96,8 @@ class Plan:
     def _refuse_what_no_engine_holds(self) -> None:
         """Refuse times and sizes that 64-bit integers could not hold once they add up."""
         model = self.job.model.name
-        computing = self.micro_batches * sum(stage.computing for stage in self.stages) + max(self.optimizer)
+        computing = self.micro_batches * sum(stage.forward + stage.backward for stage in self.stages)
+        computing += max(self.optimizer)
         if computing > LONGEST:
             span, limit = human_seconds(seconds(computing)), human_seconds(seconds(LONGEST))
             msg = f"an iteration of {model} would compute for {span} on {self.gpu.name}, more than {limit}"

@@ -63,15 +63,23 @@ class Stage:
     message: int
 
     @property
-    def computing(self) -> int:
-        """Time of all kernels for one micro-batch, ps."""
-        items = chain.from_iterable((*block.forward, *block.backward) for block in self.blocks)
-        return sum(item for item in items if isinstance(item, int))
+    def forward(self) -> int:
+        """Time of all kernels of a forward pass, ps."""
+        return _computing(block.forward for block in self.blocks)
+
+    @property
+    def backward(self) -> int:
+        """Time of all kernels of a backward pass, ps."""
+        return _computing(block.backward for block in self.blocks)
 
     @property
     def parameters(self) -> int:
         """Parameters that a rank holds."""
         return sum(map(sum, self.tensors)) + sum(map(sum, self.experts))
+
+
+def _computing(passes: Iterable[Iterable[Timed]]) -> int:
+    return sum(item for item in chain.from_iterable(passes) if isinstance(item, int))
 
 
 def plan_stages(job: Job, gpu: Gpu) -> tuple[Stage, ...]:
