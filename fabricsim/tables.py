@@ -204,6 +204,8 @@ COMMUNICATOR = np.dtype(
         ("channels", np.int32),
         ("first_connection", np.int64),  # of channel c, member m: + (c * members + m) * connections
         ("first_source", np.int64),  # sending member of inbox k of member m: + m * inboxes + k
+        ("line_payload", np.int32),  # bytes of payload in a line of the protocol
+        ("line", np.int32),  # bytes of a line; whole ones are sent
     ],
     align=True,
 )

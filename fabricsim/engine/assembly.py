@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from fabricsim.collectives.choice import from_settings
 from fabricsim.engine.wiring import Wiring
 from fabricsim.engine.world import World
 from fabricsim.errors import InputError
@@ -84,7 +85,8 @@ def assemble(scenario: Scenario, *, taps: bool, watch: Watch | None) -> Assembly
         msg = "taps and captures need packets, and the flow engine has none; run with --engine packet"
         raise InputError(msg)
     world = World(platform.resources.capacities, tapped)
-    wiring = Wiring(world, platform, model, scenario.collectives, scenario.nic.interrupt_moderation)
+    choose = from_settings(scenario.collectives)
+    wiring = Wiring(world, platform, model, choose, scenario.nic.interrupt_moderation)
     return Assembly(model, platform, tapped, world, wiring, None)
 
 

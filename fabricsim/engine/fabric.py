@@ -237,7 +237,7 @@ class Fabric:
 
     def communicators(self, calls: Sequence[Call]) -> list[int]:
         """Index of the communicator of each call, for `Wiring.resources_of`."""
-        return [self.wiring.communicator(call.collective, call.ranks) for call in calls]
+        return [self.wiring.call(call.collective, call.ranks, call.size)[0] for call in calls]
 
     # ---- what is posted ---------------------------------------------------------------------------
 
@@ -245,7 +245,8 @@ class Fabric:
         rows = []
         for collective, ranks, size in wanted:
             checked_size(size, f"{collective} over {len(ranks)} ranks")
-            rows.append((self.wiring.communicator(collective, ranks), size, self.wiring.chunk(collective, ranks, size)))
+            communicator, chunk = self.wiring.call(collective, ranks, size)
+            rows.append((communicator, size, chunk))
         calls = np.zeros(len(wanted), CALL)
         calls["first_lane"] = NONE
         if rows:

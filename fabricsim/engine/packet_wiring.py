@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fabricsim.collectives.choice import Choose
     from fabricsim.engine.packet_world import PacketWorld
     from fabricsim.spec.cluster import InterruptStep
-    from fabricsim.spec.collectives import Collectives
     from fabricsim.topology.host import Hop
     from fabricsim.topology.platform import Platform
     from fabricsim.transports.base import FlowModel
@@ -29,7 +29,7 @@ class PacketWiring(Wiring):
 
     Parameters
     ----------
-    world, platform, model, collectives, moderation
+    world, platform, model, choose, moderation
         As for `Wiring`.
     law
         One ``LAW`` record: the transport of all flows.
@@ -40,11 +40,11 @@ class PacketWiring(Wiring):
         world: PacketWorld,
         platform: Platform,
         model: FlowModel,
-        collectives: Collectives,
+        choose: Choose,
         moderation: Sequence[InterruptStep],
         law: NDArray[np.void],
     ) -> None:
-        super().__init__(world, platform, model, collectives, moderation)
+        super().__init__(world, platform, model, choose, moderation)
         self._network = world.network
         self._packet_world = world
         self._law = law[0]

@@ -8,15 +8,17 @@ import numpy as np
 
 from fabricsim.collectives import template
 from fabricsim.errors import SimulationError
+from fabricsim.spec.collectives import PAIRED
 from fabricsim.tables import CLOCK_END, CONNECTION, MODERATION, NEVER, NONE, SCRIPT
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from fabricsim.collectives.base import Template
+    from fabricsim.collectives.choice import Choice, Choose
     from fabricsim.engine.world import World
     from fabricsim.spec.cluster import InterruptStep
-    from fabricsim.spec.collectives import Collectives
     from fabricsim.topology.host import Hop
     from fabricsim.topology.platform import Platform
     from fabricsim.transports.base import FlowModel
@@ -45,6 +47,20 @@ def _check_delay(delay: int, key: Connection) -> None:
         raise SimulationError(msg)
 
 
+def _chunk(made: Template, most: int, collective: str, ranks: tuple[int, ...], size: int) -> int:
+    """Never more than cuts the buffer into its shards, so that products of it stay small."""
+    chunk = min(most, -(-size // made.shards))
+    steps = max(len(steps) for steps in made.scripts)
+    if -(-size // (made.shards * chunk)) * steps > _MOST_MESSAGES:
+        key = "send_chunk" if collective in PAIRED else "chunk"
+        msg = (
+            f"{collective} of {size} bytes over {len(ranks)} ranks in chunks of {chunk} bytes is more than "
+            f"{_MOST_MESSAGES} messages per rank: raise collectives.{key}"
+        )
+        raise SimulationError(msg)
+    return chunk
+
+
 class Wiring:
     """Makes routes and communicators in a world's tables, each once.
 
@@ -56,8 +72,8 @@ class Wiring:
         Gives the paths.
     model
         The transport.
-    collectives
-        Channels and step costs.
+    choose
+        What each collective call runs with.
     moderation
         Interrupt moderation of the NIC, in force where the transport uses interrupts.
     """
@@ -67,16 +83,18 @@ class Wiring:
         world: World,
         platform: Platform,
         model: FlowModel,
-        collectives: Collectives,
+        choose: Choose,
         moderation: Sequence[InterruptStep],
     ) -> None:
         self._world = world
         self._platform = platform
         self._model = model
-        self._collectives = collectives
+        self.choose = choose
         self._routes: dict[Connection, int] = {}
-        self._templates: dict[tuple[str, int], int] = {}
-        self._communicators: dict[tuple[str, tuple[int, ...]], int] = {}
+        self._templates: dict[int, int] = {}
+        self._communicators: dict[tuple[str, tuple[int, ...], Choice], int] = {}
+        self._calls: dict[tuple[str, tuple[int, ...], int], tuple[int, int]] = {}
+        self._kept: list[Template] = []
         self.route_hops: list[tuple[int, ...]] = []
         self._moderation_steps = len(moderation) if model.interrupts else 0
         rows = sorted((step.above, step.interval) for step in moderation)
@@ -166,10 +184,10 @@ class Wiring:
         capacities = self._platform.resources.capacities
         return int(max(cost / capacities[resource] for resource, cost in hops) * self._model.read_ahead * PS_PER_S)
 
-    def _template(self, collective: str, members: int) -> int:
-        key = (collective, members)
+    def _template(self, made: Template) -> int:
+        """Index of a template; whoever makes it keeps it."""
+        key = id(made)
         if key not in self._templates:
-            made = template(collective, members)
             scripts = np.zeros(len(made.scripts), SCRIPT)
             first: dict[int, int] = {}
             for script, steps in zip(scripts, made.scripts, strict=True):
@@ -180,41 +198,59 @@ class Wiring:
             self._world.reserve_inboxes(inboxes)
             symmetric = len(made.scripts) == 1
             first_script = self._world.extend("scripts", scripts)
-            row = (first_script, symmetric, made.relative, members, made.shards, connections, inboxes)
+            row = (first_script, symmetric, made.relative, made.members, made.shards, connections, inboxes)
             self._templates[key] = self._world.extend("templates", [row])
+            self._kept.append(made)
         return self._templates[key]
 
-    def communicator(self, collective: str, ranks: tuple[int, ...]) -> int:
-        """Index of a group of ranks wired for a collective."""
-        key = (collective, ranks)
+    def call(self, collective: str, ranks: tuple[int, ...], size: int) -> tuple[int, int]:
+        """Wire a group of ranks for a call of `size` bytes.
+
+        Returns
+        -------
+        tuple of int
+            Index of the communicator, and the most bytes of a shard in one round and channel.
+
+        Raises
+        ------
+        SimulationError
+            Where the chunk cuts the buffer into more messages than a lane can count.
+        """
+        key = (collective, ranks, size)
+        if key not in self._calls:
+            choice = self.choose(collective, ranks, size)
+            made = template(collective, len(ranks), choice.algorithm)
+            chunk = _chunk(made, choice.chunk, collective, ranks, size)
+            self._calls[key] = self._communicator(collective, ranks, choice.wiring, made), chunk
+        return self._calls[key]
+
+    def _communicator(self, collective: str, ranks: tuple[int, ...], choice: Choice, made: Template) -> int:
+        key = (collective, ranks, choice)
         if key not in self._communicators:
-            self._communicators[key] = self._add_communicator(collective, ranks)
+            self._communicators[key] = self._add_communicator(ranks, choice, made)
         return self._communicators[key]
 
-    def _add_communicator(self, collective: str, ranks: tuple[int, ...]) -> int:
-        made = template(collective, len(ranks))
-        # A send takes its channels together as one message: they would share every resource of the pair.
-        channels = 1 if collective == "send_recv" else self._collectives.channels
-        rows = np.zeros((channels, *made.connections.shape[:2]), CONNECTION)
+    def _add_communicator(self, ranks: tuple[int, ...], choice: Choice, made: Template) -> int:
+        rows = np.zeros((choice.channels, *made.connections.shape[:2]), CONNECTION)
         rows["member"] = made.connections[None, :, :, 0]
         rows["inbox"] = made.connections[None, :, :, 1]
         if len(ranks) > 1:
-            for channel in range(channels):
+            for channel in range(choice.channels):
                 for member, rank in enumerate(ranks):
                     for i, receiver in enumerate(made.connections[member, :, 0]):
                         route = self.route(
                             rank,
                             ranks[receiver],
                             port=channel,
-                            network_step=self._collectives.network_step,
-                            intra_host_step=self._collectives.intra_host_step,
+                            network_step=choice.network_step,
+                            intra_host_step=choice.intra_host_step,
                         )
                         rows["route"][channel, member, i] = route
                         rows["flow"][channel, member, i] = self._connection_flow(rank, ranks[receiver], channel, route)
-        index = self._template(collective, len(ranks))
         first_connection = self._world.extend("connections", rows.reshape(-1))
         first_source = self._world.extend("sources", made.sources.reshape(-1).astype(np.int64))
-        return self._world.extend("communicators", [(index, channels, first_connection, first_source)])
+        row = (self._template(made), choice.channels, first_connection, first_source, *choice.line)
+        return self._world.extend("communicators", [row])
 
     def prepare(self, source: int, target: int, port: int, route: int, *, awaited: bool) -> None:
         """Have what messages from outside need on a route; in the flow engine nothing more.
@@ -225,31 +261,6 @@ class Wiring:
     def _connection_flow(self, _source: int, _target: int, _port: int, _route: int) -> int:
         """Give a collective's connection a flow of its own; the flow engine has none."""
         return NONE
-
-    def chunk(self, collective: str, ranks: tuple[int, ...], size: int) -> int:
-        """Most bytes of a shard in one round and channel of a call.
-
-        Never more than cuts the buffer into its shards, so that products of it stay small.
-
-        Raises
-        ------
-        SimulationError
-            Where the configured chunk cuts the buffer into more messages than a lane can count.
-        """
-        made = template(collective, len(ranks))
-        whole = -(-size // made.shards)
-        key, most = "chunk", self._collectives.chunk
-        if collective == "send_recv":
-            key, most = "send_chunk", self._collectives.send_chunk
-        chunk = min(most, whole)
-        steps = max(len(steps) for steps in made.scripts)
-        if -(-size // (made.shards * chunk)) * steps > _MOST_MESSAGES:
-            msg = (
-                f"{collective} of {size} bytes over {len(ranks)} ranks in chunks of {chunk} bytes is more than "
-                f"{_MOST_MESSAGES} messages per rank: raise collectives.{key}"
-            )
-            raise SimulationError(msg)
-        return chunk
 
     def bus_bandwidth_bound(self, communicator: int) -> float:
         """Bus bandwidth that the narrowest resource of a communicator allows, bytes/s.

@@ -242,13 +242,17 @@ def run_lane(
 def message_bytes(calls, communicators, templates, steps, lanes, lane):
     """Size of what a lane sends in its present step, bytes."""
     call = calls[lanes[lane].call]
-    template = templates[communicators[call.communicator].template]
+    communicator = communicators[call.communicator]
+    template = templates[communicator.template]
     shard = np.int64(steps[lanes[lane].first_step + lanes[lane].step].shard)
     if template.relative:
         shard += lanes[lane].member  # both are below the number of members
         if shard >= template.members:
             shard -= template.members
-    return _piece(lanes[lane].part, np.int64(template.shards), call.chunk, lanes[lane].turn, shard)
+    payload = _piece(lanes[lane].part, np.int64(template.shards), call.chunk, lanes[lane].turn, shard)
+    if communicator.line == 1:
+        return payload
+    return -(-payload // communicator.line_payload) * communicator.line
 
 
 @kernel

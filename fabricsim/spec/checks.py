@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fabricsim.errors import Mistake
+from fabricsim.spec.collectives import ALGORITHMS
 from fabricsim.spec.fabric import FABRIC_FILES, TOPOLOGY_KEYS
 from fabricsim.spec.job import DIMENSIONS
 from fabricsim.spec.job_checks import job_problems, peak_problems
 from fabricsim.spec.packet_checks import packet_checks
 from fabricsim.spec.partial import Unsettled, settled
 from fabricsim.spec.source import not_a_file
-from fabricsim.spec.suggest import show
+from fabricsim.spec.suggest import did_you_mean, show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -209,6 +210,27 @@ def _inline(scenario: Scenario, adapter: str) -> Iterator[Mistake]:
         yield Mistake(f"{adapter}.{missing}", problem, "write both or neither")
 
 
+def _algorithms(scenario: Scenario) -> Iterator[Mistake]:
+    wanted = scenario.collectives.algorithm
+    known = sorted({name for names in ALGORITHMS.values() for name in names})
+    if isinstance(wanted, str):
+        if wanted not in known:
+            problem = f"{show(wanted)} is no algorithm"
+            yield Mistake(
+                "collectives.algorithm", problem, did_you_mean(wanted, known, f"there are {', '.join(known)}")
+            )
+        return
+    for collective, name in wanted.items():
+        key = f"collectives.algorithm.{collective}"
+        names = ALGORITHMS.get(collective)
+        if names is None:
+            hint = did_you_mean(collective, ALGORITHMS, f"there are {', '.join(ALGORITHMS)}")
+            yield Mistake(key, f"{show(collective)} is no collective", hint)
+        elif name not in names:
+            hint = did_you_mean(name, names, f"there are {', '.join(names)}")
+            yield Mistake(key, f"{show(name)} is no algorithm for {collective}", hint)
+
+
 def _moderation(scenario: Scenario, adapter: str) -> Iterator[Mistake]:
     nic = _value(scenario, adapter)
     steps = () if nic is None else nic.interrupt_moderation
@@ -233,5 +255,6 @@ _CHECKS: tuple[Callable[[Scenario], Iterator[Mistake]], ...] = (
     _pcie,
     _intra_host,
     _slow_start,
+    _algorithms,
     *packet_checks(),
 )

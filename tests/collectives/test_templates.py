@@ -6,12 +6,19 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import pytest
+import simpy
 
 from fabricsim.collectives import COLLECTIVES, template
+from fabricsim.collectives.choice import LL, LL128, Choice, from_settings
+from fabricsim.engine.fabric import Fabric
+from fabricsim.spec.collectives import ALGORITHMS, Collectives
 from fabricsim.tables import NONE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fabricsim.collectives.base import Template
+    from fabricsim.spec.scenario import Scenario
 
 GROUPS = [1, 2, 3, 4, 7, 16]
 Holdings = list[dict[int, set[int]]]
@@ -104,10 +111,10 @@ def test_each_member_of_a_ring_sends_the_optimal_number_of_shards(collective: st
     assert (script["send"] != NONE).sum() == sends * (n - 1)
 
 
-@pytest.mark.parametrize("collective", COLLECTIVES)
-def test_connections_and_sources_agree(collective: str) -> None:
+@pytest.mark.parametrize(("collective", "algorithm"), COLLECTIVES)
+def test_connections_and_sources_agree(collective: str, algorithm: str) -> None:
     n = 2 if collective == "send_recv" else 6
-    made = template(collective, n)
+    made = template(collective, n, algorithm)
     for member in range(n):
         for receiver, inbox in made.connections[member]:
             assert made.sources[receiver, inbox] in {member, NONE}
@@ -116,3 +123,26 @@ def test_connections_and_sources_agree(collective: str) -> None:
 def test_a_send_has_two_ends() -> None:
     with pytest.raises(ValueError, match="one sender and one receiver, not 3"):
         template("send_recv", 3)
+
+
+def test_the_names_in_settings_are_those_that_there_are() -> None:
+    named = [(collective, name) for collective, names in ALGORITHMS.items() for name in names]
+    assert sorted(named) == sorted(COLLECTIVES)
+
+
+def test_settings_choose_the_same_for_every_call() -> None:
+    settings = Collectives(channels=3, chunk="1MiB", send_chunk="4KiB", network_step="2us", intra_host_step="1us")
+    choose = from_settings(settings)
+    assert choose("all_reduce", (0, 1), 5) == Choice("ring", 3, 2**20, 2_000_000, 1_000_000)
+    assert choose("send_recv", (0, 1), 5) == Choice("direct", 1, 4096, 2_000_000, 1_000_000)
+    assert from_settings(Collectives(algorithm={"all_reduce": "ring"}))("broadcast", (0,), 1).algorithm == "ring"
+
+
+@pytest.mark.parametrize(("line", "moved"), [(LL, 2 * 1000), (LL128, 9 * 128)])
+def test_a_protocol_sends_whole_lines(
+    ideal_scenario: Callable[..., Scenario], line: tuple[int, int], moved: int
+) -> None:
+    fabric = Fabric(simpy.Environment(), ideal_scenario(2, cable="0m"))
+    fabric.wiring.choose = lambda *_: Choice("ring", 1, 2**20, line=line)
+    took = fabric.env.run(fabric.broadcast(range(2), 1000))
+    assert took == pytest.approx(moved / 12.5e9, rel=1e-9)

@@ -88,6 +88,9 @@ REFUSED = [
     (HKBU, ["fabric.spines=2"], "fabric.spines", "no effect in a single-switch fabric"),
     (HKBU, ["cluster.ethernet_nic.socket=2"], "cluster.ethernet_nic.socket", "2 is no socket of a CPU"),
     (HKBU, ["collectives.chunk=0B"], "collectives.chunk", "is zero"),
+    (HKBU, ["collectives.algorithm=rings"], "collectives.algorithm", "'rings' is no algorithm"),
+    (HKBU, ["collectives.algorithm.all_reduce=xyz"], "collectives.algorithm.all_reduce", "'xyz' is no algorithm for all"),
+    (HKBU, ["collectives.algorithm.reduce_all=ring"], "collectives.algorithm.reduce_all", "is no collective"),
     (
         DP,
         ["cluster.nic.interrupt_moderation=[{above='2kB',interval='1us'},{above='1kB',interval='2us'}]"],

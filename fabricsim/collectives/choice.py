@@ -1,0 +1,70 @@
+"""What a collective call runs with: algorithm, channels, chunk and the costs of its protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from fabricsim.spec.collectives import PAIRED
+
+if TYPE_CHECKING:
+    from fabricsim.spec.collectives import Collectives
+
+SIMPLE = (1, 1)
+LL = (8, 16)
+LL128 = (120, 128)
+"""Payload and bytes of a line of NCCL's protocols: 8 of 16 bytes are data in LL, 120 of 128 in LL128
+(src/include/device.h and src/device/prims_ll128.h of github.com/NVIDIA/nccl)."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How one call is carried out.
+
+    Attributes
+    ----------
+    algorithm
+        A name that `fabricsim.collectives.COLLECTIVES` has for the collective.
+    channels
+        Parts of the buffer that go side by side.
+    chunk
+        Most bytes of a shard in one round of one channel, at least 1.
+    network_step, intra_host_step
+        Fixed time of each message that leaves the host, or does not, ps.
+    line
+        Payload and bytes of the protocol's line, of which whole ones are sent: ``SIMPLE``, ``LL``, ``LL128``.
+    """
+
+    algorithm: str
+    channels: int
+    chunk: int
+    network_step: int = 0
+    intra_host_step: int = 0
+    line: tuple[int, int] = SIMPLE
+
+    @property
+    def wiring(self) -> Choice:
+        """What calls share that differ in their chunk alone."""
+        return replace(self, chunk=1)
+
+
+Choose = Callable[[str, tuple[int, ...], int], Choice]
+"""From collective, ranks and size (bytes) of a call to what it runs with."""
+
+
+def from_settings(settings: Collectives) -> Choose:
+    """Choose what the scenario says, whatever the ranks and the size."""
+
+    def choose(collective: str, _ranks: tuple[int, ...], _size: int) -> Choice:
+        paired = collective in PAIRED
+        return Choice(
+            algorithm=settings.algorithm_of(collective),
+            # Channels of one pair of ranks would share every resource of the pair.
+            channels=1 if paired else settings.channels,
+            chunk=settings.send_chunk if paired else settings.chunk,
+            network_step=settings.network_step,
+            intra_host_step=settings.intra_host_step,
+        )
+
+    return choose
