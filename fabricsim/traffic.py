@@ -78,8 +78,8 @@ def request(
     pattern
         Such as ``"incast"``.
     scenario
-        Gives ranks, seed, and the rate that a load refers to: the payload that fits on a host's link, shared among the
-        ranks of the host.
+        Gives ranks, seed, and the rate that a load refers to: the payload that fits on a NIC's link, shared among the
+        ranks of the NIC.
     size
         A quantity such as ``"1MB"``, or a distribution of the library such as ``"hadoop"``.
     flows, load
@@ -92,7 +92,7 @@ def request(
     """
     sizes = _parse_size(size or (_SIZES if pattern == "poisson" else _SIZE))
     wire = TRANSPORTS[scenario.transport.kind](scenario.transport).costs.wire
-    rate = scenario.link_rate / wire / scenario.cluster.gpus_per_host
+    rate = scenario.link_rate / wire / (scenario.cluster.gpus_per_host // scenario.nics_per_host)
     return generate(Request(pattern, scenario.cluster.ranks, sizes, scenario.seed, rate, flows, load))
 
 

@@ -96,7 +96,9 @@ def _tapped(platform: Platform) -> tuple[int, ...]:
 
 
 def _with_adapter(scenario: Scenario) -> Cluster:
-    """Put the adapter that the transport uses in the place of ``nic``; what is said of that one's slot goes with it."""
+    """Put the adapter that the transport uses in the place of ``nic``; what is said of those slots goes with it."""
     cluster = scenario.cluster
-    below = cluster.nic_below_gpu_switch and scenario.nic is cluster.nic
-    return cluster.model_copy(update={"nic": scenario.nic, "nic_below_gpu_switch": below})
+    if scenario.nic is cluster.nic:
+        return cluster
+    alone = {"nic": scenario.nic, "nic_below_gpu_switch": False, "nics_per_host": 1, "pxn": False}
+    return cluster.model_copy(update=alone)

@@ -34,7 +34,7 @@ def build(platform: Platform, scenario: Scenario) -> PacketState:
     scenario
         Switch type, adapter efficiency, bit error rate and seed.
     """
-    wires, hosts, switch = platform.wires, platform.hosts, scenario.switch
+    wires, hosts, switch = platform.wires, platform.nics, scenario.switch  # to the packets each NIC is a host
     links = _links(wires, hosts, scenario)
     managed = _managed(links, hosts, switch)
     ports, queues = _ports(links, managed, hosts, switch)

@@ -84,18 +84,16 @@ class PacketWiring(Wiring):
         row["latency"] -= path.latency
         self._on_wire[route] = path.network
         if path.network:
-            way = self._platform.route_links(*self._hosts_of(key), self._key(key), key.port)
-            self._set_time_alone(row, way, [*self._way_out(key.source), *self._way_in(key.target)])
+            way = self._way(key.source, key.target, key.port)
+            self._set_time_alone(row, way, [*self._way_out(key.source, key.target), *self._way_in(key.target)])
         return route
 
-    def _hosts_of(self, key: Connection) -> tuple[int, int]:
-        return self._platform.host_of(key.source), self._platform.host_of(key.target)
+    def _way(self, source: int, target: int, port: int) -> list[int]:
+        platform = self._platform
+        return platform.route_links(*platform.nics_of(source, target), platform.key(source, target, port), port)
 
-    def _key(self, key: Connection) -> int:
-        return self._platform.key(key.source, key.target, key.port)
-
-    def _way_out(self, source: int) -> list[Hop]:
-        return self._platform.way_out(source)
+    def _way_out(self, source: int, target: int) -> list[Hop]:
+        return self._platform.way_out(source, target=target)
 
     def _way_in(self, target: int) -> list[Hop]:
         return self._platform.way_in(target)
@@ -122,18 +120,16 @@ class PacketWiring(Wiring):
         return self._network.extend("flows", table)
 
     def _set_ways(self, flow: np.void, source: int, target: int, port: int) -> None:
-        here, there = self._platform.host_of(source), self._platform.host_of(target)
-        key = self._platform.key(source, target, port)
-        way = self._platform.route_links(here, there, key, port)
+        way = self._way(source, target, port)
         links = self._network.links
         back = [int(links["reverse"][link]) for link in reversed(way)]
-        flow["key"] = key
+        flow["key"] = self._platform.key(source, target, port)
         flow["source"], flow["target"] = links["source"][way[0]], links["target"][way[-1]]
         flow["first_link"], flow["last_link"] = way[0], back[0]
         flow["hops"] = len(way)
         if self._law["balance"] == BY_FLOW:
             flow["path"], flow["reverse_path"] = self._network.add_path(way), self._network.add_path(back)
-        self._set_stages(flow, self._way_out(source), self._way_in(target))
+        self._set_stages(flow, self._way_out(source, target), self._way_in(target))
         if target not in self._endpoints:
             fifo = np.zeros(1, self._network.grown["endpoints"].dtype)
             fifo["head"] = fifo["tail"] = NONE

@@ -172,8 +172,8 @@ class Recorder:
 
     def between_switches(self) -> NDArray[np.int64]:
         """Give the wires that join no host."""
-        links, hosts = self.network.links, self.platform.hosts
-        return np.flatnonzero((links["source"] >= hosts) & (links["target"] >= hosts))
+        links, nics = self.network.links, self.platform.nics
+        return np.flatnonzero((links["source"] >= nics) & (links["target"] >= nics))
 
     def packets(self) -> Packets:
         """Give the totals of all wires, the taps and the packet log."""

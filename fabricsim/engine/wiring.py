@@ -144,7 +144,7 @@ class Wiring:
             overhead = model.overhead if key.latency is None else 0
             round_trip = 2 * (path.latency + software)
             window, idle_restart = model.window, model.idle_restart
-            out = self._platform.way_out(key.source)
+            out = self._platform.way_out(key.source, target=key.target)
             moderation = 0 if self._moderation_steps else NONE
         _check_delay(max(latency, overhead), key)
         resources = tuple(resource for resource, _ in path.hops)

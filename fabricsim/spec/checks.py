@@ -146,10 +146,12 @@ def _few_ports(scenario: Scenario, key: str) -> Iterator[Mistake]:
 
 
 def _fat_tree(scenario: Scenario) -> Iterator[Mistake]:
-    k, hosts = scenario.fabric.k, scenario.cluster.hosts
-    if scenario.fabric.topology == "fat-tree" and k is not None and k**3 // 4 < hosts <= MOST_GPUS:
-        fitting = next(ports for ports in range(2, 2 * hosts + 4, 2) if ports**3 // 4 >= hosts)
-        problem = f"a fat tree of {k}-port switches holds {k**3 // 4} hosts (k^3/4), not the {hosts} of the cluster"
+    k, nics = scenario.fabric.k, scenario.nics_per_host
+    ends = scenario.cluster.hosts * nics
+    if scenario.fabric.topology == "fat-tree" and k is not None and k**3 // 4 < ends <= MOST_GPUS:
+        fitting = next(ports for ports in range(2, 2 * ends + 4, 2) if ports**3 // 4 >= ends)
+        kind = "hosts" if nics == 1 else "NICs"
+        problem = f"a fat tree of {k}-port switches holds {k**3 // 4} {kind} (k^3/4), not the {ends} of the cluster"
         yield Mistake("fabric.k", problem, f"at least {fitting}, or leave it out")
 
 
@@ -178,9 +180,39 @@ def _pcie(scenario: Scenario) -> Iterator[Mistake]:
     if cluster.nic_below_gpu_switch and cluster.gpus_per_pcie_switch == 1:
         problem = "is true, but gpus_per_pcie_switch = 1 means that there is no switch"
         yield Mistake("cluster.nic_below_gpu_switch", problem, "set it to false, or raise gpus_per_pcie_switch")
-    if cluster.nic_below_gpu_switch and cluster.nic.socket > 0:
+    if cluster.nic_below_gpu_switch and cluster.nic.socket > 0 and cluster.nics_per_host == 1:
         problem = f"the NIC is below the switch of GPU 0, which hangs on socket 0, not on {cluster.nic.socket}"
         yield Mistake("cluster.nic.socket", problem, "set it to 0, or nic_below_gpu_switch to false")
+
+
+def _nics(scenario: Scenario) -> Iterator[Mistake]:
+    cluster, nics = scenario.cluster, scenario.cluster.nics_per_host
+    if cluster.gpus_per_host % nics:
+        problem = f"{nics} does not divide the {cluster.gpus_per_host} GPUs of a host: each NIC belongs to as many"
+        yield Mistake("cluster.nics_per_host", problem, "choose a divisor of gpus_per_host")
+    if nics > 1 and cluster.nic.socket > 0:
+        problem = f"has no effect with nics_per_host = {nics}: each NIC is on the socket of its GPUs"
+        yield Mistake("cluster.nic.socket", problem, "take it out")
+    if scenario.fabric.rails and scenario.nics_per_host == 1:
+        yield Mistake("fabric.rails", "has no effect where a host has one NIC", "set it to false, or add NICs")
+
+
+def _pxn(scenario: Scenario) -> Iterator[Mistake]:
+    cluster, kind = scenario.cluster, scenario.transport.kind
+    if not cluster.pxn:
+        return
+    if cluster.nics_per_host == 1:
+        yield Mistake("cluster.pxn", "has no effect where a host has one NIC", "set it to false, or add NICs")
+        return
+    if cluster.intra_host != "nvlink":
+        problem = f"goes over NVLink, and intra_host is {cluster.intra_host!r}"
+        yield Mistake("cluster.pxn", problem, 'set it to false, or intra_host to "nvlink"')
+    if cluster.join == "pcie" and not cluster.gpudirect:
+        problem = "has a NIC read the memory of another GPU than the sender, which it can with gpudirect only"
+        yield Mistake("cluster.pxn", problem, "set it to false, or gpudirect to true")
+    if scenario.nics_per_host > 1 and kind in SOCKET_KINDS:
+        problem = f"has a NIC read GPU memory, and a transport of kind {kind} stages in host memory"
+        yield Mistake("cluster.pxn", problem, "set it to false, or choose an RDMA transport")
 
 
 def _intra_host(scenario: Scenario) -> Iterator[Mistake]:
@@ -253,6 +285,8 @@ _CHECKS: tuple[Callable[[Scenario], Iterator[Mistake]], ...] = (
     _fat_tree,
     _between_sockets,
     _pcie,
+    _nics,
+    _pxn,
     _intra_host,
     _slow_start,
     _algorithms,

@@ -82,11 +82,18 @@ class Cluster(Spec):
     host limit, ``"pcie"`` goes through the PCIe tree, the sockets and, on socket transports, the
     proxy thread. ``intra_host`` says how GPUs of one host reach each other. ``ethernet_nic`` is the
     adapter that transports of kind ``tcp`` use, where a host has one besides ``nic``.
+
+    A host has ``nics_per_host`` adapters of type ``nic``, each with a slot and a cable of its own; NIC ``i``
+    belongs to the ``i``-th ``gpus_per_host / nics_per_host`` GPUs, hangs on their socket and, with
+    ``nic_below_gpu_switch``, below the PCIe switch of the first of them. A message leaves by the NIC of the
+    sending GPU and enters by that of the receiving one. With ``pxn`` it leaves by the NIC of the receiver's
+    rail, which another GPU of the sending host is reached for over NVLink.
     """
 
     name: str
     hosts: Annotated[int, Field(ge=1)]
     gpus_per_host: Annotated[int, Field(ge=1)] = 1
+    nics_per_host: Annotated[int, Field(ge=1)] = 1
     gpu: Gpu
     nic: Nic
     ethernet_nic: Nic | None = None
@@ -97,6 +104,7 @@ class Cluster(Spec):
     nic_below_gpu_switch: bool = False
     gpudirect: bool = False
     intra_host: Literal["shared-memory", "pcie-p2p", "nvlink"] = "shared-memory"
+    pxn: bool = False
 
     @property
     def ranks(self) -> int:

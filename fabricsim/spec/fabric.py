@@ -18,8 +18,8 @@ FABRIC_FILES = ("links", "paths")
 _TIERED = {"link_rate", "host_cable", "uplink_rate", "switch_cable", "routing", "paths"}
 
 TOPOLOGY_KEYS = {
-    "single-switch": {"link_rate", "host_cable"},
-    "leaf-spine": {"hosts_per_leaf", "spines"} | _TIERED,
+    "single-switch": {"link_rate", "host_cable", "rails"},
+    "leaf-spine": {"hosts_per_leaf", "spines", "rails"} | _TIERED,
     "fat-tree": {"k"} | _TIERED,
     "file": {"links", "routing", "paths"},
 }
@@ -44,7 +44,8 @@ class Fabric(Spec):
     ``link_rate`` and ``switch`` default to those of the transport preset. In ``leaf-spine``,
     ``hosts_per_leaf`` hosts hang on each leaf and each leaf has one uplink to each spine.
     In ``fat-tree``, ``k`` is the port count of a switch; the smallest that holds the hosts is taken
-    where it is left out. In ``file``, ``links`` is a CSV file of cables.
+    where it is left out. In ``file``, ``links`` is a CSV file of cables. With ``rails`` the NICs of one number
+    have switches of their own: a single switch for each rail, or a leaf for each rail of ``hosts_per_leaf`` hosts.
 
     ``routing`` chooses among equally short ways: by the hash of the flow, or by its destination.
     ``paths`` is a CSV file of given paths. ``bit_error_rate`` and ``failures`` lose packets; they need
@@ -60,6 +61,7 @@ class Fabric(Spec):
     spines: Annotated[int, Field(ge=1)] | None = None
     uplink_rate: Rate | None = None
     k: Annotated[int, Field(ge=2, multiple_of=2)] | None = None
+    rails: bool = False
     links: str | None = None
     routing: Literal["ecmp", "d-mod-k"] = "ecmp"
     paths: str | None = None

@@ -49,6 +49,11 @@ class Scenario(Spec):
         return self.cluster.nic
 
     @property
+    def nics_per_host(self) -> int:
+        """Adapters of a host that the transport uses; of ``ethernet_nic`` there is one."""
+        return self.cluster.nics_per_host if self.nic is self.cluster.nic else 1
+
+    @property
     def switch(self) -> Switch:
         """The switch type in force."""
         return self.fabric.switch if self.fabric.switch is not None else self.transport.switch

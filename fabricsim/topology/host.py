@@ -47,20 +47,21 @@ class Lanes:
 class HostPorts:
     """The resources of one host.
 
-    ``gpu``, ``switch`` and ``socket`` are indexed by the GPU's number in the host.
+    ``gpu``, ``switch`` and ``socket`` are indexed by the GPU's number in the host, those of NICs by the NIC's.
     """
 
     first_rank: int
     gpus: int
+    nics: int
     intra_host: str
     ideal: bool
     gpudirect: bool
     gpu: list[Lanes] = field(default_factory=list)
     switch: list[Lanes | None] = field(default_factory=list)
     socket: list[int] = field(default_factory=list)
-    nic: Lanes | None = None
-    nic_socket: int = 0
-    nic_switch: Lanes | None = None
+    nic: list[Lanes] = field(default_factory=list)
+    nic_socket: list[int] = field(default_factory=list)
+    nic_switch: list[Lanes | None] = field(default_factory=list)
     between_sockets: dict[tuple[int, int], int] = field(default_factory=dict)
     nvlink: list[Lanes] = field(default_factory=list)
     memory: list[Lanes] = field(default_factory=list)
@@ -72,21 +73,21 @@ class HostPorts:
         if switch is not None:
             yield from switch.hops(cost)
 
-    def _nic_hops(self, cost: pcie.Cost) -> Iterator[Hop]:
-        if self.nic is not None:
-            yield from self.nic.hops(cost)
-        if self.nic_switch is not None:
-            yield from self.nic_switch.hops(cost)
+    def _nic_hops(self, nic: int, cost: pcie.Cost) -> Iterator[Hop]:
+        yield from self.nic[nic].hops(cost)
+        switch = self.nic_switch[nic]
+        if switch is not None:
+            yield from switch.hops(cost)
 
     def _direct(self, gpu: int, cost: pcie.Cost, crossing: Iterator[Hop]) -> list[Hop]:
-        """List the hops of an access of the NIC to a GPU's memory.
+        """List the hops of an access of the GPU's NIC to its memory.
 
         Below one switch it turns round there and does not climb to the root complex.
         """
-        memory = pcie.mirrored(cost)
-        if self.nic is not None and self.nic_switch is not None and self.switch[gpu] == self.nic_switch:
-            return [*self.gpu[gpu].hops(memory), *self.nic.hops(cost)]
-        return [*self._gpu_hops(gpu, memory), *crossing, *self._nic_hops(cost)]
+        memory, nic = pcie.mirrored(cost), self._nic_of(gpu)
+        if self.nic_switch[nic] is not None and self.switch[gpu] == self.nic_switch[nic]:
+            return [*self.gpu[gpu].hops(memory), *self.nic[nic].hops(cost)]
+        return [*self._gpu_hops(gpu, memory), *crossing, *self._nic_hops(nic, cost)]
 
     def _cross(self, source: int, target: int) -> Iterator[Hop]:
         if source != target and (source, target) in self.between_sockets:
@@ -100,18 +101,32 @@ class HostPorts:
         number = endpoint - self.first_rank
         return number if 0 <= number < self.gpus else None
 
-    def leave(self, endpoint: int, copy: float, *, staged: bool) -> list[Hop]:
-        """List the hops from an endpoint's memory onto the wire."""
+    def _nic_of(self, gpu: int) -> int:
+        return gpu * self.nics // self.gpus
+
+    def own_nic(self, endpoint: int) -> int:
+        """Give the number of an endpoint's NIC in its host: the GPU's, or NIC 0 of the host's memory."""
+        gpu = self._number(endpoint)
+        return 0 if gpu is None else self._nic_of(gpu)
+
+    def leave(self, endpoint: int, copy: float, *, staged: bool, nic: int | None = None) -> list[Hop]:
+        """List the hops from an endpoint's memory onto the wire, by its own NIC or another of the host."""
+        gpu = self._number(endpoint)
+        if gpu is not None and nic is not None and nic != self._nic_of(gpu):
+            # NCCL's PXN: the data is written to a GPU of that NIC, which sends it (src/graph/paths.cc)
+            gateway = nic * self.gpus // self.nics
+            over = [(self.nvlink[gpu].up, 1.0), (self.nvlink[gateway].down, 1.0)]
+            return [*over, *self.leave(self.first_rank + gateway, copy, staged=staged)]
         if self.ideal:
             return list(self._thread(endpoint, copy))
-        gpu = self._number(endpoint)
         if gpu is None:
-            return [*self._thread(endpoint, copy), *self._nic_hops(pcie.DMA_READ)]
-        crossing = self._cross(self.socket[gpu], self.nic_socket)
+            return [*self._thread(endpoint, copy), *self._nic_hops(nic or 0, pcie.DMA_READ)]
+        own = self._nic_of(gpu)
+        crossing = self._cross(self.socket[gpu], self.nic_socket[own])
         if self.gpudirect and not staged:
             return self._direct(gpu, pcie.DMA_READ, crossing)
         stores = self._gpu_hops(gpu, pcie.GPU_STORE)
-        return _merged([*stores, *crossing, *self._thread(endpoint, copy), *self._nic_hops(pcie.DMA_READ)])
+        return _merged([*stores, *crossing, *self._thread(endpoint, copy), *self._nic_hops(own, pcie.DMA_READ)])
 
     def enter(self, endpoint: int, copy: float, *, staged: bool) -> list[Hop]:
         """List the hops from the wire into an endpoint's memory."""
@@ -119,12 +134,13 @@ class HostPorts:
             return list(self._thread(endpoint, copy))
         gpu = self._number(endpoint)
         if gpu is None:
-            return [*self._nic_hops(pcie.DMA_WRITE), *self._thread(endpoint, copy)]
-        crossing = self._cross(self.nic_socket, self.socket[gpu])
+            return [*self._nic_hops(0, pcie.DMA_WRITE), *self._thread(endpoint, copy)]
+        own = self._nic_of(gpu)
+        crossing = self._cross(self.nic_socket[own], self.socket[gpu])
         if self.gpudirect and not staged:
             return self._direct(gpu, pcie.DMA_WRITE, crossing)
         loads = self._gpu_hops(gpu, pcie.GPU_LOAD)
-        return _merged([*self._nic_hops(pcie.DMA_WRITE), *crossing, *self._thread(endpoint, copy), *loads])
+        return _merged([*self._nic_hops(own, pcie.DMA_WRITE), *crossing, *self._thread(endpoint, copy), *loads])
 
     def within(self, source: int, target: int) -> list[Hop]:
         """List the hops from one GPU's memory to another's, or the host's, in the same host."""
@@ -175,10 +191,13 @@ def _build_pcie(cluster: Cluster, name: str, ports: HostPorts, resources: Resour
         ports.switch.append(switches.get(gpu // shared))
         # A switch hangs on one socket, and so do all GPUs below it.
         ports.socket.append(gpu // shared * cluster.cpu.sockets // (cluster.gpus_per_host // shared))
-    ports.nic = _lanes(resources, f"{name}/nic/pcie", PCIE, pcie.capacity(cluster.nic.pcie))
-    ports.nic_socket = cluster.nic.socket
-    if cluster.nic_below_gpu_switch:
-        ports.nic_switch = switches[min(switches)]
+    several = cluster.nics_per_host > 1
+    for nic in range(cluster.nics_per_host):
+        label = f"{name}/nic{nic}/pcie" if several else f"{name}/nic/pcie"
+        ports.nic.append(_lanes(resources, label, PCIE, pcie.capacity(cluster.nic.pcie)))
+        first = nic * cluster.gpus_per_host // cluster.nics_per_host
+        ports.nic_socket.append(ports.socket[first] if several else cluster.nic.socket)
+        ports.nic_switch.append(ports.switch[first] if cluster.nic_below_gpu_switch else None)
     if cluster.cpu.inter_socket_rate is not None:
         for here in range(cluster.cpu.sockets):
             for there in range(cluster.cpu.sockets):
@@ -195,7 +214,8 @@ def build_hosts(cluster: Cluster, resources: Resources, proxy_threads: int) -> l
         name = f"host{host}"
         first = host * cluster.gpus_per_host
         ideal = cluster.join == "ideal"
-        ports = HostPorts(first, cluster.gpus_per_host, cluster.intra_host, ideal, cluster.gpudirect)
+        gpus, nics = cluster.gpus_per_host, cluster.nics_per_host
+        ports = HostPorts(first, gpus, nics, cluster.intra_host, ideal, cluster.gpudirect)
         for gpu in range(cluster.gpus_per_host):
             ports.threads[first + gpu] = resources.add(f"{name}/gpu{gpu}/proxy", THREAD, float(proxy_threads))
             if cluster.gpu.nvlink_rate is not None and cluster.intra_host == "nvlink":

@@ -1,51 +1,65 @@
 """Networks as graphs: hosts and switches, and cables with a rate and a length.
 
-A topology is a function ``(hosts, fabric) -> networkx.Graph`` in `TOPOLOGIES`. Host nodes are
-``"host0"``, ``"host1"``, ... and carry ``host=<number>``; every edge carries ``length`` in metres, or ``delay`` in
+A topology is a function ``(hosts, fabric, nics_per_host=1) -> networkx.Graph`` in `TOPOLOGIES`. Host nodes are
+``"host0"``, ``"host1"``, ... and carry ``host=<number>``; where hosts have several NICs, each is a node,
+``"host0/nic0"``, ``"host0/nic1"``, ... Every edge carries ``length`` in metres, or ``delay`` in
 picoseconds in its place, and ``rate`` in bytes per second, ``None`` for the host link rate.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from fabricsim.errors import SimulationError
 from fabricsim.traces import topology as files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import networkx as nx
 
     from fabricsim.spec.fabric import Fabric
 
 
-def _graph(hosts: int) -> nx.Graph:
+class Topology(Protocol):
+    """Makes the graph of a number of hosts."""
+
+    def __call__(self, hosts: int, fabric: Fabric, nics_per_host: int = 1) -> nx.Graph:
+        """Make it."""
+
+
+def _graph(ends: files.Ends) -> nx.Graph:
     import networkx as nx  # noqa: PLC0415  a slow import that the command line's start must not pay
 
     graph = nx.Graph()
-    for host in range(hosts):
-        graph.add_node(f"host{host}", host=host)
+    for end in range(ends.count):
+        graph.add_node(ends.name(end), host=end // ends.nics_per_host)
     return graph
 
 
-def single_switch(hosts: int, fabric: Fabric) -> nx.Graph:
-    """All hosts on one non-blocking switch."""
-    graph = _graph(hosts)
-    for host in range(hosts):
-        graph.add_edge(f"host{host}", "switch0", rate=None, length=fabric.host_cable)
+def single_switch(hosts: int, fabric: Fabric, nics_per_host: int = 1) -> nx.Graph:
+    """All hosts on one non-blocking switch, or those NICs of theirs that are of one rail."""
+    ends = files.Ends(hosts, nics_per_host)
+    graph = _graph(ends)
+    for end in range(ends.count):
+        switch = end % nics_per_host if fabric.rails else 0
+        graph.add_edge(ends.name(end), f"switch{switch}", rate=None, length=fabric.host_cable)
     return graph
 
 
-def leaf_spine(hosts: int, fabric: Fabric) -> nx.Graph:
-    """Two tiers: every leaf has one link to every spine, at ``uplink_rate`` where that is given."""
+def leaf_spine(hosts: int, fabric: Fabric, nics_per_host: int = 1) -> nx.Graph:
+    """Two tiers: every leaf has one link to every spine, at ``uplink_rate`` where that is given.
+
+    A leaf has all NICs of ``hosts_per_leaf`` hosts, or with rails those of one rail.
+    """
     if fabric.hosts_per_leaf is None or fabric.spines is None:
         msg = "a leaf-spine fabric needs fabric.hosts_per_leaf and fabric.spines"
         raise SimulationError(msg)
-    graph = _graph(hosts)
-    for host in range(hosts):
-        graph.add_edge(f"host{host}", f"leaf{host // fabric.hosts_per_leaf}", rate=None, length=fabric.host_cable)
-    for leaf in range(-(-hosts // fabric.hosts_per_leaf)):
+    ends = files.Ends(hosts, nics_per_host)
+    graph = _graph(ends)
+    rails = nics_per_host if fabric.rails else 1
+    for end in range(ends.count):
+        leaf = end // nics_per_host // fabric.hosts_per_leaf * rails + end % rails
+        graph.add_edge(ends.name(end), f"leaf{leaf}", rate=None, length=fabric.host_cable)
+    for leaf in range(-(-hosts // fabric.hosts_per_leaf) * rails):
         for spine in range(fabric.spines):
             graph.add_edge(f"leaf{leaf}", f"spine{spine}", rate=fabric.uplink_rate, length=fabric.switch_cable)
     return graph
@@ -59,14 +73,15 @@ def smallest_k(hosts: int) -> int:
     return k
 
 
-def fat_tree(hosts: int, fabric: Fabric) -> nx.Graph:
+def fat_tree(hosts: int, fabric: Fabric, nics_per_host: int = 1) -> nx.Graph:
     """Three-tier k-ary fat tree (Al-Fares, Loukissas, Vahdat, SIGCOMM 2008); unused edge ports stay empty."""
-    k = fabric.k if fabric.k is not None else smallest_k(hosts)
+    ends = files.Ends(hosts, nics_per_host)
+    k = fabric.k if fabric.k is not None else smallest_k(ends.count)
     half = k // 2
-    graph = _graph(hosts)
-    for host in range(hosts):
-        graph.add_edge(f"host{host}", f"edge{host // half}", rate=None, length=fabric.host_cable)
-    for pod in range(-(-hosts // half**2)):
+    graph = _graph(ends)
+    for end in range(ends.count):
+        graph.add_edge(ends.name(end), f"edge{end // half}", rate=None, length=fabric.host_cable)
+    for pod in range(-(-ends.count // half**2)):
         for i in range(half):
             for j in range(half):
                 edge, aggregation = f"edge{pod * half + i}", f"aggregation{pod * half + j}"
@@ -84,7 +99,7 @@ def _natural(node: str) -> tuple[str, int, str]:
     return name, int(node[len(name) :] or -1), node
 
 
-def from_file(hosts: int, fabric: Fabric) -> nx.Graph:
+def from_file(hosts: int, fabric: Fabric, nics_per_host: int = 1) -> nx.Graph:
     """Whatever a file of cables says; switches in the order of their names and numbers.
 
     Raises
@@ -97,16 +112,16 @@ def from_file(hosts: int, fabric: Fabric) -> nx.Graph:
     if fabric.links is None:
         msg = "a fabric from a file needs fabric.links"
         raise SimulationError(msg)
-    cables = files.read(fabric.links, hosts)
-    graph = _graph(hosts)
-    ends = {node for cable in cables for node in (cable.a, cable.b)}
-    graph.add_nodes_from(sorted(ends.difference(graph), key=_natural))
+    cables = files.read(fabric.links, hosts, nics_per_host)
+    graph = _graph(files.Ends(hosts, nics_per_host))
+    nodes = {node for cable in cables for node in (cable.a, cable.b)}
+    graph.add_nodes_from(sorted(nodes.difference(graph), key=_natural))
     for cable in cables:
         graph.add_edge(cable.a, cable.b, rate=cable.rate, delay=cable.delay)
     return graph
 
 
-TOPOLOGIES: dict[str, Callable[[int, Fabric], nx.Graph]] = {
+TOPOLOGIES: dict[str, Topology] = {
     "single-switch": single_switch,
     "leaf-spine": leaf_spine,
     "fat-tree": fat_tree,

@@ -90,12 +90,14 @@ class Platform:
         self.seed = seed
         self._hash_seed = (seed ^ seed >> 31) % 2**31  # the upper half of a seed counts, too
         self.resources = Resources()
-        self._wires = freeze(TOPOLOGIES[fabric.topology](cluster.hosts, fabric), link_rate, self.resources)
+        hosts, nics = cluster.hosts, cluster.nics_per_host
+        self._wires = freeze(TOPOLOGIES[fabric.topology](hosts, fabric, nics), link_rate, self.resources)
         self._hosts = build_hosts(cluster, self.resources, costs.proxy_threads)
-        given = {} if fabric.paths is None else read_given(fabric.paths, self._wires, cluster.hosts)
-        self._router = Router(self._wires, cluster.hosts, fabric.routing, given)
+        given = {} if fabric.paths is None else read_given(fabric.paths, self._wires, hosts, nics)
+        self._router = Router(self._wires, self.nics, fabric.routing, given)
+        self._apart = fabric.rails and fabric.topology == "single-switch"
         self._propagation: list[int] = self._wires.propagation.tolist()
-        self._ways_out: dict[tuple[int, float], list[Hop]] = {}
+        self._ways_out: dict[tuple[int, float, int], list[Hop]] = {}
         self._ways_in: dict[tuple[int, float], list[Hop]] = {}
 
     @property
@@ -104,8 +106,13 @@ class Platform:
         return self.cluster.hosts
 
     @property
+    def nics(self) -> int:
+        """How many NICs there are; their nodes are the first of the network, host by host."""
+        return self.cluster.hosts * self.cluster.nics_per_host
+
+    @property
     def nodes(self) -> tuple[str, ...]:
-        """Names of hosts and switches by node number; a host's is its own."""
+        """Names of NICs and switches by node number; where a host has one NIC, that has the host's name and number."""
         return self._wires.nodes
 
     @property
@@ -126,6 +133,14 @@ class Platform:
         """Return the host of an endpoint."""
         ranks = self.cluster.ranks
         return endpoint // self.cluster.gpus_per_host if endpoint < ranks else endpoint - ranks
+
+    def nics_of(self, source: int, target: int) -> tuple[int, int]:
+        """Find the nodes of the NICs by which a message leaves one endpoint's host and enters another's."""
+        here, there = self._hosts[self.host_of(source)], self._hosts[self.host_of(target)]
+        enters = there.own_nic(target)
+        leaves = enters if self.cluster.pxn else here.own_nic(source)
+        per_host = self.cluster.nics_per_host
+        return self.host_of(source) * per_host + leaves, self.host_of(target) * per_host + enters
 
     def require_rank(self, rank: int) -> None:
         """Refuse a rank that the cluster does not have, by a `SimulationError`."""
@@ -157,11 +172,10 @@ class Platform:
         if source == target:
             msg = f"rank {source} cannot send to itself"
             raise SimulationError(msg)
-        source_host, target_host = self.host_of(source), self.host_of(target)
-        if source_host == target_host:
+        if self.host_of(source) == self.host_of(target):
             return Path(tuple(self.within(source, target)), 0, network=False)
-        wires = self.route_links(source_host, target_host, self.key(source, target, port), port)
-        out, back = self.way_out(source), self.way_in(target)
+        wires = self.route_links(*self.nics_of(source, target), self.key(source, target, port), port)
+        out, back = self.way_out(source, target=target), self.way_in(target)
         hops = (*out, *[(wire, self.costs.wire) for wire in wires], *back)
         return Path(hops, self._latency(wires), network=True)
 
@@ -169,13 +183,13 @@ class Platform:
         """Hash a connection for ECMP: endpoint numbers and port, 32 bits."""
         return int(flow_hash(source, target, port, self._hash_seed))
 
-    def route_links(self, source_host: int, target_host: int, key: int, port: int = 0) -> list[int]:
-        """Find the wires from one host to another, by the fabric's routing or its given paths.
+    def route_links(self, source_nic: int, target_nic: int, key: int, port: int = 0) -> list[int]:
+        """Find the wires from one NIC to another, by the fabric's routing or its given paths.
 
         Parameters
         ----------
-        source_host, target_host
-            Two host numbers.
+        source_nic, target_nic
+            Two nodes, such as `nics_of` gives.
         key
             Of the connection, as `key` makes it; only ECMP looks at it.
         port
@@ -191,10 +205,14 @@ class Platform:
         SimulationError
             Where no cable leads there.
         """
-        return self._router.route(source_host, target_host, key, port)
+        if self._apart and (source_nic - target_nic) % self.cluster.nics_per_host:
+            names = f"{self.nodes[source_nic]} and {self.nodes[target_nic]}"
+            msg = f'{names} are on rails that no switch joins: set cluster.pxn, or fabric.topology = "leaf-spine"'
+            raise SimulationError(msg)
+        return self._router.route(source_nic, target_nic, key, port)
 
     def next_hops(self) -> NextHops:
-        """Group the wires by which each switch may forward to each host, for a choice made packet by packet.
+        """Group the wires by which each switch may forward to each NIC, for a choice made packet by packet.
 
         Given paths do not count here, nor does the choice of D-mod-k.
         """
@@ -204,7 +222,7 @@ class Platform:
         """List the hops between two endpoints of one host."""
         return self._hosts[self.host_of(source)].within(source, target)
 
-    def way_out(self, source: int, copy: float | None = None) -> list[Hop]:
+    def way_out(self, source: int, copy: float | None = None, *, target: int | None = None) -> list[Hop]:
         """List the hops from an endpoint's memory onto the wire.
 
         Parameters
@@ -213,12 +231,18 @@ class Platform:
             Endpoint number.
         copy
             CPU seconds per payload byte of the sending thread; that of the transport where left out.
+        target
+            Endpoint to be reached, on which the NIC may depend; without it the source's own NIC is taken.
         """
         copy = self.costs.send_copy if copy is None else copy
-        if (source, copy) not in self._ways_out:
-            host = self._hosts[self.host_of(source)]
-            self._ways_out[source, copy] = host.leave(source, copy, staged=self.costs.staged)
-        return self._ways_out[source, copy]
+        host = self._hosts[self.host_of(source)]
+        nic = host.own_nic(source)
+        if target is not None:
+            nic = self.nics_of(source, target)[0] % self.cluster.nics_per_host
+        key = (source, copy, nic)
+        if key not in self._ways_out:
+            self._ways_out[key] = host.leave(source, copy, staged=self.costs.staged, nic=nic)
+        return self._ways_out[key]
 
     def way_in(self, target: int, copy: float | None = None) -> list[Hop]:
         """List the hops from the wire into an endpoint's memory.

@@ -1,4 +1,4 @@
-"""Routes between hosts: equal-cost multipath, D-mod-k, and paths given one by one."""
+"""Routes between NICs: equal-cost multipath, D-mod-k, and paths given one by one."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from fabricsim.traces.paths import GivenPath
 
 Given = dict[tuple[int, int], list[list[int]]]
-"""Wires of the connections of a pair of hosts, by port."""
+"""Wires of the connections of a pair of NICs, by port."""
 
 
 @dataclass(frozen=True, eq=False)
 class NextHops:
-    """By which wires a switch may forward to a host: those that lead a hop nearer.
+    """By which wires a switch may forward to a NIC: those that lead a hop nearer.
 
     Attributes
     ----------
     group_of
-        Group of ``switch * hosts + host``, switches numbered in the order of the nodes; -1 where no cable leads there.
+        Group of ``switch * nics + nic``, switches numbered in the order of the nodes; -1 where no cable leads there.
     groups
         Group ``g`` is ``group_links[groups[g]:groups[g + 1]]``; destinations of one switch share a group where they
         share all wires.
@@ -47,7 +47,7 @@ class NextHops:
     group_links: NDArray[np.int32]
 
 
-def read_given(path: Path | str, wires: Wires, hosts: int) -> Given:
+def read_given(path: Path | str, wires: Wires, hosts: int, nics_per_host: int = 1) -> Given:
     """Read a file of paths over these wires.
 
     Raises
@@ -59,7 +59,7 @@ def read_given(path: Path | str, wires: Wires, hosts: int) -> Given:
     number = {node: index for index, node in enumerate(wires.nodes)}
     wire = {ends: index for index, ends in enumerate(zip(wires.source.tolist(), wires.target.tolist(), strict=True))}
     given: Given = {}
-    for way in paths.read(path, hosts):
+    for way in paths.read(path, hosts, nics_per_host):
         given.setdefault((way.source, way.target), []).append(_wires_of(path, way, number, wire))
     return given
 
@@ -85,8 +85,8 @@ class Router:
     Parameters
     ----------
     wires
-        The network; its first nodes are the hosts.
-    hosts
+        The network; its first nodes are the NICs.
+    nics
         How many.
     routing
         How to choose among equally short ways.
@@ -94,9 +94,9 @@ class Router:
         Paths that connections take instead.
     """
 
-    def __init__(self, wires: Wires, hosts: int, routing: Literal["ecmp", "d-mod-k"], given: Given) -> None:
+    def __init__(self, wires: Wires, nics: int, routing: Literal["ecmp", "d-mod-k"], given: Given) -> None:
         self._wires = wires
-        self._hosts = hosts
+        self._nics = nics
         self._routing = routing
         self._given = given
         self._links = np.arange(len(wires.target))
@@ -104,13 +104,13 @@ class Router:
         self._distances: dict[int, NDArray[np.int32]] = {}
 
     def _find_gates(self) -> NDArray[np.int64]:
-        """Find the one neighbour of each host, or the host where it has not one.
+        """Find the one neighbour of each NIC, or the NIC where it has not one.
 
-        All ways to a host lead through its gate: what is near to that is near to all hosts behind it, so that
+        All ways to a NIC lead through its gate: what is near to that is near to all NICs behind it, so that
         distances are searched and kept once for each edge switch.
         """
-        first = self._wires.first[: self._hosts + 1]
-        gates = np.arange(self._hosts)
+        first = self._wires.first[: self._nics + 1]
+        gates = np.arange(self._nics)
         single = np.diff(first) == 1
         gates[single] = self._wires.target[first[:-1][single]]
         return gates
@@ -124,12 +124,12 @@ class Router:
         return self._distances[gate]
 
     def route(self, source: int, target: int, key: int, port: int) -> list[int]:
-        """Find the wires from one host to another.
+        """Find the wires from one NIC to another.
 
         Parameters
         ----------
         source, target
-            Hosts.
+            Nodes of NICs.
         key
             What ECMP hashes, 32 bits.
         port
@@ -147,7 +147,7 @@ class Router:
         gate = int(self._gates[target])
         distances = self._distances_to(gate)
         if distances[source] < 0:
-            msg = f"no cable leads from host{source} to host{target}"
+            msg = f"no cable leads from {wires.nodes[source]} to {wires.nodes[target]}"
             raise SimulationError(msg)
         walked = np.empty(int(distances[source]), np.int64)
         if self._routing == "ecmp":
@@ -160,23 +160,23 @@ class Router:
         return path
 
     def next_hops(self) -> NextHops:
-        """Group the wires by which each switch may forward to each host."""
-        wires, hosts = self._wires, self._hosts
+        """Group the wires by which each switch may forward to each NIC."""
+        wires, nics = self._wires, self._nics
         gates, gate_of = np.unique(self._gates, return_inverse=True)
         distances = np.stack([self._distances_to(gate) for gate in gates.tolist()], axis=1)
-        by_gate = np.empty((len(wires.nodes) - hosts, len(gates)), np.int32)
+        by_gate = np.empty((len(wires.nodes) - nics, len(gates)), np.int32)
         sizes, links, count = [], [], 0
         for switch, row in enumerate(by_gate):
-            leaving = np.arange(wires.first[hosts + switch], wires.first[hosts + switch + 1])
-            nearer = distances[wires.target[leaving]] == distances[hosts + switch] - 1
+            leaving = np.arange(wires.first[nics + switch], wires.first[nics + switch + 1])
+            nearer = distances[wires.target[leaving]] == distances[nics + switch] - 1
             row[:], sets = _grouped(nearer.T, count)
             sizes.append(sets.sum(axis=1))
             links.append(leaving[np.nonzero(sets)[1]])
             count += len(sets)
-        # A switch forwards to its own hosts by a wire of each.
-        behind = np.flatnonzero((self._gates >= hosts) & (self._gates != np.arange(hosts)))
+        # A switch forwards to its own NICs by a wire of each.
+        behind = np.flatnonzero((self._gates >= nics) & (self._gates != np.arange(nics)))
         group_of = by_gate[:, gate_of]
-        group_of[self._gates[behind] - hosts, behind] = count + np.arange(len(behind))
+        group_of[self._gates[behind] - nics, behind] = count + np.arange(len(behind))
         sizes.append(np.ones(len(behind), np.int64))
         links.append(wires.reverse[wires.first[behind]])
         groups = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])

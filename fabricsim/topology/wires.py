@@ -31,7 +31,7 @@ class Wires:
     Attributes
     ----------
     nodes
-        Names, the hosts first, in order of their numbers.
+        Names, the NICs first, in order of hosts and of NICs in each.
     first
         Wires ``first[node]`` to ``first[node + 1] - 1`` leave a node, shape ``(nodes + 1,)``.
     source, target

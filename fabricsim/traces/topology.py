@@ -3,7 +3,8 @@
 A header that names the columns ``a``, ``b``, ``gbps`` and ``delay_ns``, in any order; then a cable on each line, which
 carries that rate in both directions after that propagation delay. Empty lines and lines that begin with ``#`` are left
 out. Nodes are numbers or names, one of the two in a whole file. Of ``n`` hosts the nodes are 0 to ``n - 1``, or
-``host0``, ``host1``, ...; every other node is a switch.
+``host0``, ``host1``, ...; every other node is a switch. Where hosts have ``m`` NICs, these are the nodes: 0 to
+``n * m - 1``, or ``host0/nic0``, ``host0/nic1``, ...
 """
 
 from __future__ import annotations
@@ -27,8 +28,40 @@ MOST_CABLES = 1_000_000
 _COLUMNS = ("a", "b", "gbps", "delay_ns")
 _NODE_NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 _NODE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.]{0,63}", re.ASCII)
-_HOST = re.compile(r"host(\d+)", re.ASCII)
+_HOST = re.compile(r"host\d+(?:/nic\d+)?", re.ASCII)
 _NUMBER = re.compile(r"-?\d{1,40}(?:\.\d{0,40})?", re.ASCII)
+
+
+class Ends(NamedTuple):
+    """The nodes at the edge of a network: hosts, or their NICs where each host has several."""
+
+    hosts: int
+    nics_per_host: int = 1
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return self.hosts * self.nics_per_host
+
+    @property
+    def kind(self) -> str:
+        """What a user calls one."""
+        return "host" if self.nics_per_host == 1 else "NIC"
+
+    def name(self, number: int) -> str:
+        """Name one: ``host3``, or ``host3/nic1``."""
+        if self.nics_per_host == 1:
+            return f"host{number}"
+        host, nic = divmod(number, self.nics_per_host)
+        return f"host{host}/nic{nic}"
+
+    def number(self, name: str) -> int | None:
+        """Find the number of a name; None where it is not one of these."""
+        parts = [int(digits) for digits in re.findall(r"\d{1,9}", name)]
+        if not 1 <= len(parts) <= 2:  # noqa: PLR2004  a host, and perhaps a NIC
+            return None
+        number = parts[0] if self.nics_per_host == 1 else parts[0] * self.nics_per_host + parts[-1]
+        return number if number < self.count and self.name(number) == name else None
 
 
 class Cable(NamedTuple):
@@ -40,15 +73,15 @@ class Cable(NamedTuple):
     delay: int  # propagation, ps
 
 
-def read(path: Path | str, hosts: int) -> list[Cable]:
+def read(path: Path | str, hosts: int, nics_per_host: int = 1) -> list[Cable]:
     """Read the cables of a fabric.
 
     Parameters
     ----------
     path
         CSV: plain text, gzip or xz, at most 256 MiB unpacked.
-    hosts
-        How many hosts the fabric has.
+    hosts, nics_per_host
+        How many hosts the fabric has, and how many NICs each.
 
     Returns
     -------
@@ -60,10 +93,10 @@ def read(path: Path | str, hosts: int) -> list[Cable]:
     ------
     TraceError
         With file and line, where it cannot be read or is no list of cables, a cable leads back to its own node or is
-        given twice, a rate or delay is impossible, or a host has no cable or several.
+        given twice, a rate or delay is impossible, or a NIC has no cable or several.
     """
     path = Path(path)
-    cables = _Cables(path, hosts)
+    cables = _Cables(path, Ends(hosts, nics_per_host))
     for number, row in rows(path, _COLUMNS, _COLUMNS):
         cables.take(number, row)
     return cables.finish()
@@ -125,23 +158,25 @@ def is_number(node: str) -> bool:
     return _NODE_NUMBER.fullmatch(node) is not None
 
 
-def node_name(path: Path, line: int, text: str, hosts: int) -> str:
+def node_name(path: Path, line: int, text: str, ends: Ends) -> str:
     """Name the node that a file means by a number or a name: ``host3``, ``switch128``, ``spine0``.
 
     Raises
     ------
     TraceError
-        Where it is neither, or a host that is not there.
+        Where it is neither, or a host or NIC that is not there.
     """
     if is_number(text):
         number = int(text)
-        return f"host{number}" if number < hosts else f"switch{number}"
+        return ends.name(number) if number < ends.count else f"switch{number}"
+    if _HOST.fullmatch(text):
+        if ends.number(text) is None:
+            what = f"{show(text)} is not there: the cluster has {ends.name(0)} to {ends.name(ends.count - 1)}"
+            raise TraceError(path, f"{what}; rename it, or set cluster.hosts", line)
+        return text
     if not _NODE_NAME.fullmatch(text):
         what = f"{show(text)} is no node; write a number, or a name of letters, digits, points and underscores"
         raise TraceError(path, what, line)
-    if (host := _HOST.fullmatch(text)) and (int(host[1]) >= hosts or text != f"host{int(host[1])}"):
-        what = f"{show(text)} is not there: the cluster has host0 to host{hosts - 1}"
-        raise TraceError(path, f"{what}; rename it, or set cluster.hosts", line)
     return text
 
 
@@ -150,11 +185,11 @@ class _Cables:
     """Collects cables, and refuses impossible ones."""
 
     path: Path
-    hosts: int
+    ends: Ends
     cables: list[Cable] = field(default_factory=list)
     numbered: bool | None = None
     lines: dict[tuple[str, str], int] = field(default_factory=dict)
-    attached: dict[str, int] = field(default_factory=dict)  # line of each host's cable
+    attached: dict[str, int] = field(default_factory=dict)  # line of each NIC's cable
 
     def take(self, line: int, row: dict[str, str]) -> None:
         """Take a line of the file."""
@@ -169,7 +204,7 @@ class _Cables:
         self.cables.append(Cable(a, b, float(rate), int(delay)))
 
     def _node(self, line: int, text: str) -> str:
-        name = node_name(self.path, line, text, self.hosts)
+        name = node_name(self.path, line, text, self.ends)
         numbered = is_number(text)
         if self.numbered is None:
             self.numbered = numbered
@@ -184,11 +219,11 @@ class _Cables:
             what = f"{a} and {b} are joined already, on line {self.lines[pair]}"
             raise TraceError(self.path, f"{what}; take one out, and raise gbps of the other", line)
         self.lines[pair] = line
-        for host in (node for node in pair if _HOST.fullmatch(node)):
-            if host in self.attached:
-                what = f"{host} has a cable already, on line {self.attached[host]}"
-                raise TraceError(self.path, f"{what}; a host has one, so put a switch between", line)
-            self.attached[host] = line
+        for end in (node for node in pair if _HOST.fullmatch(node)):
+            if end in self.attached:
+                what = f"{end} has a cable already, on line {self.attached[end]}"
+                raise TraceError(self.path, f"{what}; a {self.ends.kind} has one, so put a switch between", line)
+            self.attached[end] = line
 
     def _quantity(self, line: int, row: dict[str, str], column: str, unit: str, dimension: Dimension) -> int | float:
         text = row[column]
@@ -201,8 +236,9 @@ class _Cables:
 
     def finish(self) -> list[Cable]:
         """Return what there is, all hosts being joined."""
-        alone = next((host for host in range(self.hosts) if f"host{host}" not in self.attached), None)
+        ends = self.ends
+        alone = next((end for end in range(ends.count) if ends.name(end) not in self.attached), None)
         if alone is not None:
-            what = f"host {alone} has no cable, and the cluster has hosts 0 to {self.hosts - 1}"
+            what = f"{ends.kind} {alone} has no cable, and the cluster has {ends.kind}s 0 to {ends.count - 1}"
             raise TraceError(self.path, f"{what}; add one, or lower cluster.hosts")
         return self.cables

@@ -15,6 +15,8 @@ CABLES = (f"fabric={{ topology = 'file', links = {__file__!r} }}",)  # any regul
 ALONE = ("job.parallelism.data=1",)
 IDEAL = ("cluster=ideal",)
 TWO = ("cluster.ethernet_nic=intel-10gbe",)
+EIGHT = ("cluster.gpus_per_host=8", "cluster.nics_per_host=8")
+NVLINK = ("cluster.gpu=a100-sxm-80gb", "cluster.intra_host=nvlink")
 HKBU = "hkbu"  # has two adapters and no job
 
 REFUSED = [
@@ -57,6 +59,31 @@ REFUSED = [
     (DP, [*TREE, "fabric.spines=4"], "fabric.spines", "no effect in a fat-tree fabric"),
     (DP, [*TREE, "fabric.k=2"], "fabric.k", "a fat tree of 2-port switches holds 2 hosts (k^3/4), not the 8"),
     (DP, [*TREE, "fabric.k=2000000000"], "fabric.k", "2000000000 is too large"),
+    (DP, [*TREE, "fabric.k=4", *EIGHT], "fabric.k", "holds 16 NICs (k^3/4), not the 64 of the cluster"),
+    (
+        DP,
+        ["cluster.nics_per_host=2", "cluster.gpus_per_host=3"],
+        "cluster.nics_per_host",
+        "2 does not divide the 3 GPUs",
+    ),
+    (DP, [*EIGHT, "cluster.nic.socket=1"], "cluster.nic.socket", "has no effect with nics_per_host = 8"),
+    (DP, ["fabric.rails=true"], "fabric.rails", "has no effect where a host has one NIC"),
+    (DP, [*EIGHT, *TREE, "fabric.rails=true"], "fabric.rails", "no effect in a fat-tree fabric"),
+    (
+        DP,
+        [*EIGHT, "fabric.rails=true", "transport=tcp-10g", *TWO],
+        "fabric.rails",
+        "has no effect where a host has one NIC",
+    ),
+    (DP, ["cluster.pxn=true", *NVLINK], "cluster.pxn", "has no effect where a host has one NIC"),
+    (DP, [*EIGHT, "cluster.pxn=true", "cluster.gpudirect=true"], "cluster.pxn", "goes over NVLink, and intra_host is"),
+    (DP, [*EIGHT, "cluster.pxn=true", *NVLINK], "cluster.pxn", "which it can with gpudirect only"),
+    (
+        DP,
+        [*EIGHT, "cluster.pxn=true", *NVLINK, "cluster.gpudirect=true", "transport=ipoib-100g"],
+        "cluster.pxn",
+        "a transport of kind ipoib stages in host memory",
+    ),
     (DP, [*LEAVES, "fabric.spines=2000000000"], "fabric.spines", "2000000000 is too large"),
     (DP, ["fabric.host_cable=1e20km"], "fabric.host_cable", "is too large"),
     (DP, ["job.bucket=1MiB"], "job.bucket", 'no effect with overlap = "none"'),
@@ -146,6 +173,10 @@ def test_tables_that_do_not_fit_together_are_refused(name: str, overrides: list[
         (DP, ["cluster.gpudirect=true", "transport=tcp-10g"]),
         (DP, ["cluster.gpudirect=true", "transport=ipoib-100g"]),
         (DP, [*TWO, "cluster.ethernet_nic.socket=1"]),
+        (DP, [*EIGHT, "fabric.rails=true"]),
+        (DP, [*EIGHT, *LEAVES, "fabric.rails=true"]),
+        (DP, [*EIGHT, *NVLINK, "cluster.gpudirect=true", "cluster.pxn=true"]),
+        (DP, [*EIGHT, *NVLINK, *TWO, "cluster.gpudirect=true", "cluster.pxn=true", "transport=tcp-10g"]),
         (HKBU, ["cluster.ethernet_nic.socket=0", "transport=tcp-10g"]),
         (DP, ["cluster=ideal", "transport=new-reno-100g", "transport.idle_restart=1s", "engine=packet"]),
         (HKBU, ["cluster.gpu=h100-sxm", "cluster.gpu.peak={ fp32 = '1TFLOPS' }"]),
@@ -183,3 +214,9 @@ def test_link_rate_and_switch_default_to_those_of_the_transport() -> None:
 def test_tcp_uses_the_ethernet_adapter_where_there_is_one(transport: str, adapter: str) -> None:
     assert load(HKBU, [f"transport={transport}"]).scenario.nic.name == adapter
     assert load(DP, [f"transport={transport}"]).scenario.nic.name == "connectx-6-hdr100"
+
+
+def test_of_the_ethernet_adapter_there_is_one() -> None:
+    assert load(DP, EIGHT).scenario.nics_per_host == 8
+    assert load(DP, [*EIGHT, *TWO]).scenario.nics_per_host == 8
+    assert load(DP, [*EIGHT, *TWO, "transport=tcp-10g"]).scenario.nics_per_host == 1

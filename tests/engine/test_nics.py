@@ -1,0 +1,133 @@
+"""Several NICs per host, in both engines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import simpy
+
+from fabricsim.engine.fabric import Fabric
+from fabricsim.errors import SimulationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fabricsim.spec.scenario import Scenario
+
+    Make = Callable[..., Scenario]
+
+SIZE = 8_192_000  # 2000 packets
+RATE = 12.5e9
+ALONE = SIZE / RATE
+LATENCY = 1e-6  # two cables
+SLACK = 1.5 * 4122 * 8e-11  # store-and-forward at the switch and the last bits: a packet and a half
+ENGINES = ["flow", "packet"]
+EIGHT = {"gpus_per_host": 8, "nics_per_host": 8}
+GPU = {
+    "name": "round",
+    "peak": {"fp16": "100TFLOPS"},
+    "memory": "40GB",
+    "memory_rate": "1000GBps",
+    "gemm_efficiency": 1.0,
+    "memory_efficiency": 1.0,
+    "kernel_launch": "0us",
+}
+NVLINK = {"intra_host": "nvlink"}
+
+
+@pytest.fixture
+def send(ideal_scenario: Make) -> Callable[..., list[float]]:
+    """Sends messages at once; returns the time of each, s."""
+
+    def _(
+        engine: str,
+        pairs: list[tuple[int, int]],
+        *,
+        fabric: dict[str, Any] | None = None,
+        nvlink_rate: str | None = None,
+        **cluster: Any,  # noqa: ANN401  settings are of many types
+    ) -> list[float]:
+        if nvlink_rate is not None:
+            cluster["gpu"] = {**GPU, "nvlink_rate": nvlink_rate}
+        made = ideal_scenario(2, cluster=cluster, **(fabric or {})).model_copy(update={"engine": engine})
+        env = simpy.Environment()
+        network = Fabric(env, made)
+        events = [network.send(source, target, SIZE) for source, target in pairs]
+        return [env.run(event) for event in events]
+
+    return _
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("rails", [False, True])
+def test_eight_pairs_over_eight_nics_do_not_disturb_each_other(
+    send: Callable[..., list[float]], engine: str, *, rails: bool
+) -> None:
+    pairs = [(gpu, 8 + gpu) for gpu in range(8)]
+    times = send(engine, pairs, fabric={"rails": rails}, **EIGHT)
+    assert times == pytest.approx([ALONE + LATENCY] * 8, rel=1e-9, abs=SLACK if engine == "packet" else 0)
+    together = send(engine, pairs, gpus_per_host=8)
+    assert max(together) == pytest.approx(8 * ALONE + LATENCY, rel=1e-9, abs=SLACK if engine == "packet" else 0)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_gpus_of_one_nic_share_it(send: Callable[..., list[float]], engine: str) -> None:
+    # two GPUs to a NIC: GPUs 0 and 1 share both ways, 2 goes alone
+    times = send(engine, [(0, 4), (1, 5), (2, 6)], gpus_per_host=4, nics_per_host=2)
+    slack = 2 * SLACK if engine == "packet" else 0
+    assert max(times[:2]) == pytest.approx(2 * ALONE + LATENCY, rel=1e-9, abs=slack)
+    assert times[2] == pytest.approx(ALONE + LATENCY, rel=1e-9, abs=slack)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_two_senders_share_the_nic_of_the_receiver(send: Callable[..., list[float]], engine: str) -> None:
+    times = send(engine, [(0, 8), (1, 8)], **EIGHT)
+    assert max(times) == pytest.approx(2 * ALONE + LATENCY, rel=1e-9, abs=2 * SLACK if engine == "packet" else 0)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_between_rails_a_message_climbs_or_is_forwarded_or_is_refused(
+    send: Callable[..., list[float]], engine: str
+) -> None:
+    leaves = {"topology": "leaf-spine", "hosts_per_leaf": 2, "spines": 1, "rails": True}
+    slack = 3 * SLACK if engine == "packet" else 0
+    assert send(engine, [(0, 11)], fabric=leaves, **EIGHT) == pytest.approx([ALONE + 2 * LATENCY], rel=1e-9, abs=slack)
+    with pytest.raises(SimulationError, match=r"set cluster\.pxn"):
+        send(engine, [(0, 11)], fabric={"rails": True}, **EIGHT)
+    forwarded = send(engine, [(0, 11)], fabric={"rails": True}, pxn=True, **EIGHT, **NVLINK)
+    assert forwarded == pytest.approx([ALONE + LATENCY], rel=1e-9, abs=slack)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_forwarded_messages_share_the_rail(send: Callable[..., list[float]], engine: str) -> None:
+    # GPUs 0 and 1 both send to GPU 3 of the other host: rail 3 is the bottleneck with PXN, its last link without
+    for pxn in (False, True):
+        times = send(engine, [(0, 11), (1, 11)], pxn=pxn, **EIGHT, **NVLINK)
+        assert max(times) == pytest.approx(2 * ALONE + LATENCY, rel=1e-9, abs=3 * SLACK if engine == "packet" else 0)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_narrow_nvlink_slows_what_is_forwarded(send: Callable[..., list[float]], engine: str) -> None:
+    # 10 GB/s; the first packet is ready for the wire after one packet's time on either side of the NVLink
+    slack = 3 * SLACK if engine == "packet" else 0
+    assert send(engine, [(0, 11)], pxn=True, nvlink_rate="10GBps", **EIGHT, **NVLINK) == pytest.approx(
+        [SIZE / 10e9 + LATENCY], rel=1e-9, abs=slack
+    )
+    own = send(engine, [(0, 8)], pxn=True, nvlink_rate="10GBps", **EIGHT, **NVLINK)
+    assert own == pytest.approx([ALONE + LATENCY], rel=1e-9, abs=slack)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_rings_on_rails_are_as_fast_as_one_alone(ideal_scenario: Make, engine: str) -> None:
+    # 8 rings of 4 ranks, one on each rail: each has its wires alone, as if its hosts had one GPU
+    def times(cluster: dict[str, int], rings: int, **fabric: bool) -> list[float]:
+        made = ideal_scenario(4, cluster=cluster, **fabric).model_copy(update={"engine": engine})
+        env = simpy.Environment()
+        network = Fabric(env, made)
+        events = [network.all_reduce(range(rail, 4 * rings, rings), 4 * SIZE) for rail in range(rings)]
+        return [env.run(event) for event in events]
+
+    (alone,) = times({}, 1)
+    assert alone == pytest.approx(6 * (ALONE + LATENCY), rel=0.01)  # six steps; acknowledgements take 0.7 %
+    assert times(EIGHT, 8, rails=True) == times(EIGHT, 8) == [alone] * 8
