@@ -76,8 +76,11 @@ RESOURCE = np.dtype(
 HEAP = np.dtype([("level", np.float64), ("resource", np.int64)], align=True)
 """An entry of the solver's heap: the level at which something may happen on a resource."""
 
-HOP = np.dtype([("resource", np.int32), ("cost", np.float64)], align=True)
-"""One resource on a route, and the units of it that a payload byte costs."""
+HOP = np.dtype([("resource", np.int32), ("copies", np.int32), ("cost", np.float64)], align=True)
+"""One resource on a route, and the units of it that a payload byte costs.
+
+Where a route stands for others alike, ``copies`` of them cross the resource, and the cost is that of all of them.
+"""
 
 ROUTE = np.dtype(
     [
@@ -133,6 +136,7 @@ FLOW = np.dtype(
 LEG = np.dtype(
     [
         ("cost", np.float64),  # units of the resource per payload byte
+        ("copies", np.float64),  # as of the hop
         ("resource", np.int32),
         ("flow", np.int32),
         ("previous", np.int32),
@@ -178,7 +182,7 @@ TEMPLATE = np.dtype(
         ("first_script", np.int64),
         ("symmetric", np.int8),  # 1: one script for all members
         ("relative", np.int8),  # 1: shards are counted from the member's own number
-        ("members", np.int32),
+        ("members", np.int32),  # that have lanes: fewer than the group where members stand for others
         ("shards", np.int32),  # equal parts of a round's buffer
         ("connections", np.int32),  # outgoing, per member
         ("inboxes", np.int32),  # incoming connections, per member

@@ -13,6 +13,9 @@ from fabricsim.topology.platform import WIRE, Platform
 from fabricsim.transports import TRANSPORTS
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from fabricsim.engine.recorder import Recorder, Watch
     from fabricsim.spec.cluster import Cluster
     from fabricsim.spec.scenario import Scenario
@@ -76,23 +79,26 @@ def assemble(scenario: Scenario, *, taps: bool, watch: Watch | None) -> Assembly
         model.costs,
         scenario.seed,
     )
-    tapped = _tapped(platform) if taps else ()
+    recorded = tapped(platform) if taps else ()
     if scenario.engine == "packet":
         from fabricsim.engine.packets import make  # noqa: PLC0415  compiles much that the flow engine does not need
 
-        return Assembly(model, platform, tapped, *make(platform, model, scenario, watch))
+        return Assembly(model, platform, recorded, *make(platform, model, scenario, watch))
     if watch:
         msg = "taps and captures need packets, and the flow engine has none; run with --engine packet"
         raise InputError(msg)
-    world = World(platform.resources.capacities, tapped)
+    world = World(platform.resources.capacities, recorded)
     choose = from_settings(scenario.collectives)
     wiring = Wiring(world, platform, model, choose, scenario.nic.interrupt_moderation)
-    return Assembly(model, platform, tapped, world, wiring, None)
+    return Assembly(model, platform, recorded, world, wiring, None)
 
 
-def _tapped(platform: Platform) -> tuple[int, ...]:
-    kinds = platform.resources.kinds
-    return tuple(index for index, kind in enumerate(kinds) if kind == WIRE)[:_MOST_TAPS]
+def tapped(platform: Platform, stand_ins: NDArray[np.int64] | None = None) -> tuple[int, ...]:
+    """Choose the wires whose rate is recorded; where given, of those that stand for others, shape ``(resources,)``."""
+    wires = [index for index, kind in enumerate(platform.resources.kinds) if kind == WIRE]
+    if stand_ins is not None:
+        wires = [index for index in wires if stand_ins[index] == index]
+    return tuple(wires[:_MOST_TAPS])
 
 
 def _with_adapter(scenario: Scenario) -> Cluster:

@@ -15,7 +15,7 @@ from fabricsim.engine.arguments import (
     whole,
     within,
 )
-from fabricsim.engine.assembly import assemble
+from fabricsim.engine.assembly import assemble, tapped
 from fabricsim.engine.completions import Completions
 from fabricsim.engine.pump import Pump
 from fabricsim.errors import SimulationError
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import simpy
     from numpy.typing import NDArray
 
+    from fabricsim.engine.folding import Folding
     from fabricsim.engine.recorder import Watch
     from fabricsim.spec.scenario import Scenario
     from fabricsim.workload.program import Call, Program
@@ -232,8 +233,29 @@ class Fabric:
             have = self.scenario.cluster.ranks
             msg = f"the program runs on {program.ranks} ranks, the cluster has {have}: add hosts or lower the degrees"
             raise SimulationError(msg)
+        if program.representatives is not None and self.wiring.folding is None:
+            msg = "the program has operations of some ranks only: give the fabric its folding first"
+            raise SimulationError(msg)
         calls = self._calls([(call.collective, call.ranks, call.size) for call in program.calls])
         return self._post(program.ops, program.successors, calls, elapsed=False)
+
+    def fold(self, folding: Folding) -> None:
+        """Let one rank, connection and resource stand for all that are alike from now on.
+
+        Only the program of the folding can run then. Rates are recorded of wires that stand for others.
+
+        Raises
+        ------
+        SimulationError
+            Where the fabric has been used already, or simulates packets.
+        """
+        if self.recorder is not None or self.wiring.connections:
+            msg = "only a fabric of the flow engine that nothing was sent on yet can be folded"
+            raise SimulationError(msg)
+        self.wiring.folding = folding
+        if self.taps:
+            self.taps = tapped(self.platform, folding.resource_of)
+            self.world.tap(self.taps)
 
     def communicators(self, calls: Sequence[Call]) -> list[int]:
         """Index of the communicator of each call, for `Wiring.resources_of`."""

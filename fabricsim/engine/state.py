@@ -105,9 +105,8 @@ class State:
         self.resources = table(len(capacities), RESOURCE)
         self.resources["capacity"] = self.resources["residual"] = capacities
         self.resources["settled"] = np.inf
-        self.resources["first"] = self.resources["tap"] = NONE
-        self.resources["tap"][list(taps)] = np.arange(len(taps))
-        self.series = np.zeros((len(taps), _SERIES_BINS))
+        self.resources["first"] = NONE
+        self.tap(taps)
         self.heap = table(len(capacities), HEAP)
         self.touched = np.zeros(len(capacities), np.int32)
         self.tables = {name: table(16, dtype) for name, dtype in _TABLES.items()}
@@ -126,6 +125,12 @@ class State:
         self.world["free_flow"] = self.world["free_event"] = self.world["free_bucket"] = NONE
         self.reserve_flows()
         self.reserve_events()
+
+    def tap(self, taps: Sequence[int]) -> None:
+        """Record the payload rate of these resources, and of no others."""
+        self.resources["tap"] = NONE
+        self.resources["tap"][list(taps)] = np.arange(len(taps))
+        self.series = np.zeros((len(taps), _SERIES_BINS))
 
     def reserve(self, name: str, length: int) -> None:
         """Make a table at least `length` long, keeping what is in it."""

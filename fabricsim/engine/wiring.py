@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fabricsim.collectives import template
+from fabricsim.engine.footprint import shape_of
 from fabricsim.errors import SimulationError
 from fabricsim.spec.collectives import PAIRED
 from fabricsim.tables import CLOCK_END, CONNECTION, MODERATION, NEVER, NONE, SCRIPT
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from fabricsim.collectives.base import Template
     from fabricsim.collectives.choice import Choice, Choose
+    from fabricsim.engine.folding import Folding
     from fabricsim.engine.world import World
     from fabricsim.spec.cluster import InterruptStep
     from fabricsim.topology.host import Hop
@@ -91,11 +93,13 @@ class Wiring:
         self._model = model
         self.choose = choose
         self._routes: dict[Connection, int] = {}
-        self._templates: dict[int, int] = {}
+        self._templates: dict[tuple[int, int], int] = {}
         self._communicators: dict[tuple[str, tuple[int, ...], Choice], int] = {}
+        self._groups: list[tuple[str, tuple[int, ...], Choice]] = []
         self._calls: dict[tuple[str, tuple[int, ...], int], tuple[int, int]] = {}
         self._kept: list[Template] = []
         self.route_hops: list[tuple[int, ...]] = []
+        self.folding: Folding | None = None
         self._moderation_steps = len(moderation) if model.interrupts else 0
         rows = sorted((step.above, step.interval) for step in moderation)
         world.extend("moderation", np.array(rows, MODERATION))
@@ -123,6 +127,8 @@ class Wiring:
         latency
             Takes the place of the transport's own latency, ps.
         """
+        if self.folding is not None:
+            source, target, port = self.folding.stand_in(source, target, port)
         key = Connection(source, target, port, network_step, intra_host_step, latency)
         if key not in self._routes:
             self._routes[key] = self._add_route(key)
@@ -147,11 +153,13 @@ class Wiring:
             out = self._platform.way_out(key.source, target=key.target)
             moderation = 0 if self._moderation_steps else NONE
         _check_delay(max(latency, overhead), key)
-        resources = tuple(resource for resource, _ in path.hops)
+        hops = [(resource, 1, cost) for resource, cost in path.hops]
+        if self.folding is not None:
+            hops = self.folding.hops(key.source, key.target, key.port)
         capacities = self._platform.resources.capacities
         row = (
-            self._world.extend("hops", path.hops),
-            len(path.hops),
+            self._world.extend("hops", hops),
+            len(hops),
             latency,
             overhead,
             min([capacities[resource] / cost for resource, cost in path.hops]),
@@ -170,8 +178,8 @@ class Wiring:
             len(out) + path.network,
             self._read_ahead(path.hops[: len(out) + 1]) if path.network else 0,
         )
-        self._world.widen(len(path.hops))
-        self.route_hops.append(resources)
+        self._world.widen(len(hops))
+        self.route_hops.append(tuple(resource for resource, _, _ in hops))
         return self._world.extend("routes", [row])
 
     def _read_ahead(self, hops: Sequence[Hop]) -> int:
@@ -184,9 +192,9 @@ class Wiring:
         capacities = self._platform.resources.capacities
         return int(max(cost / capacities[resource] for resource, cost in hops) * self._model.read_ahead * PS_PER_S)
 
-    def _template(self, made: Template) -> int:
-        """Index of a template; whoever makes it keeps it."""
-        key = id(made)
+    def _template(self, made: Template, lanes: int) -> int:
+        """Index of a template of which only the first members have lanes; whoever makes it keeps it."""
+        key = (id(made), lanes)
         if key not in self._templates:
             scripts = np.zeros(len(made.scripts), SCRIPT)
             first: dict[int, int] = {}
@@ -198,7 +206,7 @@ class Wiring:
             self._world.reserve_inboxes(inboxes)
             symmetric = len(made.scripts) == 1
             first_script = self._world.extend("scripts", scripts)
-            row = (first_script, symmetric, made.relative, made.members, made.shards, connections, inboxes)
+            row = (first_script, symmetric, made.relative, lanes, made.shards, connections, inboxes)
             self._templates[key] = self._world.extend("templates", [row])
             self._kept.append(made)
         return self._templates[key]
@@ -227,17 +235,23 @@ class Wiring:
     def _communicator(self, collective: str, ranks: tuple[int, ...], choice: Choice, made: Template) -> int:
         key = (collective, ranks, choice)
         if key not in self._communicators:
-            self._communicators[key] = self._add_communicator(ranks, choice, made)
+            self._communicators[key] = self._add_communicator(collective, ranks, choice, made)
+            self._groups.append(key)
         return self._communicators[key]
 
-    def _add_communicator(self, ranks: tuple[int, ...], choice: Choice, made: Template) -> int:
-        rows = np.zeros((choice.channels, *made.connections.shape[:2]), CONNECTION)
-        rows["member"] = made.connections[None, :, :, 0]
-        rows["inbox"] = made.connections[None, :, :, 1]
+    def _add_communicator(self, collective: str, ranks: tuple[int, ...], choice: Choice, made: Template) -> int:
+        lanes = len(ranks) if self.folding is None else self.folding.lanes(collective, ranks, choice)
+        used = shape_of(made).used
+        rows = np.zeros((choice.channels, lanes, made.connections.shape[1]), CONNECTION)
+        rows["member"] = made.connections[None, :lanes, :, 0] % lanes
+        rows["inbox"] = made.connections[None, :lanes, :, 1]
+        rows["route"] = NONE
         if len(ranks) > 1:
             for channel in range(choice.channels):
-                for member, rank in enumerate(ranks):
+                for member, rank in enumerate(ranks[:lanes]):
                     for i, receiver in enumerate(made.connections[member, :, 0]):
+                        if self.folding is not None and not used[member, i]:
+                            continue
                         route = self.route(
                             rank,
                             ranks[receiver],
@@ -248,8 +262,9 @@ class Wiring:
                         rows["route"][channel, member, i] = route
                         rows["flow"][channel, member, i] = self._connection_flow(rank, ranks[receiver], channel, route)
         first_connection = self._world.extend("connections", rows.reshape(-1))
-        first_source = self._world.extend("sources", made.sources.reshape(-1).astype(np.int64))
-        row = (self._template(made), choice.channels, first_connection, first_source, *choice.line)
+        sources = made.sources[:lanes].reshape(-1).astype(np.int64)
+        first_source = self._world.extend("sources", np.where(sources < 0, NONE, sources % lanes))
+        row = (self._template(made, lanes), choice.channels, first_connection, first_source, *choice.line)
         return self._world.extend("communicators", [row])
 
     def prepare(self, source: int, target: int, port: int, route: int, *, awaited: bool) -> None:
@@ -268,7 +283,11 @@ class Wiring:
         With every connection carrying the same bytes per unit of bus bandwidth, as in a ring or a
         chain, that is the least of capacity over summed cost.
         """
+        capacities = self._platform.resources.capacities
         demand: dict[int, float] = {}
+        if self.folding is not None:
+            demand = self.folding.demand(*self._groups[communicator])
+            return min((capacities[resource] / units for resource, units in demand.items()), default=float("inf"))
         hops = self._world.tables["hops"]
         channels = int(self._world.tables["communicators"][communicator].channels)
         for route in self._routes_of(communicator):
@@ -276,7 +295,6 @@ class Wiring:
             for hop in hops[row.first_hop : row.first_hop + row.hops]:
                 resource = int(hop["resource"])
                 demand[resource] = demand.get(resource, 0.0) + float(hop["cost"]) / channels
-        capacities = self._platform.resources.capacities
         return min((capacities[resource] / units for resource, units in demand.items()), default=float("inf"))
 
     def resources_of(self, communicator: int) -> set[int]:
@@ -289,10 +307,8 @@ class Wiring:
         tables = self._world.tables
         row = tables["communicators"][communicator]
         made = tables["templates"][row.template]
-        if made.members == 1:
-            return []
         first = int(row.first_connection)
         count = int(row.channels * made.members * made.connections)
         routes = tables["connections"]["route"][first : first + count].reshape(-1, made.members)
         senders = made.members if made.symmetric else made.members - 1
-        return [int(route) for route in routes[:, :senders].reshape(-1)]
+        return [int(route) for route in routes[:, :senders].reshape(-1) if route != NONE]

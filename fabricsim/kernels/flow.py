@@ -98,7 +98,7 @@ def _record_flow(world, resources, flows, legs, series, flow, start_time):
     for leg in range(first_leg, first_leg + flows[flow].legs):
         tap = resources[legs[leg].resource].tap
         if tap >= 0:
-            _record(world, series, tap, start_time, world[0].now, flows[flow].rate)
+            _record(world, series, tap, start_time, world[0].now, flows[flow].rate * legs[leg].copies)
 
 
 @kernel
@@ -124,7 +124,7 @@ def finish(world, resources, flows, legs, tree, series, touched, flow):
     for leg in range(first_leg, first_leg + flows[flow].legs):
         resource = legs[leg].resource
         resources[resource].load += legs[leg].cost * size
-        resources[resource].payload += size
+        resources[resource].payload += legs[leg].copies * size
     set_finish(tree, flow, np.int64(NEVER))
     flows[flow].next_free = world[0].free_flow
     world[0].free_flow = flow

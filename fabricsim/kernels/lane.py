@@ -246,9 +246,9 @@ def message_bytes(calls, communicators, templates, steps, lanes, lane):
     template = templates[communicator.template]
     shard = np.int64(steps[lanes[lane].first_step + lanes[lane].step].shard)
     if template.relative:
-        shard += lanes[lane].member  # both are below the number of members
-        if shard >= template.members:
-            shard -= template.members
+        shard += lanes[lane].member  # both are below the number of shards
+        if shard >= template.shards:
+            shard -= template.shards
     payload = _piece(lanes[lane].part, np.int64(template.shards), call.chunk, lanes[lane].turn, shard)
     if communicator.line == 1:
         return payload

@@ -41,6 +41,7 @@ def attach(resources, routes, hops, flows, legs, flow):
         first = resources[hop.resource].first
         legs[leg].resource = hop.resource
         legs[leg].cost = hop.cost
+        legs[leg].copies = hop.copies
         legs[leg].flow = flow
         legs[leg].previous = -1
         legs[leg].next = first

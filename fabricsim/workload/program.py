@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from fabricsim.errors import SimulationError
 from fabricsim.tables import COLLECTIVE, COMPUTE, MAIN_STREAM, NONE, OP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -36,7 +36,7 @@ class Call:
         input of a reduce-scatter, the total output of an all-gather, what one rank hands in (its own
         part included) of an all-to-all, the message of a send and of each send of a ring exchange.
     dimension
-        The parallel dimension it belongs to: ``"data"``, ``"pipeline"`` or ``"embedding"``.
+        The parallel dimension it belongs to, as `fabricsim.workload.compile.compile_job` lists them.
     """
 
     collective: CollectiveName
@@ -61,6 +61,8 @@ class Program:
         Names under which time is booked, such as ``"forward-compute"``.
     ranks
         How many ranks take part; ops name ranks ``0 .. ranks - 1``.
+    representatives
+        The ranks that have ops, in order, where they stand for others alike; None where all have.
     """
 
     ops: NDArray[np.void]
@@ -68,6 +70,71 @@ class Program:
     calls: tuple[Call, ...]
     timers: tuple[str, ...]
     ranks: int
+    representatives: tuple[int, ...] | None = None
+
+    def of(self, ranks: Collection[int]) -> Program:
+        """Leave the ops of some ranks; calls keep all their ranks.
+
+        Raises
+        ------
+        SimulationError
+            Where an op of these ranks waits for one of another.
+        """
+        kept = np.isin(self.ops["rank"], list(ranks))
+        number = np.cumsum(kept) - 1
+        source = np.repeat(np.arange(len(self.ops)), self.ops["successors"])
+        inside = kept[source]
+        if np.any(inside != kept[self.successors]):
+            msg = "an operation of one rank waits for one of another: ranks cannot be taken out of the program"
+            raise SimulationError(msg)
+        ops = self.ops[kept].copy()
+        ops["first_successor"] = np.cumsum(ops["successors"]) - ops["successors"]
+        used = np.unique(ops["call"][ops["kind"] == COLLECTIVE])
+        ops["call"] = np.where(ops["call"] >= 0, np.searchsorted(used, ops["call"]), NONE)
+        calls = tuple(self.calls[call] for call in used.tolist())
+        successors = number[self.successors[inside]]
+        return Program(ops, successors, calls, self.timers, self.ranks, tuple(sorted(ranks)))
+
+
+@dataclass(frozen=True, eq=False)
+class GroupSet:
+    """Groups of one size that do the same.
+
+    Parameters
+    ----------
+    collective
+        What they do, as in `Call`.
+    dimension
+        As in `Call`.
+    members
+        The groups in ring order, shape ``(groups, members)``.
+    size
+        As in `Call`.
+    """
+
+    collective: CollectiveName
+    dimension: str
+    members: NDArray[np.int32]
+    size: int
+
+
+class Plan(Protocol):
+    """A program that is not written out yet: what is needed to see which ranks are alike."""
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks take part."""
+
+    @property
+    def colours(self) -> NDArray[np.int32]:
+        """Ranks of one colour run the same ops but for the groups that they are in, shape ``(ranks,)``."""
+
+    @property
+    def groups(self) -> tuple[GroupSet, ...]:
+        """All groups that any call is over."""
+
+    def program(self, ranks: Sequence[int] | None) -> Program:
+        """Write out the ops of `ranks`, or of all where it is None."""
 
 
 _COLUMNS = ("rank", "kind", "stream", "timer", "call", "member", "duration")
@@ -87,10 +154,18 @@ class ProgramBuilder:
     ----------
     timers
         Names under which the ops book their time.
+    ranks
+        How many take part; where left out, up to the highest that has an op.
+    representatives
+        The only ranks that have ops, where these stand for others alike.
     """
 
-    def __init__(self, timers: Sequence[str]) -> None:
+    def __init__(
+        self, timers: Sequence[str], ranks: int | None = None, representatives: Collection[int] | None = None
+    ) -> None:
         self._timers = {name: number for number, name in enumerate(timers)}
+        self._ranks = ranks
+        self._representatives = None if representatives is None else frozenset(representatives)
         # Flat: `_COLUMNS` of each op, and the two ops of each edge; packed away now and then.
         self._ops: list[int] = []
         self._edges: list[int] = []
@@ -124,7 +199,7 @@ class ProgramBuilder:
         return calls[number]
 
     def call(self, call: Call) -> int:
-        """Register a collective call; every one of its ranks must `join` it once."""
+        """Register a collective call; every one of its ranks must `join` it once, if it has ops at all."""
         places = self._groups.get(call.ranks)
         if places is None:
             places = self._groups[call.ranks] = {rank: place for place, rank in enumerate(call.ranks)}
@@ -188,7 +263,7 @@ class ProgramBuilder:
         Raises
         ------
         SimulationError
-            Where a rank of a call has not joined it exactly once.
+            Where a rank of a call has not joined it exactly once, or one that another stands for has ops.
         """
         self._pack()
         ops = np.zeros(self._count, OP)
@@ -203,14 +278,21 @@ class ProgramBuilder:
         ops["first_successor"] = np.cumsum(counts) - counts
         ops["predecessors"] = np.bincount(edges[:, 1], minlength=len(ops))
         self._check_joined(ops)
-        ranks = int(ops["rank"].max()) + 1
-        return Program(ops, np.ascontiguousarray(edges[:, 1]), tuple(self._calls), tuple(self._timers), ranks)
+        ranks = int(ops["rank"].max()) + 1 if self._ranks is None else self._ranks
+        some = None if self._representatives is None else tuple(sorted(self._representatives))
+        successors = np.ascontiguousarray(edges[:, 1])
+        return Program(ops, successors, tuple(self._calls), tuple(self._timers), ranks, some)
 
     def _check_joined(self, ops: NDArray[np.void]) -> None:
+        some = self._representatives
+        if some is not None and not some.issuperset(ops["rank"].tolist()):
+            msg = f"rank {min(set(ops['rank'].tolist()) - some)} has operations, yet another rank stands for it"
+            raise SimulationError(msg)
         joined = ops["call"][ops["kind"] == COLLECTIVE]
         counts = np.bincount(joined, minlength=len(self._calls))
-        wanted = np.array([len(call.ranks) for call in self._calls], np.int64)
+        taking_part = {group: len(group) if some is None else len(some.intersection(group)) for group in self._groups}
+        wanted = np.array([taking_part[call.ranks] for call in self._calls], np.int64)
         for index in np.flatnonzero(counts != wanted).tolist():
             call = self._calls[index]
             msg = f"{call.collective} over {len(call.ranks)} ranks was joined {counts[index]} times"
-            raise SimulationError(msg)
+            raise SimulationError(msg if some is None else f"{msg}, not {wanted[index]}")

@@ -1,0 +1,219 @@
+"""What the groups of a plan put on a platform: members, connections, and the routes that these take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fabricsim.collectives import template
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
+
+    from fabricsim.collectives.base import Template
+    from fabricsim.collectives.choice import Choice, Choose
+    from fabricsim.topology.platform import Path
+    from fabricsim.workload.program import Call, GroupSet
+
+    Indices = NDArray[np.int64]
+
+
+class Shape(NamedTuple):
+    """The connections of a collective over a group of one size, on each of some channels.
+
+    Attributes
+    ----------
+    connections, inboxes
+        Receiving member and its inbox, shape ``(members, c)``.
+    used
+        Which of them carry something, shape ``(members, c)``: a chain's last member sends nothing.
+    cyclic
+        Whether all members do the same, each counted from itself.
+    shards
+        Equal parts of a round's buffer.
+    """
+
+    connections: NDArray[np.int64]
+    inboxes: NDArray[np.int64]
+    used: NDArray[np.bool_]
+    cyclic: bool
+    shards: int
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What collectives over the same connections have in common."""
+        return (self.cyclic, *(column.tobytes() for column in (self.connections, self.inboxes, self.used)))
+
+
+def shape_of(made: Template) -> Shape:
+    """Describe the connections of a template."""
+    members = made.members
+    receivers, inboxes = (made.connections[:, :, column].astype(np.int64) for column in (0, 1))
+    used = np.zeros(receivers.shape, bool)
+    for member in range(members if members > 1 else 0):
+        sends = made.scripts[member if len(made.scripts) > 1 else 0]["send"]
+        used[member, sends[sends >= 0]] = True
+    turned = (receivers - np.arange(members)[:, None]) % members
+    alike = bool(np.all(turned == turned[0]) and np.all(inboxes == inboxes[0]))
+    return Shape(receivers, inboxes, used, alike and len(made.scripts) == 1 and made.relative, made.shards)
+
+
+class Layout(NamedTuple):
+    """Groups over connections of one shape, and the numbers of the first of each.
+
+    Memberships are numbered by group, then by member. ``choice`` is what the first call that has this layout runs
+    with.
+    """
+
+    shape: Shape
+    choice: Choice
+    members: NDArray[np.int32]
+    first_group: int
+    first_membership: int
+
+
+class Connections(NamedTuple):
+    """All connections: their memberships at both ends, what tells those of a member apart, and their routes."""
+
+    source: Indices
+    target: Indices
+    label: Indices
+    route: Indices
+
+
+class Routes(NamedTuple):
+    """The routes between pairs by ports, in the order of `code`, and all their hops.
+
+    ``code`` is that of `Footprint.code`; ``latency`` is that of cables and switches, ps, and ``network`` says whether
+    the route leaves the host. ``hop_place`` counts a route's hops.
+    """
+
+    code: Indices
+    latency: Indices
+    network: NDArray[np.bool_]
+    hop_route: Indices
+    hop_place: Indices
+    hop_resource: Indices
+    hop_cost: NDArray[np.float64]
+
+
+class Footprint:
+    """All groups, connections and routes of a plan.
+
+    Parameters
+    ----------
+    groups
+        Of the plan.
+    endpoints
+        How many there may be.
+    choose
+        What a call runs with.
+    path
+        The way from an endpoint to another by a port.
+    """
+
+    def __init__(
+        self,
+        groups: Iterable[GroupSet],
+        endpoints: int,
+        choose: Choose,
+        path: Callable[[int, int, int], Path],
+    ) -> None:
+        self._endpoints, self._choose = endpoints, choose
+        self.layouts: list[Layout] = []
+        self._of_set: dict[tuple[str, str, Choice], list[int]] = {}
+        self._rows: list[dict[bytes, int]] = []
+        known: dict[tuple[object, ...], int] = {}
+        for group_set in groups:
+            self._enter(group_set, known)
+        self.memberships = sum(layout.members.size for layout in self.layouts)
+        self.groups = sum(len(layout.members) for layout in self.layouts)
+        self.connections, codes = self._connect()
+        self.routes = self._find_routes(codes, path)
+
+    def _enter(self, group_set: GroupSet, known: dict[tuple[object, ...], int]) -> None:
+        members = np.unique(np.ascontiguousarray(group_set.members, np.int32), axis=0)
+        choices: dict[Choice, list[int]] = {}
+        for row, group in enumerate(members.tolist()):
+            choice = self._choose(group_set.collective, tuple(group), group_set.size).wiring
+            choices.setdefault(choice, []).append(row)
+        for choice, rows in choices.items():
+            self._enter_alike(group_set, choice, np.ascontiguousarray(members[rows]), known)
+
+    def _enter_alike(
+        self, group_set: GroupSet, choice: Choice, members: NDArray[np.int32], known: dict[tuple[object, ...], int]
+    ) -> None:
+        """Enter groups whose calls run with the same."""
+        shape = shape_of(template(group_set.collective, members.shape[1], choice.algorithm))
+        key = (group_set.dimension, choice.channels, members.shape, members.tobytes(), *shape.key)
+        if key not in known:
+            known[key] = len(self.layouts)
+            last = self.layouts[-1] if self.layouts else None
+            first = (
+                (0, 0)
+                if last is None
+                else (last.first_group + len(last.members), last.first_membership + last.members.size)
+            )
+            self.layouts.append(Layout(shape, choice, members, *first))
+            self._rows.append({row.tobytes(): number for number, row in enumerate(members)})
+        layouts = self._of_set.setdefault((group_set.collective, group_set.dimension, choice), [])
+        if known[key] not in layouts:
+            layouts.append(known[key])
+
+    def find(self, call: Call) -> tuple[int, int] | None:
+        """Layout of the group of a call, and its place there; None where the plan does not have it."""
+        row = np.array(call.ranks, np.int32).tobytes()
+        for layout in self._of_set.get((call.collective, call.dimension, self.choice(call)), ()):
+            if row in self._rows[layout]:
+                return layout, self._rows[layout][row]
+        return None
+
+    def choice(self, call: Call) -> Choice:
+        """Return what a call runs with, its chunk apart."""
+        return self._choose(call.collective, call.ranks, call.size).wiring
+
+    def code(self, source: int, target: int, port: int) -> int:
+        """Give a pair and a port a number."""
+        return (port * self._endpoints + source) * self._endpoints + target
+
+    def endpoints_of(self, code: int) -> tuple[int, int, int]:
+        """Source, target and port of a `code`."""
+        pair, target = divmod(code, self._endpoints)
+        port, source = divmod(pair, self._endpoints)
+        return source, target, port
+
+    def _connect(self) -> tuple[Connections, Indices]:
+        columns: list[tuple[Indices, ...]] = [(np.zeros(0, np.int64),) * 4]
+        for layout in self.layouts:
+            member, number = np.nonzero(layout.shape.used)
+            receiver = layout.shape.connections[member, number]
+            size = layout.members.shape[1]
+            firsts = layout.first_membership + size * np.arange(len(layout.members))[:, None]
+            for channel in range(layout.choice.channels):
+                label = number * layout.choice.channels + channel
+                sources, targets = (layout.members[:, end].astype(np.int64) for end in (member, receiver))
+                code = (channel * self._endpoints + sources) * self._endpoints + targets
+                rows = (firsts + member, firsts + receiver, np.broadcast_to(label, sources.shape), code)
+                columns.append(tuple(row.ravel() for row in rows))
+        source, target, label, code = (np.concatenate(column) for column in zip(*columns, strict=True))
+        codes, route = np.unique(code, return_inverse=True)
+        return Connections(source, target, label, route), codes
+
+    def _find_routes(self, codes: Indices, path: Callable[[int, int, int], Path]) -> Routes:
+        rows, counts, resources, costs = [(0, False)] * len(codes), [], [], []
+        for number, code in enumerate(codes.tolist()):
+            way = path(*self.endpoints_of(code))
+            rows[number] = way.latency, way.network
+            counts.append(len(way.hops))
+            for resource, cost in way.hops:
+                resources.append(resource)
+                costs.append(cost)
+        count = np.array(counts, np.int64)
+        route = np.repeat(np.arange(len(codes)), count)
+        place = np.arange(len(route)) - np.repeat(np.cumsum(count) - count, count)
+        latency, network = np.array(rows, np.int64).reshape(-1, 2).T
+        hops = np.array(resources, np.int64), np.array(costs, np.float64)
+        return Routes(codes, latency, network > 0, route, place, *hops)
