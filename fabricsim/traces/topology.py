@@ -32,7 +32,8 @@ _HOST = re.compile(r"host\d+(?:/nic\d+)?", re.ASCII)
 _NUMBER = re.compile(r"-?\d{1,40}(?:\.\d{0,40})?", re.ASCII)
 
 
-class Ends(NamedTuple):
+@dataclass(frozen=True)
+class Ends:
     """The nodes at the edge of a network: hosts, or their NICs where each host has several."""
 
     hosts: int

@@ -14,7 +14,7 @@ from fabricsim.workload.lane import Lane
 from fabricsim.workload.operations import gradient_bytes, optimizer_operations
 from fabricsim.workload.pipeline_parallel import Pipeline, run_stage
 from fabricsim.workload.placement import Placement
-from fabricsim.workload.program import Program, ProgramBuilder
+from fabricsim.workload.program import GroupSet, Program, ProgramBuilder
 from fabricsim.workload.roofline import operation_time
 from fabricsim.workload.schedules import schedule
 from fabricsim.workload.shapes import embedding_stages
@@ -22,7 +22,10 @@ from fabricsim.workload.stages import plan_stages
 from fabricsim.workload.work import Exchange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from fabricsim.spec.cluster import Gpu
     from fabricsim.spec.job import Job
@@ -71,11 +74,11 @@ def compile_job(job: Job, gpu: Gpu) -> Program:
     InputError
         Where its times or sizes are out of all proportion.
     """
-    return Plan(job, gpu).program()
+    return JobPlan(job, gpu).program()
 
 
-class Plan:
-    """A job before its ops are written out: who does what, in which groups.
+class JobPlan:
+    """A job before its ops are written out, a `fabricsim.workload.program.Plan`.
 
     Parameters
     ----------
@@ -135,7 +138,29 @@ class Plan:
         holders = embedding_stages(self.job.model, len(self.stages))
         return tuple(sorted({stage % degrees.pipeline for stage in holders}))
 
-    def program(self, ranks: Iterable[int] | None = None) -> Program:
+    @property
+    def ranks(self) -> int:
+        """How many ranks take part."""
+        return self.job.parallelism.ranks
+
+    @property
+    def colours(self) -> NDArray[np.int32]:
+        """Pipeline stage of each rank, shape ``(ranks,)``: all ranks of a stage do the same."""
+        return self.placement.stages
+
+    @cached_property
+    def groups(self) -> tuple[GroupSet, ...]:
+        """All groups that any call is over: those of one rank per stage, and their images."""
+        first = self.placement.grid[:, 0, 0, 0].tolist()
+        calls = {(call.collective, call.dimension, call.ranks, call.size) for call in self.program(first).calls}
+        sets: dict[bytes, GroupSet] = {}
+        for collective, dimension, ranks, size in sorted(calls):
+            members = self.placement.images(dimension, ranks)
+            key = repr((collective, dimension, size)).encode() + members.tobytes()
+            sets[key] = GroupSet(collective, dimension, members, size)
+        return tuple(sets.values())
+
+    def program(self, ranks: Collection[int] | None = None) -> Program:
         """Write out the ops of some ranks, or of all.
 
         Parameters
@@ -143,10 +168,10 @@ class Plan:
         ranks
             Those that stand for all others.
         """
-        builder = ProgramBuilder(TIMERS)
+        builder = ProgramBuilder(TIMERS, self.ranks, ranks)
         sizes = [stage.message for stage in self.stages]
         pipelines: dict[tuple[int, ...], Pipeline] = {}
-        for rank in range(self.job.parallelism.ranks) if ranks is None else ranks:
+        for rank in range(self.ranks) if ranks is None else ranks:
             chain = self.placement.group("pipelines", rank)
             if chain not in pipelines:
                 pipelines[chain] = Pipeline(builder, chain, sizes)
@@ -157,7 +182,7 @@ class Plan:
 class _Compiler:
     """Adds the ops of one rank to a builder."""
 
-    def __init__(self, plan: Plan, lane: Lane, pipeline: Pipeline) -> None:
+    def __init__(self, plan: JobPlan, lane: Lane, pipeline: Pipeline) -> None:
         self.plan = plan
         self.lane = lane
         self.pipeline = pipeline

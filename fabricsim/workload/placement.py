@@ -54,6 +54,26 @@ class Placement:
         groups: NDArray[np.int64] = getattr(self, dimension)
         return tuple(groups[self._places(dimension)[rank]].tolist())
 
+    def images(self, dimension: str, group: tuple[int, ...]) -> NDArray[np.int32]:
+        """Return all groups that do what a group of a dimension does, shape ``(groups, len(group))``.
+
+        Parameters
+        ----------
+        dimension
+            Of a call: besides those of `group`, ``"pipeline"`` and ``"embedding"``.
+        group
+            One of them.
+        """
+        stages = self.stages[list(group)]
+        if dimension in {"pipeline", "embedding"}:
+            chains: NDArray[np.int32] = self.pipelines[:, stages].astype(np.int32)
+            return chains
+        if dimension == "data" and self.group("data", group[0]) != group:
+            dimension = "expert_data"
+        groups: NDArray[np.int64] = getattr(self, dimension)
+        alike: NDArray[np.int32] = groups[self.stages[groups[:, 0]] == stages[0]].astype(np.int32)
+        return alike
+
     def _places(self, dimension: str) -> NDArray[np.int64]:
         """Row of each rank among the groups of a dimension, shape ``(ranks,)``."""
         if dimension not in self._rows:

@@ -116,7 +116,12 @@ REFUSED = [
     (HKBU, ["cluster.ethernet_nic.socket=2"], "cluster.ethernet_nic.socket", "2 is no socket of a CPU"),
     (HKBU, ["collectives.chunk=0B"], "collectives.chunk", "is zero"),
     (HKBU, ["collectives.algorithm=rings"], "collectives.algorithm", "'rings' is no algorithm"),
-    (HKBU, ["collectives.algorithm.all_reduce=xyz"], "collectives.algorithm.all_reduce", "'xyz' is no algorithm for all"),
+    (
+        HKBU,
+        ["collectives.algorithm.all_reduce=xyz"],
+        "collectives.algorithm.all_reduce",
+        "'xyz' is no algorithm for all",
+    ),
     (HKBU, ["collectives.algorithm.reduce_all=ring"], "collectives.algorithm.reduce_all", "is no collective"),
     (
         DP,

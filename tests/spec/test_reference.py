@@ -39,6 +39,7 @@ TABLES = [
     *(("transport", "congestion_control", law) for law in LAWS),
     ("job",),
     ("job", "model"),
+    ("job", "model", "experts"),
     ("job", "parallelism"),
     ("collectives",),
 ]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fabricsim.errors import InputError, ScenarioError
 from fabricsim.tables import COLLECTIVE, COMPUTE, OVERLAPPED_STREAM
-from fabricsim.workload.compile import TIMERS, Plan, compile_job
+from fabricsim.workload.compile import TIMERS, JobPlan, compile_job
 from fabricsim.workload.shapes import embedding_stages, parameters
 from fabricsim.workload.stages import Timed, plan_stages
 
@@ -81,7 +81,7 @@ def test_a_single_rank_only_computes(overlap: str, make_job: MakeJob, gpu: Gpu, 
     assert program.calls == ()
     assert (program.ops["kind"] == COMPUTE).all()
     assert timers_of(program, 0) == ["forward-compute", "backward-compute"] * 3 + ["optimizer"]
-    assert end.max() == 3 * (stage.forward + stage.backward) + Plan(job, gpu).optimizer[0]
+    assert end.max() == 3 * (stage.forward + stage.backward) + JobPlan(job, gpu).optimizer[0]
 
 
 def test_data_parallel_alone_reduces_all_gradients_once_after_the_backward_pass(make_job: MakeJob, gpu: Gpu) -> None:
@@ -179,7 +179,7 @@ def test_buckets_go_one_after_another_beside_the_last_backward_pass(
     ready = 2 * stage.forward + stage.backward + _computing(stage.blocks[-1].backward + stage.blocks[-2].backward)
     assert start[buckets[0]] == ready
     assert start[buckets[-1]] == 2 * (stage.forward + stage.backward)
-    assert end.max() == 2 * (stage.forward + stage.backward) + Plan(job, gpu).optimizer[0]
+    assert end.max() == 2 * (stage.forward + stage.backward) + JobPlan(job, gpu).optimizer[0]
     for earlier, later in pairwise(buckets):
         first = program.ops["first_successor"][earlier]
         assert later in program.successors[first : first + program.ops["successors"][earlier]]
