@@ -66,7 +66,7 @@ def bubble(name: Name, stages: int, micro_batches: int, chunks: int) -> int:
 
 @pytest.mark.parametrize("overlap", [False, True])
 @pytest.mark.parametrize(("name", "stages", "micro_batches", "chunks"), GRID)
-def test_the_engine_takes_the_closed_form_and_its_messages(  # noqa: PLR0913, PLR0917  the letters of the formula
+def test_the_engine_takes_the_closed_form_and_its_messages(  # noqa: PLR0913  the letters of the formula
     name: Name, stages: int, micro_batches: int, chunks: int, *, overlap: bool, ideal_scenario: Make
 ) -> None:
     program = compiled(name, stages, micro_batches, chunks, overlap=overlap)

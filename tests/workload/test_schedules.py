@@ -136,7 +136,7 @@ def test_peaks_of_the_first_stage_are_the_published_ones(pipeline: tuple[Name, i
     elif v == 1:
         assert found == min(p, m)
     elif m > p:
-        # Korthikanti et al., arXiv 2205.05198, section 4.2.3: 1 + (p - 1) / (p v) times those of p micro-batches.
+        # Korthikanti et al., arXiv 2205.05198, section 4.2: 1 + (p - 1) / (p v) times those of p micro-batches.
         assert found == p * v + p - 1
 
 
