@@ -13,11 +13,16 @@ Fraction = Annotated[float, Field(ge=0.001, le=1)]
 
 
 class Gpu(Spec):
-    """A GPU type and its measured efficiencies.
+    """A GPU type and what single kernels reach on it; its library file names the measurement behind each figure.
 
-    ``gemm_efficiency`` is the share of the peak that large matrix products reach and
-    ``memory_efficiency`` the share of the memory rate that streaming kernels reach; the library
-    file of each GPU names the measurement behind both.
+    ``gemm_efficiency`` is the share of the peak that large matrix products reach in the long run and
+    ``memory_efficiency`` the share of the memory rate that streaming kernels reach. A kernel takes
+    ``kernel_latency`` besides its work, and at least ``kernel_launch``, the interval at which the framework
+    issues kernels. With ``processors`` (streaming multiprocessors, compute units) products are cut into tiles:
+    a processor computes one at ``tile_efficiency`` of its part of the peak (``gemm_efficiency`` where left out),
+    and each wave of tiles costs ``tile_overhead`` besides. ``attention_forward`` and ``attention_backward`` are
+    the shares of the peak of fused attention on long sequences. While a collective runs beside them, kernels
+    take ``overlap_slowdown`` times as long.
     """
 
     name: str
@@ -27,6 +32,13 @@ class Gpu(Spec):
     gemm_efficiency: Fraction
     memory_efficiency: Fraction
     kernel_launch: Duration
+    kernel_latency: Duration = 0
+    processors: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    tile_efficiency: Fraction | None = None
+    tile_overhead: Duration = 0
+    attention_forward: Fraction | None = None
+    attention_backward: Fraction | None = None
+    overlap_slowdown: Annotated[float, Field(ge=1, le=1000)] = 1.0
     nvlink_rate: Rate | None = None
 
 

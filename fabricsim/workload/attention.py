@@ -24,10 +24,10 @@ from fabricsim.workload.work import Exchange, Operation, Wait
 if TYPE_CHECKING:
     from fabricsim.spec.job import Job
     from fabricsim.workload.tape import Tape
-    from fabricsim.workload.work import Item
+    from fabricsim.workload.work import Item, Kernel
 
-BACKWARD_PRODUCTS = 5
-"""Products in the backward pass of fused attention, where the forward pass has two (scores are repeated)."""
+PRODUCTS, BACKWARD_PRODUCTS = 2, 5
+"""Matrix products in the forward and in the backward pass of fused attention, which repeats the scores."""
 
 
 class _Core(NamedTuple):
@@ -145,7 +145,7 @@ def _row_sums(core: _Core) -> int:
 def fused(tape: Tape, core: _Core) -> Operation:
     """Make the forward pass of fused attention."""
     traffic = tape.width * 2 * (core.query_elements + core.key_elements) + _row_sums(core)
-    return _attention("fused attention", core, 2, traffic)
+    return _attention("attention", core, PRODUCTS, traffic)
 
 
 def fused_gradient(tape: Tape, core: _Core) -> list[Operation]:
@@ -153,13 +153,13 @@ def fused_gradient(tape: Tape, core: _Core) -> list[Operation]:
     rows = _row_sums(core)
     sums = Operation("fused attention sums gradient", 0, tape.width * 2 * core.query_elements + rows)
     traffic = tape.width * (3 * core.query_elements + 4 * core.key_elements) + 2 * rows
-    return [sums, _attention("fused attention gradient", core, BACKWARD_PRODUCTS, traffic)]
+    return [sums, _attention("attention-gradient", core, BACKWARD_PRODUCTS, traffic)]
 
 
-def _attention(name: str, core: _Core, products: int, traffic: int) -> Operation:
+def _attention(kernel: Kernel, core: _Core, products: int, traffic: int) -> Operation:
     flops = products * 2 * core.scores * core.head
     shape = (core.batch * core.heads, core.queries, core.head, core.keys)
-    return Operation(name, flops // 2 if core.causal else flops, traffic, kernel="attention", shape=shape)
+    return Operation(f"fused {kernel}", flops // 2 if core.causal else flops, traffic, kernel=kernel, shape=shape)
 
 
 def _ring(tape: Tape, core: _Core) -> None:

@@ -1,17 +1,38 @@
-"""Compute times on a roofline: each kernel is as slow as its slowest bound.
+"""Compute times of kernels: a roofline that knows tiles, waves, power and latency.
 
-A kernel takes ``max(FLOPs / (peak * gemm_efficiency), bytes / (memory_rate * memory_efficiency),
-launch)``. Nothing here is fitted to an iteration time: the two efficiencies and the launch time are
-measured on single kernels, and their sources stand in the GPU's library file.
+Nothing here is fitted to an iteration time. The parameters of a GPU come from measurements of single
+kernels, whose sources stand in its library file.
+
+**Products.** A library such as cuBLAS cuts the result into tiles, each of which one processor computes (a
+streaming multiprocessor, a compute unit), so that all processors are busy for a whole number of waves; the
+last wave takes as long as a full one (NVIDIA, Matrix Multiplication Background User's Guide). Of the tile
+sizes listed there, and of cutting the inner dimension in up to eight, the fastest is taken. One wave of
+``m x n`` tiles takes ``2 m n inner / (peak / processors * tile_efficiency)`` and ``tile_overhead``; tiles
+below 128 x 128 load more per product and lose the root of that. Results leave for memory while nothing is
+computed. Large products heat the chip until its clock falls, so that none is faster on the whole than
+``gemm_efficiency`` of the peak, nor than memory allows.
+
+**Fused attention** reaches ``attention_forward`` or ``attention_backward`` of the peak on long sequences. A
+block of queries starts and ends at the cost of more keys, `FORWARD_OVERHEAD` and `BACKWARD_OVERHEAD`, and under
+a causal mask computes half a block on its diagonal for nothing.
+
+**All else** streams through memory at ``memory_efficiency`` of its rate.
+
+To each of them comes ``kernel_latency``, in which a kernel starts and drains. Kernels are issued ahead of
+their execution, one per ``kernel_launch``: a shorter kernel takes that long.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fabricsim.units import PS_PER_S
+from fabricsim.workload.attention import BACKWARD_PRODUCTS, PRODUCTS
 from fabricsim.workload.operations import block_work, optimizer_operations
+from fabricsim.workload.tape import FP32, PRECISION_BYTES
 from fabricsim.workload.work import Operation
 
 if TYPE_CHECKING:
@@ -21,6 +42,24 @@ if TYPE_CHECKING:
     from fabricsim.spec.job import Job
     from fabricsim.workload.shapes import Block
     from fabricsim.workload.work import Item
+
+TILES = ((256, 128), (128, 256), (128, 128), (256, 64), (64, 256), (128, 64), (64, 128), (64, 64))
+"""Rows and columns of the tiles of cuBLAS (NVIDIA, Matrix Multiplication Background User's Guide)."""
+
+SPLITS = (1, 2, 4, 8)
+"""Parts into which the inner dimension is cut where a result has few tiles."""
+
+FORWARD_OVERHEAD = 150
+"""Keys that the start and end of a block of queries cost, forward.
+
+FlashAttention-3 on H100, not causal: 467 TFLOPS with 512 tokens, 648 with 16,384 (Shah et al., arXiv 2407.08608,
+figure 5).
+"""
+
+BACKWARD_OVERHEAD = 300
+"""The same of the backward pass: FlashAttention-2 and 3 on H100, 214 to 322 and 316 to 561 TFLOPS (figure 6)."""
+
+_QUERY_BLOCK = 128
 
 
 @dataclass(frozen=True)
@@ -32,16 +71,73 @@ class BlockTime:
 
 
 def operation_time(operation: Operation, job: Job, gpu: Gpu) -> int:
-    """Time of an operation on the roofline, ps.
+    """Time of an operation, ps.
+
+    Parameters
+    ----------
+    operation
+        The kernel.
+    job
+        Gives its precision.
+    gpu
+        What it runs on.
 
     Raises
     ------
     KeyError
         Where the GPU has no peak for the job's precision (`compile_job` checks that first).
     """
-    arithmetic = operation.flops / (gpu.peak[job.precision] * gpu.gemm_efficiency)
     memory = operation.traffic / (gpu.memory_rate * gpu.memory_efficiency)
-    return max(round(max(arithmetic, memory) * PS_PER_S), gpu.kernel_launch)
+    if operation.kernel == "product":
+        busy = max(memory, _product(operation, job, gpu))
+    elif operation.kernel == "stream":
+        busy = memory
+    else:
+        busy = max(memory, _attention(operation, job, gpu))
+    return max(round(busy * PS_PER_S) + gpu.kernel_latency, gpu.kernel_launch)
+
+
+def _product(operation: Operation, job: Job, gpu: Gpu) -> float:
+    """Time of products without memory's bound and latency, s."""
+    peak = gpu.peak[job.precision]
+    sustained = operation.flops / (peak * gpu.gemm_efficiency)
+    if gpu.processors is None or operation.shape is None:
+        return sustained
+    width = PRECISION_BYTES[job.precision]
+    return max(sustained, min(_tiled(operation.shape, *way, width, peak, gpu) for way in _WAYS))
+
+
+_WAYS = tuple(itertools.product(TILES, SPLITS))
+
+
+def _tiled(  # noqa: PLR0913, PLR0917  shape, how it is cut, and on what
+    shape: tuple[int, int, int, int], tile: tuple[int, int], splits: int, width: int, peak: float, gpu: Gpu
+) -> float:
+    """Time of products cut into tiles, s."""
+    batch, rows, inner, columns = shape
+    processors = gpu.processors or 1
+    tiles = batch * -(-rows // tile[0]) * -(-columns // tile[1]) * splits
+    loads = 64 * (1 / tile[0] + 1 / tile[1])  # per product, of those of 128 x 128
+    efficiency = (gpu.tile_efficiency or gpu.gemm_efficiency) / math.sqrt(max(1.0, loads))
+    wave = 2 * tile[0] * tile[1] * -(-inner // splits) / (peak * efficiency / processors)
+    written = batch * rows * columns * (width if splits == 1 else width + 2 * splits * FP32)
+    waves = -(-tiles // processors)
+    return waves * (wave + gpu.tile_overhead / PS_PER_S) + written / (gpu.memory_rate * gpu.memory_efficiency)
+
+
+def _attention(operation: Operation, job: Job, gpu: Gpu) -> float:
+    """Time of fused attention without memory's bound and latency, s."""
+    batch, queries, head, keys = operation.shape or (1, 1, 1, 1)
+    if operation.kernel == "attention":
+        products, overhead, share = PRODUCTS, FORWARD_OVERHEAD, gpu.attention_forward
+    else:
+        products, overhead, share = BACKWARD_PRODUCTS, BACKWARD_OVERHEAD, gpu.attention_backward
+    seen = operation.flops / (products * 2 * batch * queries * head)  # keys of the mean query
+    diagonal = _QUERY_BLOCK // 2 if seen < keys else 0
+    blocks = batch * -(-queries // _QUERY_BLOCK)
+    idle = max(1.0, (gpu.processors or 1) / blocks)
+    rate = gpu.peak[job.precision] * (share or gpu.gemm_efficiency)
+    return idle * operation.flops * (1 + (overhead + diagonal) / seen) / rate
 
 
 def block_time(block: Block, job: Job, gpu: Gpu) -> BlockTime:

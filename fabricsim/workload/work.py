@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from fabricsim.workload.program import CollectiveName
 
 
-Kernel = Literal["stream", "product", "attention"]
-"""What kind of kernel: reads and writes memory, multiplies matrices, or computes attention in one go."""
+Kernel = Literal["stream", "product", "attention", "attention-gradient"]
+"""What a kernel does: read and write memory, multiply matrices, or fused attention and its backward pass."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,107 @@
+"""Measured kernels against the roofline; `a100.csv` and `h100.csv` were used to choose its parameters."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from fabricsim.spec.cluster import Gpu
+from fabricsim.spec.job import Job
+from fabricsim.spec.library import root
+from fabricsim.workload.roofline import operation_time
+from fabricsim.workload.work import Kernel, Operation
+
+FOLDER = Path(__file__).parent / "kernels"
+
+
+def library_gpu(name: str) -> Gpu:
+    return Gpu.model_validate(tomllib.loads((root() / "gpus" / f"{name}.toml").read_text()))
+
+
+def product(batch: int, rows: int, inner: int, columns: int) -> Operation:
+    traffic = 2 * batch * (rows * inner + inner * columns + rows * columns)
+    shape = (batch, rows, inner, columns)
+    return Operation("product", 2 * batch * rows * inner * columns, traffic, kernel="product", shape=shape)
+
+
+@pytest.fixture(scope="module")
+def job() -> Job:
+    model = tomllib.loads((root() / "models" / "gpt2-medium.toml").read_text())
+    return Job.model_validate({"model": model, "micro_batch": 1, "global_batch": 1, "sequence": 1024})
+
+
+@pytest.mark.parametrize(
+    ("table", "gpu", "mean", "worst"),
+    [
+        ("a100", "a100-sxm-80gb", 0.045, 0.14),
+        ("h100", "h100-sxm", 0.045, 0.12),
+        ("a100_held_out", "a100-sxm-80gb", 0.07, 0.15),
+    ],
+)
+def test_measured_products(table: str, gpu: str, mean: float, worst: float, job: Job) -> None:
+    lines = [line for line in (FOLDER / f"{table}.csv").read_text().splitlines() if not line.startswith("#")]
+    errors = []
+    for row in csv.DictReader(lines):
+        shape = (1, int(row["rows"]), int(row["inner"]), int(row["columns"]))
+        errors.append(operation_time(product(*shape), job, library_gpu(gpu)) / 1e6 / float(row["us"]) - 1)
+
+    assert statistics.fmean(map(abs, errors)) < mean
+    assert max(map(abs, errors)) < worst
+
+
+@pytest.mark.parametrize(
+    ("shape", "measured"),
+    [
+        ((128, 1024, 1024, 1024), 227.3),
+        ((128, 1024, 1024, 2048), 243.3),
+        ((1, 8192, 4096, 12288), 241.6),
+        ((1, 8192, 4096, 4096), 234.9),
+        ((1, 8192, 4096, 16384), 241.1),
+        ((1, 8192, 16384, 4096), 252.8),
+        ((1, 8192, 4096, 51200), 255.4),
+        ((64, 2048, 256, 2048), 130.2),
+        ((64, 2048, 2048, 256), 219.0),
+    ],
+)
+def test_products_of_a_transformer(shape: tuple[int, int, int, int], measured: float, job: Job) -> None:
+    """A100 40 GB, TFLOPS, from github.com/EleutherAI/cookbook, benchmarks/sizing/sample_results."""
+    one = product(*shape)
+
+    assert one.flops / operation_time(one, job, library_gpu("a100-sxm-40gb")) == pytest.approx(measured, rel=0.13)
+
+
+@pytest.mark.parametrize(
+    ("size", "microseconds"),
+    [(1024, 5.08), (1536, 7.87), (2048, 15.2), (3072, 38.4), (4096, 97.4), (6144, 319), (8192, 774)],
+)
+def test_square_products_of_a_b200(size: int, microseconds: float, job: Job) -> None:
+    """From github.com/pytorch/ao/pull/2427; those from 4096 on gave the sustained share of the peak."""
+    time = operation_time(product(1, size, size, size), job, library_gpu("b200-sxm"))
+
+    assert time / 1e6 == pytest.approx(microseconds, rel=0.15)
+
+
+# FlashAttention-3 on H100, heads of 128, 16,384 tokens per batch, TFLOPS (arXiv 2407.08608, figures 5 and 6).
+TOKENS = (512, 1024, 2048, 4096, 8192, 16384)
+FORWARD = (467, 565, 625, 638, 646, 648)
+FORWARD_CAUSAL = (292, 423, 521, 579, 602, 616)
+BACKWARD = (316, 424, 501, 542, 559, 561)
+
+
+@pytest.mark.parametrize(
+    ("products", "causal", "measured"), [(2, False, FORWARD), (2, True, FORWARD_CAUSAL), (5, False, BACKWARD)]
+)
+def test_fused_attention(products: int, measured: tuple[int, ...], job: Job, *, causal: bool) -> None:
+    for tokens, published in zip(TOKENS, measured, strict=True):
+        heads = 16384 // tokens * 16
+        flops = products * 2 * heads * tokens * tokens * 128 // (2 if causal else 1)
+        kind: Kernel = "attention" if products == 2 else "attention-gradient"
+        one = Operation("attention", flops, 0, kernel=kind, shape=(heads, tokens, 128, tokens))
+
+        rate = flops / operation_time(one, job, library_gpu("h100-sxm"))
+
+        assert rate == pytest.approx(published, rel=0.1 if tokens > 1024 else 0.25)
