@@ -500,6 +500,7 @@ NETWORK = np.dtype(
     [
         ("seed", np.int64),
         ("hosts", np.int32),
+        ("peers", np.int32),  # NICs of a host where they share its servers; 0: none do
         ("controls", np.int32),  # 1: PAUSE frames or credits travel
         ("telemetry", np.int32),  # 1: links write telemetry
         ("logging", np.int32),  # 1: some link is logged

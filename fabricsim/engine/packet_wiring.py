@@ -52,6 +52,7 @@ class PacketWiring(Wiring):
         self._network.extend("servers", np.zeros(len(platform.resources.names), SERVER))
         self._network.world["telemetry"] = self._law["law"] == HPCC
         self._endpoints: dict[int, int] = {}
+        self._nic_of: dict[int, int] = {}  # node at which a server serves
         self._on_wire: dict[int, bool] = {}
         if self._law["balance"] != BY_FLOW:
             hops = platform.next_hops()
@@ -129,7 +130,10 @@ class PacketWiring(Wiring):
         flow["hops"] = len(way)
         if self._law["balance"] == BY_FLOW:
             flow["path"], flow["reverse_path"] = self._network.add_path(way), self._network.add_path(back)
-        self._set_stages(flow, self._way_out(source, target), self._way_in(target))
+        before, after = self._way_out(source, target), self._way_in(target)
+        self._set_stages(flow, before, after)
+        self._note_servers(before, int(flow["source"]))
+        self._note_servers(after, int(flow["target"]))
         if target not in self._endpoints:
             fifo = np.zeros(1, self._network.grown["endpoints"].dtype)
             fifo["head"] = fifo["tail"] = NONE
@@ -145,6 +149,11 @@ class PacketWiring(Wiring):
         """Store the servers before and after the wire."""
         flow["first_stage"], flow["stages"] = self._network.extend("stages", self._stages(out)), len(out)
         flow["first_exit"], flow["exits"] = self._network.extend("stages", self._stages(back)), len(back)
+
+    def _note_servers(self, hops: Sequence[Hop], nic: int) -> None:
+        """Have the NICs of a host run together where they turn out to share a server."""
+        if any(self._nic_of.setdefault(resource, nic) != nic for resource, _ in hops):
+            self._network.world["peers"] = self._platform.cluster.nics_per_host
 
     def _stages(self, hops: Sequence[Hop]) -> NDArray[np.void]:
         stages = np.zeros(len(hops), STAGE)

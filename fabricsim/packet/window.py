@@ -4,13 +4,14 @@ Within a window nodes do not influence one another, so that they can be run one 
 whole window (conservative synchronisation: Chandy, Misra 1979; Bryant 1977). Two ways to find the
 nodes that have something to do: a scan of all next times, where most nodes are busy in each window;
 and a calendar, a tournament over the next times, where windows are short or few nodes are busy.
+NICs of one host that share servers do influence one another: they are run in turns, as their times come.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import kernel
+from fabricsim.kernels._jit import inlined, kernel
 from fabricsim.kernels.queue import first_finisher
 from fabricsim.packet.node import run_node
 from fabricsim.packet_tables import CHUNK
@@ -48,6 +49,42 @@ def has_room(net):
 
 
 @kernel
+def _run_host(net, node, until):
+    """Run all NICs of a NIC's host up to the end of the window; returns False where a pool has to grow first.
+
+    At one time they come in the order of their numbers.
+    """
+    times = net.next_times
+    peers = np.int64(net.world[0].peers)
+    first = node - node % peers
+    while True:
+        earliest, due, limit = np.int64(-1), until, until
+        for other in range(first, first + peers):
+            time = times[other]
+            if time < due:
+                limit = due  # what was the earliest before has the lower number
+                earliest, due = np.int64(other), time
+            elif time < limit:
+                limit = time + 1
+        if earliest < 0:
+            return True
+        if not has_room(net):
+            return False
+        run_node(net, earliest, limit)
+
+
+@inlined
+def _run(net, node, until):
+    world = net.world[0]
+    if world.peers and node < world.hosts:
+        return _run_host(net, node, until)
+    if not has_room(net):
+        return False
+    run_node(net, node, until)
+    return True
+
+
+@kernel
 def run_window(net):
     """Run all nodes up to the end of the present window; returns False where a pool has to grow first.
 
@@ -57,17 +94,14 @@ def run_window(net):
     until = world.until
     if world.calendar:
         while net.tree[1] < until:
-            if not has_room(net):
+            if not _run(net, np.int64(first_finisher(net.tree)), until):
                 return False
-            run_node(net, np.int64(first_finisher(net.tree)), until)
     else:
         times = net.next_times
         for node in range(world.node, len(times)):
-            if times[node] < until:
-                if not has_room(net):
-                    world.node = node
-                    return False
-                run_node(net, node, until)
+            if times[node] < until and not _run(net, np.int64(node), until):
+                world.node = node
+                return False
         world.node = 0
     world.windows += 1
     return True

@@ -88,6 +88,7 @@ class Compiled:
         self.state.group_of, self.state.group_links = tables["group_of"], tables["group_links"]
         self.state.groups = tables["groups"]
         self.state.world["logging"] = 1
+        self.state.world["peers"] = tables["world"]["peers"]
         smallest = min(HEADER_BYTES, *laws["ack_wire"].tolist(), *(laws["overhead"] + 1).tolist())
         self.state.set_window(window, smallest, calendar=calendar)
         self._deliveries: list[tuple[int, int, int]] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fabricsim.packet_tables import CLASSES
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from fabricsim.engine.reference.network import Reference
     from fabricsim.engine.reference.packets import Packet
 
-POST = 0
 ARRIVAL = 1
 CONTROL = 2
 AGENDA = 3
@@ -60,7 +59,6 @@ class Node:
         self.ingress: dict[tuple[int, int], Ingress] = {}
         self._agenda: list[tuple[int, int, int, int, Callable[[], None]]] = []
         self._order = count()
-        self._wakes: set[int] = set()
         first = int(row["first_in"])
         for link in network.tables.ins[first : first + int(row["ins"])]:
             self._open_ingress(int(link))
@@ -75,17 +73,14 @@ class Node:
     def plan(self, time: int, kind: int, target: int, action: Callable[[], None]) -> None:
         """Do `action` at `time` (ps), in the order of `kind` and `target` there."""
         heapq.heappush(self._agenda, (time, kind, target, next(self._order), action))
-        if time not in self._wakes:
-            self._wakes.add(time)
-            environment = self.network.environment
-            environment.timeout(time - environment.now).callbacks.append(self._wake)
+        self.network.wake(self.index, time)
 
-    def _wake(self, _event: Any) -> None:  # noqa: ANN401  SimPy is not typed
+    def act(self) -> None:
+        """Do what is due now."""
         now = self.network.now
         while self._agenda and self._agenda[0][0] <= now:
             *_, action = heapq.heappop(self._agenda)
             action()
-        self._wakes.discard(now)
 
     def arrive(self, packet: Packet) -> None:
         """Take a packet that came by `packet.came_by`."""
