@@ -1,0 +1,81 @@
+"""What NCCL knows of a GPU by its type: compute capability, and the rate that it reckons with for an NVLink."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fabricsim.errors import InputError
+
+if TYPE_CHECKING:
+    from fabricsim.spec.cluster import Gpu
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A generation of GPUs.
+
+    Attributes
+    ----------
+    capability
+        CUDA compute capability times ten.
+    link
+        One direction of one NVLink, GB/s.
+    counted
+        What NCCL takes a link for (``src/graph/topo.h``), GB/s.
+    switched
+        Whether hosts join GPUs by NVSwitch; if not, each pair has its own links.
+    """
+
+    capability: int
+    link: float
+    counted: float
+    switched: bool
+
+
+_VOLTA = Architecture(70, 25.0, 20.0, switched=False)  # E: DGX-1 and 4-GPU hosts; DGX-2 has NVSwitch
+_TURING = Architecture(75, 25.0, 20.0, switched=False)
+_AMPERE = Architecture(80, 25.0, 20.0, switched=True)
+_ADA = Architecture(89, 25.0, 20.0, switched=False)
+_HOPPER = Architecture(90, 25.0, 20.6, switched=True)
+_BLACKWELL = Architecture(100, 50.0, 40.1, switched=True)
+
+_BY_NAME = {  # E: developer.nvidia.com/cuda-gpus
+    "v100": _VOLTA,
+    "rtx-2080": _TURING,
+    "t4": _TURING,
+    "a100": _AMPERE,
+    "a800": _AMPERE,
+    "l40": _ADA,
+    "h100": _HOPPER,
+    "h200": _HOPPER,
+    "h800": _HOPPER,
+    "gh200": _HOPPER,
+    "b100": _BLACKWELL,
+    "b200": _BLACKWELL,
+    "gb200": _BLACKWELL,
+}
+
+
+def architecture(gpu: Gpu) -> Architecture:
+    """Find the generation of a GPU by its name.
+
+    Raises
+    ------
+    InputError
+        Where no known type begins the name.
+    """
+    found = [name for name in _BY_NAME if gpu.name.startswith(name)]
+    if not found:
+        msg = (
+            f"cluster.gpu.name is {gpu.name!r}, and NCCL's model needs to know the generation: begin it with "
+            f"one of {', '.join(_BY_NAME)}, or leave collectives.nccl out"
+        )
+        raise InputError(msg)
+    return _BY_NAME[max(found, key=len)]
+
+
+def counted_nvlink(gpu: Gpu) -> float:
+    """Give what NCCL takes all NVLinks of a GPU for, one direction, GB/s; 0 where it has none."""
+    kind = architecture(gpu)
+    return 0.0 if gpu.nvlink_rate is None else round(gpu.nvlink_rate / 1e9 / kind.link) * kind.counted
