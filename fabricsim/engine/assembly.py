@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from fabricsim.collectives.choice import from_settings
+from fabricsim.collectives.nccl.plan import chooser
 from fabricsim.engine.wiring import Wiring
 from fabricsim.engine.world import World
 from fabricsim.errors import InputError
@@ -88,8 +88,7 @@ def assemble(scenario: Scenario, *, taps: bool, watch: Watch | None) -> Assembly
         msg = "taps and captures need packets, and the flow engine has none; run with --engine packet"
         raise InputError(msg)
     world = World(platform.resources.capacities, recorded)
-    choose = from_settings(scenario.collectives)
-    wiring = Wiring(world, platform, model, choose, scenario.nic.interrupt_moderation)
+    wiring = Wiring(world, platform, model, chooser(scenario), scenario.nic.interrupt_moderation)
     return Assembly(model, platform, recorded, world, wiring, None)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fabricsim.collectives.choice import from_settings
+from fabricsim.collectives.nccl.plan import chooser
 from fabricsim.engine.packet_network import build, smallest_packet
 from fabricsim.engine.packet_wiring import PacketWiring
 from fabricsim.engine.packet_world import PacketWorld
@@ -46,7 +46,7 @@ def make(
         for link in _links_of(failure, platform.wires.names):
             world.post_failure(link, failure.begin, failure.until)
     moderation = scenario.nic.interrupt_moderation
-    wiring = PacketWiring(world, platform, model, from_settings(scenario.collectives), moderation, law)
+    wiring = PacketWiring(world, platform, model, chooser(scenario), moderation, law)
     return world, wiring, Recorder(network, platform, wiring, scenario.transport, watch or Watch())
 
 

@@ -246,7 +246,7 @@ def _algorithms(scenario: Scenario) -> Iterator[Mistake]:
     wanted = scenario.collectives.algorithm
     known = sorted({name for names in ALGORITHMS.values() for name in names})
     if isinstance(wanted, str):
-        if wanted not in known:
+        if wanted not in ("auto", *known):
             problem = f"{show(wanted)} is no algorithm"
             yield Mistake(
                 "collectives.algorithm", problem, did_you_mean(wanted, known, f"there are {', '.join(known)}")

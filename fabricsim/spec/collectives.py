@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -18,6 +18,9 @@ ALGORITHMS: dict[str, list[str]] = {
 }
 """Names of the algorithms of each collective; the first is taken where nothing else is asked for."""
 
+PROTOCOLS = ("ll", "ll128", "simple")
+"""Protocols of NCCL, which differ in latency and in what they add to the data."""
+
 PAIRED = ("send_recv",)
 """Collectives that NCCL puts together from sends between two ranks: they have ``send_chunk``, and one channel."""
 
@@ -25,18 +28,34 @@ PAIRED = ("send_recv",)
 class Collectives(Spec):
     """How collectives are cut and what each of their steps costs besides the wire.
 
+    With ``nccl``, a version such as ``"2.18"``, algorithm, protocol, channels, chunks and step times of each call are those
+    that NCCL's cost model of that version takes; ``algorithm`` and ``protocol`` (``"ll"``, ``"ll128"``, ``"simple"``)
+    then restrict it as NCCL_ALGO and NCCL_PROTO do, and ``min_channels`` and ``max_channels`` as NCCL_MIN_NCHANNELS and
+    NCCL_MAX_NCHANNELS. Without it the keys below hold for all calls.
+
     ``algorithm`` is one name for all collectives that have it, or a table from collective to name;
     others take their first. ``chunk`` is the most that one channel sends in one step, ``send_chunk`` the most
     that a send between two ranks hands over at once; of either, a connection's FIFO holds two. ``network_step``
     and ``intra_host_step`` are fixed times per step (flags, fences, proxy), after NCCL's tuning tables.
     """
 
-    algorithm: str | dict[str, str] = "ring"
+    nccl: str | None = None
+    algorithm: str | dict[str, str] = "auto"
+    protocol: str | dict[str, str] = "auto"
     channels: Annotated[int, Field(ge=1, le=64)] = 2
     chunk: Bytes = 2 * 2**20
     send_chunk: Bytes = 2**19
     network_step: Duration = 0
     intra_host_step: Duration = 0
+    min_channels: Annotated[int, Field(ge=1, le=64)] | None = None
+    max_channels: Annotated[int, Field(ge=1, le=64)] | None = None
+
+    def wanted(self, key: Literal["algorithm", "protocol"], collective: str) -> str | None:
+        """Name that the scenario gives for a collective; None where the choice is free."""
+        named = self.algorithm if key == "algorithm" else self.protocol
+        name = named.get(collective, "auto") if isinstance(named, dict) else named
+        known = ALGORITHMS[collective] if key == "algorithm" else PROTOCOLS
+        return name if name in known else None
 
     def algorithm_of(self, collective: str) -> str:
         """Name of the algorithm that a collective takes."""

@@ -1,0 +1,131 @@
+"""From NCCL's choice to what the engine runs: algorithm, channels, chunk, step times and line of the protocol."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+from fabricsim.collectives.choice import LL, LL128, SIMPLE, Choice, from_settings
+from fabricsim.collectives.nccl import chunks
+from fabricsim.collectives.nccl.choice import Pick, pick
+from fabricsim.collectives.nccl.graph import describe
+from fabricsim.collectives.nccl.tuning import PROTOCOLS, tuning
+from fabricsim.spec.collectives import ALGORITHMS, PAIRED
+from fabricsim.units import PS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fabricsim.collectives.choice import Choose
+    from fabricsim.collectives.nccl.graph import Group
+    from fabricsim.collectives.nccl.tuning import Algorithm, Link, Protocol
+    from fabricsim.spec.scenario import Scenario
+
+APART = 2.14
+"""us of a network hop in NCCL's tables that the engine models apart: adapter latency and posting (1 us each), one EDR
+switch (90 ns) and two cables of 5 m (50 ns)."""
+_LINES: Mapping[Protocol, tuple[int, int]] = {"ll": LL, "ll128": LL128, "simple": SIMPLE}
+_PS_PER_US = PS_PER_S // 10**6
+_CHOSEN = {name for name in ALGORITHMS if name not in PAIRED}
+_MANY = 4
+"""Channels up to which each is simulated."""
+
+
+class Plan:
+    """What calls run with on a cluster, by NCCL's cost model.
+
+    Parameters
+    ----------
+    scenario
+        Cluster, transport and settings; ``collectives.nccl`` is set.
+
+    Raises
+    ------
+    InputError
+        Where the version has no cost model, or the generation of the GPU is not known.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._cluster = scenario.cluster.model_copy(update={"nic": scenario.nic})
+        self._settings = scenario.collectives
+        self._tuning = tuning(scenario.collectives.nccl or "")
+        self._network = scenario.link_rate / 1e9
+        self._plain = from_settings(scenario.collectives)
+        self.group = cache(self._group)
+        self.group((0, 1)[: scenario.cluster.ranks])  # errors come before the run
+
+    def _group(self, ranks: tuple[int, ...]) -> Group:
+        hosts = len({rank // self._cluster.gpus_per_host for rank in ranks})
+        found = describe(self._cluster, len(ranks), hosts, network=self._network, tuning=self._tuning)
+        most, least = self._settings.max_channels, self._settings.min_channels
+        channels = found.channels if most is None else min(found.channels, most)
+        return replace(found, channels=channels if least is None else max(channels, least))
+
+    def pick(self, collective: str, ranks: tuple[int, ...], size: int) -> Pick:
+        """Take NCCL's algorithm and protocol for a call, among those that the settings allow."""
+        algorithm = self._settings.wanted("algorithm", collective)
+        protocol = self._settings.wanted("protocol", collective)
+        return pick(
+            collective,
+            size,
+            self.group(ranks),
+            algorithms=self._simulated(collective) if algorithm is None else (algorithm,),
+            protocols=() if protocol is None else (protocol,),
+        )
+
+    @staticmethod
+    def _simulated(collective: str) -> tuple[str, ...]:
+        return tuple(ALGORITHMS[collective])
+
+    def __call__(self, collective: str, ranks: tuple[int, ...], size: int) -> Choice:
+        """Choose for a call of `size` bytes; see `fabricsim.collectives.choice.Choose`."""
+        if len(ranks) == 1 or collective not in _CHOSEN:
+            return self._unchosen(collective, ranks, size)
+        group = self.group(ranks)
+        found = self.pick(collective, ranks, size)
+        simulated = self._channels(found, group)
+        return Choice(
+            algorithm=found.algorithm,
+            channels=simulated,
+            chunk=chunks.chunk(found, size, group) * found.channels // simulated,
+            network_step=self._step("network", found.algorithm, found.protocol, group),
+            intra_host_step=self._step(group.within, found.algorithm, found.protocol, group),
+            line=_LINES[found.protocol],
+        )
+
+    def _unchosen(self, collective: str, ranks: tuple[int, ...], size: int) -> Choice:
+        """Sends between two ranks: by protocol Simple, in the chunks of the settings."""
+        plain = self._plain(collective, ranks, size)
+        group = self.group(ranks)
+        return Choice(
+            algorithm=plain.algorithm,
+            channels=plain.channels,
+            chunk=plain.chunk,
+            network_step=self._step("network", "ring", "simple", group),
+            intra_host_step=self._step(group.within, "ring", "simple", group),
+        )
+
+    def _channels(self, found: Pick, group: Group) -> int:
+        """Channels to simulate: one stands for many that share every resource and run in step."""
+        return found.channels if found.channels <= _MANY and group.within != "nvlink" else 1
+
+    def _step(self, link: Link, algorithm: Algorithm, protocol: Protocol, group: Group) -> int:
+        """Fixed time of a message, ps.
+
+        A tree's Simple hop of versions before 2.23 holds the time of a chunk of 256 KiB (tuning.cc says so), which the
+        engine counts itself; the ring's stands in for it.
+        """
+        constants = self._tuning
+        if algorithm == "tree" and protocol == "simple" and constants.version < (2, 23):
+            algorithm = "ring"
+        hop = constants.hop[link].get(algorithm, (0.0, 0.0, 0.0))[PROTOCOLS.index(protocol)]
+        if link == "network":
+            return round(max(0.0, hop - APART) * _PS_PER_US)
+        factor = constants.ll_hop if protocol == "ll" and group.hosts > 1 else 1.0
+        return round(hop * factor * _PS_PER_US)
+
+
+def chooser(scenario: Scenario) -> Choose:
+    """Choose by NCCL's cost model where ``collectives.nccl`` is set, else what the settings say."""
+    return from_settings(scenario.collectives) if scenario.collectives.nccl is None else Plan(scenario)
