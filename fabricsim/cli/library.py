@@ -1,12 +1,21 @@
-"""Commands about what can be run: check, list, warmup."""
+"""Commands about what can be run: check, volumes, list, warmup."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import json
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from fabricsim.cli.common import ScenarioArgument, SettingsOption, announce_compilation, note, say, show
+from fabricsim.cli.common import (
+    JsonOption,
+    ScenarioArgument,
+    SettingsOption,
+    announce_compilation,
+    note,
+    say,
+    show,
+)
 
 if TYPE_CHECKING:
     from fabricsim.spec.job import Job
@@ -15,6 +24,7 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     """Add the commands of this file."""
     app.command()(check)
+    app.command()(volumes)
     app.command(name="list")(list_)
     app.command()(warmup)
 
@@ -33,6 +43,27 @@ def _work(job: Job | None) -> str:
     if job is None:
         return "no job"
     return f"{job.model.name}, {job.parallelism.data} x data, {job.parallelism.pipeline} x pipeline"
+
+
+def volumes(scenario: ScenarioArgument, settings: SettingsOption = None, *, as_json: JsonOption = False) -> None:
+    """Count what one iteration of a job sends, beside the formulas, and simulate nothing."""
+    from fabricsim.pipeline import build_program, load  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.workload.tally import program_calls, tally  # noqa: PLC0415  as above
+    from fabricsim.workload.volume_summary import summarise_volumes  # noqa: PLC0415  as above
+    from fabricsim.workload.volumes import closed_forms  # noqa: PLC0415  as above
+
+    loaded = load(scenario, list(settings or []))
+    program = build_program(loaded)
+    job = cast("Job", loaded.scenario.job)  # or there would be no program
+    summary = summarise_volumes(
+        loaded.scenario.name, program.ranks, tally(program_calls(program)), tally(closed_forms(job))
+    )
+    if as_json:
+        say(json.dumps(summary, indent=2, ensure_ascii=False))
+        return
+    from fabricsim.report.volumes_text import volumes_text  # noqa: PLC0415  as above
+
+    show(volumes_text(summary))
 
 
 def list_(

@@ -21,7 +21,19 @@ if TYPE_CHECKING:
     Fabricsim = Callable[..., tuple[int, str, str]]
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "cli.md"
-COMMANDS = ["bench", "check", "compare", "list", "plot", "rerun", "run", "traffic", "validate", "warmup"]
+COMMANDS = [
+    "bench",
+    "check",
+    "compare",
+    "list",
+    "plot",
+    "rerun",
+    "run",
+    "traffic",
+    "validate",
+    "volumes",
+    "warmup",
+]
 TRANSPORTS = "tcp-10g,ipoib-100g,rdma-100g"
 
 

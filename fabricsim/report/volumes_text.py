@@ -1,0 +1,108 @@
+"""Volumes as tables for the terminal: what each parallelism sends, and how large its messages are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from fabricsim.units import human_bytes
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from fabricsim.workload.volume_summary import VolumeRow, VolumeSummary
+
+
+def volumes_text(summary: VolumeSummary) -> RenderableType:
+    """Show what one iteration sends, beside the formulas.
+
+    Parameters
+    ----------
+    summary
+        Of `fabricsim.workload.volume_summary.summarise_volumes`.
+
+    Returns
+    -------
+    rich.console.RenderableType
+        For ``rich.console.Console.print``.
+    """
+    head = Text(summary["name"], style="bold").append(f": {summary['ranks']} ranks, one iteration\n", style="not bold")
+    if not summary["volumes"]:
+        return Group(head, Text("Nothing is sent: every group has one rank."))
+    blocks: list[RenderableType] = [head, _title("Calls and bytes, counted in the program"), _volumes(summary), ""]
+    blocks += [_title("Calls by size: from a power of two up to the next"), _histogram(summary["volumes"]), ""]
+    blocks.append(Text(_verdict(summary)))
+    return Group(*blocks)
+
+
+def _volumes(summary: VolumeSummary) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
+    table.add_column("Collective", overflow="fold")
+    for name in (
+        "Calls",
+        "Smallest",
+        "Median",
+        "Largest",
+        "Buffers",
+        "Sent",
+        "Sent\nper GPU",
+        "Formula\nper GPU",
+        "Off by",
+    ):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in summary["volumes"]:
+        table.add_row(
+            escape(f"{row['dimension']} {row['collective']}"),
+            f"{row['calls']:,}",
+            human_bytes(row["smallest_bytes"]),
+            human_bytes(row["median_bytes"]),
+            human_bytes(row["largest_bytes"]),
+            human_bytes(row["buffer_bytes"]),
+            human_bytes(row["wire_bytes"]),
+            human_bytes(row["wire_bytes_per_gpu"]),
+            human_bytes(row["formula"]["wire_bytes"] / summary["ranks"]),
+            _off(row),
+        )
+    table.add_section()
+    total = summary["total"]
+    sums = [human_bytes(total["buffer_bytes"]), human_bytes(total["wire_bytes"])]
+    sums.append(human_bytes(summary["wire_bytes_per_gpu"]))
+    table.add_row("all", f"{total['calls']:,}", "", "", "", *sums, "", "")
+    return table
+
+
+def _off(row: VolumeRow) -> str:
+    """Say by how much; rows of the same bytes can differ in their calls, or in the sizes of these."""
+    if row["agrees"]:
+        return "0"
+    off = row["difference"]
+    if off["wire_bytes"]:
+        return f"{off['wire_bytes']:+,} B"
+    return f"{off['calls']:+,} calls" if off["calls"] else "sizes"
+
+
+def _histogram(rows: list[VolumeRow]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
+    table.add_column("From", justify="right", no_wrap=True)
+    for row in rows:
+        table.add_column(escape(f"{row['dimension']}\n{row['collective']}"), justify="right")
+    for size in sorted({int(size) for row in rows for size in row["histogram"]}):
+        calls = (row["histogram"].get(str(size), 0) for row in rows)
+        table.add_row(human_bytes(size), *(f"{count:,}" if count else "" for count in calls))
+    return table
+
+
+def _verdict(summary: VolumeSummary) -> str:
+    if summary["agree"]:
+        return "The program sends what the formulas say: calls, sizes and bytes agree exactly."
+    wrong = [f"{row['dimension']} {row['collective']}" for row in summary["volumes"] if not row["agrees"]]
+    return f"The program and the formulas differ in {', '.join(wrong)}."
+
+
+def _title(text: str) -> Text:
+    return Text(text, style="bold")

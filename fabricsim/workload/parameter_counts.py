@@ -1,0 +1,145 @@
+"""Parameters that one rank holds, in closed form.
+
+A tensor-parallel rank has a ``1 / t`` part of all column- and row-parallel matrices, of the biases of
+column-parallel ones and of the vocabulary; norms, biases of row-parallel matrices, positions and routers
+are on each rank (Shoeybi et al., arXiv 1909.08053, section 3). With ``f = 4 h`` a GPT layer has
+``12 h^2 / t + (7 / t + 6) h`` parameters, ``12 h^2 + 13 h`` in all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from fabricsim.workload.shapes import (
+    RELATIVE_BUCKETS,
+    TOKEN_TYPES,
+    attention_width,
+    embedding_stages,
+    feed_forward,
+    layout,
+)
+
+if TYPE_CHECKING:
+    from fabricsim.spec.job import Job, Model, Parallelism
+
+
+class Parameters(NamedTuple):
+    """Parameters of a part of the model on one rank.
+
+    Attributes
+    ----------
+    dense
+        Those that all data-parallel ranks have.
+    experts
+        Those of the experts that the rank holds.
+    """
+
+    dense: int
+    experts: int = 0
+
+    @property
+    def all(self) -> int:
+        """Both together."""
+        return self.dense + self.experts
+
+
+def virtual_stages(job: Job) -> int:
+    """Count the parts that the layers are cut into: pipeline stages times model chunks in each."""
+    return job.parallelism.pipeline * job.parallelism.virtual_stages
+
+
+def rank_parameters(job: Job) -> tuple[Parameters, ...]:
+    """Parameters of one rank of each pipeline stage, all its model chunks together."""
+    chunks = [_add(blocks) for blocks in chunk_parameters(job)]
+    stages = job.parallelism.pipeline
+    return tuple(_add(chunks[stage::stages]) for stage in range(stages))
+
+
+def chunk_parameters(job: Job) -> tuple[tuple[Parameters, ...], ...]:
+    """Parameters on one rank of each block of each virtual stage, in forward order."""
+    model, degrees = job.model, job.parallelism
+    plan = layout(model, virtual_stages(job))
+    holders = embedding_stages(model, len(plan.encoder))
+    return tuple(_chunk(model, degrees, stage, holders) for stage in range(len(plan.encoder)))
+
+
+def _add(parts: list[Parameters] | tuple[Parameters, ...]) -> Parameters:
+    return Parameters(sum(part.dense for part in parts), sum(part.experts for part in parts))
+
+
+def _chunk(model: Model, degrees: Parallelism, stage: int, holders: tuple[int, ...]) -> tuple[Parameters, ...]:
+    plan = layout(model, degrees.pipeline * degrees.virtual_stages)
+    word = model.vocabulary * model.hidden // degrees.tensor
+    blocks = []
+    if stage == 0:
+        blocks.append(Parameters(word + _positions(model, degrees.tensor)))
+    first = sum(plan.encoder[:stage])
+    blocks += [_layer(model, degrees, first + index) for index in range(plan.encoder[stage])]
+    if stage == plan.last_encoder:
+        blocks.append(Parameters(_norm(model)))
+    if stage == plan.first_decoder:
+        own = word if stage else 0
+        blocks.append(Parameters(own + RELATIVE_BUCKETS * model.heads // degrees.tensor))
+    blocks += [_decoder_layer(model, degrees.tensor)] * plan.decoder[stage]
+    if stage == plan.last:
+        shared = model.tied_embedding and (stage in {0, plan.first_decoder})
+        copied = stage in holders or not model.tied_embedding
+        blocks.append(Parameters(_head(model, degrees.tensor) + (word if copied and not shared else 0)))
+    return tuple(blocks)
+
+
+def _norm(model: Model) -> int:
+    """Scale and shift; T5 and Llama have no shift."""
+    return model.hidden if model.family in {"t5", "llama"} else 2 * model.hidden
+
+
+def _biased(model: Model) -> bool:
+    return model.family in {"gpt", "bert"}
+
+
+def _positions(model: Model, tensor: int) -> int:
+    learned = {
+        "gpt": model.positions * model.hidden,
+        "bert": (model.positions + TOKEN_TYPES) * model.hidden,
+        "t5": RELATIVE_BUCKETS * model.heads // tensor,
+    }
+    return learned.get(model.family, 0)
+
+
+def _attention(model: Model, tensor: int) -> int:
+    hidden, width = model.hidden, attention_width(model)
+    shared = width * (model.kv_heads or model.heads) // model.heads  # of keys, and of values
+    columns = width + 2 * shared
+    biases = columns // tensor + hidden if _biased(model) else 0
+    return _norm(model) + hidden * columns // tensor + width * hidden // tensor + biases
+
+
+def _feed_forward(model: Model, inner: int, tensor: int) -> int:
+    """One network, or one expert, without its norm; SwiGLU has two matrices inwards."""
+    hidden = model.hidden
+    matrices = 3 if model.family == "llama" else 2
+    biases = inner // tensor + hidden if _biased(model) else 0
+    return matrices * hidden * inner // tensor + biases
+
+
+def _layer(model: Model, degrees: Parallelism, number: int) -> Parameters:
+    experts, tensor = model.experts, degrees.tensor
+    attention = _attention(model, tensor) + _norm(model)
+    if experts is None or number < experts.dense_layers:
+        return Parameters(attention + _feed_forward(model, feed_forward(model), tensor))
+    expert = _feed_forward(model, experts.feed_forward or feed_forward(model), tensor)
+    router = model.hidden * experts.count
+    return Parameters(attention + router + experts.shared * expert, experts.count // degrees.expert * expert)
+
+
+def _decoder_layer(model: Model, tensor: int) -> Parameters:
+    return Parameters(2 * _attention(model, tensor) + _norm(model) + _feed_forward(model, feed_forward(model), tensor))
+
+
+def _head(model: Model, tensor: int) -> int:
+    """Norm; a BERT has pooler, next-sentence head and transform besides, and a bias per word."""
+    if model.family != "bert":
+        return _norm(model)
+    hidden = model.hidden
+    dense = hidden * hidden + hidden
+    return 2 * _norm(model) + 2 * dense + 2 * (hidden + 1) + model.vocabulary // tensor

@@ -1,0 +1,128 @@
+"""Collective calls counted: how many, of which sizes, and what they put on the wire.
+
+The buffer of a call is what nccl-tests calls its size and does not depend on the algorithm. On the wire
+each of ``n`` members sends at least ``2 (n - 1) / n`` of it in an all-reduce and ``(n - 1) / n`` in a
+reduce-scatter, all-gather or all-to-all (nccl-tests, doc/PERFORMANCE.md), a ring exactly that; so all
+members together send a whole multiple of ``n - 1`` times the buffer. In a ring exchange each sends it once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from fabricsim.workload.program import Program
+
+TURNS = {
+    "all_reduce": 2,
+    "reduce_scatter": 1,
+    "all_gather": 1,
+    "all_to_all": 1,
+    "broadcast": 1,
+    "send_recv": 1,
+    "ring_exchange": 1,
+}
+"""How often what a member sends crosses the wire."""
+
+
+class Calls(NamedTuple):
+    """Equal calls.
+
+    Attributes
+    ----------
+    dimension
+        The parallel dimension they belong to, such as ``"data"``.
+    collective
+        What is done.
+    members
+        Ranks of each group.
+    size
+        Bytes of one call, as in `fabricsim.workload.program.Call`.
+    times
+        How many.
+    """
+
+    dimension: str
+    collective: str
+    members: int
+    size: int
+    times: int
+
+    @property
+    def buffer(self) -> int:
+        """Bytes of all buffers."""
+        return self.size * self.times
+
+    @property
+    def wire(self) -> int:
+        """Bytes that all members together send."""
+        senders = self.members if self.collective == "ring_exchange" and self.members > 1 else self.members - 1
+        return TURNS[self.collective] * senders * self.size * self.times
+
+
+def program_calls(program: Program) -> Iterator[Calls]:
+    """Count the calls of a program, equal ones together, in order of their first appearance."""
+    counts = Counter((call.dimension, call.collective, len(call.ranks), call.size) for call in program.calls)
+    return (Calls(*key, count) for key, count in counts.items())
+
+
+@dataclass
+class Volume:
+    """Calls of one collective in one dimension.
+
+    Attributes
+    ----------
+    sizes
+        How many calls there are of each group size and size in bytes.
+    buffer, wire
+        Bytes of all buffers, and bytes that all ranks together send.
+    """
+
+    sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
+    buffer: int = 0
+    wire: int = 0
+
+    @property
+    def calls(self) -> int:
+        """Number of calls."""
+        return self.sizes.total()
+
+    def histogram(self) -> dict[int, int]:
+        """Count calls by size: the largest power of two that is no larger (0 for empty calls), ascending."""
+        bins: Counter[int] = Counter()
+        for (_, size), count in self.sizes.items():
+            bins[1 << (size.bit_length() - 1) if size else 0] += count
+        return dict(sorted(bins.items()))
+
+    def extremes(self) -> tuple[int, int, int]:
+        """Smallest, median (the lower of two) and largest size, bytes."""
+        ordered = sorted((size, count) for (_, size), count in self.sizes.items())
+        middle, seen, median = (self.calls + 1) // 2, 0, 0
+        for size, count in ordered:
+            if seen < middle:
+                median = size
+            seen += count
+        return (ordered[0][0], median, ordered[-1][0]) if ordered else (0, 0, 0)
+
+
+Volumes = dict[tuple[str, str], Volume]
+"""By dimension and collective."""
+
+
+def tally(calls: Iterable[Calls]) -> Volumes:
+    """Add up calls by dimension and collective, in order of their first appearance.
+
+    Those of no bytes or of a single member are left out: nothing is sent.
+    """
+    volumes: Volumes = {}
+    for each in calls:
+        if each.wire:
+            volume = volumes.setdefault((each.dimension, each.collective), Volume())
+            volume.sizes[each.members, each.size] += each.times
+            volume.buffer += each.buffer
+            volume.wire += each.wire
+    return volumes

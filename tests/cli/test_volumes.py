@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Fabricsim = Callable[..., tuple[int, str, str]]
+
+DEGREES = ["--set", "job.parallelism.data=2", "--set", "job.parallelism.pipeline=2", "--set", "cluster.hosts=4"]
+
+
+def test_volumes_prints_what_is_sent_beside_the_formulas(fabricsim: Fabricsim) -> None:
+    code, out, error = fabricsim("volumes", "gpt2-medium-dp", *DEGREES, "--set", "job.global_batch=32")
+
+    assert (code, error) == (0, "")
+    assert "gpt2-medium-dp: 4 ranks, one iteration" in out
+    assert "agree exactly" in out
+    row = next(line for line in out.splitlines() if line.startswith("pipeline send_recv"))
+    # 2 replicas of 2 micro-batches, forward and backward: b s h W = 8 x 1024 x 1024 x 2 bytes each
+    assert row.split()[2:] == ["8", *["16", "MiB"] * 3, *["128", "MiB"] * 2, *["32", "MiB"] * 2, "0"]
+
+
+def test_volumes_as_json(fabricsim: Fabricsim) -> None:
+    code, out, error = fabricsim("volumes", "gpt2-medium-dp", *DEGREES, "--json")
+
+    found = json.loads(out)
+    assert (code, error, found["ranks"], found["agree"]) == (0, "", 4, True)
+    assert {row["dimension"] for row in found["volumes"]} == {"data", "pipeline", "embedding"}
+    for row in found["volumes"]:
+        assert sum(row["histogram"].values()) == sum(size["calls"] for size in row["sizes"]) == row["calls"]
+        assert row["difference"] == {"calls": 0, "buffer_bytes": 0, "wire_bytes": 0}
+    assert found["total"]["wire_bytes"] == sum(row["wire_bytes"] for row in found["volumes"])
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_volumes_of_one_rank_are_nothing(fabricsim: Fabricsim, flags: list[str]) -> None:
+    alone = ["--set", "job.parallelism.data=1"]
+    code, out, _ = fabricsim("volumes", "gpt2-medium-dp", *alone, *flags)
+
+    assert code == 0
+    assert json.loads(out)["volumes"] == [] if flags else "Nothing is sent" in out
+
+
+def test_volumes_need_a_job(fabricsim: Fabricsim, tmp_path: Path) -> None:
+    code, out, error = fabricsim("volumes", "ideal-16")
+
+    assert (code, out) == (2, "")
+    assert "there is no [job]" in error
+    assert not list(tmp_path.iterdir())
