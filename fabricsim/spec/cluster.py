@@ -23,11 +23,15 @@ class Gpu(Spec):
     and each wave of tiles costs ``tile_overhead`` besides. ``attention_forward`` and ``attention_backward`` are
     the shares of the peak of fused attention on long sequences. While a collective runs beside them, kernels
     take ``overlap_slowdown`` times as long.
+    ``memory_reserved`` is the share of the memory that a job cannot have: the CUDA context of PyTorch takes 1 GB
+    (github.com/pytorch/pytorch/issues/28394, 107667), and of 78 GiB 1.8 were lost to fragmentation where a
+    model filled an 80 GB card (github.com/vllm-project/compressed-tensors/pull/587, which reserves 5 %, too).
     """
 
     name: str
     peak: dict[Literal["fp16", "bf16", "fp32"], Flops]
     memory: Bytes
+    memory_reserved: Annotated[float, Field(ge=0, le=0.9)] = 0.05
     memory_rate: Rate
     gemm_efficiency: Fraction
     memory_efficiency: Fraction

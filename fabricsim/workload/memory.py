@@ -1,0 +1,179 @@
+"""What a job needs of a GPU's memory: parameters, gradients, optimizer and activations.
+
+Bytes per parameter, with ``w`` of a weight and ``g`` of a gradient (Rajbhandari et al., arXiv 1910.02054,
+section 3.1): ``w + g + 12`` with Adam in mixed precision (fp32 weight and two moments), ``4 + 4 + 8`` in
+fp32; ZeRO 1 shares out the optimizer's part over ``n`` data-parallel ranks, ZeRO 2 the gradients, too, and
+ZeRO 3 all. While the optimizer runs, gradients of 16 bits have a copy in fp32: with that it is the 20
+bytes of Megatron-LM (Megatron Core, "Distributed Optimizer"), but no activations are left then.
+
+Activations are what blocks keep for their backward pass (Korthikanti et al., arXiv 2205.05198, section 4),
+times the passes in flight. In the first stage that is all ``p`` of 1F1B, and ``1 + (p - 1) / (p v)``
+times as much when interleaved (section 4.2.3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from fabricsim.workload.operations import PRECISION_BYTES, block_work, decoder_sequence, gradient_bytes
+from fabricsim.workload.parameter_counts import chunk_parameters, virtual_stages
+from fabricsim.workload.shapes import stage_blocks
+
+if TYPE_CHECKING:
+    from fabricsim.spec.job import Job
+    from fabricsim.workload.parameter_counts import Parameters
+    from fabricsim.workload.shapes import Block
+
+MASTER = 4
+"""Bytes of an fp32 weight, or gradient, of the optimizer."""
+MOMENTS = 8
+"""Bytes of Adam's two moments."""
+_GRADIENTS, _PARAMETERS = 2, 3
+"""ZeRO stages from which on these are shared out; the optimizer's part is from 1 on."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes on one GPU at the fullest moment of an iteration.
+
+    Attributes
+    ----------
+    weights, gradients, optimizer
+        What stays over the iteration, shared out as ZeRO does.
+    activations
+        What passes in flight keep for their backward passes.
+    working
+        The largest of what comes and goes while they run: activations of the block that is recomputed,
+        logits, gathered parameters and gradients that are not scattered yet.
+    step
+        Gradients in fp32 while the optimizer runs; activations are gone then.
+    """
+
+    weights: int
+    gradients: int
+    optimizer: int
+    activations: int
+    working: int
+    step: int
+
+    @property
+    def states(self) -> int:
+        """Weights, gradients and optimizer."""
+        return self.weights + self.gradients + self.optimizer
+
+    @property
+    def total(self) -> int:
+        """All that is there at the fullest moment."""
+        return self.states + max(self.activations + self.working, self.step)
+
+
+def stage_memory(job: Job) -> tuple[Memory, ...]:
+    """Work out the memory of a rank of each pipeline stage."""
+    need = _Need(job)
+    return tuple(need.stage(stage) for stage in range(job.parallelism.pipeline))
+
+
+def in_flight(job: Job, stage: int) -> tuple[int, ...]:
+    """Chunks of a stage whose activations are held at once, one entry per pass.
+
+    GPipe holds all ``m`` micro-batches and 1F1B ``min(p - stage, m)``. Interleaved, a stage has begun
+    ``2 (p - stage - 1) + (v - 1) p + 1`` passes before its first backward one, ``p`` micro-batches of a
+    chunk at a time. ZB-H1 holds ``p``, counting what waits for its weight gradient as whole (Qi et al.,
+    arXiv 2401.10241, table 1).
+    """
+    degrees = job.parallelism
+    stages, chunks = degrees.pipeline, degrees.virtual_stages
+    batches = job.global_batch // (job.micro_batch * degrees.data)
+    if job.schedule == "gpipe":
+        return (0,) * batches
+    if chunks == 1:
+        return (0,) * min(stages if job.schedule == "zb-h1" else stages - stage, batches)
+    begun = min(2 * (stages - stage - 1) + (chunks - 1) * stages + 1, batches * chunks)
+    return tuple(number // stages % chunks for number in range(begun))
+
+
+class _Need:
+    """Bytes of a job's ranks."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.weight = PRECISION_BYTES[job.precision]
+        self.gradient = gradient_bytes(job)
+        self.zero = job.parallelism.zero
+        self.blocks = stage_blocks(job.model, virtual_stages(job))
+        self.parameters = chunk_parameters(job)
+        self._stored: dict[Block, tuple[int, int]] = {}
+
+    def stage(self, number: int) -> Memory:
+        """Memory of a rank of a pipeline stage."""
+        stages = self.job.parallelism.pipeline
+        held = [block for chunk in self.parameters[number::stages] for block in chunk]
+        master = MOMENTS + (MASTER if self.job.precision != "fp32" else 0)
+        copied = MASTER if self.gradient != MASTER else 0
+        return Memory(
+            weights=self.share(held, _PARAMETERS) * self.weight,
+            gradients=self.share(held, _GRADIENTS) * self.gradient,
+            optimizer=self.share(held, 1) * master,
+            activations=self.activations(number),
+            working=self.recomputed(number) + self.logits(number) + self.unsharded(number),
+            step=self.share(held, 1) * copied,
+        )
+
+    @cached_property
+    def replicas(self) -> tuple[int, int]:
+        """Ranks that hold the same parameters, and the same experts."""
+        degrees = self.job.parallelism
+        same = degrees.data * degrees.context
+        return same, same // degrees.expert
+
+    def share(self, blocks: list[Parameters], stage: int) -> int:
+        """Parameters whose part a rank holds, where they are shared out from a ZeRO stage on."""
+        dense, experts = sum(block.dense for block in blocks), sum(block.experts for block in blocks)
+        if self.zero < stage:
+            return dense + experts
+        return -(-dense // self.replicas[0]) + -(-experts // self.replicas[1])
+
+    def stored(self, block: Block) -> tuple[int, int]:
+        """Bytes that a block keeps between its passes, and during its backward pass."""
+        if block not in self._stored:
+            whole = self.job.model_copy(update={"recompute": "none"})
+            self._stored[block] = block_work(block, self.job).stored, block_work(block, whole).stored
+        return self._stored[block]
+
+    def activations(self, number: int) -> int:
+        """Bytes that all passes in flight keep."""
+        chunks = self.blocks[number :: self.job.parallelism.pipeline]
+        kept = [sum(self.stored(block)[0] for block in chunk) for chunk in chunks]
+        return sum(kept[chunk] for chunk in in_flight(self.job, number))
+
+    def recomputed(self, number: int) -> int:
+        """Bytes that a block's backward pass computes again, at most."""
+        stored = [
+            self.stored(block) for chunk in self.blocks[number :: self.job.parallelism.pipeline] for block in chunk
+        ]
+        return max(whole - kept for kept, whole in stored)
+
+    def logits(self, number: int) -> int:
+        """Logits as the last product gives them; the loss keeps a copy in fp32."""
+        if number != self.job.parallelism.pipeline - 1 or self.weight == MASTER:
+            return 0
+        job, degrees = self.job, self.job.parallelism
+        tokens = job.micro_batch * (decoder_sequence(job) if job.model.family == "t5" else job.sequence)
+        return tokens // degrees.context * job.model.vocabulary // degrees.tensor * self.weight
+
+    def unsharded(self, number: int) -> int:
+        """Parameters gathered and gradients not scattered yet.
+
+        ZeRO 3 has the block that runs and those gathered ahead; ZeRO 2 without overlap has the gradients of
+        a chunk until its micro-batch is done, with overlap those of a bucket.
+        """
+        chunks = self.parameters[number :: self.job.parallelism.pipeline]
+        if self.zero == _PARAMETERS:
+            largest = max(block.all for chunk in chunks for block in chunk)
+            return largest * ((1 + self.job.prefetch) * self.weight + self.gradient)
+        if self.zero == _GRADIENTS:
+            most = max(sum(block.all for block in chunk) for chunk in chunks) * self.gradient
+            return most if self.job.overlap == "none" else min(most, self.job.bucket)
+        return 0
