@@ -102,7 +102,7 @@ class _Need:
         self.weight = PRECISION_BYTES[job.precision]
         self.gradient = gradient_bytes(job)
         self.zero = job.parallelism.zero
-        self.blocks = stage_blocks(job.model, virtual_stages(job))
+        self.blocks = stage_blocks(job.model, virtual_stages(job), job.parallelism)
         self.parameters = chunk_parameters(job)
         self._stored: dict[Block, tuple[int, int]] = {}
 
@@ -171,9 +171,9 @@ class _Need:
         """
         chunks = self.parameters[number :: self.job.parallelism.pipeline]
         if self.zero == _PARAMETERS:
-            largest = max(block.all for chunk in chunks for block in chunk)
+            largest = max(sum(block) for chunk in chunks for block in chunk)
             return largest * ((1 + self.job.prefetch) * self.weight + self.gradient)
         if self.zero == _GRADIENTS:
-            most = max(sum(block.all for block in chunk) for chunk in chunks) * self.gradient
+            most = max(sum(sum(block) for block in chunk) for chunk in chunks) * self.gradient
             return most if self.job.overlap == "none" else min(most, self.job.bucket)
         return 0

@@ -14,13 +14,13 @@ from fabricsim.workload.shapes import (
     RELATIVE_BUCKETS,
     TOKEN_TYPES,
     attention_width,
-    embedding_stages,
     feed_forward,
     layout,
 )
 
 if TYPE_CHECKING:
     from fabricsim.spec.job import Job, Model, Parallelism
+    from fabricsim.workload.shapes import Layout
 
 
 class Parameters(NamedTuple):
@@ -37,54 +37,34 @@ class Parameters(NamedTuple):
     dense: int
     experts: int = 0
 
-    @property
-    def all(self) -> int:
-        """Both together."""
-        return self.dense + self.experts
-
 
 def virtual_stages(job: Job) -> int:
     """Count the parts that the layers are cut into: pipeline stages times model chunks in each."""
     return job.parallelism.pipeline * job.parallelism.virtual_stages
 
 
-def rank_parameters(job: Job) -> tuple[Parameters, ...]:
-    """Parameters of one rank of each pipeline stage, all its model chunks together."""
-    chunks = [_add(blocks) for blocks in chunk_parameters(job)]
-    stages = job.parallelism.pipeline
-    return tuple(_add(chunks[stage::stages]) for stage in range(stages))
-
-
 def chunk_parameters(job: Job) -> tuple[tuple[Parameters, ...], ...]:
     """Parameters on one rank of each block of each virtual stage, in forward order."""
-    model, degrees = job.model, job.parallelism
-    plan = layout(model, virtual_stages(job))
-    holders = embedding_stages(model, len(plan.encoder))
-    return tuple(_chunk(model, degrees, stage, holders) for stage in range(len(plan.encoder)))
+    plan = layout(job.model, virtual_stages(job))
+    return tuple(_chunk(job.model, job.parallelism, plan, stage) for stage in range(virtual_stages(job)))
 
 
-def _add(parts: list[Parameters] | tuple[Parameters, ...]) -> Parameters:
-    return Parameters(sum(part.dense for part in parts), sum(part.experts for part in parts))
-
-
-def _chunk(model: Model, degrees: Parallelism, stage: int, holders: tuple[int, ...]) -> tuple[Parameters, ...]:
-    plan = layout(model, degrees.pipeline * degrees.virtual_stages)
-    word = model.vocabulary * model.hidden // degrees.tensor
+def _chunk(model: Model, degrees: Parallelism, plan: Layout, stage: int) -> tuple[Parameters, ...]:
+    word = model.vocabulary // degrees.tensor * model.hidden
     blocks = []
     if stage == 0:
-        blocks.append(Parameters(word + _positions(model, degrees.tensor)))
+        blocks.append(Parameters(word + _positions(model)))
     first = sum(plan.encoder[:stage])
     blocks += [_layer(model, degrees, first + index) for index in range(plan.encoder[stage])]
     if stage == plan.last_encoder:
         blocks.append(Parameters(_norm(model)))
     if stage == plan.first_decoder:
         own = word if stage else 0
-        blocks.append(Parameters(own + RELATIVE_BUCKETS * model.heads // degrees.tensor))
+        blocks.append(Parameters(own + RELATIVE_BUCKETS * model.heads))
     blocks += [_decoder_layer(model, degrees.tensor)] * plan.decoder[stage]
     if stage == plan.last:
-        shared = model.tied_embedding and (stage in {0, plan.first_decoder})
-        copied = stage in holders or not model.tied_embedding
-        blocks.append(Parameters(_head(model, degrees.tensor) + (word if copied and not shared else 0)))
+        shared = model.tied_embedding and stage in {0, plan.first_decoder}
+        blocks.append(Parameters(_head(model, degrees.tensor) + (0 if shared else word)))
     return tuple(blocks)
 
 
@@ -97,11 +77,11 @@ def _biased(model: Model) -> bool:
     return model.family in {"gpt", "bert"}
 
 
-def _positions(model: Model, tensor: int) -> int:
+def _positions(model: Model) -> int:
     learned = {
         "gpt": model.positions * model.hidden,
         "bert": (model.positions + TOKEN_TYPES) * model.hidden,
-        "t5": RELATIVE_BUCKETS * model.heads // tensor,
+        "t5": RELATIVE_BUCKETS * model.heads,
     }
     return learned.get(model.family, 0)
 
@@ -127,9 +107,10 @@ def _layer(model: Model, degrees: Parallelism, number: int) -> Parameters:
     attention = _attention(model, tensor) + _norm(model)
     if experts is None or number < experts.dense_layers:
         return Parameters(attention + _feed_forward(model, feed_forward(model), tensor))
-    expert = _feed_forward(model, experts.feed_forward or feed_forward(model), tensor)
-    router = model.hidden * experts.count
-    return Parameters(attention + router + experts.shared * expert, experts.count // degrees.expert * expert)
+    inner = experts.feed_forward or feed_forward(model)
+    shared = _feed_forward(model, experts.shared * inner, tensor) if experts.shared else 0
+    local = experts.count // degrees.expert * _feed_forward(model, inner, tensor)
+    return Parameters(attention + model.hidden * experts.count + shared, local)
 
 
 def _decoder_layer(model: Model, tensor: int) -> Parameters:

@@ -23,31 +23,34 @@ SHAPES = settings(max_examples=30, deadline=None, suppress_health_check=[HealthC
 
 
 @st.composite
-def models(draw: st.DrawFn, layers: int = 1, families: tuple[str, ...] = ("gpt", "bert", "t5")) -> dict[str, Any]:
-    """Small transformers whose layers `layers` divides."""
+def models(draw: st.DrawFn, layers: int, families: tuple[str, ...]) -> dict[str, Any]:
+    """Small transformers whose layers `layers` divides, and whose heads and widths 4 does."""
     family = draw(st.sampled_from(families))
-    width, heads = draw(st.sampled_from([8, 16])), 4 * draw(st.integers(1, 2))
+    heads = draw(st.sampled_from([4, 8]))
     table = {
         "name": "small",
         "family": family,
         "layers": layers * draw(st.integers(1, 3)),
-        "hidden": width * heads,
+        "hidden": 8 * heads,
         "heads": heads,
         "vocabulary": 128 * draw(st.integers(1, 4)),
         "positions": 256,
+        "tied_embedding": draw(st.booleans()),
     }
     if family == "t5":
-        return {**table, "decoder_layers": table["layers"]}
-    return {**table, "tied_embedding": draw(st.booleans())}
+        return {**table, "decoder_layers": table["layers"], "tied_embedding": True}
+    return {**table, "kv_heads": 4, "feed_forward": 96} if family == "llama" else table
 
 
 @st.composite
-def jobs(draw: st.DrawFn, **degrees: st.SearchStrategy[Any]) -> dict[str, Any]:
+def jobs(
+    draw: st.DrawFn, families: tuple[str, ...] = ("gpt", "bert", "t5", "llama"), **degrees: st.SearchStrategy[Any]
+) -> dict[str, Any]:
     """Jobs with drawn degrees of parallelism; batches and sequences follow."""
-    drawn = {name: draw(strategy) for name, strategy in degrees.items() if strategy is not None}
+    drawn = {name: draw(strategy) for name, strategy in degrees.items()}
     stages = drawn.get("pipeline", 1) * drawn.get("virtual_stages", 1)
-    model = draw(models(stages))
-    batch, batches = draw(st.integers(1, 3)), draw(st.integers(1, 4)) * drawn.get("pipeline", 1)
+    model = draw(models(stages, families))
+    batch, batches = draw(st.integers(1, 3)), draw(st.integers(1, 3)) * drawn.get("pipeline", 1)
     table = {
         "model": model,
         "parallelism": drawn,
@@ -56,9 +59,14 @@ def jobs(draw: st.DrawFn, **degrees: st.SearchStrategy[Any]) -> dict[str, Any]:
         "sequence": 32 * draw(st.integers(1, 3)),
         "precision": draw(st.sampled_from(["fp16", "bf16"])),
         "gradient_precision": draw(st.sampled_from([None, "fp32"])),
-        "recompute": draw(st.sampled_from(["none", "full"])),
+        "recompute": draw(st.sampled_from(["none", "selective", "full"])),
     }
     return {**table, "decoder_sequence": 32} if model["family"] == "t5" else table
+
+
+OVERLAPS = st.fixed_dictionaries(
+    {"overlap": st.sampled_from(["none", "ddp"]), "bucket": st.sampled_from(["2KiB", "1MiB"])}
+)
 
 
 def both(table: dict[str, Any], gpu: Gpu) -> tuple[Volumes, Volumes]:
@@ -67,12 +75,146 @@ def both(table: dict[str, Any], gpu: Gpu) -> tuple[Volumes, Volumes]:
     return tally(program_calls(compile_job(job, gpu))), tally(closed_forms(job))
 
 
-@SHAPES
-@given(table=jobs(data=st.integers(1, 6), pipeline=st.integers(1, 4)), overlap=st.sampled_from(["none", "ddp"]))
-def test_data_and_pipeline_parallelism(table: dict[str, Any], overlap: str, gpu: Gpu) -> None:
-    program, formula = both({**table, "overlap": overlap}, gpu)
-
+def agree(table: dict[str, Any], gpu: Gpu) -> Volumes:
+    """Check that both are the same; what they are."""
+    program, formula = both(table, gpu)
     assert program == formula
+    return program
+
+
+@SHAPES
+@given(table=jobs(data=st.integers(1, 6), pipeline=st.integers(1, 4)), overlap=OVERLAPS)
+def test_data_and_pipeline_parallelism(table: dict[str, Any], overlap: dict[str, Any], gpu: Gpu) -> None:
+    agree({**table, **overlap}, gpu)
+
+
+@SHAPES
+@given(table=jobs(data=st.integers(2, 5), pipeline=st.integers(1, 2), zero=st.integers(1, 2)), overlap=OVERLAPS)
+def test_zero_1_and_2(table: dict[str, Any], overlap: dict[str, Any], gpu: Gpu) -> None:
+    assert {("data", "reduce_scatter"), ("data", "all_gather")} <= set(agree({**table, **overlap}, gpu))
+
+
+@SHAPES
+@given(table=jobs(data=st.integers(2, 5), pipeline=st.integers(1, 2), zero=st.just(3)), prefetch=st.integers(1, 3))
+def test_zero_3(table: dict[str, Any], prefetch: int, gpu: Gpu) -> None:
+    volumes = agree({**table, "prefetch": prefetch}, gpu)
+
+    if table["gradient_precision"] is None:
+        assert volumes["data", "all_gather"].wire == 2 * volumes["data", "reduce_scatter"].wire
+
+
+@SHAPES
+@given(table=jobs(tensor=st.sampled_from([2, 4]), data=st.integers(1, 2), pipeline=st.integers(1, 2)))
+def test_tensor_parallelism(table: dict[str, Any], gpu: Gpu) -> None:
+    assert ("tensor", "all_reduce") in agree(table, gpu)
+
+
+@SHAPES
+@given(
+    table=jobs(
+        tensor=st.sampled_from([2, 4]),
+        pipeline=st.integers(1, 2),
+        data=st.integers(1, 2),
+        sequence_parallel=st.just(value=True),
+    )
+)
+def test_sequence_parallelism(table: dict[str, Any], gpu: Gpu) -> None:
+    assert {("tensor", "all_gather"), ("tensor", "reduce_scatter")} <= set(agree(table, gpu))
+
+
+@SHAPES
+@given(
+    table=jobs(
+        families=("gpt", "llama"),
+        pipeline=st.integers(2, 3),
+        virtual_stages=st.integers(2, 3),
+        tensor=st.sampled_from([1, 2]),
+        data=st.integers(1, 2),
+        zero=st.just(0),
+    ),
+    overlap=OVERLAPS,
+)
+def test_interleaved_pipelines(table: dict[str, Any], overlap: dict[str, Any], gpu: Gpu) -> None:
+    volumes = agree({**table, **overlap}, gpu)
+    degrees = table["parallelism"]
+    boundaries = degrees["pipeline"] * degrees["virtual_stages"] - 1
+    micro_batches = table["global_batch"] // table["micro_batch"] // degrees["data"]
+    ranks = degrees["tensor"] * degrees["data"]
+
+    assert volumes["pipeline", "send_recv"].calls == 2 * micro_batches * boundaries * ranks
+
+
+@SHAPES
+@given(
+    table=jobs(
+        tensor=st.sampled_from([2, 4]),
+        pipeline=st.integers(2, 3),
+        data=st.integers(1, 2),
+        scatter_gather=st.just(value=True),
+    )
+)
+def test_scatter_gather_between_stages(table: dict[str, Any], gpu: Gpu) -> None:
+    agree(table, gpu)
+
+
+@SHAPES
+@given(table=jobs(pipeline=st.integers(1, 4)), schedule=st.sampled_from(["gpipe", "zb-h1"]))
+def test_schedules_send_the_same(table: dict[str, Any], schedule: str, gpu: Gpu) -> None:
+    assert agree({**table, "schedule": schedule}, gpu) == agree(table, gpu)
+
+
+@SHAPES
+@given(
+    table=jobs(
+        families=("gpt", "llama"),
+        context=st.sampled_from([2, 4]),
+        tensor=st.sampled_from([1, 2]),
+        data=st.integers(1, 2),
+        pipeline=st.integers(1, 2),
+        zero=st.integers(0, 3),
+        context_method=st.sampled_from(["ring", "ulysses"]),
+    )
+)
+def test_context_parallelism(table: dict[str, Any], gpu: Gpu) -> None:
+    if table["parallelism"]["context_method"] == "ulysses":
+        table["parallelism"].update(context=2)  # the heads of keys are 4, and of a rank 2
+    table = {**table, "recompute": "full" if table["recompute"] == "selective" else table["recompute"]}
+    volumes = agree({**table, "attention": "fused"}, gpu)
+
+    ring = table["parallelism"]["context_method"] == "ring"
+    assert ("context", "ring_exchange" if ring else "all_to_all") in volumes
+
+
+@SHAPES
+@given(
+    table=jobs(
+        families=("gpt", "llama"),
+        expert=st.sampled_from([1, 2, 4]),
+        data=st.just(4),
+        tensor=st.sampled_from([1, 2]),
+        sequence_parallel=st.booleans(),
+        pipeline=st.integers(1, 2),
+        zero=st.integers(0, 3),
+    ),
+    experts=st.fixed_dictionaries(
+        {
+            "count": st.sampled_from([4, 8]),
+            "per_token": st.integers(1, 3),
+            "shared": st.integers(0, 2),
+            "dense_layers": st.integers(0, 2),
+        }
+    ),
+    load=st.fixed_dictionaries(
+        {"expert_imbalance": st.sampled_from([1.0, 1.3]), "capacity_factor": st.sampled_from([None, 1.1])}
+    ),
+)
+def test_expert_parallelism(table: dict[str, Any], experts: dict[str, Any], load: dict[str, Any], gpu: Gpu) -> None:
+    if table["parallelism"]["tensor"] == 1:
+        table["parallelism"].update(sequence_parallel=False)
+    experts["dense_layers"] = min(experts["dense_layers"], table["model"]["layers"] - 1)
+    volumes = agree({**table, **load, "model": {**table["model"], "experts": experts}}, gpu)
+
+    assert (("expert", "all_to_all") in volumes) == (table["parallelism"]["expert"] > 1)
 
 
 def test_data_parallelism_sends_twice_the_gradients(make_job: MakeJob, make_model: MakeModel, gpu: Gpu) -> None:

@@ -1,0 +1,98 @@
+"""What data parallelism sends, in closed form: gradients reduced and parameters gathered."""
+
+from __future__ import annotations
+
+from itertools import chain
+from math import lcm
+from typing import TYPE_CHECKING, Literal
+
+from fabricsim.workload.buckets import gradient_buckets
+from fabricsim.workload.operations import PRECISION_BYTES, gradient_bytes
+from fabricsim.workload.parameter_counts import chunk_parameters, virtual_stages
+from fabricsim.workload.shapes import stage_blocks
+from fabricsim.workload.tally import Calls
+from fabricsim.workload.volumes_layers import micro_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from fabricsim.spec.job import Job
+
+    Part = Literal["dense", "experts"]
+
+_SHARDED = 3
+"""ZeRO stage that shares out parameters."""
+_ALIGNMENT = 128
+
+
+def data_calls(job: Job) -> Iterator[Calls]:
+    """Reduction of gradients and gathering of parameters, for experts apart: fewer ranks have copies of them.
+
+    All gradients of a rank go in one piece, with overlap in buckets. ZeRO 2 and 3 reduce after each
+    micro-batch, ZeRO 3 block by block, and gather each block before both passes.
+    """
+    degrees, stages = job.parallelism, job.parallelism.pipeline
+    replicas = degrees.data * degrees.context
+    for part, members in (("dense", replicas), ("experts", replicas // degrees.expert)):
+        groups = replicas * degrees.tensor // members
+        for stage in range(stages):
+            chunks = range(stage, virtual_stages(job), stages)
+            for elements in _reduced(job, part, chunks):
+                yield _reduction(job, elements, members, groups)
+            if degrees.zero:
+                for elements in _gathered(job, part, chunks):
+                    yield _gathering(job, elements, members, groups)
+
+
+def padded(elements: int, members: int) -> int:
+    """Elements that are sent of a buffer to be shared out: the next multiple of 128 and of the group.
+
+    As in Megatron-LM's distributed optimizer (core/distributed/param_and_grad_buffer.py).
+    """
+    unit = lcm(members, _ALIGNMENT)
+    return -(-elements // unit) * unit
+
+
+def _reduction(job: Job, elements: int, members: int, groups: int) -> Calls:
+    zero = job.parallelism.zero
+    if not zero:
+        return Calls("data", "all_reduce", members, elements * gradient_bytes(job), groups)
+    times = micro_batches(job) if zero > 1 else 1
+    return Calls("data", "reduce_scatter", members, padded(elements, members) * gradient_bytes(job), groups * times)
+
+
+def _gathering(job: Job, elements: int, members: int, groups: int) -> Calls:
+    times = 2 * micro_batches(job) if job.parallelism.zero == _SHARDED else 1
+    size = padded(elements, members) * PRECISION_BYTES[job.precision]
+    return Calls("data", "all_gather", members, size, groups * times)
+
+
+def _reduced(job: Job, part: Part, chunks: Iterable[int]) -> list[int]:
+    """Elements of each piece of gradients of a rank."""
+    if job.parallelism.zero < _SHARDED and job.overlap == "ddp":
+        return list(chain.from_iterable(_buckets(job, part, chunk) for chunk in chunks))
+    if job.parallelism.zero < _SHARDED - 1:
+        return [sum(_blocks(job, part, chunks))]
+    if job.parallelism.zero < _SHARDED:
+        return [sum(_blocks(job, part, [chunk])) for chunk in chunks]
+    return _blocks(job, part, chunks)
+
+
+def _gathered(job: Job, part: Part, chunks: Iterable[int]) -> list[int]:
+    """Elements of each piece of parameters of a rank."""
+    if job.parallelism.zero < _SHARDED and job.overlap == "none":
+        return [sum(_blocks(job, part, chunks))]
+    return _reduced(job, part, chunks)
+
+
+def _blocks(job: Job, part: Part, chunks: Iterable[int]) -> list[int]:
+    held = chunk_parameters(job)
+    return [getattr(block, part) for chunk in chunks for block in held[chunk]]
+
+
+def _buckets(job: Job, part: Part, chunk: int) -> list[int]:
+    """Elements of the buckets of a chunk, filled as PyTorch DistributedDataParallel fills them."""
+    caps = job.first_bucket // gradient_bytes(job), job.bucket // gradient_bytes(job)
+    blocks = stage_blocks(job.model, virtual_stages(job), job.parallelism)[chunk]
+    tensors = [block.tensors if part == "dense" else block.experts for block in blocks]
+    return [bucket.size for bucket in gradient_buckets(tensors, *caps)]

@@ -1,0 +1,165 @@
+"""What tensor, context and expert parallelism send within blocks, in closed form."""
+
+from __future__ import annotations
+
+from math import ceil, inf
+from typing import TYPE_CHECKING, NamedTuple
+
+from fabricsim.workload.operations import PRECISION_BYTES, decoder_sequence
+from fabricsim.workload.shapes import attention_width, decoder_layers, dense_layers, key_width
+from fabricsim.workload.tally import Calls
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fabricsim.spec.job import Job
+
+_LOSS = 4
+"""Bytes per token of each of the three all-reduces of Megatron-LM's vocabulary-parallel cross entropy."""
+
+
+class _Count(NamedTuple):
+    """How often a micro-batch passes a product.
+
+    Attributes
+    ----------
+    size
+        Bytes of all tokens at its input, or output.
+    columns, rows
+        Products whose weights are split by columns, and by rows, of a forward pass.
+    times
+        Blocks that have them.
+    """
+
+    size: int
+    columns: int
+    rows: int
+    times: int
+
+
+def micro_batches(job: Job) -> int:
+    """Micro-batches of each replica."""
+    return job.global_batch // (job.micro_batch * job.parallelism.data)
+
+
+def activation_bytes(job: Job, tokens: int) -> int:
+    """Bytes of a micro-batch's activations on a context-parallel rank, ``b s h W / c``."""
+    size = job.micro_batch * tokens * job.model.hidden * PRECISION_BYTES[job.precision]
+    return size // job.parallelism.context
+
+
+def layer_calls(job: Job) -> Iterator[Calls]:
+    """Give the calls within blocks, of all groups and micro-batches."""
+    degrees, batches = job.parallelism, micro_batches(job)
+    ranks = degrees.ranks // degrees.pipeline  # each block is on one stage
+    for members, calls in (
+        (degrees.tensor, tensor_calls(job)),
+        (degrees.context, context_calls(job)),
+        (degrees.expert, expert_calls(job)),
+    ):
+        for each in calls:
+            yield each._replace(times=each.times * batches * ranks // members)
+
+
+def tensor_calls(job: Job) -> Iterator[Calls]:
+    """Give the calls of one tensor-parallel group for one micro-batch.
+
+    Without sequence parallelism a row-parallel product ends in an all-reduce and the backward pass of a
+    column-parallel one, too. With it a column-parallel product begins with an all-gather, gathers once more
+    in the backward pass and ends that with a reduce-scatter; a row-parallel one ends in a reduce-scatter,
+    whose backward pass is an all-gather.
+    """
+    members, again = job.parallelism.tensor, _again(job)
+    for size, columns, rows, times in _products(job):
+        if job.parallelism.sequence_parallel:
+            yield Calls("tensor", "all_gather", members, size, times * (columns * (2 + again) + rows))
+            yield Calls("tensor", "reduce_scatter", members, size, times * (columns + rows * (1 + again)))
+        else:
+            yield Calls("tensor", "all_reduce", members, size, times * (columns + rows * (1 + again)))
+    yield from _experts_split(job)
+    yield from _ends(job)
+
+
+def _again(job: Job) -> int:
+    """Further forward passes of each layer."""
+    return 1 if job.recompute == "full" else 0
+
+
+def _products(job: Job) -> Iterator[_Count]:
+    """Split products of all layers: attention and network of each, and attention to the encoder in a T5."""
+    model, size = job.model, activation_bytes(job, job.sequence)
+    dense = min(dense_layers(model), model.layers)
+    with_experts = model.layers - dense
+    shared = 1 if model.experts is not None and model.experts.shared else 0
+    yield _Count(size, 2, 2, dense)
+    yield _Count(size, 1 + shared, 1 + shared, with_experts)
+    if decoder_layers(model):
+        yield _Count(activation_bytes(job, decoder_sequence(job)), 3, 3, decoder_layers(model))
+        yield _Count(size, 1, 0, decoder_layers(model))
+
+
+def _experts_split(job: Job) -> Iterator[Calls]:
+    """Tokens of split experts, gathered before and added up behind them; their gradients the other way."""
+    model, members, again = job.model, job.parallelism.tensor, _again(job)
+    if model.experts is None:
+        return
+    tokens = job.micro_batch * job.sequence // job.parallelism.context
+    size = ceil(tokens * model.experts.per_token * _load(job)) * model.hidden * PRECISION_BYTES[job.precision]
+    layers = model.layers - dense_layers(model)
+    if job.parallelism.sequence_parallel:
+        for collective in ("all_gather", "reduce_scatter"):
+            yield Calls("tensor", collective, members, size, layers * (2 + again))
+    else:
+        yield Calls("tensor", "all_reduce", members, size, layers * (2 + again))
+
+
+def _ends(job: Job) -> Iterator[Calls]:
+    """Embeddings, whose parts are added up, and logits, split by columns, with the sums of their loss."""
+    model, members, split = job.model, job.parallelism.tensor, job.parallelism.sequence_parallel
+    last = decoder_sequence(job) if model.family == "t5" else job.sequence
+    inputs = [activation_bytes(job, job.sequence)]
+    if model.family == "t5":
+        inputs.append(activation_bytes(job, last))
+    output = activation_bytes(job, last)
+    for size in inputs:
+        scattered = split and model.family == "llama"
+        yield Calls("tensor", "reduce_scatter" if scattered else "all_reduce", members, size, 1)
+        if split:
+            yield Calls("tensor", "all_gather", members, size, 1)
+    if split:
+        yield Calls("tensor", "all_gather", members, output, 3 if model.family == "bert" else 2)
+    yield Calls("tensor", "reduce_scatter" if split else "all_reduce", members, output, 1)
+    tokens = job.micro_batch * last // job.parallelism.context
+    yield Calls("tensor", "all_reduce", members, tokens * _LOSS, 3)
+
+
+def context_calls(job: Job) -> Iterator[Calls]:
+    """Give the calls of one context-parallel group for one micro-batch."""
+    degrees, model, again = job.parallelism, job.model, _again(job)
+    members = degrees.context
+    tokens = job.micro_batch * job.sequence // members * PRECISION_BYTES[job.precision]
+    query, key = tokens * attention_width(model) // degrees.tensor, tokens * key_width(model) // degrees.tensor
+    if degrees.context_method == "ulysses":
+        for size in (query, key):  # query and result; key and value
+            yield Calls("context", "all_to_all", members, size, 2 * (2 + again) * model.layers)
+    else:
+        once = (members - 1) * (1 + again) + 2  # the first and the last step back have keys and values alone
+        yield Calls("context", "ring_exchange", members, 2 * key, once * model.layers)
+        yield Calls("context", "ring_exchange", members, 4 * key, max(members - 2, 0) * model.layers)
+
+
+def expert_calls(job: Job) -> Iterator[Calls]:
+    """Give the calls of one expert-parallel group for one micro-batch: to the experts and back, in both passes."""
+    experts, degrees = job.model.experts, job.parallelism
+    if experts is None:
+        return
+    tokens = job.micro_batch * job.sequence // degrees.context // (degrees.tensor if degrees.sequence_parallel else 1)
+    copies = tokens * experts.per_token * job.model.hidden
+    size = ceil(copies * _load(job)) * PRECISION_BYTES[job.precision]
+    layers = job.model.layers - dense_layers(job.model)
+    yield Calls("expert", "all_to_all", degrees.expert, size, layers * 2 * (2 + _again(job)))
+
+
+def _load(job: Job) -> float:
+    """Tokens of the busiest expert over the even share."""
+    return min(job.expert_imbalance, job.capacity_factor or inf)
