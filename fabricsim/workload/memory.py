@@ -7,8 +7,8 @@ ZeRO 3 all. While the optimizer runs, gradients of 16 bits have a copy in fp32: 
 bytes of Megatron-LM (Megatron Core, "Distributed Optimizer"), but no activations are left then.
 
 Activations are what blocks keep for their backward pass (Korthikanti et al., arXiv 2205.05198, section 4),
-times the passes in flight. In the first stage that is all ``p`` of 1F1B, and ``1 + (p - 1) / (p v)``
-times as much when interleaved (section 4.2.3).
+times the passes in flight (`fabricsim.workload.schedules.in_flight`): in the first stage ``p`` micro-batches
+of 1F1B, and ``1 + (p - 1) / (p v)`` times as much when interleaved (section 4.2.3).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from fabricsim.workload import schedules
 from fabricsim.workload.operations import PRECISION_BYTES, block_work, decoder_sequence, gradient_bytes
 from fabricsim.workload.parameter_counts import chunk_parameters, virtual_stages
 from fabricsim.workload.shapes import stage_blocks
@@ -78,20 +79,13 @@ def stage_memory(job: Job) -> tuple[Memory, ...]:
 def in_flight(job: Job, stage: int) -> tuple[int, ...]:
     """Chunks of a stage whose activations are held at once, one entry per pass.
 
-    GPipe holds all ``m`` micro-batches and 1F1B ``min(p - stage, m)``. Interleaved, a stage has begun
-    ``2 (p - stage - 1) + (v - 1) p + 1`` passes before its first backward one, ``p`` micro-batches of a
-    chunk at a time. ZB-H1 holds ``p``, counting what waits for its weight gradient as whole (Qi et al.,
-    arXiv 2401.10241, table 1).
+    Of a chunk ``p`` micro-batches in a row go forward.
     """
     degrees = job.parallelism
     stages, chunks = degrees.pipeline, degrees.virtual_stages
     batches = job.global_batch // (job.micro_batch * degrees.data)
-    if job.schedule == "gpipe":
-        return (0,) * batches
-    if chunks == 1:
-        return (0,) * min(stages if job.schedule == "zb-h1" else stages - stage, batches)
-    begun = min(2 * (stages - stage - 1) + (chunks - 1) * stages + 1, batches * chunks)
-    return tuple(number // stages % chunks for number in range(begun))
+    held = schedules.in_flight(job.schedule, stage, stages, batches, chunks)
+    return tuple(number // stages % chunks for number in range(held))
 
 
 class _Need:

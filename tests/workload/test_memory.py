@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabricsim.spec.job import Job, Model
+from fabricsim.spec.library import path
+from fabricsim.workload.memory import in_flight, stage_memory
+from fabricsim.workload.parameter_counts import chunk_parameters, virtual_stages
+from fabricsim.workload.shapes import parameters, stage_blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from conftest import MakeModel
+
+    from fabricsim.workload.memory import Memory
+
+GB = 10**9
+
+
+def job(model: object, micro_batches: int = 1, **changes: Any) -> Job:  # noqa: ANN401  any field
+    degrees = changes.pop("parallelism", {})
+    table = {"micro_batch": 1, "sequence": 2048, "recompute": "none", **changes}
+    table["global_batch"] = table["micro_batch"] * micro_batches * degrees.get("data", 1)
+    return Job.model_validate({"model": model, "parallelism": degrees, **table})
+
+
+def shipped(name: str) -> Model:
+    return Model.model_validate(tomllib.loads(path("models", name).read_text("utf-8")))
+
+
+def fullest(stages: Iterable[Memory]) -> int:
+    return max(stage.total for stage in stages)
+
+
+# ---- parameters ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["gpt2-medium", "bert-large", "t5-base", "llama3-8b", "mixtral-8x7b", "deepseek-moe-16b"]
+)
+@pytest.mark.parametrize("degrees", [{}, {"tensor": 2}, {"data": 4, "expert": 2}, {"pipeline": 2}])
+def test_closed_counts_are_those_of_the_blocks(name: str, degrees: dict[str, int]) -> None:
+    model = shipped(name)
+    if model.experts is None:
+        degrees = {key: degree for key, degree in degrees.items() if key != "expert"}
+    table = {"decoder_sequence": 128} if model.family == "t5" else {}
+    made = job(model, parallelism=degrees, sequence=128, **table)
+    blocks = stage_blocks(model, virtual_stages(made), made.parallelism)
+
+    assert [[(sum(block.tensors), sum(block.experts)) for block in chunk] for chunk in blocks] == [
+        [(block.dense, block.experts) for block in chunk] for chunk in chunk_parameters(made)
+    ]
+
+
+# ---- model states -------------------------------------------------------------------------------
+
+ZERO_PAPER = {0: 120.0, 1: 31.4, 2: 16.6, 3: 1.88}
+"""GB per GPU of 7.5 billion parameters over 64 ranks (Rajbhandari et al., arXiv 1910.02054, figure 1)."""
+
+
+@pytest.mark.parametrize("zero", ZERO_PAPER)
+def test_states_are_those_of_the_zero_paper(zero: int, make_model: MakeModel) -> None:
+    shape = {"layers": 36, "hidden": 4096, "heads": 32, "vocabulary": 51200, "positions": 2048}
+    model = make_model("gpt2-medium", **shape)
+    degrees = {"data": 64, "zero": zero}
+
+    (need,) = stage_memory(job(model, parallelism=degrees))
+
+    assert need.states / GB == pytest.approx(ZERO_PAPER[zero] * parameters(model) / 7.5e9, rel=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("precision", "gradients", "apart", "shared"),
+    [("fp16", None, 20, (4, 16)), ("bf16", "fp32", 18, (6, 12)), ("fp32", None, 16, (8, 8))],
+)
+def test_bytes_per_parameter_are_those_of_megatron_core(
+    precision: str, gradients: str | None, apart: int, shared: tuple[int, int], make_model: MakeModel
+) -> None:
+    # Megatron Core user guide, "Distributed Optimizer": bytes per parameter, and fixed + per rank ones
+    model = make_model("gpt2-medium")
+    count = parameters(model)
+    table = {"precision": precision, "gradient_precision": gradients, "sequence": 1}
+    (alone,) = stage_memory(job(model, **table))
+    (spread,) = stage_memory(job(model, parallelism={"data": 8, "zero": 1}, **table))
+
+    assert (alone.states + alone.step) / count == pytest.approx(apart)
+    assert (spread.states + spread.step) / count == pytest.approx(shared[0] + shared[1] / 8, rel=1e-6)
+
+
+@given(zero=st.integers(0, 3), data=st.integers(1, 64))
+def test_a_higher_zero_stage_never_needs_more(zero: int, data: int, make_model: MakeModel) -> None:
+    model = make_model("gpt2-medium")
+    lower, higher = (
+        stage_memory(job(model, parallelism={"data": data, "zero": stage}))[0] for stage in (max(zero - 1, 0), zero)
+    )
+    assert higher.states <= lower.states
+    assert higher.activations == lower.activations
+
+
+# ---- activations --------------------------------------------------------------------------------
+
+
+def per_layer(model: object, **changes: Any) -> float:  # noqa: ANN401  any field
+    """Bytes of activations of one layer, over ``s b h``."""
+    few, many = (job({**model, "layers": layers}, **changes) for layers in (2, 3))
+    hidden = many.model.hidden * many.sequence * many.micro_batch
+    return (stage_memory(many)[0].activations - stage_memory(few)[0].activations) / hidden
+
+
+@pytest.mark.parametrize("tensor", [1, 2, 8])
+def test_activations_of_a_layer_are_those_of_korthikanti(tensor: int, make_model: MakeModel) -> None:
+    # arXiv 2205.05198, table 2: bytes of one layer over s b h
+    model = make_model("gpt2-medium", hidden=6144, heads=64, positions=2048, vocabulary=51200).model_dump()
+    scores = 5 * 64 * 2048 / 6144
+    degrees = {"parallelism": {"tensor": tensor}}
+    split = {"parallelism": {"tensor": tensor, "sequence_parallel": tensor > 1}}
+
+    assert per_layer(model, **degrees) == pytest.approx(10 + 24 / tensor + scores / tensor)
+    assert per_layer(model, **split) == pytest.approx((34 + scores) / tensor)
+    assert per_layer(model, **split, recompute="selective") == pytest.approx(34 / tensor)
+    assert per_layer(model, **degrees, recompute="full") == pytest.approx(2)
+
+
+@pytest.mark.parametrize("stages", [1, 2, 4, 8])
+@pytest.mark.parametrize("chunks", [1, 2, 3])
+def test_interleaving_holds_more_by_the_published_factor(stages: int, chunks: int, make_model: MakeModel) -> None:
+    # arXiv 2205.05198, section 4.2.3: 1 + (p - 1) / (p v) times the activations of all layers
+    if stages == 1 < chunks:
+        return
+    layers = stages * chunks
+    degrees = {"pipeline": stages, "virtual_stages": chunks}
+    made = job(make_model("gpt2-medium", layers=layers), micro_batches=4 * stages, parallelism=degrees)
+
+    factor = 1 + (stages - 1) / (stages * chunks) if chunks > 1 else 1
+    assert len(in_flight(made, 0)) == pytest.approx(factor * layers)
+    assert {chunk for stage in range(stages) for chunk in in_flight(made, stage)} == set(range(chunks))
+
+
+@pytest.mark.parametrize(("schedule", "held"), [("gpipe", [6, 6, 6]), ("1f1b", [3, 2, 1]), ("zb-h1", [3, 3, 3])])
+def test_schedules_hold_what_is_in_flight(schedule: str, held: list[int], make_model: MakeModel) -> None:
+    degrees = {"pipeline": 3}
+    made = job(make_model("gpt2-medium", layers=3), micro_batches=6, parallelism=degrees, schedule=schedule)
+
+    assert [len(in_flight(made, stage)) for stage in range(3)] == held
+
+
+KORTHIKANTI = {
+    "megatron-22b": ({"tensor": 8}, 4, 1),
+    "megatron-175b": ({"tensor": 8, "pipeline": 8, "virtual_stages": 3}, 1, 64),
+    "megatron-530b": ({"tensor": 8, "pipeline": 35, "virtual_stages": 3}, 1, 280),
+    "megatron-1t": ({"tensor": 8, "pipeline": 64}, 1, 512),
+}
+"""Degrees, micro-batch and micro-batches of arXiv 2205.05198, table 3."""
+
+
+@pytest.mark.parametrize("name", KORTHIKANTI)
+def test_models_of_korthikanti_fit_80_gb_as_published(name: str) -> None:
+    # figure 1: with tensor parallelism alone none of the four fits an A100 of 80 GB; with sequence parallelism and
+    # selective recomputation all do, as with full recomputation (the runs of table 5)
+    degrees, size, batches = KORTHIKANTI[name]
+    model = shipped(name)
+    split = {**degrees, "sequence_parallel": True}
+
+    assert fullest(stage_memory(job(model, batches, micro_batch=size, parallelism=degrees))) > 80 * GB
+    for spread, recompute in ((split, "selective"), (degrees, "full")):
+        made = job(model, batches, micro_batch=size, parallelism=spread, recompute=recompute)
+        assert fullest(stage_memory(made)) < 0.95 * 80 * GB
+
+
+@given(
+    tensor=st.sampled_from([1, 2, 4]),
+    stages=st.sampled_from([1, 2, 4]),
+    batches=st.integers(1, 8),
+    recompute=st.sampled_from(["none", "selective", "full"]),
+)
+def test_recomputing_never_keeps_more(
+    tensor: int, stages: int, batches: int, recompute: str, make_model: MakeModel
+) -> None:
+    degrees = {"tensor": tensor, "pipeline": stages}
+    model = make_model("gpt2-medium", layers=4)
+    kept = stage_memory(job(model, batches, parallelism=degrees, sequence=512))
+    again = stage_memory(job(model, batches, parallelism=degrees, sequence=512, recompute=recompute))
+
+    for one, other in zip(kept, again, strict=True):
+        assert other.activations <= one.activations
+        assert other.states == one.states
+        # what is computed again is at most what is no longer kept
+        assert other.activations + other.working <= one.activations + one.working
