@@ -36,7 +36,7 @@ class Lane:
         self.builder = builder
         self.placement = placement
         self.rank = rank
-        self._slowdown = getattr(gpu, "overlap_slowdown", 1.0)
+        self._slowdown = gpu.overlap_slowdown
         self._groups: dict[str, tuple[int, ...]] = {}
         self._outstanding: list[int] = []
         self._computing = 0

@@ -33,7 +33,8 @@ def data_calls(job: Job) -> Iterator[Calls]:
     """
     degrees, stages = job.parallelism, job.parallelism.pipeline
     replicas = degrees.data * degrees.context
-    for part, members in (("dense", replicas), ("experts", replicas // degrees.expert)):
+    parts: tuple[tuple[Part, int], ...] = (("dense", replicas), ("experts", replicas // degrees.expert))
+    for part, members in parts:
         groups = replicas * degrees.tensor // members
         for stage in range(stages):
             chunks = range(stage, virtual_stages(job), stages)

@@ -95,7 +95,7 @@ class Plan:
         )
 
     def _unchosen(self, collective: str, ranks: tuple[int, ...], size: int) -> Choice:
-        """Sends between two ranks: by protocol Simple, in the chunks of the settings."""
+        """Give sends between two ranks protocol Simple and the chunks of the settings."""
         plain = self._plain(collective, ranks, size)
         group = self.group(ranks)
         return Choice(
@@ -111,7 +111,7 @@ class Plan:
         return found.channels if found.channels <= _MANY and group.within != "nvlink" else 1
 
     def _step(self, link: Link, algorithm: Algorithm, protocol: Protocol, group: Group) -> int:
-        """Fixed time of a message, ps.
+        """Return the fixed time of a message, ps.
 
         A tree's Simple hop of versions before 2.23 holds the time of a chunk of 256 KiB (tuning.cc says so), which the
         engine counts itself; the ring's stands in for it.
