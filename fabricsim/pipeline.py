@@ -3,7 +3,7 @@
 ::
 
     scenario.toml ── load ──► Scenario ──┬─ compile_job ─► Program ─┐
-                                         └─ Fabric ─────────────────┴─ replay ─► Result
+                                         └─ Fabric ─────────────────┴─ fold, replay ─► Result
 
 Each arrow makes a new type, so that a half-built thing cannot be simulated.
 """
@@ -18,20 +18,25 @@ import simpy
 
 from fabricsim import provenance
 from fabricsim.engine.fabric import Fabric
+from fabricsim.engine.folding import fold
 from fabricsim.engine.records import call_records, counters, link_records, rate_series
 from fabricsim.errors import InputError, SimulationError
 from fabricsim.results.result import Result
 from fabricsim.spec.load import LoadedScenario, from_tables, load
 from fabricsim.workload.compile import compile_job
+from fabricsim.workload.whole import WholeProgram
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fabricsim.engine.completions import Replay
     from fabricsim.engine.recorder import Watch
-    from fabricsim.workload.program import Program
+    from fabricsim.workload.program import Plan, Program
 
 __all__ = ["LoadedScenario", "build_program", "load", "reload", "simulate"]
+
+_FEWEST = 128
+"""Ranks of the smallest program that is folded unasked: smaller ones are quick, and show each rank."""
 
 
 def reload(result: Result) -> LoadedScenario:
@@ -58,6 +63,24 @@ def build_program(loaded: LoadedScenario) -> Program:
         msg = f"{loaded.path}: there is no [job] to run; add one, or use the fabric from a SimPy process"
         raise InputError(msg)
     return compile_job(job, loaded.scenario.cluster.gpu)
+
+
+def _prepared(fabric: Fabric, plan: Plan) -> Program:
+    """Write out what is to be replayed: where the scenario has it so, of one rank for all that are alike."""
+    scenario = fabric.scenario
+    wanted = scenario.folding == "on" or (scenario.folding == "auto" and plan.ranks >= _FEWEST)
+    folded = fold(fabric, plan) if wanted and scenario.engine == "flow" else None
+    if folded is None:
+        return plan.program(None)
+    program, folding = folded
+    fabric.fold(folding)
+    return program
+
+
+def _folded_ranks(program: Program) -> dict[str, int]:
+    """Count the ranks that others stand for, where any do."""
+    some = program.representatives
+    return {} if some is None else {"folded_ranks": program.ranks - len(some)}
 
 
 def simulate(
@@ -87,11 +110,13 @@ def simulate(
         Where the scenario has no job, or `watch` names what is not there.
     """
     scenario = loaded.scenario
-    program = build_program(loaded)
+    plan = WholeProgram(build_program(loaded))
+    program: Program
     report = None if progress is None else (lambda done: progress(done / len(program.ops)))
     env = simpy.Environment()
     fabric = Fabric(env, scenario, taps=True, watch=watch, progress=report)
     began = time.perf_counter()
+    program = _prepared(fabric, plan)
     done = fabric.replay(program)
     if fabric.recorder is not None:
         fabric.recorder.tap_flows()
@@ -116,7 +141,8 @@ def simulate(
         links=link_records(fabric, program),
         series=rate_series(fabric, replay.end),
         slowdowns=fabric.world.slowdowns.copy(),
-        counters=counters(fabric, "dag_nodes"),
+        counters={**counters(fabric, "dag_nodes"), **_folded_ranks(program)},
+        ranks=None if program.representatives is None else program.ranks,
         iteration=replay.end - replay.start,
         wall_seconds=wall,
         packets=None if fabric.recorder is None else fabric.recorder.packets(),

@@ -229,15 +229,19 @@ class Fabric:
         SimulationError
             Where the program has more ranks than the cluster.
         """
-        if program.ranks > self.scenario.cluster.ranks:
-            have = self.scenario.cluster.ranks
-            msg = f"the program runs on {program.ranks} ranks, the cluster has {have}: add hosts or lower the degrees"
-            raise SimulationError(msg)
+        self.require_ranks(program.ranks)
         if program.representatives is not None and self.wiring.folding is None:
             msg = "the program has operations of some ranks only: give the fabric its folding first"
             raise SimulationError(msg)
         calls = self._calls([(call.collective, call.ranks, call.size) for call in program.calls])
         return self._post(program.ops, program.successors, calls, elapsed=False)
+
+    def require_ranks(self, ranks: int) -> None:
+        """Refuse programs of more ranks than the cluster has, by a `SimulationError`."""
+        have = self.scenario.cluster.ranks
+        if ranks > have:
+            msg = f"the program runs on {ranks} ranks, the cluster has {have}: add hosts or lower the degrees"
+            raise SimulationError(msg)
 
     def fold(self, folding: Folding) -> None:
         """Let one rank, connection and resource stand for all that are alike from now on.

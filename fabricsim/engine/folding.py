@@ -335,6 +335,7 @@ def fold(fabric: Fabric, plan: Plan) -> tuple[Program, Folding] | None:
         Where the cluster has too few ranks, or the program calls groups that the plan does not have.
     """
     platform, wiring = fabric.platform, fabric.wiring
+    fabric.require_ranks(plan.ranks)
     footprint = Footprint(plan.groups, platform.endpoints, wiring.choose, platform.path)
     if _takes_turns(fabric, footprint):
         return None

@@ -38,13 +38,15 @@ def call_records(fabric: Fabric, program: Program, replay: Replay) -> tuple[Call
 
 
 def link_records(fabric: Fabric, program: Program) -> tuple[LinkRecord, ...]:
-    """Record every resource of the fabric, with the kinds of calls that cross it."""
+    """Record every resource of the fabric that none stands for, with the kinds of calls that cross it."""
     crossing: dict[int, set[str]] = {}
     for call, communicator in zip(program.calls, fabric.communicators(program.calls), strict=True):
         for resource in fabric.wiring.resources_of(communicator):
             crossing.setdefault(resource, set()).add(f"{call.dimension} {call.collective}")
     resources = fabric.platform.resources
     load, payload = carried(fabric)
+    folding = fabric.wiring.folding
+    copies = [1] * len(resources.names) if folding is None else folding.copies.tolist()
     return tuple(
         LinkRecord(
             name=name,
@@ -53,8 +55,10 @@ def link_records(fabric: Fabric, program: Program) -> tuple[LinkRecord, ...]:
             load=float(load[index]),
             payload=float(payload[index]),
             calls=tuple(sorted(crossing.get(index, ()))),
+            copies=copies[index],
         )
         for index, name in enumerate(resources.names)
+        if copies[index]
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.report import style
-from fabricsim.results.breakdown import critical_rank, rank_count, rank_time
+from fabricsim.results.breakdown import critical_rank, rank_count, rank_time, simulated_ranks
 from fabricsim.units import human_seconds, seconds
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ def breakdown(result: Result) -> Figure:
     ResultError
         Where the program is empty.
     """
-    ranks = rank_count(result)
-    style.require_some(ranks, "op", "the program holds no work")
-    chosen = style.evenly(ranks, MOST_RANKS)
+    ranks, simulated = rank_count(result), simulated_ranks(result)
+    style.require_some(len(simulated), "op", "the program holds no work")
+    chosen = [simulated[index] for index in style.evenly(len(simulated), MOST_RANKS)]
     figure = style.new_figure(3.6 + 0.45 * len(chosen))
     axes = figure.add_subplot()
     _stack(axes, [rank_time(result, rank) for rank in chosen], result.iteration)

@@ -100,7 +100,8 @@ def human_rate(value: float | None) -> str:
 def _headline(summary: Summary) -> Text:
     text = Text()
     text.append(f"{summary['name']}", style="bold")
-    text.append(f": {summary['ranks']} ranks over {summary['transport']}\n")
+    folded = f" folded to {summary['simulated_ranks']}" if "simulated_ranks" in summary else ""
+    text.append(f": {summary['ranks']} ranks{folded} over {summary['transport']}\n")
     text.append("Iteration time ")
     text.append(human_seconds(summary["iteration_time_s"]), style="bold")
     text.append(f", {_percent(summary['communication_share'])} of it in communication\n")
@@ -161,7 +162,7 @@ def _links(rows: list[LinkSummary]) -> Group:
     table.add_column("Crossed by")
     for row in rows:
         table.add_row(
-            escape(row["name"]),
+            escape(row["name"]) + _times(row),
             escape(row["kind"]),
             _percent(row["utilisation"]),
             _gigabits(row["payload_rate_mean_bytes_per_s"] or None),
@@ -171,9 +172,14 @@ def _links(rows: list[LinkSummary]) -> Group:
     return _titled("Hottest links and host resources, rates of the payload", table)
 
 
+def _times(link: LinkSummary) -> str:
+    copies = link.get("copies", 1)
+    return f" x {copies}" if copies > 1 else ""
+
+
 def _blame(link: LinkSummary) -> Text:
     text = Text("Hottest: ")
-    text.append(link["name"], style="bold")
+    text.append(link["name"] + _times(link), style="bold")
     crossed = f", crossed by {_few(link['calls'])}" if link["calls"] else ""
     text.append(f", {_percent(link['utilisation'])} used over the iteration{crossed}\n")
     return text

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.report import style
-from fabricsim.results.breakdown import rank_count
+from fabricsim.results.breakdown import rank_count, simulated_ranks
 from fabricsim.tables import MAIN_STREAM
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ def timeline(result: Result) -> Figure:
     ResultError
         Where the program is empty.
     """
-    ranks = rank_count(result)
-    style.require_some(ranks, "op", "the program holds no work")
-    chosen = style.evenly(ranks, MOST_ROWS)
+    ranks, simulated = rank_count(result), simulated_ranks(result)
+    style.require_some(len(simulated), "op", "the program holds no work")
+    chosen = [simulated[index] for index in style.evenly(len(simulated), MOST_ROWS)]
     figure = style.new_figure(11.0, 1.9 + 0.32 * len(chosen))
     axes = figure.add_subplot()
     unit, scale = style.time_unit(result.iteration)

@@ -69,8 +69,18 @@ class RankTime:
 
 
 def rank_count(result: Result) -> int:
-    """Ranks that take part in the program of `result`."""
+    """Ranks that take part in the program of `result`, simulated or not."""
+    if result.ranks is not None:
+        return result.ranks
     return int(result.ops["rank"].max()) + 1 if len(result.ops) else 0
+
+
+def simulated_ranks(result: Result) -> list[int]:
+    """Ranks of `result` that have been simulated: all, or where it is folded those that stand for all."""
+    if result.ranks is None:
+        return list(range(rank_count(result)))
+    ranks: list[int] = np.unique(result.ops["rank"]).tolist()
+    return ranks
 
 
 def critical_rank(result: Result) -> int:

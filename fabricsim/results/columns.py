@@ -100,6 +100,9 @@ LINKS = Table(
 )
 """The fields of `LinkRecord`; its ``calls`` are `CROSSING`, cut by ``crossing_calls``."""
 
+COPIES = Column("copies", "i8", "1", "resources alike that it stands for, itself included")
+"""A column more of `LINKS` in folded runs."""
+
 CROSSING = Table(
     "links",
     Column("crossing", "i8", "1", "index of the crossing"),

@@ -110,7 +110,7 @@ def _write_result(file: h5py.File, result: Result) -> None:
     _write_root(file, result)
     _write_ops(file, result)
     _write_calls(file, result.calls)
-    _write_links(file, result.links)
+    _write_links(file, result.links, folded=result.ranks is not None)
     _write_series(file, result.series)
     messages = {"messages": result.slowdowns}
     _write_table(file.create_group(columns.FLOWS.group), columns.FLOWS, edges(), messages)
@@ -151,6 +151,8 @@ def _write_root(file: h5py.File, result: Result) -> None:
     file.attrs["versions"] = json.dumps(provenance.versions())
     file.attrs["seed"] = np.int64(result.seed)
     file.attrs["iteration_ps"] = np.int64(result.iteration)
+    if result.ranks is not None:
+        file.attrs["folded_from_ranks"] = np.int64(result.ranks)
 
 
 def _write_ops(file: h5py.File, result: Result) -> None:
@@ -168,11 +170,13 @@ def _write_calls(file: h5py.File, calls: Sequence[CallRecord]) -> None:
     _write_table(group, columns.CALLS, np.arange(len(calls)), data)
 
 
-def _write_links(file: h5py.File, links: Sequence[LinkRecord]) -> None:
+def _write_links(file: h5py.File, links: Sequence[LinkRecord], *, folded: bool) -> None:
     group = file.create_group(columns.LINKS.group)
     data = {name: [getattr(link, name) for link in links] for name in ("kind", "capacity", "load", "payload")}
     data["crossing_calls"] = [len(link.calls) for link in links]
-    _write_table(group, columns.LINKS, [link.name for link in links], data)
+    scale = _write_table(group, columns.LINKS, [link.name for link in links], data)
+    if folded:
+        _write_column(group, columns.COPIES, [link.copies for link in links], scale)
     crossing = [call for link in links for call in link.calls]
     _write_table(group, columns.CROSSING, np.arange(len(crossing)), {"crossing_call": crossing})
 
@@ -251,6 +255,7 @@ def _read(reader: Reader) -> Result:
     ops, spans, timers = _read_ops(reader)
     calls = _read_calls(reader)
     reader.require(bool(np.all(ops["call"] < len(calls))), "group ops names calls that group calls does not have")
+    folded = reader.has_attribute("folded_from_ranks")
     text = {name: reader.text_attribute(name) for name in _TEXT_ATTRIBUTES}
     return Result(
         **text,
@@ -260,13 +265,14 @@ def _read(reader: Reader) -> Result:
         spans=spans,
         timers=timers,
         calls=calls,
-        links=_read_links(reader),
+        links=_read_links(reader, folded=folded),
         series=_read_series(reader),
         slowdowns=reader.numbers(columns.FLOWS.group, columns.FLOWS.columns[0], (SLOWDOWN_BINS,)),
         counters=reader.json_attribute("counters"),
         iteration=reader.integer_attribute("iteration_ps"),
         wall_seconds=0.0,
         packets=_read_packets(reader) if reader.has_group(columns.WIRES.group) else None,
+        ranks=reader.integer_attribute("folded_from_ranks") if folded else None,
     )
 
 
@@ -293,7 +299,7 @@ def _read_calls(reader: Reader) -> tuple[CallRecord, ...]:
     return tuple(CallRecord(*row) for row in zip(*data, strict=True))
 
 
-def _read_links(reader: Reader) -> tuple[LinkRecord, ...]:
+def _read_links(reader: Reader, *, folded: bool) -> tuple[LinkRecord, ...]:
     table = columns.LINKS
     names = reader.text(table.group, table.index)
     data = [reader.values(table.group, column, len(names)) for column in table.columns]
@@ -305,7 +311,8 @@ def _read_links(reader: Reader) -> tuple[LinkRecord, ...]:
     )
     ends = np.cumsum(counts)
     calls = [crossing[end - count : end] for end, count in zip(ends, counts, strict=True)]
-    return tuple(LinkRecord(*row) for row in zip(names, *data, calls, strict=True))
+    copies = reader.values(table.group, columns.COPIES, len(names)) if folded else [1] * len(names)
+    return tuple(LinkRecord(*row) for row in zip(names, *data, calls, copies, strict=True))
 
 
 def _read_series(reader: Reader) -> Series:

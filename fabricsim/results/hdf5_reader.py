@@ -101,6 +101,10 @@ class Reader:
         there = isinstance(self._file.get(name, getlink=True), h5py.HardLink)
         return there and isinstance(self._file[name], h5py.Group)
 
+    def has_attribute(self, name: str) -> bool:
+        """Tell whether the file has a root attribute of that name."""
+        return name in self._file.attrs
+
     def text_attribute(self, name: str, group: str = "/") -> str:
         """Give a string attribute of `group`."""
         value = self._attribute(name, group)

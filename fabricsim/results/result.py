@@ -34,7 +34,8 @@ class LinkRecord:
     """One resource (a link direction, a PCIe direction, a proxy thread) over the run.
 
     ``capacity`` and ``load`` are in the resource's own unit: bytes on the wire for links (headers
-    included), seconds of CPU for threads. ``payload`` counts bytes without headers.
+    included), seconds of CPU for threads. ``payload`` counts bytes without headers. In a folded run it stands
+    for ``copies`` resources alike, itself included; its figures are those of one.
     """
 
     name: str
@@ -43,6 +44,7 @@ class LinkRecord:
     load: float
     payload: float
     calls: tuple[str, ...]
+    copies: int = 1
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,8 @@ class Result:
         Time the simulation itself took; never stored in tables.
     packets
         What the packet engine recorded besides; None in a flow run.
+    ranks
+        Ranks of a folded run: those that `ops` have stand for all. None where `ops` have all ranks.
     """
 
     name: str
@@ -120,3 +124,4 @@ class Result:
     iteration: int
     wall_seconds: float
     packets: Packets | None = None
+    ranks: int | None = None

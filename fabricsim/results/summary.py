@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 import numpy as np
 
 from fabricsim.errors import ResultError
-from fabricsim.results.breakdown import critical_rank, rank_count, rank_time
+from fabricsim.results.breakdown import critical_rank, rank_count, rank_time, simulated_ranks
 from fabricsim.results.packets import congested
 from fabricsim.results.slowdown import percentile
 from fabricsim.units import seconds
@@ -63,7 +63,8 @@ class LinkSummary(TypedDict):
     """One resource over the iteration.
 
     ``utilisation`` is the load over what the resource could have carried in the iteration; the payload rates are
-    the mean over the iteration and the highest bin of the time series (null where the resource has none).
+    the mean over the iteration and the highest bin of the time series (null where the resource has none). In a
+    folded run ``copies`` is how many alike it stands for, itself included.
     """
 
     name: str
@@ -73,6 +74,7 @@ class LinkSummary(TypedDict):
     payload_rate_mean_bytes_per_s: float
     payload_rate_peak_bytes_per_s: float | None
     calls: list[str]
+    copies: NotRequired[int]
 
 
 class Summary(TypedDict):
@@ -105,6 +107,8 @@ class Summary(TypedDict):
         What the engine counted.
     wall_seconds
         Time the simulation took; null for a result read from a file. The only field that depends on the clock.
+    simulated_ranks
+        In folded runs: how many ranks stand for all.
     queues
         In packet runs: the most congested wires (`fabricsim.results.packets.congested`).
     """
@@ -126,6 +130,7 @@ class Summary(TypedDict):
     message_slowdown: dict[str, float | None]
     counters: dict[str, int]
     wall_seconds: float | None
+    simulated_ranks: NotRequired[int]
     queues: NotRequired[list[QueueSummary]]
 
 
@@ -176,6 +181,8 @@ def summarise(result: Result) -> Summary:
         "counters": dict(result.counters),
         "wall_seconds": result.wall_seconds or None,
     }
+    if result.ranks is not None:
+        summary["simulated_ranks"] = len(simulated_ranks(result))
     if result.packets is not None:
         summary["queues"] = congested(result.packets)
     return summary
@@ -272,7 +279,11 @@ def _hottest(result: Result) -> list[LinkSummary]:
     hottest = sorted(busy, key=lambda link: -link.load / link.capacity)[:HOTTEST]
     rows = {name: rate for name, rate in zip(result.series.names, result.series.rate, strict=True) if rate.size}
     peaks = {name: float(rate.max()) for name, rate in rows.items()}
-    return [_link(link, time, peaks.get(link.name)) for link in hottest]
+    summaries = [_link(link, time, peaks.get(link.name)) for link in hottest]
+    if result.ranks is not None:
+        for summary, link in zip(summaries, hottest, strict=True):
+            summary["copies"] = link.copies
+    return summaries
 
 
 def _link(link: LinkRecord, time: float, peak: float | None) -> LinkSummary:

@@ -25,6 +25,9 @@ class Scenario(Spec):
     A scenario without a job describes a fabric to use from SimPy or to benchmark. Ranks that the job
     does not use stay idle. Cross-checks between the tables (degrees against
     ranks, batch against data parallelism) are made here, so that a scenario that exists can be built.
+
+    ``folding`` says whether one rank is simulated for all that are alike in a run of the flow engine, which
+    changes no time: in programs of 128 ranks and more (``"auto"``), in all, or in none.
     """
 
     name: str
@@ -34,6 +37,7 @@ class Scenario(Spec):
     job: Job | None = None
     collectives: Collectives = Collectives()
     engine: Literal["flow", "packet"] = "flow"
+    folding: Literal["auto", "on", "off"] = "auto"
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
 
     @property
