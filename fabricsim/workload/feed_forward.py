@@ -33,6 +33,7 @@ def network(tape: Tape, job: Job, tokens: int, inner: int) -> None:
 def activation(tape: Tape, job: Job, elements: int) -> None:
     """Record the activation: SwiGLU of a Llama, GELU with the bias otherwise."""
     if job.model.family == "llama":
-        tape.stream("SwiGLU", elements, Pass(2, 1), Pass(3, 2), stored=2 * tape.width)
+        tape.stream("SwiGLU", elements, Pass(2, 1), Pass(3, 2), stored=2 * tape.width, kernel="function")
     else:
-        tape.stream("bias-GELU", elements, Pass(1, 1), Pass(2, 1), Pass(1, 0, weight=True), stored=tape.width)
+        gelu = (Pass(1, 1), Pass(2, 1), Pass(1, 0, weight=True))
+        tape.stream("bias-GELU", elements, *gelu, stored=tape.width, kernel="function")

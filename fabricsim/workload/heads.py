@@ -36,7 +36,7 @@ def embedding(tape: Tape, job: Job, sequence: int) -> None:
         tape.stream("add", elements, Pass(2, 1))
     if tape.gathers:  # each rank takes its part of the sequence; the gradients of all parts come back together
         tape.step([], [Exchange("all_gather", "tensor", elements * tape.width)])
-    tape.stream("dropout", tape.own(elements), Pass(1, 1, MASK), Pass(1, 1, MASK), stored=MASK)
+    tape.stream("dropout", tape.own(elements), Pass(1, 1, MASK), Pass(1, 1, MASK), stored=MASK, kernel="function")
 
 
 def _gather(tape: Tape, elements: int, table: int) -> None:
@@ -68,7 +68,7 @@ def _bert(tape: Tape, job: Job, tokens: int) -> None:
     tape.linear("pooler", (job.micro_batch, hidden, hidden), stored=job.micro_batch * hidden)
     tape.linear("transform", (own, hidden, hidden), stored=own * hidden)
     gelu = (Pass(1, 1), Pass(2, 1), Pass(1, 0, weight=True))
-    tape.stream("bias-GELU", own * hidden, *gelu, stored=tape.width)
+    tape.stream("bias-GELU", own * hidden, *gelu, stored=tape.width, kernel="function")
     layer_norm(tape, tokens * hidden)
 
 
@@ -86,7 +86,7 @@ def _cross_entropy(tape: Tape, tokens: int, vocabulary: int) -> None:
     _agree(tape, tokens)
     tape.stream("difference", logits, Pass(1, 1), width=FP32)
     _agree(tape, tokens)
-    tape.stream("exponential", logits, Pass(1, 1), width=FP32)
+    tape.stream("exponential", logits, Pass(1, 1), width=FP32, kernel="function")
     tape.stream("sum", logits, Pass(1, 0), width=FP32)
     _agree(tape, tokens)
     tape.stream("quotient", logits, Pass(1, 1), width=FP32)

@@ -27,4 +27,4 @@ def residual(tape: Tape, elements: int) -> None:
         return
     own = tape.own(elements)
     bias = Pass(1, 0, weight=True)
-    tape.stream("bias-dropout-residual", own, Pass(2, 1, MASK), Pass(1, 1, MASK), bias, stored=MASK)
+    tape.stream("bias-dropout-residual", own, Pass(2, 1, MASK), Pass(1, 1, MASK), bias, stored=MASK, kernel="function")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fabricsim.spec.job import Job
     from fabricsim.workload.program import CollectiveName
     from fabricsim.workload.shapes import Block
-    from fabricsim.workload.work import Item
+    from fabricsim.workload.work import Item, Kernel
 
 PRECISION_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
 """Bytes per element."""
@@ -106,14 +106,21 @@ class Tape:
         self._steps.append(tuple(backward))
         self.stored += stored
 
-    def stream(
-        self, name: str, elements: int, forward: Pass | None, *backward: Pass, stored: int = 0, width: int | None = None
+    def stream(  # noqa: PLR0913  all but two have a default
+        self,
+        name: str,
+        elements: int,
+        forward: Pass | None,
+        *backward: Pass,
+        stored: int = 0,
+        width: int | None = None,
+        kernel: Kernel = "stream",
     ) -> None:
-        """Record a streaming kernel; `stored` bytes per element are kept."""
+        """Record a kernel that streams through memory; `stored` bytes per element are kept."""
         width = width if width is not None else self.width
         self.step(
-            [] if forward is None else [_streamed(name, elements, forward, width)],
-            [_streamed(f"{name} gradient", elements, each, width) for each in backward],
+            [] if forward is None else [_streamed(name, elements, forward, width, kernel)],
+            [_streamed(f"{name} gradient", elements, each, width, kernel) for each in backward],
             elements * stored,
         )
 
@@ -193,8 +200,9 @@ class Tape:
         return Work(tuple(self.forward), backward, self.stored)
 
 
-def _streamed(name: str, elements: int, move: Pass, width: int) -> Operation:
-    return Operation(name, 0, elements * ((move.reads + move.writes) * width + move.extra), move.weight)
+def _streamed(name: str, elements: int, move: Pass, width: int, kernel: Kernel) -> Operation:
+    traffic = elements * ((move.reads + move.writes) * width + move.extra)
+    return Operation(name, 0, traffic, move.weight, "stream" if move.weight else kernel)
 
 
 def _beside(collective: CollectiveName, size: int) -> Exchange:

@@ -9,8 +9,9 @@ if TYPE_CHECKING:
     from fabricsim.workload.program import CollectiveName
 
 
-Kernel = Literal["stream", "product", "attention", "attention-gradient"]
-"""What a kernel does: read and write memory, multiply matrices, or fused attention and its backward pass."""
+Kernel = Literal["stream", "function", "product", "attention", "attention-gradient"]
+"""What a kernel does: read and write memory, besides with random numbers or exponentials ("function"), multiply
+matrices, or fused attention and its backward pass."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Operation:
         What kind of kernel it is.
     shape
         Of a product: how many of them in one launch, rows, inner width, columns. Of an attention: sequences
-        times heads, queries, width of a head, keys. A ``"stream"`` has none.
+        times heads, queries, width of a head, keys. All else has none.
     """
 
     name: str

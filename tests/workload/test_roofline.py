@@ -3,9 +3,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fabricsim.workload.operations import block_work
-from fabricsim.workload.roofline import block_time, operation_time, optimizer_time
+from fabricsim.workload.roofline import FUNCTION_SHARE, block_time, operation_time, operations_time, optimizer_time
 from fabricsim.workload.shapes import stage_blocks
 from fabricsim.workload.work import Operation
 
@@ -35,8 +37,9 @@ def test_block_time_is_the_sum_of_its_kernels(make_job: MakeJob, gpu: Gpu) -> No
 
     for block in set(stage_blocks(job.model, 1)[0]):
         work, time = block_work(block, job), block_time(block, job, gpu)
-        assert time.forward == sum(operation_time(op, job, gpu) for op in work.forward if isinstance(op, Operation))
-        assert time.backward == sum(operation_time(op, job, gpu) for op in work.backward if isinstance(op, Operation))
+        for items, took in ((work.forward, time.forward), (work.backward, time.backward)):
+            operations = [item for item in items if isinstance(item, Operation)]
+            assert took == operations_time(operations, job, gpu)
 
 
 def test_a_layer_cannot_beat_the_peak(make_job: MakeJob, gpu: Gpu) -> None:
@@ -53,3 +56,54 @@ def test_optimizer_time_grows_with_its_parameters(make_job: MakeJob, gpu: Gpu) -
 
     assert optimizer_time(2 * 10**9, job, gpu) == pytest.approx(2 * optimizer_time(10**9, job, gpu))
     assert optimizer_time(10**9, job, gpu) == pytest.approx(54e9 / (1555e9 * 0.85) * 1e12)
+
+
+def test_short_kernels_hide_behind_long_ones(make_job: MakeJob, gpu: Gpu) -> None:
+    short, long = Operation("short", 0, 1000), Operation("long", 0, 10**8)
+    job = make_job()
+
+    alone = operation_time(long, job, gpu)
+
+    assert operation_time(short, job, gpu) == gpu.kernel_launch
+    assert operations_time([short] * 8, job, gpu) == 8 * gpu.kernel_launch
+    assert alone <= operations_time([short] * 8 + [long], job, gpu) < alone + gpu.kernel_launch
+
+
+def test_functions_are_slower_than_copies(make_job: MakeJob, gpu: Gpu) -> None:
+    copy, softmax = Operation("copy", 0, 10**9), Operation("softmax", 0, 10**9, kernel="function")
+
+    times = [operation_time(each, make_job(), gpu) for each in (copy, softmax)]
+
+    assert times[0] == pytest.approx(times[1] * FUNCTION_SHARE)
+
+
+@given(rows=st.integers(1, 4096), inner=st.integers(1, 4096), columns=st.integers(1, 4096))
+def test_products_never_beat_peak_or_memory_and_grow_with_each_side(
+    rows: int, inner: int, columns: int, make_job: MakeJob, gpu: Gpu
+) -> None:
+    tiled = gpu.model_copy(update={"processors": 108, "tile_efficiency": 0.9, "kernel_launch": 0})
+
+    def time(m: int, k: int, n: int) -> int:
+        one = Operation("product", 2 * m * k * n, 2 * (m * k + k * n + m * n), kernel="product", shape=(1, m, k, n))
+        return operation_time(one, make_job(), tiled)
+
+    took = time(rows, inner, columns)
+
+    assert took >= 2 * rows * inner * columns / (312e12 * 0.8) * 1e12 - 1
+    assert took >= 2 * (rows * inner + inner * columns + rows * columns) / (1555e9 * 0.85) * 1e12 - 1
+    assert time(2 * rows, inner, columns) >= took
+    assert time(rows, 2 * inner, columns) >= took
+    assert time(rows, inner, 2 * columns) >= took
+
+
+def test_a_started_wave_takes_as_long_as_a_full_one(make_job: MakeJob, gpu: Gpu) -> None:
+    """108 tiles of 256 x 128 fit at once; one more row of tiles needs another wave."""
+    tiled = gpu.model_copy(update={"processors": 108, "gemm_efficiency": 1.0, "tile_efficiency": 0.9})
+
+    def time(rows: int) -> int:
+        one = Operation("product", 2 * rows * 8192 * 1152, 0, kernel="product", shape=(1, rows, 8192, 1152))
+        return operation_time(one, make_job(), tiled)
+
+    wave, over = time(256 * 12), time(256 * 12 + 256)
+
+    assert over > 1.3 * wave
