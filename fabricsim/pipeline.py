@@ -23,8 +23,8 @@ from fabricsim.engine.records import call_records, counters, link_records, rate_
 from fabricsim.errors import InputError, SimulationError
 from fabricsim.results.result import Result
 from fabricsim.spec.load import LoadedScenario, from_tables, load
-from fabricsim.workload.compile import compile_job
-from fabricsim.workload.whole import WholeProgram
+from fabricsim.workload.compile import JobPlan
+from fabricsim.workload.fit import check_fit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fabricsim.engine.recorder import Watch
     from fabricsim.workload.program import Plan, Program
 
-__all__ = ["LoadedScenario", "build_program", "load", "reload", "simulate"]
+__all__ = ["LoadedScenario", "build_plan", "load", "reload", "simulate"]
 
 _FEWEST = 128
 """Ranks of the smallest program that is folded unasked: smaller ones are quick, and show each rank."""
@@ -50,8 +50,8 @@ def reload(result: Result) -> LoadedScenario:
     return LoadedScenario(from_tables(result.resolved), result.source, result.resolved, Path(result.name))
 
 
-def build_program(loaded: LoadedScenario) -> Program:
-    """Compile a scenario's job into a program.
+def build_plan(loaded: LoadedScenario) -> JobPlan:
+    """Plan a scenario's job; its ``program`` writes it out.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def build_program(loaded: LoadedScenario) -> Program:
     if job is None:
         msg = f"{loaded.path}: there is no [job] to run; add one, or use the fabric from a SimPy process"
         raise InputError(msg)
-    return compile_job(job, loaded.scenario.cluster.gpu)
+    return JobPlan(job, loaded.scenario.cluster.gpu)
 
 
 def _prepared(fabric: Fabric, plan: Plan) -> Program:
@@ -107,10 +107,12 @@ def simulate(
     SimulationError
         Where the program cannot run on this cluster, or nothing was delivered.
     InputError
-        Where the scenario has no job, or `watch` names what is not there.
+        Where the scenario has no job, its job does not fit into the memory of its GPUs, or `watch` names what is
+        not there.
     """
     scenario = loaded.scenario
-    plan = WholeProgram(build_program(loaded))
+    plan = build_plan(loaded)
+    check_fit(plan.job, scenario.cluster.gpu)
     program: Program
     report = None if progress is None else (lambda done: progress(done / len(program.ops)))
     env = simpy.Environment()

@@ -10,7 +10,7 @@ import pytest
 
 from fabricsim import provenance
 from fabricsim.errors import InputError, SimulationError
-from fabricsim.pipeline import build_program, load, reload, simulate
+from fabricsim.pipeline import build_plan, load, reload, simulate
 from fabricsim.results.hdf5 import read, write
 from fabricsim.tables import COLLECTIVE, COMPUTE
 from fabricsim.topology.platform import WIRE
@@ -105,12 +105,12 @@ def test_progress_is_a_share_that_rises(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_scenario_without_job_is_refused() -> None:
     with pytest.raises(InputError, match=r"hkbu\.toml: there is no \[job\] to run"):
-        build_program(load("hkbu"))
+        build_plan(load("hkbu"))
 
 
 def test_program_larger_than_the_cluster_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    large = build_program(load("gpt2-medium-dp"))
-    monkeypatch.setattr("fabricsim.pipeline.build_program", lambda _: large)
+    large = build_plan(load("gpt2-medium-dp"))
+    monkeypatch.setattr("fabricsim.pipeline.build_plan", lambda _: large)
 
     with pytest.raises(SimulationError, match="runs on 8 ranks, the cluster has 2: add hosts"):
         simulate(load("gpt2-medium-dp", TWO_RANKS))

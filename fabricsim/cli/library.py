@@ -30,13 +30,18 @@ def register(app: typer.Typer) -> None:
 
 
 def check(scenario: ScenarioArgument, settings: SettingsOption = None) -> None:
-    """Read and check a scenario without running it."""
+    """Read and check a scenario without running it, and whether its job fits into the memory of its GPUs."""
     from fabricsim.spec.load import load  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.workload.fit import check_fit, memory_text  # noqa: PLC0415  as above
 
     found = load(scenario, list(settings or [])).scenario
     cluster = found.cluster
+    if found.job is not None:
+        check_fit(found.job, cluster.gpu)
     machine = f"{cluster.hosts} x {cluster.gpus_per_host} {cluster.gpu.name}"
     say(f"{found.name}: no mistakes; {machine}, {_work(found.job)}, {found.transport.name}")
+    if found.job is not None:
+        say(memory_text(found.job, cluster.gpu))
 
 
 def _work(job: Job | None) -> str:
@@ -47,13 +52,13 @@ def _work(job: Job | None) -> str:
 
 def volumes(scenario: ScenarioArgument, settings: SettingsOption = None, *, as_json: JsonOption = False) -> None:
     """Count what one iteration of a job sends, beside the formulas, and simulate nothing."""
-    from fabricsim.pipeline import build_program, load  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.pipeline import build_plan, load  # noqa: PLC0415  --help must not pay for it
     from fabricsim.workload.tally import program_calls, tally  # noqa: PLC0415  as above
     from fabricsim.workload.volume_summary import summarise_volumes  # noqa: PLC0415  as above
     from fabricsim.workload.volumes import closed_forms  # noqa: PLC0415  as above
 
     loaded = load(scenario, list(settings or []))
-    program = build_program(loaded)
+    program = build_plan(loaded).program()
     job = cast("Job", loaded.scenario.job)  # or there would be no program
     summary = summarise_volumes(
         loaded.scenario.name, program.ranks, tally(program_calls(program)), tally(closed_forms(job))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from fabricsim.errors import Mistake
+from fabricsim.errors import Mistake, ScenarioError
 from fabricsim.spec.job import Parallelism
 from fabricsim.spec.job_checks import job_problems
 from fabricsim.units import human_bytes
@@ -35,6 +35,25 @@ def fullest(job: Job) -> tuple[int, Memory]:
     return stage, needs[stage]
 
 
+def check_fit(job: Job, gpu: Gpu) -> None:
+    """Refuse a job that does not fit.
+
+    Raises
+    ------
+    ScenarioError
+        With what would make it fit.
+    """
+    if problems := memory_problems(job, gpu):
+        raise ScenarioError(problems)
+
+
+def memory_text(job: Job, gpu: Gpu) -> str:
+    """Say in one line what a job needs of the memory of its GPUs, and for what."""
+    stage, need = fullest(job)
+    where = f" of stage {stage}, the fullest" if job.parallelism.pipeline > 1 else ""
+    return f"memory of a GPU{where}: {human_bytes(need.total)} of {human_bytes(usable_memory(gpu))} ({_parts(need)})"
+
+
 def memory_problems(job: Job, gpu: Gpu) -> list[Mistake]:
     """Find out whether a job fits into the memory of its GPUs.
 
@@ -56,25 +75,23 @@ def memory_problems(job: Job, gpu: Gpu) -> list[Mistake]:
         return []
     found = (next((text for text, job in tries if _fits(job, usable)), None) for tries in _changes(job))
     ways = [text for text in found if text is not None]
-    problem = f"{job.model.name} needs {human_bytes(need.total)} on each GPU of stage {stage}: {_parts(need)}; a "
-    problem += f"{gpu.name} has {human_bytes(gpu.memory)}, {human_bytes(usable)} of it for a job"
+    problem = f"{job.model.name} needs {human_bytes(need.total)} on each GPU of stage {stage} ({_parts(need)}); of the "
+    problem += f"{human_bytes(gpu.memory)} of a {gpu.name}, {human_bytes(usable)} are for a job"
     way_out = f"any one of these makes it fit: {', '.join(ways)}" if ways else "no single change makes it fit"
     return [Mistake("job", problem, way_out)]
 
 
+def _parts(need: Memory) -> str:
+    rows = [("weights", need.weights), ("gradients", need.gradients), ("optimizer", need.optimizer)]
+    if need.step > need.activations + need.working:
+        rows.append(("gradients in fp32", need.step))
+    else:
+        rows += [("activations", need.activations), ("working memory", need.working)]
+    return ", ".join(f"{name} {human_bytes(size)}" for name, size in rows)
+
+
 def _fits(job: Job, usable: int) -> bool:
     return not job_problems(job) and fullest(job)[1].total <= usable
-
-
-def _parts(need: Memory) -> str:
-    rows = [
-        ("weights", need.weights),
-        ("gradients", need.gradients),
-        ("optimizer", need.optimizer),
-        ("activations", need.activations),
-        ("working memory", need.working),
-    ]
-    return ", ".join(f"{name} {human_bytes(size)}" for name, size in rows)
 
 
 def _changes(job: Job) -> Iterator[Iterator[tuple[str, Job]]]:

@@ -9,7 +9,7 @@ import pytest
 from fabricsim.cli.library import check
 from fabricsim.cli.runs import run
 from fabricsim.errors import InputError, ScenarioError
-from fabricsim.pipeline import build_program
+from fabricsim.pipeline import build_plan
 from fabricsim.spec.load import from_tables, load
 
 if TYPE_CHECKING:
@@ -121,6 +121,6 @@ def test_a_job_may_be_added(tmp_path: Path) -> None:
 
     loaded = load(file, ["job.micro_batch=1", "job.global_batch=2", "job.sequence=64", "job.parallelism.data=2"])
 
-    assert build_program(loaded).ranks == 2
+    assert build_plan(loaded).ranks == 2
     with pytest.raises(ScenarioError, match=r"job\.micro_batch: is missing"):
         load(file)
