@@ -34,6 +34,8 @@ class Choice:
         Fixed time of each message that leaves the host, or does not, ps.
     line
         Payload and bytes of the protocol's line, of which whole ones are sent: ``SIMPLE``, ``LL``, ``LL128``.
+    stripes
+        NICs of a host by which a message between two hosts goes in equal parts.
     """
 
     algorithm: str
@@ -42,6 +44,7 @@ class Choice:
     network_step: int = 0
     intra_host_step: int = 0
     line: tuple[int, int] = SIMPLE
+    stripes: int = 1
 
     @property
     def wiring(self) -> Choice:

@@ -10,8 +10,8 @@ What is not exact is not folded:
 
 - a ring whose buffer does not divide: shards differ by a byte, so its members are told apart;
 - algorithms in which members do different things: so are theirs;
-- wires before which an adapter reads ahead of several connections: it takes messages one after the other, so that of
-  two that come at one instant one waits. Nothing is folded then.
+- connections that meet where an adapter reads ahead, such as those of two GPUs with one NIC: it takes messages one after
+  the other, so that of two that come at one instant one waits. No rank is like another then.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import numpy as np
 
 from fabricsim.engine.footprint import Footprint
 from fabricsim.engine.symmetry import Structure, hashed
+from fabricsim.engine.ways import Ways
 from fabricsim.errors import SimulationError
 from fabricsim.kernels.lane import cut
 from fabricsim.tables import COLLECTIVE
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from fabricsim.collectives.choice import Choice
     from fabricsim.engine.fabric import Fabric
     from fabricsim.engine.footprint import Layout
+    from fabricsim.engine.ways import Stripes
     from fabricsim.topology.resources import Resources
     from fabricsim.workload.program import Plan
 
@@ -145,8 +147,20 @@ def _doubled(footprint: Footprint, connections: Indices) -> bool:
     return bool(np.unique(pairs, axis=1).shape[1] < pairs.shape[1])
 
 
-def _quotient(plan: Plan, resources: Resources, footprint: Footprint, apart: dict[int, int]) -> Quotient:
-    """Find the classes; what does not repeat as it must is told apart, and noted in `apart`."""
+def _take_turns(footprint: Footprint, wires: Indices, connections: Indices) -> bool:
+    """Whether two connections of one class meet at an adapter that reads ahead: it would serve one before the other."""
+    wire = wires[footprint.connections.route]
+    pairs = np.stack([wire, connections])[:, wire >= 0]
+    return bool(np.unique(pairs, axis=1).shape[1] < pairs.shape[1])
+
+
+def _quotient(
+    plan: Plan, resources: Resources, footprint: Footprint, wires: Indices, apart: dict[int, int]
+) -> Quotient:
+    """Find the classes; what does not repeat as it must is told apart, and noted in `apart`.
+
+    ``wires`` are those before which adapters read ahead, of each route.
+    """
     while True:
         classes = _structure(plan, resources, footprint, apart).refine()
         seats = []
@@ -161,7 +175,8 @@ def _quotient(plan: Plan, resources: Resources, footprint: Footprint, apart: dic
                 seats.append(found)
         if len(seats) < len(footprint.layouts):
             continue
-        if not _doubled(footprint, classes["connection"]):
+        connections = classes["connection"]
+        if not (_doubled(footprint, connections) or _take_turns(footprint, wires, connections)):
             lowest = [_lowest(classes[kind]) for kind in ("rank", "resource", "route")]
             return Quotient(lowest[0], lowest[1], lowest[2], tuple(seats))
         apart.update(dict.fromkeys(range(len(footprint.layouts)), _APART))
@@ -249,17 +264,17 @@ class Folding:
         """How many members of a group have lanes: its first ones. `choice` is what its calls run with."""
         return self._seated[collective, ranks, choice][2]
 
-    def stand_in(self, source: int, target: int, port: int) -> tuple[int, int, int]:
-        """Source, target and port of the connection that stands for another."""
-        return self._footprint.endpoints_of(int(self._footprint.routes.code[self._route(source, target, port)]))
+    def stand_in(self, source: int, target: int, port: int, stripes: Stripes) -> tuple[int, int, int, Stripes]:
+        """Source, target, port and stripes of the connection that stands for another."""
+        return self._footprint.ends_of(int(self._footprint.routes.code[self._route(source, target, port, stripes)]))
 
-    def hops(self, source: int, target: int, port: int) -> list[tuple[int, int, float]]:
+    def hops(self, source: int, target: int, port: int, stripes: Stripes) -> list[tuple[int, int, float]]:
         """Rows of ``HOP`` of a connection that stands for others."""
-        return self._hops[self._route(source, target, port)]
+        return self._hops[self._route(source, target, port, stripes)]
 
-    def _route(self, source: int, target: int, port: int) -> int:
+    def _route(self, source: int, target: int, port: int, stripes: Stripes) -> int:
         codes = self._footprint.routes.code
-        code = self._footprint.code(source, target, port)
+        code = self._footprint.code(source, target, port, stripes)
         route = int(np.searchsorted(codes, code))
         if route == len(codes) or codes[route] != code:
             msg = f"no call of the folded program sends from rank {source} to {target} on channel {port}"
@@ -301,16 +316,19 @@ class Folding:
         return {resource: float(total[resource]) for resource in np.flatnonzero(total).tolist()}
 
 
-def _takes_turns(fabric: Fabric, footprint: Footprint) -> bool:
-    """Whether an adapter reads ahead of several connections of one wire."""
-    if not fabric.model.read_ahead:
-        return False
+def _read_ahead(fabric: Fabric, footprint: Footprint) -> Indices:
+    """Wire before which an adapter reads ahead of each route's messages, shape ``(routes,)``; -1 without one."""
     routes = footprint.routes
-    sources = [footprint.endpoints_of(code)[0] for code in routes.code.tolist()]
-    before = {source: len(fabric.platform.way_out(source)) for source in set(sources)}
-    out = np.array([before[source] for source in sources], np.int64)[routes.hop_route]
-    wires = routes.hop_resource[routes.network[routes.hop_route] & (out > 0) & (routes.hop_place == out)]
-    return len(np.unique(wires)) < len(wires)
+    wires = np.full(len(routes.code), -1)
+    if fabric.model.read_ahead:
+        ends = [footprint.ends_of(code) for code in routes.code.tolist()]
+        before = [
+            0 if stripes else len(fabric.platform.way_out(source, target=target)) for source, target, _, stripes in ends
+        ]
+        out = np.array(before, np.int64)[routes.hop_route]
+        first = routes.network[routes.hop_route] & (out > 0) & (routes.hop_place == out)
+        wires[routes.hop_route[first]] = routes.hop_resource[first]
+    return wires
 
 
 def fold(fabric: Fabric, plan: Plan) -> tuple[Program, Folding] | None:
@@ -336,12 +354,11 @@ def fold(fabric: Fabric, plan: Plan) -> tuple[Program, Folding] | None:
     """
     platform, wiring = fabric.platform, fabric.wiring
     fabric.require_ranks(plan.ranks)
-    footprint = Footprint(plan.groups, platform.endpoints, wiring.choose, platform.path)
-    if _takes_turns(fabric, footprint):
-        return None
+    footprint = Footprint(plan.groups, platform.endpoints, wiring.choose, Ways(platform))
+    wires = _read_ahead(fabric, footprint)
     apart: dict[int, int] = {}
     while True:
-        quotient = _quotient(plan, platform.resources, footprint, apart)
+        quotient = _quotient(plan, platform.resources, footprint, wires, apart)
         representatives = np.unique(quotient.ranks).tolist()
         if len(representatives) == plan.ranks:
             return None

@@ -9,16 +9,20 @@ import numpy as np
 from fabricsim.collectives import template
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
     from fabricsim.collectives.base import Template
     from fabricsim.collectives.choice import Choice, Choose
-    from fabricsim.topology.platform import Path
+    from fabricsim.engine.ways import Stripes, Ways
     from fabricsim.workload.program import Call, GroupSet
 
     Indices = NDArray[np.int64]
+
+
+_PORTS = 2**10
+"""More than a collective has channels."""
 
 
 class Shape(NamedTuple):
@@ -111,8 +115,8 @@ class Footprint:
         How many there may be.
     choose
         What a call runs with.
-    path
-        The way from an endpoint to another by a port.
+    ways
+        The way of each message.
     """
 
     def __init__(
@@ -120,9 +124,11 @@ class Footprint:
         groups: Iterable[GroupSet],
         endpoints: int,
         choose: Choose,
-        path: Callable[[int, int, int], Path],
+        ways: Ways,
     ) -> None:
-        self._endpoints, self._choose = endpoints, choose
+        self._endpoints, self._choose, self._ways = endpoints, choose, ways
+        self._stripes: list[Stripes] = [()]
+        self._number: dict[Stripes, int] = {(): 0}
         self.layouts: list[Layout] = []
         self._of_set: dict[tuple[str, str, Choice], list[int]] = {}
         self._rows: list[dict[bytes, int]] = []
@@ -132,7 +138,7 @@ class Footprint:
         self.memberships = sum(layout.members.size for layout in self.layouts)
         self.groups = sum(len(layout.members) for layout in self.layouts)
         self.connections, codes = self._connect()
-        self.routes = self._find_routes(codes, path)
+        self.routes = self._find_routes(codes)
 
     def _enter(self, group_set: GroupSet, known: dict[tuple[object, ...], int]) -> None:
         members = np.unique(np.ascontiguousarray(group_set.members, np.int32), axis=0)
@@ -175,15 +181,31 @@ class Footprint:
         """Return what a call runs with, its chunk apart."""
         return self._choose(call.collective, call.ranks, call.size).wiring
 
-    def code(self, source: int, target: int, port: int) -> int:
-        """Give a pair and a port a number."""
-        return (port * self._endpoints + source) * self._endpoints + target
+    def code(self, source: int, target: int, port: int, stripes: Stripes) -> int:
+        """Give what tells routes apart a number; -1 where no group uses such stripes."""
+        number = self._number.get(stripes, -1)
+        return -1 if number < 0 else ((number * _PORTS + port) * self._endpoints + source) * self._endpoints + target
 
-    def endpoints_of(self, code: int) -> tuple[int, int, int]:
-        """Source, target and port of a `code`."""
+    def ends_of(self, code: int) -> tuple[int, int, int, Stripes]:
+        """Source, target, port and stripes of a `code`."""
         pair, target = divmod(code, self._endpoints)
-        port, source = divmod(pair, self._endpoints)
-        return source, target, port
+        rest, source = divmod(pair, self._endpoints)
+        number, port = divmod(rest, _PORTS)
+        return source, target, port, self._stripes[number]
+
+    def _striped(self, layout: Layout, sources: Indices, targets: Indices) -> Indices:
+        """Return the number of the stripes of each connection of a layout, shape ``(groups, connections)``."""
+        numbers = np.zeros(sources.shape, np.int64)
+        if layout.choice.stripes == 1:
+            return numbers
+        for group, ranks in enumerate(layout.members.tolist()):
+            for place, ends in enumerate(zip(sources[group].tolist(), targets[group].tolist(), strict=True)):
+                stripes = self._ways.stripes(*ends, tuple(ranks), layout.choice.stripes)
+                if stripes not in self._number:
+                    self._number[stripes] = len(self._stripes)
+                    self._stripes.append(stripes)
+                numbers[group, place] = self._number[stripes]
+        return numbers
 
     def _connect(self) -> tuple[Connections, Indices]:
         columns: list[tuple[Indices, ...]] = [(np.zeros(0, np.int64),) * 4]
@@ -192,20 +214,21 @@ class Footprint:
             receiver = layout.shape.connections[member, number]
             size = layout.members.shape[1]
             firsts = layout.first_membership + size * np.arange(len(layout.members))[:, None]
+            sources, targets = (layout.members[:, end].astype(np.int64) for end in (member, receiver))
+            striped = self._striped(layout, sources, targets)
             for channel in range(layout.choice.channels):
                 label = number * layout.choice.channels + channel
-                sources, targets = (layout.members[:, end].astype(np.int64) for end in (member, receiver))
-                code = (channel * self._endpoints + sources) * self._endpoints + targets
+                code = ((striped * _PORTS + channel) * self._endpoints + sources) * self._endpoints + targets
                 rows = (firsts + member, firsts + receiver, np.broadcast_to(label, sources.shape), code)
                 columns.append(tuple(row.ravel() for row in rows))
         source, target, label, code = (np.concatenate(column) for column in zip(*columns, strict=True))
         codes, route = np.unique(code, return_inverse=True)
         return Connections(source, target, label, route), codes
 
-    def _find_routes(self, codes: Indices, path: Callable[[int, int, int], Path]) -> Routes:
+    def _find_routes(self, codes: Indices) -> Routes:
         rows, counts, resources, costs = [(0, False)] * len(codes), [], [], []
         for number, code in enumerate(codes.tolist()):
-            way = path(*self.endpoints_of(code))
+            way = self._ways.path(*self.ends_of(code))
             rows[number] = way.latency, way.network
             counts.append(len(way.hops))
             for resource, cost in way.hops:

@@ -8,6 +8,7 @@ import numpy as np
 
 from fabricsim.collectives import template
 from fabricsim.engine.footprint import shape_of
+from fabricsim.engine.ways import Ways
 from fabricsim.errors import SimulationError
 from fabricsim.spec.collectives import PAIRED
 from fabricsim.tables import CLOCK_END, CONNECTION, MODERATION, NEVER, NONE, SCRIPT
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from fabricsim.collectives.base import Template
     from fabricsim.collectives.choice import Choice, Choose
     from fabricsim.engine.folding import Folding
+    from fabricsim.engine.ways import Stripes
     from fabricsim.engine.world import World
     from fabricsim.spec.cluster import InterruptStep
     from fabricsim.topology.host import Hop
@@ -32,7 +34,10 @@ _MOST_MESSAGES = 2**31 - 1
 
 
 class Connection(NamedTuple):
-    """What distinguishes one connection from another: endpoints, port, and latencies that replace or add."""
+    """What distinguishes one connection from another: endpoints, port, latencies that replace or add, and stripes.
+
+    ``stripes`` are further pairs of endpoints whose NICs carry an equal share each.
+    """
 
     source: int
     target: int
@@ -40,6 +45,7 @@ class Connection(NamedTuple):
     network_step: int
     intra_host_step: int
     latency: int | None
+    stripes: Stripes = ()
 
 
 def _check_delay(delay: int, key: Connection) -> None:
@@ -90,6 +96,7 @@ class Wiring:
     ) -> None:
         self._world = world
         self._platform = platform
+        self._ways = Ways(platform)
         self._model = model
         self.choose = choose
         self._routes: dict[Connection, int] = {}
@@ -113,6 +120,7 @@ class Wiring:
         network_step: int = 0,
         intra_host_step: int = 0,
         latency: int | None = None,
+        stripes: Stripes = (),
     ) -> int:
         """Index of a connection's route.
 
@@ -126,10 +134,12 @@ class Wiring:
             Added to the latency if the route leaves the host, or if it does not, ps.
         latency
             Takes the place of the transport's own latency, ps.
+        stripes
+            Pairs of endpoints by whose NICs the message goes in equal parts; its own where left out.
         """
         if self.folding is not None:
-            source, target, port = self.folding.stand_in(source, target, port)
-        key = Connection(source, target, port, network_step, intra_host_step, latency)
+            source, target, port, stripes = self.folding.stand_in(source, target, port, stripes)
+        key = Connection(source, target, port, network_step, intra_host_step, latency, stripes)
         if key not in self._routes:
             self._routes[key] = self._add_route(key)
         return self._routes[key]
@@ -140,7 +150,7 @@ class Wiring:
         return self._routes
 
     def _add_route(self, key: Connection) -> int:
-        path = self._platform.path(key.source, key.target, key.port)
+        path = self._ways.path(key.source, key.target, key.port, key.stripes)
         model = self._model
         latency, overhead, round_trip, window, idle_restart, moderation = key.intra_host_step, 0, 0, 0, 0, NONE
         out: Sequence[Hop] = ()
@@ -150,12 +160,12 @@ class Wiring:
             overhead = model.overhead if key.latency is None else 0
             round_trip = 2 * (path.latency + software)
             window, idle_restart = model.window, model.idle_restart
-            out = self._platform.way_out(key.source, target=key.target)
+            out = () if key.stripes else self._platform.way_out(key.source, target=key.target)
             moderation = 0 if self._moderation_steps else NONE
         _check_delay(max(latency, overhead), key)
         hops = [(resource, 1, cost) for resource, cost in path.hops]
         if self.folding is not None:
-            hops = self.folding.hops(key.source, key.target, key.port)
+            hops = self.folding.hops(key.source, key.target, key.port, key.stripes)
         capacities = self._platform.resources.capacities
         row = (
             self._world.extend("hops", hops),
@@ -176,7 +186,7 @@ class Wiring:
             0,
             0,
             len(out) + path.network,
-            self._read_ahead(path.hops[: len(out) + 1]) if path.network else 0,
+            self._read_ahead(path.hops[: len(out) + 1]) if path.network and not key.stripes else 0,
         )
         self._world.widen(len(hops))
         self.route_hops.append(tuple(resource for resource, _, _ in hops))
@@ -258,6 +268,7 @@ class Wiring:
                             port=channel,
                             network_step=choice.network_step,
                             intra_host_step=choice.intra_host_step,
+                            stripes=self._ways.stripes(rank, ranks[receiver], ranks, choice.stripes),
                         )
                         rows["route"][channel, member, i] = route
                         rows["flow"][channel, member, i] = self._connection_flow(rank, ranks[receiver], channel, route)

@@ -26,6 +26,7 @@ class Gpu(Spec):
     ``memory_reserved`` is the share of the memory that a job cannot have: the CUDA context of PyTorch takes 1 GB
     (github.com/pytorch/pytorch/issues/28394, 107667), and of 78 GiB 1.8 were lost to fragmentation where a
     model filled an 80 GB card (github.com/vllm-project/compressed-tensors/pull/587, which reserves 5 %, too).
+    ``nvlink_efficiency`` is the share of ``nvlink_rate`` that data reaches beside the headers of its packets.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Gpu(Spec):
     attention_backward: Fraction | None = None
     overlap_slowdown: Annotated[float, Field(ge=1, le=1000)] = 1.0
     nvlink_rate: Rate | None = None
+    nvlink_efficiency: Fraction = 1.0
 
 
 class Pcie(Spec):

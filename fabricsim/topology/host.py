@@ -219,7 +219,8 @@ def build_hosts(cluster: Cluster, resources: Resources, proxy_threads: int) -> l
         for gpu in range(cluster.gpus_per_host):
             ports.threads[first + gpu] = resources.add(f"{name}/gpu{gpu}/proxy", THREAD, float(proxy_threads))
             if cluster.gpu.nvlink_rate is not None and cluster.intra_host == "nvlink":
-                ports.nvlink.append(_lanes(resources, f"{name}/gpu{gpu}/nvlink", NVLINK, cluster.gpu.nvlink_rate))
+                usable = cluster.gpu.nvlink_rate * cluster.gpu.nvlink_efficiency
+                ports.nvlink.append(_lanes(resources, f"{name}/gpu{gpu}/nvlink", NVLINK, usable))
             if ideal:
                 ports.memory.append(_lanes(resources, f"{name}/gpu{gpu}/memory", MEMORY, cluster.gpu.memory_rate))
         ports.threads[cluster.ranks + host] = resources.add(f"{name}/cpu", THREAD, float(proxy_threads))

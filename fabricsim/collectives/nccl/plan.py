@@ -51,6 +51,7 @@ class Plan:
         self._settings = scenario.collectives
         self._tuning = tuning(scenario.collectives.nccl or "")
         self._network = scenario.link_rate / 1e9
+        self._striped = scenario.engine == "flow"
         self._plain = from_settings(scenario.collectives)
         self.group = cache(self._group)
         self.group((0, 1)[: scenario.cluster.ranks])  # errors come before the run
@@ -92,6 +93,7 @@ class Plan:
             network_step=self._step("network", found.algorithm, found.protocol, group),
             intra_host_step=self._step(group.within, found.algorithm, found.protocol, group),
             line=_LINES[found.protocol],
+            stripes=self._stripes(group),
         )
 
     def _unchosen(self, collective: str, ranks: tuple[int, ...], size: int) -> Choice:
@@ -109,6 +111,14 @@ class Plan:
     def _channels(self, found: Pick, group: Group) -> int:
         """Channels to simulate: one stands for many that share every resource and run in step."""
         return found.channels if found.channels <= _MANY and group.within != "nvlink" else 1
+
+    def _stripes(self, group: Group) -> int:
+        """NICs that the channels go by in turn; the packet engine sends by the NIC of the sending GPU alone."""
+        if group.hosts == 1 or not self._striped:
+            return 1
+        return max(
+            1, min(group.channels, int(self._cluster.nics_per_host * group.per_host / self._cluster.gpus_per_host))
+        )
 
     def _step(self, link: Link, algorithm: Algorithm, protocol: Protocol, group: Group) -> int:
         """Return the fixed time of a message, ps.

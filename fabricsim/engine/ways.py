@@ -1,0 +1,56 @@
+"""Ways of messages: by one NIC, or in equal parts by several of the same host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fabricsim.topology.platform import Path
+
+if TYPE_CHECKING:
+    from fabricsim.topology.platform import Platform
+
+Stripes = tuple[tuple[int, int], ...]
+"""Pairs of endpoints of two hosts, each by another NIC; none where a message goes by its own alone."""
+
+
+@dataclass(frozen=True)
+class Ways:
+    """Ways over a platform.
+
+    Parameters
+    ----------
+    platform
+        Gives the path of each part.
+    """
+
+    platform: Platform
+
+    def stripes(self, source: int, target: int, ranks: tuple[int, ...], wanted: int) -> Stripes:
+        """Choose the pairs of a group's ranks by whose NICs a message goes, at most `wanted`."""
+        here, there = self.platform.host_of(source), self.platform.host_of(target)
+        if wanted == 1 or here == there:
+            return ()
+        ways: dict[int, list[int]] = {here: [], there: []}
+        for host, found in ways.items():
+            nics: set[int] = set()
+            for rank in ranks:
+                nic = self.platform.nics_of(rank, rank)[1]
+                if self.platform.host_of(rank) == host and nic not in nics:
+                    nics.add(nic)
+                    found.append(rank)
+        pairs = tuple(zip(ways[here][:wanted], ways[there][:wanted], strict=False))
+        return pairs if len(pairs) > 1 else ()
+
+    def path(self, source: int, target: int, port: int, stripes: Stripes) -> Path:
+        """Find the way of a message; of one in parts each resource once, at its share of the bytes.
+
+        That is what as many channels with an equal load do, each by a NIC of its own.
+        """
+        if not stripes:
+            return self.platform.path(source, target, port)
+        paths = [self.platform.path(*pair, port) for pair in stripes]
+        costs: dict[int, float] = {}
+        for resource, cost in (hop for path in paths for hop in path.hops):
+            costs[resource] = costs.get(resource, 0.0) + cost / len(paths)
+        return Path(tuple(costs.items()), max(path.latency for path in paths), network=True)
