@@ -33,6 +33,7 @@ LogOption = Annotated[
 _STUDIES: dict[str, dict[str, str]] = {
     "dai2024": {"flow": "dai2024", "packet": "dai2024_packets"},
     "hkbu": {"flow": "hkbu"},
+    "nccl": {"flow": "nccl_tables"},
     "peers": {"packet": "peers"},
     "engines": {},
 }

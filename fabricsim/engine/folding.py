@@ -10,8 +10,8 @@ What is not exact is not folded:
 
 - a ring whose buffer does not divide: shards differ by a byte, so its members are told apart;
 - algorithms in which members do different things: so are theirs;
-- connections that meet where an adapter reads ahead, such as those of two GPUs with one NIC: it takes messages one after
-  the other, so that of two that come at one instant one waits. No rank is like another then.
+- connections of one class that meet where an adapter reads ahead, such as those of two GPUs with one NIC: it takes
+  messages one after the other, so that of two that come at one instant one waits. No rank is like another then.
 """
 
 from __future__ import annotations

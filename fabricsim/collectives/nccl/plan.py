@@ -58,7 +58,8 @@ class Plan:
 
     def _group(self, ranks: tuple[int, ...]) -> Group:
         hosts = len({rank // self._cluster.gpus_per_host for rank in ranks})
-        found = describe(self._cluster, len(ranks), hosts, network=self._network, tuning=self._tuning)
+        adapter = self._settings.adapter_latency / _PS_PER_US
+        found = describe(self._cluster, len(ranks), hosts, network=self._network, tuning=self._tuning, adapter=adapter)
         most, least = self._settings.max_channels, self._settings.min_channels
         channels = found.channels if most is None else min(found.channels, most)
         return replace(found, channels=channels if least is None else max(channels, least))

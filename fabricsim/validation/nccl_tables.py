@@ -1,0 +1,142 @@
+"""Collectives on published clusters: times of nccl-tests tables, and what NCCL chose.
+
+Each table has one description of its cluster, with the source of each figure beside it in the library. No row of a table
+is fitted; where a latency is published nowhere, it is taken from the smallest rows of the table, which are then left out
+(`Case.judged_from`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fabricsim.collectives.nccl.plan import Plan
+from fabricsim.spec.load import load
+from fabricsim.units import human_bytes
+from fabricsim.validation import measured
+from fabricsim.validation.bench import collective_times
+from fabricsim.validation.study import Study, ValidationRow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from fabricsim.spec.scenario import Scenario
+    from fabricsim.validation.measured import MeasuredTable
+
+_LARGE = 16 * 2**20
+"""Bytes from which the findings are given apart."""
+_US = 1e6
+
+
+@dataclass(frozen=True)
+class Case:
+    """A table and the description of its cluster.
+
+    Attributes
+    ----------
+    table
+        Name of the measured table.
+    settings
+        What sets the scenario apart from ``hkbu``, as on the command line.
+    why
+        Sources of these settings beyond those in the library.
+    judged_from
+        Bytes from which rows are judged; smaller ones gave the latency.
+    """
+
+    table: str
+    settings: tuple[str, ...]
+    why: str = ""
+    judged_from: int = 0
+
+
+_NCCL_2_4 = 'collectives={nccl = "2.5", algorithm = "ring", max_channels = 1}'
+CASES = (
+    Case("hkbu-10gbe-default", ("transport=tcp-10g",)),
+    Case(
+        "hkbu-10gbe-ring", ("transport=tcp-10g", _NCCL_2_4), "NCCL 2.4.7: NCCL_TREE_THRESHOLD=0, one channel in the log"
+    ),
+    Case("hkbu-100g-ib-default", ()),
+    Case("hkbu-100g-ib-ring", (_NCCL_2_4,), "as hkbu-10gbe-ring"),
+    Case("nccl-p4de", ("cluster=p4de", "transport=efa-100g", 'collectives={nccl="2.18", adapter_latency="75us"}'), ""),
+    Case("nccl-p5", ("cluster=p5", 'collectives={nccl="2.18"}')),
+    Case("nccl-g4dn", ("cluster=g4dn-metal", "transport=efa-100g", 'collectives={nccl="2.18"}')),
+    Case("nccl-a3-mega", ("cluster=a3-mega", "transport=tcpxo-200g", 'collectives={nccl="2.18"}')),
+    Case("nccl-gh200", ("cluster=gh200-slingshot", "transport=slingshot-200g", 'collectives={nccl="2.21"}')),
+    Case("nccl-v100-socket", ("cluster=v100-vm", "transport=tcp-10g", 'collectives={nccl="2.11"}')),
+)
+"""All tables, in the order of the report."""
+
+
+def validate(progress: Callable[[float], None] | None = None) -> Study:
+    """Compare times of collectives with published tables.
+
+    Parameters
+    ----------
+    progress
+        Called with the share of tables done.
+    """
+    rows: list[ValidationRow] = []
+    tables: dict[str, dict[str, float]] = {}
+    errors: list[tuple[int, float]] = []
+    for done, case in enumerate(CASES, start=1):
+        found = _compare(case)
+        rows += [row for _, row in found]
+        sized = [(size, abs(row.relative_error or 0.0)) for size, row in found]
+        tables[case.table] = _findings(sized)
+        errors += sized
+        if progress is not None:
+            progress(done / len(CASES))
+    summary: dict[str, Any] = {
+        "median error of time, all rows": _median([error for _, error in errors]),
+        "median error of time, rows from 16 MiB": _median([error for size, error in errors if size >= _LARGE]),
+        "tables": tables,
+    }
+    return Study("nccl", rows, summary, {case.table: case.why for case in CASES if case.why})
+
+
+def draw(study: Study, folder: Path) -> list[Path]:
+    """Draw nothing yet; returns the files written."""
+    del study, folder
+    return []
+
+
+def scenario(case: Case) -> Scenario:
+    """Describe the cluster of a table."""
+    return load("hkbu", list(case.settings)).scenario
+
+
+def _compare(case: Case) -> list[tuple[int, ValidationRow]]:
+    table = measured.load(case.table)
+    described, collective = scenario(case), str(table.conditions["collective"])
+    judged = table.rows[table.rows["size"] >= max(1, case.judged_from)]
+    predicted = collective_times(described, collective, [int(size) for size in judged["size"]])
+    plan = Plan(described)
+    ranks = tuple(range(described.cluster.ranks))
+    found = []
+    for row, record in zip(predicted, judged, strict=True):
+        taken = plan.pick(collective, ranks, row.size)
+        quantity = f"{case.table}, {human_bytes(row.size)} ({taken.algorithm} {taken.protocol})"
+        found.append((row.size, _row(quantity, float(record["time_out_s"]), row.seconds, table)))
+    return found
+
+
+def _row(quantity: str, seconds: float, predicted: float, table: MeasuredTable) -> ValidationRow:
+    return ValidationRow(quantity, "us", seconds * _US, predicted * _US, table.source, table.certainty)
+
+
+def _findings(sized: Sequence[tuple[int, float]]) -> dict[str, float]:
+    large = [error for size, error in sized if size >= _LARGE]
+    return {
+        "rows": float(len(sized)),
+        "median": _median([error for _, error in sized]),
+        "median_from_16_MiB": _median(large),
+        "largest_from_16_MiB": max(large, default=0.0),
+    }
+
+
+def _median(errors: Sequence[float]) -> float:
+    return float(np.median(errors)) if errors else 0.0
