@@ -12,17 +12,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fabricsim.collectives.nccl import trees
+from fabricsim.collectives.nccl.choice import threshold
 from fabricsim.collectives.nccl.plan import Plan
+from fabricsim.collectives.nccl.tuning import PROTOCOLS
+from fabricsim.results.summary import bus_factor
 from fabricsim.spec.load import load
 from fabricsim.units import human_bytes
 from fabricsim.validation import measured
 from fabricsim.validation.bench import collective_times
+from fabricsim.validation.hkbu import NETWORKS
 from fabricsim.validation.study import Study, ValidationRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
+    from fabricsim.collectives.nccl.graph import Group
     from fabricsim.spec.scenario import Scenario
     from fabricsim.validation.measured import MeasuredTable
 
@@ -79,7 +87,7 @@ def validate(progress: Callable[[float], None] | None = None) -> Study:
     progress
         Called with the share of tables done.
     """
-    rows: list[ValidationRow] = []
+    rows: list[ValidationRow] = logged_rows()
     tables: dict[str, dict[str, float]] = {}
     errors: list[tuple[int, float]] = []
     for done, case in enumerate(CASES, start=1):
@@ -99,9 +107,63 @@ def validate(progress: Callable[[float], None] | None = None) -> Study:
 
 
 def draw(study: Study, folder: Path) -> list[Path]:
-    """Draw nothing yet; returns the files written."""
-    del study, folder
-    return []
+    """Draw bus bandwidth over size, measured and predicted, for each table; returns the files written."""
+    from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
+
+    paths = []
+    for case in CASES:
+        table = measured.load(case.table)
+        sizes = [int(size) for size in table.rows["size"] if size >= max(1, case.judged_from)]
+        found = [row for row in study.rows if row.quantity.startswith(f"{case.table},")]
+        moved = bus_factor(str(table.conditions["collective"]), scenario(case).cluster.ranks) * _US
+        real = [moved * size / row.measured for size, row in zip(sizes, found, strict=True)]
+        simulated = [moved * size / row.predicted for size, row in zip(sizes, found, strict=True)]
+        path = folder / f"{case.table}.png"
+        plots.save(plots.bus_bandwidth(sizes, real, simulated, table.title), path)
+        paths.append(path)
+    return paths
+
+
+def logged_rows() -> list[ValidationRow]:
+    """Compare channels, rings, trees and thresholds with those that NCCL 2.6.4 logged; counts of what is alike."""
+    log = measured.load("nccl-hkbu-log")
+    found: list[ValidationRow] = []
+
+    def add(quantity: str, real: float, predicted: float) -> None:
+        found.append(ValidationRow(quantity, "1", real, predicted, log.source, log.certainty))
+
+    for network, transport in NETWORKS.items():
+        described = load("hkbu", [f"transport={transport}"]).scenario
+        plan = Plan(described)
+        cluster, group = described.cluster, plan.group(tuple(range(described.cluster.ranks)))
+        ring = [int(rank) for rank in str(log.conditions["ring"]).split()]
+        logged = log.rows[log.rows["network"] == network]
+        add(f"{network} log: channels", float(log.conditions["channels"]), group.channels)
+        alike = sum(here == there for here, there in zip(ring, trees.ring(cluster), strict=False))
+        add(f"{network} log: places in the ring alike", len(ring), alike)
+        add(f"{network} log: places in the trees alike", len(logged), _alike(logged, group, described))
+        ours = [[threshold(a, p, group.ranks) for p in PROTOCOLS] for a in ("tree", "ring")]
+        real = [[int(x) for x in part.split("/")] for part in str(log.conditions["thresholds"]).split("|")]
+        same = sum(
+            here == there for one, other in zip(real, ours, strict=True) for here, there in zip(one, other, strict=True)
+        )
+        add(f"{network} log: thresholds alike", 6, same)
+    return found
+
+
+def _alike(logged: NDArray[np.void], group: Group, described: Scenario) -> int:
+    """Count the ranks whose parent and children are those of the log."""
+    cluster = described.cluster.model_copy(update={"nic": described.nic})
+    doubled = trees.double_tree(group.hosts, mirrored_when_even=group.tuning.mirrored_when_even)
+    order = trees.chain(cluster, group.tree.within * group.tree.channels)
+    places = [trees.rank_tree(tree, order, split=trees.splits(cluster)) for tree in doubled]
+    alike = 0
+    for row in logged:
+        place = places[int(row["channel"])][int(row["rank"])]
+        children = tuple(int(child) for child in str(row["children"]).split())
+        parent = None if row["parent"] < 0 else int(row["parent"])
+        alike += place.parent == parent and tuple(sorted(place.children)) == children
+    return alike
 
 
 def scenario(case: Case) -> Scenario:

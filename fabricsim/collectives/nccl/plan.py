@@ -98,7 +98,7 @@ class Plan:
         )
 
     def _unchosen(self, collective: str, ranks: tuple[int, ...], size: int) -> Choice:
-        """Give sends between two ranks protocol Simple and the chunks of the settings."""
+        """Take protocol Simple and the chunks of the settings for sends between two ranks."""
         plain = self._plain(collective, ranks, size)
         group = self.group(ranks)
         return Choice(
@@ -122,7 +122,7 @@ class Plan:
         )
 
     def _step(self, link: Link, algorithm: Algorithm, protocol: Protocol, group: Group) -> int:
-        """Return the fixed time of a message, ps.
+        """Look up the fixed time of a message, ps.
 
         A tree's Simple hop of versions before 2.23 holds the time of a chunk of 256 KiB (tuning.cc says so), which the
         engine counts itself; the ring's stands in for it.
