@@ -28,10 +28,11 @@ PAIRED = ("send_recv",)
 class Collectives(Spec):
     """How collectives are cut and what each of their steps costs besides the wire.
 
-    With ``nccl``, a version such as ``"2.18"``, algorithm, protocol, channels, chunks and step times of each call are
-    those that NCCL's cost model of that version takes; ``algorithm`` and ``protocol`` (``"ll"``, ``"ll128"``, ``"simple"``)
-    then restrict it as NCCL_ALGO and NCCL_PROTO do, and ``min_channels`` and ``max_channels`` as NCCL_MIN_NCHANNELS and
-    NCCL_MAX_NCHANNELS; ``adapter_latency`` is what the network plugin tells NCCL of its latency. Without it the keys below hold for all calls.
+    With ``nccl``, a version such as ``"2.18"``, algorithm, protocol, channels, chunks and step times of each call
+    are those that NCCL's cost model of that version takes; ``algorithm`` and ``protocol`` (``"ll"``, ``"ll128"``,
+    ``"simple"``) then restrict it as NCCL_ALGO and NCCL_PROTO do, and ``min_channels`` and ``max_channels`` as
+    NCCL_MIN_NCHANNELS and NCCL_MAX_NCHANNELS; ``adapter_latency`` is what the network plugin tells NCCL of its
+    latency. Without it the keys below hold for all calls.
 
     ``algorithm`` is one name for all collectives that have it, or a table from collective to name;
     others take their first. ``chunk`` is the most that one channel sends in one step, ``send_chunk`` the most

@@ -1,8 +1,8 @@
 """Collectives on published clusters: times of nccl-tests tables, and what NCCL chose.
 
-Each table has one description of its cluster, with the source of each figure beside it in the library. No row of a table
-is fitted; where a latency is published nowhere, it is taken from the smallest rows of the table, which are then left out
-(`Case.judged_from`).
+Each table has one description of its cluster, with the source of each figure beside it in the library. No row of a
+table is fitted; where a latency is published nowhere, it is taken from the smallest rows of the table, which are then
+left out (`Case.judged_from`).
 """
 
 from __future__ import annotations
