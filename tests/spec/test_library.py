@@ -26,7 +26,10 @@ fabric = "single-switch"
 transport = "rdma-100g"
 job = { model = "gpt2-medium", micro_batch = 1, global_batch = 1, sequence = 128 }
 """
-NEEDS = {  # what a model or GPU cannot do without
+SEVERAL = ["cluster.gpus_per_host=8", "cluster.nics_per_host=8"]
+NEEDS = {  # what a model, GPU or fabric cannot do without
+    ("fabrics", "superpod-a100"): SEVERAL,
+    ("fabrics", "superpod-h100"): SEVERAL,
     ("models", "t5-base"): ["job.decoder_sequence=128"],
     ("models", "t5-large"): ["job.decoder_sequence=128"],
 }
