@@ -124,3 +124,14 @@ def test_any_text_is_read_or_refused(tmp_path: Path, text: str) -> None:
     except TraceError:
         return
     assert {"host0", "host1"} <= {node for cable in cables for node in (cable.a, cable.b)}
+
+
+@given(hosts=st.integers(1, 50), nics=st.integers(1, 9), other=st.integers(0, 10**6))
+def test_names_and_numbers_of_nics_tell_the_same(hosts: int, nics: int, other: int) -> None:
+    ends = topology.Ends(hosts, nics)
+    names = [ends.name(number) for number in range(ends.count)]
+    assert len(set(names)) == hosts * nics
+    assert [ends.number(name) for name in names] == list(range(ends.count))
+    strangers = [f"host{hosts}", f"host{hosts}/nic0", f"host0/nic{nics}", "host00", "leaf0", "host0/nic00", "spine0/nic1"]
+    assert {ends.number(name) for name in strangers} == {None}
+    assert (ends.number(ends.name(other)) is None) == (other >= ends.count)
