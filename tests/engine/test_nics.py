@@ -162,3 +162,12 @@ def test_shipped_clusters_fill_their_adapters(engine: str, cluster: str, transpo
     used = gpus * 4 * SIZE / (time - network.model.latency * 1e-12) / rate
     # packets have headers of their own with Ultra Ethernet, and its congestion control leaves some per cent unused
     assert used == pytest.approx(1.0, rel=0.01) if engine == "flow" else 0.95 < used < 1.005
+
+
+def test_a_cable_that_fails_stops_one_nic_only() -> None:
+    down = "fabric.failures=[{ link = 'host0/nic3-switch3', until = '50us' }]"
+    several = ["cluster.gpus_per_host=8", "cluster.nics_per_host=8", "fabric.rails=true"]
+    env = simpy.Environment()
+    network = Fabric(env, load("ideal-16", ["engine=packet", "cluster.hosts=2", *several, down]).scenario)
+    times = [env.run(event) for event in [network.send(gpu, 8 + gpu, 40_960) for gpu in range(8)]]
+    assert [gpu for gpu, time in enumerate(times) if time > 1e-3] == [3]  # the timeout of the ideal transport

@@ -132,6 +132,14 @@ def test_names_and_numbers_of_nics_tell_the_same(hosts: int, nics: int, other: i
     names = [ends.name(number) for number in range(ends.count)]
     assert len(set(names)) == hosts * nics
     assert [ends.number(name) for name in names] == list(range(ends.count))
-    strangers = [f"host{hosts}", f"host{hosts}/nic0", f"host0/nic{nics}", "host00", "leaf0", "host0/nic00", "spine0/nic1"]
+    strangers = [
+        f"host{hosts}",
+        f"host{hosts}/nic0",
+        f"host0/nic{nics}",
+        "host00",
+        "leaf0",
+        "host0/nic00",
+        "spine0/nic1",
+    ]
     assert {ends.number(name) for name in strangers} == {None}
     assert (ends.number(ends.name(other)) is None) == (other >= ends.count)
