@@ -36,6 +36,7 @@ _STUDIES: dict[str, dict[str, str]] = {
     "nccl": {"flow": "nccl_tables"},
     "peers": {"packet": "peers"},
     "engines": {},
+    "anthony2024": {"flow": "anthony2024"},
 }
 """Modules of each study by engine; one without runs on both."""
 _TESTS_HELP = "all_reduce, all_gather, reduce_scatter, broadcast or latency."
@@ -49,7 +50,8 @@ def register(app: typer.Typer) -> None:
 
 def validate(
     study: Annotated[
-        str | None, typer.Argument(metavar="STUDY", help="dai2024, hkbu, peers or engines; all where left out.")
+        str | None,
+        typer.Argument(metavar="STUDY", help="dai2024, hkbu, peers, engines or anthony2024; all where left out."),
     ] = None,
     *,
     engine: Annotated[str | None, typer.Option(metavar="NAME", help="Of dai2024: flow or packet.")] = None,
@@ -61,7 +63,7 @@ def validate(
     """Hold predictions against measurements and other simulators.
 
     dai2024 and hkbu against published measurements, peers against closed forms and other packet simulators,
-    engines one engine against the other.
+    engines one engine against the other, anthony2024 volumes against closed formulas and published ones.
     """
     modules = _modules(study, engine)
     check_output_folder(output)

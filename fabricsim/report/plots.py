@@ -11,6 +11,7 @@ from fabricsim.report.grouped import Bar, grouped
 from fabricsim.report.path import packet_paths
 from fabricsim.report.scatter import agreement
 from fabricsim.report.style import save
+from fabricsim.report.sweeps import volume_sweeps
 from fabricsim.report.taps import queues, windows
 from fabricsim.report.timeline import timeline
 from fabricsim.report.utilisation import payload_rates, utilisation
@@ -35,6 +36,7 @@ __all__ = [
     "save",
     "timeline",
     "utilisation",
+    "volume_sweeps",
     "windows",
 ]
 
