@@ -9,6 +9,7 @@ import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fabricsim.collectives import COLLECTIVES
 from fabricsim.engine.fabric import Fabric
 from fabricsim.spec.job import Job
 from fabricsim.workload.compile import compile_job
@@ -24,41 +25,58 @@ if TYPE_CHECKING:
 
 BOTH_ENDS = 2
 """On a single switch every byte crosses the link of the host that sends and of the one that receives."""
+CARRIED = {collective for collective, _ in COLLECTIVES}
 
 
-@st.composite
-def jobs(draw: st.DrawFn) -> Job:
-    """Small GPTs over at most 12 ranks."""
-    data, stages = draw(st.integers(1, 4)), draw(st.integers(1, 3))
-    heads = draw(st.integers(1, 3))
-    model: dict[str, Any] = {
-        "name": "small",
-        "family": "gpt",
-        "layers": stages * draw(st.integers(1, 2)),
-        "hidden": 8 * heads,
-        "heads": heads,
-        "vocabulary": draw(st.integers(8, 2000)),
-        "positions": 64,
-        "tied_embedding": draw(st.booleans()),
-    }
-    batch = draw(st.integers(1, 3))
-    table = {
-        "model": model,
-        "parallelism": {"data": data, "pipeline": stages},
+def _job(draw: st.DrawFn, degrees: dict[str, Any], **model: Any) -> Job:  # noqa: ANN401  any field
+    """Make a small job of drawn shape and batch."""
+    heads = 4 * draw(st.integers(1, 2))
+    stages = degrees.get("pipeline", 1)
+    batch = draw(st.integers(1, 2))
+    table: dict[str, Any] = {
+        "model": {
+            "name": "small",
+            "family": "gpt",
+            "layers": stages * draw(st.integers(1, 2)),
+            "hidden": 8 * heads,
+            "heads": heads,
+            "vocabulary": 4 * draw(st.integers(2, 500)),
+            "positions": 64,
+            "tied_embedding": draw(st.booleans()),
+            **model,
+        },
+        "parallelism": degrees,
         "micro_batch": batch,
-        "global_batch": batch * data * draw(st.integers(1, 4)),
-        "sequence": draw(st.integers(1, 64)),
-        "schedule": draw(st.sampled_from(["1f1b", "gpipe"])),
-        "overlap": draw(st.sampled_from(["none", "ddp"])),
-        "bucket": draw(st.sampled_from(["1KiB", "25MiB"])),
+        "global_batch": batch * degrees.get("data", 1) * draw(st.integers(1, 3)),
+        "sequence": 8 * draw(st.integers(1, 8)),
+        "recompute": draw(st.sampled_from(["none", "full"])),
     }
     return Job.model_validate(table)
 
 
-@settings(max_examples=25)
-@given(job=jobs(), channels=st.integers(1, 3), chunk=st.sampled_from(["4KiB", "2MiB"]))
-def test_links_carry_what_the_calls_send(ideal_scenario: Make, job: Job, channels: int, chunk: str) -> None:
-    made = ideal_scenario(job.parallelism.ranks, channels=channels, chunk=chunk)
+@st.composite
+def jobs(draw: st.DrawFn) -> Job:
+    """GPTs over at most 12 ranks in data (with ZeRO), tensor (with sequence) and pipeline parallel."""
+    tensor, stages = draw(st.sampled_from([(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (4, 1)]))
+    data = draw(st.integers(1, 12 // (tensor * stages)))
+    degrees = {"data": data, "tensor": tensor, "pipeline": stages}
+    degrees["sequence_parallel"] = tensor > 1 and draw(st.booleans())
+    degrees["zero"] = draw(st.integers(0, 3)) if data > 1 else 0
+    return _job(draw, degrees)
+
+
+@st.composite
+def spread(draw: st.DrawFn) -> Job:
+    """GPTs in context parallel, with experts spread over replicas."""
+    context, data = draw(st.sampled_from([(2, 1), (4, 1), (2, 2), (1, 4), (2, 4)]))
+    degrees = {"context": context, "data": data, "expert": data}
+    if context > 1:
+        degrees["context_method"] = draw(st.sampled_from(["ring", "ulysses"]))
+    return _job(draw, degrees, experts={"count": 4, "per_token": draw(st.integers(1, 2))})
+
+
+def _check(make: Make, job: Job, channels: int, chunk: str) -> None:
+    made = make(job.parallelism.ranks, channels=channels, chunk=chunk)
     program = compile_job(job, made.cluster.gpu)
     env = simpy.Environment()
     fabric = Fabric(env, made, taps=True)
@@ -68,3 +86,16 @@ def test_links_carry_what_the_calls_send(ideal_scenario: Make, job: Job, channel
     counted = sum(each.wire for each in program_calls(program))
     assert carried == pytest.approx(BOTH_ENDS * counted, rel=1e-9)
     assert counted == sum(each.wire for each in closed_forms(job))
+
+
+@settings(max_examples=25)
+@given(job=jobs(), channels=st.integers(1, 3), chunk=st.sampled_from(["4KiB", "2MiB"]))
+def test_links_carry_what_the_calls_send(ideal_scenario: Make, job: Job, channels: int, chunk: str) -> None:
+    _check(ideal_scenario, job, channels, chunk)
+
+
+@pytest.mark.skipif(not {"all_to_all", "ring_exchange"} <= CARRIED, reason="no algorithm for these collectives yet")
+@settings(max_examples=25)
+@given(job=spread(), channels=st.integers(1, 3))
+def test_links_carry_what_exchanges_of_context_and_experts_send(ideal_scenario: Make, job: Job, channels: int) -> None:
+    _check(ideal_scenario, job, channels, "2MiB")
