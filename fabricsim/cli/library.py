@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -53,15 +53,14 @@ def _work(job: Job | None) -> str:
 def volumes(scenario: ScenarioArgument, settings: SettingsOption = None, *, as_json: JsonOption = False) -> None:
     """Count what one iteration of a job sends, beside the formulas, and simulate nothing."""
     from fabricsim.pipeline import build_plan, load  # noqa: PLC0415  --help must not pay for it
-    from fabricsim.workload.tally import program_calls, tally  # noqa: PLC0415  as above
+    from fabricsim.workload.tally import plan_calls, tally  # noqa: PLC0415  as above
     from fabricsim.workload.volume_summary import summarise_volumes  # noqa: PLC0415  as above
     from fabricsim.workload.volumes import closed_forms  # noqa: PLC0415  as above
 
     loaded = load(scenario, list(settings or []))
-    program = build_plan(loaded).program()
-    job = cast("Job", loaded.scenario.job)  # or there would be no program
+    plan = build_plan(loaded)
     summary = summarise_volumes(
-        loaded.scenario.name, program.ranks, tally(program_calls(program)), tally(closed_forms(job))
+        loaded.scenario.name, plan.ranks, tally(plan_calls(plan)), tally(closed_forms(plan.job))
     )
     if as_json:
         say(json.dumps(summary, indent=2, ensure_ascii=False))

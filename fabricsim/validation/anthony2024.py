@@ -6,17 +6,17 @@ that summaries quote. All else is counted in the programs of the jobs, beside th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import simpy
 
 from fabricsim.engine.fabric import Fabric
-from fabricsim.pipeline import build_program, load
+from fabricsim.pipeline import build_plan, load
 from fabricsim.validation import measured
 from fabricsim.validation.anthony2024_grid import MIXED, RANKS, SCHEMES, SIZES, SWEPT, USUAL, points
 from fabricsim.validation.study import Study, ValidationRow
 from fabricsim.workload.shapes import parameters
-from fabricsim.workload.tally import program_calls, tally
+from fabricsim.workload.tally import plan_calls, tally
 from fabricsim.workload.volume_summary import summarise_volumes
 from fabricsim.workload.volumes import closed_forms
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from fabricsim.spec.job import Job
     from fabricsim.validation.anthony2024_grid import Point
     from fabricsim.workload.volume_summary import VolumeSummary
 
@@ -68,13 +67,10 @@ class _Counted:
     """
 
     def __init__(self, point: Point) -> None:
-        loaded = load("anthony2024", point.settings)
-        job = cast("Job", loaded.scenario.job)  # the scenario has one
-        program = build_program(loaded)
-        counted = tally(program_calls(program))
-        self.parameters = parameters(job.model)
+        plan = build_plan(load("anthony2024", point.settings))
+        self.parameters = parameters(plan.job.model)
         self.volumes: VolumeSummary = summarise_volumes(
-            point.scheme.name, program.ranks, counted, tally(closed_forms(job))
+            point.scheme.name, plan.ranks, tally(plan_calls(plan)), tally(closed_forms(plan.job))
         )
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from fabricsim.workload.compile import JobPlan
     from fabricsim.workload.program import Program
 
 TURNS = {
@@ -68,6 +69,20 @@ def program_calls(program: Program) -> Iterator[Calls]:
     """Count the calls of a program, equal ones together, in order of their first appearance."""
     counts = Counter((call.dimension, call.collective, len(call.ranks), call.size) for call in program.calls)
     return (Calls(*key, count) for key, count in counts.items())
+
+
+def plan_calls(plan: JobPlan) -> Iterator[Calls]:
+    """Count the calls of a job from the ops of one rank per stage.
+
+    All ranks of a stage do the same, so that every call stands for one of each group that its own is mapped to.
+    """
+    program = plan.program(plan.placement.grid[:, 0, 0, 0].tolist())
+    counts = Counter((call.dimension, call.collective, call.ranks, call.size) for call in program.calls)
+    images: dict[tuple[str, tuple[int, ...]], int] = {}
+    for (dimension, collective, ranks, size), count in counts.items():
+        if (dimension, ranks) not in images:
+            images[dimension, ranks] = len(plan.placement.images(dimension, ranks))
+        yield Calls(dimension, collective, len(ranks), size, count * images[dimension, ranks])
 
 
 @dataclass

@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fabricsim.spec.job import Job
-from fabricsim.workload.compile import compile_job
+from fabricsim.workload.compile import JobPlan, compile_job
 from fabricsim.workload.shapes import parameters
-from fabricsim.workload.tally import program_calls, tally
+from fabricsim.workload.tally import plan_calls, program_calls, tally
 from fabricsim.workload.volumes import closed_forms
 
 if TYPE_CHECKING:
@@ -71,8 +71,10 @@ OVERLAPS = st.fixed_dictionaries(
 
 def both(table: dict[str, Any], gpu: Gpu) -> tuple[Volumes, Volumes]:
     """Volumes of a job as its program has them, and by the formulas."""
-    job = Job.model_validate(table)
-    return tally(program_calls(compile_job(job, gpu))), tally(closed_forms(job))
+    plan = JobPlan(Job.model_validate(table), gpu)
+    program = tally(program_calls(plan.program()))
+    assert tally(plan_calls(plan)) == program
+    return program, tally(closed_forms(plan.job))
 
 
 def agree(table: dict[str, Any], gpu: Gpu) -> Volumes:
