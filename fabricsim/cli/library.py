@@ -47,7 +47,9 @@ def check(scenario: ScenarioArgument, settings: SettingsOption = None) -> None:
 def _work(job: Job | None) -> str:
     if job is None:
         return "no job"
-    return f"{job.model.name}, {job.parallelism.data} x data, {job.parallelism.pipeline} x pipeline"
+    degrees = {name: getattr(job.parallelism, name) for name in ("tensor", "context", "expert")}
+    more = "".join(f", {degree} x {name}" for name, degree in degrees.items() if degree > 1)
+    return f"{job.model.name}, {job.parallelism.data} x data, {job.parallelism.pipeline} x pipeline{more}"
 
 
 def volumes(scenario: ScenarioArgument, settings: SettingsOption = None, *, as_json: JsonOption = False) -> None:
