@@ -115,6 +115,7 @@ def _each(job: Job, key: str, values: Iterable[str | int]) -> Iterator[tuple[str
     for value in values:
         if key in Parallelism.model_fields:
             degrees = job.parallelism.model_copy(update={key: value})
-            yield f"job.parallelism.{key}={json.dumps(value)}", job.model_copy(update={"parallelism": degrees})
+            more = f" (on {degrees.ranks} GPUs)" if degrees.ranks > job.parallelism.ranks else ""
+            yield f"job.parallelism.{key}={json.dumps(value)}{more}", job.model_copy(update={"parallelism": degrees})
         else:
             yield f"job.{key}={json.dumps(value)}", job.model_copy(update={key: value})

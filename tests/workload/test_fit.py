@@ -71,6 +71,8 @@ def test_job_that_does_not_fit_is_refused_with_what_would_make_it_fit(make_job: 
     found = ways(job, gpu)
     assert 'job.recompute="full"' in found
     assert len(found) > 2
+    # 4 replicas, and stages or parts of layers besides
+    assert re.search(r"job\.parallelism\.pipeline=(\d+) \(on (\d+) GPUs\)", mistake.way_out)
     usable = usable_memory(gpu)
     for way in found:
         assert fullest(changed(job, way))[1].total <= usable

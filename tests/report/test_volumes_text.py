@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from rich.console import Console
+
+from fabricsim.errors import ResultError
+from fabricsim.report.sweeps import volume_sweeps
+from fabricsim.report.volumes_text import volumes_text
+from fabricsim.workload.tally import Calls, tally
+from fabricsim.workload.volume_summary import summarise_volumes
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+FORMULA = [Calls("data", "all_reduce", 4, 1000, 2), Calls("tensor", "all_gather", 4, 64, 8)]
+
+
+def _print(what: RenderableType) -> str:
+    console = Console(width=120, no_color=True, highlight=False)
+    with console.capture() as capture:
+        console.print(what)
+    return capture.get()
+
+
+def _row(text: str, start: str) -> list[str]:
+    return next(line for line in text.splitlines() if line.startswith(start)).split()
+
+
+def _text(*counted: Calls) -> str:
+    return _print(volumes_text(summarise_volumes("job", 4, tally(counted), tally(FORMULA))))
+
+
+def test_agreement_is_said() -> None:
+    text = _text(*FORMULA)
+
+    assert "agree exactly" in text
+    assert _row(text, "data all_reduce")[-1] == "0"
+    assert _row(text, "all ")[1] == "10"
+
+
+@pytest.mark.parametrize(
+    ("counted", "off"),
+    [
+        (Calls("data", "all_reduce", 4, 999, 2), "-12 B"),
+        (Calls("data", "all_reduce", 4, 2000, 1), "-1 calls"),
+        (Calls("data", "all_reduce", 3, 1500, 2), "sizes"),
+    ],
+)
+def test_a_difference_is_named_with_its_row(counted: Calls, off: str) -> None:
+    text = _text(counted, FORMULA[1])
+
+    assert "differ in data all_reduce." in text
+    assert " ".join(_row(text, "data all_reduce")).endswith(off)
+    assert _row(text, "tensor all_gather")[-1] == "0"
+
+
+def test_histogram_has_a_row_per_power_of_two() -> None:
+    text = _text(*FORMULA)
+
+    assert _row(text, " 64 B")[2:] == ["8"]
+    assert _row(text, "512 B")[2:] == ["2"]
+
+
+def test_nothing_counted_is_no_picture() -> None:
+    with pytest.raises(ResultError, match="no job to draw"):
+        volume_sweeps([], ["data"], "all three")
