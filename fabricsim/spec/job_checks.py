@@ -26,6 +26,11 @@ MOST_LAYERS = 100_000
 """Layers of a model, encoder and decoder together."""
 
 
+SHORT_STAGES = 2
+"""Stages that may have one layer less than the others: the last, which has the head, and the first, which has the
+embedding, as in Llama 3 405B (arXiv 2407.21783, section 3.3.2)."""
+
+
 def job_problems(job: Job) -> list[Mistake]:
     """Find what does not fit together in a job.
 
@@ -79,16 +84,18 @@ def _batch(job: Job) -> Iterator[Mistake]:
 
 
 def _stages(job: Job) -> Iterator[Mistake]:
-    model, stages = job.model, job.parallelism.pipeline * job.parallelism.virtual_stages
+    model, stages = job.model, job.parallelism.pipeline
+    chunks = stages * job.parallelism.virtual_stages
     layers, what = model.layers, f"{model.layers} layers"
     if model.family == "t5":
         layers += model.decoder_layers or 0
         what = f"{model.layers} encoder and {model.decoder_layers} decoder layers"
     if layers > MOST_LAYERS:
         yield Mistake("job.model.layers", f"{what} are too many", f"at most {MOST_LAYERS}")
-    elif layers % stages and (model.family == "t5" or (layers + 2) % stages or layers + 2 < 2 * stages):
+    elif -layers % chunks > (0 if model.family == "t5" else SHORT_STAGES):
         fitting = [str(degree) for degree in range(1, layers + 1) if layers % degree == 0]
-        problem = f"{what} cannot be shared evenly by {stages} stages"
+        parts = f"{stages} stages" if chunks == stages else f"{stages} stages of {chunks // stages} chunks"
+        problem = f"{what} cannot be shared evenly by {parts}"
         yield Mistake("job.parallelism.pipeline", problem, f"one of {', '.join(fitting)}")
 
 
@@ -116,6 +123,115 @@ def _heads(job: Job) -> Iterator[Mistake]:
     if model.head_width is None and model.hidden % model.heads:
         problem = f"hidden {model.hidden} is no multiple of {model.heads} heads"
         yield Mistake("job.model.heads", problem, "or set job.model.head_width")
+    if model.kv_heads is None:
+        return
+    if model.family == "t5":
+        yield Mistake("job.model.kv_heads", "has no effect: a t5 has as many as heads", "take it out")
+    elif model.heads % model.kv_heads:
+        problem = f"{model.kv_heads} does not divide {model.heads} heads"
+        yield Mistake("job.model.kv_heads", problem, f"one of {_divisors(model.heads)}")
+
+
+def _tensor(job: Job) -> Iterator[Mistake]:
+    """Check that tensor parallelism splits each matrix into equal parts."""
+    model, degree = job.model, job.parallelism.tensor
+    widths = {
+        "heads": model.heads,
+        "kv_heads": model.kv_heads or model.heads,
+        "feed_forward": model.feed_forward or 4 * model.hidden,
+        "vocabulary": model.vocabulary,
+        "experts.feed_forward": (model.experts and model.experts.feed_forward) or degree,
+    }
+    odd = [f"job.model.{key}, {width}" for key, width in widths.items() if width % degree]
+    if odd:
+        padded = -(-model.vocabulary // degree) * degree
+        way_out = f"pad it to {padded}" if odd == [f"job.model.vocabulary, {model.vocabulary}"] else "choose a divisor"
+        yield Mistake("job.parallelism.tensor", f"{degree} does not divide {' nor '.join(odd)}", way_out)
+    if not job.parallelism.sequence_parallel:
+        return
+    if degree == 1:
+        problem = "has no effect: tensor is 1, and it splits the sequence over tensor-parallel ranks"
+        yield Mistake("job.parallelism.sequence_parallel", problem, "take it out, or raise tensor")
+    for key, tokens in _lengths(job):
+        if tokens % (degree * job.parallelism.context):
+            problem = f"{tokens} is no multiple of tensor {degree} x context {job.parallelism.context}"
+            yield Mistake(f"job.{key}", problem, "which sequence_parallel needs; pad it")
+
+
+def _context(job: Job) -> Iterator[Mistake]:
+    """Check that context parallelism splits sequences, and with Ulysses heads, into equal parts."""
+    model, degree = job.model, job.parallelism.context
+    if degree == 1:
+        return
+    if model.family == "t5":
+        yield Mistake("job.parallelism.context", "a t5 cannot be split along its sequences", "take it out")
+        return
+    parts = 2 * degree if job.parallelism.context_method == "ring" else degree
+    if job.sequence % parts:
+        problem = f"{job.sequence} cannot be cut into {parts} equal parts for {degree} context-parallel ranks"
+        yield Mistake("job.sequence", problem, f"such as {-(-job.sequence // parts) * parts}")
+    if job.parallelism.context_method == "ring" and job.attention != "fused":
+        problem = "'unfused' cannot merge the partial results of ring attention"
+        yield Mistake("job.attention", problem, "'fused', or job.parallelism.context_method = 'ulysses'")
+    shared = (model.kv_heads or model.heads) // job.parallelism.tensor
+    if job.parallelism.context_method == "ulysses" and shared % degree:
+        problem = f"Ulysses cannot spread {shared} key and value heads per tensor-parallel rank over {degree} ranks"
+        yield Mistake("job.parallelism.context", problem, f"one of {_divisors(max(shared, 1))}, or 'ring'")
+
+
+def _no_experts(job: Job) -> Iterator[Mistake]:
+    """Check that nothing of a mixture of experts is set without one."""
+    if job.model.experts is not None:
+        return
+    problem = f"has no effect: the model {job.model.name!r} has no experts"
+    settings = {
+        "parallelism.expert": job.parallelism.expert > 1,
+        "capacity_factor": job.capacity_factor is not None,
+        "expert_imbalance": job.expert_imbalance > 1,
+    }
+    for key, given in settings.items():
+        if given:
+            yield Mistake(f"job.{key}", problem, "take it out")
+
+
+def _experts(job: Job) -> Iterator[Mistake]:
+    experts = job.model.experts
+    if experts is None:
+        return
+    if job.model.family not in {"gpt", "llama"}:
+        yield Mistake("job.model.experts", f"has no effect in a {job.model.family}", "use family gpt or llama")
+    if experts.per_token > experts.count:
+        problem = f"{experts.per_token} is more than the {experts.count} experts there are"
+        yield Mistake("job.model.experts.per_token", problem, f"at most {experts.count}")
+    if experts.dense_layers > job.model.layers:
+        problem = f"{experts.dense_layers} is more than the {job.model.layers} layers there are"
+        yield Mistake("job.model.experts.dense_layers", problem, f"at most {job.model.layers}")
+
+
+def _spread_experts(job: Job) -> Iterator[Mistake]:
+    experts, degrees = job.model.experts, job.parallelism
+    if experts is None:
+        return
+    if experts.count % degrees.expert:
+        problem = f"{experts.count} experts cannot be shared evenly by {degrees.expert} ranks"
+        yield Mistake("job.parallelism.expert", problem, f"one of {_divisors(experts.count)}")
+    if degrees.data % degrees.expert:
+        problem = f"{degrees.expert} does not divide the data-parallel degree, {degrees.data}"
+        yield Mistake("job.parallelism.expert", problem, f"one of {_divisors(degrees.data)}")
+    if degrees.expert > 1 and degrees.tensor > 1 and not degrees.sequence_parallel:
+        problem = "false, but tensor-parallel ranks that all have the same tokens cannot send them to experts"
+        yield Mistake("job.parallelism.sequence_parallel", problem, "set it to true")
+
+
+def _lengths(job: Job) -> Iterator[tuple[str, int]]:
+    for key in ("sequence", "decoder_sequence"):
+        value = getattr(job, key)
+        if value is not None:
+            yield key, value
+
+
+def _divisors(number: int) -> str:
+    return ", ".join(str(each) for each in range(1, number + 1) if number % each == 0)
 
 
 _CHECKS: tuple[Callable[[Job], Iterator[Mistake]], ...] = (
@@ -125,4 +241,9 @@ _CHECKS: tuple[Callable[[Job], Iterator[Mistake]], ...] = (
     _positions,
     _heads,
     *PARALLELISM_CHECKS,
+    _tensor,
+    _context,
+    _no_experts,
+    _experts,
+    _spread_experts,
 )

@@ -1,4 +1,4 @@
-"""Checks of a job's degrees of parallelism against its model, its batch and one another."""
+"""Checks of the settings of a job's parallelism against its batch and one another."""
 
 from __future__ import annotations
 
@@ -15,12 +15,6 @@ if TYPE_CHECKING:
 _KEY = "job.parallelism"
 
 
-def _divides(degree: str, divisor: int, name: str, value: int) -> Iterator[Mistake]:
-    if value % divisor:
-        problem = f"{divisor} does not divide {name} {value}"
-        yield Mistake(f"{_KEY}.{degree}", problem, f"choose a divisor of {value}")
-
-
 def _order(job: Job) -> Iterator[Mistake]:
     order = job.parallelism.order
     if sorted(order.split("-")) != sorted(DIMENSIONS):
@@ -28,57 +22,10 @@ def _order(job: Job) -> Iterator[Mistake]:
         yield Mistake(f"{_KEY}.order", problem, f"such as {'-'.join(DIMENSIONS)!r}, the innermost first")
 
 
-def _tensor(job: Job) -> Iterator[Mistake]:
-    degree, model = job.parallelism.tensor, job.model
-    yield from _divides("tensor", degree, "job.model.heads", model.heads)
-    if model.kv_heads is not None:
-        yield from _divides("tensor", degree, "job.model.kv_heads", model.kv_heads)
-    inner = model.feed_forward if model.feed_forward is not None else 4 * model.hidden
-    yield from _divides("tensor", degree, "the feed-forward width", inner)
-    if model.vocabulary % degree:
-        padded = -(-model.vocabulary // (128 * degree)) * 128 * degree
-        problem = f"{model.vocabulary} words cannot be shared by {degree} tensor-parallel ranks"
-        yield Mistake("job.model.vocabulary", problem, f"pad it to {padded}, as Megatron-LM does")
-
-
-def _sequence(job: Job) -> Iterator[Mistake]:
+def _context_method(job: Job) -> Iterator[Mistake]:
     degrees = job.parallelism
-    if degrees.sequence_parallel and degrees.tensor == 1:
-        yield Mistake(f"{_KEY}.sequence_parallel", "has no effect with tensor = 1", "take it out, or raise tensor")
-    parts = degrees.context * (degrees.tensor if degrees.sequence_parallel else 1)
-    for key in ("sequence", "decoder_sequence"):
-        tokens = getattr(job, key)
-        if tokens is not None and tokens % parts:
-            problem = f"{tokens} tokens cannot be split into {parts} equal parts (context, and tensor with"
-            yield Mistake(f"job.{key}", f"{problem} sequence_parallel)", f"such as {-(-tokens // parts) * parts}")
-
-
-def _context(job: Job) -> Iterator[Mistake]:
-    degrees, model = job.parallelism, job.model
-    if degrees.context == 1:
-        if "context_method" in degrees.model_fields_set:
-            yield Mistake(f"{_KEY}.context_method", "has no effect with context = 1", "take it out, or raise context")
-        return
-    if model.family not in {"gpt", "llama"}:
-        problem = f"is for causal models: a {model.family} cannot split its sequences"
-        yield Mistake(f"{_KEY}.context", problem, "set it to 1, or use tensor")
-    elif degrees.context_method == "ulysses" and model.heads // degrees.tensor % degrees.context:
-        problem = f"Ulysses cannot share {model.heads // degrees.tensor} heads among {degrees.context} ranks"
-        yield Mistake(f"{_KEY}.context", problem, 'lower it, or set context_method = "ring"')
-
-
-def _expert(job: Job) -> Iterator[Mistake]:
-    degrees, experts = job.parallelism, job.model.experts
-    if experts is not None:
-        yield from _divides("expert", degrees.expert, "job.model.experts.count", experts.count)
-        yield from _divides("expert", degrees.expert, "job.parallelism.data", degrees.data)
-        return
-    if degrees.expert > 1:
-        problem = f"the model {job.model.name!r} has no experts to spread"
-        yield Mistake(f"{_KEY}.expert", problem, "set it to 1, or add job.model.experts")
-    for key in ("capacity_factor", "expert_imbalance"):
-        if key in job.model_fields_set:
-            yield Mistake(f"job.{key}", "has no effect: the model has no experts", "take it out")
+    if degrees.context == 1 and "context_method" in degrees.model_fields_set:
+        yield Mistake(f"{_KEY}.context_method", "has no effect with context = 1", "take it out, or raise context")
 
 
 def _virtual(job: Job) -> Iterator[Mistake]:
@@ -123,10 +70,7 @@ def _zero(job: Job) -> Iterator[Mistake]:
 
 PARALLELISM_CHECKS: tuple[Callable[[Job], Iterator[Mistake]], ...] = (
     _order,
-    _tensor,
-    _sequence,
-    _context,
-    _expert,
+    _context_method,
     _virtual,
     _scatter_gather,
     _zero,

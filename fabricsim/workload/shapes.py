@@ -143,9 +143,12 @@ def decoder_layers(model: Model) -> int:
 def split_layers(layers: int, stages: int) -> tuple[int, ...]:
     """Share out layers evenly; where they do not divide, earlier stages take one more.
 
-    Megatron-LM refuses a remainder. Here the last stages, which have the head besides, stay short.
+    So the last stages, which have the head besides, stay short. Where two stay short, these are the first
+    and the last, as in Llama 3 405B (arXiv 2407.21783, section 3.3.2).
     """
     share, extra = divmod(layers, stages)
+    if stages > 2 and stages - extra == 2:  # noqa: PLR2004  embedding and head
+        return (share, *(share + 1,) * extra, share)
     return tuple(share + (stage < extra) for stage in range(stages))
 
 

@@ -13,6 +13,9 @@ TREE = ("fabric={ topology = 'fat-tree' }",)
 LEAVES = ("fabric={ topology = 'leaf-spine', hosts_per_leaf = 4, spines = 2 }",)
 CABLES = (f"fabric={{ topology = 'file', links = {__file__!r} }}",)  # any regular file will do
 ALONE = ("job.parallelism.data=1",)
+TENSOR = "job.parallelism={{ tensor = {} }}"
+CONTEXT = "job.parallelism={{ context = {} }}"
+FOUR = ("job.model.experts={ count = 4 }",)
 IDEAL = ("cluster=ideal",)
 TWO = ("cluster.ethernet_nic=intel-10gbe",)
 EIGHT = ("cluster.gpus_per_host=8", "cluster.nics_per_host=8")
@@ -41,6 +44,57 @@ REFUSED = [
     (DP, ["job.sequence=1025"], "job.sequence", "1025 is longer than the 1024 positions"),
     (T5, ["job.decoder_sequence=513"], "job.decoder_sequence", "513 is longer than the 512 positions"),
     (DP, ["job.model.heads=15"], "job.model.heads", "hidden 1024 is no multiple of 15 heads"),
+    (DP, ["job.model.kv_heads=3"], "job.model.kv_heads", "3 does not divide 16 heads"),
+    (T5, ["job.model.kv_heads=2"], "job.model.kv_heads", "a t5 has as many as heads"),
+    (DP, [TENSOR.format(3)], "job.parallelism.tensor", "3 does not divide job.model.heads, 16"),
+    (DP, [TENSOR.format(2), "job.model.vocabulary=50257"], "job.parallelism.tensor", "job.model.vocabulary, 50257"),
+    (
+        DP,
+        [TENSOR.format(4), "job.model.kv_heads=2"],
+        "job.parallelism.tensor",
+        "does not divide job.model.kv_heads, 2",
+    ),
+    (DP, [TENSOR.format(2), "job.model.feed_forward=4097"], "job.parallelism.tensor", "job.model.feed_forward, 4097"),
+    (DP, ["job.parallelism.sequence_parallel=true"], "job.parallelism.sequence_parallel", "no effect: tensor is 1"),
+    (
+        DP,
+        [TENSOR.format("2, sequence_parallel = true"), "job.sequence=1023"],
+        "job.sequence",
+        "1023 is no multiple of tensor 2 x context 1",
+    ),
+    (DP, [CONTEXT.format(3), "job.attention=fused"], "job.sequence", "1024 cannot be cut into 6 equal parts"),
+    (DP, [CONTEXT.format(2)], "job.attention", "cannot merge the partial results of ring attention"),
+    (
+        DP,
+        [CONTEXT.format("4, context_method = 'ulysses'"), "job.model.kv_heads=2"],
+        "job.parallelism.context",
+        "Ulysses cannot spread 2 key and value heads",
+    ),
+    (T5, [CONTEXT.format(2)], "job.parallelism.context", "a t5 cannot be split along its sequences"),
+    (DP, ["job.parallelism.expert=2"], "job.parallelism.expert", "no effect: the model 'gpt2-medium' has no experts"),
+    (DP, ["job.capacity_factor=1.25"], "job.capacity_factor", "no effect: the model 'gpt2-medium' has no experts"),
+    (DP, ["job.expert_imbalance=1.25"], "job.expert_imbalance", "no effect: the model 'gpt2-medium' has no experts"),
+    (DP, ["job.model.experts={ count = 4, per_token = 5 }"], "job.model.experts.per_token", "more than the 4 experts"),
+    (
+        DP,
+        ["job.model.experts={ count = 4, dense_layers = 25 }"],
+        "job.model.experts.dense_layers",
+        "25 is more than the 24 layers",
+    ),
+    (T5, ["job.model.experts={ count = 4 }"], "job.model.experts", "no effect in a t5"),
+    (DP, [*FOUR, "job.parallelism.expert=8"], "job.parallelism.expert", "4 experts cannot be shared evenly by 8"),
+    (
+        DP,
+        ["job.model.experts={ count = 6 }", "job.parallelism.expert=3"],
+        "job.parallelism.expert",
+        "3 does not divide the data-parallel degree, 8",
+    ),
+    (
+        DP,
+        [*FOUR, "job.parallelism={ data = 2, expert = 2, tensor = 2 }"],
+        "job.parallelism.sequence_parallel",
+        "cannot send them to experts",
+    ),
     (DP, ["cluster.gpu=v100-sxm2-32gb", "job.precision=bf16"], "job.precision", "has no peak for 'bf16'"),
     (DP, ["fabric={ topology = 'leaf-spine', spines = 2 }"], "fabric.hosts_per_leaf", "is missing"),
     (DP, ["fabric={ topology = 'leaf-spine', hosts_per_leaf = 2 }"], "fabric.spines", "is missing"),
