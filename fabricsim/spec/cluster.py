@@ -10,6 +10,20 @@ from fabricsim.spec.base import Spec
 from fabricsim.spec.quantity import Bytes, Duration, Flops, Rate
 
 Fraction = Annotated[float, Field(ge=0.001, le=1)]
+Size = Annotated[int, Field(ge=1, lt=2**31)]
+
+
+class MeasuredKernel(Spec):
+    """The time of one kernel as it was measured, which takes the place of the roofline's.
+
+    ``shape`` of a product is how many of them in one launch, rows, inner width and columns; of fused attention
+    sequences times heads, queries, width of a head and keys.
+    """
+
+    kernel: Literal["product", "attention", "attention-gradient"] = "product"
+    shape: Annotated[tuple[Size, Size, Size, Size], Field(strict=False)]  # TOML has lists only
+    precision: Literal["fp16", "bf16", "fp32"]
+    time: Duration
 
 
 class Gpu(Spec):
@@ -27,6 +41,7 @@ class Gpu(Spec):
     (github.com/pytorch/pytorch/issues/28394, 107667), and of 78 GiB 1.8 were lost to fragmentation where a
     model filled an 80 GB card (github.com/vllm-project/compressed-tensors/pull/587, which reserves 5 %, too).
     ``nvlink_efficiency`` is the share of ``nvlink_rate`` that data reaches beside the headers of its packets.
+    ``kernels`` have been measured, and take that time.
     """
 
     name: str
@@ -46,6 +61,7 @@ class Gpu(Spec):
     overlap_slowdown: Annotated[float, Field(ge=1, le=1000)] = 1.0
     nvlink_rate: Rate | None = None
     nvlink_efficiency: Fraction = 1.0
+    kernels: Annotated[tuple[MeasuredKernel, ...], Field(strict=False)] = ()
 
 
 class Pcie(Spec):

@@ -54,8 +54,10 @@ class Job(Spec):
     does. With ``zero = 3`` parameters are gathered ``prefetch`` blocks ahead. ``recompute = "full"`` stores
     only layer inputs and repeats the forward pass before the backward pass of each layer; ``"selective"``
     repeats scores, softmax, dropout and context of the attention only. ``attention = "fused"`` computes them in
-    one kernel that keeps no scores (FlashAttention). Of a mixture of experts, an expert takes at most
-    ``capacity_factor`` times its even share of tokens, and the busiest takes ``expert_imbalance`` times it.
+    one kernel that keeps no scores (FlashAttention). With ``fused_accumulation`` the products that give gradients
+    of weights add them to the gradient buffer themselves, as Megatron-LM does with APEX. Of a mixture of experts,
+    an expert takes at most ``capacity_factor`` times its even share of tokens, and the busiest takes
+    ``expert_imbalance`` times it.
     """
 
     model: Model
@@ -73,5 +75,6 @@ class Job(Spec):
     prefetch: Positive = 1
     recompute: Literal["none", "selective", "full"] = "full"
     attention: Literal["unfused", "fused"] = "unfused"
+    fused_accumulation: bool = False
     capacity_factor: Annotated[float, Field(ge=1, le=1000)] | None = None
     expert_imbalance: Annotated[float, Field(ge=1, le=1000)] = 1.0

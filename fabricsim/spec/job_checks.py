@@ -92,7 +92,7 @@ def _stages(job: Job) -> Iterator[Mistake]:
         what = f"{model.layers} encoder and {model.decoder_layers} decoder layers"
     if layers > MOST_LAYERS:
         yield Mistake("job.model.layers", f"{what} are too many", f"at most {MOST_LAYERS}")
-    elif -layers % chunks > (0 if model.family == "t5" else SHORT_STAGES):
+    elif layers < stages or -layers % chunks > (0 if model.family == "t5" else SHORT_STAGES):
         fitting = [str(degree) for degree in range(1, layers + 1) if layers % degree == 0]
         parts = f"{stages} stages" if chunks == stages else f"{stages} stages of {chunks // stages} chunks"
         problem = f"{what} cannot be shared evenly by {parts}"

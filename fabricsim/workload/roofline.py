@@ -21,6 +21,7 @@ a causal mask computes half a block on its diagonal for nothing.
 
 To each of them comes ``kernel_latency``, in which a kernel starts and drains. Kernels are issued ahead of
 their execution, one per ``kernel_launch``: a row of kernels takes as long as they run, or as they take to issue.
+Kernels that were measured (``kernels`` of the GPU) take the measured time.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from fabricsim.units import PS_PER_S
@@ -39,7 +41,7 @@ from fabricsim.workload.work import Operation
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from fabricsim.spec.cluster import Gpu
+    from fabricsim.spec.cluster import Gpu, MeasuredKernel
     from fabricsim.spec.job import Job
     from fabricsim.workload.shapes import Block
     from fabricsim.workload.work import Item
@@ -96,6 +98,10 @@ def operation_time(operation: Operation, job: Job, gpu: Gpu) -> int:
 
 
 def _device_time(operation: Operation, job: Job, gpu: Gpu) -> int:
+    if gpu.kernels:
+        measured = _measured(gpu.kernels).get((operation.kernel, operation.shape, job.precision))
+        if measured is not None:
+            return measured
     memory = operation.traffic / (gpu.memory_rate * gpu.memory_efficiency)
     if operation.kernel == "stream":
         busy = memory
@@ -106,6 +112,11 @@ def _device_time(operation: Operation, job: Job, gpu: Gpu) -> int:
     else:
         busy = max(memory, _attention(operation, job, gpu))
     return round(busy * PS_PER_S) + gpu.kernel_latency
+
+
+@cache
+def _measured(kernels: tuple[MeasuredKernel, ...]) -> dict[tuple[str, tuple[int, ...] | None, str], int]:
+    return {(each.kernel, each.shape, each.precision): each.time for each in kernels}
 
 
 def _product(operation: Operation, job: Job, gpu: Gpu) -> float:

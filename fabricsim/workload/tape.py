@@ -18,6 +18,7 @@ What lies beside what is that of ``LinearWithGradAccumulationAndAsyncCommunicati
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.workload.work import Exchange, Operation, Wait, Work
@@ -81,6 +82,7 @@ class Tape:
         self.forward: list[Item] = []
         self.stored = 0
         self._steps: list[tuple[Item, ...]] = []
+        self._added: Counter[int] = Counter()
 
     @property
     def tensor(self) -> int:
@@ -179,7 +181,12 @@ class Tape:
         """Make the products that give the gradients of input and weight."""
         rows, inner, columns = shape
         to_input = self.product(f"{name} input gradient", (rows, columns, inner), batch=batch)
-        to_weight = self.product(f"{name} weight gradient", (inner, rows, columns), batch=batch, weight=True)
+        output = None
+        if self.job.fused_accumulation:
+            output = 2 * gradient_bytes(self.job)  # reads and writes the buffer
+            self._added[batch * inner * columns] += 1
+        shape = (inner, rows, columns)
+        to_weight = self.product(f"{name} weight gradient", shape, batch=batch, weight=True, output=output)
         return to_input, to_weight
 
     def repeat(self, start: int) -> None:
@@ -189,9 +196,9 @@ class Tape:
     def accumulate(self, block: Block) -> None:
         """Record, behind all else, how each gradient of a weight is added to the gradient buffer."""
         size = self.width + 2 * gradient_bytes(self.job)
-        tensors = block.tensors + block.experts
+        left = Counter(block.tensors + block.experts) - self._added
         self._steps.insert(
-            0, tuple(Operation("accumulate gradient", 0, elements * size, weight=True) for elements in tensors)
+            0, tuple(Operation("accumulate gradient", 0, elements * size, weight=True) for elements in left.elements())
         )
 
     def work(self) -> Work:

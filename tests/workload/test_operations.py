@@ -143,3 +143,21 @@ def test_optimizer_moves_these_bytes_per_parameter(
     job = make_job(precision=precision, gradient_precision=gradient, data=data)
 
     assert traffic(optimizer_operations(1000, job)) == 1000 * size
+
+
+@pytest.mark.parametrize("name", ["gpt2-medium", "llama3-8b", "mixtral-8x7b"])
+def test_fused_accumulation_leaves_only_vectors_to_add(name: str, make_job: MakeJob) -> None:
+    job = make_job(name, gradient_precision="fp32", fused_accumulation=True, recompute="none")
+    kind = "expert-layer" if "mixtral" in name else "layer"
+    block = block_of(job.model, kind)
+
+    fused = block_work(block, job)
+    apart = block_work(block, job.model_copy(update={"fused_accumulation": False}))
+
+    added = [item for item in fused.backward if isinstance(item, Operation) and item.name == "accumulate gradient"]
+    assert added
+    assert all(item.traffic <= 10 * 4 * job.model.hidden for item in added)
+    weights = block.parameters - sum(item.traffic for item in added) // 10
+    # No gradient is written in fp16 and read again.
+    assert traffic(apart.backward) - traffic(fused.backward) == weights * 2 * 2
+    assert flops(apart.backward) == flops(fused.backward)

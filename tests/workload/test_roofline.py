@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fabricsim.spec.cluster import Gpu
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.roofline import FUNCTION_SHARE, block_time, operation_time, operations_time, optimizer_time
 from fabricsim.workload.shapes import stage_blocks
@@ -13,8 +14,6 @@ from fabricsim.workload.work import Operation
 
 if TYPE_CHECKING:
     from conftest import MakeJob
-
-    from fabricsim.spec.cluster import Gpu
 
 
 @pytest.mark.parametrize(
@@ -107,3 +106,14 @@ def test_a_started_wave_takes_as_long_as_a_full_one(make_job: MakeJob, gpu: Gpu)
     wave, over = time(256 * 12), time(256 * 12 + 256)
 
     assert over > 1.3 * wave
+
+
+def test_a_measured_kernel_takes_its_time(make_job: MakeJob, gpu: Gpu) -> None:
+    measured = {"shape": [1, 4096, 8192, 1280], "precision": "fp16", "time": "359us"}
+    known = Gpu.model_validate({**gpu.model_dump(), "kernels": [measured]})
+    one = Operation("QKV", 2 * 4096 * 8192 * 1280, 1, kernel="product", shape=(1, 4096, 8192, 1280))
+    other = Operation("QKV", 2 * 4096 * 8192 * 1281, 1, kernel="product", shape=(1, 4096, 8192, 1281))
+
+    assert operation_time(one, make_job(), known) == 359_000_000
+    assert operation_time(one, make_job(precision="bf16"), known) == operation_time(one, make_job(), gpu)
+    assert operation_time(other, make_job(), known) == operation_time(other, make_job(), gpu)
