@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricsim.spec.cluster import Gpu
+from fabricsim.spec.cluster import MeasuredKernel
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.roofline import FUNCTION_SHARE, block_time, operation_time, operations_time, optimizer_time
 from fabricsim.workload.shapes import stage_blocks
@@ -14,6 +14,8 @@ from fabricsim.workload.work import Operation
 
 if TYPE_CHECKING:
     from conftest import MakeJob
+
+    from fabricsim.spec.cluster import Gpu
 
 
 @pytest.mark.parametrize(
@@ -110,7 +112,7 @@ def test_a_started_wave_takes_as_long_as_a_full_one(make_job: MakeJob, gpu: Gpu)
 
 def test_a_measured_kernel_takes_its_time(make_job: MakeJob, gpu: Gpu) -> None:
     measured = {"shape": [1, 4096, 8192, 1280], "precision": "fp16", "time": "359us"}
-    known = Gpu.model_validate({**gpu.model_dump(), "kernels": [measured]})
+    known = gpu.model_copy(update={"kernels": (MeasuredKernel.model_validate(measured),)})
     one = Operation("QKV", 2 * 4096 * 8192 * 1280, 1, kernel="product", shape=(1, 4096, 8192, 1280))
     other = Operation("QKV", 2 * 4096 * 8192 * 1281, 1, kernel="product", shape=(1, 4096, 8192, 1281))
 
