@@ -1,6 +1,6 @@
 """One layer of a GPT of 22 billion parameters, as Korthikanti et al. measured it (arXiv 2205.05198, table 4).
 
-Eight A100 80 GB with tensor parallelism, four sequences of 2048 tokens. The layer is a check: no parameter comes from it.
+Eight A100 80 GB with tensor parallelism, four sequences of 2048 tokens. It is a check: no parameter comes from it.
 """
 
 from __future__ import annotations
