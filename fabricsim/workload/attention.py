@@ -129,8 +129,9 @@ def _separate_kernels(tape: Tape, core: _Core) -> None:
     inputs = core.query_elements + core.key_elements
     tape.matrix_product("scores", (core.queries, core.head, core.keys), batch=batch, stored=inputs)
     tape.stream("softmax", core.scores, Pass(1, 1), Pass(2, 1), stored=tape.width * keeps, kernel="function")
-    stored = (tape.width + MASK) * keeps
-    tape.stream("attention dropout", core.scores, Pass(1, 1, MASK), Pass(1, 1, MASK), stored=stored, kernel="function")
+    if tape.job.model.family != "llama":
+        dropout, stored = Pass(1, 1, MASK), (tape.width + MASK) * keeps
+        tape.stream("attention dropout", core.scores, dropout, dropout, stored=stored, kernel="function")
     tape.matrix_product("context", (core.queries, core.keys, core.head), batch=batch, stored=core.key_elements)
     tape.stream("context transpose", core.query_elements, Pass(1, 1), Pass(1, 1))
     if not keeps:

@@ -30,8 +30,9 @@ appendix), and what it keeps for the backward pass is ``s b h (34 + 5 a s / h)``
 et al., arXiv 2205.05198, equation 1). Each weight gradient is then added to the gradient buffer.
 Causal masks save nothing here, as in those closed forms; they do with fused attention (`attention`). A Llama
 has no biases and no dropout, turns queries and keys by their positions (1, 1), and has SwiGLU (2, 1), back (3, 2),
-in the place of GELU. What parallelism changes stands in `tape`, `attention` and `experts`. The attention mask, the relative bias of T5
-(added inside the product of queries and keys) and reductions over a few elements per token are left out.
+in the place of GELU. What parallelism changes stands in `tape`, `attention` and `experts`. The attention
+mask, the relative bias of T5 (added inside the product of queries and keys) and reductions over a few
+elements per token are left out.
 """
 
 from __future__ import annotations

@@ -161,3 +161,16 @@ def test_fused_accumulation_leaves_only_vectors_to_add(name: str, make_job: Make
     # No gradient is written in fp16 and read again.
     assert traffic(apart.backward) - traffic(fused.backward) == weights * 2 * 2
     assert flops(apart.backward) == flops(fused.backward)
+
+
+def test_llama_has_three_matrices_shared_keys_and_no_dropout(make_job: MakeJob) -> None:
+    job = make_job("llama3-8b", micro_batch=2, sequence=512, recompute="none")
+    tokens, scores = 2 * 512, 2 * 32 * 512 * 512
+
+    work = block_work(block_of(job.model, "layer"), job)
+
+    products = 2 * tokens * 4096 * (4096 + 2 * 1024 + 4096 + 3 * 14336) + 2 * 2 * scores * 128
+    assert flops(work.forward) == products
+    assert not [item for item in work.forward if isinstance(item, Operation) and "dropout" in item.name]
+    elements = 2 * 4096 + 2 * 4096 + (4096 + 2 * 1024) + 4096 + 3 * 14336  # norms, inputs, QKV, result, SwiGLU and down
+    assert work.stored == 2 * (tokens * elements + scores)
