@@ -168,7 +168,12 @@ STEP = np.dtype(
         ("needed", np.int32),  # arrivals in that inbox, within one round, that this step needs
         ("per_turn", np.int32),  # arrivals in that inbox in a whole round
         ("send", np.int32),  # connection to send on then; NONE: nothing
-        ("shard", np.int32),  # what is sent: offset to the member's number where relative, else the shard
+        ("shard", np.int32),  # first that is sent: offset to the member's number where relative, else the shard
+        ("shards", np.int32),  # how many are sent, the first after the last of the round
+        ("run", np.int32),  # of them, how many are in a row; 0: all
+        ("every", np.int32),  # from the beginning of one row to that of the next
+        ("into", np.int32),  # first shard of what was received, as `shard`
+        ("reduce", np.int32),  # received shards that are reduced with one's own; 0: they are copied
     ],
     align=True,
 )
@@ -180,12 +185,14 @@ SCRIPT = np.dtype([("first_step", np.int64), ("steps", np.int32)], align=True)
 TEMPLATE = np.dtype(
     [
         ("first_script", np.int64),
-        ("symmetric", np.int8),  # 1: one script for all members
+        ("symmetric", np.int8),  # 1: one script for all lanes
         ("relative", np.int8),  # 1: shards are counted from the member's own number
         ("members", np.int32),  # that have lanes: fewer than the group where members stand for others
         ("shards", np.int32),  # equal parts of a round's buffer
-        ("connections", np.int32),  # outgoing, per member
-        ("inboxes", np.int32),  # incoming connections, per member
+        ("connections", np.int32),  # outgoing, per lane
+        ("inboxes", np.int32),  # incoming connections, per lane
+        ("strands", np.int32),  # lanes per member and channel: scripts that run side by side
+        ("switches", np.int32),  # further lanes per channel, of switches that reduce or copy
     ],
     align=True,
 )
@@ -193,23 +200,24 @@ TEMPLATE = np.dtype(
 
 CONNECTION = np.dtype(
     [
-        ("route", np.int32),
-        ("member", np.int32),  # that receives
-        ("inbox", np.int32),  # of that member
+        ("route", np.int32),  # NONE: both ends are one rank's
+        ("member", np.int32),  # lane of the channel that receives; NONE: not used
+        ("inbox", np.int32),  # of that lane
         ("flow", np.int32),  # of the packet engine
     ],
     align=True,
 )
-"""An outgoing connection of a member."""
+"""An outgoing connection of a lane."""
 
 COMMUNICATOR = np.dtype(
     [
         ("template", np.int32),
         ("channels", np.int32),
-        ("first_connection", np.int64),  # of channel c, member m: + (c * members + m) * connections
-        ("first_source", np.int64),  # sending member of inbox k of member m: + m * inboxes + k
+        ("first_connection", np.int64),  # of channel c, lane m of it: + (c * lanes + m) * connections
+        ("first_source", np.int64),  # sending lane of inbox k of lane m: + m * inboxes + k
         ("line_payload", np.int32),  # bytes of payload in a line of the protocol
         ("line", np.int32),  # bytes of a line; whole ones are sent
+        ("reduction", np.float64),  # time of each byte that is reduced, ps
     ],
     align=True,
 )
@@ -233,12 +241,12 @@ CALL = np.dtype(
 
 LANE = np.dtype(
     [
-        ("call", np.int32),
+        ("call", np.int32),  # of the first lane of a free block: the next such
         ("member", np.int32),
-        ("op", np.int32),  # of the member, in the lane of channel 0; NONE until it joins
-        ("open", np.int32),  # channels of the member not yet done, in the lane of channel 0
-        ("peers", np.int32),  # lane of member 0 on the same channel
-        ("home", np.int32),  # lane of the same member on channel 0
+        ("op", np.int32),  # of the member, in its first lane of channel 0; NONE until it joins
+        ("open", np.int32),  # lanes of the member not yet done, in its first lane of channel 0
+        ("peers", np.int32),  # first lane of member 0 on the same channel
+        ("home", np.int32),  # first lane of the same member on channel 0; of a switch itself
         ("first_connection", np.int32),
         ("first_step", np.int32),
         ("steps", np.int32),
@@ -246,18 +254,18 @@ LANE = np.dtype(
         ("turn", np.int32),
         ("turns", np.int32),
         ("part", np.int64),  # bytes of the call's buffer that go through this channel
-        ("next_free", np.int32),
-        ("received", np.int8),  # the wait of this step is over
-        ("sending", np.int8),
+        ("first_inbox", np.int32),
+        ("received", np.int8),  # 1: the wait of this step is over; 2: what came is being reduced
+        ("sending", np.int8),  # or reducing
         ("blocked", np.int8),  # waits for its receiver
     ],
     align=True,
 )
-"""One member's part of a call on one channel: NCCL's thread block."""
+"""One member's part of a call on one channel, or one strand of it: NCCL's thread block."""
 
 INBOX = np.dtype(
     [
-        ("sent", np.int32),
+        ("sent", np.int32),  # of the first of a free block: the next such
         ("arrived", np.int32),
         ("consumed", np.int32),
         ("moving", np.int32),  # flow engine: 1 from when a message has its turn until its last byte has left
@@ -296,8 +304,9 @@ WORLD = np.dtype(
         ("touched", np.int32),  # resources that lost a flow in this instant
         ("outbox", np.int32),  # completions not yet fetched
         ("next_lane", np.int32),  # lanes handed out so far
+        ("next_inbox", np.int32),  # inboxes handed out so far
+        ("lacks", np.int32),  # what there are too few of for the next call: 1 lanes, 2 inboxes
         ("window", np.int32),  # messages a sender may be ahead of its receiver
-        ("inboxes", np.int32),  # stride of the inbox table
         ("bin", np.int64),  # width of a bin of the rate series, ps
         ("active", np.int64),  # flows in transfer
         ("messages", np.int64),

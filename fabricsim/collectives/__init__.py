@@ -1,11 +1,23 @@
-"""Collective algorithms: one file each, a function from group size to `Template`."""
+"""Collective algorithms: one file each, a function from the group to `Template`."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from fabricsim.collectives import chain, ring
+from fabricsim.collectives import (
+    all_to_all,
+    bruck,
+    chain,
+    collnet,
+    halving,
+    hierarchical,
+    nvls,
+    pat,
+    ring,
+    tree,
+)
+from fabricsim.collectives.base import Group
 from fabricsim.spec.collectives import ALGORITHMS
 
 if TYPE_CHECKING:
@@ -13,17 +25,69 @@ if TYPE_CHECKING:
 
     from fabricsim.collectives.base import Template
 
-COLLECTIVES: dict[tuple[str, str], Callable[[int], Template]] = {
+FLAT: dict[tuple[str, str], Callable[[int], Template]] = {
     ("all_reduce", "ring"): ring.all_reduce,
+    ("all_reduce", "halving_doubling"): halving.halving_doubling,
+    ("all_reduce", "rabenseifner"): halving.rabenseifner,
+    ("all_reduce", "recursive_doubling"): halving.recursive_doubling,
     ("reduce_scatter", "ring"): ring.reduce_scatter,
+    ("reduce_scatter", "recursive_halving"): halving.reduce_scatter,
+    ("reduce_scatter", "pat"): pat.reduce_scatter,
     ("all_gather", "ring"): ring.all_gather,
+    ("all_gather", "recursive_doubling"): halving.all_gather,
+    ("all_gather", "bruck"): bruck.all_gather,
+    ("all_gather", "pat"): pat.all_gather,
     ("broadcast", "ring"): chain.broadcast,
+    ("reduce", "ring"): chain.reduce,
+    ("all_to_all", "direct"): all_to_all.direct,
+    ("all_to_all", "pairwise"): all_to_all.pairwise,
+    ("all_to_all", "bruck"): bruck.all_to_all,
     ("send_recv", "direct"): chain.send_recv,
+    ("ring_exchange", "ring"): ring.exchange,
 }
-"""Templates by the collective that they carry out and the name of the algorithm."""
+"""Algorithms for which members are alike, by the collective that they carry out and their name."""
+
+BY_HOST: dict[tuple[str, str], Callable[[Group], Template]] = {
+    ("all_reduce", "tree"): tree.all_reduce,
+    ("all_reduce", "hierarchical"): hierarchical.all_reduce,
+    ("all_reduce", "nvls"): nvls.all_reduce,
+    ("all_reduce", "nvls_tree"): nvls.tree_all_reduce,
+    ("all_reduce", "collnet_direct"): collnet.direct,
+    ("all_reduce", "collnet_chain"): collnet.chain,
+    ("reduce_scatter", "nvls"): nvls.reduce_scatter,
+    ("all_gather", "nvls"): nvls.all_gather,
+}
+"""Algorithms that look at which members are on one host, likewise."""
 
 
 @lru_cache(maxsize=256)
-def template(collective: str, members: int, algorithm: str | None = None) -> Template:
-    """Return the template of an algorithm for a group size, made once; without a name, of the first."""
-    return COLLECTIVES[collective, algorithm or ALGORITHMS[collective][0]](members)
+def _flat(collective: str, algorithm: str, members: int) -> Template:
+    return FLAT[collective, algorithm](members)
+
+
+@lru_cache(maxsize=256)
+def _by_host(collective: str, algorithm: str, group: Group) -> Template:
+    return BY_HOST[collective, algorithm](group)
+
+
+def template(collective: str, members: int, algorithm: str | None = None, group: Group | None = None) -> Template:
+    """Return the template of an algorithm, made once.
+
+    Parameters
+    ----------
+    collective, members
+        What is done, and by how many.
+    algorithm
+        Its name; the first of the collective where left out.
+    group
+        Where the members are, for algorithms that look at it; by default each on a host of its own below one switch.
+
+    Raises
+    ------
+    SimulationError
+        Where the algorithm does not work for such a group.
+    """
+    name = algorithm or ALGORITHMS[collective][0]
+    if (collective, name) in FLAT:
+        return _flat(collective, name, members)
+    return _by_host(collective, name, group or Group(tuple(range(members)), (0,) * members))

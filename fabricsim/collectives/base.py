@@ -18,25 +18,69 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+NETWORK = -1
+"""In `Template.switches`: the first switch of the network; the next is one less."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Where the members of a collective are.
+
+    Attributes
+    ----------
+    hosts
+        Host of each member; hosts are counted from 0 in the order of their first members.
+    leaves
+        First switch of the network that each member reaches, counted likewise.
+    """
+
+    hosts: tuple[int, ...]
+    leaves: tuple[int, ...]
+
+    @property
+    def on_host(self) -> list[list[int]]:
+        """Members of each host in their order."""
+        members: list[list[int]] = [[] for _ in range(max(self.hosts) + 1)]
+        for member, host in enumerate(self.hosts):
+            members[host].append(member)
+        return members
+
+
+def counted(names: Sequence[int]) -> tuple[int, ...]:
+    """Count names in the order in which they first appear."""
+    number = {name: at for at, name in enumerate(dict.fromkeys(names))}
+    return tuple(number[name] for name in names)
+
 
 @dataclass(frozen=True)
 class Template:
-    """A collective algorithm for one group size.
+    """A collective algorithm for one group.
+
+    Lanes are numbered by strand and member: lane ``s * members + m`` is strand ``s`` of member ``m``; those of
+    switches come last. All lanes of a member work on the same buffer.
 
     Attributes
     ----------
     scripts
-        ``STEP`` arrays: one for all members, or one per member.
+        ``STEP`` arrays: one for all lanes, or one per lane.
     relative
-        Whether a step's shard is counted from the member's own number.
+        Whether a step's shards are counted from the member's own number, modulo `shards`.
     members
         Group size.
     shards
         Equal parts of a round's buffer.
     connections
-        Receiving member and its inbox of each outgoing connection, shape ``(members, c, 2)``.
+        Receiving lane and its inbox of each outgoing connection, shape ``(lanes, c, 2)``; ``-1`` where there is none.
     sources
-        Sending member of each inbox, shape ``(members, inboxes)``; ``-1`` where there is none.
+        Sending lane of each inbox, shape ``(lanes, inboxes)``; ``-1`` where there is none.
+    strands
+        Lanes per member.
+    switches
+        Of each switch's lane the number of its host in the group, or `NETWORK` less the number of a switch of
+        the network: as in `Group.leaves`, the root after them.
+    scratch
+        Further shards of each buffer that hold neither input nor output, each as long as the shard of the same
+        number modulo `shards`.
 
     Notes
     -----
@@ -50,26 +94,71 @@ class Template:
     shards: int
     connections: NDArray[np.int32]
     sources: NDArray[np.int32]
+    strands: int = 1
+    switches: tuple[int, ...] = ()
+    scratch: int = 0
+
+    @property
+    def slots(self) -> int:
+        """Shards of a buffer, scratch included."""
+        return self.shards + self.scratch
+
+    @property
+    def lanes(self) -> int:
+        """Scripts that run side by side on each channel."""
+        return self.members * self.strands + len(self.switches)
+
+    def script(self, lane: int) -> NDArray[np.void]:
+        """``STEP`` array of a lane."""
+        return self.scripts[0 if len(self.scripts) == 1 else lane]
+
+    def owner(self, lane: int) -> int:
+        """Whose buffer a lane works on: a member, or ``members + i`` for switch ``i``."""
+        of_members = self.members * self.strands
+        return lane % self.members if lane < of_members else lane - of_members + self.members
+
+    def shares(self) -> NDArray[np.float64]:
+        """Share of the buffer that goes over each connection, shape ``(lanes, c)``."""
+        carried = np.zeros(self.connections.shape[:2])
+        for lane in range(self.lanes):
+            sends = self.script(lane)
+            sends = sends[sends["send"] >= 0]
+            np.add.at(carried[lane], sends["send"], sends["shards"] / self.shards)
+        return carried
 
 
-def script(rows: Sequence[tuple[bool, int | None]]) -> NDArray[np.void]:
+def steps(count: int) -> NDArray[np.void]:
+    """Make a script of `count` steps that neither receive nor send; whoever makes it fills in the rest."""
+    table = np.zeros(count, STEP)
+    table["wait"] = table["send"] = NONE
+    table["shards"] = 1
+    return table
+
+
+def script(
+    rows: Sequence[tuple[bool, int | None]], into: Sequence[int] | None = None, reducing: int = 0
+) -> NDArray[np.void]:
     """Make a script over inbox 0 and connection 0.
 
     Parameters
     ----------
     rows
         Per step: whether to receive first, and the shard to send then, or None to send nothing.
+    into
+        Per step the shard that is received; by default the one that is sent.
+    reducing
+        Steps at the beginning whose shard is reduced, not copied.
     """
-    per_turn = sum(receive for receive, _ in rows)
-    table = np.zeros(len(rows), STEP)
-    received = 0
-    for step, (receive, shard) in zip(table, rows, strict=True):
-        received += receive
+    table = steps(len(rows))
+    received = np.cumsum([receive for receive, _ in rows])
+    for number, (step, (receive, shard)) in enumerate(zip(table, rows, strict=True)):
         step["wait"] = 0 if receive else NONE
-        step["needed"] = received
-        step["per_turn"] = per_turn
+        step["needed"] = received[number]
+        step["per_turn"] = received[-1]
         step["send"] = NONE if shard is None else 0
         step["shard"] = 0 if shard is None else shard
+        step["into"] = step["shard"] if into is None else into[number]
+        step["reduce"] = receive and number < reducing
     return table
 
 
@@ -86,3 +175,9 @@ def ring_neighbours(members: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]
     connections[:, 0, 0] = (own + 1) % members
     sources = ((own - 1) % members).astype(np.int32).reshape(members, 1)
     return connections, sources
+
+
+def alone(shards: int = 1) -> Template:
+    """Make the template of a group of one, which has nothing to do."""
+    nobody = np.full((1, 1, 2), NONE, np.int32)
+    return Template((steps(0),), relative=False, members=1, shards=shards, connections=nobody, sources=nobody[:, :, 0])

@@ -36,6 +36,8 @@ class Choice:
         Payload and bytes of the protocol's line, of which whole ones are sent: ``SIMPLE``, ``LL``, ``LL128``.
     stripes
         NICs of a host by which a message between two hosts goes in equal parts.
+    reduction_rate
+        Bytes/s at which a channel reduces what it has received; 0 where that takes no time.
     """
 
     algorithm: str
@@ -45,6 +47,7 @@ class Choice:
     intra_host_step: int = 0
     line: tuple[int, int] = SIMPLE
     stripes: int = 1
+    reduction_rate: float = 0.0
 
     @property
     def wiring(self) -> Choice:
@@ -68,6 +71,7 @@ def from_settings(settings: Collectives) -> Choose:
             chunk=settings.send_chunk if paired else settings.chunk,
             network_step=settings.network_step,
             intra_host_step=settings.intra_host_step,
+            reduction_rate=settings.reduction_rate or 0.0,
         )
 
     return choose

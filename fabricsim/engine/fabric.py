@@ -211,6 +211,18 @@ class Fabric:
         """Broadcast `size` bytes from the first of `ranks`; the value is the time taken."""
         return self._collective("broadcast", ranks, size)
 
+    def reduce(self, ranks: Iterable[int], size: int) -> simpy.Event:
+        """Reduce a buffer of `size` bytes to the first of `ranks`; the value is the time taken."""
+        return self._collective("reduce", ranks, size)
+
+    def all_to_all(self, ranks: Iterable[int], size: int) -> simpy.Event:
+        """Send each rank its part of the `size` bytes that every rank has; the value is the time taken."""
+        return self._collective("all_to_all", ranks, size)
+
+    def ring_exchange(self, ranks: Iterable[int], size: int) -> simpy.Event:
+        """Send `size` bytes from each rank to the next, the last to the first; the value is the time taken."""
+        return self._collective("ring_exchange", ranks, size)
+
     def _collective(self, collective: str, ranks: Iterable[int], size: int) -> simpy.Event:
         group = checked_group(ranks)
         size = checked_size(size, f"{collective} over {len(group)} ranks")

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fabricsim.engine.footprint import Footprint
+from fabricsim.engine.in_network import Switches
 from fabricsim.engine.symmetry import Structure, hashed
 from fabricsim.engine.ways import Ways
 from fabricsim.errors import SimulationError
@@ -106,13 +107,18 @@ def _structure(plan: Plan, resources: Resources, footprint: Footprint, apart: Ma
     connections, routes = footprint.connections, footprint.routes
     kinds = np.unique(resources.kinds, return_inverse=True)[1]
     layout_of, ranks, places = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    of_rank, sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for number, layout in enumerate(footprint.layouts):
-        count, size = layout.members.shape
+        (count, size), seats = layout.members.shape, layout.ends.shape[1]
         layout_of.append(np.full(count, number))
         ranks.append(layout.members.ravel().astype(np.int64))
-        ways = np.zeros(size, np.int64), np.arange(size), np.arange(count * size)
-        places.append(np.resize(ways[apart.get(number, _ALIKE if layout.shape.cyclic else _BY_PLACE)], count * size))
-    sizes = [layout.members.shape[1] for layout in footprint.layouts for _ in layout.members]
+        memberships = np.arange(count * seats).reshape(count, seats)
+        of_rank.append(layout.first_membership + memberships[:, :size].ravel())
+        ways = np.zeros(seats, np.int64), np.arange(seats), memberships.ravel()
+        place = np.resize(ways[apart.get(number, _ALIKE if layout.shape.cyclic else _BY_PLACE)], (count, seats))
+        place[:, size:] = place[:, size:] + count * seats  # switches
+        places.append(place.ravel())
+        sizes.append(np.full(count, seats))
     structure = Structure(
         {
             "rank": hashed(plan.colours),
@@ -125,8 +131,10 @@ def _structure(plan: Plan, resources: Resources, footprint: Footprint, apart: Ma
     )
     membership = np.arange(footprint.memberships)
     connection = np.arange(len(connections.route))
-    structure.relate(("rank", np.concatenate(ranks)), ("membership", membership), 0)
-    structure.relate(("group", np.repeat(np.arange(footprint.groups), sizes)), ("membership", membership), 0)
+    structure.relate(("rank", np.concatenate(ranks)), ("membership", np.concatenate(of_rank)), 0)
+    structure.relate(
+        ("group", np.repeat(np.arange(footprint.groups), np.concatenate(sizes))), ("membership", membership), 0
+    )
     structure.relate(("membership", connections.source), ("connection", connection), 0)
     structure.relate(("membership", connections.target), ("connection", connection), 0)
     structure.relate(("connection", connection), ("route", connections.route), 0)
@@ -166,8 +174,8 @@ def _quotient(
         seats = []
         for number, layout in enumerate(footprint.layouts):
             groups = classes["group"][layout.first_group :][: len(layout.members)]
-            memberships = classes["membership"][layout.first_membership :][: layout.members.size]
-            memberships = memberships.reshape(layout.members.shape)
+            memberships = classes["membership"][layout.first_membership :][: layout.ends.size]
+            memberships = memberships.reshape(layout.ends.shape)[:, : layout.members.shape[1]]
             found = _seats(layout, groups, memberships)
             if found is None or _ambiguous(layout, memberships):
                 apart[number] = min(apart.get(number, _ALIKE) + 1, _APART)
@@ -302,16 +310,16 @@ class Folding:
         return hops
 
     def demand(self, collective: str, ranks: tuple[int, ...], choice: Choice) -> dict[int, float]:
-        """Units of each resource that a byte on each channel's connections takes in one group, its images left out."""
+        """Units of each resource that a byte of the buffer takes in one group, its images left out."""
         number, group, _ = self._seated[collective, ranks, choice]
         layout = self._footprint.layouts[number]
-        size = layout.members.shape[1]
+        size = layout.ends.shape[1]
         first = layout.first_membership + group * size
         connections, routes = self._footprint.connections, self._footprint.routes
         mine = (connections.source >= first) & (connections.source < first + size)
-        times = np.bincount(connections.route[mine], minlength=len(routes.code))
-        crossed = times[routes.hop_route] > 0
-        units = times[routes.hop_route[crossed]] * routes.hop_cost[crossed] / layout.choice.channels
+        share = np.bincount(connections.route[mine], connections.carried[mine], minlength=len(routes.code))
+        crossed = share[routes.hop_route] > 0
+        units = share[routes.hop_route[crossed]] * routes.hop_cost[crossed] / layout.choice.channels
         total = np.bincount(routes.hop_resource[crossed], units)
         return {resource: float(total[resource]) for resource in np.flatnonzero(total).tolist()}
 
@@ -354,7 +362,7 @@ def fold(fabric: Fabric, plan: Plan) -> tuple[Program, Folding] | None:
     """
     platform, wiring = fabric.platform, fabric.wiring
     fabric.require_ranks(plan.ranks)
-    footprint = Footprint(plan.groups, platform.endpoints, wiring.choose, Ways(platform))
+    footprint = Footprint(plan.groups, wiring.choose, Ways(platform, Switches(platform)))
     wires = _read_ahead(fabric, footprint)
     apart: dict[int, int] = {}
     while True:

@@ -26,66 +26,88 @@ _PORTS = 2**10
 
 
 class Shape(NamedTuple):
-    """The connections of a collective over a group of one size, on each of some channels.
+    """The connections of a template.
 
     Attributes
     ----------
+    members
+        Group size.
+    switches
+        As of `fabricsim.collectives.base.Template`.
+    owner
+        Member of each lane, or beyond those its switch, shape ``(lanes,)``.
     connections, inboxes
-        Receiving member and its inbox, shape ``(members, c)``.
+        Receiving lane and its inbox, shape ``(lanes, c)``.
     used
-        Which of them carry something, shape ``(members, c)``: a chain's last member sends nothing.
+        Which of them carry something, shape ``(lanes, c)``: a chain's last member sends nothing.
+    carried
+        Share of the buffer that goes over each, shape ``(lanes, c)``.
     cyclic
         Whether all members do the same, each counted from itself.
     shards
         Equal parts of a round's buffer.
     """
 
+    members: int
+    switches: tuple[int, ...]
+    owner: NDArray[np.int64]
     connections: NDArray[np.int64]
     inboxes: NDArray[np.int64]
     used: NDArray[np.bool_]
+    carried: NDArray[np.float64]
     cyclic: bool
     shards: int
 
     @property
     def key(self) -> tuple[object, ...]:
         """What collectives over the same connections have in common."""
-        return (self.cyclic, *(column.tobytes() for column in (self.connections, self.inboxes, self.used)))
+        return (
+            self.cyclic,
+            self.switches,
+            *(column.tobytes() for column in (self.connections, self.inboxes, self.used)),
+        )
 
 
 def shape_of(made: Template) -> Shape:
     """Describe the connections of a template."""
-    members = made.members
     receivers, inboxes = (made.connections[:, :, column].astype(np.int64) for column in (0, 1))
     used = np.zeros(receivers.shape, bool)
-    for member in range(members if members > 1 else 0):
-        sends = made.scripts[member if len(made.scripts) > 1 else 0]["send"]
-        used[member, sends[sends >= 0]] = True
-    turned = (receivers - np.arange(members)[:, None]) % members
-    alike = bool(np.all(turned == turned[0]) and np.all(inboxes == inboxes[0]))
-    return Shape(receivers, inboxes, used, alike and len(made.scripts) == 1 and made.relative, made.shards)
+    for lane in range(made.lanes if made.members > 1 else 0):
+        sends = made.script(lane)["send"]
+        used[lane, sends[sends >= 0]] = True
+    alike = False
+    if made.lanes == made.members:
+        turned = (receivers - np.arange(made.members)[:, None]) % made.members
+        alike = bool(np.all(turned == turned[0]) and np.all(inboxes == inboxes[0]))
+    cyclic = alike and len(made.scripts) == 1 and made.relative
+    owner = np.array([made.owner(lane) for lane in range(made.lanes)], np.int64)
+    return Shape(made.members, made.switches, owner, receivers, inboxes, used, made.shares(), cyclic, made.shards)
 
 
 class Layout(NamedTuple):
     """Groups over connections of one shape, and the numbers of the first of each.
 
-    Memberships are numbered by group, then by member. ``choice`` is what the first call that has this layout runs
-    with.
+    Memberships are numbered by group, then by member, and then come the group's switches. ``choice`` is what the first
+    call that has this layout runs with; ``ends`` numbers the endpoint of each membership, shape
+    ``(groups, memberships)``.
     """
 
     shape: Shape
     choice: Choice
+    ends: Indices
     members: NDArray[np.int32]
     first_group: int
     first_membership: int
 
 
 class Connections(NamedTuple):
-    """All connections: their memberships at both ends, what tells those of a member apart, and their routes."""
+    """All connections: memberships at both ends, what tells those of a member apart, route, share of the buffer."""
 
     source: Indices
     target: Indices
     label: Indices
     route: Indices
+    carried: NDArray[np.float64]
 
 
 class Routes(NamedTuple):
@@ -111,8 +133,6 @@ class Footprint:
     ----------
     groups
         Of the plan.
-    endpoints
-        How many there may be.
     choose
         What a call runs with.
     ways
@@ -122,11 +142,10 @@ class Footprint:
     def __init__(
         self,
         groups: Iterable[GroupSet],
-        endpoints: int,
         choose: Choose,
         ways: Ways,
     ) -> None:
-        self._endpoints, self._choose, self._ways = endpoints, choose, ways
+        self._endpoints, self._choose, self._ways = ways.endpoints, choose, ways
         self._stripes: list[Stripes] = [()]
         self._number: dict[Stripes, int] = {(): 0}
         self.layouts: list[Layout] = []
@@ -135,7 +154,7 @@ class Footprint:
         known: dict[tuple[object, ...], int] = {}
         for group_set in groups:
             self._enter(group_set, known)
-        self.memberships = sum(layout.members.size for layout in self.layouts)
+        self.memberships = sum(layout.ends.size for layout in self.layouts)
         self.groups = sum(len(layout.members) for layout in self.layouts)
         self.connections, codes = self._connect()
         self.routes = self._find_routes(codes)
@@ -153,7 +172,7 @@ class Footprint:
         self, group_set: GroupSet, choice: Choice, members: NDArray[np.int32], known: dict[tuple[object, ...], int]
     ) -> None:
         """Enter groups whose calls run with the same."""
-        shape = shape_of(template(group_set.collective, members.shape[1], choice.algorithm))
+        shape = self._shape(group_set.collective, members, choice)
         key = (group_set.dimension, choice.channels, members.shape, members.tobytes(), *shape.key)
         if key not in known:
             known[key] = len(self.layouts)
@@ -161,13 +180,28 @@ class Footprint:
             first = (
                 (0, 0)
                 if last is None
-                else (last.first_group + len(last.members), last.first_membership + last.members.size)
+                else (last.first_group + len(last.members), last.first_membership + last.ends.size)
             )
-            self.layouts.append(Layout(shape, choice, members, *first))
+            self.layouts.append(Layout(shape, choice, self._ends(members, shape), members, *first))
             self._rows.append({row.tobytes(): number for number, row in enumerate(members)})
         layouts = self._of_set.setdefault((group_set.collective, group_set.dimension, choice), [])
         if known[key] not in layouts:
             layouts.append(known[key])
+
+    def _shape(self, collective: str, members: NDArray[np.int32], choice: Choice) -> Shape:
+        switches = self._ways.switches
+        group = switches.group_for(collective, choice.algorithm, members[0].tolist())
+        return shape_of(template(collective, members.shape[1], choice.algorithm, group))
+
+    def _ends(self, members: NDArray[np.int32], shape: Shape) -> Indices:
+        """Return the numbers of the endpoints of all members and switches, shape ``(groups, memberships)``."""
+        if not shape.switches:
+            return members.astype(np.int64)
+        switches = [
+            [self._ways.number(end) for end in self._ways.switches.endpoints(group, shape.switches)]
+            for group in members.tolist()
+        ]
+        return np.concatenate([members.astype(np.int64), np.array(switches, np.int64)], axis=1)
 
     def find(self, call: Call) -> tuple[int, int] | None:
         """Layout of the group of a call, and its place there; None where the plan does not have it."""
@@ -184,14 +218,15 @@ class Footprint:
     def code(self, source: int, target: int, port: int, stripes: Stripes) -> int:
         """Give what tells routes apart a number; -1 where no group uses such stripes."""
         number = self._number.get(stripes, -1)
-        return -1 if number < 0 else ((number * _PORTS + port) * self._endpoints + source) * self._endpoints + target
+        ends = self._ways.number(source), self._ways.number(target)
+        return -1 if number < 0 else ((number * _PORTS + port) * self._endpoints + ends[0]) * self._endpoints + ends[1]
 
     def ends_of(self, code: int) -> tuple[int, int, int, Stripes]:
         """Source, target, port and stripes of a `code`."""
         pair, target = divmod(code, self._endpoints)
         rest, source = divmod(pair, self._endpoints)
         number, port = divmod(rest, _PORTS)
-        return source, target, port, self._stripes[number]
+        return self._ways.endpoint(source), self._ways.endpoint(target), port, self._stripes[number]
 
     def _striped(self, layout: Layout, sources: Indices, targets: Indices) -> Indices:
         """Return the number of the stripes of each connection of a layout, shape ``(groups, connections)``."""
@@ -208,22 +243,25 @@ class Footprint:
         return numbers
 
     def _connect(self) -> tuple[Connections, Indices]:
-        columns: list[tuple[Indices, ...]] = [(np.zeros(0, np.int64),) * 4]
+        columns: list[tuple[NDArray[np.generic], ...]] = [(*(np.zeros(0, np.int64),) * 4, np.zeros(0))]
         for layout in self.layouts:
-            member, number = np.nonzero(layout.shape.used)
-            receiver = layout.shape.connections[member, number]
-            size = layout.members.shape[1]
-            firsts = layout.first_membership + size * np.arange(len(layout.members))[:, None]
-            sources, targets = (layout.members[:, end].astype(np.int64) for end in (member, receiver))
+            shape = layout.shape
+            lane, number = np.nonzero(shape.used)
+            member, receiver = shape.owner[lane], shape.owner[shape.connections[lane, number]]
+            between = member != receiver  # lanes of one member hand over without a message
+            lane, number, member, receiver = (column[between] for column in (lane, number, member, receiver))
+            firsts = layout.first_membership + layout.ends.shape[1] * np.arange(len(layout.ends))[:, None]
+            sources, targets = layout.ends[:, member], layout.ends[:, receiver]
             striped = self._striped(layout, sources, targets)
+            strand = (lane - member) // max(shape.members, 1)
             for channel in range(layout.choice.channels):
-                label = number * layout.choice.channels + channel
+                label = (strand * shape.used.shape[1] + number) * layout.choice.channels + channel
                 code = ((striped * _PORTS + channel) * self._endpoints + sources) * self._endpoints + targets
-                rows = (firsts + member, firsts + receiver, np.broadcast_to(label, sources.shape), code)
-                columns.append(tuple(row.ravel() for row in rows))
-        source, target, label, code = (np.concatenate(column) for column in zip(*columns, strict=True))
+                rows = (firsts + member, firsts + receiver, label, code, shape.carried[lane, number])
+                columns.append(tuple(np.broadcast_to(row, sources.shape).ravel() for row in rows))
+        source, target, label, code, carried = (np.concatenate(column) for column in zip(*columns, strict=True))
         codes, route = np.unique(code, return_inverse=True)
-        return Connections(source, target, label, route), codes
+        return Connections(source, target, label, route, carried), codes
 
     def _find_routes(self, codes: Indices) -> Routes:
         rows, counts, resources, costs = [(0, False)] * len(codes), [], [], []

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.engine.wiring import Connection, Wiring
+from fabricsim.errors import SimulationError
 from fabricsim.packet_tables import BY_FLOW, FLOW, HEADER_BYTES, HPCC, RECEIVER, SERVER, STAGE
 from fabricsim.tables import NEVER, NONE
 from fabricsim.units import PS_PER_S
@@ -78,9 +79,12 @@ class PacketWiring(Wiring):
             self._packet_world.react_within(int(self._world.tables["routes"]["latency"][route]))
 
     def _add_route(self, key: Connection) -> int:
+        if self._switches.is_in_network(max(key.source, key.target)):
+            msg = 'no switch reduces in the packet engine: choose another algorithm than collnet, or engine = "flow"'
+            raise SimulationError(msg)
         route = super()._add_route(key)
         row = self._world.tables["routes"][route]
-        path = self._platform.path(key.source, key.target, key.port)
+        path = self._ways.path(key.source, key.target, key.port, key.stripes)
         # Cables and switches are in the network; what remains is what the hosts' software takes.
         row["latency"] -= path.latency
         self._on_wire[route] = path.network
@@ -110,7 +114,9 @@ class PacketWiring(Wiring):
         for name in ("tap", "first_telemetry", "path", "reverse_path", "first_link", "last_link", "next_ready"):
             flow[name] = NONE
         flow["route"] = route
-        if self._platform.host_of(source) == self._platform.host_of(target):
+        if self._switches.is_switch(max(source, target)):
+            self._set_stages(flow, self._switches.path(source, target, port).hops, ())
+        elif self._platform.host_of(source) == self._platform.host_of(target):
             self._set_stages(flow, self._platform.within(source, target), ())
         else:
             self._set_ways(flow, source, target, port)

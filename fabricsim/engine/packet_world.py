@@ -96,7 +96,7 @@ class PacketWorld(World):
         while True:
             code = int(advance(min(horizon, CLOCK_END), budget, *self._arguments()))
             if code == LANES:
-                self.double_lanes()
+                self.grow_calls()
             elif code == ROOM:
                 self.network.make_room()
             elif self._is_time_to_search() and (deadlock := self.explain()) is not None:

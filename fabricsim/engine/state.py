@@ -9,7 +9,7 @@ import numpy as np
 
 from fabricsim.engine.arena import Arena
 from fabricsim.errors import SimulationError
-from fabricsim.kernels.lane import CLASSES
+from fabricsim.kernels.lane import CLASSES, LACKS_LANES
 from fabricsim.kernels.queue import rehash
 from fabricsim.tables import (
     BUCKET,
@@ -101,7 +101,7 @@ class State:
                 msg = f"resource {number} has a capacity of {capacity}: it must be above 0"
                 raise SimulationError(msg)
         self.world = table(1, WORLD)
-        self.world["bin"], self.world["window"], self.world["inboxes"] = _FIRST_BIN, _WINDOW, 1
+        self.world["bin"], self.world["window"] = _FIRST_BIN, _WINDOW
         self.resources = table(len(capacities), RESOURCE)
         self.resources["capacity"] = self.resources["residual"] = capacities
         self.resources["settled"] = np.inf
@@ -113,7 +113,7 @@ class State:
         self.indices = {name: np.zeros(16, np.int64) for name in _INDEX_TABLES}
         self.used = dict.fromkeys((*_TABLES, *_INDEX_TABLES), 0)
         self.op_arena, self.edge_arena, self.call_arena = Arena(), Arena(), Arena()
-        self.free_blocks = np.full(CLASSES, NONE, np.int64)
+        self.free_blocks = np.full(2 * CLASSES, NONE, np.int64)
         self.lanes, self.inboxes = table(16, LANE), table(16, INBOX)
         self.flows, self.legs = table(0, FLOW), table(0, LEG)
         self.tree = np.full(2, NEVER, np.int64)
@@ -207,7 +207,7 @@ class State:
 
         An op has one event at a time (its start or its end), and so has a message. A lane has
 
-        - one ``SEND``, for it is sending from then on until the overhead is over;
+        - one ``SEND`` or ``REDUCED``, for it does nothing else until the overhead or the reduction is over;
         - one ``RESUME`` of its joining;
         - in each inbox one ``ENTER`` of the message that has its turn, as many ``ARRIVED`` as the sender may be
           ahead, the window, and as many ``RESUME`` of the sender: each is for a message taken, which makes
@@ -216,9 +216,9 @@ class State:
 
         Two more keep the bucket that is being emptied, and the event that a lack of lanes puts back.
         """
-        per_lane = 2 + (1 + 2 * _WINDOW) * int(self.world["inboxes"][0])
+        in_calls = 2 * len(self.lanes) + (1 + 2 * _WINDOW) * len(self.inboxes)
         posted = len(self.tables["ops"]) + len(self.tables["messages"]) + self.more_events()
-        wanted = power_of_two(len(self.lanes) * per_lane + posted + 2)
+        wanted = power_of_two(in_calls + posted + 2)
         before = len(self.events)
         if wanted <= before:
             return
@@ -234,26 +234,16 @@ class State:
         """Events of other kinds that may be queued at once."""
         return 0
 
-    def double_lanes(self) -> None:
-        """Have twice as many lanes, with all that goes with them."""
-        self._reserve_lanes(2 * len(self.lanes), 1)
-        self.reserve_flows()
-        self.reserve_events()
-
-    def _reserve_lanes(self, lanes: int, inboxes: int) -> None:
-        stride = int(self.world["inboxes"][0])
-        if lanes <= len(self.lanes) and inboxes <= stride:
-            return
-        grown = table(max(lanes, len(self.lanes)), LANE)
-        grown[: len(self.lanes)] = self.lanes
-        boxes = table(len(grown) * max(inboxes, stride), INBOX)
-        boxes.reshape(len(grown), -1)[: len(self.lanes), :stride] = self.inboxes.reshape(len(self.lanes), stride)
-        self.lanes, self.inboxes = grown, boxes
-        self.world["inboxes"] = max(inboxes, stride)
-
-    def reserve_inboxes(self, inboxes: int) -> None:
-        """Let members have up to `inboxes` incoming connections."""
-        self._reserve_lanes(len(self.lanes), inboxes)
+    def grow_calls(self) -> None:
+        """Have twice as many lanes or inboxes, whichever the next call lacks, with all that goes with them."""
+        if self.world["lacks"][0] == LACKS_LANES:
+            lanes = table(2 * len(self.lanes), LANE)
+            lanes[: len(self.lanes)] = self.lanes
+            self.lanes = lanes
+        else:
+            inboxes = table(2 * len(self.inboxes), INBOX)
+            inboxes[: len(self.inboxes)] = self.inboxes
+            self.inboxes = inboxes
         self.reserve_flows()
         self.reserve_events()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fabricsim.topology.platform import Path
 
 if TYPE_CHECKING:
+    from fabricsim.engine.in_network import Switches
     from fabricsim.topology.platform import Platform
 
 Stripes = tuple[tuple[int, int], ...]
@@ -22,14 +23,35 @@ class Ways:
     ----------
     platform
         Gives the path of each part.
+    switches
+        Switches that reduce.
     """
 
     platform: Platform
+    switches: Switches
+
+    @property
+    def endpoints(self) -> int:
+        """How many numbers `number` gives."""
+        return self.platform.endpoints + self.switches.count
+
+    def number(self, endpoint: int) -> int:
+        """Give an endpoint, a switch as well, a number; there are no gaps."""
+        if not self.switches.is_switch(endpoint):
+            return endpoint
+        return self.platform.endpoints + self.switches.place(endpoint)
+
+    def endpoint(self, number: int) -> int:
+        """Return the endpoint of a `number`."""
+        place = number - self.platform.endpoints
+        return number if place < 0 else self.switches.at(place)
 
     def stripes(self, source: int, target: int, ranks: tuple[int, ...], wanted: int) -> Stripes:
         """Choose the pairs of a group's ranks by whose NICs a message goes, at most `wanted`."""
+        if wanted == 1 or self.switches.is_switch(max(source, target)):
+            return ()
         here, there = self.platform.host_of(source), self.platform.host_of(target)
-        if wanted == 1 or here == there:
+        if here == there:
             return ()
         ways: dict[int, list[int]] = {here: [], there: []}
         for host, found in ways.items():
@@ -47,6 +69,8 @@ class Ways:
 
         That is what as many channels with an equal load do, each by a NIC of its own.
         """
+        if self.switches.is_switch(max(source, target)):
+            return self.switches.path(source, target, port)
         if not stripes:
             return self.platform.path(source, target, port)
         paths = [self.platform.path(*pair, port) for pair in stripes]

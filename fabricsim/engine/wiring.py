@@ -8,14 +8,18 @@ import numpy as np
 
 from fabricsim.collectives import template
 from fabricsim.engine.footprint import shape_of
+from fabricsim.engine.in_network import Switches
 from fabricsim.engine.ways import Ways
 from fabricsim.errors import SimulationError
+from fabricsim.results.summary import bus_factor
 from fabricsim.spec.collectives import PAIRED
 from fabricsim.tables import CLOCK_END, CONNECTION, MODERATION, NEVER, NONE, SCRIPT
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from fabricsim.collectives.base import Template
     from fabricsim.collectives.choice import Choice, Choose
@@ -96,7 +100,8 @@ class Wiring:
     ) -> None:
         self._world = world
         self._platform = platform
-        self._ways = Ways(platform)
+        self._switches = Switches(platform)
+        self._ways = Ways(platform, self._switches)
         self._model = model
         self.choose = choose
         self._routes: dict[Connection, int] = {}
@@ -105,6 +110,7 @@ class Wiring:
         self._groups: list[tuple[str, tuple[int, ...], Choice]] = []
         self._calls: dict[tuple[str, tuple[int, ...], int], tuple[int, int]] = {}
         self._kept: list[Template] = []
+        self._made: dict[int, tuple[str, Template]] = {}
         self.route_hops: list[tuple[int, ...]] = []
         self.folding: Folding | None = None
         self._moderation_steps = len(moderation) if model.interrupts else 0
@@ -160,7 +166,8 @@ class Wiring:
             overhead = model.overhead if key.latency is None else 0
             round_trip = 2 * (path.latency + software)
             window, idle_restart = model.window, model.idle_restart
-            out = () if key.stripes else self._platform.way_out(key.source, target=key.target)
+            plain = not key.stripes and not self._switches.is_switch(key.source)
+            out = self._platform.way_out(key.source, target=key.target) if plain else ()
             moderation = 0 if self._moderation_steps else NONE
         _check_delay(max(latency, overhead), key)
         hops = [(resource, 1, cost) for resource, cost in path.hops]
@@ -213,10 +220,18 @@ class Wiring:
                     first[id(steps)] = self._world.extend("steps", steps)
                 script["first_step"], script["steps"] = first[id(steps)], len(steps)
             connections, inboxes = made.connections.shape[1], made.sources.shape[1]
-            self._world.reserve_inboxes(inboxes)
             symmetric = len(made.scripts) == 1
-            first_script = self._world.extend("scripts", scripts)
-            row = (first_script, symmetric, made.relative, lanes, made.shards, connections, inboxes)
+            row = (
+                self._world.extend("scripts", scripts),
+                symmetric,
+                made.relative,
+                lanes,
+                made.shards,
+                connections,
+                inboxes,
+                made.strands,
+                len(made.switches),
+            )
             self._templates[key] = self._world.extend("templates", [row])
             self._kept.append(made)
         return self._templates[key]
@@ -237,7 +252,8 @@ class Wiring:
         key = (collective, ranks, size)
         if key not in self._calls:
             choice = self.choose(collective, ranks, size)
-            made = template(collective, len(ranks), choice.algorithm)
+            group = self._switches.group_for(collective, choice.algorithm, ranks)
+            made = template(collective, len(ranks), choice.algorithm, group)
             chunk = _chunk(made, choice.chunk, collective, ranks, size)
             self._calls[key] = self._communicator(collective, ranks, choice.wiring, made), chunk
         return self._calls[key]
@@ -250,33 +266,40 @@ class Wiring:
         return self._communicators[key]
 
     def _add_communicator(self, collective: str, ranks: tuple[int, ...], choice: Choice, made: Template) -> int:
-        lanes = len(ranks) if self.folding is None else self.folding.lanes(collective, ranks, choice)
+        lanes = made.members if self.folding is None else self.folding.lanes(collective, ranks, choice)
+        folded = lanes < made.members
+        connections, sources = made.connections, made.sources
+        if folded:  # a ring, whose members have a lane each
+            connections, sources = connections[:lanes].copy(), sources[:lanes] % lanes
+            connections[:, :, 0] %= lanes
+        rows = np.zeros((choice.channels, *connections.shape[:2]), CONNECTION)
+        rows["member"] = connections[None, :, :, 0]
+        rows["inbox"] = connections[None, :, :, 1]
+        rows["route"] = rows["flow"] = NONE
+        endpoints = [*ranks * made.strands, *self._switches.endpoints(ranks, made.switches)]
         used = shape_of(made).used
-        rows = np.zeros((choice.channels, lanes, made.connections.shape[1]), CONNECTION)
-        rows["member"] = made.connections[None, :lanes, :, 0] % lanes
-        rows["inbox"] = made.connections[None, :lanes, :, 1]
-        rows["route"] = NONE
-        if len(ranks) > 1:
-            for channel in range(choice.channels):
-                for member, rank in enumerate(ranks[:lanes]):
-                    for i, receiver in enumerate(made.connections[member, :, 0]):
-                        if self.folding is not None and not used[member, i]:
-                            continue
-                        route = self.route(
-                            rank,
-                            ranks[receiver],
-                            port=channel,
-                            network_step=choice.network_step,
-                            intra_host_step=choice.intra_host_step,
-                            stripes=self._ways.stripes(rank, ranks[receiver], ranks, choice.stripes),
-                        )
-                        rows["route"][channel, member, i] = route
-                        rows["flow"][channel, member, i] = self._connection_flow(rank, ranks[receiver], channel, route)
+        for channel in range(choice.channels):
+            for lane, i in np.argwhere(used[: len(connections)]).tolist():
+                source, target = endpoints[lane], endpoints[made.connections[lane, i, 0]]
+                if source != target:
+                    route = self.route(
+                        source,
+                        target,
+                        port=channel,
+                        network_step=choice.network_step,
+                        intra_host_step=choice.intra_host_step,
+                        stripes=self._ways.stripes(source, target, ranks, choice.stripes),
+                    )
+                    flow = self._connection_flow(source, target, channel, route)
+                    rows["route"][channel, lane, i], rows["flow"][channel, lane, i] = route, flow
         first_connection = self._world.extend("connections", rows.reshape(-1))
-        sources = made.sources[:lanes].reshape(-1).astype(np.int64)
-        first_source = self._world.extend("sources", np.where(sources < 0, NONE, sources % lanes))
-        row = (self._template(made, lanes), choice.channels, first_connection, first_source, *choice.line)
-        return self._world.extend("communicators", [row])
+        first_source = self._world.extend("sources", sources.reshape(-1).astype(np.int64))
+        per_byte = PS_PER_S / choice.reduction_rate if choice.reduction_rate else 0.0
+        template_index = self._template(made, lanes)
+        row = (template_index, choice.channels, first_connection, first_source, *choice.line, per_byte)
+        index = self._world.extend("communicators", [row])
+        self._made[index] = (collective, made)
+        return index
 
     def prepare(self, source: int, target: int, port: int, route: int, *, awaited: bool) -> None:
         """Have what messages from outside need on a route; in the flow engine nothing more.
@@ -291,35 +314,43 @@ class Wiring:
     def bus_bandwidth_bound(self, communicator: int) -> float:
         """Bus bandwidth that the narrowest resource of a communicator allows, bytes/s.
 
-        With every connection carrying the same bytes per unit of bus bandwidth, as in a ring or a
-        chain, that is the least of capacity over summed cost.
+        That is the least of capacity over what it carries of each byte of the buffer, times the collective's factor.
         """
+        collective, made = self._made[communicator]
         capacities = self._platform.resources.capacities
         demand: dict[int, float] = {}
         if self.folding is not None:
             demand = self.folding.demand(*self._groups[communicator])
-            return min((capacities[resource] / units for resource, units in demand.items()), default=float("inf"))
-        hops = self._world.tables["hops"]
-        channels = int(self._world.tables["communicators"][communicator].channels)
-        for route in self._routes_of(communicator):
-            row = self._world.tables["routes"][int(route)]
+        else:
+            self._add_demand(demand, communicator, made.shares())
+        bounds = [capacities[resource] / units for resource, units in demand.items() if units > 0]
+        return min(bounds) * bus_factor(collective, made.members) if bounds else float("inf")
+
+    def _add_demand(self, demand: dict[int, float], communicator: int, carried: NDArray[np.float64]) -> None:
+        """Add the units of each resource that a byte of the buffer takes; `carried` is `Template.shares`."""
+        tables = self._world.tables
+        hops = tables["hops"]
+        channels = int(tables["communicators"][communicator].channels)
+        for number, route in enumerate(self._routes_of(communicator)):
+            if route == NONE:
+                continue
+            row = tables["routes"][route]
+            share = carried.flat[number % carried.size] / channels
             for hop in hops[row.first_hop : row.first_hop + row.hops]:
                 resource = int(hop["resource"])
-                demand[resource] = demand.get(resource, 0.0) + float(hop["cost"]) / channels
-        return min((capacities[resource] / units for resource, units in demand.items()), default=float("inf"))
+                demand[resource] = demand.get(resource, 0.0) + float(hop["cost"]) * share
 
     def resources_of(self, communicator: int) -> set[int]:
         """Resources that the messages of a communicator cross."""
-        routes = set(self._routes_of(communicator))
+        routes = set(self._routes_of(communicator)) - {NONE}
         return {resource for route in routes for resource in self.route_hops[route]}
 
     def _routes_of(self, communicator: int) -> list[int]:
-        """Routes of all connections that carry something: a chain's last member sends nothing."""
+        """Route of each connection, by channel and lane; NONE where there is none."""
         tables = self._world.tables
         row = tables["communicators"][communicator]
-        made = tables["templates"][row.template]
-        first = int(row.first_connection)
-        count = int(row.channels * made.members * made.connections)
-        routes = tables["connections"]["route"][first : first + count].reshape(-1, made.members)
-        senders = made.members if made.symmetric else made.members - 1
-        return [int(route) for route in routes[:, :senders].reshape(-1) if route != NONE]
+        made = self._made[communicator][1]
+        lanes = min(int(tables["templates"][row.template].members), made.members) - made.members + made.lanes
+        first, count = int(row.first_connection), int(row.channels) * lanes * made.connections.shape[1]
+        routes: list[int] = tables["connections"]["route"][first : first + count].tolist()
+        return routes

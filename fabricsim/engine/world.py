@@ -214,7 +214,7 @@ class World(State):
         while True:
             code = int(advance(min(horizon, CLOCK_END), budget, *self._arguments()))
             if code == LANES:
-                self.double_lanes()
+                self.grow_calls()
             elif code == HORIZON and horizon > CLOCK_END:
                 msg = "simulated time runs past 92 days, the end of the clock: a rate is too small or a time too long"
                 raise SimulationError(msg)

@@ -1,7 +1,9 @@
 """Lanes: the members of live collective calls, each working through its script.
 
 A lane is one member of a call on one channel, NCCL's thread block: in every round it goes through
-the steps of its script, and in each step first receives, then sends. It has sent when the message is
+the steps of its script, and in each step first receives, then sends. Where an algorithm lets a member do
+things side by side, such as to reduce a chunk while it passes on another, it has several lanes, its strands;
+a switch that reduces or copies has a lane of its own, which nobody waits for. It has sent when the message is
 in the connection's FIFO, which holds as many as the world's window, and goes on; messages of a
 connection leave one after the other. (NCCL's kernel, protocol Simple: src/collectives/device/prims_simple.h
 waits for a free slot, copies and posts; only sends from registered buffers wait for the proxy.)
@@ -9,6 +11,8 @@ Memory is taken when the first member of a call joins and given back when the la
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -24,10 +28,17 @@ SEND = np.int64(4)  # target: lane whose send overhead is over; extra: connectio
 MESSAGE = np.int64(5)  # target: external message whose send overhead is over; extra: whether it has waited for the wire
 DELIVERED = np.int64(6)  # target: external message
 ENTER = np.int64(7)  # target: lane whose message takes to the wire; extra: connection
+REDUCED = np.int64(8)  # target: lane that has reduced what it received
 NO_EXTRA = np.int64(0)
 
 CLASSES = 32
-"""Blocks of lanes come in powers of two; there is a free list for each."""
+"""Blocks of lanes and of inboxes come in powers of two; there is a free list for each, first those of lanes."""
+
+LACKS_LANES = 1
+LACKS_INBOXES = 2
+_NO_OP = np.int32(2**31 - 1)  # op of a switch
+_REDUCING = np.int8(2)
+ALL = np.int64(0)
 
 
 @kernel
@@ -40,10 +51,22 @@ def block_class(lanes):
 
 
 @kernel
-def lanes_fit(world, free_blocks, lane_count, wanted):
-    """Whether a block for `wanted` lanes is free, or fits into a table of `lane_count`."""
-    c = block_class(wanted)
-    return free_blocks[c] >= 0 or world[0].next_lane + (1 << c) <= lane_count
+def lanes_per_channel(template):
+    """Lanes of all members and switches on one channel."""
+    return np.int64(template.members) * template.strands + template.switches
+
+
+@kernel
+def lanes_fit(world, free_blocks, lane_count, inbox_count, wanted, inboxes):
+    """Whether blocks for `wanted` lanes and so many `inboxes` are free, or fit into tables of those lengths."""
+    c, k = block_class(wanted), block_class(inboxes)
+    if free_blocks[c] < 0 and world[0].next_lane + (1 << c) > lane_count:
+        world[0].lacks = LACKS_LANES
+        return False
+    if free_blocks[CLASSES + k] < 0 and world[0].next_inbox + (1 << k) > inbox_count:
+        world[0].lacks = LACKS_INBOXES
+        return False
+    return True
 
 
 @kernel
@@ -60,19 +83,44 @@ def cut(size, parts, index):
 
 
 @kernel
-def shard_bytes(size, channels, channel, shards, chunk, turn, shard):
-    """Bytes of one shard in one round of one channel.
-
-    A call's buffer is cut into `channels` parts, each part into rounds of at most ``shards * chunk``
-    bytes, each round into `shards`; every cut falls on whole bytes and none is lost.
-    """
-    return _piece(cut(size, channels, channel), shards, chunk, turn, shard)
+def _before(size, parts, index):
+    """Bytes of the parts before `index`, as `cut` cuts them."""
+    share = size // parts
+    return share * index + (size - share * parts) * index // parts
 
 
 @kernel
-def _piece(part, shards, chunk, turn, shard):
-    in_round = min(part - turn * shards * chunk, shards * chunk)
-    return cut(in_round, shards, shard)
+def _in_a_row(size, parts, first, count):
+    """Bytes of `count` parts from `first` on; after the last comes the first again."""
+    end = first + count
+    if end <= parts:
+        return _before(size, parts, end) - _before(size, parts, first)
+    return size - _before(size, parts, first) + _before(size, parts, end - parts)
+
+
+@kernel
+def shards_bytes(size, parts, first, count, run, every):
+    """Bytes of `count` of the `parts` of a round, from `first` on: all in a row, or in rows of `run`."""
+    if count == 1:
+        return cut(size, parts, first)
+    if run == ALL:
+        return _in_a_row(size, parts, first, count)
+    total = np.int64(0)
+    while count > 0:
+        total += _in_a_row(size, parts, first, min(run, count))
+        first = (first + every) % parts
+        count -= run
+    return total
+
+
+@kernel
+def round_bytes(part, shards, chunk, turn):
+    """Bytes of one round of one channel.
+
+    A call's buffer is cut into one part per channel, each part into rounds of at most ``shards * chunk``
+    bytes, each round into `shards`; every cut falls on whole bytes and none is lost.
+    """
+    return min(part - turn * shards * chunk, shards * chunk)
 
 
 @kernel
@@ -81,7 +129,7 @@ def _take_lanes(world, lanes, free_blocks, wanted):
     c = block_class(wanted)
     first = np.int64(free_blocks[c])
     if first >= 0:
-        free_blocks[c] = lanes[first].next_free
+        free_blocks[c] = lanes[first].call
     else:
         first = np.int64(world[0].next_lane)
         world[0].next_lane = first + (1 << c)
@@ -89,53 +137,81 @@ def _take_lanes(world, lanes, free_blocks, wanted):
 
 
 @kernel
+def _take_inboxes(world, inboxes, free_blocks, wanted):
+    """Take a block for `wanted` inboxes; returns the first."""
+    c = block_class(wanted)
+    first = np.int64(free_blocks[CLASSES + c])
+    if first >= 0:
+        free_blocks[CLASSES + c] = inboxes[first].sent
+    else:
+        first = np.int64(world[0].next_inbox)
+        world[0].next_inbox = first + (1 << c)
+    return first
+
+
+@kernel
 def open_call(world, calls, communicators, templates, scripts, lanes, inboxes, free_blocks, call):
-    """Take lanes for all members and channels of a call."""
+    """Take lanes and inboxes for all members and channels of a call."""
     communicator = communicators[calls[call].communicator]
     template = templates[communicator.template]
     members = np.int64(template.members)
-    first, block = _take_lanes(world, lanes, free_blocks, members * communicator.channels)
+    per_channel = lanes_per_channel(template)
+    of_members = members * template.strands
+    total = per_channel * communicator.channels
+    first, block = _take_lanes(world, lanes, free_blocks, total)
+    first_inbox = _take_inboxes(world, inboxes, free_blocks, total * template.inboxes)
     calls[call].first_lane = first
     calls[call].block = block
     size = calls[call].bytes
-    round_bytes = template.shards * calls[call].chunk
+    in_turn = template.shards * calls[call].chunk
     largest = -(-size // communicator.channels)
     for channel in range(communicator.channels):
-        for member in range(members):
-            place = channel * members + member
+        for number in range(per_channel):
+            place = channel * per_channel + number
             lane = first + place
-            script = scripts[template.first_script + (0 if template.symmetric else member)]
+            member = number % members
+            script = scripts[template.first_script + (0 if template.symmetric else number)]
             lanes[lane].call = call
             lanes[lane].member = member
-            lanes[lane].peers = first + channel * members
+            lanes[lane].peers = first + channel * per_channel
             lanes[lane].home = first + member
             lanes[lane].first_connection = communicator.first_connection + place * template.connections
+            lanes[lane].first_inbox = first_inbox + place * template.inboxes
             lanes[lane].first_step = script.first_step
             lanes[lane].steps = script.steps
             lanes[lane].part = cut(size, np.int64(communicator.channels), np.int64(channel))
             lanes[lane].op = -1
-            lanes[lane].open = communicator.channels
+            lanes[lane].open = communicator.channels * template.strands
             lanes[lane].step = 0
             lanes[lane].turn = 0
-            lanes[lane].turns = max(1, -(-largest // round_bytes))
+            lanes[lane].turns = max(1, -(-largest // in_turn))
             lanes[lane].received = 0
             lanes[lane].sending = 0
             lanes[lane].blocked = 0
-            for k in range(template.inboxes):
-                inbox = lane * world[0].inboxes + k
-                inboxes[inbox].sent = 0
-                inboxes[inbox].arrived = 0
-                inboxes[inbox].consumed = 0
-                inboxes[inbox].moving = 0
-                inboxes[inbox].queued = -1
+            if number >= of_members:  # a switch, which has joined already
+                lanes[lane].home = lane
+                lanes[lane].op = _NO_OP
+                lanes[lane].open = 1
+    for inbox in range(first_inbox, first_inbox + total * template.inboxes):
+        inboxes[inbox].sent = 0
+        inboxes[inbox].arrived = 0
+        inboxes[inbox].consumed = 0
+        inboxes[inbox].moving = 0
+        inboxes[inbox].queued = -1
 
 
 @kernel
-def _close_call(world, calls, lanes, free_blocks, call):
+def _close_call(world, calls, communicators, templates, lanes, inboxes, free_blocks, call):
+    communicator = communicators[calls[call].communicator]
+    template = templates[communicator.template]
     c = calls[call].block
     first = calls[call].first_lane
-    lanes[first].next_free = free_blocks[c]
+    first_inbox = lanes[first].first_inbox
+    lanes[first].call = free_blocks[c]
     free_blocks[c] = first
+    k = CLASSES + block_class(lanes_per_channel(template) * communicator.channels * template.inboxes)
+    inboxes[first_inbox].sent = free_blocks[k]
+    free_blocks[k] = first_inbox
     calls[call].first_lane = -1
     calls[call].ended = world[0].now
 
@@ -146,44 +222,64 @@ def join(world, events, buckets, calls, communicators, templates, sources, lanes
     communicator = communicators[calls[call].communicator]
     template = templates[communicator.template]
     first = np.int64(calls[call].first_lane)
+    per_channel = lanes_per_channel(template)
     now = world[0].now
     calls[call].joined += 1
     if calls[call].joined == template.members:
         calls[call].started = now
     lanes[first + member].op = op
     for channel in range(communicator.channels):
-        base = first + channel * template.members
-        post(world, events, buckets, now, RESUME, base + member, NO_EXTRA)
-        for k in range(template.inboxes):
-            source = sources[communicator.first_source + member * template.inboxes + k]
-            if source >= 0 and lanes[base + source].blocked:
-                lanes[base + source].blocked = 0
-                post(world, events, buckets, now, RESUME, base + source, NO_EXTRA)
+        base = first + channel * per_channel
+        for strand in range(template.strands):
+            number = strand * template.members + member
+            post(world, events, buckets, now, RESUME, base + number, NO_EXTRA)
+            for k in range(template.inboxes):
+                source = sources[communicator.first_source + number * template.inboxes + k]
+                if source >= 0 and lanes[base + source].blocked:
+                    lanes[base + source].blocked = 0
+                    post(world, events, buckets, now, RESUME, base + source, NO_EXTRA)
 
 
 @kernel
-def _finish_lane(world, events, buckets, calls, communicators, templates, lanes, free_blocks, lane):
-    call = lanes[lane].call
+def _finish_lane(world, events, buckets, calls, communicators, templates, lanes, inboxes, free_blocks, lane):
+    call = np.int64(lanes[lane].call)
     home = lanes[lane].home
     lanes[home].open -= 1
     if lanes[home].open > 0:
         return
-    post(world, events, buckets, world[0].now, OP_DONE, np.int64(lanes[home].op), NO_EXTRA)
+    if lanes[home].op != _NO_OP:
+        post(world, events, buckets, world[0].now, OP_DONE, np.int64(lanes[home].op), NO_EXTRA)
     calls[call].finished += 1
-    if calls[call].finished == templates[communicators[calls[call].communicator].template].members:
-        _close_call(world, calls, lanes, free_blocks, call)
+    communicator = communicators[calls[call].communicator]
+    template = templates[communicator.template]
+    if calls[call].finished == template.members + template.switches * communicator.channels:
+        _close_call(world, calls, communicators, templates, lanes, inboxes, free_blocks, call)
 
 
 @kernel
-def _wake_sender(world, events, buckets, calls, communicators, templates, sources, lanes, lane, k):
-    """Wake the sender of an inbox if it waited for a free buffer."""
+def _take(world, events, buckets, calls, communicators, templates, sources, lanes, inboxes, lane, k):
+    """Take a message out of an inbox; wakes its sender if it waited for a free buffer."""
+    inboxes[lanes[lane].first_inbox + k].consumed += 1
+    lanes[lane].received = 1
     communicator = communicators[calls[lanes[lane].call].communicator]
     template = templates[communicator.template]
-    source = sources[communicator.first_source + lanes[lane].member * template.inboxes + k]
+    number = lane - lanes[lane].peers
+    source = sources[communicator.first_source + number * template.inboxes + k]
     sender = np.int64(lanes[lane].peers + source)
     if lanes[sender].blocked:
         lanes[sender].blocked = 0
         post(world, events, buckets, world[0].now, RESUME, sender, NO_EXTRA)
+
+
+@kernel
+def _reduction(calls, communicators, templates, step, lanes, lane):
+    """Time to reduce what a lane has received with its own, ps."""
+    call = calls[lanes[lane].call]
+    communicator = communicators[call.communicator]
+    if communicator.reduction == 0.0 or lanes[lane].op == _NO_OP:
+        return np.int64(0)
+    size = _present_bytes(communicator, templates, call.chunk, lanes, lane, step.into, step.reduce, ALL, ALL)
+    return np.int64(math.ceil(size * communicator.reduction))
 
 
 @kernel
@@ -205,37 +301,56 @@ def run_lane(
     """Go through a lane's script until it must wait; returns the connection to send on, or -1."""
     if lanes[lane].sending or lanes[lane].turn >= lanes[lane].turns or lanes[lanes[lane].home].op < 0:
         return -1
-    stride = world[0].inboxes
     while True:
-        if lanes[lane].step == lanes[lane].steps:
+        while lanes[lane].step == lanes[lane].steps:
             lanes[lane].step = 0
             lanes[lane].turn += 1
             if lanes[lane].turn >= lanes[lane].turns:
-                _finish_lane(world, events, buckets, calls, communicators, templates, lanes, free_blocks, lane)
+                _finish_lane(world, events, buckets, calls, communicators, templates, lanes, inboxes, free_blocks, lane)
                 return -1
         step = steps[lanes[lane].first_step + lanes[lane].step]
-        if step.wait >= 0 and not lanes[lane].received:
-            inbox = lane * stride + step.wait
-            if inboxes[inbox].arrived < lanes[lane].turn * step.per_turn + step.needed:
-                return -1
-            lanes[lane].received = 1
-            inboxes[inbox].consumed += 1
-            _wake_sender(
-                world, events, buckets, calls, communicators, templates, sources, lanes, lane, np.int64(step.wait)
-            )
+        if step.wait >= 0 and lanes[lane].received != 1:
+            if lanes[lane].received == 0:
+                arrived = inboxes[lanes[lane].first_inbox + step.wait].arrived
+                if arrived < lanes[lane].turn * step.per_turn + step.needed:
+                    return -1
+                if step.reduce > 0:
+                    delay = _reduction(calls, communicators, templates, step, lanes, lane)
+                    if delay > 0:
+                        lanes[lane].received = _REDUCING
+                        lanes[lane].sending = 1
+                        post(world, events, buckets, world[0].now + delay, REDUCED, lane, NO_EXTRA)
+                        return -1
+            wait = np.int64(step.wait)
+            _take(world, events, buckets, calls, communicators, templates, sources, lanes, inboxes, lane, wait)
         if step.send >= 0:
             place = np.int64(lanes[lane].first_connection + step.send)
-            member = connections[place].member
-            inbox = (lanes[lane].peers + member) * stride + connections[place].inbox
-            joined = lanes[lanes[lane].home - lanes[lane].member + member].op >= 0
+            receiver = np.int64(lanes[lane].peers + connections[place].member)
+            inbox = lanes[receiver].first_inbox + connections[place].inbox
+            joined = lanes[lanes[receiver].home].op >= 0
             if not joined or inboxes[inbox].sent - inboxes[inbox].consumed >= world[0].window:
                 lanes[lane].blocked = 1
                 return -1
             inboxes[inbox].sent += 1
-            lanes[lane].sending = 1
-            return place
+            if connections[place].route >= 0:
+                lanes[lane].sending = 1
+                return place
+            post(world, events, buckets, world[0].now, ARRIVED, receiver, np.int64(connections[place].inbox))
         lanes[lane].step += 1
         lanes[lane].received = 0
+
+
+@kernel
+def _present_bytes(communicator, templates, chunk, lanes, lane, shard, count, run, every):
+    """Bytes of `count` shards from `shard` on in a lane's present round."""
+    template = templates[communicator.template]
+    first, shards = np.int64(shard), np.int64(template.shards)
+    if template.relative:
+        first += lanes[lane].member
+    if first >= shards:
+        first %= shards
+    size = round_bytes(lanes[lane].part, shards, chunk, lanes[lane].turn)
+    return shards_bytes(size, shards, first, np.int64(count), run, every)
 
 
 @kernel
@@ -243,23 +358,19 @@ def message_bytes(calls, communicators, templates, steps, lanes, lane):
     """Size of what a lane sends in its present step, bytes."""
     call = calls[lanes[lane].call]
     communicator = communicators[call.communicator]
-    template = templates[communicator.template]
-    shard = np.int64(steps[lanes[lane].first_step + lanes[lane].step].shard)
-    if template.relative:
-        shard += lanes[lane].member  # both are below the number of shards
-        if shard >= template.shards:
-            shard -= template.shards
-    payload = _piece(lanes[lane].part, np.int64(template.shards), call.chunk, lanes[lane].turn, shard)
+    step = steps[lanes[lane].first_step + lanes[lane].step]
+    run, every = np.int64(step.run), np.int64(step.every)
+    payload = _present_bytes(communicator, templates, call.chunk, lanes, lane, step.shard, step.shards, run, every)
     if communicator.line == 1:
         return payload
     return -(-payload // communicator.line_payload) * communicator.line
 
 
 @kernel
-def inbox_of(world, connections, lanes, lane, connection):
+def inbox_of(connections, lanes, lane, connection):
     """Find the inbox that a lane's connection leads to."""
     receiver = np.int64(lanes[lane].peers + connections[connection].member)
-    return receiver * world[0].inboxes + connections[connection].inbox
+    return np.int64(lanes[receiver].first_inbox + connections[connection].inbox)
 
 
 @kernel

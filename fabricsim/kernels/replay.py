@@ -16,11 +16,13 @@ from fabricsim.kernels.lane import (
     NO_EXTRA,
     OP_DONE,
     OP_START,
+    REDUCED,
     RESUME,
     SEND,
     inbox_of,
     join,
     lanes_fit,
+    lanes_per_channel,
     message_bytes,
     open_call,
     run_lane,
@@ -34,7 +36,7 @@ from fabricsim.tables import COMPUTE, NEVER, SLOWDOWN_BINS, SLOWDOWN_BINS_PER_OC
 IDLE = 0  # nothing is left to do
 HORIZON = 1  # the next thing happens after the horizon
 COMPLETIONS = 2  # the outbox holds jobs or messages that are done
-LANES = 3  # the next call needs more lanes than there are; grow and come back
+LANES = 3  # the next call needs more lanes or inboxes than there are; grow and come back
 PAUSED = 4  # the budget of events is used up
 
 # What `handle` leaves to do; negative, unlike the kinds of events.
@@ -160,7 +162,7 @@ def _hand_over(
     size,
 ):
     """Give a lane's message to its connection: it starts when it has its turn and the adapter takes it."""
-    inbox = inbox_of(world, connections, lanes, lane, connection)
+    inbox = inbox_of(connections, lanes, lane, connection)
     if inboxes[inbox].moving:
         inboxes[inbox].queued = size
         return
@@ -191,12 +193,13 @@ def _start_collective(
     free_blocks,
     op,
 ):
-    """Let a rank join its call; returns False where there are too few lanes for the call."""
+    """Let a rank join its call; returns False where there are too few lanes or inboxes for the call."""
     call = np.int64(ops[op].call)
     if calls[call].first_lane < 0:
         communicator = communicators[calls[call].communicator]
-        wanted = np.int64(templates[communicator.template].members) * communicator.channels
-        if not lanes_fit(world, free_blocks, len(lanes), wanted):
+        template = templates[communicator.template]
+        wanted = lanes_per_channel(template) * communicator.channels
+        if not lanes_fit(world, free_blocks, len(lanes), len(inboxes), wanted, wanted * template.inboxes):
             return False
         open_call(world, calls, communicators, templates, scripts, lanes, inboxes, free_blocks, call)
     spans[op].start = world[0].now
@@ -304,12 +307,15 @@ def handle(
     kind, target, extra = take(world, events, buckets)
     world[0].events += 1
     if kind == ARRIVED:
-        inboxes[target * world[0].inboxes + extra].arrived += 1
+        inboxes[lanes[target].first_inbox + extra].arrived += 1
         return RUN, target, extra
     if kind == RESUME:
         return RUN, target, extra
     if kind == SEND:
         return START, target, extra
+    if kind == REDUCED:
+        lanes[target].sending = 0
+        return RUN, target, extra
     if kind == MESSAGE:
         return POST, target, extra
     if kind == DELIVERED:
@@ -379,7 +385,7 @@ def _deliver(
         return
     receiver = np.int64(lanes[owner].peers + connections[connection].member)
     post(world, events, buckets, arrival, ARRIVED, receiver, np.int64(connections[connection].inbox))
-    inbox = inbox_of(world, connections, lanes, owner, connection)
+    inbox = inbox_of(connections, lanes, owner, connection)
     queued = np.int64(inboxes[inbox].queued)
     if queued < 0:
         inboxes[inbox].moving = 0
@@ -555,7 +561,7 @@ def advance(
                     return LANES
                 elif todo == ENTER:
                     route = np.int64(connections[extra].route)
-                    size = inboxes[inbox_of(world, connections, lanes, target, extra)].entering
+                    size = inboxes[inbox_of(connections, lanes, target, extra)].entering
                     start(world, resources, routes, hops, flows, legs, tree, begun, route, size, 1.0, target, extra)
                 elif todo == POST:
                     row = messages[target]

@@ -206,11 +206,11 @@ def to_json(summary: Summary) -> str:
 def bus_factor(collective: str, ranks: int) -> float:
     """Bus bandwidth over algorithm bandwidth, after PERFORMANCE.md of nccl-tests.
 
-    ``2 (n - 1) / n`` for all_reduce, ``(n - 1) / n`` for all_gather and reduce_scatter, else 1.
+    ``2 (n - 1) / n`` for all_reduce, ``(n - 1) / n`` for all_gather, reduce_scatter and all_to_all, else 1.
     """
     if collective == "all_reduce":
         return 2 * (ranks - 1) / ranks
-    if collective in {"all_gather", "reduce_scatter"}:
+    if collective in {"all_gather", "reduce_scatter", "all_to_all"}:
         return (ranks - 1) / ranks
     return 1.0
 

@@ -7,21 +7,35 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fabricsim.spec.base import Spec
-from fabricsim.spec.quantity import Bytes, Duration
+from fabricsim.spec.quantity import Bytes, Duration, Rate
 
 ALGORITHMS: dict[str, list[str]] = {
-    "all_reduce": ["ring"],
-    "reduce_scatter": ["ring"],
-    "all_gather": ["ring"],
+    "all_reduce": [
+        "ring",
+        "tree",
+        "halving_doubling",
+        "rabenseifner",
+        "recursive_doubling",
+        "hierarchical",
+        "nvls",
+        "nvls_tree",
+        "collnet_direct",
+        "collnet_chain",
+    ],
+    "reduce_scatter": ["ring", "recursive_halving", "pat", "nvls"],
+    "all_gather": ["ring", "recursive_doubling", "bruck", "pat", "nvls"],
     "broadcast": ["ring"],
+    "reduce": ["ring"],
+    "all_to_all": ["direct", "pairwise", "bruck"],
     "send_recv": ["direct"],
+    "ring_exchange": ["ring"],
 }
 """Names of the algorithms of each collective; the first is taken where nothing else is asked for."""
 
 PROTOCOLS = ("ll", "ll128", "simple")
 """Protocols of NCCL, which differ in latency and in what they add to the data."""
 
-PAIRED = ("send_recv",)
+PAIRED = ("all_to_all", "send_recv", "ring_exchange")
 """Collectives that NCCL puts together from sends between two ranks: they have ``send_chunk``, and one channel."""
 
 
@@ -38,6 +52,8 @@ class Collectives(Spec):
     others take their first. ``chunk`` is the most that one channel sends in one step, ``send_chunk`` the most
     that a send between two ranks hands over at once; of either, a connection's FIFO holds two. ``network_step``
     and ``intra_host_step`` are fixed times per step (flags, fences, proxy), after NCCL's tuning tables.
+    ``reduction_rate`` is what one channel reduces per second of what it has received; left out, that takes no time
+    of its own, as where the reduction of one slice hides behind the arrival of the next.
     """
 
     nccl: str | None = None
@@ -48,6 +64,7 @@ class Collectives(Spec):
     send_chunk: Bytes = 2**19
     network_step: Duration = 0
     intra_host_step: Duration = 0
+    reduction_rate: Rate | None = None
     adapter_latency: Duration = 0
     min_channels: Annotated[int, Field(ge=1, le=64)] | None = None
     max_channels: Annotated[int, Field(ge=1, le=64)] | None = None

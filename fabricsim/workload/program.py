@@ -16,7 +16,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CollectiveName = Literal[
-    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "send_recv", "all_to_all", "ring_exchange"
+    "all_reduce",
+    "reduce_scatter",
+    "all_gather",
+    "broadcast",
+    "reduce",
+    "all_to_all",
+    "send_recv",
+    "ring_exchange",
 ]
 
 
@@ -29,10 +36,10 @@ class Call:
     collective
         What is done.
     ranks
-        The group in ring order; ``ranks[0]`` is the root of a broadcast and the sender of a
+        The group in ring order; ``ranks[0]`` is the root of a broadcast or reduction and the sender of a
         ``send_recv``. In a ``ring_exchange`` each rank sends to the next and receives from the one before.
     size
-        Bytes as NCCL-tests counts them: the whole buffer of an all-reduce or broadcast, the total
+        Bytes as NCCL-tests counts them: the whole buffer of an all-reduce, broadcast or reduction, the total
         input of a reduce-scatter, the total output of an all-gather, what one rank hands in (its own
         part included) of an all-to-all, the message of a send and of each send of a ring exchange.
     dimension

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from fabricsim.collectives.chain import broadcast_seconds
+from fabricsim.collectives.chain import chain_seconds
 from fabricsim.collectives.ring import all_reduce_seconds, half_ring_seconds
 
 if TYPE_CHECKING:
@@ -150,4 +150,4 @@ def test_a_second_channel_hides_the_latency_of_the_first(ideal_scenario: Make, m
 def test_shipped_closed_forms_are_the_ones_held_against_here() -> None:
     assert all_reduce_seconds(4, 4e9, 1e9, 1.0) == 2 * 3 * (1 + 1)
     assert half_ring_seconds(4, 4e9, 1e9, 1.0) == 3 * (1 + 1)
-    assert broadcast_seconds(4, 4e9, 1e9, 1.0, 2) == 3 * 1 + (4 - 2 + 2) * 2
+    assert chain_seconds(4, 4e9, 1e9, 1.0, 2) == 3 * 1 + (4 - 2 + 2) * 2

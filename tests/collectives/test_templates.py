@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 import simpy
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from fabricsim.collectives import COLLECTIVES, template
+from fabricsim.collectives import BY_HOST, FLAT, template
+from fabricsim.collectives.base import Group, counted
 from fabricsim.collectives.choice import LL, LL128, Choice, from_settings
+from fabricsim.collectives.semantics import check
 from fabricsim.engine.fabric import Fabric
 from fabricsim.spec.collectives import ALGORITHMS, Collectives
-from fabricsim.tables import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,104 +23,68 @@ if TYPE_CHECKING:
     from fabricsim.collectives.base import Template
     from fabricsim.spec.scenario import Scenario
 
-GROUPS = [1, 2, 3, 4, 7, 16]
-Holdings = list[dict[int, set[int]]]
-"""What each member holds of each shard: the members whose contributions are in it."""
+
+POWERS_ONLY = {("reduce_scatter", "recursive_halving"), ("all_gather", "recursive_doubling")}
 
 
-def _play(made: Template, holdings: Holdings) -> None:
-    """Carry out one round; what arrives is merged into what is held, as a reduction and a copy both do."""
-    at = [0] * made.members
-    received = [0] * made.members
-    inbox: list[list[tuple[int, set[int]]]] = [[] for _ in range(made.members)]
-    moved = True
-    while moved:
-        moved = False
-        for member in range(made.members):
-            script = made.scripts[0 if len(made.scripts) == 1 else member]
-            if at[member] == len(script):
-                continue
-            step = script[at[member]]
-            if step["wait"] != NONE and received[member] < step["needed"]:
-                if not inbox[member]:
-                    continue
-                shard, content = inbox[member].pop(0)
-                holdings[member][shard] |= content
-                received[member] += 1
-            if step["send"] != NONE:
-                shard = int(step["shard"])
-                if made.relative:
-                    shard = (shard + member) % made.members
-                receiver = int(made.connections[member, step["send"], 0])
-                inbox[receiver].append((shard, set(holdings[member][shard])))
-            at[member] += 1
-            moved = True
-    assert all(at[m] == len(made.scripts[0 if len(made.scripts) == 1 else m]) for m in range(made.members))
-    assert not any(inbox)
+def _made(collective: str, algorithm: str, members: int) -> Template:
+    if collective == "send_recv":
+        return template(collective, 2, algorithm)
+    if (collective, algorithm) in POWERS_ONLY:
+        members = 1 << members.bit_length() - 1
+    return template(collective, members, algorithm)
 
 
-def _empty(members: int) -> Holdings:
-    return [defaultdict(set) for _ in range(members)]
+@settings(max_examples=40)
+@given(members=st.integers(1, 40), seed=st.integers(0, 1000))
+@pytest.mark.parametrize(("collective", "algorithm"), FLAT)
+def test_every_algorithm_does_what_its_collective_is_to_do(
+    collective: str, algorithm: str, members: int, seed: int
+) -> None:
+    made = _made(collective, algorithm, members)
+    _require_both_ends(made)
+    check(collective, made, algorithm, seed)
 
 
-@pytest.mark.parametrize("n", GROUPS)
-def test_all_reduce_leaves_every_contribution_everywhere(n: int) -> None:
-    made = template("all_reduce", n)
-    holdings = _empty(n)
-    for member in range(n):
-        for shard in range(made.shards):
-            holdings[member][shard] = {member}
-    _play(made, holdings)
-    assert all(holdings[member][shard] == set(range(n)) for member in range(n) for shard in range(made.shards))
+def _require_both_ends(made: Template) -> None:
+    places = np.argwhere(made.connections[:, :, 0] >= 0).tolist()
+    there = {(lane, *made.connections[lane, out].tolist()) for lane, out in places}
+    back = {(int(made.sources[lane, k]), lane, k) for lane, k in np.argwhere(made.sources >= 0).tolist()}
+    assert there == back
+    assert len(there) == len(places)
 
 
-@pytest.mark.parametrize("n", GROUPS)
-def test_reduce_scatter_leaves_one_whole_shard_with_each_member(n: int) -> None:
-    made = template("reduce_scatter", n)
-    holdings = _empty(n)
-    for member in range(n):
-        for shard in range(made.shards):
-            holdings[member][shard] = {member}
-    _play(made, holdings)
-    whole = [[shard for shard in range(n) if holdings[member][shard] == set(range(n))] for member in range(n)]
-    assert sorted(shard for shards in whole for shard in shards) == list(range(n))
-    assert all(len(shards) == 1 for shards in whole)
-
-
-@pytest.mark.parametrize("n", GROUPS)
-def test_all_gather_leaves_every_shard_everywhere(n: int) -> None:
-    made = template("all_gather", n)
-    holdings = _empty(n)
-    for member in range(n):
-        holdings[member][member] = {member}
-    _play(made, holdings)
-    assert all(holdings[member][shard] == {shard} for member in range(n) for shard in range(n))
-
-
-@pytest.mark.parametrize("n", GROUPS)
-def test_broadcast_reaches_everyone_from_the_first(n: int) -> None:
-    holdings = _empty(n)
-    holdings[0][0] = {0}
-    _play(template("broadcast", n), holdings)
-    assert all(holdings[member][0] == {0} for member in range(n))
-
-
-@pytest.mark.parametrize("n", [2, 5, 16])
-@pytest.mark.parametrize(
-    ("collective", "sends"), [("all_reduce", 2), ("reduce_scatter", 1), ("all_gather", 1)], ids=str
+@settings(max_examples=40)
+@given(
+    hosts=st.integers(1, 9),
+    local=st.integers(1, 5),
+    leaves=st.integers(1, 3),
+    seed=st.integers(0, 1000),
+    mix=st.booleans(),
 )
-def test_each_member_of_a_ring_sends_the_optimal_number_of_shards(collective: str, sends: int, n: int) -> None:
-    script = template(collective, n).scripts[0]
-    assert (script["send"] != NONE).sum() == sends * (n - 1)
+@pytest.mark.parametrize(("collective", "algorithm"), BY_HOST)
+def test_every_algorithm_over_hosts_does_what_its_collective_is_to_do(  # noqa: PLR0913, PLR0917  drawn by name
+    collective: str, algorithm: str, hosts: int, local: int, leaves: int, seed: int, *, mix: bool
+) -> None:
+    if algorithm == "nvls":
+        hosts = 1
+    if algorithm.startswith("nvls"):
+        local += 1
+    if algorithm.startswith("collnet"):
+        hosts += 1
+    of_member = [member % hosts if mix else member // local for member in range(hosts * local)]
+    group = Group(counted(of_member), counted([host % leaves for host in of_member]))
+    made = template(collective, hosts * local, algorithm, group)
+    _require_both_ends(made)
+    check(collective, made, algorithm, seed)
 
 
-@pytest.mark.parametrize(("collective", "algorithm"), COLLECTIVES)
-def test_connections_and_sources_agree(collective: str, algorithm: str) -> None:
-    n = 2 if collective == "send_recv" else 6
-    made = template(collective, n, algorithm)
-    for member in range(n):
-        for receiver, inbox in made.connections[member]:
-            assert made.sources[receiver, inbox] in {member, NONE}
+@settings(max_examples=40)
+@given(hosts=st.lists(st.integers(0, 5), min_size=1, max_size=20), seed=st.integers(0, 1000))
+@pytest.mark.parametrize("algorithm", ["tree", "collnet_chain"])
+def test_trees_take_hosts_of_different_sizes(algorithm: str, hosts: list[int], seed: int) -> None:
+    group = Group(counted([*hosts, 6] if algorithm == "collnet_chain" else hosts), (0,) * (len(hosts) + 1))
+    check("all_reduce", template("all_reduce", len(group.hosts), algorithm, group), algorithm, seed)
 
 
 def test_a_send_has_two_ends() -> None:
@@ -127,7 +94,7 @@ def test_a_send_has_two_ends() -> None:
 
 def test_the_names_in_settings_are_those_that_there_are() -> None:
     named = [(collective, name) for collective, names in ALGORITHMS.items() for name in names]
-    assert sorted(named) == sorted(COLLECTIVES)
+    assert sorted(named) == sorted([*FLAT, *BY_HOST])
 
 
 def test_settings_choose_the_same_for_every_call() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricsim.engine.fabric import Fabric
-from fabricsim.kernels.lane import block_class, shard_bytes
+from fabricsim.kernels.lane import block_class, cut, round_bytes, shards_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ def test_cutting_loses_no_byte_and_repeats_none(size: int, channels: int, shards
     chunk = max(chunk, size // 400)  # few rounds: this is about the cuts
     rounds = max(1, math.ceil(math.ceil(size / channels) / (shards * chunk)))
     pieces = [
-        shard_bytes(size, channels, channel, shards, chunk, turn, shard)
+        cut(round_bytes(cut(size, channels, channel), shards, chunk, turn), shards, shard)
         for channel in range(channels)
         for turn in range(rounds)
         for shard in range(shards)
@@ -35,6 +35,23 @@ def test_cutting_loses_no_byte_and_repeats_none(size: int, channels: int, shards
     assert sum(pieces) == size
     assert min(pieces) >= 0
     assert max(pieces) <= chunk
+
+
+@given(
+    size=st.one_of(st.integers(0, 3000), st.integers(1, 2**43)),
+    parts=st.integers(1, 40),
+    first=st.integers(0, 39),
+    count=st.integers(1, 40),
+    run=st.integers(0, 8),
+    gap=st.integers(0, 8),
+)
+def test_shards_that_go_together_are_the_sum_of_each(  # noqa: PLR0913, PLR0917  drawn by name
+    size: int, parts: int, first: int, count: int, run: int, gap: int
+) -> None:
+    first, count, run = first % parts, 1 + (count - 1) % parts, min(run, parts)
+    places = [first + (k if run == 0 else k // run * (run + gap) + k % run) for k in range(count)]
+    expected = sum(cut(size, parts, place % parts) for place in places)
+    assert shards_bytes(size, parts, first, count, run, run + gap) == expected
 
 
 @pytest.mark.parametrize(("lanes", "expected"), [(1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (1024, 10), (1025, 11)])

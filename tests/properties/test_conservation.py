@@ -152,8 +152,9 @@ def test_all_memory_is_free_again_at_the_end(ideal_scenario: Make, load: Load) -
     assert _chain(world.flows["next_free"], int(scalars.free_flow)) == len(world.flows)
     assert _chain(world.events["next"], int(scalars.free_event)) == len(world.events)
     assert _chain(world.buckets["chain"], int(scalars.free_bucket)) == len(world.buckets)
-    blocks = [_chain(world.lanes["next_free"], int(first)) << c for c, first in enumerate(world.free_blocks)]
-    assert sum(blocks) == scalars.next_lane
+    free_lanes, free_inboxes = world.free_blocks.reshape(2, -1).tolist()
+    assert sum(_chain(world.lanes["call"], first) << c for c, first in enumerate(free_lanes)) == scalars.next_lane
+    assert sum(_chain(world.inboxes["sent"], first) << c for c, first in enumerate(free_inboxes)) == scalars.next_inbox
     assert world.op_arena.size == world.edge_arena.size == world.call_arena.size == 0
 
 

@@ -176,6 +176,7 @@ REFUSED = [
         "collectives.algorithm.all_reduce",
         "'xyz' is no algorithm for all",
     ),
+    (HKBU, ["collectives.algorithm.all_reduce=xyz"], "collectives.algorithm.all_reduce", "'xyz' is no algorithm for"),
     (HKBU, ["collectives.algorithm.reduce_all=ring"], "collectives.algorithm.reduce_all", "is no collective"),
     (
         DP,

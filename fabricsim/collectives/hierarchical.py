@@ -1,0 +1,71 @@
+"""All-reduce in two dimensions: inside the hosts, and between members of the same place in each host.
+
+A ring reduce-scatter inside each host, a ring all-reduce of every member's shard over the hosts, a ring
+all-gather inside each host (X. Jia and others, "Highly scalable deep learning training system with mixed-precision",
+arXiv 1807.11205; M. Cho and others, "BlueConnect", IBM J. R&D 63 (2019)). With ``g`` members on each of ``h`` hosts,
+``a1`` and ``B1`` inside a host and ``a2`` and ``B2`` per member between hosts::
+
+    2 (g - 1) (a1 + S / g / B1) + 2 (h - 1) (a2 + S / (g h) / B2)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fabricsim.collectives.builder import Builder
+from fabricsim.errors import SimulationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fabricsim.collectives.base import Group, Template
+
+
+def same_on_each(group: Group, name: str) -> int:
+    """Members per host; refuses groups in which hosts have different numbers of them."""
+    counts = {len(on_host) for on_host in group.on_host}
+    if len(counts) > 1:
+        msg = f'{name} needs the same number of ranks on each host, not {sorted(counts)}: choose "ring" or "tree"'
+        raise SimulationError(msg)
+    return counts.pop()
+
+
+def all_reduce(group: Group) -> Template:
+    """Over hosts, then over the places in them."""
+    local, hosts = same_on_each(group, "hierarchical all_reduce"), len(group.on_host)
+    builder = Builder(len(group.hosts), shards=local * hosts)
+    columns = [[on_host[place] for on_host in group.on_host] for place in range(local)]
+    for on_host in group.on_host:
+        ring_reduce_scatter(builder, on_host, 0, hosts)
+    for place, column in enumerate(columns):
+        ring_reduce_scatter(builder, column, place * hosts, 1)
+        ring_all_gather(builder, column, place * hosts, 1)
+    for on_host in group.on_host:
+        ring_all_gather(builder, on_host, 0, hosts)
+    return builder.build()
+
+
+def ring_reduce_scatter(builder: Builder, ring: Sequence[int], first: int, unit: int) -> None:
+    """Leave the `i`-th of as many pieces of `unit` shards with the `i`-th of a ring of lanes."""
+    n = len(ring)
+    for turn in range(n - 1):
+        for place, lane in enumerate(ring):
+            builder.send(lane, ring[(place + 1) % n], first + (place - turn - 1) % n * unit, unit)
+            builder.receive(lane, ring[place - 1], first + (place - turn - 2) % n * unit, unit, reduce=True)
+
+
+def ring_all_gather(builder: Builder, ring: Sequence[int], first: int, unit: int) -> None:
+    """Pass on the pieces that `ring_reduce_scatter` has left."""
+    n = len(ring)
+    for turn in range(n - 1):
+        for place, lane in enumerate(ring):
+            builder.send(lane, ring[(place + 1) % n], first + (place - turn) % n * unit, unit)
+            builder.receive(lane, ring[place - 1], first + (place - turn - 1) % n * unit, unit)
+
+
+def all_reduce_seconds(  # noqa: PLR0913, PLR0917  two dimensions
+    local: int, hosts: int, size: float, local_rate: float, rate: float, local_latency: float, latency: float
+) -> float:
+    """Compute the closed form, s: members per host, hosts, bytes, bytes/s and seconds per message of either kind."""
+    inside = 2 * (local - 1) * (local_latency + size / local / local_rate)
+    return inside + 2 * (hosts - 1) * (latency + size / (local * hosts) / rate)

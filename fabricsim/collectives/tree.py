@@ -1,0 +1,107 @@
+"""Double binary tree all-reduce, as NCCL builds it over hosts.
+
+P. Sanders, J. Speck and J. L. Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan",
+Parallel Computing 35 (2009). Each of two trees carries half of the data; who has children in one has none in the
+other (with an odd number of hosts: but for one host), so that every host sends and receives at most twice the data.
+Trees are those of NCCL (src/graph/trees.cc, ``ncclGetDtree``): over hosts, with a chain of the members inside each
+host, and up and down at once (``runTreeSplit`` of src/device/all_reduce.h).
+
+With ``a`` seconds per message, depth ``d`` of the deeper tree and ``c`` chunks, on ``n`` ranks: at least ``2 d a``,
+and ``2 S / B`` where the ``c`` are many; Jeaugey, "Massively scale your deep learning training with NCCL 2.4" (2019)
+gives ``2 log2(n) a + 2 S / B``.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from fabricsim.collectives.builder import Builder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fabricsim.collectives.base import Group, Template
+
+Parents = list[int | None]
+"""Parent of each node of a tree; None of the root."""
+
+
+def binary_parents(nodes: int) -> Parents:
+    """Parents in NCCL's binary tree (``ncclGetBtree``): node 0 is the root, leaves are the odd nodes."""
+    parents: Parents = [None]
+    for node in range(1, nodes):
+        bit = node & -node
+        up = (node ^ bit) | (bit << 1)
+        parents.append(up if up < nodes else node ^ bit)
+    return parents
+
+
+def double_parents(nodes: int) -> tuple[Parents, Parents]:
+    """Parents in both trees: the second is the first mirrored, or shifted by one where `nodes` is odd."""
+    first = binary_parents(nodes)
+    second: Parents = [None] * nodes
+    for node, parent in enumerate(first):
+        if parent is not None and nodes % 2 == 0:
+            second[nodes - 1 - node] = nodes - 1 - parent
+        elif parent is not None:
+            second[(node + 1) % nodes] = (parent + 1) % nodes
+    return first, second
+
+
+def over_hosts(group: Group, parents: Parents) -> Parents:
+    """Hang the members of each host in a chain below its first one, and these in the tree of hosts."""
+    members: Parents = [None] * len(group.hosts)
+    heads = [on_host[0] for on_host in group.on_host]
+    for host, on_host in enumerate(group.on_host):
+        for above, below in pairwise(on_host):
+            members[below] = above
+        parent = parents[host]
+        members[on_host[0]] = None if parent is None else heads[parent]
+    return members
+
+
+def add_tree(builder: Builder, parents: Mapping[int, int | None], shard: int, up: int, down: int) -> None:
+    """Reduce a shard up a tree of members, given by their parents, in one strand, and broadcast it down in another."""
+    n = builder.members
+    below: dict[int, list[int]] = {member: [] for member in parents}
+    for member, parent in parents.items():
+        if parent is not None:
+            below[parent].append(member)
+    for member, parent in parents.items():
+        here_up, here_down = up * n + member, down * n + member
+        for child in below[member]:
+            builder.receive(here_up, up * n + child, shard, reduce=True)
+        if parent is None:
+            builder.send(here_up, here_down, shard)
+            builder.receive(here_down, here_up, shard)
+        else:
+            builder.send(here_up, up * n + parent, shard)
+            builder.receive(here_down, down * n + parent, shard)
+        for child in below[member]:
+            builder.send(here_down, down * n + child, shard)
+
+
+def all_reduce(group: Group) -> Template:
+    """Half of the data up and down each of two trees."""
+    builder = Builder(len(group.hosts), shards=2, strands=4)
+    for number, parents in enumerate(double_parents(len(group.on_host))):
+        hung = dict(enumerate(over_hosts(group, parents)))
+        add_tree(builder, hung, number, 2 * number, 2 * number + 1)
+    return builder.build()
+
+
+def depth(parents: Parents) -> int:
+    """Edges from the root to the deepest node."""
+
+    def above(node: int) -> int:
+        parent = parents[node]
+        return 0 if parent is None else 1 + above(parent)
+
+    return max(above(node) for node in range(len(parents)))
+
+
+def all_reduce_seconds(members: int, size: float, rate: float, latency: float) -> float:
+    """Compute the model of Jeaugey (2019) for members with a host each, s: bytes, bytes/s, seconds per message."""
+    levels = max(depth(parents) for parents in double_parents(members))
+    return 2 * levels * latency + 2 * size / rate
