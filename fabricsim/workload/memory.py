@@ -46,8 +46,8 @@ class Memory:
     activations
         What passes in flight keep for their backward passes.
     working
-        The largest of what comes and goes while they run: activations of the block that is recomputed,
-        logits, gathered parameters and gradients that are not scattered yet.
+        The largest of what comes and goes while they run: activations of the block that is recomputed or
+        logits, and gathered parameters and gradients that are not scattered yet.
     step
         Gradients in fp32 while the optimizer runs; activations are gone then.
     """
@@ -111,7 +111,7 @@ class _Need:
             gradients=self.share(held, _GRADIENTS) * self.gradient,
             optimizer=self.share(held, 1) * master,
             activations=self.activations(number),
-            working=self.recomputed(number) + self.logits(number) + self.unsharded(number),
+            working=max(self.recomputed(number), self.logits(number)) + self.unsharded(number),
             step=self.share(held, 1) * copied,
         )
 
@@ -158,16 +158,11 @@ class _Need:
         return tokens // degrees.context * job.model.vocabulary // degrees.tensor * self.weight
 
     def unsharded(self, number: int) -> int:
-        """Parameters gathered and gradients not scattered yet.
+        """Parameters of the block that runs, from ZeRO 3 on, and from ZeRO 2 on a bucket of gradients.
 
-        ZeRO 3 has the block that runs and those gathered ahead; ZeRO 2 without overlap has the gradients of
-        a chunk until its micro-batch is done, with overlap those of a bucket.
+        Parameters gathered ahead take the room that there is, and gradients can go as soon as a bucket is full.
         """
-        chunks = self.parameters[number :: self.job.parallelism.pipeline]
-        if self.zero == _PARAMETERS:
-            largest = max(sum(block) for chunk in chunks for block in chunk)
-            return largest * ((1 + self.job.prefetch) * self.weight + self.gradient)
-        if self.zero == _GRADIENTS:
-            most = max(sum(sum(block) for block in chunk) for chunk in chunks) * self.gradient
-            return most if self.job.overlap == "none" else min(most, self.job.bucket)
-        return 0
+        blocks = [sum(block) for chunk in self.parameters[number :: self.job.parallelism.pipeline] for block in chunk]
+        gathered = max(blocks) * self.weight if self.zero >= _PARAMETERS else 0
+        waiting = min(sum(blocks) * self.gradient, self.job.bucket) if self.zero >= _GRADIENTS else 0
+        return gathered + waiting
