@@ -27,6 +27,7 @@ def test_what_ships() -> None:
         sorted(
             [
                 *NCCL_TABLES,
+                "anthony2024",
                 "dai2024",
                 "hkbu-100g-ib-osu-latency",
                 "hkbu-10gbe-osu-latency",
