@@ -50,6 +50,7 @@ def _job(draw: st.DrawFn, degrees: dict[str, Any], **model: Any) -> Job:  # noqa
         "global_batch": batch * degrees.get("data", 1) * draw(st.integers(1, 3)),
         "sequence": 8 * draw(st.integers(1, 8)),
         "recompute": draw(st.sampled_from(["none", "full"])),
+        "attention": "fused" if "context" in degrees else "unfused",
     }
     return Job.model_validate(table)
 
