@@ -13,11 +13,15 @@ from fabricsim.tables import CLOCK_END, NEVER
 
 _PS = 1e12  # picoseconds per second
 _SAME = 1e-12  # relative; a smaller change of a rate is rounding
+_ROUNDING = 1e-3  # ps; what a float64 loses of a second, with a margin of 10
 
 
 @kernel
 def finish_time(now, remaining, rate):
-    """When `remaining` bytes at `rate` are through, rounded up to a whole ps; NEVER beyond the clock."""
+    """When `remaining` bytes at `rate` are through, rounded up to a whole ps; NEVER beyond the clock.
+
+    Rates are known to rounding: what ends at a whole ps must not end a ps later for it.
+    """
     if remaining <= 0.0:
         return now
     if rate <= 0.0:
@@ -25,7 +29,7 @@ def finish_time(now, remaining, rate):
     duration = remaining / rate * _PS
     if duration >= CLOCK_END - now:
         return NEVER
-    return now + np.int64(math.ceil(duration))
+    return now + np.int64(math.ceil(duration - _ROUNDING))
 
 
 @kernel
