@@ -61,6 +61,12 @@ def worlds() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def training() -> ModuleType:
+    """A small training job in three dimensions, by hand."""
+    return _reference("training")
+
+
+@pytest.fixture(scope="session")
 def packet_cases() -> ModuleType:
     """Small networks of packets, drawn from a seed."""
     return _reference("packet_cases")

@@ -251,6 +251,8 @@ class Folding:
 
     Attributes
     ----------
+    rank_of
+        The rank that stands for each, shape ``(ranks,)``.
     resource_of
         The resource that stands for each, shape ``(resources,)``.
     copies
@@ -259,7 +261,7 @@ class Folding:
 
     def __init__(self, footprint: Footprint, quotient: Quotient, program: Program) -> None:
         self._footprint, self._quotient = footprint, quotient
-        self.resource_of = quotient.resources
+        self.rank_of, self.resource_of = quotient.ranks, quotient.resources
         self.copies = np.bincount(quotient.resources, minlength=len(quotient.resources))
         self._hops = self._shared_hops()
         self._seated: dict[tuple[str, tuple[int, ...], Choice], tuple[int, int, int]] = {}
@@ -270,6 +272,9 @@ class Folding:
 
     def lanes(self, collective: str, ranks: tuple[int, ...], choice: Choice) -> int:
         """How many members of a group have lanes: its first ones. `choice` is what its calls run with."""
+        if (collective, ranks, choice) not in self._seated:
+            msg = f"the folded program has no {collective} over ranks {ranks}"
+            raise SimulationError(msg)
         return self._seated[collective, ranks, choice][2]
 
     def stand_in(self, source: int, target: int, port: int, stripes: Stripes) -> tuple[int, int, int, Stripes]:

@@ -26,9 +26,8 @@ class BareWorld:
     def route(self, costs: Mapping[int, float], *, latency: int = 0) -> int:
         """A route over resources at a cost per byte each."""
         row = np.zeros(1, ROUTE)
-        row["first_hop"] = self.world.extend(
-            "hops", np.array([(resource, 1, cost) for resource, cost in costs.items()], HOP)
-        )
+        hops = np.array([(resource, 1, cost) for resource, cost in costs.items()], HOP)
+        row["first_hop"] = self.world.extend("hops", hops)
         row["hops"], row["latency"], row["moderation"] = len(costs), latency, NONE
         self.world.widen(len(costs))
         capacities = self.world.resources["capacity"]

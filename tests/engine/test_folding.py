@@ -1,0 +1,280 @@
+"""A folded run is the unfolded one: every rank, resource and rate, to the picosecond."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import pytest
+import simpy
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from fabricsim.engine.fabric import Fabric
+from fabricsim.engine.folding import fold
+from fabricsim.engine.records import call_records, rate_series
+from fabricsim.errors import SimulationError
+from fabricsim.workload.program import Call, GroupSet, ProgramBuilder
+from fabricsim.workload.whole import WholeProgram
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from fabricsim.engine.completions import Replay
+    from fabricsim.engine.folding import Folding
+    from fabricsim.spec.scenario import Scenario
+    from fabricsim.workload.program import Plan, Program
+
+    Make = Callable[..., Scenario]
+
+ROCE = {"kind": "roce", "latency": "2us"}
+HOSTS_OF_4 = {"gpus_per_host": 4, "intra_host": "nvlink"}
+
+
+class Run(NamedTuple):
+    fabric: Fabric
+    program: Program
+    replay: Replay
+
+
+def run(made: Scenario, plan: Plan, *, folded: bool) -> Run | None:
+    env = simpy.Environment()
+    fabric = Fabric(env, made, taps=True)
+    if not folded:
+        program = plan.program(None)
+    else:
+        found = fold(fabric, plan)
+        if found is None:
+            return None
+        program, folding = found
+        fabric.fold(folding)
+    return Run(fabric, program, cast("Replay", env.run(fabric.replay(program))))
+
+
+def assert_equal(whole: Run, folded: Run) -> None:
+    """Every rank has the spans, and every resource the figures, of what stands for it."""
+    folding = cast("Folding", folded.fabric.wiring.folding)
+    for rank, stand_in in enumerate(folding.rank_of.tolist()):
+        mine = whole.replay.spans[whole.program.ops["rank"] == rank]
+        there = folded.replay.spans[folded.program.ops["rank"] == stand_in]
+        assert mine.tolist() == there.tolist()
+    assert folded.replay.end == whole.replay.end
+    for figure in ("load", "payload"):
+        mine, there = (run.fabric.world.resources[figure] for run in (whole, folded))
+        assert there[folding.resource_of] == pytest.approx(mine, rel=1e-12)
+    mine, there = (
+        dict(zip(series.names, series.rate, strict=True))
+        for series in (rate_series(each.fabric, each.replay.end) for each in (whole, folded))
+    )
+    for name in there.keys() & mine.keys():
+        assert there[name] == pytest.approx(mine[name], rel=1e-9, abs=1e-3)
+    assert set(call_records(*folded)) == set(call_records(*whole))
+
+
+def folded_to(made: Scenario, plan: Plan) -> int:
+    """Ranks that stand for all, after a comparison of both runs."""
+    folded = run(made, plan, folded=True)
+    if folded is None:
+        return plan.ranks
+    assert_equal(cast("Run", run(made, plan, folded=False)), folded)
+    assert folded.program.ranks == plan.ranks
+    return len(folded.program.representatives or ())
+
+
+# ---- what folds, and to how much ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("job", "cluster", "ranks"),
+    [
+        # a ring over hosts of one GPU: all are alike
+        ({"data": 8}, {}, 1),
+        # rings side by side over the adapters of the hosts
+        ({"data": 4, "tensor": 4}, HOSTS_OF_4, 1),
+        # one ring through the hosts: alike are those with the same place in their host
+        ({"data": 16}, HOSTS_OF_4, 4),
+        # stages differ, and stages that lie together in a host fold by host
+        ({"pipeline": 4, "data": 8}, {}, 4),
+        ({"pipeline": 4, "data": 4, "order": "DPT"}, HOSTS_OF_4, 4),
+        ({"tensor": 4, "pipeline": 2, "data": 4}, HOSTS_OF_4, 2),
+        # a chain's members do different things
+        ({"tensor": 4, "data": 4, "tensor_collective": "broadcast"}, HOSTS_OF_4, 4),
+        # shards that differ by a byte
+        ({"data": 8, "data_bytes": 10**6 + 1}, {}, 8),
+        ({"tensor": 4, "data": 4, "tensor_bytes": 10**6 + 1}, HOSTS_OF_4, 4),
+        # six ranks on hosts of four: one host is half empty
+        ({"tensor": 2, "data": 3}, HOSTS_OF_4, 3),
+    ],
+)
+def test_alike_ranks_fold(
+    training: ModuleType, ideal_scenario: Make, job: dict[str, Any], cluster: dict[str, Any], ranks: int
+) -> None:
+    plan = training.Training(**job)
+    made = ideal_scenario(-(-plan.ranks // cluster.get("gpus_per_host", 1)), channels=2, chunk="64KiB", cluster=cluster)
+
+    assert folded_to(made, plan) == ranks
+
+
+@pytest.mark.parametrize(("routing", "ranks"), [("ecmp", 8), ("d-mod-k", 4)])
+def test_folding_follows_the_routes(training: ModuleType, ideal_scenario: Make, routing: str, ranks: int) -> None:
+    made = ideal_scenario(16, "leaf-spine", channels=2, chunk="64KiB", hosts_per_leaf=4, spines=4, routing=routing)
+
+    assert folded_to(made, training.Training(data=16, data_bytes=32 * 10**5)) == ranks
+
+
+def test_adapters_that_read_ahead_of_several_connections_keep_ranks_apart(
+    training: ModuleType, ideal_scenario: Make
+) -> None:
+    plan = training.Training(data=8)
+
+    assert folded_to(ideal_scenario(8, channels=2, cluster={"join": "pcie"}), plan) == 8
+    assert folded_to(ideal_scenario(8, channels=1, cluster={"join": "pcie"}), plan) == 1
+    assert folded_to(ideal_scenario(8, channels=2, cluster={"join": "pcie"}, transport=ROCE), plan) == 1
+
+
+def test_a_plan_that_folds_never_writes_out_all_ranks(training: ModuleType, ideal_scenario: Make) -> None:
+    plan = training.Training(tensor=4, pipeline=4, data=64, data_bytes=128 * 10**4)
+    made = ideal_scenario(256, channels=2, cluster=HOSTS_OF_4)
+
+    folded = cast("Run", run(made, plan, folded=True))
+
+    assert plan.asked == [4]
+    assert folded.program.ranks == 1024
+    assert len(folded.program.representatives or ()) == 4
+    assert {len(call.ranks) for call in folded.program.calls if call.dimension == "data"} == {64}
+
+
+def test_groups_alike_are_one_though_their_stand_ins_are_in_different_ones(ideal_scenario: Make) -> None:
+    builder = ProgramBuilder(["all"])
+    calls = [builder.call(Call("all_reduce", ring, 10**6, "data")) for ring in ((0, 3), (2, 1))]
+    for rank in range(4):
+        builder.compute(rank, (10**6, 10**6, 10**8, 10**8)[rank], "all")
+        builder.join(calls[rank in {1, 2}], rank, "all")
+    plan = WholeProgram(builder.build())
+    made = ideal_scenario(4, channels=2, chunk="64KiB")
+
+    assert folded_to(made, plan) == 2
+    folded = cast("Run", run(made, plan, folded=True))
+    assert folded.program.representatives == (0, 2)
+    assert [call.ranks for call in folded.program.calls] == [(0, 3)]
+    assert folded.program.ops["member"][folded.program.ops["call"] == 0].tolist() == [0, 1]
+
+
+# ---- any job ------------------------------------------------------------------------------------
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> dict[str, Any]:
+    unit = 12 * draw(st.sampled_from([1000, 4096]))
+    sizes = st.builds(lambda times, odd: times * unit + odd, st.sampled_from([1, 7, 64]), st.sampled_from([0, 0, 0, 1]))
+    return {
+        "tensor": draw(st.sampled_from([1, 2, 4])),
+        "pipeline": draw(st.sampled_from([1, 2, 3])),
+        "data": draw(st.sampled_from([1, 2, 3, 4])),
+        "order": "".join(draw(st.permutations("PDT"))),
+        "tensor_bytes": draw(sizes),
+        "pipeline_bytes": draw(sizes),
+        "data_bytes": draw(sizes),
+        "tensor_collective": draw(st.sampled_from(["all_reduce", "all_gather", "broadcast"])),
+        "micro_batches": draw(st.integers(1, 3)),
+        "durations": tuple(draw(st.lists(st.sampled_from([0, 10**7, 123_456_789]), min_size=1, max_size=3))),
+        "overlap": draw(st.booleans()),
+    }
+
+
+@st.composite
+def places(draw: st.DrawFn) -> dict[str, Any]:
+    network: dict[str, Any] = draw(
+        st.sampled_from(
+            [
+                {"topology": "single-switch"},
+                {"topology": "leaf-spine", "hosts_per_leaf": 2, "spines": 1},
+                {"topology": "leaf-spine", "hosts_per_leaf": 2, "spines": 2, "routing": "d-mod-k"},
+                {"topology": "leaf-spine", "hosts_per_leaf": 4, "spines": 2, "routing": "ecmp"},
+                {"topology": "fat-tree", "routing": "d-mod-k"},
+            ]
+        )
+    )
+    cluster = {
+        "gpus_per_host": draw(st.sampled_from([1, 2, 4])),
+        "join": draw(st.sampled_from(["ideal", "pcie"])),
+        "intra_host": draw(st.sampled_from(["nvlink", "shared-memory"])),
+    }
+    return {
+        **network,
+        "cluster": cluster,
+        "transport": draw(st.sampled_from([{}, ROCE])),
+        "channels": draw(st.integers(1, 3)),
+        "chunk": draw(st.sampled_from(["1TiB", "16KiB"])),
+    }
+
+
+@settings(max_examples=60)
+@given(job=jobs(), place=places())
+def test_any_folded_run_is_the_unfolded_one(
+    training: ModuleType, ideal_scenario: Make, job: dict[str, Any], place: dict[str, Any]
+) -> None:
+    plan = training.Training(**job)
+    assume(plan.ranks > 1)
+    hosts = -(-plan.ranks // place["cluster"]["gpus_per_host"])
+
+    folded_to(ideal_scenario(hosts, **place), plan)
+
+
+@settings(max_examples=20)
+@given(job=jobs())
+def test_ranks_that_are_written_out_fold_as_the_plan_does(
+    training: ModuleType, ideal_scenario: Make, job: dict[str, Any]
+) -> None:
+    plan = training.Training(**job)
+    assume(plan.ranks > 1)
+    made = ideal_scenario(plan.ranks)
+
+    assert folded_to(made, WholeProgram(plan.program(None))) <= folded_to(made, plan)
+
+
+# ---- what cannot be folded ----------------------------------------------------------------------
+
+
+def test_programs_of_some_ranks_need_their_folding(training: ModuleType, ideal_scenario: Make) -> None:
+    fabric = Fabric(simpy.Environment(), ideal_scenario(4))
+
+    with pytest.raises(SimulationError, match="operations of some ranks only: give the fabric its folding first"):
+        fabric.replay(training.Training(data=4).program([0]))
+
+
+def test_used_fabrics_cannot_be_folded(training: ModuleType, ideal_scenario: Make) -> None:
+    fabric = Fabric(simpy.Environment(), ideal_scenario(4))
+    _, folding = fold(fabric, training.Training(data=4)) or (None, None)
+    assert folding is not None
+    fabric.send(0, 1, 10)
+
+    with pytest.raises(SimulationError, match="nothing was sent on yet can be folded"):
+        fabric.fold(folding)
+
+
+def test_folded_fabrics_carry_their_program_only(training: ModuleType, ideal_scenario: Make) -> None:
+    fabric = Fabric(simpy.Environment(), ideal_scenario(4))
+    _, folding = fold(fabric, training.Training(data=4)) or (None, None)
+    assert folding is not None
+    fabric.fold(folding)
+
+    with pytest.raises(SimulationError, match="no call of the folded program sends from rank 0 to 2"):
+        fabric.send(0, 2, 10)
+    with pytest.raises(SimulationError, match="the folded program has no broadcast over"):
+        fabric.broadcast([0, 1], 10)
+
+
+def test_calls_over_groups_that_the_plan_lacks_are_refused(training: ModuleType, ideal_scenario: Make) -> None:
+    class Forgetful(training.Training):  # type: ignore[name-defined, misc]
+        @property
+        def groups(self) -> tuple[GroupSet, ...]:
+            return tuple(groups for groups in super().groups if groups.dimension != "data")
+
+    with pytest.raises(SimulationError, match=r"the plan has no data group \(0, 1, 2, 3\) for reduce_scatter"):
+        fold(Fabric(simpy.Environment(), ideal_scenario(4)), Forgetful(data=4))
+
+
+def test_plans_larger_than_the_cluster_are_refused(training: ModuleType, ideal_scenario: Make) -> None:
+    with pytest.raises(SimulationError, match="runs on 8 ranks, the cluster has 4: add hosts"):
+        fold(Fabric(simpy.Environment(), ideal_scenario(4)), training.Training(data=8))
