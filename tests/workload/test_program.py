@@ -7,6 +7,7 @@ import pytest
 from fabricsim.errors import SimulationError
 from fabricsim.tables import OVERLAPPED_STREAM
 from fabricsim.workload.program import Call, Program, ProgramBuilder
+from fabricsim.workload.whole import WholeProgram
 
 if TYPE_CHECKING:
     from conftest import Replay
@@ -70,3 +71,67 @@ def test_a_call_that_a_rank_forgot_is_an_error() -> None:
 
     with pytest.raises(SimulationError, match="all_reduce over 2 ranks was joined 1 times"):
         builder.build()
+
+
+# ---- programs of some ranks ---------------------------------------------------------------------
+
+
+def pair(representatives: tuple[int, ...] | None, joining: tuple[int, ...]) -> Program:
+    """Two ranks of four in one call, written out for some."""
+    builder = ProgramBuilder(["work"], ranks=4, representatives=representatives)
+    call = builder.call(Call("all_reduce", (2, 0), 8, "data"))
+    for rank in joining:
+        builder.compute(rank, 1, "work")
+        builder.join(call, rank, "work")
+    return builder.build()
+
+
+def test_members_keep_their_places_where_only_some_have_ops() -> None:
+    program = pair((0, 1), (0,))
+
+    assert (program.ranks, program.representatives) == (4, (0, 1))
+    assert program.ops["member"].tolist() == [-1, 1]
+
+
+def test_each_of_a_calls_ranks_that_has_ops_joins_it_once() -> None:
+    with pytest.raises(SimulationError, match="all_reduce over 2 ranks was joined 1 times, not 2"):
+        pair((0, 2), (0,))
+    with pytest.raises(SimulationError, match="all_reduce over 2 ranks was joined 2 times, not 1"):
+        pair((0,), (0, 0))
+
+
+def test_ranks_that_others_stand_for_have_no_ops() -> None:
+    with pytest.raises(SimulationError, match="rank 2 has operations, yet another rank stands for it"):
+        pair((0,), (0, 2))
+
+
+def test_a_programs_ops_of_some_ranks() -> None:
+    whole = exchange()
+
+    some = whole.of([1])
+
+    assert (some.ranks, some.representatives, some.timers) == (2, (1,), whole.timers)
+    assert some.ops["rank"].tolist() == [1] * 4
+    assert edges(some) == {(0, 1), (0, 2), (1, 3), (2, 3)}
+    assert [some.calls[call].ranks for call in some.ops["call"] if call >= 0] == [(1, 0), (0, 1)]
+    assert whole.of([0, 1]).ops.tolist() == whole.ops.tolist()
+
+
+def test_ranks_that_wait_for_one_another_cannot_be_taken_apart() -> None:
+    builder = ProgramBuilder(["work"])
+    first = builder.compute(0, 1, "work")
+    builder.compute(1, 1, "work", after=[first])
+    whole = builder.build()
+
+    with pytest.raises(SimulationError, match="an operation of one rank waits for one of another"):
+        whole.of([1])
+    assert WholeProgram(whole).colours.tolist() == [0, 1]
+
+
+def test_ranks_with_the_same_ops_have_one_colour() -> None:
+    plan = WholeProgram(exchange())
+
+    assert plan.colours.tolist() == [0, 1]  # their first ops take 10 and 20 ps
+    assert [groups.members.tolist() for groups in plan.groups] == [[[0, 1], [1, 0]]]
+    assert plan.program(None) is plan.whole
+    assert WholeProgram(pair(None, (0, 2))).colours.tolist() == [0, 1, 0, 1]

@@ -1,0 +1,123 @@
+"""What is told of a folded run: the true number of ranks, and how many each figure stands for."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from rich.console import Console
+
+from fabricsim.pipeline import load, simulate
+from fabricsim.report.bars import breakdown
+from fabricsim.report.text import summary_text
+from fabricsim.report.timeline import timeline
+from fabricsim.results import hdf5
+from fabricsim.results.breakdown import critical_rank, rank_count, rank_time, simulated_ranks
+from fabricsim.results.summary import summarise
+from fabricsim.topology.platform import WIRE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fabricsim.results.result import Result
+
+JOB = [
+    "cluster=ideal",
+    "transport=ideal-100g",
+    "job.parallelism.data=4",
+    "job.parallelism.pipeline=2",
+    "job.global_batch=64",
+]
+"""Two stages of four replicas, whose gradients divide by rings and channels."""
+
+
+@pytest.fixture(scope="module")
+def folded() -> Result:
+    return simulate(load("gpt2-medium-dp", [*JOB, "folding=on"]))
+
+
+@pytest.fixture(scope="module")
+def whole() -> Result:
+    return simulate(load("gpt2-medium-dp", [*JOB, "folding=off"]))
+
+
+def test_ranks_are_the_true_ones(folded: Result, whole: Result) -> None:
+    assert (folded.ranks, rank_count(folded), simulated_ranks(folded)) == (8, 8, [0, 4])
+    assert (whole.ranks, rank_count(whole), simulated_ranks(whole)) == (None, 8, list(range(8)))
+    assert folded.counters["folded_ranks"] == 6
+    assert "folded_ranks" not in whole.counters
+
+
+def test_what_is_told_of_the_iteration_is_the_same(folded: Result, whole: Result) -> None:
+    mine, other = summarise(folded), summarise(whole)
+
+    assert mine["simulated_ranks"] == 2
+    assert mine["critical_rank"] == critical_rank(folded) == critical_rank(whole)
+    for key in ("ranks", "iteration_time_s", "breakdown_s", "communication_share", "timers_s"):
+        assert mine[key] == other[key]
+    for rank in simulated_ranks(folded):
+        assert rank_time(folded, rank) == rank_time(whole, rank)
+    alike = {
+        (row["dimension"], row["size_bytes"], row["time_mean_s"], row["bound_bytes_per_s"])
+        for row in mine["collectives"]
+    }
+    assert alike == {
+        (row["dimension"], row["size_bytes"], row["time_mean_s"], row["bound_bytes_per_s"])
+        for row in other["collectives"]
+    }
+
+
+def test_resources_stand_for_all(folded: Result, whole: Result) -> None:
+    assert sum(link.copies for link in folded.links) == len(whole.links)
+    others = {link.name: link for link in whole.links}
+    for link in folded.links:
+        assert link.calls == others[link.name].calls
+        assert link.load == pytest.approx(others[link.name].load, rel=1e-12)
+    total = sum(link.payload * link.copies for link in folded.links if link.kind == WIRE)
+    assert total == pytest.approx(sum(link.payload for link in whole.links if link.kind == WIRE), rel=1e-12)
+    assert all(row["copies"] == 4 for row in summarise(folded)["links"])
+
+
+def test_rates_are_of_wires_that_stand_for_others(folded: Result, whole: Result) -> None:
+    wires = {link.name for link in folded.links if link.kind == WIRE}
+
+    assert set(folded.series.names) == wires
+    for name, rate in zip(folded.series.names, folded.series.rate, strict=True):
+        assert rate == pytest.approx(whole.series.rate[whole.series.names.index(name)], abs=1e-3)
+
+
+def test_files_keep_it(folded: Result, tmp_path: Path) -> None:
+    hdf5.write(folded, tmp_path / "out.h5")
+    again = hdf5.read(tmp_path / "out.h5")
+
+    assert (again.ranks, again.links, again.counters) == (folded.ranks, folded.links, folded.counters)
+    assert summarise(again) == {**summarise(folded), "wall_seconds": None}
+
+
+def test_reports_name_ranks_and_copies(folded: Result) -> None:
+    console = Console(width=200, file=io.StringIO())
+    console.print(summary_text(summarise(folded)))
+    text = cast("io.StringIO", console.file).getvalue()
+
+    assert "8 ranks folded to 2 over" in text
+    assert " x 4 " in text
+
+
+def test_plots_show_the_ranks_that_were_simulated(folded: Result) -> None:
+    bars, rows = breakdown(folded), timeline(folded)
+
+    for figure, labels in ((bars, bars.axes[0].get_xticklabels()), (rows, rows.axes[0].get_yticklabels())):
+        assert [label.get_text() for label in labels] == ["0", "4"]
+        assert "2 of 8 ranks" in figure.get_suptitle()
+
+
+def test_small_programs_fold_only_when_asked() -> None:
+    assert simulate(load("gpt2-medium-dp", JOB)).ranks is None
+
+
+def test_packets_never_fold() -> None:
+    job = ["cluster=ideal", "cluster.hosts=2", "job.parallelism.data=2", "job.global_batch=16", "transport=roce-100g"]
+    tiny = ["job.model.layers=1", "job.model.hidden=64", "job.model.heads=1", "job.model.vocabulary=128"]
+
+    assert simulate(load("gpt2-medium-dp", [*job, *tiny, "engine=packet", "folding=on"])).ranks is None
