@@ -236,8 +236,16 @@ _V2_18 = replace(  # as read in 2.21
     plateau_by_channel=True,
     nvls_share=5 / 6,
 )
-_V2_23 = replace(  # as read in 2.28
+_V2_22 = replace(  # E: times printed in github.com/NVIDIA/nccl/issues/1453; else as 2.21
     _V2_18,
+    version=(2, 22),
+    hop={
+        **_V2_18.hop,
+        "nvlink": {**_V2_18.hop["nvlink"], "nvls": (0.0, 0.0, 25.0), "nvls-tree": (0.0, 0.0, 25.0)},
+    },
+)
+_V2_23 = replace(  # as read in 2.28
+    _V2_22,
     version=(2, 23),
     base={
         "tree": (6.8, 14.0, 8.4),
@@ -275,7 +283,7 @@ _V2_23 = replace(  # as read in 2.28
     exposed=True,
     nvls_share=0.0,
 )
-_TUNINGS = (_V2_5, _V2_8, _V2_11, _V2_18, _V2_23)
+_TUNINGS = (_V2_5, _V2_8, _V2_11, _V2_18, _V2_22, _V2_23)
 
 NVLS_EFFICIENCY: Triple = (0.0, 0.85, 0.74)
 """Of what the links carry, on Ampere, Hopper and Blackwell (``nvlsEfficiency``, 2.28)."""

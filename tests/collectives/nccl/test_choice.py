@@ -74,6 +74,44 @@ def test_network_hops_of_a_ring() -> None:
     assert cost.latency("all_reduce", "ring", "ll", _under("2.10", HKBU)) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    ("size", "algorithm", "protocol", "printed"),
+    [
+        (128, "tree", "ll", 25.214764),
+        (65536, "tree", "ll", 37.798233),
+        (131072, "tree", "ll128", 51.603912),
+        (524288, "nvls-tree", "simple", 59.553600),
+    ],
+)
+def test_times_that_nccl_printed_on_three_h100_hosts(size: int, algorithm: str, protocol: str, printed: float) -> None:
+    """github.com/NVIDIA/nccl/issues/1453: 24 H100, 16 channels, "65536 Bytes -> Algo 0 proto 0 time 37.798233"."""
+    graph = Graph(8, 24, 24)
+    group = replace(DGX_H100, ranks=24, hosts=3, amd=False, ring=graph, tree=graph, nvls=Graph(8, 40, 24), channels=16)
+    found = pick("all_reduce", size, _under("2.22", group))
+    assert (found.algorithm, found.protocol) == (algorithm, protocol)
+    assert found.time == pytest.approx(printed, rel=1e-6)
+
+
+def test_time_that_nccl_printed_on_eight_h100() -> None:
+    """github.com/NVIDIA/nccl/issues/1595: "805306368 Bytes -> Algo 1 proto 2 time 3970.683594"."""
+    found = pick("all_reduce", 805306368, DGX_H100, algorithms=("ring",), protocols=("simple",))
+    assert found.time == pytest.approx(3970.683594, rel=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "latency", "rate"),
+    [("ll", 33.3, 0.8), ("ll128", 52.0, 0.0), ("simple", 105.6, 3.2)],
+)
+def test_table_that_nccl_printed_on_four_pcie_hosts(protocol: tuning.Protocol, latency: float, rate: float) -> None:
+    """github.com/NVIDIA/nccl/issues/754, AllGather: 16 ranks on 4 hosts whose ring carries 3 GB/s; LL128 is off."""
+    group = _under("2.10", replace(HKBU, ranks=16, hosts=4, ring=Graph(1, 3, 3), tree=Graph(1, 3, 3)))
+    assert round(cost.latency("all_gather", "ring", protocol, group), 1) == latency
+    if cost.default_on(protocol, group):
+        assert round(cost.bandwidth("all_gather", "ring", protocol, group), 1) == rate
+    else:
+        assert rate == 0.0
+
+
 @pytest.mark.parametrize("collective", ["all_gather", "reduce_scatter", "broadcast"])
 def test_only_rings_where_nothing_else_is(collective: str) -> None:
     assert pick(collective, 2**20, DGX_A100).algorithm == "ring"
