@@ -217,6 +217,9 @@ COMMUNICATOR = np.dtype(
         ("first_source", np.int64),  # sending lane of inbox k of lane m: + m * inboxes + k
         ("line_payload", np.int32),  # bytes of payload in a line of the protocol
         ("line", np.int32),  # bytes of a line; whole ones are sent
+        ("window", np.int32),  # messages a sender may be ahead of its receiver
+        ("start", np.int64),  # time from an op's start until its lanes run, ps
+        ("copy", np.float64),  # time of each byte that is copied out of a FIFO and not passed on, ps
         ("reduction", np.float64),  # time of each byte that is reduced, ps
     ],
     align=True,
@@ -263,6 +266,9 @@ LANE = np.dtype(
 )
 """One member's part of a call on one channel, or one strand of it: NCCL's thread block."""
 
+LONGEST_FIFO = 8
+"""Messages that a connection's FIFO may hold: NCCL's buffers have 8 steps."""
+
 INBOX = np.dtype(
     [
         ("sent", np.int32),  # of the first of a free block: the next such
@@ -270,7 +276,9 @@ INBOX = np.dtype(
         ("consumed", np.int32),
         ("moving", np.int32),  # flow engine: 1 from when a message has its turn until its last byte has left
         ("entering", np.int64),  # flow engine: bytes of that message until it is on the wire
-        ("queued", np.int64),  # flow engine: bytes of the message behind it; NONE: none
+        ("head", np.int32),  # flow engine: of the ring that `queued` is
+        ("waiting", np.int32),  # flow engine: messages behind the one that moves
+        ("queued", np.int64, LONGEST_FIFO),  # flow engine: their bytes
     ],
     align=True,
 )
@@ -306,7 +314,6 @@ WORLD = np.dtype(
         ("next_lane", np.int32),  # lanes handed out so far
         ("next_inbox", np.int32),  # inboxes handed out so far
         ("lacks", np.int32),  # what there are too few of for the next call: 1 lanes, 2 inboxes
-        ("window", np.int32),  # messages a sender may be ahead of its receiver
         ("bin", np.int64),  # width of a bin of the rate series, ps
         ("active", np.int64),  # flows in transfer
         ("messages", np.int64),

@@ -36,6 +36,13 @@ class Choice:
         Payload and bytes of the protocol's line, of which whole ones are sent: ``SIMPLE``, ``LL``, ``LL128``.
     stripes
         NICs of a host by which a message between two hosts goes in equal parts.
+    window
+        Messages that a connection's FIFO holds.
+    start
+        Time until the kernel works, ps.
+    copy_rate
+        Bytes/s at which all channels together copy what they have received and do not pass on; 0 where that takes no
+        time.
     reduction_rate
         Bytes/s at which a channel reduces what it has received; 0 where that takes no time.
     """
@@ -47,6 +54,9 @@ class Choice:
     intra_host_step: int = 0
     line: tuple[int, int] = SIMPLE
     stripes: int = 1
+    window: int = 2
+    start: int = 0
+    copy_rate: float = 0.0
     reduction_rate: float = 0.0
 
     @property

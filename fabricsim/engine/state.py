@@ -60,8 +60,6 @@ _TABLES = {
     "messages": MESSAGE,
 }
 _INDEX_TABLES = ("successors", "job_of_op", "sources")
-_WINDOW = 2
-"""Messages that a sender may be ahead of its receiver: NCCL's 8 buffer steps hold two chunks of 4."""
 _SERIES_BINS = 1024
 _FIRST_BIN = 1_000_000  # ps; the engine doubles it as the run grows longer
 _CACHE_LINE = 64  # bytes
@@ -101,7 +99,8 @@ class State:
                 msg = f"resource {number} has a capacity of {capacity}: it must be above 0"
                 raise SimulationError(msg)
         self.world = table(1, WORLD)
-        self.world["bin"], self.world["window"] = _FIRST_BIN, _WINDOW
+        self.world["bin"] = _FIRST_BIN
+        self._window = 1
         self.resources = table(len(capacities), RESOURCE)
         self.resources["capacity"] = self.resources["residual"] = capacities
         self.resources["settled"] = np.inf
@@ -216,7 +215,7 @@ class State:
 
         Two more keep the bucket that is being emptied, and the event that a lack of lanes puts back.
         """
-        in_calls = 2 * len(self.lanes) + (1 + 2 * _WINDOW) * len(self.inboxes)
+        in_calls = 2 * len(self.lanes) + (1 + 2 * self._window) * len(self.inboxes)
         posted = len(self.tables["ops"]) + len(self.tables["messages"]) + self.more_events()
         wanted = power_of_two(in_calls + posted + 2)
         before = len(self.events)
@@ -233,6 +232,12 @@ class State:
     def more_events(self) -> int:
         """Events of other kinds that may be queued at once."""
         return 0
+
+    def reserve_window(self, window: int) -> None:
+        """Let connections of calls hold up to `window` messages."""
+        if window > self._window:
+            self._window = window
+            self.reserve_events()
 
     def grow_calls(self) -> None:
         """Have twice as many lanes or inboxes, whichever the next call lacks, with all that goes with them."""

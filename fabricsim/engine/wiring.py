@@ -295,8 +295,18 @@ class Wiring:
         first_connection = self._world.extend("connections", rows.reshape(-1))
         first_source = self._world.extend("sources", sources.reshape(-1).astype(np.int64))
         per_byte = PS_PER_S / choice.reduction_rate if choice.reduction_rate else 0.0
-        template_index = self._template(made, lanes)
-        row = (template_index, choice.channels, first_connection, first_source, *choice.line, per_byte)
+        row = (
+            self._template(made, lanes),
+            choice.channels,
+            first_connection,
+            first_source,
+            *choice.line,
+            choice.window,
+            choice.start,
+            choice.channels * PS_PER_S / choice.copy_rate if choice.copy_rate else 0.0,
+            per_byte,
+        )
+        self._world.reserve_window(choice.window)
         index = self._world.extend("communicators", [row])
         self._made[index] = (collective, made)
         return index

@@ -4,7 +4,7 @@ A lane is one member of a call on one channel, NCCL's thread block: in every rou
 the steps of its script, and in each step first receives, then sends. Where an algorithm lets a member do
 things side by side, such as to reduce a chunk while it passes on another, it has several lanes, its strands;
 a switch that reduces or copies has a lane of its own, which nobody waits for. It has sent when the message is
-in the connection's FIFO, which holds as many as the world's window, and goes on; messages of a
+in the connection's FIFO, which holds as many as the communicator's window, and goes on; messages of a
 connection leave one after the other. (NCCL's kernel, protocol Simple: src/collectives/device/prims_simple.h
 waits for a free slot, copies and posts; only sends from registered buffers wait for the proxy.)
 Memory is taken when the first member of a call joins and given back when the last one is done.
@@ -197,7 +197,8 @@ def open_call(world, calls, communicators, templates, scripts, lanes, inboxes, f
         inboxes[inbox].arrived = 0
         inboxes[inbox].consumed = 0
         inboxes[inbox].moving = 0
-        inboxes[inbox].queued = -1
+        inboxes[inbox].waiting = 0
+        inboxes[inbox].head = 0
 
 
 @kernel
@@ -272,14 +273,18 @@ def _take(world, events, buckets, calls, communicators, templates, sources, lane
 
 
 @kernel
-def _reduction(calls, communicators, templates, step, lanes, lane):
-    """Time to reduce what a lane has received with its own, ps."""
+def _work(calls, communicators, templates, step, lanes, lane):
+    """Time to reduce what a lane has received with its own, and to copy out what it does not pass on, ps."""
     call = calls[lanes[lane].call]
     communicator = communicators[call.communicator]
-    if communicator.reduction == 0.0 or lanes[lane].op == _NO_OP:
+    per_byte = communicator.reduction if step.reduce > 0 else 0.0
+    if step.send < 0:
+        per_byte += communicator.copy
+    if per_byte == 0.0 or lanes[lane].op == _NO_OP:
         return np.int64(0)
-    size = _present_bytes(communicator, templates, call.chunk, lanes, lane, step.into, step.reduce, ALL, ALL)
-    return np.int64(math.ceil(size * communicator.reduction))
+    shards = max(np.int64(step.reduce), np.int64(1))
+    size = _present_bytes(communicator, templates, call.chunk, lanes, lane, step.into, shards, ALL, ALL)
+    return np.int64(math.ceil(size * per_byte))
 
 
 @kernel
@@ -314,8 +319,8 @@ def run_lane(
                 arrived = inboxes[lanes[lane].first_inbox + step.wait].arrived
                 if arrived < lanes[lane].turn * step.per_turn + step.needed:
                     return -1
-                if step.reduce > 0:
-                    delay = _reduction(calls, communicators, templates, step, lanes, lane)
+                if step.reduce > 0 or step.send < 0:
+                    delay = _work(calls, communicators, templates, step, lanes, lane)
                     if delay > 0:
                         lanes[lane].received = _REDUCING
                         lanes[lane].sending = 1
@@ -328,7 +333,8 @@ def run_lane(
             receiver = np.int64(lanes[lane].peers + connections[place].member)
             inbox = lanes[receiver].first_inbox + connections[place].inbox
             joined = lanes[lanes[receiver].home].op >= 0
-            if not joined or inboxes[inbox].sent - inboxes[inbox].consumed >= world[0].window:
+            window = communicators[calls[lanes[lane].call].communicator].window
+            if not joined or inboxes[inbox].sent - inboxes[inbox].consumed >= window:
                 lanes[lane].blocked = 1
                 return -1
             inboxes[inbox].sent += 1

@@ -30,7 +30,7 @@ from fabricsim.kernels.lane import (
 )
 from fabricsim.kernels.queue import close_bucket, first_finisher, has_event_at, next_time, post, take
 from fabricsim.packet_tables import HEADER_BYTES
-from fabricsim.tables import COMPUTE, NEVER, SLOWDOWN_BINS, SLOWDOWN_BINS_PER_OCTAVE
+from fabricsim.tables import COMPUTE, LONGEST_FIFO, NEVER, SLOWDOWN_BINS, SLOWDOWN_BINS_PER_OCTAVE
 
 # What `advance` stopped for.
 IDLE = 0  # nothing is left to do
@@ -52,6 +52,7 @@ MESSAGE_DONE = np.int64(1)
 
 _PS = 1e12
 _FULL = 1e-9  # relative; a resource with no more than this left is full
+_LAUNCHED = np.int64(1)  # extra of an OP_START whose kernel has been launched
 _HAS_WAITED = np.int64(1)  # extra of a MESSAGE event that has waited for its slow start, or for the adapter
 
 
@@ -164,7 +165,9 @@ def _hand_over(
     """Give a lane's message to its connection: it starts when it has its turn and the adapter takes it."""
     inbox = inbox_of(connections, lanes, lane, connection)
     if inboxes[inbox].moving:
-        inboxes[inbox].queued = size
+        at = (inboxes[inbox].head + inboxes[inbox].waiting) % LONGEST_FIFO
+        inboxes[inbox].queued[at] = size
+        inboxes[inbox].waiting += 1
         return
     inboxes[inbox].moving = 1
     route = np.int64(connections[connection].route)
@@ -202,7 +205,8 @@ def _start_collective(
         if not lanes_fit(world, free_blocks, len(lanes), len(inboxes), wanted, wanted * template.inboxes):
             return False
         open_call(world, calls, communicators, templates, scripts, lanes, inboxes, free_blocks, call)
-    spans[op].start = world[0].now
+    if communicators[calls[call].communicator].start == 0:
+        spans[op].start = world[0].now
     member = np.int64(ops[op].member)
     join(world, events, buckets, calls, communicators, templates, sources, lanes, op, call, member)
     return True
@@ -327,6 +331,10 @@ def handle(
     elif ops[target].kind == COMPUTE:
         spans[target].start = now
         post(world, events, buckets, now + ops[target].duration, OP_DONE, target, NO_EXTRA)
+    elif extra == NO_EXTRA and communicators[calls[ops[target].call].communicator].start > 0:
+        spans[target].start = now
+        launched = now + communicators[calls[ops[target].call].communicator].start
+        post(world, events, buckets, launched, OP_START, target, _LAUNCHED)
     elif not _start_collective(
         world,
         events,
@@ -343,7 +351,7 @@ def handle(
         free_blocks,
         target,
     ):
-        post(world, events, buckets, now, OP_START, target, NO_EXTRA)
+        post(world, events, buckets, now, OP_START, target, extra)
         world[0].events -= 1
         return NO_LANES, target, extra
     return NOTHING, target, extra
@@ -386,12 +394,14 @@ def _deliver(
     receiver = np.int64(lanes[owner].peers + connections[connection].member)
     post(world, events, buckets, arrival, ARRIVED, receiver, np.int64(connections[connection].inbox))
     inbox = inbox_of(connections, lanes, owner, connection)
-    queued = np.int64(inboxes[inbox].queued)
-    if queued < 0:
+    if inboxes[inbox].waiting == 0:
         inboxes[inbox].moving = 0
         return
     # The adapter goes on with the connection: nobody comes in between.
-    inboxes[inbox].queued = -1
+    at = inboxes[inbox].head
+    queued = np.int64(inboxes[inbox].queued[at])
+    inboxes[inbox].head = (at + 1) % LONGEST_FIFO
+    inboxes[inbox].waiting -= 1
     start(world, resources, routes, hops, flows, legs, tree, begun, route, queued, 1.0, owner, connection)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fabricsim.collectives.nccl.graph import Group
     from fabricsim.collectives.nccl.tuning import Protocol
 
-_RING_STEPS = 4
+RING_STEPS = 4
 """Steps of a ring's chunk by Simple: ALLREDUCE_CHUNKSTEPS, src/include/collectives.h."""
 _PAYLOAD: Mapping[Protocol, float] = {"ll": 1 / 2, "ll128": 120 / 128, "simple": 1.0}
 _TREE_SIMPLE = ((8, 2**17), (4, 2**16), (1, 2**15))
@@ -36,7 +36,7 @@ def chunk(found: Pick, size: int, group: Group) -> int:
     """
     step = BUFFER[found.protocol] // FIFO_STEPS
     if found.algorithm == "ring":
-        return int(step * (_RING_STEPS if found.protocol == "simple" else 1) * _PAYLOAD[found.protocol])
+        return int(step * (RING_STEPS if found.protocol == "simple" else 1) * _PAYLOAD[found.protocol])
     if found.protocol == "simple":
         depth = group.ranks // group.hosts - 1 + int(log2(group.hosts))
         step = _halved(step, size // found.channels, depth, _TREE_SIMPLE)

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from fabricsim.collectives.choice import LL, LL128, SIMPLE, Choice, from_settings
 from fabricsim.collectives.nccl import chunks
 from fabricsim.collectives.nccl.choice import Pick, pick
+from fabricsim.collectives.nccl.chunks import RING_STEPS
 from fabricsim.collectives.nccl.graph import describe
-from fabricsim.collectives.nccl.tuning import PROTOCOLS, tuning
+from fabricsim.collectives.nccl.tuning import ALGORITHMS as NAMES
+from fabricsim.collectives.nccl.tuning import FIFO_STEPS, PROTOCOLS, tuning
 from fabricsim.spec.collectives import ALGORITHMS, PAIRED
 from fabricsim.units import PS_PER_S
 
@@ -27,7 +29,11 @@ APART = 2.14
 switch (90 ns) and two cables of 5 m (50 ns)."""
 _LINES: Mapping[Protocol, tuple[int, int]] = {"ll": LL, "ll128": LL128, "simple": SIMPLE}
 _PS_PER_US = PS_PER_S // 10**6
+_TREES = ("tree", "nvls-tree")
+_NAMES: Mapping[str, str] = {"nvls-tree": "nvls_tree"}
 _CHOSEN = {name for name in ALGORITHMS if name not in PAIRED}
+_WINDOWS = (FIFO_STEPS, FIFO_STEPS // RING_STEPS)
+"""Messages in a FIFO of 8 steps, where each takes one step, and by a ring's Simple chunks of 4 steps."""
 _MANY = 4
 """Channels up to which each is simulated."""
 
@@ -51,6 +57,8 @@ class Plan:
         self._settings = scenario.collectives
         self._tuning = tuning(scenario.collectives.nccl or "")
         self._network = scenario.link_rate / 1e9
+        gpu = scenario.cluster.gpu
+        self._copy_rate = gpu.memory_rate * gpu.memory_efficiency / 2  # each byte is read and written
         self._striped = scenario.engine == "flow"
         self._plain = from_settings(scenario.collectives)
         self.group = cache(self._group)
@@ -78,7 +86,7 @@ class Plan:
 
     @staticmethod
     def _simulated(collective: str) -> tuple[str, ...]:
-        return tuple(ALGORITHMS[collective])
+        return tuple(name for name in NAMES if _NAMES.get(name, name) in ALGORITHMS[collective])
 
     def __call__(self, collective: str, ranks: tuple[int, ...], size: int) -> Choice:
         """Choose for a call of `size` bytes; see `fabricsim.collectives.choice.Choose`."""
@@ -86,15 +94,21 @@ class Plan:
             return self._unchosen(collective, ranks, size)
         group = self.group(ranks)
         found = self.pick(collective, ranks, size)
-        simulated = self._channels(found, group)
+        simulated, chunk = self._channels(found, group), chunks.chunk(found, size, group)
+        merged = found.channels / simulated
+        if found.algorithm in _TREES:
+            merged /= 2  # half of the channels go by each tree, and one of the engine's by both
         return Choice(
-            algorithm=found.algorithm,
+            algorithm=_NAMES.get(found.algorithm, found.algorithm),
             channels=simulated,
-            chunk=chunks.chunk(found, size, group) * found.channels // simulated,
+            chunk=max(1, round(chunk * max(1.0, merged))),
             network_step=self._step("network", found.algorithm, found.protocol, group),
             intra_host_step=self._step(group.within, found.algorithm, found.protocol, group),
             line=_LINES[found.protocol],
             stripes=self._stripes(group),
+            window=_WINDOWS[found.algorithm == "ring" and found.protocol == "simple"],
+            start=self._start(found),
+            copy_rate=self._copy_rate if found.algorithm == "ring" else 0.0,
         )
 
     def _unchosen(self, collective: str, ranks: tuple[int, ...], size: int) -> Choice:
@@ -111,7 +125,8 @@ class Plan:
 
     def _channels(self, found: Pick, group: Group) -> int:
         """Channels to simulate: one stands for many that share every resource and run in step."""
-        return found.channels if found.channels <= _MANY and group.within != "nvlink" else 1
+        one = group.within == "nvlink" or found.algorithm != "ring" or found.channels > _MANY
+        return 1 if one else found.channels
 
     def _stripes(self, group: Group) -> int:
         """NICs that the channels go by in turn; the packet engine sends by the NIC of the sending GPU alone."""
@@ -120,6 +135,13 @@ class Plan:
         return max(
             1, min(group.channels, int(self._cluster.nics_per_host * group.per_host / self._cluster.gpus_per_host))
         )
+
+    def _start(self, found: Pick) -> int:
+        """Look up the time until a kernel works, ps; trees by Simple have none of their own before 2.23."""
+        base = self._tuning.base[found.algorithm][PROTOCOLS.index(found.protocol)]
+        if found.algorithm == "tree" and found.protocol == "simple" and self._tuning.version < (2, 23):
+            base = self._tuning.base["ring"][PROTOCOLS.index("simple")]
+        return round(base * _PS_PER_US)
 
     def _step(self, link: Link, algorithm: Algorithm, protocol: Protocol, group: Group) -> int:
         """Look up the fixed time of a message, ps.
