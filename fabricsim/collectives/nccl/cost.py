@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from fabricsim.collectives.nccl.tuning import NVLS_EFFICIENCY, PROTOCOLS, generation
 
 if TYPE_CHECKING:
-    from fabricsim.collectives.nccl.graph import Graph, Group
+    from fabricsim.collectives.nccl.graph import Group
     from fabricsim.collectives.nccl.tuning import Algorithm, Bounds, Link, Protocol
 
 HALVES = ("all_gather", "reduce_scatter")
@@ -60,10 +60,7 @@ def time(collective: str, algorithm: Algorithm, protocol: Protocol, size: int, g
     rate = bandwidth(collective, algorithm, protocol, group)
     late = latency(collective, algorithm, protocol, group)
     if algorithm == "tree":
-        factors = group.tuning.corrections[PROTOCOLS.index(protocol)]
-        step = (size >> _SMALLEST_TREE).bit_length() - 1
-        if 0 <= max(step, 0) < len(factors):
-            rate *= factors[max(step, 0)]
+        rate *= _correction(protocol, size, group)
     if algorithm == "ring" and protocol == "simple" and group.hosts > 1 and collective == "all_reduce":
         per_rank = size // (group.channels * group.ranks) if group.tuning.plateau_by_channel else size / group.ranks
         if per_rank >= (_PLATEAU_BYTES if group.tuning.plateau_by_channel else _PLATEAU_PER_RANK):
@@ -78,25 +75,42 @@ def steps(collective: str, ranks: int) -> int:
 
 def bandwidth(collective: str, algorithm: Algorithm, protocol: Protocol, group: Group) -> float:
     """Bytes of the buffer per ns that NCCL expects of large calls."""
-    graph = _graph(algorithm, group)
     if algorithm in ("nvls", "nvls-tree"):
         return _nvls_bus(collective, algorithm, group)
-    each = graph.within if group.hosts <= 2 else graph.between  # noqa: PLR2004  NCCL's own rule
-    bus = graph.channels * each
+    bus = _bus(collective, algorithm, protocol, group)
+    return bus * group.ranks / steps(collective, group.ranks) if algorithm == "ring" else bus / 2
+
+
+def share(collective: str, algorithm: Algorithm, protocol: Protocol, size: int, group: Group) -> float:
+    """Share of what the links carry that an algorithm and protocol reach, flags and the rest included.
+
+    NCCL's own measurements: of LL and LL128 on each generation, of trees by size, of NVLS.
+    """
+    if algorithm in ("nvls", "nvls-tree"):
+        return NVLS_EFFICIENCY[generation(group.capability) - 1]
+    reached = _bus(collective, algorithm, protocol, group) / _full_bus(algorithm, group)
+    return reached * (_correction(protocol, size, group) if algorithm == "tree" else 1.0)
+
+
+def _full_bus(algorithm: Algorithm, group: Group) -> float:
+    graph = group.tree if algorithm == "tree" else group.ring
+    return graph.channels * (graph.within if group.hosts <= 2 else graph.between)  # noqa: PLR2004  NCCL's own rule
+
+
+def _bus(collective: str, algorithm: Algorithm, protocol: Protocol, group: Group) -> float:
+    bus = _full_bus(algorithm, group)
     if group.tuning.bounds is None and group.tuning.version >= (2, 8) and group.capability == _AMPERE:
         bus = min(bus, _BUS_SM80)
     if algorithm == "ring":
-        bus = _ring_bus(bus, collective, protocol, group)
-        return bus * group.ranks / steps(collective, group.ranks)
-    if algorithm == "pat":
-        return bus * _PAT_SHARE / 2
-    return _tree_bus(bus, protocol, group) / 2
+        return _ring_bus(bus, collective, protocol, group)
+    return bus * _PAT_SHARE if algorithm == "pat" else _tree_bus(bus, protocol, group)
 
 
-def _graph(algorithm: Algorithm, group: Group) -> Graph:
-    if algorithm in ("nvls", "nvls-tree") and group.nvls is not None:
-        return group.nvls
-    return group.tree if algorithm == "tree" else group.ring
+def _correction(protocol: Protocol, size: int, group: Group) -> float:
+    """Factor on the rate of a tree, by size."""
+    factors = group.tuning.corrections[PROTOCOLS.index(protocol)]
+    step = max(0, (size >> _SMALLEST_TREE).bit_length() - 1)
+    return factors[step] if step < len(factors) else 1.0
 
 
 def _column(group: Group) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING
 
-from fabricsim.collectives.choice import LL, LL128, SIMPLE, Choice, from_settings
-from fabricsim.collectives.nccl import chunks
+from fabricsim.collectives.choice import Choice, from_settings
+from fabricsim.collectives.nccl import chunks, cost
 from fabricsim.collectives.nccl.choice import Pick, pick
 from fabricsim.collectives.nccl.chunks import RING_STEPS
 from fabricsim.collectives.nccl.graph import describe
@@ -27,13 +28,16 @@ if TYPE_CHECKING:
 APART = 2.14
 """us of a network hop in NCCL's tables that the engine models apart: adapter latency and posting (1 us each), one EDR
 switch (90 ns) and two cables of 5 m (50 ns)."""
-_LINES: Mapping[Protocol, tuple[int, int]] = {"ll": LL, "ll128": LL128, "simple": SIMPLE}
+_FINEST = 64
+"""Denominator of the share: lines stay short."""
 _PS_PER_US = PS_PER_S // 10**6
 _TREES = ("tree", "nvls-tree")
 _NAMES: Mapping[str, str] = {"nvls-tree": "nvls_tree"}
 _CHOSEN = {name for name in ALGORITHMS if name not in PAIRED}
 _WINDOWS = (FIFO_STEPS, FIFO_STEPS // RING_STEPS)
 """Messages in a FIFO of 8 steps, where each takes one step, and by a ring's Simple chunks of 4 steps."""
+_NVLS_MESSAGES = 4
+"""Messages of a call to and from the NVSwitch, one after the other; NCCL's table has their latency as one."""
 _MANY = 4
 """Channels up to which each is simulated."""
 
@@ -104,7 +108,7 @@ class Plan:
             chunk=max(1, round(chunk * max(1.0, merged))),
             network_step=self._step("network", found.algorithm, found.protocol, group),
             intra_host_step=self._step(group.within, found.algorithm, found.protocol, group),
-            line=_LINES[found.protocol],
+            line=self._line(collective, found, size, group),
             stripes=self._stripes(group),
             window=_WINDOWS[found.algorithm == "ring" and found.protocol == "simple"],
             start=self._start(found),
@@ -136,6 +140,13 @@ class Plan:
             1, min(group.channels, int(self._cluster.nics_per_host * group.per_host / self._cluster.gpus_per_host))
         )
 
+    @staticmethod
+    def _line(collective: str, found: Pick, size: int, group: Group) -> tuple[int, int]:
+        """Payload and bytes of a line that leave the data the share of the links that NCCL reckons with."""
+        share = cost.share(collective, found.algorithm, found.protocol, size, group)
+        reached = Fraction(share).limit_denominator(_FINEST)
+        return reached.numerator, reached.denominator
+
     def _start(self, found: Pick) -> int:
         """Look up the time until a kernel works, ps; trees by Simple have none of their own before 2.23."""
         base = self._tuning.base[found.algorithm][PROTOCOLS.index(found.protocol)]
@@ -155,6 +166,8 @@ class Plan:
         hop = constants.hop[link].get(algorithm, (0.0, 0.0, 0.0))[PROTOCOLS.index(protocol)]
         if link == "network":
             return round(max(0.0, hop - APART) * _PS_PER_US)
+        if algorithm in ("nvls", "nvls-tree"):
+            hop /= _NVLS_MESSAGES
         factor = constants.ll_hop if protocol == "ll" and group.hosts > 1 else 1.0
         return round(hop * factor * _PS_PER_US)
 
