@@ -5,18 +5,14 @@ from __future__ import annotations
 from math import log2
 from typing import TYPE_CHECKING
 
-from fabricsim.collectives.nccl.tuning import BUFFER, FIFO_STEPS
+from fabricsim.collectives.nccl.tuning import BUFFER, FIFO_STEPS, PAYLOAD
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from fabricsim.collectives.nccl.choice import Pick
     from fabricsim.collectives.nccl.graph import Group
-    from fabricsim.collectives.nccl.tuning import Protocol
 
 RING_STEPS = 4
 """Steps of a ring's chunk by Simple: ALLREDUCE_CHUNKSTEPS, src/include/collectives.h."""
-_PAYLOAD: Mapping[Protocol, float] = {"ll": 1 / 2, "ll128": 120 / 128, "simple": 1.0}
 _TREE_SIMPLE = ((8, 2**17), (4, 2**16), (1, 2**15))
 """Chunks per channel and level of depth below which a chunk is halved, and how far."""
 _TREE_LL128 = ((4, 2**15),)
@@ -36,13 +32,13 @@ def chunk(found: Pick, size: int, group: Group) -> int:
     """
     step = BUFFER[found.protocol] // FIFO_STEPS
     if found.algorithm == "ring":
-        return int(step * (RING_STEPS if found.protocol == "simple" else 1) * _PAYLOAD[found.protocol])
+        return int(step * (RING_STEPS if found.protocol == "simple" else 1) * PAYLOAD[found.protocol])
     if found.protocol == "simple":
         depth = group.ranks // group.hosts - 1 + int(log2(group.hosts))
         step = _halved(step, size // found.channels, depth, _TREE_SIMPLE)
     elif found.protocol == "ll128":
         step = _halved(step, size // found.channels, 1 + int(log2(group.hosts)), _TREE_LL128)
-    return int(step * _PAYLOAD[found.protocol])
+    return int(step * PAYLOAD[found.protocol])
 
 
 def _halved(step: int, part: int, depth: int, rules: tuple[tuple[int, int], ...]) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import log2
 from typing import TYPE_CHECKING
 
-from fabricsim.collectives.nccl.tuning import NVLS_EFFICIENCY, PROTOCOLS, generation
+from fabricsim.collectives.nccl.tuning import NVLS_EFFICIENCY, PAYLOAD, PROTOCOLS, generation
 
 if TYPE_CHECKING:
     from fabricsim.collectives.nccl.graph import Group
@@ -84,11 +84,15 @@ def bandwidth(collective: str, algorithm: Algorithm, protocol: Protocol, group: 
 def share(collective: str, algorithm: Algorithm, protocol: Protocol, size: int, group: Group) -> float:
     """Share of what the links carry that an algorithm and protocol reach, flags and the rest included.
 
-    NCCL's own measurements: of LL and LL128 on each generation, of trees by size, of NVLS.
+    By NCCL's own measurements: of LL and LL128 on each generation in one host, of trees by size, of NVLS. Between
+    hosts LL and LL128 lose to their flags alone: what else they lose is lost on the GPU, not on a slower network.
     """
     if algorithm in ("nvls", "nvls-tree"):
         return NVLS_EFFICIENCY[generation(group.capability) - 1]
-    reached = _bus(collective, algorithm, protocol, group) / _full_bus(algorithm, group)
+    within = "simple" if group.hosts > 1 else protocol
+    reached = _bus(collective, algorithm, within, group) / _full_bus(algorithm, group)
+    if group.hosts > 1:
+        reached *= PAYLOAD[protocol]
     return reached * (_correction(protocol, size, group) if algorithm == "tree" else 1.0)
 
 

@@ -31,6 +31,8 @@ PROTOCOLS: tuple[Protocol, ...] = ("ll", "ll128", "simple")
 
 BUFFER: Mapping[Protocol, int] = {"ll": 2**19, "ll128": 120 * 640 * 8 * 8, "simple": 2**22}
 """Bytes of a connection's FIFO with its flags: ``src/init.cc``, ``computeBuffSizes``."""
+PAYLOAD: Mapping[Protocol, float] = {"ll": 1 / 2, "ll128": 120 / 128, "simple": 1.0}
+"""Share of data in what is sent: 8 of 16 bytes by LL, 120 of 128 by LL128 (``src/include/device.h``)."""
 FIFO_STEPS = 8
 """Slots of a FIFO: NCCL_STEPS, ``src/include/device.h``."""
 MOST_THREADS: Mapping[Protocol, int] = {"ll": 512, "ll128": 640, "simple": 512}
