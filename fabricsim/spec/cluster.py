@@ -42,6 +42,9 @@ class Gpu(Spec):
     model filled an 80 GB card (github.com/vllm-project/compressed-tensors/pull/587, which reserves 5 %, too).
     ``nvlink_efficiency`` is the share of ``nvlink_rate`` that data reaches beside the headers of its packets.
     ``kernels`` have been measured, and take that time.
+    ``nccl_start``, ``nccl_step`` and ``nccl_copy_rate`` are what NCCL's kernels of protocol Simple take over NVLink
+    to begin and for each message, and the rate at which they copy out what they do not pass on; NCCL's own tables
+    and half the memory's rate where left out.
     """
 
     name: str
@@ -61,6 +64,9 @@ class Gpu(Spec):
     overlap_slowdown: Annotated[float, Field(ge=1, le=1000)] = 1.0
     nvlink_rate: Rate | None = None
     nvlink_efficiency: Fraction = 1.0
+    nccl_start: Duration | None = None
+    nccl_step: Duration | None = None
+    nccl_copy_rate: Rate | None = None
     kernels: Annotated[tuple[MeasuredKernel, ...], Field(strict=False)] = ()
 
 

@@ -62,7 +62,8 @@ class Plan:
         self._tuning = tuning(scenario.collectives.nccl or "")
         self._network = scenario.link_rate / 1e9
         gpu = scenario.cluster.gpu
-        self._copy_rate = gpu.memory_rate * gpu.memory_efficiency / 2  # each byte is read and written
+        self._gpu = gpu
+        self._copy_rate = gpu.nccl_copy_rate or gpu.memory_rate * gpu.memory_efficiency / 2  # read and written
         self._striped = scenario.engine == "flow"
         self._plain = from_settings(scenario.collectives)
         self.group = cache(self._group)
@@ -111,7 +112,7 @@ class Plan:
             line=self._line(collective, found, size, group),
             stripes=self._stripes(group),
             window=_WINDOWS[found.algorithm == "ring" and found.protocol == "simple"],
-            start=self._start(found),
+            start=self._start(found.algorithm, found.protocol, group),
             copy_rate=self._copy_rate if found.algorithm == "ring" else 0.0,
         )
 
@@ -125,6 +126,7 @@ class Plan:
             chunk=plain.chunk,
             network_step=self._step("network", "ring", "simple", group),
             intra_host_step=self._step(group.within, "ring", "simple", group),
+            start=self._start("ring", "simple", group),
         )
 
     def _channels(self, found: Pick, group: Group) -> int:
@@ -147,10 +149,13 @@ class Plan:
         reached = Fraction(share).limit_denominator(_FINEST)
         return reached.numerator, reached.denominator
 
-    def _start(self, found: Pick) -> int:
+    def _start(self, algorithm: Algorithm, protocol: Protocol, group: Group) -> int:
         """Look up the time until a kernel works, ps; trees by Simple have none of their own before 2.23."""
-        base = self._tuning.base[found.algorithm][PROTOCOLS.index(found.protocol)]
-        if found.algorithm == "tree" and found.protocol == "simple" and self._tuning.version < (2, 23):
+        measured = self._gpu.nccl_start if protocol == "simple" and group.within == "nvlink" else None
+        if algorithm in ("ring", "tree") and measured is not None:
+            return measured
+        base = self._tuning.base[algorithm][PROTOCOLS.index(protocol)]
+        if algorithm == "tree" and protocol == "simple" and self._tuning.version < (2, 23):
             base = self._tuning.base["ring"][PROTOCOLS.index("simple")]
         return round(base * _PS_PER_US)
 
@@ -161,6 +166,9 @@ class Plan:
         engine counts itself; the ring's stands in for it.
         """
         constants = self._tuning
+        of_gpu = link == "nvlink" and protocol == "simple" and algorithm in ("ring", "tree")
+        if of_gpu and self._gpu.nccl_step is not None:
+            return self._gpu.nccl_step
         if algorithm == "tree" and protocol == "simple" and constants.version < (2, 23):
             algorithm = "ring"
         hop = constants.hop[link].get(algorithm, (0.0, 0.0, 0.0))[PROTOCOLS.index(protocol)]
