@@ -62,6 +62,8 @@ class Case:
 
 
 _NCCL_2_4 = 'collectives={nccl = "2.5", algorithm = "ring", max_channels = 1}'
+_INSIDE = ("cluster.hosts=1", "cluster.intra_host=nvlink", "cluster.gpus_per_pcie_switch=1")
+_CALIBRATES = "reduce_scatter"
 CASES = (
     Case("hkbu-10gbe-default", ("transport=tcp-10g",)),
     Case(
@@ -103,6 +105,10 @@ def validate(progress: Callable[[float], None] | None = None) -> Study:
     rows: list[ValidationRow] = logged_rows()
     tables: dict[str, dict[str, float]] = {}
     errors: list[tuple[int, float]] = []
+    nvlink: dict[str, dict[str, float]] = {}
+    for label, inside in nvlink_rows().items():
+        rows += [row for _, row in inside]
+        nvlink[label] = _findings([(size, abs(row.relative_error or 0.0)) for size, row in inside])
     for done, case in enumerate(CASES, start=1):
         found = _compare(case)
         rows += [row for _, row in found]
@@ -115,6 +121,7 @@ def validate(progress: Callable[[float], None] | None = None) -> Study:
         "median error of time, all rows": _median([error for _, error in errors]),
         "median error of time, rows from 16 MiB": _median([error for size, error in errors if size >= _LARGE]),
         "tables": tables,
+        "inside one host over NVLink, from 1 MiB": nvlink,
     }
     return Study("nccl", rows, summary, {case.table: case.why for case in CASES if case.why})
 
@@ -161,6 +168,27 @@ def logged_rows() -> list[ValidationRow]:
             here == there for one, other in zip(real, ours, strict=True) for here, there in zip(one, other, strict=True)
         )
         add(f"{network} log: thresholds alike", 6, same)
+    return found
+
+
+def nvlink_rows() -> dict[str, list[tuple[int, ValidationRow]]]:
+    """Compare collectives inside one host, by GPU, collective and GPUs; reduce-scatter gave NCCL's costs on the GPU."""
+    table = measured.load("nccl-nvlink")
+    found: dict[str, list[tuple[int, ValidationRow]]] = {}
+    columns = ("gpu", "nccl", "collective", "gpus")
+    for gpu, nccl, collective, gpus in dict.fromkeys(tuple(row[name] for name in columns) for row in table.rows):
+        chosen = table.rows[
+            (table.rows["gpu"] == gpu) & (table.rows["collective"] == collective) & (table.rows["gpus"] == gpus)
+        ]
+        described = load(
+            "hkbu", [f"cluster.gpu={gpu}", f"cluster.gpus_per_host={gpus}", f"collectives.nccl='{nccl}'", *_INSIDE]
+        )
+        predicted = collective_times(described.scenario, str(collective), [int(size) for size in chosen["size"]])
+        label = f"{collective}, {gpus} x {gpu}" + (" (calibrates)" if collective == _CALIBRATES else "")
+        found[label] = [
+            (row.size, _row(f"{label}, {human_bytes(row.size)}", float(record["time_out_s"]), row.seconds, table))
+            for row, record in zip(predicted, chosen, strict=True)
+        ]
     return found
 
 

@@ -75,7 +75,11 @@ def architecture(gpu: Gpu) -> Architecture:
     return _BY_NAME[max(found, key=len)]
 
 
+def nvlinks(gpu: Gpu) -> int:
+    """Count the NVLinks of a GPU."""
+    return 0 if gpu.nvlink_rate is None else round(gpu.nvlink_rate / 1e9 / architecture(gpu).link)
+
+
 def counted_nvlink(gpu: Gpu) -> float:
     """Give what NCCL takes all NVLinks of a GPU for, one direction, GB/s; 0 where it has none."""
-    kind = architecture(gpu)
-    return 0.0 if gpu.nvlink_rate is None else round(gpu.nvlink_rate / 1e9 / kind.link) * kind.counted
+    return nvlinks(gpu) * architecture(gpu).counted

@@ -11,6 +11,7 @@ from fabricsim.collectives.choice import Choice, from_settings
 from fabricsim.collectives.nccl import chunks, cost
 from fabricsim.collectives.nccl.choice import Pick, pick
 from fabricsim.collectives.nccl.chunks import RING_STEPS
+from fabricsim.collectives.nccl.gpus import nvlinks
 from fabricsim.collectives.nccl.graph import describe
 from fabricsim.collectives.nccl.tuning import ALGORITHMS as NAMES
 from fabricsim.collectives.nccl.tuning import FIFO_STEPS, PROTOCOLS, tuning
@@ -117,17 +118,27 @@ class Plan:
         )
 
     def _unchosen(self, collective: str, ranks: tuple[int, ...], size: int) -> Choice:
-        """Take protocol Simple and the chunks of the settings for sends between two ranks."""
+        """Take protocol Simple for sends between two ranks, in the chunks of the settings.
+
+        Over NVLink NCCL sends on two channels per link (``ncclTopoGetNchannels``, src/graph/paths.cc), each with a
+        FIFO of its own.
+        """
         plain = self._plain(collective, ranks, size)
         group = self.group(ranks)
+        inside = group.hosts == 1 and group.within == "nvlink" and collective in PAIRED
         return Choice(
             algorithm=plain.algorithm,
             channels=plain.channels,
-            chunk=plain.chunk,
+            chunk=plain.chunk * (2 * nvlinks(self._gpu) if inside else 1),
+            window=FIFO_STEPS if inside else plain.window,
             network_step=self._step("network", "ring", "simple", group),
             intra_host_step=self._step(group.within, "ring", "simple", group),
-            start=self._start("ring", "simple", group),
+            start=self._start("ring", "simple", group) + self._own_part(collective, ranks, size),
         )
+
+    def _own_part(self, collective: str, ranks: tuple[int, ...], size: int) -> int:
+        """Count the time to copy what a rank of an all-to-all keeps, by the thread blocks that send, ps."""
+        return round(size / len(ranks) / self._copy_rate * PS_PER_S) if collective == "all_to_all" else 0
 
     def _channels(self, found: Pick, group: Group) -> int:
         """Channels to simulate: one stands for many that share every resource and run in step."""
