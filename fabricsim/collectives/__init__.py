@@ -12,18 +12,24 @@ from fabricsim.collectives import (
     collnet,
     halving,
     hierarchical,
+    msccl,
     nvls,
     pat,
     ring,
     tree,
 )
 from fabricsim.collectives.base import Group
+from fabricsim.collectives.custom import recv_copy, recv_reduce, send, written
+from fabricsim.errors import InputError
 from fabricsim.spec.collectives import ALGORITHMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fabricsim.collectives.base import Template
+    from fabricsim.collectives.custom import Algorithm
+
+__all__ = ["BY_HOST", "FLAT", "recv_copy", "recv_reduce", "register", "send", "template", "unregister"]
 
 FLAT: dict[tuple[str, str], Callable[[int], Template]] = {
     ("all_reduce", "ring"): ring.all_reduce,
@@ -70,6 +76,53 @@ def _by_host(collective: str, algorithm: str, group: Group) -> Template:
     return BY_HOST[collective, algorithm](group)
 
 
+@lru_cache(maxsize=256)
+def _described(path: str, collective: str, members: int) -> Template:
+    return msccl.template(path, collective, members)
+
+
+def register(
+    collective: str, name: str, algorithm: Algorithm, *, shards: int | Callable[[int], int] | None = None
+) -> None:
+    """Make an algorithm of one's own known, for scenarios that are loaded from then on.
+
+    Parameters
+    ----------
+    collective
+        What it carries out.
+    name
+        Under which ``collectives.algorithm`` names it.
+    algorithm
+        Called with a rank's number in the group and the number of ranks; yields what that rank does in each round:
+        `send`, `recv_reduce` and `recv_copy`.
+    shards
+        Equal parts of a round's buffer, also as a function of the number of ranks; by default one per rank. An
+        all-gather begins with the shards of rank ``i`` at rank ``i``, an all-to-all with those for rank ``i`` at ``i``.
+
+    Raises
+    ------
+    InputError
+        Where there is no such collective, or the name is taken. What the algorithm does is checked when it is first
+        used with a number of ranks: an `fabricsim.collectives.semantics.WrongAlgorithmError` says which rank
+        ends with what.
+    """
+    if collective not in ALGORITHMS:
+        msg = f"no collective {collective!r}; there are {', '.join(ALGORITHMS)}"
+        raise InputError(msg)
+    if name in ALGORITHMS[collective] or name.endswith(".xml"):
+        msg = f"{collective} has an algorithm {name!r} already, or the name is that of a file: choose another name"
+        raise InputError(msg)
+    FLAT[collective, name] = written(collective, name, algorithm, shards)
+    ALGORITHMS[collective].append(name)
+
+
+def unregister(collective: str, name: str) -> None:
+    """Forget an algorithm that was registered."""
+    ALGORITHMS[collective].remove(name)
+    del FLAT[collective, name]
+    _flat.cache_clear()
+
+
 def template(collective: str, members: int, algorithm: str | None = None, group: Group | None = None) -> Template:
     """Return the template of an algorithm, made once.
 
@@ -88,6 +141,8 @@ def template(collective: str, members: int, algorithm: str | None = None, group:
         Where the algorithm does not work for such a group.
     """
     name = algorithm or ALGORITHMS[collective][0]
+    if name.endswith(".xml"):
+        return _described(name, collective, members)
     if (collective, name) in FLAT:
         return _flat(collective, name, members)
     return _by_host(collective, name, group or Group(tuple(range(members)), (0,) * members))

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from fabricsim.collectives import msccl
+from fabricsim.errors import InputError
 from fabricsim.spec.collectives import PAIRED
 
 if TYPE_CHECKING:
@@ -65,6 +67,9 @@ class Choice:
         return replace(self, chunk=1)
 
 
+PROTOCOLS = {"Simple": SIMPLE, "LL": LL, "LL128": LL128}
+"""Lines of NCCL's protocols by their names."""
+
 Choose = Callable[[str, tuple[int, ...], int], Choice]
 """From collective, ranks and size (bytes) of a call to what it runs with."""
 
@@ -74,8 +79,11 @@ def from_settings(settings: Collectives) -> Choose:
 
     def choose(collective: str, _ranks: tuple[int, ...], _size: int) -> Choice:
         paired = collective in PAIRED
+        algorithm = settings.algorithm_of(collective)
+        if algorithm.endswith(".xml"):
+            return _described(settings, algorithm)
         return Choice(
-            algorithm=settings.algorithm_of(collective),
+            algorithm=algorithm,
             # Channels of one pair of ranks would share every resource of the pair.
             channels=1 if paired else settings.channels,
             chunk=settings.send_chunk if paired else settings.chunk,
@@ -85,3 +93,20 @@ def from_settings(settings: Collectives) -> Choose:
         )
 
     return choose
+
+
+def _described(settings: Collectives, path: str) -> Choice:
+    """Choose what a file says of MSCCL, whose channels are among its thread blocks."""
+    protocol = msccl.read(path).protocol
+    if protocol not in PROTOCOLS:
+        msg = f"{path}: proto={protocol!r} is not known; there are {', '.join(PROTOCOLS)}"
+        raise InputError(msg)
+    return Choice(
+        algorithm=path,
+        channels=1,
+        chunk=settings.chunk,
+        network_step=settings.network_step,
+        intra_host_step=settings.intra_host_step,
+        line=PROTOCOLS[protocol],
+        reduction_rate=settings.reduction_rate or 0.0,
+    )

@@ -255,12 +255,29 @@ def _algorithms(scenario: Scenario) -> Iterator[Mistake]:
     for collective, name in wanted.items():
         key = f"collectives.algorithm.{collective}"
         names = ALGORITHMS.get(collective)
+        if names is not None and name.endswith(".xml"):
+            problem = not_a_file(Path(name))
+            if problem:
+                yield Mistake(key, f"{show(name)} {problem}", "name an XML file of MSCCL, from the scenario's folder")
+            continue
         if names is None:
             hint = did_you_mean(collective, ALGORITHMS, f"there are {', '.join(ALGORITHMS)}")
             yield Mistake(key, f"{show(collective)} is no collective", hint)
         elif name not in names:
             hint = did_you_mean(name, names, f"there are {', '.join(names)}")
             yield Mistake(key, f"{show(name)} is no algorithm for {collective}", hint)
+
+
+def _in_switches(scenario: Scenario) -> Iterator[Mistake]:
+    wanted = scenario.collectives.algorithm
+    for collective, name in {"": wanted}.items() if isinstance(wanted, str) else wanted.items():
+        key = f"collectives.algorithm.{collective}".removesuffix(".")
+        if name.startswith("nvls") and scenario.cluster.intra_host != "nvlink":
+            way_out = 'set cluster.intra_host = "nvlink", or choose another algorithm'
+            yield Mistake(key, f"{show(name)} needs the switch that joins the GPUs of a host", way_out)
+        if name.startswith("collnet") and scenario.engine == "packet":
+            way_out = 'set engine = "flow", or choose another algorithm'
+            yield Mistake(key, f"{show(name)} needs switches that reduce, and the packet engine has none", way_out)
 
 
 def _moderation(scenario: Scenario, adapter: str) -> Iterator[Mistake]:
@@ -290,5 +307,6 @@ _CHECKS: tuple[Callable[[Scenario], Iterator[Mistake]], ...] = (
     _intra_host,
     _slow_start,
     _algorithms,
+    _in_switches,
     *packet_checks(),
 )

@@ -28,7 +28,7 @@ from fabricsim.spec.suggest import did_you_mean, show
 from fabricsim.spec.tree import Node, build, plain, where
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 @dataclass(frozen=True)
@@ -144,13 +144,27 @@ def _extended(tree: Node, met: list[tuple[Path, str]], includer: Includer) -> No
 
 
 def _anchored(tree: Node, folder: Path) -> Node:
-    """Take the files that a scenario's fabric names as lying beside the scenario."""
-    fabric = tree.value.get("fabric")
-    if fabric is None or not fabric.is_table:
+    """Take the files that a scenario's fabric and collectives name as lying beside the scenario."""
+    tree = _beside(tree, "fabric", folder, FABRIC_FILES)
+    collectives = tree.value.get("collectives")
+    if collectives is None or not collectives.is_table:
         return tree
-    named = {key: node for key, node in fabric.value.items() if key in FABRIC_FILES and isinstance(node.value, str)}
-    beside = {key: Node(str(folder / node.value), node.where) for key, node in named.items() if node.value}
-    return Node({**tree.value, "fabric": Node({**fabric.value, **beside}, fabric.where)}, tree.where)
+    algorithm = collectives.value.get("algorithm")
+    if algorithm is None or not algorithm.is_table:
+        return tree
+    files = [key for key, node in algorithm.value.items() if str(node.value).endswith(".xml")]
+    inner = _beside(collectives, "algorithm", folder, files)
+    return Node({**tree.value, "collectives": inner}, tree.where)
+
+
+def _beside(tree: Node, name: str, folder: Path, keys: Iterable[str]) -> Node:
+    """Take the files that some keys of a table name as lying in a folder."""
+    table = tree.value.get(name)
+    if table is None or not table.is_table:
+        return tree
+    named = {key: node for key, node in table.value.items() if key in keys and isinstance(node.value, str)}
+    moved = {key: Node(str(folder / node.value), node.where) for key, node in named.items() if node.value}
+    return Node({**tree.value, name: Node({**table.value, **moved}, table.where)}, tree.where)
 
 
 def _base(name: object, met: list[tuple[Path, str]]) -> tuple[Node, tuple[Path, str]]:

@@ -1,0 +1,110 @@
+"""Algorithms that a user writes as a Python function, step by step for each rank.
+
+>>> from fabricsim.collectives import recv_copy, recv_reduce, register, send
+>>> def to_the_first_and_back(rank, ranks):
+...     for other in range(1, ranks):
+...         if rank == 0:
+...             yield recv_reduce(other, shard=0)
+...     if rank:
+...         yield send(0, shard=0)
+...         yield recv_copy(0, shard=0)
+...     for other in range(1, ranks):
+...         if rank == 0:
+...             yield send(other, shard=0)
+>>> register("all_reduce", "star", to_the_first_and_back, shards=1)
+
+A scenario with ``collectives.algorithm = { all_reduce = "star" }`` then uses it. Scenario files hold no code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fabricsim.collectives.builder import Builder
+from fabricsim.collectives.semantics import WrongAlgorithmError, check
+
+if TYPE_CHECKING:
+    from fabricsim.collectives.base import Template
+
+MOST_STEPS = 1_000_000
+"""Steps of one rank; beyond it a function that never ends is likelier than a wish."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that a rank does: send shards to a peer, or receive them and reduce or copy."""
+
+    kind: str
+    peer: int
+    shard: int
+    shards: int
+
+
+def send(target: int, shard: int, shards: int = 1) -> Step:
+    """Send `shards` shards from `shard` on to rank `target` of the group.
+
+    The step is over when the message is in the connection's FIFO, which holds two.
+    """
+    return Step("send", target, shard, shards)
+
+
+def recv_reduce(source: int, shard: int, shards: int = 1) -> Step:
+    """Wait for the next message of rank `source` and reduce it with one's own shards from `shard` on."""
+    return Step("recv_reduce", source, shard, shards)
+
+
+def recv_copy(source: int, shard: int, shards: int = 1) -> Step:
+    """Wait for the next message of rank `source` and put it in the place of the shards from `shard` on."""
+    return Step("recv_copy", source, shard, shards)
+
+
+Algorithm = Callable[[int, int], Iterable[Step]]
+"""From a rank's number in the group and the number of ranks to what it does, in order."""
+
+
+def written(
+    collective: str, name: str, algorithm: Algorithm, shards: int | Callable[[int], int] | None
+) -> Callable[[int], Template]:
+    """Make the template function of an algorithm; arguments as of `fabricsim.collectives.register`."""
+
+    def make(members: int) -> Template:
+        parts = shards if isinstance(shards, int) else members if shards is None else shards(members)
+        title = f"algorithm {name!r} for {collective} over {members} ranks"
+        if parts < 1:
+            msg = f"{title}: cuts the buffer into {parts} shards; at least 1"
+            raise WrongAlgorithmError(msg)
+        builder = Builder(members, parts)
+        for rank in range(members):
+            _add(builder, rank, algorithm(rank, members), title)
+        made = builder.build()
+        check(collective, made, name)
+        return made
+
+    return make
+
+
+def _add(builder: Builder, rank: int, does: Iterable[Step], title: str) -> None:
+    for number, step in enumerate(does):
+        if number >= MOST_STEPS:
+            msg = f"{title}: rank {rank} has more than {MOST_STEPS} steps; does its function end?"
+            raise WrongAlgorithmError(msg)
+        _require(builder, rank, step, title)
+        if step.kind == "send":
+            builder.send(rank, step.peer, step.shard, step.shards)
+        else:
+            builder.receive(rank, step.peer, step.shard, step.shards, reduce=step.kind == "recv_reduce")
+
+
+def _require(builder: Builder, rank: int, step: Step, title: str) -> None:
+    if not isinstance(step, Step):
+        msg = f"{title}: rank {rank} yields {step!r}; yield send(...), recv_reduce(...) or recv_copy(...)"
+        raise WrongAlgorithmError(msg)
+    what = f"{title}: rank {rank}: {step.kind}({step.peer}, {step.shard}, {step.shards})"
+    if not 0 <= step.peer < builder.members or step.peer == rank:
+        msg = f"{what}: the peer must be another rank from 0 to {builder.members - 1}"
+        raise WrongAlgorithmError(msg)
+    if step.shards < 1 or not 0 <= step.shard <= builder.shards - step.shards:
+        msg = f"{what}: there are shards 0 to {builder.shards - 1}"
+        raise WrongAlgorithmError(msg)
