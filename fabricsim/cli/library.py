@@ -75,15 +75,17 @@ def volumes(scenario: ScenarioArgument, settings: SettingsOption = None, *, as_j
 def list_(
     kind: Annotated[str | None, typer.Argument(metavar="KIND", help="Only this kind, such as scenarios.")] = None,
 ) -> None:
-    """Name the scenarios, models, GPUs, transports, ... that there are."""
+    """Name the scenarios, models, GPUs, transports, algorithms of collectives, ... that there are."""
     from rich.table import Table  # noqa: PLC0415  --help must not pay for it
     from rich.text import Text  # noqa: PLC0415  as above
 
     from fabricsim.spec import library  # noqa: PLC0415  as above
+    from fabricsim.spec.collectives import ALGORITHMS  # noqa: PLC0415  as above
 
-    if kind is not None:
-        library.names(kind)  # an unknown kind ends here, with those that there are
+    if kind not in {None, "algorithms"}:
+        library.names(str(kind))  # an unknown kind ends here, with those that there are
     kinds = library.listing()
+    kinds["algorithms"] = [(collective, ", ".join(names)) for collective, names in ALGORITHMS.items()]
     for name in sorted(kinds) if kind is None else [kind]:
         table = Table(title=name, title_justify="left", box=None, show_header=False, pad_edge=False)
         for entry, description in kinds[name]:

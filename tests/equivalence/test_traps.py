@@ -13,6 +13,8 @@ import pytest
 import simpy
 
 from fabricsim.engine.fabric import Fabric
+from fabricsim.engine.reference import Reference
+from fabricsim.results.summary import bus_factor
 from fabricsim.workload.program import Call, ProgramBuilder
 
 if TYPE_CHECKING:
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 B = 12.5e9
 LINK = 500e-9
 MIB = 2**20
+
+
+def _with(made: Scenario, **keys: object) -> Scenario:
+    return made.model_copy(update={"collectives": made.collectives.model_copy(update=keys)})
 
 
 # ---- 1: a non-blocking switch neither doubles nor quarters a ring -------------------------------
@@ -68,6 +74,16 @@ def test_trap_2_direct_all_to_all_shares_the_network_adapters(
     env.run(env.all_of([env.process(rank(me)) for me in range(n)]))
     assert env.now == pytest.approx(64 * MIB * (n - 1) / n / B + 2 * LINK, rel=1e-6)
     assert env.now * 1e3 == pytest.approx(milliseconds, abs=0.01)
+
+
+@pytest.mark.parametrize(("n", "milliseconds"), [(16, 5.03), (128, 5.33), (256, 5.35)])
+@pytest.mark.parametrize("algorithm", ["direct", "pairwise"])
+def test_trap_2_so_does_the_collective(ideal_scenario: Make, n: int, milliseconds: float, algorithm: str) -> None:
+    env = simpy.Environment()
+    env.run(Fabric(env, _with(ideal_scenario(n), algorithm=algorithm)).all_to_all(range(n), 64 * MIB))
+    steps = 1 if algorithm == "direct" else n - 1
+    assert env.now == pytest.approx(64 * MIB * (n - 1) / n / B + steps * 2 * LINK, rel=1e-6)
+    assert env.now * 1e3 == pytest.approx(milliseconds + (steps - 1) * 2 * LINK * 1e3, abs=0.01)
 
 
 # ---- 3: the receiver's link counts --------------------------------------------------------------
@@ -206,3 +222,144 @@ def test_trap_8_the_step_times_have_an_effect(ideal_scenario: Make, measure: Mea
     size = 4 * MIB
     added = measure(slow, "all_reduce", range(4), size) - measure(plain, "all_reduce", range(4), size)
     assert added == pytest.approx(2 * 3 * 3e-6, rel=1e-6)
+
+
+def test_trap_8_the_algorithm_has_an_effect_on_time_and_links(ideal_scenario: Make, measure: Measure) -> None:
+    names = ("ring", "tree", "halving_doubling", "recursive_doubling")
+    took = [measure(_with(ideal_scenario(16), algorithm=name), "all_reduce", range(16), 64 * 1024) for name in names]
+    assert len(set(took)) == len(names)
+
+
+def test_trap_8_bus_bandwidth_counts_what_the_algorithm_sends() -> None:
+    assert [bus_factor(name, 4) for name in ("all_reduce", "all_to_all", "reduce")] == [1.5, 0.75, 1.0]
+
+
+# ---- the same with packets ----------------------------------------------------------------------
+
+ACKS = 0.0075
+"""Acknowledgements share the cables: 30 of 4152 wire bytes, where data go both ways."""
+
+
+def _packets(made: Scenario) -> Scenario:
+    return made.model_copy(update={"engine": "packet"})
+
+
+@pytest.mark.parametrize("pieces", [{}, {"channels": 4}, {"chunk": "256KiB"}])
+def test_trap_1_with_packets(ideal_scenario: Make, measure: Measure, pieces: dict[str, Any]) -> None:
+    n, size = 16, 16 * MIB
+    took = measure(_packets(ideal_scenario(n, cable="0m", **pieces)), "all_reduce", range(n), size)
+    bandwidth = 2 * (n - 1) * size / n / B
+    # The first packet of each message is stored nowhere, but its header is: 64 bytes at the switch.
+    messages = 2 * (n - 1) * max(1, size // n // (2**18 if "chunk" in pieces else size))
+    assert bandwidth <= took <= bandwidth * (1 + ACKS) + messages * 4152 / B
+
+
+@pytest.mark.parametrize(("n", "milliseconds"), [(16, 5.03), (64, 5.285)])
+def test_trap_2_with_packets(ideal_scenario: Make, measure: Measure, n: int, milliseconds: float) -> None:
+    took = measure(_packets(ideal_scenario(n)), "all_to_all", range(n), 64 * MIB)
+    assert milliseconds * 0.999 <= took * 1e3 <= milliseconds * (1 + ACKS) + 0.005
+
+
+@pytest.mark.parametrize(("n", "milliseconds"), [(8, 42.95), (64, 343.6)])
+def test_trap_3_with_packets(ideal_scenario: Make, n: int, milliseconds: float) -> None:
+    env = simpy.Environment()
+    fabric = Fabric(env, _packets(ideal_scenario(n + 1)))
+    size = 64 * MIB if n == 8 else 8 * MIB
+    env.run(env.all_of([fabric.send(sender, 0, size) for sender in range(1, n + 1)]))
+    assert env.now == pytest.approx(n * size / B + 2 * LINK, rel=1e-4)
+    assert env.now * 1e3 == pytest.approx(milliseconds * size / (64 * MIB), rel=1e-3)
+
+
+@pytest.mark.parametrize("n", [2, 8, 9, 16])
+def test_trap_4_with_packets(ideal_scenario: Make, measure: Measure, n: int) -> None:
+    rounds, chunk = 20, 2**14
+    took = measure(_packets(ideal_scenario(n, chunk="16KiB")), "all_reduce", range(n), rounds * n * chunk)
+    step = chunk / B + 2 * LINK
+    assert rounds * 2 * (n - 1) * step <= took <= rounds * 2 * (n - 1) * step * 1.02
+
+
+def test_trap_5_with_packets(ideal_scenario: Make) -> None:
+    env = simpy.Environment()
+    fabric = Fabric(env, _packets(ideal_scenario(2, cable="0m", link_rate="100Gbps")))
+    packets = 100_000
+    env.run(fabric.send(0, 1, 4096 * packets))
+    header = 64 / 12.5e9  # the switch waits for it before it forwards the first packet
+    assert env.now == pytest.approx(packets * (4096 + 26) / 12.5e9 + header, rel=1e-9)
+
+
+@pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "broadcast", "reduce", "all_to_all"])
+def test_trap_6_with_packets(ideal_scenario: Make, collective: str) -> None:
+    env = simpy.Environment()
+    fabric = Fabric(env, _packets(ideal_scenario(4, cable="0m")))
+    done = getattr(fabric, collective)(range(4), MIB)
+    env.run()
+    assert done.processed
+    assert env.peek() == float("inf")
+
+
+def test_trap_7_with_packets_without_congestion_control_queues_are_fair(ideal_scenario: Make) -> None:
+    # Two senders under one switch fill a third's link; round trips differ a hundred times.
+    env = simpy.Environment()
+    made = ideal_scenario(6, "leaf-spine", hosts_per_leaf=2, spines=1, switch_cable="1km")
+    fabric = Fabric(env, _packets(made))
+    size = 16 * MIB
+    near, far = fabric.send(0, 1, size), fabric.send(2, 1, size)
+    env.run()
+    for took in (near.value, far.value):
+        assert took == pytest.approx(2 * size / B, rel=0.01)
+
+
+def test_trap_8_with_packets_the_algorithm_has_an_effect(ideal_scenario: Make, measure: Measure) -> None:
+    names = ("ring", "tree", "halving_doubling", "recursive_doubling")
+    made = [_packets(_with(ideal_scenario(8), algorithm=name)) for name in names]
+    assert len({measure(each, "all_reduce", range(8), 64 * 1024) for each in made}) == len(names)
+
+
+# ---- and in the reference, which takes packet by packet in Python --------------------------------
+
+
+def _reference(made: Scenario, sends: list[tuple[int, int, int]]) -> tuple[list[int], list[int]]:
+    """When each message was there, ps: in the reference, and in the compiled engine."""
+    env = simpy.Environment()
+    fabric = Fabric(env, _packets(made), time_unit=1)
+    flows = []
+    for source, target, _ in sends:
+        route = fabric.wiring.route(source, target)
+        fabric.wiring.prepare(source, target, 0, route, awaited=True)
+        flows.append(int(fabric.world.tables["routes"]["flow"][route]))
+    assert fabric.recorder is not None
+    reference = Reference(fabric.recorder.network.net())
+    for owner, (flow, (_, _, size)) in enumerate(zip(flows, sends, strict=True)):
+        reference.post(0, flow, size, owner)
+    reference.run(10**12)
+    ended = [fabric.send(*send) for send in sends]
+    env.run()
+    there = {delivery.owner: delivery.time for delivery in reference.deliveries}
+    return [there[owner] for owner in range(len(sends))], [int(event.value) for event in ended]
+
+
+def test_traps_2_5_6_and_7_in_the_reference(ideal_scenario: Make) -> None:
+    n, size = 6, 200_000
+    sends = [(a, b, size) for a in range(n) for b in range(n) if a != b]
+    for cable in ("0m", "100m"):
+        reference, compiled = _reference(ideal_scenario(n, cable=cable), sends)
+        assert reference == compiled
+        least = (n - 1) * size / B + (0 if cable == "0m" else 2 * LINK)
+        assert least <= max(reference) * 1e-12 <= least * (1 + ACKS) + 20 * 4152 / B
+        assert min(reference) >= 0.9 * max(reference)
+
+
+def test_trap_3_in_the_reference(ideal_scenario: Make) -> None:
+    n, size = 5, 400_000
+    reference, compiled = _reference(ideal_scenario(n + 1), [(sender, 0, size) for sender in range(1, n + 1)])
+    assert reference == compiled
+    assert max(reference) * 1e-12 == pytest.approx(n * size / B + 2 * LINK, rel=0.01)
+
+
+def test_trap_4_in_the_reference(ideal_scenario: Make) -> None:
+    sizes = [50_000, 1, 70_000, 4096, 8192, 3]
+    reference, compiled = _reference(ideal_scenario(2), [(0, 1, size) for size in sizes])
+    assert reference == compiled
+    alone = [sum(sizes[: number + 1]) / B + 2 * LINK for number in range(len(sizes))]
+    assert [time * 1e-12 for time in reference] == pytest.approx(alone, rel=0.03)
+    assert reference == sorted(reference)

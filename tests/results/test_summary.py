@@ -99,7 +99,9 @@ def test_bandwidths_count_as_nccl_tests_does(two_ranks: Result) -> None:
         ("all_reduce", 8, 1.75),
         ("all_gather", 4, 0.75),
         ("reduce_scatter", 4, 0.75),
+        ("all_to_all", 4, 0.75),
         ("broadcast", 4, 1.0),
+        ("reduce", 4, 1.0),
         ("send_recv", 2, 1.0),
     ],
 )
