@@ -196,36 +196,48 @@ def _folded_program(program: Program, footprint: Footprint, quotient: Quotient) 
     The calls of a rank over groups of one class, with one collective and size, are counted in the order of its ops:
     calls with one number are images of one another.
     """
-    places = []
-    for call in program.calls:
+    kinds: dict[Call, int] = {}
+    kind_of = np.array([kinds.setdefault(call, len(kinds)) for call in program.calls], np.int64)
+    images: dict[Call, int] = {}
+    image_of, lane_of = np.zeros(len(kinds), np.int64), []
+    for call, kind in kinds.items():
         place = footprint.find(call)
         if place is None:
             msg = f"the plan has no {call.dimension} group {call.ranks} for {call.collective}: ranks cannot be folded"
             raise SimulationError(msg)
-        places.append(place)
-    ops = program.ops.copy()
-    numbers: dict[tuple[object, ...], int] = {}
-    counts: dict[tuple[object, ...], int] = {}
-    calls: list[Call] = []
-    for op in np.flatnonzero(ops["kind"] == COLLECTIVE).tolist():
-        call = program.calls[ops["call"][op]]
-        layout, group = places[ops["call"][op]]
+        layout, group = place
         seats = quotient.seats[layout]
-        lane = int(seats.lane[group, ops["member"][op]])
-        key = (call.collective, layout, int(seats.stand_in[group]), call.size)
-        count = counts[*key, lane] = counts.get((*key, lane), -1) + 1
-        if (*key, count) not in numbers:
-            numbers[*key, count] = len(calls)
-            stand_in = footprint.layouts[layout].members[seats.stand_in[group]]
-            calls.append(Call(call.collective, tuple(stand_in.tolist()), call.size, call.dimension))
-        ops["call"][op], ops["member"][op] = numbers[*key, count], lane
-    return Program(ops, program.successors, tuple(calls), program.timers, program.ranks, program.representatives)
+        stand_in = footprint.layouts[layout].members[seats.stand_in[group]]
+        image = Call(call.collective, tuple(stand_in.tolist()), call.size, call.dimension)
+        image_of[kind] = images.setdefault(image, len(images))
+        lane_of.append(seats.lane[group])
+    ops = program.ops.copy()
+    joined = np.flatnonzero(ops["kind"] == COLLECTIVE)
+    kind = kind_of[ops["call"][joined]]
+    first = np.cumsum([0, *map(len, lane_of)])[:-1]
+    lane = np.concatenate(lane_of)[first[kind] + ops["member"][joined]] if len(joined) else np.zeros(0, np.int64)
+    number = _counted(image_of[kind], lane)
+    pairs, call_of = np.unique(np.stack([image_of[kind], number]), axis=1, return_inverse=True)
+    ops["call"][joined], ops["member"][joined] = call_of.ravel(), lane
+    known = list(images)
+    calls = tuple(known[image] for image in pairs[0].tolist())
+    return Program(ops, program.successors, calls, program.timers, program.ranks, program.representatives)
+
+
+def _counted(image: Indices, lane: Indices) -> Indices:
+    """Count the ops of each lane of each image in their order, from 0."""
+    order = np.lexsort((lane, image))
+    begins = np.flatnonzero(np.diff(image[order], prepend=-1) | np.diff(lane[order], prepend=-1))
+    count = np.arange(len(order)) - np.repeat(begins, np.diff([*begins, len(order)]))
+    number = np.empty_like(count)
+    number[order] = count
+    return number
 
 
 def _uneven(program: Program, footprint: Footprint, quotient: Quotient) -> set[int]:
     """Layouts of folded rings with a call whose shards are not equal."""
     found = set()
-    for call in dict.fromkeys(program.calls):
+    for call in set(program.calls):
         place = footprint.find(call)
         if place is None:
             continue

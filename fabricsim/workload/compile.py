@@ -15,7 +15,7 @@ from fabricsim.workload.operations import gradient_bytes, optimizer_operations
 from fabricsim.workload.pipeline_parallel import Pipeline, run_stage
 from fabricsim.workload.placement import Placement
 from fabricsim.workload.program import GroupSet, Program, ProgramBuilder
-from fabricsim.workload.roofline import operation_time
+from fabricsim.workload.roofline import operations_time
 from fabricsim.workload.schedules import schedule
 from fabricsim.workload.shapes import embedding_stages
 from fabricsim.workload.stages import plan_stages
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from fabricsim.spec.cluster import Gpu
     from fabricsim.spec.job import Job
     from fabricsim.workload.data_parallel import Reducer
-    from fabricsim.workload.schedules import Step
+    from fabricsim.workload.program import Pattern
+    from fabricsim.workload.schedules import Direction, Step
     from fabricsim.workload.stages import Stage
 
 TIMERS = (
@@ -128,7 +129,7 @@ class JobPlan:
             tensors = sum(sum(map(sum, chunk.tensors)) for chunk in self.chunks(stage))
             experts = sum(sum(map(sum, chunk.experts)) for chunk in self.chunks(stage))
             operations = optimizer_operations(-(-tensors // shards[0]) + -(-experts // shards[1]), self.job)
-            times.append(sum(operation_time(operation, self.job, self.gpu) for operation in operations))
+            times.append(operations_time(operations, self.job, self.gpu))
         return tuple(times)
 
     @cached_property
@@ -152,7 +153,11 @@ class JobPlan:
     def groups(self) -> tuple[GroupSet, ...]:
         """All groups that any call is over: those of one rank per stage, and their images."""
         first = self.placement.grid[:, 0, 0, 0].tolist()
-        calls = {(call.collective, call.dimension, call.ranks, call.size) for call in self.program(first).calls}
+        degrees = self.job.parallelism
+        few = degrees.pipeline if degrees.virtual_stages > 1 else 1
+        briefly = self.job.model_copy(update={"global_batch": few * self.job.micro_batch * degrees.data})
+        program = JobPlan(briefly, self.gpu).program(first)
+        calls = {(call.collective, call.dimension, call.ranks, call.size) for call in program.calls}
         sets: dict[bytes, GroupSet] = {}
         for collective, dimension, ranks, size in sorted(calls):
             members = self.placement.images(dimension, ranks)
@@ -189,6 +194,7 @@ class _Compiler:
         self.stage = int(plan.placement.stages[lane.rank])
         self.chunks = plan.chunks(self.stage)
         self.reducer: Reducer = make_reducer(plan.job, lane, self.chunks)
+        self.patterns: dict[tuple[Direction, int], Pattern] = {}
 
     def add(self) -> None:
         """Add the iteration."""
@@ -209,11 +215,21 @@ class _Compiler:
 
     def compute(self, step: Step, *, final: bool) -> None:
         """Add a pass; `final` is the last one of its chunk and direction."""
-        self.blocks(step, final=final)
-        self.lane.flush()
+        builder, rank, kind = self.lane.builder, self.lane.rank, (step.direction, step.chunk)
+        if kind in self.patterns and self.reducer.quiet(*kind, final=final):
+            builder.repeat(rank, self.patterns[kind])
+        elif builder.last(rank) and self.reducer.quiet(*kind, final=final):
+            self.patterns[kind] = builder.record(rank, partial(self.blocks, step, final=final))
+        else:
+            self.blocks(step, final=final)
 
     def blocks(self, step: Step, *, final: bool) -> None:
-        """Add the blocks of a pass."""
+        """Add the blocks of a pass, one op after the other."""
+        self.add_blocks(step, final=final)
+        self.lane.flush()
+
+    def add_blocks(self, step: Step, *, final: bool) -> None:
+        """Add the kernels and exchanges of a pass."""
         blocks = self.chunks[step.chunk].blocks
         timer = f"{step.direction}-compute"
         if step.direction != "weight":

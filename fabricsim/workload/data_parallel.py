@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fabricsim.spec.job import Job
     from fabricsim.workload.lane import Lane
     from fabricsim.workload.program import CollectiveName
+    from fabricsim.workload.schedules import Direction
     from fabricsim.workload.stages import Stage
 
 ALIGNMENT = 128
@@ -70,6 +71,10 @@ class Reducer:
     def overlaps(self, *, final: bool) -> bool:  # noqa: ARG002  those that overlap look at it
         """Whether a backward pass runs beside collectives."""
         return False
+
+    def quiet(self, direction: Direction, chunk: int, *, final: bool) -> bool:  # noqa: ARG002
+        """Whether nothing happens in a pass of a chunk."""
+        return True
 
     def finish(self) -> None:
         """After the last pass."""
@@ -157,6 +162,10 @@ class AtOnce(_Replicated):
             for share in self.shares:
                 self.wait_for(self.reduce, share, share.chunk(chunk))
 
+    def quiet(self, direction: Direction, chunk: int, *, final: bool) -> bool:  # noqa: ARG002
+        """Whether nothing happens in a pass of a chunk."""
+        return self.zero <= 1 or direction == "forward"
+
     def finish(self) -> None:
         """Reduce the gradients of all micro-batches."""
         if self.zero <= 1:
@@ -208,6 +217,12 @@ class Bucketed(_Replicated):
         """Whether a backward pass runs beside collectives."""
         return final or self.zero > 1
 
+    def quiet(self, direction: Direction, chunk: int, *, final: bool) -> bool:
+        """Whether nothing happens in a pass of a chunk."""
+        if direction == "forward":
+            return all(awaited != chunk for awaited, _ in self._gathers)
+        return not self.overlaps(final=final)
+
 
 class Sharded(_Replicated):
     """Parameters gathered block by block ahead of each pass, and gradients scattered after it."""
@@ -236,6 +251,10 @@ class Sharded(_Replicated):
     def overlaps(self, *, final: bool) -> bool:  # noqa: ARG002
         """Whether a backward pass runs beside collectives."""
         return True
+
+    def quiet(self, direction: Direction, chunk: int, *, final: bool) -> bool:  # noqa: ARG002
+        """Whether nothing happens in a pass of a chunk: never."""
+        return False
 
     def _gather(self, chunk: int, blocks: range) -> None:
         for block in blocks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from fabricsim.errors import SimulationError
 from fabricsim.tables import COLLECTIVE, COMPUTE, MAIN_STREAM, NONE, OP
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -147,8 +147,32 @@ class Plan(Protocol):
 _COLUMNS = ("rank", "kind", "stream", "timer", "call", "member", "duration")
 """Those of an ``OP`` that do not depend on the other ops."""
 
+_CALL = _COLUMNS.index("call")
+
 _PACK = 2**16
 """Ops that a builder holds as Python integers."""
+
+
+class Pattern(NamedTuple):
+    """Ops that a rank repeats.
+
+    Attributes
+    ----------
+    rows
+        Columns of each op, shape ``(n_ops, columns)``.
+    edges
+        Pairs of ops counted from the first, shape ``(n_edges, 2)``.
+    heads, ends
+        Ops that wait for what was before, and those that what follows waits for.
+    calls
+        Of each sequence of calls (dimension and group) the ops that join one, and the calls.
+    """
+
+    rows: NDArray[np.int64]
+    edges: NDArray[np.int64]
+    heads: tuple[int, ...]
+    ends: tuple[int, ...]
+    calls: Mapping[tuple[str, tuple[int, ...]], tuple[NDArray[np.int64], list[Call]]]
 
 
 class ProgramBuilder:
@@ -184,6 +208,7 @@ class ProgramBuilder:
         self._last: dict[int, tuple[int, ...]] = {}
         self._sequences: dict[tuple[str, tuple[int, ...]], list[int]] = {}
         self._made: dict[tuple[int, str, tuple[int, ...]], int] = {}  # calls of a sequence that a rank has found
+        self._found: list[tuple[str, tuple[int, ...]]] | None = None  # sequences of the calls of a pattern
 
     def compute(self, rank: int, duration: int, timer: str, *, after: Iterable[int] = ()) -> int:
         """Keep `rank` busy for `duration` ps; returns the op's index."""
@@ -200,10 +225,60 @@ class ProgramBuilder:
         place = (rank, call.dimension, call.ranks)
         number = self._made.get(place, 0)
         self._made[place] = number + 1
-        calls = self._sequences.setdefault((call.dimension, call.ranks), [])
+        calls = self._sequences.setdefault(place[1:], [])
+        if self._found is not None:
+            self._found.append(place[1:])
         if number == len(calls):
             calls.append(self.call(call))
         return calls[number]
+
+    def record(self, rank: int, add: Callable[[], None]) -> Pattern:
+        """Let `add` add ops of `rank` that can be repeated.
+
+        They join calls by `next_call`, wait for one another and for what was last, and for nothing else.
+
+        Returns
+        -------
+        Pattern
+            What it added, for `repeat`.
+        """
+        self._pack()
+        start, packs, self._found = self._count, len(self._packed), []
+        add()
+        self._pack()
+        rows = np.concatenate([rows for rows, _ in self._packed[packs:]]).reshape(-1, len(_COLUMNS))
+        edges = np.concatenate([edges for _, edges in self._packed[packs:]]).reshape(-1, 2)
+        inside = edges[:, 0] >= start
+        sequences: dict[tuple[str, tuple[int, ...]], list[int]] = {}
+        for row, sequence in zip(np.flatnonzero(rows[:, _CALL] >= 0).tolist(), self._found, strict=True):
+            sequences.setdefault(sequence, []).append(row)
+        calls = {
+            sequence: (np.array(places), [self._calls[rows[place, _CALL]] for place in places])
+            for sequence, places in sequences.items()
+        }
+        self._found = None
+        heads = tuple(dict.fromkeys((edges[~inside, 1] - start).tolist()))
+        ends = tuple(op - start for op in self.last(rank))
+        return Pattern(rows, edges[inside] - start, heads, ends, calls)
+
+    def repeat(self, rank: int, pattern: Pattern) -> None:
+        """Add the ops of a pattern of `rank` once more."""
+        self._pack()
+        rows, start = pattern.rows.copy(), self._count
+        for sequence, (places, wanted) in pattern.calls.items():
+            known, place = self._sequences[sequence], (rank, *sequence)
+            first = self._made[place]
+            new = wanted[max(len(known) - first, 0) :]
+            known.extend(range(len(self._calls), len(self._calls) + len(new)))
+            self._calls += new
+            self._places += [self._groups[sequence[1]]] * len(new)
+            self._made[place] = first + len(wanted)
+            rows[places, _CALL] = known[first : first + len(wanted)]
+        before = [(op, start + head) for head in pattern.heads for op in self.last(rank)]
+        edges = np.concatenate([np.array(before, np.int64).reshape(-1, 2), pattern.edges + start])
+        self._packed.append((rows.ravel(), edges.ravel()))
+        self._count += len(rows)
+        self._last[rank] = tuple(start + end for end in pattern.ends)
 
     def call(self, call: Call) -> int:
         """Register a collective call; every one of its ranks must `join` it once, if it has ops at all."""
@@ -260,6 +335,8 @@ class ProgramBuilder:
 
     def _pack(self) -> None:
         """Turn what has been added into arrays: a Python integer takes several times the space."""
+        if not self._ops and self._packed:
+            return
         self._packed.append((np.array(self._ops, np.int64), np.array(self._edges, np.int64)))
         self._ops.clear()
         self._edges.clear()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 from fabricsim.workload.operations import PRECISION_BYTES, block_work, decoder_sequence
-from fabricsim.workload.roofline import operation_time
+from fabricsim.workload.roofline import operations_time
 from fabricsim.workload.shapes import Block, layout, stage_blocks
 from fabricsim.workload.work import Exchange, Operation, Wait
 
@@ -110,15 +110,13 @@ def _passes(block: Block, job: Job, gpu: Gpu) -> Passes:
 
 
 def _timed(items: Iterable[Item], job: Job, gpu: Gpu) -> tuple[Timed, ...]:
-    """Take the time of each kernel, and kernels that follow one another together."""
+    """Take the time of kernels that follow one another together."""
     timed: list[Timed] = []
-    for item in items:
-        if not isinstance(item, Operation):
-            timed.append(item)
-        elif timed and isinstance(timed[-1], int):
-            timed[-1] += operation_time(item, job, gpu)
+    for is_kernel, run in groupby(items, lambda item: isinstance(item, Operation)):
+        if is_kernel:
+            timed.append(operations_time([item for item in run if isinstance(item, Operation)], job, gpu))
         else:
-            timed.append(operation_time(item, job, gpu))
+            timed += [item for item in run if not isinstance(item, Operation)]
     return tuple(timed)
 
 
