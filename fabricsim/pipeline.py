@@ -68,8 +68,9 @@ def build_plan(loaded: LoadedScenario) -> JobPlan:
 def _prepared(fabric: Fabric, plan: Plan) -> Program:
     """Write out what is to be replayed: where the scenario has it so, of one rank for all that are alike."""
     scenario = fabric.scenario
-    wanted = scenario.folding == "on" or (scenario.folding == "auto" and plan.ranks >= _FEWEST)
-    folded = fold(fabric, plan) if wanted and scenario.engine == "flow" else None
+    wanted = scenario.folding in {"on", "close"} or (scenario.folding == "auto" and plan.ranks >= _FEWEST)
+    closely = scenario.folding == "close"
+    folded = fold(fabric, plan, closely=closely) if wanted and scenario.engine == "flow" else None
     if folded is None:
         return plan.program(None)
     program, folding = folded

@@ -10,8 +10,8 @@ What is not exact is not folded:
 
 - a ring whose buffer does not divide: shards differ by a byte, so its members are told apart;
 - algorithms in which members do different things: so are theirs;
-- connections of one class that meet where an adapter reads ahead, such as those of two GPUs with one NIC: it takes
-  messages one after the other, so that of two that come at one instant one waits. No rank is like another then.
+- adapters that read ahead of the wire: they take messages one after the other, so that of two that come at one
+  instant one waits. Nothing is folded then, unless what is close will do.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fabricsim.tables import COLLECTIVE
 from fabricsim.workload.program import Call, Program
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -61,21 +61,19 @@ class Seats(NamedTuple):
 
 def _seats(layout: Layout, groups: Indices, memberships: Indices) -> Seats | None:
     """Seat the members of all groups in those that stand for them; None where a class does not repeat as it must."""
-    count, size = layout.members.shape
+    size = layout.members.shape[1]
     _, first, which = np.unique(groups, return_index=True, return_inverse=True)
-    lane, lanes = np.zeros((count, size), np.int64), np.zeros(count, np.int64)
-    for number, group in enumerate(first.tolist()):
-        row = memberships[group]
+    periods = []
+    for row in memberships[first]:
         period = len(np.unique(row))
-        once = row[:period]
-        repeats = size % period == 0 and np.array_equal(np.tile(once, size // period), row)
+        repeats = size % period == 0 and np.array_equal(np.tile(row[:period], size // period), row)
         if not repeats or (period < size and not layout.shape.cyclic):
             return None
-        mine = which == number
-        order = np.argsort(once)
-        lane[mine] = order[np.searchsorted(once[order], memberships[mine])]
-        lanes[mine] = period
-    return Seats(first[which], lane, lanes)
+        periods.append(period)
+    # Classes of memberships belong to one class of groups; each is found in the group that stands for it.
+    known, place = np.unique(memberships[first], return_index=True)
+    lane = (place % size)[np.searchsorted(known, memberships)]
+    return Seats(first[which], lane, np.array(periods, np.int64)[which])
 
 
 @dataclass(frozen=True)
@@ -164,13 +162,15 @@ def _take_turns(footprint: Footprint, wires: Indices, connections: Indices) -> b
 
 def _quotient(
     plan: Plan, resources: Resources, footprint: Footprint, wires: Indices, apart: dict[int, int]
-) -> Quotient:
+) -> Quotient | None:
     """Find the classes; what does not repeat as it must is told apart, and noted in `apart`.
 
-    ``wires`` are those before which adapters read ahead, of each route.
+    None where no two ranks are alike. ``wires`` are those before which adapters read ahead, of each route.
     """
     while True:
         classes = _structure(plan, resources, footprint, apart).refine()
+        if classes["rank"].max() + 1 == plan.ranks:
+            return None
         seats = []
         for number, layout in enumerate(footprint.layouts):
             groups = classes["group"][layout.first_group :][: len(layout.members)]
@@ -190,37 +190,59 @@ def _quotient(
         apart.update(dict.fromkeys(range(len(footprint.layouts)), _APART))
 
 
-def _folded_program(program: Program, footprint: Footprint, quotient: Quotient) -> Program:
+def _places(program: Program, footprint: Footprint) -> dict[Call, tuple[int, int]]:
+    """Find layout and group of each kind of call."""
+    places = {}
+    for call in dict.fromkeys(program.calls):
+        place = footprint.find(call)
+        if place is None:
+            msg = f"the plan has no {call.dimension} group {call.ranks} for {call.collective}: ranks cannot be folded"
+            raise SimulationError(msg)
+        places[call] = place
+    return places
+
+
+class _Joins(NamedTuple):
+    """Collective ops of a program: which, the kind of each one's call, its lane, and its number among those alike."""
+
+    ops: Indices
+    kind: Indices
+    image: Indices
+    lane: Indices
+    number: Indices
+
+
+def _joins(
+    program: Program, footprint: Footprint, quotient: Quotient, places: Mapping[Call, tuple[int, int]]
+) -> tuple[_Joins, list[Call]]:
+    """Seat all collective ops; besides, the kinds of call that stand for others."""
+    kinds = {call: kind for kind, call in enumerate(places)}
+    images: dict[Call, int] = {}
+    image_of, lane_of = np.zeros(len(kinds), np.int64), []
+    for call, (layout, group) in places.items():
+        seats = quotient.seats[layout]
+        stand_in = footprint.layouts[layout].members[seats.stand_in[group]]
+        image = Call(call.collective, tuple(stand_in.tolist()), call.size, call.dimension)
+        image_of[kinds[call]] = images.setdefault(image, len(images))
+        lane_of.append(seats.lane[group])
+    ops = np.flatnonzero(program.ops["kind"] == COLLECTIVE)
+    kind = np.array([kinds[call] for call in program.calls], np.int64)[program.ops["call"][ops]]
+    first = np.cumsum([0, *map(len, lane_of)])[:-1]
+    lanes = np.concatenate([np.zeros(0, np.int64), *lane_of])
+    lane = lanes[first[kind] + program.ops["member"][ops]]
+    return _Joins(ops, kind, image_of[kind], lane, _counted(image_of[kind], lane)), list(images)
+
+
+def _folded_program(program: Program, joins: _Joins, images: Sequence[Call]) -> Program:
     """Let the calls of groups that are alike be one, over the lanes of the group that stands for them.
 
     The calls of a rank over groups of one class, with one collective and size, are counted in the order of its ops:
     calls with one number are images of one another.
     """
-    kinds: dict[Call, int] = {}
-    kind_of = np.array([kinds.setdefault(call, len(kinds)) for call in program.calls], np.int64)
-    images: dict[Call, int] = {}
-    image_of, lane_of = np.zeros(len(kinds), np.int64), []
-    for call, kind in kinds.items():
-        place = footprint.find(call)
-        if place is None:
-            msg = f"the plan has no {call.dimension} group {call.ranks} for {call.collective}: ranks cannot be folded"
-            raise SimulationError(msg)
-        layout, group = place
-        seats = quotient.seats[layout]
-        stand_in = footprint.layouts[layout].members[seats.stand_in[group]]
-        image = Call(call.collective, tuple(stand_in.tolist()), call.size, call.dimension)
-        image_of[kind] = images.setdefault(image, len(images))
-        lane_of.append(seats.lane[group])
     ops = program.ops.copy()
-    joined = np.flatnonzero(ops["kind"] == COLLECTIVE)
-    kind = kind_of[ops["call"][joined]]
-    first = np.cumsum([0, *map(len, lane_of)])[:-1]
-    lane = np.concatenate(lane_of)[first[kind] + ops["member"][joined]] if len(joined) else np.zeros(0, np.int64)
-    number = _counted(image_of[kind], lane)
-    pairs, call_of = np.unique(np.stack([image_of[kind], number]), axis=1, return_inverse=True)
-    ops["call"][joined], ops["member"][joined] = call_of.ravel(), lane
-    known = list(images)
-    calls = tuple(known[image] for image in pairs[0].tolist())
+    pairs, call_of = np.unique(np.stack([joins.image, joins.number]), axis=1, return_inverse=True)
+    ops["call"][joins.ops], ops["member"][joins.ops] = call_of.ravel(), joins.lane
+    calls = tuple(images[image] for image in pairs[0].tolist())
     return Program(ops, program.successors, calls, program.timers, program.ranks, program.representatives)
 
 
@@ -234,20 +256,31 @@ def _counted(image: Indices, lane: Indices) -> Indices:
     return number
 
 
-def _uneven(program: Program, footprint: Footprint, quotient: Quotient) -> set[int]:
-    """Layouts of folded rings with a call whose shards are not equal."""
-    found = set()
-    for call in set(program.calls):
-        place = footprint.find(call)
-        if place is None:
-            continue
-        layout = footprint.layouts[place[0]]
-        if quotient.seats[place[0]].lanes[place[1]] == layout.members.shape[1]:
-            continue
+def _uneven(footprint: Footprint, quotient: Quotient, places: Mapping[Call, tuple[int, int]]) -> dict[int, int]:
+    """Find rings with a call whose shards are not equal, of whose members some stand for those in other places."""
+    found = {}
+    for call, (number, _) in places.items():
+        layout, lane = footprint.layouts[number], quotient.seats[number].lane
         channels = layout.choice.channels
         parts = {cut(call.size, channels, channel) for channel in range(channels)}
-        if any(part % layout.shape.shards for part in parts):
-            found.add(place[0])
+        if any(part % layout.shape.shards for part in parts) and np.any(lane != np.arange(lane.shape[1])):
+            found[number] = _BY_PLACE
+    return found
+
+
+def _out_of_order(
+    program: Program, joins: _Joins, places: Mapping[Call, tuple[int, int]], apart: Mapping[int, int]
+) -> dict[int, int]:
+    """Find layouts over whose groups ranks issue calls of one size in different orders.
+
+    Which are images of one another is then open, unless each group stands for itself.
+    """
+    calls = program.ops["call"][joins.ops]
+    pairs = np.unique(np.stack([calls, joins.number]), axis=1)[0]
+    odd = pairs[1:][pairs[1:] == pairs[:-1]]
+    layouts = {places[program.calls[call]][0] for call in odd.tolist()}
+    return {layout: _APART for layout in layouts if apart.get(layout) != _APART}
+
     return found
 
 
@@ -334,10 +367,13 @@ class Folding:
         first = layout.first_membership + group * size
         connections, routes = self._footprint.connections, self._footprint.routes
         mine = (connections.source >= first) & (connections.source < first + size)
-        share = np.bincount(connections.route[mine], connections.carried[mine], minlength=len(routes.code))
-        crossed = share[routes.hop_route] > 0
-        units = share[routes.hop_route[crossed]] * routes.hop_cost[crossed] / layout.choice.channels
-        total = np.bincount(routes.hop_resource[crossed], units)
+        # Added up one by one, as where nothing is folded: bounds are compared.
+        first_hop = np.searchsorted(routes.hop_route, np.arange(len(routes.code) + 1))
+        route, share = connections.route[mine], connections.carried[mine] / layout.choice.channels
+        hops = first_hop[route + 1] - first_hop[route]
+        begins = np.repeat(first_hop[route] - np.cumsum(hops) + hops, hops)
+        crossed = begins + np.arange(len(begins))
+        total = np.bincount(routes.hop_resource[crossed], routes.hop_cost[crossed] * np.repeat(share, hops))
         return {resource: float(total[resource]) for resource in np.flatnonzero(total).tolist()}
 
 
@@ -356,7 +392,12 @@ def _read_ahead(fabric: Fabric, footprint: Footprint) -> Indices:
     return wires
 
 
-def fold(fabric: Fabric, plan: Plan) -> tuple[Program, Folding] | None:
+def _reads_ahead(fabric: Fabric, footprint: Footprint) -> bool:
+    """Whether adapters read ahead of the wire."""
+    return bool(np.any(_read_ahead(fabric, footprint) >= 0))
+
+
+def fold(fabric: Fabric, plan: Plan, *, closely: bool = False) -> tuple[Program, Folding] | None:
     """Fold a plan on a fabric that nothing runs on yet.
 
     Parameters
@@ -365,6 +406,9 @@ def fold(fabric: Fabric, plan: Plan) -> tuple[Program, Folding] | None:
         Of the flow engine.
     plan
         The job.
+    closely
+        Fold also where the order of two messages that reach an adapter at one instant, or one byte of a shard, is not
+        the same for all that are alike.
 
     Returns
     -------
@@ -380,16 +424,21 @@ def fold(fabric: Fabric, plan: Plan) -> tuple[Program, Folding] | None:
     platform, wiring = fabric.platform, fabric.wiring
     fabric.require_ranks(plan.ranks)
     footprint = Footprint(plan.groups, wiring.choose, Ways(platform, Switches(platform)))
+    if not closely and _reads_ahead(fabric, footprint):
+        return None
     wires = _read_ahead(fabric, footprint)
     apart: dict[int, int] = {}
     while True:
         quotient = _quotient(plan, platform.resources, footprint, wires, apart)
-        representatives = np.unique(quotient.ranks).tolist()
-        if len(representatives) == plan.ranks:
+        if quotient is None:
             return None
-        program = plan.program(representatives)
-        uneven = _uneven(program, footprint, quotient)
-        if not uneven:
-            folded = _folded_program(program, footprint, quotient)
+        program = plan.program(np.unique(quotient.ranks).tolist())
+        places = _places(program, footprint)
+        joins, images = _joins(program, footprint, quotient, places)
+        more = _out_of_order(program, joins, places, apart)
+        if not closely:
+            more |= _uneven(footprint, quotient, places)
+        if not more:
+            folded = _folded_program(program, joins, images)
             return folded, Folding(footprint, quotient, folded)
-        apart.update({layout: max(apart.get(layout, _ALIKE), _BY_PLACE) for layout in uneven})
+        apart.update({layout: max(apart.get(layout, _ALIKE), how) for layout, how in more.items()})

@@ -37,7 +37,7 @@ class Scenario(Spec):
     job: Job | None = None
     collectives: Collectives = Collectives()
     engine: Literal["flow", "packet"] = "flow"
-    folding: Literal["auto", "on", "off"] = "auto"
+    folding: Literal["auto", "on", "close", "off"] = "auto"
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
 
     @property

@@ -114,7 +114,7 @@ class GroupSet:
     dimension
         As in `Call`.
     members
-        The groups in ring order, shape ``(groups, members)``.
+        The groups as `Call` has their ranks, in ring order; shape ``(groups, members)``.
     size
         As in `Call`.
     """
@@ -134,7 +134,11 @@ class Plan(Protocol):
 
     @property
     def colours(self) -> NDArray[np.int32]:
-        """Ranks of one colour run the same ops but for the groups that they are in, shape ``(ranks,)``."""
+        """Ranks of one colour run the same ops but for the groups that they are in, shape ``(ranks,)``.
+
+        For each of one that calls a group, the other calls one of the same set, with members of the same colours in
+        the same places.
+        """
 
     @property
     def groups(self) -> tuple[GroupSet, ...]:

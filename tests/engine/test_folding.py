@@ -13,6 +13,7 @@ from fabricsim.engine.fabric import Fabric
 from fabricsim.engine.folding import fold
 from fabricsim.engine.records import call_records, rate_series
 from fabricsim.errors import SimulationError
+from fabricsim.tables import OVERLAPPED_STREAM
 from fabricsim.workload.program import Call, GroupSet, ProgramBuilder
 from fabricsim.workload.whole import WholeProgram
 
@@ -122,13 +123,10 @@ def test_folding_follows_the_routes(training: ModuleType, ideal_scenario: Make, 
     assert folded_to(made, training.Training(data=16, data_bytes=32 * 10**5)) == ranks
 
 
-def test_adapters_that_read_ahead_of_several_connections_keep_ranks_apart(
-    training: ModuleType, ideal_scenario: Make
-) -> None:
+def test_adapters_that_read_ahead_keep_ranks_apart(training: ModuleType, ideal_scenario: Make) -> None:
     plan = training.Training(data=8)
 
     assert folded_to(ideal_scenario(8, channels=2, cluster={"join": "pcie"}), plan) == 8
-    assert folded_to(ideal_scenario(8, channels=1, cluster={"join": "pcie"}), plan) == 1
     assert folded_to(ideal_scenario(8, channels=2, cluster={"join": "pcie"}, transport=ROCE), plan) == 1
 
 
@@ -145,19 +143,36 @@ def test_a_plan_that_folds_never_writes_out_all_ranks(training: ModuleType, idea
 
 
 def test_groups_alike_are_one_though_their_stand_ins_are_in_different_ones(ideal_scenario: Make) -> None:
-    builder = ProgramBuilder(["all"])
-    calls = [builder.call(Call("all_reduce", ring, 10**6, "data")) for ring in ((0, 3), (2, 1))]
-    for rank in range(4):
-        builder.compute(rank, (10**6, 10**6, 10**8, 10**8)[rank], "all")
-        builder.join(calls[rank in {1, 2}], rank, "all")
-    plan = WholeProgram(builder.build())
+    def crossed(size: int) -> WholeProgram:
+        builder = ProgramBuilder(["all"])
+        calls = [builder.call(Call("all_reduce", ring, size, "data")) for ring in ((0, 3), (2, 1))]
+        for rank in range(4):
+            builder.compute(rank, (10**6, 10**6, 10**8, 10**8)[rank], "all")
+            builder.join(calls[rank in {1, 2}], rank, "all")
+        return WholeProgram(builder.build())
+
+    plan = crossed(10**6)
     made = ideal_scenario(4, channels=2, chunk="64KiB")
 
     assert folded_to(made, plan) == 2
+    assert folded_to(made, crossed(10**6 + 1)) == 4  # ranks 0 and 1 send shards that differ by a byte
     folded = cast("Run", run(made, plan, folded=True))
     assert folded.program.representatives == (0, 2)
     assert [call.ranks for call in folded.program.calls] == [(0, 3)]
     assert folded.program.ops["member"][folded.program.ops["call"] == 0].tolist() == [0, 1]
+
+
+def test_calls_that_ranks_issue_in_different_orders_stay_as_they_are(ideal_scenario: Make) -> None:
+    builder = ProgramBuilder(["all"])
+    calls = [[builder.call(Call("all_reduce", ring, 10**6, "data")) for _ in "ab"] for ring in ((0, 2), (1, 3))]
+    for rank in range(4):
+        durations = (10**6, 10**8) if rank < 2 else (10**8, 10**6)
+        first = builder.compute(rank, 10**7, "all")
+        for call, duration in zip(calls[rank % 2][:: 1 if rank < 2 else -1], durations, strict=True):
+            builder.join(call, rank, "all", stream=OVERLAPPED_STREAM, after=[first])
+            first = builder.compute(rank, duration, "all")
+
+    assert folded_to(ideal_scenario(4), WholeProgram(builder.build())) == 4
 
 
 # ---- any job ------------------------------------------------------------------------------------
