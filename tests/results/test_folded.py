@@ -112,8 +112,11 @@ def test_plots_show_the_ranks_that_were_simulated(folded: Result) -> None:
         assert "2 of 8 ranks" in figure.get_suptitle()
 
 
-def test_small_programs_fold_only_when_asked() -> None:
+def test_only_large_programs_fold_unasked() -> None:
+    large = ["job.parallelism.data=128", "job.parallelism.pipeline=1", "job.global_batch=1024", "cluster.hosts=128"]
+
     assert simulate(load("gpt2-medium-dp", JOB)).ranks is None
+    assert simulate(load("gpt2-medium-dp", [*JOB, *large, "collectives=ideal"])).ranks == 128
 
 
 def test_packets_never_fold() -> None:
