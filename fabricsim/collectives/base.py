@@ -120,11 +120,11 @@ class Template:
     def shares(self) -> NDArray[np.float64]:
         """Share of the buffer that goes over each connection, shape ``(lanes, c)``."""
         carried = np.zeros(self.connections.shape[:2])
-        for lane in range(self.lanes):
+        for lane in range(1 if len(self.scripts) == 1 else self.lanes):
             sends = self.script(lane)
             sends = sends[sends["send"] >= 0]
             np.add.at(carried[lane], sends["send"], sends["shards"] / self.shards)
-        return carried
+        return carried if len(self.scripts) > 1 else np.repeat(carried[:1], self.lanes, axis=0)
 
 
 def steps(count: int) -> NDArray[np.void]:

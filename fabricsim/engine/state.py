@@ -240,15 +240,21 @@ class State:
             self.reserve_events()
 
     def grow_calls(self) -> None:
-        """Have twice as many lanes or inboxes, whichever the next call lacks, with all that goes with them."""
+        """Have twice as many lanes or inboxes, whichever the next call lacks, with all that goes with them.
+
+        Each lane has an inbox at least, so that with rings both are there at once.
+        """
+        inboxes = len(self.inboxes)
         if self.world["lacks"][0] == LACKS_LANES:
             lanes = table(2 * len(self.lanes), LANE)
             lanes[: len(self.lanes)] = self.lanes
             self.lanes = lanes
+            inboxes = max(inboxes, len(lanes))
         else:
-            inboxes = table(2 * len(self.inboxes), INBOX)
-            inboxes[: len(self.inboxes)] = self.inboxes
-            self.inboxes = inboxes
+            inboxes *= 2
+        grown = table(inboxes, INBOX)
+        grown[: len(self.inboxes)] = self.inboxes
+        self.inboxes = grown
         self.reserve_flows()
         self.reserve_events()
 
