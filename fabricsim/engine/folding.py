@@ -281,8 +281,6 @@ def _out_of_order(
     layouts = {places[program.calls[call]][0] for call in odd.tolist()}
     return {layout: _APART for layout in layouts if apart.get(layout) != _APART}
 
-    return found
-
 
 class Folding:
     """What stands for what in a fabric.
