@@ -137,5 +137,5 @@ def _parameters() -> dict[str, str]:
     return {
         "scenario": "hkbu (workloads/scenarios/hkbu.toml); each figure's source stands beside it",
         "calibrated": "one-way MPI latency, from the OSU rows below 1 KiB; those rows are not compared",
-        "not modelled": "tree algorithm and LL protocol, which NCCL uses for small messages",
+        "algorithms": "as NCCL 2.6 chooses them: trees and LL for small messages, rings and Simple for large ones",
     }

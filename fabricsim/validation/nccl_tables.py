@@ -202,7 +202,7 @@ def _alike(logged: NDArray[np.void], group: Group, described: Scenario) -> int:
     for row in logged:
         place = places[int(row["channel"])][int(row["rank"])]
         children = tuple(int(child) for child in str(row["children"]).split())
-        parent = None if row["parent"] < 0 else int(row["parent"])
+        parent = None if row["parent"] == row["rank"] else int(row["parent"])
         alike += place.parent == parent and tuple(sorted(place.children)) == children
     return alike
 

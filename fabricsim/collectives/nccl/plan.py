@@ -15,7 +15,7 @@ from fabricsim.collectives.nccl.gpus import nvlinks
 from fabricsim.collectives.nccl.graph import describe
 from fabricsim.collectives.nccl.tuning import ALGORITHMS as NAMES
 from fabricsim.collectives.nccl.tuning import FIFO_STEPS, PROTOCOLS, tuning
-from fabricsim.spec.collectives import ALGORITHMS, PAIRED
+from fabricsim.spec.collectives import PAIRED
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ _FINEST = 64
 """Denominator of the share: lines stay short."""
 _PS_PER_US = PS_PER_S // 10**6
 _TREES = ("tree", "nvls-tree")
-_NAMES: Mapping[str, str] = {"nvls-tree": "nvls_tree"}
-_CHOSEN = {name for name in ALGORITHMS if name not in PAIRED}
+_ENGINE: Mapping[Algorithm, str] = {name: name.replace("-", "_") for name in NAMES}
+"""The engine's name of each algorithm of NCCL."""
 _WINDOWS = (FIFO_STEPS, FIFO_STEPS // RING_STEPS)
 """Messages in a FIFO of 8 steps, where each takes one step, and by a ring's Simple chunks of 4 steps."""
 _NVLS_MESSAGES = 4
@@ -86,17 +86,15 @@ class Plan:
             collective,
             size,
             self.group(ranks),
-            algorithms=self._simulated(collective) if algorithm is None else (algorithm,),
+            algorithms=[ours for ours, engine in _ENGINE.items() if algorithm is None or algorithm == engine],
             protocols=() if protocol is None else (protocol,),
         )
 
-    @staticmethod
-    def _simulated(collective: str) -> tuple[str, ...]:
-        return tuple(name for name in NAMES if _NAMES.get(name, name) in ALGORITHMS[collective])
-
     def __call__(self, collective: str, ranks: tuple[int, ...], size: int) -> Choice:
         """Choose for a call of `size` bytes; see `fabricsim.collectives.choice.Choose`."""
-        if len(ranks) == 1 or collective not in _CHOSEN:
+        named = self._settings.wanted("algorithm", collective)
+        foreign = named is not None and named not in _ENGINE.values()
+        if len(ranks) == 1 or collective in PAIRED or foreign:
             return self._unchosen(collective, ranks, size)
         group = self.group(ranks)
         found = self.pick(collective, ranks, size)
@@ -105,7 +103,7 @@ class Plan:
         if found.algorithm in _TREES:
             merged /= 2  # half of the channels go by each tree, and one of the engine's by both
         return Choice(
-            algorithm=_NAMES.get(found.algorithm, found.algorithm),
+            algorithm=_ENGINE[found.algorithm],
             channels=simulated,
             chunk=max(1, round(chunk * max(1.0, merged))),
             network_step=self._step("network", found.algorithm, found.protocol, group),

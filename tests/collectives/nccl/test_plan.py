@@ -1,0 +1,107 @@
+"""What the engine runs where NCCL's cost model chooses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fabricsim.collectives.nccl import plan
+from fabricsim.collectives.nccl.plan import Plan
+from fabricsim.errors import FabricsimError
+from fabricsim.spec.load import load
+from fabricsim.validation.bench import collective_times
+
+if TYPE_CHECKING:
+    from fabricsim.spec.scenario import Scenario
+
+HOST = ["cluster.hosts=1", "cluster.intra_host=nvlink", "cluster.gpus_per_pcie_switch=1", "cluster.gpus_per_host=8"]
+NCCL = "collectives={nccl = '2.18'}"
+
+
+def _scenario(*settings: str) -> Scenario:
+    return load("hkbu", list(settings)).scenario
+
+
+def test_small_calls_go_by_trees_and_large_ones_by_rings() -> None:
+    choose = Plan(_scenario())
+    ranks = tuple(range(32))
+    small, large = choose("all_reduce", ranks, 64), choose("all_reduce", ranks, 2**26)
+    assert (small.algorithm, small.window) == ("tree", 8)
+    assert (large.algorithm, large.channels, large.chunk, large.line, large.window) == ("ring", 2, 2**21, (1, 1), 2)
+    assert large.network_step == pytest.approx(4.46e6)  # 6.6 us less what the engine counts apart
+
+
+@pytest.mark.parametrize(
+    ("settings", "algorithm", "line"),
+    [
+        (["collectives.algorithm=ring"], "ring", (1, 2)),
+        (["collectives.protocol=simple"], "ring", (1, 1)),
+        (["collectives.algorithm.all_reduce=ring", "collectives.protocol.all_reduce=ll128"], "ring", (15, 16)),
+    ],
+)
+def test_overrides(settings: list[str], algorithm: str, line: tuple[int, int]) -> None:
+    found = Plan(_scenario(*settings))("all_reduce", tuple(range(32)), 64)
+    assert (found.algorithm, found.line) == (algorithm, line)
+
+
+def test_an_algorithm_that_nccl_does_not_have_runs_all_the_same() -> None:
+    found = Plan(_scenario("collectives.algorithm=halving_doubling"))("all_reduce", tuple(range(32)), 2**20)
+    assert found.algorithm == "halving_doubling"
+
+
+def test_channels_may_be_limited() -> None:
+    assert Plan(_scenario("collectives.max_channels=1")).group(tuple(range(32))).channels == 1
+    assert Plan(_scenario("collectives.min_channels=4")).group(tuple(range(32))).channels == 4
+
+
+def test_one_channel_stands_for_all_that_share_their_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exact but for the cutting on whole bytes: the merged channel takes what 24 of them take."""
+    settings = (*HOST, "cluster.gpu=a100-sxm-80gb", NCCL, "collectives.algorithm=ring", "collectives.protocol=simple")
+    sizes = [2**22, 3 * 2**25]
+    merged = collective_times(_scenario(*settings), "all_reduce", sizes)
+    monkeypatch.setattr(Plan, "_channels", lambda _self, found, _group: found.channels)
+    apart = collective_times(_scenario(*settings), "all_reduce", sizes)
+    for one, many in zip(merged, apart, strict=True):
+        assert one.seconds == pytest.approx(many.seconds, rel=1e-3)
+
+
+def test_messages_between_hosts_go_by_all_nics() -> None:
+    """A large all-gather over two hosts fills the 4 NICs of each: 12.5 GB/s at 97.5 %, less the framing."""
+    described = _scenario("cluster=p4de", "transport=efa-100g", NCCL, "collectives.protocol=simple")
+    seconds = collective_times(described, "all_gather", [2**32])[0].seconds
+    assert 15 / 16 * 2**32 / seconds == pytest.approx(4 * 12.5e9 * 0.975, rel=0.02)
+
+
+def test_nvls_runs_on_eight_h100_and_reaches_what_nccl_expects() -> None:
+    described = _scenario(*HOST, "cluster.gpu=h100-sxm", NCCL)
+    choice = Plan(described)("all_reduce", tuple(range(8)), 2**33)
+    assert choice.algorithm == "nvls"
+    seconds = collective_times(described, "all_reduce", [2**33])[0].seconds
+    assert 2**33 / seconds / 1e9 == pytest.approx(272, rel=0.05)
+
+
+def test_what_the_gpu_takes_is_that_of_its_preset() -> None:
+    described = _scenario(*HOST, "cluster.gpu=a100-sxm-80gb", NCCL, "collectives.protocol=simple")
+    choice = Plan(described)("all_gather", tuple(range(8)), 2**26)
+    assert (choice.start, choice.intra_host_step, choice.copy_rate) == (22_000_000, 6_500_000, 480e9)
+    gpu = described.cluster.gpu.model_copy(update={"nccl_start": None, "nccl_step": None, "nccl_copy_rate": None})
+    cluster = described.cluster.model_copy(update={"gpu": gpu})
+    plain = Plan(described.model_copy(update={"cluster": cluster}))("all_gather", tuple(range(8)), 2**26)
+    assert (plain.start, plain.intra_host_step) == (8_400_000, 3_400_000)
+
+
+def test_choices_are_equal_for_equal_calls() -> None:
+    choose = Plan(_scenario())
+    ranks = tuple(range(32))
+    assert choose("all_reduce", ranks, 4096) == choose("all_reduce", ranks, 4096)
+    assert replace(choose("all_reduce", ranks, 2**26), chunk=1) == choose("all_reduce", ranks, 2**27).wiring
+
+
+def test_an_unknown_gpu_is_refused() -> None:
+    described = _scenario()
+    gpu = described.cluster.gpu.model_copy(update={"name": "abacus"})
+    cluster = described.cluster.model_copy(update={"gpu": gpu})
+    with pytest.raises(FabricsimError, match=r"cluster\.gpu\.name is 'abacus'"):
+        plan.chooser(described.model_copy(update={"cluster": cluster}))

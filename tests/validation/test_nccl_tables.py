@@ -1,0 +1,48 @@
+"""Published tables of nccl-tests and what NCCL chose, as `fabricsim validate nccl` holds predictions against them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fabricsim.validation import nccl_tables
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fabricsim.validation.study import Study
+
+
+@pytest.fixture(scope="module")
+def study() -> Study:
+    return nccl_tables.validate()
+
+
+def test_median_errors_are_within_the_goals(study: Study) -> None:
+    assert study.summary["median error of time, all rows"] <= 0.20
+    assert study.summary["median error of time, rows from 16 MiB"] <= 0.10
+
+
+def test_large_calls_on_each_described_cluster(study: Study) -> None:
+    """All but the virtual hosts, whose link is not stated."""
+    for table, found in study.summary["tables"].items():
+        if table != "nccl-v100-socket":
+            assert found["median_from_16_MiB"] <= 0.10, table
+
+
+def test_collectives_inside_a_host(study: Study) -> None:
+    for label, found in study.summary["inside one host over NVLink, from 1 MiB"].items():
+        assert found["median"] <= (0.15 if label.startswith("all_to_all") else 0.10), label
+
+
+def test_channels_rings_trees_and_thresholds_are_those_of_the_logs() -> None:
+    rows = nccl_tables.logged_rows()
+    assert len(rows) == 8
+    assert all(row.predicted == row.measured for row in rows)
+
+
+def test_the_study_is_json_and_draws_a_picture_per_table(study: Study, tmp_path: Path) -> None:
+    assert json.loads(study.to_json())["study"] == "nccl"
+    assert len(nccl_tables.draw(study, tmp_path)) == len(nccl_tables.CASES)
