@@ -50,8 +50,7 @@ def register(app: typer.Typer) -> None:
 
 def validate(
     study: Annotated[
-        str | None,
-        typer.Argument(metavar="STUDY", help="dai2024, hkbu, peers, engines or anthony2024; all where left out."),
+        str | None, typer.Argument(metavar="STUDY", help="dai2024, hkbu, nccl, peers or engines; all where left out.")
     ] = None,
     *,
     engine: Annotated[str | None, typer.Option(metavar="NAME", help="Of dai2024: flow or packet.")] = None,
@@ -62,8 +61,8 @@ def validate(
 ) -> None:
     """Hold predictions against measurements and other simulators.
 
-    dai2024 and hkbu against published measurements, peers against closed forms and other packet simulators,
-    engines one engine against the other, anthony2024 volumes against closed formulas and published ones.
+    dai2024, hkbu and nccl against published measurements, peers against closed forms and other packet simulators,
+    engines one engine against the other.
     """
     modules = _modules(study, engine)
     check_output_folder(output)
