@@ -138,7 +138,7 @@ def draw(study: Study, folder: Path) -> list[Path]:
         moved = bus_factor(str(table.conditions["collective"]), scenario(case).cluster.ranks) * _US
         real = [moved * size / row.measured for size, row in zip(sizes, found, strict=True)]
         simulated = [moved * size / row.predicted for size, row in zip(sizes, found, strict=True)]
-        path = folder / f"{case.table}.png"
+        path = folder / f"nccl-{case.table.removeprefix('nccl-')}.png"
         plots.save(plots.bus_bandwidth(sizes, real, simulated, table.title), path)
         paths.append(path)
     return paths
