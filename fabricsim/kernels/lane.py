@@ -227,7 +227,7 @@ def join(world, events, buckets, calls, communicators, templates, sources, lanes
     now = world[0].now
     calls[call].joined += 1
     if calls[call].joined == template.members:
-        calls[call].started = now
+        calls[call].started = now - communicator.start  # when the last rank began
     lanes[first + member].op = op
     for channel in range(communicator.channels):
         base = first + channel * per_channel
