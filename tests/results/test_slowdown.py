@@ -28,5 +28,5 @@ def test_two_channels_share_the_wire_and_are_twice_as_slow_as_alone() -> None:
 
 
 def test_one_channel_is_as_fast_as_alone() -> None:
-    result = simulate(load("gpt2-medium-dp", ["collectives.channels=1"]))
+    result = simulate(load("gpt2-medium-dp", ["collectives.max_channels=1"]))
     assert percentile(result.slowdowns, 0.99) == edges()[0]

@@ -46,7 +46,7 @@ def test_engines_agree_over_infiniband(collective: str, fabric: str, channels: i
     """Within 10 %: the mean is to be below 5 %, and what single workloads may reach is twice that."""
     workload = Workload(collective, tuple(range(3, 9)), 3 * 2**20, fabric, "rdma-100g")
 
-    found = compare(workload, [f"collectives.channels={channels}"])
+    found = compare(workload, [f"collectives.max_channels={channels}"])
 
     assert abs(found.error) < 2 * engines.TARGET
     assert found.flow != found.packet
