@@ -275,20 +275,23 @@ class Fabric:
 
     def communicators(self, calls: Sequence[Call]) -> list[int]:
         """Index of the communicator of each call, for `Wiring.resources_of`."""
-        return [self.wiring.call(call.collective, call.ranks, call.size)[0] for call in calls]
+        known = {call: self.wiring.call(call.collective, call.ranks, call.size)[0] for call in dict.fromkeys(calls)}
+        return [known[call] for call in calls]
 
     # ---- what is posted ---------------------------------------------------------------------------
 
     def _calls(self, wanted: Sequence[tuple[str, tuple[int, ...], int]]) -> NDArray[np.void]:
-        rows = []
-        for collective, ranks, size in wanted:
+        known: dict[tuple[str, tuple[int, ...], int], tuple[int, int, int]] = {}
+        for each in dict.fromkeys(wanted):
+            collective, ranks, size = each
             checked_size(size, f"{collective} over {len(ranks)} ranks")
             communicator, chunk = self.wiring.call(collective, ranks, size)
-            rows.append((communicator, size, chunk))
+            known[each] = communicator, size, chunk
         calls = np.zeros(len(wanted), CALL)
         calls["first_lane"] = NONE
-        if rows:
-            calls["communicator"], calls["bytes"], calls["chunk"] = zip(*rows, strict=True)
+        if known:
+            rows = zip(*(known[each] for each in wanted), strict=True)
+            calls["communicator"], calls["bytes"], calls["chunk"] = rows
         return calls
 
     def _post(

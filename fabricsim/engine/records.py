@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 def call_records(fabric: Fabric, program: Program, replay: Replay) -> tuple[CallRecord, ...]:
     """List the collective calls of a replayed program, with the bound of each."""
     communicators = fabric.communicators(program.calls)
+    started, ended = replay.calls["started"].tolist(), replay.calls["ended"].tolist()
     bounds = {index: fabric.wiring.bus_bandwidth_bound(index) for index in set(communicators)}
     return tuple(
         CallRecord(
@@ -29,18 +30,19 @@ def call_records(fabric: Fabric, program: Program, replay: Replay) -> tuple[Call
             dimension=call.dimension,
             ranks=len(call.ranks),
             size=call.size,
-            start=int(row["started"]),
-            end=int(row["ended"]),
+            start=start,
+            end=end,
             bound=bounds[communicator],
         )
-        for call, row, communicator in zip(program.calls, replay.calls, communicators, strict=True)
+        for call, start, end, communicator in zip(program.calls, started, ended, communicators, strict=True)
     )
 
 
 def link_records(fabric: Fabric, program: Program) -> tuple[LinkRecord, ...]:
     """Record every resource of the fabric that none stands for, with the kinds of calls that cross it."""
     crossing: dict[int, set[str]] = {}
-    for call, communicator in zip(program.calls, fabric.communicators(program.calls), strict=True):
+    kinds = list(dict.fromkeys(program.calls))
+    for call, communicator in zip(kinds, fabric.communicators(kinds), strict=True):
         for resource in fabric.wiring.resources_of(communicator):
             crossing.setdefault(resource, set()).add(f"{call.dimension} {call.collective}")
     resources = fabric.platform.resources

@@ -59,7 +59,10 @@ def _run(record: np.void) -> Run:
     values: dict[str, object] = {f"model.{key}": int(record[key]) for key in ("layers", "hidden", "heads")}
     values |= {f"parallelism.{key}": int(record[key]) for key in _DEGREES}
     values |= {key: int(record[key]) for key in ("micro_batch", "global_batch", "sequence")}
-    values["parallelism.sequence_parallel"] = str(record["sequence_parallel"]) == "yes"
+    parallel = str(record["sequence_parallel"]) == "yes"
+    values["parallelism.sequence_parallel"] = parallel
+    values["parallelism.scatter_gather"] = not parallel and int(min(record["tensor"], record["pipeline"])) > 1
+    values["fused_accumulation"] = str(record["fused_accumulation"]) == "yes"
     values["recompute"] = str(record["recompute"])
     return Run(name, scenario, settings(scenario, values))
 
