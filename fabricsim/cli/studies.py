@@ -33,6 +33,7 @@ LogOption = Annotated[
 _STUDIES: dict[str, dict[str, str]] = {
     "dai2024": {"flow": "dai2024", "packet": "dai2024_packets"},
     "hkbu": {"flow": "hkbu"},
+    "jean-zay": {"flow": "jean_zay"},
     "nccl": {"flow": "nccl_tables"},
     "peers": {"packet": "peers"},
     "engines": {},
@@ -50,7 +51,7 @@ def register(app: typer.Typer) -> None:
 
 def validate(
     study: Annotated[
-        str | None, typer.Argument(metavar="STUDY", help="dai2024, hkbu, nccl, peers or engines; all where left out.")
+        str | None, typer.Argument(metavar="STUDY", help=f"{', '.join(_STUDIES)}; all where left out.")
     ] = None,
     *,
     engine: Annotated[str | None, typer.Option(metavar="NAME", help="Of dai2024: flow or packet.")] = None,
@@ -61,7 +62,7 @@ def validate(
 ) -> None:
     """Hold predictions against measurements and other simulators.
 
-    dai2024, hkbu and nccl against published measurements, peers against closed forms and other packet simulators,
+    dai2024, hkbu, jean-zay and nccl against published measurements, peers against closed forms and other packet simulators,
     engines one engine against the other.
     """
     modules = _modules(study, engine)

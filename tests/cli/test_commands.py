@@ -12,7 +12,7 @@ from fabricsim.cli.main import app
 from fabricsim.results.hdf5 import read
 from fabricsim.spec import library
 from fabricsim.traces import nccl_tests, osu
-from fabricsim.validation import dai2024, engines, hkbu, nccl_tables, peers
+from fabricsim.validation import dai2024, engines, hkbu, jean_zay, nccl_tables, peers
 from fabricsim.validation.study import Study, ValidationRow
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def options_of(command: str, fabricsim: Fabricsim) -> set[str]:
     return {re.split(r"[ =]", name)[0] for names in listed for name in names.split(", ")} - {"--help"}
 
 
-STUDIES = ["dai2024", "hkbu", "nccl", "peers", "engines"]
+STUDIES = ["dai2024", "hkbu", "jean-zay", "nccl", "peers", "engines"]
 
 
 def files(folder: Path) -> list[str]:
@@ -212,7 +212,14 @@ def test_bench_compares_at_the_sizes_of_the_log(fabricsim: Fabricsim, tmp_path: 
 def quick_studies(monkeypatch: pytest.MonkeyPatch) -> None:
     """Studies that come at once: what they predict is tested with them."""
     row = ValidationRow("time", "s", 2.0, 1.0, "log", "captured")
-    modules = {"dai2024": dai2024, "hkbu": hkbu, "nccl": nccl_tables, "peers": peers, "engines": engines}
+    modules = {
+        "dai2024": dai2024,
+        "hkbu": hkbu,
+        "jean-zay": jean_zay,
+        "nccl": nccl_tables,
+        "peers": peers,
+        "engines": engines,
+    }
     for name, module in modules.items():
         monkeypatch.setattr(module, "validate", partial(_given, Study(name, [row])))
         monkeypatch.setattr(module, "draw", lambda _study, _folder: [])
@@ -226,7 +233,7 @@ def _given(study: Study, _report: object) -> Study:
 def test_validate_alone_runs_all_studies(fabricsim: Fabricsim) -> None:
     _, out, _ = fabricsim("validate")
 
-    assert re.findall(r"^validate (\w+)", out, re.MULTILINE) == STUDIES
+    assert re.findall(r"^validate (\S+)", out, re.MULTILINE) == STUDIES
 
 
 @pytest.mark.usefixtures("quick_studies")
