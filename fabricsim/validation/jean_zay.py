@@ -119,8 +119,9 @@ def _parameters() -> dict[str, Any]:
         "fitted": "nothing",
         "timers": "of the last rank, as Megatron-LM prints them",
         "spread of the log": "its authors saw the same run 40 % slower or faster at other times of the day",
-        "not modelled": "params-all-reduce of one replica, which copies gradients: 8 to 11 ms; loss scaling and the"
-        " clipping of gradients, which the log counts into the optimizer",
+        "not modelled": "params-all-reduce of one replica, which copies gradients: 8 to 11 ms; scaling by the clip"
+        " factor, which the log counts into the optimizer; the batch generator, about 0.7 ms per micro-batch in each"
+        " stage's forward-compute",
     }
 
 

@@ -12,7 +12,7 @@ from fabricsim.cli.main import app
 from fabricsim.results.hdf5 import read
 from fabricsim.spec import library
 from fabricsim.traces import nccl_tests, osu
-from fabricsim.validation import dai2024, engines, hkbu, jean_zay, nccl_tables, peers
+from fabricsim.validation import anthony2024, dai2024, engines, hkbu, jean_zay, nccl_tables, peers
 from fabricsim.validation.study import Study, ValidationRow
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def options_of(command: str, fabricsim: Fabricsim) -> set[str]:
     return {re.split(r"[ =]", name)[0] for names in listed for name in names.split(", ")} - {"--help"}
 
 
-STUDIES = ["dai2024", "hkbu", "jean-zay", "nccl", "peers", "engines"]
+STUDIES = ["dai2024", "hkbu", "jean-zay", "nccl", "peers", "engines", "anthony2024"]
 
 
 def files(folder: Path) -> list[str]:
@@ -219,6 +219,7 @@ def quick_studies(monkeypatch: pytest.MonkeyPatch) -> None:
         "nccl": nccl_tables,
         "peers": peers,
         "engines": engines,
+        "anthony2024": anthony2024,
     }
     for name, module in modules.items():
         monkeypatch.setattr(module, "validate", partial(_given, Study(name, [row])))
