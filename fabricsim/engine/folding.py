@@ -360,14 +360,9 @@ class Folding:
     def demand(self, collective: str, ranks: tuple[int, ...], choice: Choice) -> dict[int, float]:
         """Units of each resource that a byte of the buffer takes in one group, its images left out."""
         number, group, _ = self._seated[collective, ranks, choice]
-        layout = self._footprint.layouts[number]
-        size = layout.ends.shape[1]
-        first = layout.first_membership + group * size
-        connections, routes = self._footprint.connections, self._footprint.routes
-        mine = (connections.source >= first) & (connections.source < first + size)
+        routes, (route, share) = self._footprint.routes, self._footprint.carried(collective, number, group)
         # Added up one by one, as where nothing is folded: bounds are compared.
         first_hop = np.searchsorted(routes.hop_route, np.arange(len(routes.code) + 1))
-        route, share = connections.route[mine], connections.carried[mine] / layout.choice.channels
         hops = first_hop[route + 1] - first_hop[route]
         begins = np.repeat(first_hop[route] - np.cumsum(hops) + hops, hops)
         crossed = begins + np.arange(len(begins))

@@ -40,8 +40,6 @@ class Shape(NamedTuple):
         Receiving lane and its inbox, shape ``(lanes, c)``.
     used
         Which of them carry something, shape ``(lanes, c)``: a chain's last member sends nothing.
-    carried
-        Share of the buffer that goes over each, shape ``(lanes, c)``.
     cyclic
         Whether all members do the same, each counted from itself.
     shards
@@ -54,7 +52,6 @@ class Shape(NamedTuple):
     connections: NDArray[np.int64]
     inboxes: NDArray[np.int64]
     used: NDArray[np.bool_]
-    carried: NDArray[np.float64]
     cyclic: bool
     shards: int
 
@@ -63,6 +60,7 @@ class Shape(NamedTuple):
         """What collectives over the same connections have in common."""
         return (
             self.cyclic,
+            self.shards,
             self.switches,
             *(column.tobytes() for column in (self.connections, self.inboxes, self.used)),
         )
@@ -81,7 +79,7 @@ def shape_of(made: Template) -> Shape:
         alike = bool(np.all(turned == turned[0]) and np.all(inboxes == inboxes[0]))
     cyclic = alike and len(made.scripts) == 1 and made.relative
     owner = np.array([made.owner(lane) for lane in range(made.lanes)], np.int64)
-    return Shape(made.members, made.switches, owner, receivers, inboxes, used, made.shares(), cyclic, made.shards)
+    return Shape(made.members, made.switches, owner, receivers, inboxes, used, cyclic, made.shards)
 
 
 class Layout(NamedTuple):
@@ -101,13 +99,12 @@ class Layout(NamedTuple):
 
 
 class Connections(NamedTuple):
-    """All connections: memberships at both ends, what tells those of a member apart, route, share of the buffer."""
+    """All connections: memberships at both ends, what tells those of a member apart, route."""
 
     source: Indices
     target: Indices
     label: Indices
     route: Indices
-    carried: NDArray[np.float64]
 
 
 class Routes(NamedTuple):
@@ -172,7 +169,7 @@ class Footprint:
         self, group_set: GroupSet, choice: Choice, members: NDArray[np.int32], known: dict[tuple[object, ...], int]
     ) -> None:
         """Enter groups whose calls run with the same."""
-        shape = self._shape(group_set.collective, members, choice)
+        shape = shape_of(self._template(group_set.collective, members[0], choice))
         key = (group_set.dimension, choice.channels, members.shape, members.tobytes(), *shape.key)
         if key not in known:
             known[key] = len(self.layouts)
@@ -188,10 +185,10 @@ class Footprint:
         if known[key] not in layouts:
             layouts.append(known[key])
 
-    def _shape(self, collective: str, members: NDArray[np.int32], choice: Choice) -> Shape:
+    def _template(self, collective: str, members: NDArray[np.int32], choice: Choice) -> Template:
         switches = self._ways.switches
-        group = switches.group_for(collective, choice.algorithm, members[0].tolist())
-        return shape_of(template(collective, members.shape[1], choice.algorithm, group))
+        group = switches.group_for(collective, choice.algorithm, members.tolist())
+        return template(collective, len(members), choice.algorithm, group)
 
     def _ends(self, members: NDArray[np.int32], shape: Shape) -> Indices:
         """Return the numbers of the endpoints of all members and switches, shape ``(groups, memberships)``."""
@@ -214,6 +211,17 @@ class Footprint:
     def choice(self, call: Call) -> Choice:
         """Return what a call runs with, its chunk apart."""
         return self._choose(call.collective, call.ranks, call.size).wiring
+
+    def carried(self, collective: str, layout: int, group: int) -> tuple[Indices, NDArray[np.float64]]:
+        """Find the routes of a group's connections, and the share of a collective's buffer that goes over each."""
+        seated = self.layouts[layout]
+        (_, seats), connections = seated.ends.shape, self.connections
+        first = seated.first_membership + group * seats
+        mine = np.flatnonzero((connections.source >= first) & (connections.source < first + seats))
+        strand, number = np.divmod(connections.label[mine] // seated.choice.channels, seated.shape.used.shape[1])
+        lane = connections.source[mine] - first + strand * seated.shape.members
+        shares = self._template(collective, seated.members[group], seated.choice).shares()
+        return connections.route[mine], shares[lane, number] / seated.choice.channels
 
     def code(self, source: int, target: int, port: int, stripes: Stripes) -> int:
         """Give what tells routes apart a number; -1 where no group uses such stripes."""
@@ -243,7 +251,7 @@ class Footprint:
         return numbers
 
     def _connect(self) -> tuple[Connections, Indices]:
-        columns: list[tuple[NDArray[np.generic], ...]] = [(*(np.zeros(0, np.int64),) * 4, np.zeros(0))]
+        columns: list[tuple[NDArray[np.generic], ...]] = [(np.zeros(0, np.int64),) * 4]
         for layout in self.layouts:
             shape = layout.shape
             lane, number = np.nonzero(shape.used)
@@ -257,11 +265,11 @@ class Footprint:
             for channel in range(layout.choice.channels):
                 label = (strand * shape.used.shape[1] + number) * layout.choice.channels + channel
                 code = ((striped * _PORTS + channel) * self._endpoints + sources) * self._endpoints + targets
-                rows = (firsts + member, firsts + receiver, label, code, shape.carried[lane, number])
+                rows = (firsts + member, firsts + receiver, label, code)
                 columns.append(tuple(np.broadcast_to(row, sources.shape).ravel() for row in rows))
-        source, target, label, code, carried = (np.concatenate(column) for column in zip(*columns, strict=True))
+        source, target, label, code = (np.concatenate(column) for column in zip(*columns, strict=True))
         codes, route = np.unique(code, return_inverse=True)
-        return Connections(source, target, label, route, carried), codes
+        return Connections(source, target, label, route), codes
 
     def _find_routes(self, codes: Indices) -> Routes:
         rows, counts, resources, costs = [(0, False)] * len(codes), [], [], []

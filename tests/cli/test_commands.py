@@ -215,7 +215,14 @@ def quick_studies(monkeypatch: pytest.MonkeyPatch) -> None:
     modules = {
         "dai2024": dai2024,
         "hkbu": hkbu,
+    modules = {
+        "dai2024": dai2024,
+        "hkbu": hkbu,
         "jean-zay": jean_zay,
+        "nccl": nccl_tables,
+        "peers": peers,
+        "engines": engines,
+    }
         "nccl": nccl_tables,
         "peers": peers,
         "engines": engines,

@@ -71,11 +71,11 @@ class Training:
         )
         data = grid.transpose(0, 2, 1).reshape(-1, self.data)
         sets = [
-            GroupSet(self.tensor_collective, "tensor", grid.reshape(-1, self.tensor)),
-            GroupSet("all_reduce", "data", data),
-            GroupSet("reduce_scatter", "data", data),
-            GroupSet("send_recv", "pipeline", there),
-            GroupSet("send_recv", "pipeline", back),
+            GroupSet(self.tensor_collective, "tensor", grid.reshape(-1, self.tensor), self.tensor_bytes),
+            GroupSet("all_reduce", "data", data, self.data_bytes),
+            GroupSet("reduce_scatter", "data", data, self.data_bytes),
+            GroupSet("send_recv", "pipeline", there, self.pipeline_bytes),
+            GroupSet("send_recv", "pipeline", back, self.pipeline_bytes),
         ]
         return tuple(groups for groups in sets if groups.members.size)
 

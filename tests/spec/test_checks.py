@@ -13,8 +13,8 @@ TREE = ("fabric={ topology = 'fat-tree' }",)
 LEAVES = ("fabric={ topology = 'leaf-spine', hosts_per_leaf = 4, spines = 2 }",)
 CABLES = (f"fabric={{ topology = 'file', links = {__file__!r} }}",)  # any regular file will do
 ALONE = ("job.parallelism.data=1",)
-TENSOR = "job.parallelism={{ tensor = {} }}"
-CONTEXT = "job.parallelism={{ context = {} }}"
+TENSOR = "job.parallelism={{ data = 1, tensor = {} }}"
+CONTEXT = "job.parallelism={{ data = 1, context = {} }}"
 FOUR = ("job.model.experts={ count = 4 }",)
 IDEAL = ("cluster=ideal",)
 TWO = ("cluster.ethernet_nic=intel-10gbe",)

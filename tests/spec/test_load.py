@@ -91,7 +91,7 @@ def test_a_syntax_error_in_what_is_extended_names_that_file(tmp_path: Path) -> N
 def test_keys_beside_an_include_override_the_library() -> None:
     gpu = load("gpt2-medium-dp", ["cluster.gpu.memory_rate=2TBps"]).scenario.cluster.gpu
 
-    assert (gpu.name, gpu.memory_rate, gpu.memory) == ("a100-pcie-40gb", 2e12, 40 * 10**9)
+    assert (gpu.name, gpu.memory_rate, gpu.memory) == ("a100-pcie-40gb", 2e12, 79 * 2**29)
 
 
 def test_library_files_include_others_of_their_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
