@@ -12,7 +12,7 @@ from fabricsim.cli.main import app
 from fabricsim.results.hdf5 import read
 from fabricsim.spec import library
 from fabricsim.traces import nccl_tests, osu
-from fabricsim.validation import anthony2024, dai2024, engines, hkbu, jean_zay, nccl_tables, peers
+from fabricsim.validation import anthony2024, dai2024, engines, hkbu, jean_zay, megatron, nccl_tables, peers
 from fabricsim.validation.study import Study, ValidationRow
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def options_of(command: str, fabricsim: Fabricsim) -> set[str]:
     return {re.split(r"[ =]", name)[0] for names in listed for name in names.split(", ")} - {"--help"}
 
 
-STUDIES = ["dai2024", "hkbu", "jean-zay", "nccl", "peers", "engines", "anthony2024"]
+STUDIES = ["dai2024", "hkbu", "jean-zay", "megatron", "nccl", "peers", "engines", "anthony2024"]
 
 
 def files(folder: Path) -> list[str]:
@@ -219,6 +219,7 @@ def quick_studies(monkeypatch: pytest.MonkeyPatch) -> None:
         "dai2024": dai2024,
         "hkbu": hkbu,
         "jean-zay": jean_zay,
+        "megatron": megatron,
         "nccl": nccl_tables,
         "peers": peers,
         "engines": engines,
