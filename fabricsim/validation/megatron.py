@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fabricsim.validation import measured
 from fabricsim.validation.study import Study, ValidationRow
-from fabricsim.validation.training import Run, agreement, narayanan_flops, settings
-from fabricsim.workload.flops import model_flops
+from fabricsim.validation.training import Run, agreement, causal_flops, narayanan_flops, settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,6 +61,7 @@ def _run(record: np.void) -> Run:
     parallel = str(record["sequence_parallel"]) == "yes"
     values["parallelism.sequence_parallel"] = parallel
     values["parallelism.scatter_gather"] = not parallel and int(min(record["tensor"], record["pipeline"])) > 1
+    values["gradient_precision"] = str(record["gradients"])
     values["fused_accumulation"] = str(record["fused_accumulation"]) == "yes"
     values["recompute"] = str(record["recompute"])
     return Run(name, scenario, settings(scenario, values))
@@ -72,7 +72,7 @@ def _measured(record: np.void, run: Run) -> float:
     if record["iteration"]:
         return float(record["iteration"])
     job = run.job()
-    flops = narayanan_flops(job) if job.recompute == "full" else model_flops(job)
+    flops = narayanan_flops(job) if job.recompute == "full" else causal_flops(job)
     return flops / (job.parallelism.ranks * float(record["tflops"]) * 1e12)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from fabricsim.pipeline import load, simulate
 from fabricsim.units import seconds
+from fabricsim.workload.flops import model_flops
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -78,6 +79,16 @@ def narayanan_flops(job: Job) -> float:
     """
     h, s, layers = job.model.hidden, job.sequence, job.model.layers
     return 96 * job.global_batch * s * layers * h**2 * (1 + s / (6 * h) + 51_200 / (16 * layers * h))
+
+
+def causal_flops(job: Job) -> float:
+    """FLOPs that one iteration needs where attention counts by half, for a causal mask hides the other.
+
+    Of `fabricsim.workload.flops.model_flops` that takes ``6 B s^2 L`` times the width of the attention.
+    """
+    model = job.model
+    width = model.heads * model.head_width if model.head_width is not None else model.hidden
+    return model_flops(job) - 6 * job.global_batch * job.sequence**2 * model.layers * width
 
 
 def agreement(rows: Iterable[ValidationRow]) -> dict[str, float]:

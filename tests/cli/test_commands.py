@@ -223,10 +223,6 @@ def quick_studies(monkeypatch: pytest.MonkeyPatch) -> None:
         "nccl": nccl_tables,
         "peers": peers,
         "engines": engines,
-    }
-        "nccl": nccl_tables,
-        "peers": peers,
-        "engines": engines,
         "anthony2024": anthony2024,
     }
     for name, module in modules.items():
