@@ -9,7 +9,7 @@ import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabricsim.spec.collectives import ALGORITHMS
+from fabricsim.collectives import COLLECTIVES
 from fabricsim.engine.fabric import Fabric
 from fabricsim.spec.job import Job
 from fabricsim.workload.compile import compile_job
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 BOTH_ENDS = 2
 """On a single switch every byte crosses the link of the host that sends and of the one that receives."""
-CARRIED = {collective for collective, _ in ALGORITHMS}
+CARRIED = {collective for collective, _ in COLLECTIVES}
 
 
 def _job(draw: st.DrawFn, degrees: dict[str, Any], **model: Any) -> Job:  # noqa: ANN401  any field
