@@ -32,6 +32,7 @@ def test_what_ships() -> None:
                 "hkbu-100g-ib-osu-latency",
                 "hkbu-10gbe-osu-latency",
                 "jean-zay-pipeline",
+                "megatron",
                 "nccl-a3-mega",
                 "nccl-g4dn",
                 "nccl-gh200",
