@@ -64,7 +64,8 @@ def validate(
     """Hold predictions against measurements and other simulators.
 
     dai2024, hkbu, jean-zay, megatron and nccl against published measurements, peers against closed forms and other
-    packet simulators, engines one engine against the other, anthony2024 volumes against closed formulas and published ones.
+    packet simulators, engines one engine against the other, anthony2024 volumes against closed formulas and published
+    ones.
     """
     modules = _modules(study, engine)
     check_output_folder(output)

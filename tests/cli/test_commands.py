@@ -215,9 +215,6 @@ def quick_studies(monkeypatch: pytest.MonkeyPatch) -> None:
     modules = {
         "dai2024": dai2024,
         "hkbu": hkbu,
-    modules = {
-        "dai2024": dai2024,
-        "hkbu": hkbu,
         "jean-zay": jean_zay,
         "megatron": megatron,
         "nccl": nccl_tables,

@@ -9,7 +9,6 @@ import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabricsim.collectives import COLLECTIVES
 from fabricsim.engine.fabric import Fabric
 from fabricsim.spec.job import Job
 from fabricsim.workload.compile import compile_job
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 BOTH_ENDS = 2
 """On a single switch every byte crosses the link of the host that sends and of the one that receives."""
-CARRIED = {collective for collective, _ in COLLECTIVES}
 
 
 def _job(draw: st.DrawFn, degrees: dict[str, Any], **model: Any) -> Job:  # noqa: ANN401  any field
@@ -95,7 +93,6 @@ def test_links_carry_what_the_calls_send(ideal_scenario: Make, job: Job, channel
     _check(ideal_scenario, job, channels, chunk)
 
 
-@pytest.mark.skipif(not {"all_to_all", "ring_exchange"} <= CARRIED, reason="no algorithm for these collectives yet")
 @settings(max_examples=25)
 @given(job=spread(), channels=st.integers(1, 3))
 def test_links_carry_what_exchanges_of_context_and_experts_send(ideal_scenario: Make, job: Job, channels: int) -> None:
