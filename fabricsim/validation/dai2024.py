@@ -1,8 +1,9 @@
 """GPT-2, BERT and T5 over TCP 10G, IPoIB 100G and RDMA 100G, after Dai et al., IEEE Micro 44(2), 2024.
 
 What is run stands in `fabricsim.validation.dai2024_grid`. No parameter is fitted to the measured
-figures: they are read when all runs are done. One assumption, that of one rank per node, was made
-with the figures known; the sensitivity says what two would give.
+figures: they are read when all runs are done. Two assumptions were made with the figures known: that
+of one rank per node of data parallelism, and that a node's two GPUs share the layers of a split model.
+The sensitivity says what others would give.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 TRANSPORTS = ("tcp-10g", "ipoib-100g", "rdma-100g")
 _LARGEST = 8
 """Nodes of the largest run, which is drawn."""
-_DEGREE = "job.parallelism.pipeline"
-"""Key that is to blame where layers and stages do not go together."""
+_DEGREES = {"job.parallelism.pipeline", "job.parallelism.tensor"}
+"""Keys that are to blame where a model cannot be split as it should be."""
 _SHARES = {
     "data_parallel_all_reduce_share": (DATA, ("params-all-reduce",)),
     "pipeline_communication_share": (PIPELINE, ("forward-recv", "embedding-all-reduce")),
@@ -88,11 +89,11 @@ def find(assumptions: Assumptions, jobs: int = 1, progress: Callable[[float], No
 
 
 def _loaded(point: Point) -> dict[str, LoadedScenario]:
-    """Load a point's scenario on each transport; none where its stages cannot share the layers evenly."""
+    """Load a point's scenario on each transport; none where stages cannot share layers evenly, or ranks heads."""
     try:
         return {name: load("dai2024", [*point.settings, f"transport={name}"]) for name in TRANSPORTS}
     except ScenarioError as error:
-        if point.parallel == PIPELINE and {mistake.key for mistake in error.mistakes} == {_DEGREE}:
+        if point.parallel == PIPELINE and _DEGREES.issuperset(mistake.key for mistake in error.mistakes):
             return {}
         raise
 
@@ -190,13 +191,15 @@ def _parameters() -> dict[str, Any]:
     return {
         "scenario": "dai2024 (workloads/scenarios/dai2024.toml); each figure's source stands beside it",
         "fitted": "nothing",
-        "chosen with the figures known": "one rank per node; the sensitivity shows two",
-        "assumed: nodes": "2, 4 and 8, one rank each, adapter on the GPU's socket",
+        "chosen with the figures known": "one rank per node of data parallelism; tensor parallelism of 2 inside a node"
+        " where the model is split; the sensitivity shows others",
+        "assumed: nodes": "2, 4 and 8, one rank each, two where the model is split; adapter on the first GPU's socket",
         "assumed: batches": "weak scaling keeps the micro-batch of Megatron-LM's script per rank; strong scaling keeps"
-        " the batch of two ranks; pipelines have one micro-batch in their smallest run",
+        " the batch of two ranks; split models have the micro-batch of the scripts that split, one of them in their"
+        " smallest run",
         "assumed: utilisation": "payload of the busiest wire over the whole iteration, as a counter read each second"
         " gives",
-        "left out": "pipelines whose stages cannot share the layers evenly",
+        "left out": "pipelines whose stages cannot share the layers evenly; GPT-2 XL split in two, which has 25 heads",
     }
 
 

@@ -17,24 +17,62 @@ DATA, PIPELINE = "data", "pipeline"
 WEAK, STRONG = "weak", "strong"
 _SMALLEST = 2
 """Nodes of the smallest run that uses the network: the point that both kinds of scaling start from."""
+_SCRIPT_RANKS = 8
+"""Ranks that the scripts run on."""
 
 
 @dataclass(frozen=True)
 class Script:
-    """What one of Megatron-LM's example scripts sets: sequences per micro-batch, and further settings."""
+    """What the scripts for one family of models set.
+
+    Attributes
+    ----------
+    models
+        Of the library.
+    micro_batch, sequence
+        Sequences per micro-batch and tokens in each.
+    split_micro_batch, split_batch
+        Sequences per micro-batch, and of eight ranks together, of the script that splits the model.
+    settings
+        Whatever else differs from the scenario ``dai2024``.
+    """
 
     models: tuple[str, ...]
     micro_batch: int
     sequence: int
+    split_micro_batch: int
+    split_batch: int
     settings: tuple[str, ...] = ()
 
 
 SCRIPTS = (
-    Script(("gpt2-medium", "gpt2-large", "gpt2-xl"), 8, 1024, ("job.recompute=full",)),
-    Script(("bert-base", "bert-large"), 4, 512, ("job.recompute=none",)),
-    Script(("t5-base", "t5-large"), 16, 512, ("job.recompute=none", "job.decoder_sequence=128")),
+    Script(("gpt2-medium", "gpt2-large", "gpt2-xl"), 8, 1024, 4, 16, ("job.recompute=full",)),
+    Script(("bert-base", "bert-large"), 4, 512, 2, 16, ("job.recompute=none",)),
+    Script(("t5-base", "t5-large"), 16, 512, 16, 128, ("job.recompute=none", "job.decoder_sequence=128")),
 )
-"""The scripts' values; only that for GPT checkpoints activations."""
+"""Megatron-LM's examples pretrain_{gpt,bert,t5}_distributed.sh and, of split models, .._distributed_with_mp.sh.
+
+Only those for GPT checkpoint activations. Those that split have tensor parallelism of 2, on eight ranks, and a
+pipeline of 2, which that for T5 leaves out; here all have one, since the study's timers are those of a pipeline.
+"""
+
+AUTHORS = (
+    Script(("gpt2-medium", "gpt2-large"), 12, 512, 12, 12, ("job.recompute=none",)),
+    Script(("bert-large",), 16, 512, 16, 16, ("job.recompute=none",)),
+    Script(
+        ("t5-large",),
+        12,
+        512,
+        12,
+        12,
+        ("job.recompute=none", "job.decoder_sequence=128", "job.model.feed_forward=3072"),
+    ),
+)
+"""What the study's first author published later, github.com/dailiuyao/tmp-file@2019f5a, megatron-node1_2gpus.sh.
+
+It chooses between RDMA, IPoIB and TCP; whether the published figures come from it is not said. It splits no
+model; logs beside it are of pipelines whose whole batch is one micro-batch.
+"""
 
 
 @dataclass(frozen=True)
@@ -55,7 +93,15 @@ class Assumptions:
     settings
         Laid over the scenario ``dai2024``.
     gpus_per_host
-        Ranks per node.
+        Ranks per node of data parallelism.
+    tensor
+        Ranks of a node that share the layers of a split model; with 1 the pipeline has as many stages as
+        data parallelism has ranks, and the micro-batch of data parallelism.
+    script_batches
+        Whether a split model has the batch of its script, in weak scaling per rank; otherwise its smallest
+        run has one micro-batch, and in weak scaling others more.
+    scripts
+        Where models and batches are from.
     """
 
     nodes: tuple[int, ...] = (2, 4, 8)
@@ -64,6 +110,9 @@ class Assumptions:
     families: tuple[str, ...] = ("gpt2", "bert", "t5")
     settings: tuple[str, ...] = ()
     gpus_per_host: int = 1
+    tensor: int = 2
+    script_batches: bool = False
+    scripts: tuple[Script, ...] = SCRIPTS
 
 
 VARIATIONS: dict[str, Assumptions] = {
@@ -71,6 +120,9 @@ VARIATIONS: dict[str, Assumptions] = {
     "strong scaling only": Assumptions(scalings=(STRONG,)),
     "adapter on the other socket": Assumptions(settings=("cluster.nic.socket=1",)),
     "two GPUs per node": Assumptions(gpus_per_host=2),
+    "pipelines alone": Assumptions(tensor=1),
+    "batches of the scripts that split": Assumptions(script_batches=True),
+    "scripts of an author": Assumptions(scripts=AUTHORS),
     "gradients in fp32": Assumptions(settings=("job.gradient_precision=fp32",)),
     # in 80 GB: T5-large would not fit into 40
     "twice the micro-batch": Assumptions(micro_batch_factor=2.0, settings=("cluster.gpu.memory=80GB",)),
@@ -94,54 +146,58 @@ class Point:
 
 def points(assumptions: Assumptions) -> Iterator[Point]:
     """Yield all configurations under given assumptions: per model, node count and scaling one of each parallelism."""
-    for script in SCRIPTS:
+    for script in assumptions.scripts:
         for model in script.models:
             if not model.startswith(assumptions.families):
                 continue
             for nodes in assumptions.nodes:
                 for scaling in assumptions.scalings:
-                    common = _common(script, model, nodes, assumptions)
-                    for parallel, batch in (
+                    common = _common(script, model, nodes)
+                    for parallel, own in (
                         (DATA, _data_parallel(script, nodes, scaling, assumptions)),
-                        (PIPELINE, _pipeline_parallel(script, nodes, scaling, assumptions)),
+                        (PIPELINE, _split(script, nodes, scaling, assumptions)),
                     ):
-                        yield Point(parallel, model, nodes, scaling, (*common, *batch))
+                        yield Point(parallel, model, nodes, scaling, (*common, *assumptions.settings, *own))
 
 
-def _common(script: Script, model: str, nodes: int, assumptions: Assumptions) -> tuple[str, ...]:
-    return (
-        f"job.model={model}",
-        f"job.sequence={script.sequence}",
-        f"cluster.hosts={nodes}",
-        f"cluster.gpus_per_host={assumptions.gpus_per_host}",
-        *script.settings,
-        *assumptions.settings,
-    )
+def _common(script: Script, model: str, nodes: int) -> tuple[str, ...]:
+    return (f"job.model={model}", f"job.sequence={script.sequence}", f"cluster.hosts={nodes}", *script.settings)
 
 
-def _micro_batch(script: Script, assumptions: Assumptions) -> int:
-    return max(1, round(script.micro_batch * assumptions.micro_batch_factor))
+def _scaled(micro_batch: int, assumptions: Assumptions) -> int:
+    return max(1, round(micro_batch * assumptions.micro_batch_factor))
 
 
 def _data_parallel(script: Script, nodes: int, scaling: str, assumptions: Assumptions) -> tuple[str, ...]:
     """Give each rank its share of the batch as one micro-batch."""
     ranks = nodes * assumptions.gpus_per_host
     sharing = ranks if scaling == WEAK else _SMALLEST * assumptions.gpus_per_host
-    batch = _micro_batch(script, assumptions) * sharing
+    batch = _scaled(script.micro_batch, assumptions) * sharing
     return (
+        f"cluster.gpus_per_host={assumptions.gpus_per_host}",
         f"job.micro_batch={batch // ranks}",
         f"job.global_batch={batch}",
         f"job.parallelism.data={ranks}",
     )
 
 
-def _pipeline_parallel(script: Script, nodes: int, scaling: str, assumptions: Assumptions) -> tuple[str, ...]:
-    """Keep the micro-batch of the script, and one of them in the smallest run."""
-    micro = _micro_batch(script, assumptions)
-    micro_batches = nodes // _SMALLEST if scaling == WEAK else 1
+def _split(script: Script, nodes: int, scaling: str, assumptions: Assumptions) -> tuple[str, ...]:
+    """Split layers over the ranks of a node, and the model over all nodes."""
+    tensor = assumptions.tensor
+    per_host = max(assumptions.gpus_per_host, tensor)
+    micro = _scaled(script.micro_batch if tensor == 1 else script.split_micro_batch, assumptions)
+    if assumptions.script_batches:
+        own = _scaled(script.split_batch, assumptions)
+        batch = own * nodes * per_host // _SCRIPT_RANKS if scaling == WEAK else own
+    else:
+        batch = micro * (nodes // _SMALLEST if scaling == WEAK else 1)
     return (
+        f"cluster.gpus_per_host={per_host}",
         f"job.micro_batch={micro}",
-        f"job.global_batch={micro * micro_batches}",
+        f"job.global_batch={batch}",
         "job.parallelism.data=1",
-        f"job.parallelism.pipeline={nodes * assumptions.gpus_per_host}",
+        f"job.parallelism.tensor={tensor}",
+        # Megatron-LM's default: --no-scatter-gather-tensors-in-pipeline turns it off
+        f"job.parallelism.scatter_gather={str(tensor > 1).lower()}",
+        f"job.parallelism.pipeline={nodes * per_host // tensor}",
     )

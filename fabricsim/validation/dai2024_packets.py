@@ -1,8 +1,9 @@
 """The study of `fabricsim.validation.dai2024` on the packet engine, beside the flow engine on the same runs.
 
 Packets of one iteration are many, so the grid is smaller: the smallest model of each family on two and
-four hosts. Batches, sequences, layers and scalings are those of the whole study. The ceilings are those
-of a long transfer between two ranks.
+four hosts, and pipelines are not split further: what the ranks of a host exchange has no packets. Batches,
+sequences, layers and scalings are those of the whole study. The ceilings are those of a long transfer
+between two ranks.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 AGREEMENT = 0.05
 """Wanted of each figure, of the flow engine's."""
-SMALL = Assumptions(nodes=(2, 4), families=("gpt2-medium", "bert-base", "t5-base"))
+SMALL = Assumptions(nodes=(2, 4), families=("gpt2-medium", "bert-base", "t5-base"), tensor=1)
 """What is run."""
 _ENGINES = ("flow", "packet")
 _BYTES = 2**28

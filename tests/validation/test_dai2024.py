@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,10 +19,12 @@ from fabricsim.validation.dai2024_grid import (
     WEAK,
     Assumptions,
     Point,
+    Script,
     points,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from fabricsim.validation.study import Study
@@ -52,27 +55,61 @@ def test_grid_is_every_combination_once() -> None:
     }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_batches_are_as_documented(case: str) -> None:
-    assumptions = CASES[case]
-    factor, per_host = assumptions.micro_batch_factor, assumptions.gpus_per_host
-    script = {model: script for script in SCRIPTS for model in script.models}
+def script_of(point: Point, case: str) -> Script:
+    """The script that a point's model is from."""
+    return next(script for script in CASES[case].scripts if point.model in script.models)
 
-    for point in points(assumptions):
-        written = round(script[point.model].micro_batch * factor)
+
+def kinds(case: str, parallel: str) -> Iterator[tuple[Point, Script]]:
+    """Points of one parallelism with their scripts."""
+    for point in points(CASES[case]):
+        if point.parallel == parallel:
+            yield point, script_of(point, case)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_batches_of_data_parallelism_are_as_documented(case: str) -> None:
+    assumptions = CASES[case]
+    per_host = assumptions.gpus_per_host
+
+    for point, script in kinds(case, DATA):
+        written = round(script.micro_batch * assumptions.micro_batch_factor)
         micro, batch = setting(point, "job.micro_batch"), setting(point, "job.global_batch")
-        data = setting(point, "job.parallelism.data")
         ranks = point.nodes * per_host
-        if point.parallel == DATA:
-            assert data == ranks
-            assert batch == micro * ranks  # one micro-batch per rank
-            assert batch == written * (ranks if point.scaling == WEAK else 2 * per_host)
-        else:
-            assert (data, setting(point, "job.parallelism.pipeline")) == (1, ranks)
-            assert micro == written
-            assert batch == written * (point.nodes // 2 if point.scaling == WEAK else 1)
+        assert setting(point, "job.parallelism.data") == ranks
+        assert batch == micro * ranks  # one micro-batch per rank
+        assert batch == written * (ranks if point.scaling == WEAK else 2 * per_host)
         assert setting(point, "cluster.hosts") == point.nodes
         assert setting(point, "cluster.gpus_per_host") == per_host
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_batches_of_split_models_are_as_documented(case: str) -> None:
+    assumptions = CASES[case]
+    tensor = assumptions.tensor
+
+    for point, script in kinds(case, PIPELINE):
+        written = script.micro_batch if tensor == 1 else script.split_micro_batch
+        micro, batch = setting(point, "job.micro_batch"), setting(point, "job.global_batch")
+        assert micro == round(written * assumptions.micro_batch_factor)
+        if assumptions.script_batches:
+            assert batch == script.split_batch * (Fraction(2 * point.nodes, 8) if point.scaling == WEAK else 1)
+        else:
+            assert batch == micro * (point.nodes // 2 if point.scaling == WEAK else 1)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_layers_are_split_within_a_host_and_pipelines_go_over_all(case: str) -> None:
+    tensor = CASES[case].tensor
+
+    for point, _ in kinds(case, PIPELINE):
+        per_host = setting(point, "cluster.gpus_per_host")
+        stages = setting(point, "job.parallelism.pipeline")
+        assert setting(point, "job.parallelism.data") == 1
+        assert setting(point, "job.parallelism.tensor") == tensor
+        assert per_host % tensor == 0
+        assert tensor * stages == point.nodes * per_host
+        assert f"job.parallelism.scatter_gather={str(tensor > 1).lower()}" in point.settings
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -86,6 +123,17 @@ def test_every_variation_changes_something_and_can_be_loaded(case: str) -> None:
 def test_wrong_assumptions_are_no_reason_to_leave_runs_out() -> None:
     with pytest.raises(ScenarioError, match="unknown key"):
         dai2024.find(replace(SMALL, settings=("job.micro_bach=1",)))
+
+
+def test_heads_that_two_ranks_cannot_share_are_left_out() -> None:
+    found = dai2024.find(Assumptions(nodes=(2,), families=("gpt2-xl", "bert-base"), scalings=(STRONG,)))
+
+    # GPT-2 XL has 25
+    assert [(point.model, point.parallel) for point in found.outcomes] == [
+        ("gpt2-xl", DATA),
+        ("bert-base", DATA),
+        ("bert-base", PIPELINE),
+    ]
 
 
 def test_pipelines_that_cannot_share_the_layers_are_left_out() -> None:

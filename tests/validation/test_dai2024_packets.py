@@ -10,7 +10,7 @@ from fabricsim.validation import dai2024_packets, measured
 from fabricsim.validation.dai2024_grid import DATA, PIPELINE, WEAK, Assumptions
 from fabricsim.validation.dai2024_packets import AGREEMENT, CEILINGS, rate
 
-SMALL = Assumptions(nodes=(2,), scalings=(WEAK,), families=("bert-base",), settings=("job.micro_batch=4",))
+SMALL = Assumptions(nodes=(2,), scalings=(WEAK,), families=("bert-base",), tensor=1)
 
 
 @pytest.fixture(scope="module")
