@@ -6,6 +6,7 @@
     ├── InputError              what the user wrote cannot be used
     │   ├── ScenarioError       one or more mistakes in a scenario, all of them listed
     │   ├── TraceError          a trace or log file that cannot be read
+    │   ├── AbsentTracesError   measured tables that are not part of fabricsim and are not there
     │   └── ResultError         a result file that cannot be read
     └── SimulationError         the run itself cannot go on (unreachable rank, deadlock, nothing delivered)
 """
@@ -26,6 +27,10 @@ class FabricsimError(Exception):
 
 class InputError(FabricsimError):
     """Something the user wrote or named cannot be used."""
+
+
+class AbsentTracesError(InputError):
+    """Measured tables that a study needs, and that are not part of fabricsim, are not there."""
 
 
 class SimulationError(FabricsimError):

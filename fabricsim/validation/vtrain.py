@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fabricsim.errors import InputError
+from fabricsim.errors import AbsentTracesError, InputError
 from fabricsim.validation.study import Study, ValidationRow
 from fabricsim.validation.training import Run, agreement, rank_correlation, settings
 
@@ -47,8 +47,10 @@ def validate(progress: Callable[[float], None] | None = None) -> Study:
 
     Raises
     ------
+    AbsentTracesError
+        Where the tables are not there.
     InputError
-        Where the tables are not there or cannot be read.
+        Where they cannot be read.
     """
     records = [(table, record) for table, name in TABLES.items() for record in read(folder() / name)]
     rows = []
@@ -66,13 +68,13 @@ def folder() -> Path:
 
     Raises
     ------
-    InputError
+    AbsentTracesError
         Where ``FABRICSIM_TRACES`` does not lead to one.
     """
     path = Path(os.environ.get("FABRICSIM_TRACES", "traces")) / "vtrain"
     if not path.is_dir():
         msg = f"{path} is not there: set FABRICSIM_TRACES to a folder with vtrain/{TABLES['one node']} of {SOURCE}"
-        raise InputError(msg)
+        raise AbsentTracesError(msg)
     return path
 
 

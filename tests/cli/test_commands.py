@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fabricsim.cli.main import app
+from fabricsim.errors import AbsentTracesError
 from fabricsim.results.hdf5 import read
 from fabricsim.spec import library
 from fabricsim.traces import nccl_tests, osu
-from fabricsim.validation import anthony2024, dai2024, engines, hkbu, jean_zay, megatron, nccl_tables, peers
+from fabricsim.validation import anthony2024, dai2024, engines, hkbu, jean_zay, megatron, nccl_tables, peers, vtrain
 from fabricsim.validation.study import Study, ValidationRow
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def options_of(command: str, fabricsim: Fabricsim) -> set[str]:
     return {re.split(r"[ =]", name)[0] for names in listed for name in names.split(", ")} - {"--help"}
 
 
-STUDIES = ["dai2024", "hkbu", "jean-zay", "megatron", "nccl", "peers", "engines", "anthony2024"]
+STUDIES = ["dai2024", "hkbu", "jean-zay", "nccl", "megatron", "vtrain", "peers", "engines", "anthony2024"]
 
 
 def files(folder: Path) -> list[str]:
@@ -218,6 +219,8 @@ def quick_studies(monkeypatch: pytest.MonkeyPatch) -> None:
         "jean-zay": jean_zay,
         "megatron": megatron,
         "nccl": nccl_tables,
+        "megatron": megatron,
+        "vtrain": vtrain,
         "peers": peers,
         "engines": engines,
         "anthony2024": anthony2024,
@@ -236,6 +239,38 @@ def test_validate_alone_runs_all_studies(fabricsim: Fabricsim) -> None:
     _, out, _ = fabricsim("validate")
 
     assert re.findall(r"^validate (\S+)", out, re.MULTILINE) == STUDIES
+
+
+@pytest.mark.usefixtures("quick_studies")
+def test_validate_alone_leaves_out_studies_without_their_tables(
+    fabricsim: Fabricsim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent(_report: object) -> Study:
+        msg = "traces/vtrain is not there: set FABRICSIM_TRACES"
+        raise AbsentTracesError(msg)
+
+    monkeypatch.setattr(vtrain, "validate", absent)
+    code, out, err = fabricsim("validate", "--json")
+
+    assert code == 0
+    assert [study["study"] for study in json.loads(out)] == [name for name in STUDIES if name != "vtrain"]
+    assert err == "left out vtrain: traces/vtrain is not there: set FABRICSIM_TRACES\n"
+
+
+def test_validate_of_a_study_without_its_tables_says_what_to_set(
+    fabricsim: Fabricsim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FABRICSIM_TRACES", "nowhere")
+    code, _, err = fabricsim("validate", "vtrain")
+
+    assert code == 2
+    assert "nowhere/vtrain is not there: set FABRICSIM_TRACES" in err
+
+
+def test_help_of_validate_names_all_studies(fabricsim: Fabricsim) -> None:
+    _, out, _ = fabricsim("validate", "--help")
+
+    assert set(STUDIES) <= set(re.findall(r"[\w-]+", out))
 
 
 @pytest.mark.usefixtures("quick_studies")
