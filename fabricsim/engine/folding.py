@@ -419,7 +419,7 @@ def fold(fabric: Fabric, plan: Plan, *, closely: bool = False) -> tuple[Program,
     footprint = Footprint(plan.groups, wiring.choose, Ways(platform, Switches(platform)))
     if not closely and _reads_ahead(fabric, footprint):
         return None
-    wires = _read_ahead(fabric, footprint)
+    wires = np.full(len(footprint.routes.code), -1) if closely else _read_ahead(fabric, footprint)
     apart: dict[int, int] = {}
     while True:
         quotient = _quotient(plan, platform.resources, footprint, wires, apart)
