@@ -36,7 +36,6 @@ _STUDIES: dict[str, dict[str, str]] = {
     "jean-zay": {"flow": "jean_zay"},
     "megatron": {"flow": "megatron"},
     "nccl": {"flow": "nccl_tables"},
-    "megatron": {"flow": "megatron"},
     "vtrain": {"flow": "vtrain"},
     "peers": {"packet": "peers"},
     "engines": {},

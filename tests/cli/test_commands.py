@@ -219,7 +219,6 @@ def quick_studies(monkeypatch: pytest.MonkeyPatch) -> None:
         "jean-zay": jean_zay,
         "megatron": megatron,
         "nccl": nccl_tables,
-        "megatron": megatron,
         "vtrain": vtrain,
         "peers": peers,
         "engines": engines,
