@@ -289,6 +289,24 @@ def _moderation(scenario: Scenario, adapter: str) -> Iterator[Mistake]:
             yield Mistake(key, "is not larger than that of the step before", "write the steps in ascending order")
 
 
+def _nccl(scenario: Scenario) -> Iterator[Mistake]:
+    """Find settings of collectives that NCCL's cost model decides, or that only it looks at."""
+    settings = scenario.collectives
+    written = settings.model_fields_set
+    if settings.nccl is None:
+        for key in ("protocol", "adapter_latency", "min_channels", "max_channels"):
+            if key in written:
+                problem = "has no effect without collectives.nccl"
+                yield Mistake(f"collectives.{key}", problem, "set it, or take this out")
+        return
+    instead = {"channels": "collectives.max_channels limits them"}
+    for key in ("channels", "chunk", "network_step", "intra_host_step"):
+        if key in written:
+            problem = f"has no effect: NCCL {settings.nccl} decides"
+            way_out = instead.get(key, "or take collectives.nccl out")
+            yield Mistake(f"collectives.{key}", problem, f"take it out; {way_out}")
+
+
 _CHECKS: tuple[Callable[[Scenario], Iterator[Mistake]], ...] = (
     *(partial(_not_zero, key=key) for key in _NEVER_ZERO),
     *(partial(_few_ports, key=key) for key in ("fabric.k", "fabric.spines")),
@@ -305,6 +323,7 @@ _CHECKS: tuple[Callable[[Scenario], Iterator[Mistake]], ...] = (
     _nics,
     _pxn,
     _intra_host,
+    _nccl,
     _slow_start,
     _algorithms,
     _in_switches,
