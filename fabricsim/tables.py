@@ -219,7 +219,7 @@ COMMUNICATOR = np.dtype(
         ("line", np.int32),  # bytes of a line; whole ones are sent
         ("window", np.int32),  # messages a sender may be ahead of its receiver
         ("start", np.int64),  # time from an op's start until its lanes run, ps
-        ("copy", np.float64),  # time of each byte that is copied out of a FIFO and not passed on, ps
+        ("copying", np.float64),  # time of each byte that is copied out of a FIFO and not passed on, ps
         ("reduction", np.float64),  # time of each byte that is reduced, ps
     ],
     align=True,

@@ -279,7 +279,7 @@ def _work(calls, communicators, templates, step, lanes, lane):
     communicator = communicators[call.communicator]
     per_byte = communicator.reduction if step.reduce > 0 else 0.0
     if step.send < 0:
-        per_byte += communicator.copy
+        per_byte += communicator.copying
     if per_byte == 0.0 or lanes[lane].op == _NO_OP:
         return np.int64(0)
     shards = max(np.int64(step.reduce), np.int64(1))

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fabricsim.spec import library
-
 if TYPE_CHECKING:
     from types import ModuleType
 
 FOLDER = Path(__file__).resolve().parent
 
 
-@pytest.fixture(scope="module")
-def summaries() -> ModuleType:
+def _summaries() -> ModuleType:
     sys.path.insert(0, str(FOLDER))
     try:
         return import_module("summaries")
     finally:
         sys.path.remove(str(FOLDER))
+
+
+SUMMARIES = _summaries()
 
 
 def differences(path: str, found: Any, golden: Any) -> list[str]:  # noqa: ANN401  JSON values are of many types
@@ -43,15 +43,15 @@ def differences(path: str, found: Any, golden: Any) -> list[str]:  # noqa: ANN40
     return [] if same else [f"{path}: {found}, was {golden}"]
 
 
-@pytest.mark.parametrize("name", library.names("scenarios"))
-def test_scenario_gives_what_it_gave(name: str, summaries: ModuleType) -> None:
+@pytest.mark.parametrize("name", SUMMARIES.names())
+def test_scenario_gives_what_it_gave(name: str) -> None:
     golden = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
 
-    assert differences(name, json.loads(json.dumps(summaries.summary(name))), golden) == []
+    assert differences(name, json.loads(json.dumps(SUMMARIES.summary(name))), golden) == []
 
 
 def test_no_golden_file_is_left_over() -> None:
-    assert sorted(file.stem for file in FOLDER.glob("*.json")) == library.names("scenarios")
+    assert sorted(file.stem for file in FOLDER.glob("*.json")) == sorted(SUMMARIES.names())
 
 
 def test_differences_are_found() -> None:
