@@ -1,8 +1,11 @@
 """Megatron-LM iterations measured on A100 nodes by the authors of vTrain (Bang et al., arXiv 2312.12391).
 
-The tables lie outside the project: the folder named by ``FABRICSIM_TRACES`` has them under ``vtrain/``. Nothing is
-fitted to a row. That all runs recompute all activations, run 1F1B without interleaving and have 800 Gb/s per
-node is in the configurations that their repository ships (github.com/VIA-Research/vTrain@f8dda84, config/validation).
+The tables lie outside the project: the folder named by ``FABRICSIM_TRACES`` has them under ``vtrain/``. That all runs
+recompute all activations, run 1F1B without interleaving and have 800 Gb/s per node is in the configurations that their
+repository ships (github.com/VIA-Research/vTrain@f8dda84, config/validation).
+
+Small models wait for the host, which issues their kernels. How long it takes for one is not published; it is calibrated
+on those runs of one node that `calibrates` names, which are judged apart from all others (`host_time`).
 """
 
 from __future__ import annotations
@@ -12,12 +15,21 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fabricsim.errors import AbsentTracesError, InputError
+import numpy as np
+
+from fabricsim.errors import InputError
+from fabricsim.pipeline import load
 from fabricsim.validation.study import Study, ValidationRow
 from fabricsim.validation.training import Run, agreement, rank_correlation, settings
 
+from fabricsim.workload.operations import block_work
+from fabricsim.workload.shapes import Block, stage_blocks
+from fabricsim.workload.work import Operation
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    from fabricsim.spec.job import Job
 
 SOURCE = "github.com/VIA-Research/vTrain@f8dda84"
 TABLES = {"several nodes": "measured_multi_node.csv", "one node": "measured_single_node.csv"}
@@ -35,6 +47,8 @@ _COLUMNS = {
     "pipeline parallelism": "parallelism.pipeline",
 }
 _TIME = "iteration time (ms)"
+_CALIBRATION = ", calibration"
+_CALIBRATING = {"tensor parallelism": "1", "pipeline parallelism": "1", "hidden size": "1024", "micro batch": "1"}
 
 
 def validate(progress: Callable[[float], None] | None = None) -> Study:
@@ -55,12 +69,50 @@ def validate(progress: Callable[[float], None] | None = None) -> Study:
     records = [(table, record) for table, name in TABLES.items() for record in read(folder() / name)]
     rows = []
     for done, (table, record) in enumerate(records, start=1):
-        run = _run(table, record)
+        run = run_of(table, record)
         time = float(record[_TIME]) / 1e3
         rows.append(ValidationRow(run.name, "s", time, run.iteration(), SOURCE, "published"))
         if progress is not None:
             progress(done / len(records))
-    return Study("vtrain", rows, _summary(rows), {"scenario": _SCENARIO, "recompute": "full", "schedule": "1f1b"})
+    return Study("vtrain", rows, _summary(rows), _parameters(records))
+
+
+def calibrates(table: str, record: dict[str, str]) -> bool:
+    """Whether a run is one of those that give the host's time per kernel.
+
+    These are the smallest models, on one stage, without tensor parallelism, with one sequence in a micro-batch:
+    nothing but the host holds them up.
+    """
+    return table == "one node" and all(record[column] == value for column, value in _CALIBRATING.items())
+
+
+def host_time(records: Iterable[dict[str, str]]) -> float:
+    """Host time per kernel from what a layer of a micro-batch adds to an iteration, seconds.
+
+    Least squares of the iteration over the layers of all micro-batches, the micro-batches and a constant; what one
+    layer adds, by its kernels.
+
+    Parameters
+    ----------
+    records
+        Runs that `calibrates` names.
+    """
+    rows, times = [], []
+    for record in records:
+        micro_batches = int(record["global batch"]) // int(record["micro batch"]) // int(record["data parallelism"])
+        rows.append((micro_batches * int(record["# layers"]), micro_batches, 1))
+        times.append(float(record[_TIME]) / 1e3)
+    slopes = np.linalg.lstsq(np.array(rows, np.float64), np.array(times), rcond=None)[0]
+    job = load(_SCENARIO, ["job.parallelism.tensor=1"]).scenario.job
+    assert job is not None  # noqa: S101  the scenario has one
+    return float(slopes[0]) / _kernels(job)
+
+
+def _kernels(job: Job) -> int:
+    """Count the kernels of a layer, forward and backward, with those that are repeated."""
+    layer: Block = next(block for block in stage_blocks(job.model, 1)[0] if block.kind == "layer")
+    work = block_work(layer, job)
+    return sum(isinstance(item, Operation) for item in (*work.forward, *work.backward))
 
 
 def folder() -> Path:
@@ -111,18 +163,35 @@ def draw(study: Study, folder: Path) -> list[Path]:
     return [path]
 
 
-def _run(table: str, record: dict[str, str]) -> Run:
+def run_of(table: str, record: dict[str, str]) -> Run:
+    """Describe a measured run; tensor-parallel ranks send parts to the next stage, as Megatron-LM does unasked."""
     values: dict[str, object] = {key: int(record[column]) for column, key in _COLUMNS.items()}
-    degrees = " ".join(f"{name[0]}{values[f'parallelism.{name}']}" for name in ("tensor", "data", "pipeline"))
+    names = ("tensor", "data", "pipeline")
+    degrees = {name: int(record[f"{name} parallelism"]) for name in names}
+    values["parallelism.scatter_gather"] = degrees["tensor"] > 1 and degrees["pipeline"] > 1
+    group = table + (_CALIBRATION if calibrates(table, record) else "")
     shape = f"{values['model.layers']} layers of {values['model.hidden']}"
+    split = " ".join(f"{name[0]}{degree}" for name, degree in degrees.items())
     batch = f"{values['global_batch']} in {values['micro_batch']}"
-    return Run(f"{table}: {shape}, {degrees}, batch {batch}", _SCENARIO, settings(_SCENARIO, values))
+    return Run(f"{group}: {shape}, {split}, batch {batch}", _SCENARIO, settings(_SCENARIO, values))
 
 
 def _summary(rows: list[ValidationRow]) -> dict[str, Any]:
     found = {}
-    for table in TABLES:
-        chosen = [row for row in rows if row.quantity.startswith(table)]
+    for group in (*TABLES, f"one node{_CALIBRATION}", "one node:"):
+        chosen = [row for row in rows if row.quantity.startswith(group)]
         correlation = rank_correlation([row.measured for row in chosen], [row.predicted for row in chosen])
-        found[table] = {**agreement(chosen), "rank_correlation": correlation}
+        name = "one node, others" if group.endswith(":") else group
+        found[name] = {**agreement(chosen), "rank_correlation": correlation}
     return {"agreement": found}
+
+
+def _parameters(records: Iterable[tuple[str, dict[str, str]]]) -> dict[str, Any]:
+    calibrating = [record for table, record in records if calibrates(table, record)]
+    rule = ", ".join(f"{column} {value}" for column, value in _CALIBRATING.items())
+    return {
+        "scenario": _SCENARIO,
+        "recompute": "full",
+        "schedule": "1f1b",
+        "host time per kernel": f"{host_time(calibrating) * 1e6:.1f} us, from the {len(calibrating)} runs with {rule}",
+    }
