@@ -40,7 +40,6 @@ _STUDIES: dict[str, dict[str, str]] = {
     "peers": {"packet": "peers"},
     "engines": {},
     "anthony2024": {"flow": "anthony2024"},
-    "vtrain": {"flow": "vtrain"},
 }
 """Modules of each study by engine; one without runs on both."""
 _TESTS_HELP = "all_reduce, all_gather, reduce_scatter, broadcast or latency."

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fabricsim.errors import InputError
+from fabricsim.errors import AbsentTracesError, InputError
 from fabricsim.pipeline import load
 from fabricsim.validation.study import Study, ValidationRow
 from fabricsim.validation.training import Run, agreement, rank_correlation, settings
-
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.shapes import Block, stage_blocks
 from fabricsim.workload.work import Operation

@@ -168,7 +168,9 @@ REFUSED = [
     (HKBU, ["cluster.hosts=2000000"], "cluster.hosts", "the cluster has 8000000 GPUs"),
     (HKBU, ["fabric.spines=2"], "fabric.spines", "no effect in a single-switch fabric"),
     (HKBU, ["cluster.ethernet_nic.socket=2"], "cluster.ethernet_nic.socket", "2 is no socket of a CPU"),
-    (HKBU, ["collectives.chunk=0B"], "collectives.chunk", "is zero"),
+    (HKBU, ["collectives.send_chunk=0B"], "collectives.send_chunk", "is zero"),
+    (HKBU, ["collectives.channels=4"], "collectives.channels", "has no effect: NCCL 2.6 decides"),
+    ("ideal-16", ["collectives.protocol=ll"], "collectives.protocol", "has no effect without collectives.nccl"),
     (HKBU, ["collectives.algorithm=rings"], "collectives.algorithm", "'rings' is no algorithm"),
     (
         HKBU,
@@ -185,7 +187,7 @@ REFUSED = [
         "not larger than that of the step before",
     ),
     (DP, ["cluster.hosts=2000000"], "cluster.hosts", "the cluster has 2000000 GPUs"),
-    *[(DP, [f"{key}=0B"], key, "is zero") for key in ("cluster.gpu.memory", "collectives.chunk")],
+    *[(DP, [f"{key}=0B"], key, "is zero") for key in ("cluster.gpu.memory", "collectives.send_chunk")],
     *[
         (DP, [f"{key}=0{unit}"], key, f"'0{unit}' is too small")
         for key, unit in [

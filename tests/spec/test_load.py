@@ -164,7 +164,7 @@ def test_a_set_name_replaces_a_table_written_in_full(tmp_path: Path) -> None:
         ("cluster.gpu=h100-sxm", "cluster.gpu.name", "h100-sxm"),
         ("cluster.ethernet_nic=intel-10gbe", "cluster.ethernet_nic.name", "intel-10gbe"),
         ("transport.switch=hdr", "transport.switch.name", "hdr"),
-        ("collectives={ channels = 4 }", "collectives.channels", 4),
+        ("collectives={ max_channels = 4 }", "collectives.max_channels", 4),
         ("job.overlap=ddp", "job.overlap", "ddp"),
         ("name=2024-01-01", "name", "2024-01-01"),
         ("name=a=b", "name", "a=b"),
