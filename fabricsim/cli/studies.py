@@ -64,9 +64,9 @@ def validate(
 ) -> None:
     """Hold predictions against measurements and other simulators.
 
-    dai2024, hkbu, jean-zay, nccl, megatron and vtrain against published measurements, peers against closed forms and
+    dai2024, hkbu, jean-zay, megatron, nccl and vtrain against published measurements, peers against closed forms and
     other packet simulators, engines one engine against the other, anthony2024 volumes against closed formulas and
-    published ones. Without STUDY, those whose measured tables are not there are left out.
+    published ones.
     """
     modules = _modules(study, engine)
     check_output_folder(output)

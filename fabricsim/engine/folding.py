@@ -153,19 +153,10 @@ def _doubled(footprint: Footprint, connections: Indices) -> bool:
     return bool(np.unique(pairs, axis=1).shape[1] < pairs.shape[1])
 
 
-def _take_turns(footprint: Footprint, wires: Indices, connections: Indices) -> bool:
-    """Whether two connections of one class meet at an adapter that reads ahead: it would serve one before the other."""
-    wire = wires[footprint.connections.route]
-    pairs = np.stack([wire, connections])[:, wire >= 0]
-    return bool(np.unique(pairs, axis=1).shape[1] < pairs.shape[1])
-
-
-def _quotient(
-    plan: Plan, resources: Resources, footprint: Footprint, wires: Indices, apart: dict[int, int]
-) -> Quotient | None:
+def _quotient(plan: Plan, resources: Resources, footprint: Footprint, apart: dict[int, int]) -> Quotient | None:
     """Find the classes; what does not repeat as it must is told apart, and noted in `apart`.
 
-    None where no two ranks are alike. ``wires`` are those before which adapters read ahead, of each route.
+    None where no two ranks are alike.
     """
     while True:
         classes = _structure(plan, resources, footprint, apart).refine()
@@ -183,8 +174,7 @@ def _quotient(
                 seats.append(found)
         if len(seats) < len(footprint.layouts):
             continue
-        connections = classes["connection"]
-        if not (_doubled(footprint, connections) or _take_turns(footprint, wires, connections)):
+        if not _doubled(footprint, classes["connection"]):
             lowest = [_lowest(classes[kind]) for kind in ("rank", "resource", "route")]
             return Quotient(lowest[0], lowest[1], lowest[2], tuple(seats))
         apart.update(dict.fromkeys(range(len(footprint.layouts)), _APART))
@@ -370,24 +360,17 @@ class Folding:
         return {resource: float(total[resource]) for resource in np.flatnonzero(total).tolist()}
 
 
-def _read_ahead(fabric: Fabric, footprint: Footprint) -> Indices:
-    """Wire before which an adapter reads ahead of each route's messages, shape ``(routes,)``; -1 without one."""
-    routes = footprint.routes
-    wires = np.full(len(routes.code), -1)
-    if fabric.model.read_ahead:
-        ends = [footprint.ends_of(code) for code in routes.code.tolist()]
-        before = [
-            0 if stripes else len(fabric.platform.way_out(source, target=target)) for source, target, _, stripes in ends
-        ]
-        out = np.array(before, np.int64)[routes.hop_route]
-        first = routes.network[routes.hop_route] & (out > 0) & (routes.hop_place == out)
-        wires[routes.hop_route[first]] = routes.hop_resource[first]
-    return wires
-
-
 def _reads_ahead(fabric: Fabric, footprint: Footprint) -> bool:
     """Whether adapters read ahead of the wire."""
-    return bool(np.any(_read_ahead(fabric, footprint) >= 0))
+    routes = footprint.routes
+    if not fabric.model.read_ahead:
+        return False
+    ends = [footprint.ends_of(code) for code in routes.code.tolist()]
+    before = [
+        0 if stripes else len(fabric.platform.way_out(source, target=target)) for source, target, _, stripes in ends
+    ]
+    out = np.array(before, np.int64)[routes.hop_route]
+    return bool(np.any(routes.network[routes.hop_route] & (out > 0) & (routes.hop_place == out)))
 
 
 def fold(fabric: Fabric, plan: Plan, *, closely: bool = False) -> tuple[Program, Folding] | None:
@@ -401,7 +384,7 @@ def fold(fabric: Fabric, plan: Plan, *, closely: bool = False) -> tuple[Program,
         The job.
     closely
         Fold also where the order of two messages that reach an adapter at one instant, or one byte of a shard, is not
-        the same for all that are alike.
+        the same for all that are alike: messages of ranks that are alike share an adapter instead of taking turns.
 
     Returns
     -------
@@ -419,10 +402,9 @@ def fold(fabric: Fabric, plan: Plan, *, closely: bool = False) -> tuple[Program,
     footprint = Footprint(plan.groups, wiring.choose, Ways(platform, Switches(platform)))
     if not closely and _reads_ahead(fabric, footprint):
         return None
-    wires = np.full(len(footprint.routes.code), -1) if closely else _read_ahead(fabric, footprint)
     apart: dict[int, int] = {}
     while True:
-        quotient = _quotient(plan, platform.resources, footprint, wires, apart)
+        quotient = _quotient(plan, platform.resources, footprint, apart)
         if quotient is None:
             return None
         program = plan.program(np.unique(quotient.ranks).tolist())

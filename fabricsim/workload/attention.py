@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 PRODUCTS, BACKWARD_PRODUCTS = 2, 5
 """Matrix products in the forward and in the backward pass of fused attention, which repeats the scores."""
 
+_FUSED_TOGETHER = 4
+"""Matrices of scores that a block of threads of the fused softmax takes."""
+
 
 class _Core(NamedTuple):
     """The core of an attention on one rank.
@@ -128,7 +131,7 @@ def _separate_kernels(tape: Tape, core: _Core) -> None:
         tape.stream("repeat keys and values", 2 * core.key_elements, Pass(1, copies), Pass(copies, 1))
     inputs = core.query_elements + core.key_elements
     tape.matrix_product("scores", (core.queries, core.head, core.keys), batch=batch, stored=inputs)
-    tape.stream("softmax", core.scores, Pass(1, 1), Pass(2, 1), stored=tape.width * keeps, kernel="function")
+    _softmax(tape, core, stored=tape.width * keeps)
     if tape.job.model.family != "llama":
         dropout, stored = Pass(1, 1, MASK), (tape.width + MASK) * keeps
         tape.stream("attention dropout", core.scores, dropout, dropout, stored=stored, kernel="function")
@@ -136,6 +139,24 @@ def _separate_kernels(tape: Tape, core: _Core) -> None:
     tape.stream("context transpose", core.query_elements, Pass(1, 1), Pass(1, 1))
     if not keeps:
         tape.repeat(start)
+
+
+def _softmax(tape: Tape, core: _Core, *, stored: int) -> None:
+    """Scale, mask and normalise: in one kernel that takes sequences times heads by fours, or one by one in fp32.
+
+    So does ``FusedScaleMaskSoftmax.is_kernel_available`` of Megatron-LM (megatron/model/fused_softmax.py). What is kept
+    counts as with one kernel.
+    """
+    both_ways = Pass(1, 1), Pass(1, 1)
+    if tape.width == FP32 or core.batch * core.heads % _FUSED_TOGETHER == 0:
+        tape.stream("softmax", core.scores, Pass(1, 1), Pass(2, 1), stored=stored, kernel="function")
+        return
+    cast = Operation("cast scores", 0, core.scores * (tape.width + FP32))
+    tape.step([cast], [cast])
+    tape.stream("scale", core.scores, *both_ways, width=FP32)
+    tape.stream("mask", core.scores, *both_ways, width=FP32)
+    tape.stream("softmax", core.scores, Pass(1, 1), Pass(2, 1), stored=stored, width=FP32, kernel="function")
+    tape.step([cast], [cast])
 
 
 def _row_sums(core: _Core) -> int:

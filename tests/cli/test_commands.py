@@ -51,7 +51,7 @@ def options_of(command: str, fabricsim: Fabricsim) -> set[str]:
     return {re.split(r"[ =]", name)[0] for names in listed for name in names.split(", ")} - {"--help"}
 
 
-STUDIES = ["dai2024", "hkbu", "jean-zay", "nccl", "megatron", "vtrain", "peers", "engines", "anthony2024"]
+STUDIES = ["dai2024", "hkbu", "jean-zay", "megatron", "nccl", "peers", "engines", "anthony2024", "vtrain"]
 
 
 def files(folder: Path) -> list[str]:
@@ -219,10 +219,10 @@ def quick_studies(monkeypatch: pytest.MonkeyPatch) -> None:
         "jean-zay": jean_zay,
         "megatron": megatron,
         "nccl": nccl_tables,
-        "vtrain": vtrain,
         "peers": peers,
         "engines": engines,
         "anthony2024": anthony2024,
+        "vtrain": vtrain,
     }
     for name, module in modules.items():
         monkeypatch.setattr(module, "validate", partial(_given, Study(name, [row])))
