@@ -15,7 +15,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fabricsim.errors import InputError
+from fabricsim.errors import AbsentTracesError, InputError
 from fabricsim.validation.study import Study, ValidationRow
 from fabricsim.validation.training import Run, agreement, rank_correlation, settings
 
