@@ -1,0 +1,60 @@
+"""Passes that repeat are written out once: the program is the same as one written out op by op."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from fabricsim.workload.compile import JobPlan
+from fabricsim.workload.data_parallel import AtOnce, Bucketed, Reducer
+
+if TYPE_CHECKING:
+    from conftest import MakeJob, MakeModel
+
+    from fabricsim.spec.cluster import Gpu
+    from fabricsim.workload.program import Program
+
+TENSOR = {"tensor": 2, "sequence_parallel": True}
+
+
+def _edges(program: Program) -> set[tuple[int, int]]:
+    first, count = program.ops["first_successor"], program.ops["successors"]
+    return {
+        (op, int(after))
+        for op in range(len(program.ops))
+        for after in program.successors[first[op] : first[op] + count[op]]
+    }
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"micro_batches": 5},
+        {"micro_batches": 4, "pipeline": 2, **TENSOR},
+        {"micro_batches": 4, "data": 2, **TENSOR, "zero": 1},
+        {"micro_batches": 3, "data": 2, "overlap": "ddp", "zero": 1},
+        {"micro_batches": 3, "data": 2, "overlap": "ddp", "zero": 2},
+        {"micro_batches": 4, "pipeline": 2, "schedule": "zb-h1", **TENSOR},
+        {"micro_batches": 4, "pipeline": 2, "virtual_stages": 2, **TENSOR},
+    ],
+    ids=str,
+)
+def test_repeated_passes_are_those_that_would_be_written_out(
+    changes: dict[str, Any],
+    make_job: MakeJob,
+    make_model: MakeModel,
+    gpu: Gpu,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job = make_job(make_model("gpt2-medium", vocabulary=50304), **changes)
+    repeated = JobPlan(job, gpu).program()
+
+    for reducer in (Reducer, AtOnce, Bucketed):
+        monkeypatch.setattr(reducer, "quiet", lambda *_, **__: False)
+    written = JobPlan(job, gpu).program()
+
+    assert np.array_equal(repeated.ops, written.ops)
+    assert repeated.calls == written.calls
+    assert _edges(repeated) == _edges(written)
