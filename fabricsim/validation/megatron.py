@@ -32,10 +32,10 @@ def validate(progress: Callable[[float], None] | None = None) -> Study:
     table = measured.load("megatron")
     rows = []
     for done, record in enumerate(table.rows, start=1):
-        run = _run(record)
+        run = published_run(record)
         rows.append(
             ValidationRow(
-                run.name, "s", _measured(record, run), run.iteration(), str(record["source"]), table.certainty
+                run.name, "s", published_seconds(record, run), run.iteration(), str(record["source"]), table.certainty
             )
         )
         if progress is not None:
@@ -53,7 +53,8 @@ def draw(study: Study, folder: Path) -> list[Path]:
     return [path]
 
 
-def _run(record: np.void) -> Run:
+def published_run(record: np.void) -> Run:
+    """Describe the run of a row."""
     name, scenario = str(record["name"]), str(record["scenario"])
     values: dict[str, object] = {f"model.{key}": int(record[key]) for key in ("layers", "hidden", "heads")}
     values |= {f"parallelism.{key}": int(record[key]) for key in _DEGREES}
@@ -67,7 +68,7 @@ def _run(record: np.void) -> Run:
     return Run(name, scenario, settings(scenario, values))
 
 
-def _measured(record: np.void, run: Run) -> float:
+def published_seconds(record: np.void, run: Run) -> float:
     """Return the iteration as printed, or from the printed rate and the FLOPs that it counts; seconds."""
     if record["iteration"]:
         return float(record["iteration"])
