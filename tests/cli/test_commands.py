@@ -51,7 +51,7 @@ def options_of(command: str, fabricsim: Fabricsim) -> set[str]:
     return {re.split(r"[ =]", name)[0] for names in listed for name in names.split(", ")} - {"--help"}
 
 
-STUDIES = ["dai2024", "hkbu", "jean-zay", "megatron", "nccl", "peers", "engines", "anthony2024", "vtrain"]
+STUDIES = ["dai2024", "hkbu", "jean-zay", "megatron", "nccl", "vtrain", "peers", "engines", "anthony2024"]
 
 
 def files(folder: Path) -> list[str]:
