@@ -1,7 +1,7 @@
 """One layer of a GPT of 22 billion parameters, as Korthikanti et al. measured it (arXiv 2205.05198, table 4).
 
-Eight A100 80 GB with tensor parallelism, four sequences of 2048 tokens. It is a check: no parameter is fitted to it. (That
-dropout and GELU reach 0.8 of the memory rate was looked up, in measurements of those kernels, after a first
+Eight A100 80 GB with tensor parallelism, four sequences of 2048 tokens. It is a check: no parameter is fitted to it.
+(That dropout and GELU reach 0.8 of the memory rate was looked up, in measurements of those kernels, after a first
 comparison had come out 5 % fast.)
 """
 
