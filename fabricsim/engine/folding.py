@@ -360,17 +360,13 @@ class Folding:
         return {resource: float(total[resource]) for resource in np.flatnonzero(total).tolist()}
 
 
-def _reads_ahead(fabric: Fabric, footprint: Footprint) -> bool:
+def _reads_ahead(fabric: Fabric, footprint: Footprint, ways: Ways) -> bool:
     """Whether adapters read ahead of the wire."""
-    routes = footprint.routes
     if not fabric.model.read_ahead:
         return False
-    ends = [footprint.ends_of(code) for code in routes.code.tolist()]
-    before = [
-        0 if stripes else len(fabric.platform.way_out(source, target=target)) for source, target, _, stripes in ends
-    ]
-    out = np.array(before, np.int64)[routes.hop_route]
-    return bool(np.any(routes.network[routes.hop_route] & (out > 0) & (routes.hop_place == out)))
+    codes = footprint.routes.code[footprint.routes.network].tolist()
+    ends = (footprint.ends_of(code) for code in codes)
+    return any(ways.out(source, target, stripes) for source, target, _, stripes in ends)
 
 
 def fold(fabric: Fabric, plan: Plan, *, closely: bool = False) -> tuple[Program, Folding] | None:
@@ -399,8 +395,9 @@ def fold(fabric: Fabric, plan: Plan, *, closely: bool = False) -> tuple[Program,
     """
     platform, wiring = fabric.platform, fabric.wiring
     fabric.require_ranks(plan.ranks)
-    footprint = Footprint(plan.groups, wiring.choose, Ways(platform, Switches(platform)))
-    if not closely and _reads_ahead(fabric, footprint):
+    ways = Ways(platform, Switches(platform))
+    footprint = Footprint(plan.groups, wiring.choose, ways)
+    if not closely and _reads_ahead(fabric, footprint, ways):
         return None
     apart: dict[int, int] = {}
     while True:

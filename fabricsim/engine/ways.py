@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 from fabricsim.topology.platform import Path
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fabricsim.engine.in_network import Switches
+    from fabricsim.topology.host import Hop
     from fabricsim.topology.platform import Platform
 
 Stripes = tuple[tuple[int, int], ...]
@@ -78,3 +81,10 @@ class Ways:
         for resource, cost in (hop for path in paths for hop in path.hops):
             costs[resource] = costs.get(resource, 0.0) + cost / len(paths)
         return Path(tuple(costs.items()), max(path.latency for path in paths), network=True)
+
+    def out(self, source: int, target: int, stripes: Stripes) -> Sequence[Hop]:
+        """List what a message passes before its adapter's wire; nothing where it is in parts or a switch sends it."""
+        if stripes or self.switches.is_switch(source):
+            return ()
+        beyond = None if self.switches.is_switch(target) else target
+        return self.platform.way_out(source, target=beyond)

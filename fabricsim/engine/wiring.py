@@ -166,9 +166,7 @@ class Wiring:
             overhead = model.overhead if key.latency is None else 0
             round_trip = 2 * (path.latency + software)
             window, idle_restart = model.window, model.idle_restart
-            beyond = None if self._switches.is_switch(key.target) else key.target
-            alone = key.stripes or self._switches.is_switch(key.source)
-            out = () if alone else self._platform.way_out(key.source, target=beyond)
+            out = self._ways.out(key.source, key.target, key.stripes)
             moderation = 0 if self._moderation_steps else NONE
         _check_delay(max(latency, overhead), key)
         hops = [(resource, 1, cost) for resource, cost in path.hops]
