@@ -1,4 +1,4 @@
-"""Folding is asked for where switches of the network reduce and adapters read ahead: nothing folds, and the job runs."""
+"""Where switches of the network reduce and adapters read ahead nothing folds, and the job runs."""
 
 from __future__ import annotations
 
