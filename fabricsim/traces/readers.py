@@ -1,0 +1,128 @@
+"""The forms of traces: which there are, how each is known, and the one way to read any of them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+
+from fabricsim.errors import TraceError
+from fabricsim.tables import NONE
+from fabricsim.traces.sources import sources
+from fabricsim.traces.trace import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+    from pathlib import Path
+
+    from fabricsim.traces.sources import Source
+    from fabricsim.traces.trace import Recording
+
+
+class Reader(Protocol):
+    """What the module of a form offers."""
+
+    def recognises(self, name: str, head: bytes) -> bool:
+        """Whether a file of this name that begins with `head` (up to 64 KiB) is of this form."""
+
+    def read(self, source: Source) -> Iterator[Recording]:
+        """Give the recordings of a file, one per rank; raises `TraceError` where it cannot be read."""
+
+
+class Form(NamedTuple):
+    """A form of traces.
+
+    Attributes
+    ----------
+    module
+        Where its reader is: a module of `fabricsim.traces`.
+    description
+        What writes it.
+    """
+
+    module: str
+    description: str
+
+
+FORMS: dict[str, Form] = {}
+"""All forms by name, in the order in which they are tried."""
+
+
+def reader(form: str) -> Reader:
+    """Return the reader of a form."""
+    return cast("Reader", import_module(f"fabricsim.traces.{FORMS[form].module}"))
+
+
+def form_of(source: Source) -> str:
+    """Name the form of a file.
+
+    Raises
+    ------
+    TraceError
+        Where it is none that is known.
+    """
+    for name in FORMS:
+        if reader(name).recognises(source.name, source.head):
+            return name
+    msg = f"is no trace of a form that is known ({', '.join(FORMS)}); name its form with --form if it is one"
+    raise TraceError(source.label, msg)
+
+
+def read(
+    paths: Collection[Path | str],
+    form: str | None = None,
+    *,
+    only: str | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Trace:
+    """Read a trace, of one form and all its files.
+
+    Parameters
+    ----------
+    paths
+        Files, folders or archives, packed or not.
+    form
+        Name in `FORMS`; where left out, as the first file shows.
+    only
+        Pattern that names must match, as of `fabricsim.traces.sources.sources`.
+    progress
+        Called with the name of each file before it is read.
+
+    Raises
+    ------
+    TraceError
+        Where a file cannot be read, two have the same rank, or they contradict each other.
+    """
+    recordings: list[Recording] = []
+    for source in sources(paths, only):
+        if progress is not None:
+            progress(source.label)
+        form = form or form_of(source)
+        recordings += reader(form).read(source)
+    if form is None or not recordings:
+        msg = "holds no operations; capture at least one iteration"
+        raise TraceError(", ".join(map(str, paths)), msg)
+    return Trace(form, _ordered(recordings), _world(recordings))
+
+
+def _ordered(recordings: list[Recording]) -> tuple[Recording, ...]:
+    seen: dict[int, Recording] = {}
+    for recording in recordings:
+        other = seen.setdefault(recording.rank, recording)
+        if other is not recording:
+            what = f"rank {recording.rank}" if recording.rank != NONE else "a file that does not say its rank"
+            msg = f"{what} is in {other.source}, too; give each rank once"
+            raise TraceError(recording.source, msg)
+    return tuple(sorted(recordings, key=lambda recording: recording.rank))
+
+
+def _world(recordings: list[Recording]) -> int:
+    sizes = {recording.world: recording for recording in recordings if recording.world != NONE}
+    if len(sizes) > 1:
+        (one, first), (other, second) = list(sizes.items())[:2]
+        msg = f"is of a job of {one} ranks, but {second.source} of one of {other}; give the files of one job"
+        raise TraceError(first.source, msg)
+    world = next(iter(sizes), NONE)
+    highest = recordings[-1] if world == NONE else max(recordings, key=lambda recording: recording.rank)
+    if world != NONE and highest.rank >= world:
+        raise TraceError(highest.source, f"is of rank {highest.rank}, but the job has {world} ranks")
+    return world

@@ -1,0 +1,306 @@
+"""What was captured of a job: per rank, operations with their times, order, dependencies and messages.
+
+Every trace reader makes `Recording` values, one per rank, and says nothing that its file does not say:
+what is missing is ``NONE``, an empty name or an empty tuple. `fabricsim.captured` makes a program of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from fabricsim.tables import NONE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Operation = Literal[
+    "all_reduce",
+    "reduce_scatter",
+    "all_gather",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+    "all_to_all",
+    "barrier",
+    "send",
+    "recv",
+    "send_recv",
+    "unknown",
+]
+"""What a communication does; ``"send_recv"`` is an NCCL group of sends and receives whose parts are not known."""
+
+OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+
+COMPUTE = 0
+"""Kind of a node: work of a device, or of a rank where devices are not told apart."""
+COMMUNICATION = 1
+"""Kind of a node: one rank's part of a collective, a send or a receive."""
+COPY = 2
+"""Kind of a node: a memory copy or fill of a device."""
+HOST = 3
+"""Kind of a node: work of a thread of the host."""
+LAUNCH = 4
+"""Kind of a node: a thread hands work to a device; an edge leads to that work."""
+WAIT = 5
+"""Kind of a node: a thread waits for devices; edges lead from what it waits for, where that is known."""
+KINDS = ("compute", "communication", "copy", "host", "launch", "wait")
+
+NODE = np.dtype(
+    [
+        ("kind", np.int8),
+        ("lane", np.int32),  # index into Recording.lanes
+        ("name", np.int32),  # index into Recording.names
+        ("communication", np.int32),  # index into Recording.communications; NONE for other kinds
+        ("sequence", np.int64),  # the group's own number of the communication; NONE where not captured
+        ("start", np.int64),  # ps after Recording.origin; NONE where not captured
+        ("duration", np.int64),  # ps; NONE where not captured
+        ("flops", np.int64),  # of the work; NONE where not captured
+        ("bytes", np.int64),  # that the work reads and writes; NONE where not captured
+    ],
+    align=True,
+)
+"""An operation of one rank."""
+
+EDGE = np.dtype(
+    [
+        ("before", np.int64),  # index into Recording.nodes
+        ("after", np.int64),  # as before
+        ("on_start", np.bool_),  # `after` may begin as soon as `before` has begun; else when it has ended
+    ],
+    align=True,
+)
+"""A dependency that the file states."""
+
+STEP = np.dtype([("number", np.int64), ("start", np.int64), ("end", np.int64)])
+"""An iteration that the job itself has marked: its number, and its time in ps after Recording.origin."""
+
+
+class Lane(NamedTuple):
+    """What runs its nodes one after the other, in the order of their starts, or of the file where they have none.
+
+    Attributes
+    ----------
+    kind
+        ``"stream"`` of a device, ``"thread"`` of a host, ``"any"`` where nodes have no order but their edges.
+    name
+        As the file calls it, such as ``"stream 7"``.
+    """
+
+    kind: Literal["stream", "thread", "any"]
+    name: str
+
+
+class Group(NamedTuple):
+    """A communicator.
+
+    Attributes
+    ----------
+    name
+        As the file calls it; groups of one name are the same on all ranks that are in them.
+    description
+        Such as ``"default_pg"``; may be empty.
+    ranks
+        Global ranks in the order of the group; empty where the file does not list them.
+    size
+        How many ranks; NONE where the file does not say.
+    """
+
+    name: str
+    description: str
+    ranks: tuple[int, ...]
+    size: int
+
+
+class Communication(NamedTuple):
+    """What a node of kind COMMUNICATION does.
+
+    Attributes
+    ----------
+    operation
+        What it does.
+    group
+        Index into `Recording.groups`; NONE where not captured, or for a message between two global ranks.
+    size
+        Bytes as nccl-tests count them: the whole buffer of an all-reduce, broadcast or reduction, the total input of
+        a reduce-scatter, the total output of an all-gather (and of a gather), what one rank hands in (its own part
+        included) of an all-to-all (and the total input of a scatter), the message of a send or receive; NONE where
+        not captured.
+    datatype
+        As NCCL names it, such as ``"bfloat16"``; may be empty.
+    peer
+        The root, or the other end of a send or receive, as global rank; NONE where there is none or not captured.
+    tag
+        Of a send or receive; 0 where there is none.
+    sent, received
+        Bytes to and from each member of the group in order, where an all-to-all says so; else empty.
+    """
+
+    operation: Operation
+    group: int = NONE
+    size: int = NONE
+    datatype: str = ""
+    peer: int = NONE
+    tag: int = 0
+    sent: tuple[int, ...] = ()
+    received: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What was captured of one rank.
+
+    Attributes
+    ----------
+    rank
+        Global rank; NONE where the file does not say.
+    world
+        Ranks of the job; NONE where the file does not say.
+    source
+        File, and member of an archive, for messages.
+    nodes
+        ``NODE`` records, shape ``(n_nodes,)``, in the order of the file.
+    edges
+        ``EDGE`` records, shape ``(n_edges,)``.
+    steps
+        ``STEP`` records in the order of time, shape ``(n_steps,)``; empty where the job marks none.
+    lanes, names, groups, communications
+        What nodes refer to.
+    origin
+        Time 0, in ns of the clock of its host since that clock's epoch; 0 where not captured.
+    host
+        Name of the host whose clock it is; empty where not captured.
+    device
+        Name of the GPU; empty where not captured.
+    missing
+        What the file should say and does not, a sentence each, without a full stop.
+    """
+
+    rank: int
+    world: int
+    source: str
+    nodes: NDArray[np.void]
+    edges: NDArray[np.void]
+    steps: NDArray[np.void]
+    lanes: tuple[Lane, ...]
+    names: tuple[str, ...]
+    groups: tuple[Group, ...]
+    communications: tuple[Communication, ...]
+    origin: int = 0
+    host: str = ""
+    device: str = ""
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What was captured of a job.
+
+    Attributes
+    ----------
+    form
+        Name of the reader, such as ``"kineto"``.
+    recordings
+        At least one, in the order of their ranks.
+    world
+        Ranks of the job; NONE where no file says.
+    """
+
+    form: str
+    recordings: tuple[Recording, ...]
+    world: int
+
+
+@dataclass
+class RecordingBuilder:
+    """Collects nodes and what they refer to; equal lanes, names, groups and communications are kept once.
+
+    Attributes
+    ----------
+    source
+        As of `Recording`.
+    """
+
+    source: str
+    lanes: dict[Lane, int] = field(default_factory=dict)
+    names: dict[str, int] = field(default_factory=dict)
+    groups: dict[Group, int] = field(default_factory=dict)
+    communications: dict[Communication, int] = field(default_factory=dict)
+    missing: dict[str, None] = field(default_factory=dict)
+    steps: list[tuple[int, int, int]] = field(default_factory=list)
+    _nodes: list[tuple[int, ...]] = field(default_factory=list)
+    _edges: list[tuple[int, int, bool]] = field(default_factory=list)
+    _packed_nodes: list[NDArray[np.void]] = field(default_factory=list)
+    _packed_edges: list[NDArray[np.void]] = field(default_factory=list)
+    count: int = 0
+
+    def lane(self, kind: Literal["stream", "thread", "any"], name: str) -> int:
+        """Return the number of a lane."""
+        return self.lanes.setdefault(Lane(kind, name), len(self.lanes))
+
+    def group(self, name: str, description: str = "", ranks: tuple[int, ...] = (), size: int = NONE) -> int:
+        """Return the number of a group."""
+        return self.groups.setdefault(Group(name, description, ranks, size), len(self.groups))
+
+    def node(  # noqa: PLR0913  one parameter per column
+        self,
+        kind: int,
+        lane: int,
+        name: str,
+        *,
+        communication: Communication | None = None,
+        sequence: int = NONE,
+        start: int = NONE,
+        duration: int = NONE,
+        flops: int = NONE,
+        bytes_: int = NONE,
+    ) -> int:
+        """Add a node; returns its index. Parameters are as the columns of ``NODE``."""
+        number = self.names.setdefault(name, len(self.names))
+        what = NONE
+        if communication is not None:
+            what = self.communications.setdefault(communication, len(self.communications))
+        self._nodes.append((kind, lane, number, what, sequence, start, duration, flops, bytes_))
+        if len(self._nodes) == _PACK:
+            self._pack()
+        self.count += 1
+        return self.count - 1
+
+    def edge(self, before: int, after: int, *, on_start: bool = False) -> None:
+        """Let `after` wait for `before`."""
+        self._edges.append((before, after, on_start))
+        if len(self._edges) == _PACK:
+            self._pack()
+
+    def _pack(self) -> None:
+        self._packed_nodes.append(np.array(self._nodes, NODE))
+        self._packed_edges.append(np.array(self._edges, EDGE))
+        self._nodes.clear()
+        self._edges.clear()
+
+    def build(self, rank: int, world: int = NONE, *, origin: int = 0, host: str = "", device: str = "") -> Recording:
+        """Finish; parameters are as of `Recording`."""
+        self._pack()
+        return Recording(
+            rank,
+            world,
+            self.source,
+            np.concatenate(self._packed_nodes),
+            np.concatenate(self._packed_edges),
+            np.array(sorted(self.steps, key=lambda step: step[1]), STEP),
+            tuple(self.lanes),
+            tuple(self.names),
+            tuple(self.groups),
+            tuple(self.communications),
+            origin,
+            host,
+            device,
+            tuple(self.missing),
+        )
+
+
+_PACK = 2**16
+"""Nodes or edges that a builder holds as Python integers."""
