@@ -21,6 +21,8 @@ COMPUTE = 0
 """Kind of an op: keeps its rank busy for a given time."""
 COLLECTIVE = 1
 """Kind of an op: one rank's part of a collective call."""
+HOST = 2
+"""Kind of an op: keeps a thread of the rank's host busy for a given time, or a device that is about to begin."""
 
 MAIN_STREAM = 0
 """The rank waits for the op before it issues its next one."""
@@ -30,12 +32,12 @@ OVERLAPPED_STREAM = 1
 OP = np.dtype(
     [
         ("rank", np.int32),
-        ("kind", np.int8),  # COMPUTE or COLLECTIVE
+        ("kind", np.int8),  # COMPUTE, COLLECTIVE or HOST
         ("stream", np.int8),  # MAIN_STREAM or OVERLAPPED_STREAM
         ("timer", np.int16),  # index into Program.timers
         ("call", np.int32),  # index into Program.calls; NONE for compute
         ("member", np.int32),  # the rank's place in the call's ranks; NONE for compute
-        ("duration", np.int64),  # of a compute op, ps; 0 otherwise
+        ("duration", np.int64),  # of a compute or host op, ps; 0 otherwise
         ("predecessors", np.int32),  # how many must be done before this op starts
         ("first_successor", np.int64),  # into Program.successors
         ("successors", np.int32),

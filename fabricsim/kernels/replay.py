@@ -30,7 +30,7 @@ from fabricsim.kernels.lane import (
 )
 from fabricsim.kernels.queue import close_bucket, first_finisher, has_event_at, next_time, post, take
 from fabricsim.packet_tables import HEADER_BYTES
-from fabricsim.tables import COMPUTE, LONGEST_FIFO, NEVER, SLOWDOWN_BINS, SLOWDOWN_BINS_PER_OCTAVE
+from fabricsim.tables import COLLECTIVE, LONGEST_FIFO, NEVER, SLOWDOWN_BINS, SLOWDOWN_BINS_PER_OCTAVE
 
 # What `advance` stopped for.
 IDLE = 0  # nothing is left to do
@@ -328,7 +328,7 @@ def handle(
         _release(world, events, buckets, ops, spans, successors, jobs, job_of_op, outbox, target)
     elif kind != OP_START:
         return kind, target, extra
-    elif ops[target].kind == COMPUTE:
+    elif ops[target].kind != COLLECTIVE:
         spans[target].start = now
         post(world, events, buckets, now + ops[target].duration, OP_DONE, target, NO_EXTRA)
     elif extra == NO_EXTRA and communicators[calls[ops[target].call].communicator].start > 0:

@@ -148,13 +148,40 @@ class Plan(Protocol):
         """Write out the ops of `ranks`, or of all where it is None."""
 
 
-_COLUMNS = ("rank", "kind", "stream", "timer", "call", "member", "duration")
+COLUMNS = ("rank", "kind", "stream", "timer", "call", "member", "duration")
 """Those of an ``OP`` that do not depend on the other ops."""
 
-_CALL = _COLUMNS.index("call")
+_CALL = COLUMNS.index("call")
 
 _PACK = 2**16
 """Ops that a builder holds as Python integers."""
+
+
+def assemble(rows: NDArray[np.int64], edges: NDArray[np.int64]) -> tuple[NDArray[np.void], NDArray[np.int64]]:
+    """Make the ops of a program and their successors.
+
+    Parameters
+    ----------
+    rows
+        `COLUMNS` of each op, shape ``(n_ops, columns)``.
+    edges
+        Pairs of ops, the second of which waits for the first, shape ``(n_edges, 2)``.
+
+    Returns
+    -------
+    ops, successors
+        As of `Program`.
+    """
+    ops = np.zeros(len(rows), OP)
+    for number, column in enumerate(COLUMNS):
+        ops[column] = rows[:, number]
+    # A stable sort keeps the edges from one op in the order in which they were given.
+    edges = edges[np.argsort(edges[:, 0], kind="stable")]
+    counts = np.bincount(edges[:, 0], minlength=len(ops))
+    ops["successors"] = counts
+    ops["first_successor"] = np.cumsum(counts) - counts
+    ops["predecessors"] = np.bincount(edges[:, 1], minlength=len(ops))
+    return ops, np.ascontiguousarray(edges[:, 1])
 
 
 class Pattern(NamedTuple):
@@ -201,7 +228,7 @@ class ProgramBuilder:
         self._timers = {name: number for number, name in enumerate(timers)}
         self._ranks = ranks
         self._representatives = None if representatives is None else frozenset(representatives)
-        # Flat: `_COLUMNS` of each op, and the two ops of each edge; packed away now and then.
+        # Flat: `COLUMNS` of each op, and the two ops of each edge; packed away now and then.
         self._ops: list[int] = []
         self._edges: list[int] = []
         self._packed: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
@@ -250,7 +277,7 @@ class ProgramBuilder:
         start, packs, self._found = self._count, len(self._packed), []
         add()
         self._pack()
-        rows = np.concatenate([rows for rows, _ in self._packed[packs:]]).reshape(-1, len(_COLUMNS))
+        rows = np.concatenate([rows for rows, _ in self._packed[packs:]]).reshape(-1, len(COLUMNS))
         edges = np.concatenate([edges for _, edges in self._packed[packs:]]).reshape(-1, 2)
         inside = edges[:, 0] >= start
         sequences: dict[tuple[str, tuple[int, ...]], list[int]] = {}
@@ -354,21 +381,12 @@ class ProgramBuilder:
             Where a rank of a call has not joined it exactly once, or one that another stands for has ops.
         """
         self._pack()
-        ops = np.zeros(self._count, OP)
-        rows = np.concatenate([rows for rows, _ in self._packed]).reshape(-1, len(_COLUMNS))
-        for number, column in enumerate(_COLUMNS):
-            ops[column] = rows[:, number]
+        rows = np.concatenate([rows for rows, _ in self._packed]).reshape(-1, len(COLUMNS))
         edges = np.concatenate([edges for _, edges in self._packed]).reshape(-1, 2)
-        # Edges stand in the order of the ops that they lead to: a stable sort keeps it among those from one op.
-        edges = edges[np.argsort(edges[:, 0], kind="stable")]
-        counts = np.bincount(edges[:, 0], minlength=len(ops))
-        ops["successors"] = counts
-        ops["first_successor"] = np.cumsum(counts) - counts
-        ops["predecessors"] = np.bincount(edges[:, 1], minlength=len(ops))
+        ops, successors = assemble(rows, edges)
         self._check_joined(ops)
         ranks = int(ops["rank"].max()) + 1 if self._ranks is None else self._ranks
         some = None if self._representatives is None else tuple(sorted(self._representatives))
-        successors = np.ascontiguousarray(edges[:, 1])
         return Program(ops, successors, tuple(self._calls), tuple(self._timers), ranks, some)
 
     def _check_joined(self, ops: NDArray[np.void]) -> None:

@@ -1,0 +1,1 @@
+"""Captured traces made into programs that a fabric replays."""

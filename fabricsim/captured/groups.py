@@ -1,0 +1,171 @@
+"""Who is in the groups of ranks that were not captured: those of a captured rank, moved along."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fabricsim.errors import TraceError
+from fabricsim.tables import NONE
+
+if TYPE_CHECKING:
+    from fabricsim.traces.trace import Group, Recording, Trace
+
+_DATA_PARALLEL = ("dp", "data", "default_pg", "ddp", "fsdp")
+
+
+@dataclass(frozen=True)
+class Cast:
+    """Which recording each rank of the replayed job repeats.
+
+    Attributes
+    ----------
+    captured
+        Ranks of the job that was captured.
+    replicas
+        How many times the captured job is there, side by side, its data-parallel groups joined.
+    of
+        Recording of each rank of the captured job, an index into `Trace.recordings`; shape ``(captured,)``.
+    assumptions
+        What was assumed, a sentence each.
+    """
+
+    captured: int
+    replicas: int
+    of: tuple[int, ...]
+    assumptions: tuple[str, ...]
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of the replayed job."""
+        return self.captured * self.replicas
+
+
+def assign(trace: Trace, scale_to: int | None = None) -> Cast:
+    """Decide which recording each rank repeats.
+
+    Parameters
+    ----------
+    trace
+        What was captured.
+    scale_to
+        Ranks of the job to replay, a multiple of those of the captured one; as many where left out.
+
+    Raises
+    ------
+    TraceError
+        Where the size of the job is not known, or `scale_to` is no multiple of it.
+    """
+    world = _world(trace)
+    known = {recording.rank: number for number, recording in enumerate(trace.recordings)}
+    if NONE in known:
+        known[0] = known.pop(NONE)
+    captured = tuple(sorted(known))
+    of = tuple(known.get(rank, known[captured[rank % len(captured)]]) for rank in range(world))
+    assumptions = []
+    if len(known) < world:
+        names = ", ".join(map(str, captured[:8])) + (", ..." if len(captured) > 8 else "")  # noqa: PLR2004
+        assumptions.append(
+            f"{len(known)} of {world} ranks were captured ({names}); the others are assumed to do the same"
+        )
+    replicas = 1
+    if scale_to is not None:
+        replicas = scale_to // world
+        if scale_to < world or scale_to % world:
+            msg = f"is of {world} ranks: it can be scaled to a multiple of that, not to {scale_to}"
+            raise TraceError(trace.recordings[0].source, msg)
+    if replicas > 1:
+        assumptions.append(
+            f"the captured job of {world} ranks is repeated {replicas} times, and its data-parallel groups are joined"
+        )
+    return Cast(world, replicas, of, tuple(assumptions))
+
+
+def _world(trace: Trace) -> int:
+    sizes = [trace.world]
+    for recording in trace.recordings:
+        sizes.append(recording.rank + 1)
+        sizes += [max(group.size, *(rank + 1 for rank in group.ranks), 0) for group in recording.groups]
+        sizes += [communication.peer + 1 for communication in recording.communications]
+    world = trace.world if trace.world != NONE else max(sizes)
+    if max(sizes) > world:
+        msg = f"has groups or messages with rank {max(sizes) - 1}, but the job has {world} ranks"
+        raise TraceError(trace.recordings[0].source, msg)
+    if world < 1:
+        msg = "does not say of which job it is: neither ranks nor groups; give the files of all ranks"
+        raise TraceError(trace.recordings[0].source, msg)
+    return world
+
+
+class Groups:
+    """Finds the ranks of a group.
+
+    Parameters
+    ----------
+    cast
+        Which recording each rank repeats.
+    """
+
+    def __init__(self, cast: Cast) -> None:
+        self.cast = cast
+
+    def members(self, recording: Recording, index: int, rank: int) -> tuple[int, ...]:
+        """Give the ranks of the group of `rank` that stands in the place of a group of `recording`.
+
+        Parameters
+        ----------
+        recording
+            What `rank` repeats.
+        index
+            Of the group in it; NONE is that of all ranks.
+        rank
+            Of the replayed job.
+
+        Raises
+        ------
+        TraceError
+            Where the file does not say who is in the group, and it cannot be known.
+        """
+        world = self.cast.captured
+        replica, base = divmod(rank, world)
+        if index == NONE:
+            return tuple(range(self.cast.ranks))
+        group = recording.groups[index]
+        members = self._listed(recording, group)
+        if base != recording.rank and base not in members:
+            members = _image(recording, group, members, base)
+        if self.cast.replicas == 1:
+            return members
+        if self._spreads(recording, group, members):
+            return tuple(other * world + member for other in range(self.cast.replicas) for member in members)
+        return tuple(replica * world + member for member in members)
+
+    def _listed(self, recording: Recording, group: Group) -> tuple[int, ...]:
+        if group.ranks:
+            return group.ranks
+        if group.size in {NONE, self.cast.captured}:
+            return tuple(range(self.cast.captured))
+        msg = f"does not list the ranks of group {group.name!r} of {group.size}; give them with --groups FILE"
+        raise TraceError(recording.source, msg)
+
+    def _spreads(self, recording: Recording, group: Group, members: tuple[int, ...]) -> bool:
+        """Whether a group is data-parallel, so that it grows with the number of replicas."""
+        if len(members) == self.cast.captured or len(recording.groups) == 1:
+            return True
+        words = f"{group.name} {group.description}".lower().replace("-", "_").split("_")
+        return any(word in _DATA_PARALLEL for word in " ".join(words).split())
+
+
+def _image(recording: Recording, group: Group, members: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    """Move a group along to where `rank` is in it, as ranks are laid out in a grid."""
+    ordered = sorted(members)
+    stride = ordered[1] - ordered[0] if len(ordered) > 1 else 1
+    span = stride * len(ordered)
+    first = ordered[0]
+    regular = all(member == first + place * stride for place, member in enumerate(ordered))
+    if not regular or first != first // span * span + first % stride:
+        shown = ", ".join(map(str, members[:8]))
+        msg = f"lists only ranks {shown} of groups like {group.name!r}, which are no regular grid; capture all ranks"
+        raise TraceError(recording.source, msg)
+    start = rank // span * span + rank % stride
+    return tuple(start + member - first for member in members)

@@ -1,0 +1,295 @@
+"""Which communications of different ranks are parts of one: by group and sequence number, or by order.
+
+A captured kernel of a collective lasts from when its rank was ready until all were done: most of that is waiting. What
+is kept is which ranks take part and with how much; when each is ready, and how long it then takes, is the replay's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fabricsim.captured.groups import Groups
+from fabricsim.errors import TraceError
+from fabricsim.tables import NONE
+from fabricsim.traces.trace import COMMUNICATION
+from fabricsim.workload.program import Call
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from fabricsim.captured.dependencies import Ordered
+    from fabricsim.captured.groups import Cast
+    from fabricsim.traces.trace import Communication, Recording
+    from fabricsim.workload.program import CollectiveName
+
+_BARRIER = 4
+"""Bytes that PyTorch's NCCL backend all-reduces in a barrier: one element."""
+
+_ROOTED = ("broadcast", "reduce")
+_DIRECT: dict[str, CollectiveName] = {
+    "all_reduce": "all_reduce",
+    "reduce_scatter": "reduce_scatter",
+    "all_gather": "all_gather",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "all_to_all": "all_to_all",
+}
+
+
+class Part(NamedTuple):
+    """One rank's place in a call."""
+
+    call: int
+    member: int
+
+
+@dataclass
+class Match:
+    """A communication of the job: what each of its ranks contributes.
+
+    Attributes
+    ----------
+    ranks
+        The group in its order.
+    nodes
+        Of each rank that has been found the recording, and the node in its order.
+    """
+
+    ranks: tuple[int, ...]
+    nodes: dict[int, tuple[Recording, Communication, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Matched:
+    """All communications of a job.
+
+    Attributes
+    ----------
+    calls
+        What a program calls.
+    parts
+        Of each rank, for each of its communication nodes in order: the calls that make it up. None where it moves
+        nothing.
+    matches
+        The communications.
+    left_out
+        Matches that were not captured on all their ranks, by the numbers that their groups give them.
+    numbers
+        Of each rank, for each of its communication nodes in order: its communication, an index into `matches`.
+    """
+
+    calls: tuple[Call, ...]
+    parts: tuple[tuple[tuple[Part, ...], ...], ...]
+    matches: tuple[Match, ...]
+    left_out: int
+    numbers: tuple[tuple[int, ...], ...]
+
+
+def match(cast: Cast, recordings: Sequence[Recording], ordered: Sequence[Ordered]) -> Matched:
+    """Match the communications of all ranks.
+
+    Parameters
+    ----------
+    cast
+        Which recording each rank repeats.
+    recordings, ordered
+        What was captured, and its nodes in order.
+
+    Raises
+    ------
+    TraceError
+        Where ranks of a group do not make the same calls, or it is not known how much they send.
+    """
+    return _Matcher(cast, recordings, ordered).matched()
+
+
+class _Matcher:
+    def __init__(self, cast: Cast, recordings: Sequence[Recording], ordered: Sequence[Ordered]) -> None:
+        self.cast = cast
+        self.recordings = recordings
+        self.groups = Groups(cast)
+        self.nodes = [np.flatnonzero(each.nodes["kind"] == COMMUNICATION) for each in ordered]
+        self.ordered = ordered
+        self.matches: list[Match] = []
+        self.calls: list[Call] = []
+        self.known: dict[tuple[object, ...], int] = {}
+        self.left_out = 0
+        self.numbered = all(map(self._numbered, recordings, ordered, self.nodes))
+
+    @staticmethod
+    def _numbered(recording: Recording, ordered: Ordered, place: NDArray[np.int64]) -> bool:
+        """Whether groups number their communications, each once: then ranks may begin at different ones."""
+        rows = ordered.nodes[place]
+        groups = [recording.communications[what].group for what in rows["communication"].tolist()]
+        keys = set(zip(groups, rows["sequence"].tolist(), strict=True))
+        return NONE not in rows["sequence"] and len(keys) == len(rows)
+
+    def matched(self) -> Matched:
+        """Match all, then write each out as calls."""
+        numbers = [self._numbers(rank) for rank in range(self.cast.ranks)]
+        written = [self._write(found) for found in self.matches]
+        parts = tuple(
+            tuple(written[number].get(rank, ()) for number in mine) for rank, mine in enumerate(map(list, numbers))
+        )
+        return Matched(tuple(self.calls), parts, tuple(self.matches), self.left_out, tuple(map(tuple, numbers)))
+
+    def _numbers(self, rank: int) -> list[int]:
+        """Find or make the match of each communication node of a rank."""
+        index = self.cast.of[rank % self.cast.captured]
+        recording, place = self.recordings[index], self.nodes[index]
+        rows = self.ordered[index].nodes[place]
+        seen: dict[tuple[object, ...], int] = {}
+        members: dict[int, tuple[int, ...]] = {}
+        numbers = []
+        for node, what, sequence in zip(
+            place.tolist(), rows["communication"].tolist(), rows["sequence"].tolist(), strict=True
+        ):
+            communication = recording.communications[what]
+            key, ranks = self._key(recording, communication, rank, members)
+            count = seen[key] = seen.get(key, -1) + 1
+            which = sequence if self.numbered else count
+            number = self.known.setdefault((*key, which), len(self.matches))
+            if number == len(self.matches):
+                self.matches.append(Match(ranks))
+            self.matches[number].nodes[rank] = (recording, communication, node)
+            numbers.append(number)
+        return numbers
+
+    def _key(
+        self, recording: Recording, communication: Communication, rank: int, members: dict[int, tuple[int, ...]]
+    ) -> tuple[tuple[object, ...], tuple[int, ...]]:
+        """Tell what the communications of different ranks that belong together have in common, and the ranks."""
+        if communication.operation in {"send", "recv"}:
+            peer = self._peer(recording, communication, rank)
+            ends = (rank, peer) if communication.operation == "send" else (peer, rank)
+            return ("message", *ends, communication.tag), ends
+        if communication.group not in members:
+            members[communication.group] = self.groups.members(recording, communication.group, rank)
+        ranks = members[communication.group]
+        name = "" if communication.group == NONE else recording.groups[communication.group].name
+        if rank not in ranks:
+            msg = f"rank {rank} communicates in group {name!r}, whose ranks are {', '.join(map(str, ranks[:8]))}"
+            raise TraceError(recording.source, f"{msg}; mend the list of its ranks")
+        return ("group", name, ranks), ranks
+
+    def _peer(self, recording: Recording, communication: Communication, rank: int) -> int:
+        if communication.peer == NONE:
+            msg = f"does not say where a {communication.operation} goes to; capture with communication metadata"
+            raise TraceError(recording.source, msg)
+        replica, base = divmod(rank, self.cast.captured)
+        if base != recording.rank:
+            msg = f"has sends and receives, so that rank {base} cannot be taken to do as rank {recording.rank} does"
+            raise TraceError(recording.source, f"{msg}; give the files of all {self.cast.captured} ranks")
+        return replica * self.cast.captured + communication.peer
+
+    def _write(self, found: Match) -> dict[int, tuple[Part, ...]]:
+        """Add the calls of a match; gives the parts of each rank."""
+        recording, first, _ = next(iter(found.nodes.values()))
+        missing = [rank for rank in found.ranks if rank not in found.nodes]
+        if missing and self.numbered:
+            self.left_out += 1
+            return {}
+        if missing:
+            msg = f"a {first.operation} of {len(found.ranks)} ranks was captured on {len(found.nodes)} of them, not on"
+            msg += f" rank {missing[0]}; capture the same iterations on all ranks"
+            raise TraceError(recording.source, msg)
+        return _Writer(self.calls, found).parts()
+
+
+class _Writer:
+    """Writes one match out as calls."""
+
+    def __init__(self, calls: list[Call], found: Match) -> None:
+        self.calls = calls
+        self.ranks = found.ranks
+        self.recording, self.first, _ = found.nodes[found.ranks[0]]
+        self.of = [found.nodes[rank][1] for rank in found.ranks]
+
+    def parts(self) -> dict[int, tuple[Part, ...]]:
+        """Add the calls; gives the parts of each rank."""
+        operation = self.first.operation
+        if operation in {"send", "recv"}:
+            size = max(each.size for each in self.of)
+            return self._call("send_recv", self.ranks, self._known(size)) if self.ranks[0] != self.ranks[1] else {}
+        if other := next((each for each in self.of if each.operation != operation), None):
+            msg = f"rank {self.ranks[0]} calls {operation} where another of its group calls {other.operation}"
+            raise TraceError(self.recording.source, f"{msg}; capture the same iterations on all ranks")
+        if len(self.ranks) == 1:
+            return {}
+        if operation == "barrier":
+            return self._call("all_reduce", self.ranks, max(self.first.size, _BARRIER))
+        if operation in {"gather", "scatter"}:
+            return self._pairs(self._to_or_from_root())
+        if operation == "all_to_all" and (any(each.sent for each in self.of) or self._uneven()):
+            return self._pairs(self._all_pairs())
+        if operation not in _DIRECT:
+            msg = f"has a communication of {len(self.ranks)} ranks without saying what it does"
+            raise TraceError(self.recording.source, f"{msg}; capture with communication metadata (torch 2.2 or later)")
+        ranks = self._from_root() if operation in _ROOTED else self.ranks
+        return self._call(_DIRECT[operation], ranks, self._known(max(each.size for each in self.of)))
+
+    def _uneven(self) -> bool:
+        return len({each.size for each in self.of}) > 1
+
+    def _known(self, size: int) -> int:
+        if size == NONE:
+            msg = (
+                f"does not say how much a {self.first.operation} moves; give the execution trace of the same step, too"
+            )
+            raise TraceError(self.recording.source, msg)
+        return size
+
+    def _from_root(self) -> tuple[int, ...]:
+        """Begin the ring at the root."""
+        place = self._root()
+        return (*self.ranks[place:], *self.ranks[:place])
+
+    def _root(self) -> int:
+        return self.ranks.index(self.first.peer) if self.first.peer in self.ranks else 0
+
+    def _call(self, collective: CollectiveName, ranks: tuple[int, ...], size: int) -> dict[int, tuple[Part, ...]]:
+        if size <= 0:
+            return {}
+        self.calls.append(Call(collective, ranks, size, self.dimension))
+        return {rank: (Part(len(self.calls) - 1, member),) for member, rank in enumerate(ranks)}
+
+    @property
+    def dimension(self) -> str:
+        """Name of the group, for people."""
+        if self.first.group == NONE:
+            return "point-to-point" if self.first.operation in {"send", "recv"} else "world"
+        group = self.recording.groups[self.first.group]
+        return group.description or group.name or "world"
+
+    def _pairs(self, sizes: Iterator[tuple[int, int, int]]) -> dict[int, tuple[Part, ...]]:
+        parts: dict[int, tuple[Part, ...]] = dict.fromkeys(self.ranks, ())
+        for source, target, size in sizes:
+            if source != target:
+                for rank, more in self._call("send_recv", (source, target), size).items():
+                    parts[rank] += more
+        return parts
+
+    def _to_or_from_root(self) -> Iterator[tuple[int, int, int]]:
+        root = self.ranks[self._root()]
+        size = self._known(max(each.size for each in self.of)) // len(self.ranks)
+        for rank in self.ranks:
+            yield (rank, root, size) if self.first.operation == "gather" else (root, rank, size)
+
+    def _all_pairs(self) -> Iterator[tuple[int, int, int]]:
+        count = len(self.ranks)
+        for place, (source, each) in enumerate(zip(self.ranks, self.of, strict=True)):
+            sent = each.sent or (self._known(each.size) // count,) * count
+            if len(sent) != count:
+                msg = f"rank {source} sends {len(sent)} parts in an all_to_all of {count} ranks"
+                raise TraceError(self.recording.source, f"{msg}; scale only jobs whose all_to_all is even")
+            for other, target in enumerate(self.ranks):
+                received = self.of[other].received
+                if len(received) == count and received[place] != sent[other]:
+                    msg = f"rank {source} sends {sent[other]} bytes to rank {target}, which expects {received[place]}"
+                    raise TraceError(self.recording.source, f"{msg}; capture the same iteration on all ranks")
+                yield source, target, sent[other]

@@ -1,0 +1,215 @@
+"""A trace made into a program: the DAG of all ranks, and what was captured of each part of it.
+
+::
+
+    Trace ── assign ──► Cast ─────────┐
+      └── order ──► Ordered, per rank ┴─ match ──► Matched ──┬─ strand ──► Strand, per rank ──► Rebuilt
+                        └────────────────────── delays ──────┘
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fabricsim.captured.clocks import delays
+from fabricsim.captured.dependencies import delayed, order
+from fabricsim.captured.groups import assign
+from fabricsim.captured.matching import match
+from fabricsim.captured.strand import TIMERS, strand
+from fabricsim.errors import TraceError
+from fabricsim.kernels.acyclic import first_in_cycle
+from fabricsim.tables import NONE
+from fabricsim.traces.trace import COMMUNICATION
+from fabricsim.workload.program import Program, assemble
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from fabricsim.captured.dependencies import Ordered
+    from fabricsim.captured.groups import Cast
+    from fabricsim.captured.matching import Matched
+    from fabricsim.captured.strand import Strand
+    from fabricsim.traces.trace import Trace
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """A captured job as a program.
+
+    Attributes
+    ----------
+    program
+        Of all ranks.
+    matches
+        For each op that communicates the number of its communication, which those of other ranks share; NONE for
+        other ops, shape ``(n_ops,)``.
+    names
+        Operation, group and bytes of each communication.
+    captured_transfers
+        From when the last rank was ready until the last was done, as captured, ps, shape ``(n_communications,)``;
+        NONE where not all of its ranks were captured.
+    steps
+        Ops with which each step of each captured rank begins and ends, shape ``(ranks, n_steps, 2)``.
+    captured_steps
+        How long each took, ps, shape ``(ranks, n_steps)``.
+    captured_span
+        From the first start to the last end of all that was captured, ps.
+    assumptions
+        What was assumed, a sentence each.
+    """
+
+    program: Program
+    matches: NDArray[np.int64]
+    names: tuple[tuple[str, str, int], ...]
+    captured_transfers: NDArray[np.int64]
+    steps: NDArray[np.int64]
+    captured_steps: NDArray[np.int64]
+    captured_span: int
+    assumptions: tuple[str, ...]
+
+
+def rebuild(trace: Trace, *, gpu_speed: float = 1.0, scale_to: int | None = None) -> Rebuilt:
+    """Make a program of a trace.
+
+    Parameters
+    ----------
+    trace
+        What was captured.
+    gpu_speed
+        How many times faster kernels and copies run than they were captured.
+    scale_to
+        Ranks of the job to replay, where these are to be more than were captured.
+
+    Raises
+    ------
+    TraceError
+        Where something that the program needs is not in the trace and cannot be assumed.
+    """
+    cast = assign(trace, scale_to)
+    ordered = [order(recording) for recording in trace.recordings]
+    matched = match(cast, trace.recordings, ordered)
+    later = delays(trace.recordings, ordered, matched)
+    ordered = [delayed(some, int(delay)) for some, delay in zip(ordered, later, strict=True)]
+    strands = [
+        strand(trace.recordings[index], ordered[index], matched.parts[rank], gpu_speed=gpu_speed)
+        for rank, index in _ranks(cast)
+    ]
+    return _Weaver(trace, cast, ordered=ordered, matched=matched, later=later, strands=strands).rebuilt()
+
+
+def _ranks(cast: Cast) -> list[tuple[int, int]]:
+    """Each rank of the replayed job, and the recording that it repeats."""
+    return [(rank, cast.of[rank % cast.captured]) for rank in range(cast.ranks)]
+
+
+class _Weaver:
+    """Puts the strands of all ranks together."""
+
+    def __init__(  # noqa: PLR0913  what the steps before have found
+        self,
+        trace: Trace,
+        cast: Cast,
+        *,
+        ordered: Sequence[Ordered],
+        matched: Matched,
+        later: NDArray[np.int64],
+        strands: Sequence[Strand],
+    ) -> None:
+        self.trace, self.cast, self.ordered, self.matched = trace, cast, ordered, matched
+        self.later, self.strands = later, strands
+        counts = [len(some.rows) for some in strands]
+        self.first = np.cumsum([0, *counts])[:-1]
+
+    def rebuilt(self) -> Rebuilt:
+        """Make the program, and collect what was captured."""
+        program = self._program()
+        captured = {recording.rank: index for index, recording in enumerate(self.trace.recordings)}
+        steps, times = self._steps(captured)
+        return Rebuilt(
+            program,
+            self._matches(),
+            tuple(self._name(number) for number in range(len(self.matched.matches))),
+            self._transfers(),
+            steps,
+            times,
+            self._span(),
+            self._assumptions(),
+        )
+
+    def _program(self) -> Program:
+        rows = np.concatenate([some.rows for some in self.strands])
+        rows[:, 0] = np.repeat(np.arange(len(self.strands)), [len(some.rows) for some in self.strands])
+        edges = np.concatenate([some.edges + first for some, first in zip(self.strands, self.first, strict=True)])
+        if not len(rows):
+            msg = "holds no operations; capture at least one iteration"
+            raise TraceError(self.trace.recordings[0].source, msg)
+        ops, successors = assemble(rows, edges)
+        stuck = first_in_cycle(ops, successors)
+        if stuck != NONE:
+            source = self.trace.recordings[self.cast.of[int(ops[stuck]["rank"]) % self.cast.captured]].source
+            msg = "its operations wait for one another in a circle; the file is damaged, or its writer is wrong"
+            raise TraceError(source, msg)
+        return Program(ops, successors, self.matched.calls, TIMERS, len(self.strands))
+
+    def _matches(self) -> NDArray[np.int64]:
+        numbers = []
+        for some, mine in zip(self.strands, self.matched.numbers, strict=True):
+            of_rank = np.array([*mine, NONE], np.int64)  # NONE is the last
+            numbers.append(of_rank[some.communications])
+        return np.concatenate(numbers)
+
+    def _name(self, number: int) -> tuple[str, str, int]:
+        recording, what, _ = next(iter(self.matched.matches[number].nodes.values()))
+        group = (
+            "" if what.group == NONE else recording.groups[what.group].description or recording.groups[what.group].name
+        )
+        return what.operation, group, what.size
+
+    def _transfers(self) -> NDArray[np.int64]:
+        """Latest end less latest start of each communication, where all its ranks were captured."""
+        count = len(self.matched.matches)
+        start, end = np.full(count, NONE), np.full(count, NONE)
+        seen = np.zeros(count, np.int64)
+        for index, recording in enumerate(self.trace.recordings):
+            nodes = self.ordered[index].nodes
+            nodes = nodes[nodes["kind"] == COMMUNICATION]
+            mine = np.array(self.matched.numbers[max(recording.rank, 0)], np.int64)
+            begun = nodes["start"] + int(self.later[index])
+            known = recording.nodes["start"].min(initial=NONE) != NONE
+            np.maximum.at(start, mine, begun if known else NONE)
+            np.maximum.at(end, mine, begun + nodes["duration"] if known else NONE)
+            np.add.at(seen, mine, known)
+        wanted = np.array([len(found.ranks) for found in self.matched.matches], np.int64)
+        return np.where(seen == wanted, np.maximum(end - start, 0), NONE)
+
+    def _steps(self, captured: dict[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        fewest = min((len(some.steps) for some in self.trace.recordings), default=0)
+        ops = np.zeros((len(captured), fewest, 2), np.int64)
+        times = np.zeros((len(captured), fewest), np.int64)
+        for place, (rank, index) in enumerate(sorted(captured.items())):
+            ops[place] = self.first[max(rank, 0)] + self.strands[max(rank, 0)].steps[:fewest]
+            steps = self.trace.recordings[index].steps[:fewest]
+            times[place] = steps["end"] - steps["start"]
+        return ops, times
+
+    def _span(self) -> int:
+        ends = [
+            int((some.nodes["start"] + some.nodes["duration"]).max(initial=0) + delay)
+            for some, delay in zip(self.ordered, self.later.tolist(), strict=True)
+        ]
+        return max(ends)
+
+    def _assumptions(self) -> tuple[str, ...]:
+        notes = list(self.cast.assumptions)
+        if self.matched.left_out:
+            notes.append(f"{self.matched.left_out} communications that not all of their ranks captured are left out")
+        inferred = sum(some.inferred for some in self.ordered)
+        if inferred:
+            notes.append(f"{inferred} dependencies between streams are inferred from when operations began and ended")
+        missing = dict.fromkeys(line for recording in self.trace.recordings for line in recording.missing)
+        return (*notes, *missing)

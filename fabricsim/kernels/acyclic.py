@@ -1,0 +1,36 @@
+"""Whether a program can be carried out to its end."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fabricsim.kernels._jit import kernel
+from fabricsim.tables import NONE
+
+
+@kernel
+def first_in_cycle(ops, successors):
+    """Find an op that waits for itself, through others or not; ``NONE`` where there is none.
+
+    Ops whose predecessors are done are taken away one after the other (Kahn 1962); one that is left is in a cycle, or
+    behind one.
+    """
+    waiting = ops["predecessors"].copy()
+    ready = np.flatnonzero(waiting == 0)
+    stack = np.empty(len(ops), np.int64)
+    stack[: len(ready)] = ready
+    height = len(ready)
+    while height:
+        height -= 1
+        op = stack[height]
+        first = ops[op].first_successor
+        for place in range(first, first + ops[op].successors):
+            successor = successors[place]
+            waiting[successor] -= 1
+            if waiting[successor] == 0:
+                stack[height] = successor
+                height += 1
+    for op in range(len(ops)):
+        if waiting[op] > 0:
+            return op
+    return NONE
