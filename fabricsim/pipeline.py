@@ -3,7 +3,8 @@
 ::
 
     scenario.toml ── load ──► Scenario ──┬─ compile_job ─► Program ─┐
-                                         └─ Fabric ─────────────────┴─ fold, replay ─► Result
+                                         └─ Fabric ─────────────────┼─ fold, replay ─► Result
+    trace files ─── read ───► Trace ─────── rebuild ──────► Program ─┘
 
 Each arrow makes a new type, so that a half-built thing cannot be simulated.
 """
@@ -11,29 +12,36 @@ Each arrow makes a new type, so that a half-built thing cannot be simulated.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import simpy
 
 from fabricsim import provenance
+from fabricsim.captured.agreement import agreement
 from fabricsim.engine.fabric import Fabric
 from fabricsim.engine.folding import fold
 from fabricsim.engine.records import call_records, counters, link_records, rate_series
 from fabricsim.errors import InputError, SimulationError
 from fabricsim.results.result import Result
-from fabricsim.spec.load import LoadedScenario, from_tables, load
+from fabricsim.spec import library
+from fabricsim.spec.load import LoadedScenario, from_tables, load, machine
 from fabricsim.workload.compile import JobPlan
 from fabricsim.workload.fit import check_fit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from fabricsim.captured.rebuild import Rebuilt
     from fabricsim.engine.completions import Replay
     from fabricsim.engine.recorder import Watch
     from fabricsim.workload.program import Plan, Program
 
-__all__ = ["LoadedScenario", "build_plan", "load", "reload", "simulate"]
+__all__ = ["LoadedScenario", "build_plan", "load", "load_fabric", "reload", "replay", "simulate"]
+
+_WITHIN_A_HOST = "rdma-100g"
+"""Transport of a fabric of one host, between whose GPUs nothing comes to the network."""
 
 _FEWEST = 128
 """Ranks of the smallest program that is folded unasked: smaller ones are quick, and show each rank."""
@@ -48,6 +56,42 @@ def reload(result: Result) -> LoadedScenario:
         Where this version of fabricsim no longer accepts it.
     """
     return LoadedScenario(from_tables(result.resolved), result.source, result.resolved, Path(result.name))
+
+
+def load_fabric(
+    name: str | Path, ranks: int, transport: str | None = None, overrides: Sequence[str] = ()
+) -> LoadedScenario:
+    """Load what a captured job of some ranks is to be replayed on.
+
+    Parameters
+    ----------
+    name
+        A scenario file or shipped scenario, whose job is left aside; or a cluster of the library, of which as many
+        hosts are taken as the ranks need, behind one switch.
+    ranks
+        Of the job.
+    transport
+        In place of the scenario's; needed for a cluster, but where all ranks are on one host.
+    overrides
+        As of `load`.
+
+    Raises
+    ------
+    InputError
+        Where there is nothing of that name, or it is not said which transport.
+    ScenarioError
+        Where the scenario has mistakes; it lists all of them.
+    """
+    if str(name) not in library.names("clusters") or str(name) in library.names("scenarios") or Path(name).exists():
+        chosen = [] if transport is None else [f"transport={transport}"]
+        return load(name, [*chosen, *overrides])
+    one = machine(str(name), transport or _WITHIN_A_HOST, 1, overrides).scenario.cluster
+    hosts = -(-ranks // one.gpus_per_host)
+    if transport is None and hosts > 1:
+        msg = f"{name} is a cluster without a transport, and {ranks} ranks take {hosts} of its hosts"
+        msg += "; add --transport, such as rdma-100g (fabricsim list transports)"
+        raise InputError(msg)
+    return machine(str(name), transport or _WITHIN_A_HOST, hosts, overrides)
 
 
 def build_plan(loaded: LoadedScenario) -> JobPlan:
@@ -111,24 +155,68 @@ def simulate(
         Where the scenario has no job, its job does not fit into the memory of its GPUs, or `watch` names what is
         not there.
     """
-    scenario = loaded.scenario
     plan = build_plan(loaded)
-    check_fit(plan.job, scenario.cluster.gpu)
+    check_fit(plan.job, loaded.scenario.cluster.gpu)
+    return _run(loaded, lambda fabric: _prepared(fabric, plan), watch, progress)
+
+
+def replay(
+    loaded: LoadedScenario,
+    rebuilt: Rebuilt,
+    form: str,
+    *,
+    watch: Watch | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Result:
+    """Replay a captured job on the fabric of a scenario, whose own job is left aside.
+
+    Parameters
+    ----------
+    loaded
+        What `load` gave.
+    rebuilt
+        What `fabricsim.captured.rebuild.rebuild` made of the trace.
+    form
+        Of the trace.
+    watch, progress
+        As of `simulate`.
+
+    Returns
+    -------
+    Result
+        With what was captured in `Result.capture`.
+
+    Raises
+    ------
+    SimulationError
+        Where the cluster has too few ranks, or nothing was delivered.
+    """
+    result = _run(loaded, lambda _: rebuilt.program, watch, progress)
+    return replace(result, capture=agreement(rebuilt, form, result.spans))
+
+
+def _run(
+    loaded: LoadedScenario,
+    prepare: Callable[[Fabric], Program],
+    watch: Watch | None,
+    progress: Callable[[float], None] | None,
+) -> Result:
+    scenario = loaded.scenario
     program: Program
     report = None if progress is None else (lambda done: progress(done / len(program.ops)))
     env = simpy.Environment()
     fabric = Fabric(env, scenario, taps=True, watch=watch, progress=report)
     began = time.perf_counter()
-    program = _prepared(fabric, plan)
+    program = prepare(fabric)
     done = fabric.replay(program)
     if fabric.recorder is not None:
         fabric.recorder.tap_flows()
-    replay = cast("Replay", env.run(done))
+    replayed = cast("Replay", env.run(done))
     wall = time.perf_counter() - began
-    if replay.end <= replay.start:
+    if replayed.end <= replayed.start:
         msg = f"{scenario.name}: the iteration took no time: nothing was simulated"
         raise SimulationError(msg)
-    calls = call_records(fabric, program, replay)
+    calls = call_records(fabric, program, replayed)
     return Result(
         name=scenario.name,
         source=loaded.source,
@@ -138,15 +226,15 @@ def simulate(
         seed=scenario.seed,
         version=provenance.version(),
         ops=program.ops,
-        spans=replay.spans,
+        spans=replayed.spans,
         timers=program.timers,
         calls=calls,
         links=link_records(fabric, program),
-        series=rate_series(fabric, replay.end),
+        series=rate_series(fabric, replayed.end),
         slowdowns=fabric.world.slowdowns.copy(),
         counters={**counters(fabric, "dag_nodes"), **_folded_ranks(program)},
         ranks=None if program.representatives is None else program.ranks,
-        iteration=replay.end - replay.start,
+        iteration=replayed.end - replayed.start,
         wall_seconds=wall,
         packets=None if fabric.recorder is None else fabric.recorder.packets(),
     )

@@ -49,10 +49,14 @@ class Rebuilt:
         For each op that communicates the number of its communication, which those of other ranks share; NONE for
         other ops, shape ``(n_ops,)``.
     names
-        Operation, group and bytes of each communication.
+        Operation, group, ranks and bytes of each communication.
     captured_transfers
         From when the last rank was ready until the last was done, as captured, ps, shape ``(n_communications,)``;
         NONE where not all of its ranks were captured.
+    captured_ranks
+        Ranks that were captured.
+    step_numbers
+        As the job numbers its steps.
     steps
         Ops with which each step of each captured rank begins and ends, shape ``(ranks, n_steps, 2)``.
     captured_steps
@@ -65,8 +69,10 @@ class Rebuilt:
 
     program: Program
     matches: NDArray[np.int64]
-    names: tuple[tuple[str, str, int], ...]
+    names: tuple[tuple[str, str, int, int], ...]
     captured_transfers: NDArray[np.int64]
+    captured_ranks: tuple[int, ...]
+    step_numbers: tuple[int, ...]
     steps: NDArray[np.int64]
     captured_steps: NDArray[np.int64]
     captured_span: int
@@ -130,11 +136,14 @@ class _Weaver:
         program = self._program()
         captured = {recording.rank: index for index, recording in enumerate(self.trace.recordings)}
         steps, times = self._steps(captured)
+        numbers = self.trace.recordings[0].steps["number"][: steps.shape[1]].tolist()
         return Rebuilt(
             program,
             self._matches(),
             tuple(self._name(number) for number in range(len(self.matched.matches))),
             self._transfers(),
+            tuple(max(rank, 0) for rank in sorted(captured)),
+            tuple(numbers),
             steps,
             times,
             self._span(),
@@ -163,12 +172,13 @@ class _Weaver:
             numbers.append(of_rank[some.communications])
         return np.concatenate(numbers)
 
-    def _name(self, number: int) -> tuple[str, str, int]:
-        recording, what, _ = next(iter(self.matched.matches[number].nodes.values()))
-        group = (
-            "" if what.group == NONE else recording.groups[what.group].description or recording.groups[what.group].name
-        )
-        return what.operation, group, what.size
+    def _name(self, number: int) -> tuple[str, str, int, int]:
+        found = self.matched.matches[number]
+        recording, what, _ = next(iter(found.nodes.values()))
+        group = "" if what.group == NONE else recording.groups[what.group].description
+        if what.group != NONE and not group:
+            group = recording.groups[what.group].name
+        return what.operation, group, len(found.ranks), what.size
 
     def _transfers(self) -> NDArray[np.int64]:
         """Latest end less latest start of each communication, where all its ranks were captured."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from fabricsim.engine.recorder import Watch
+    from fabricsim.results.result import Result
 
 SETTINGS_HELP = "Override a setting, such as cluster.hosts=16; may be repeated."
 
@@ -55,6 +56,8 @@ PcapOption = Annotated[
 EngineOption = Annotated[
     str | None, typer.Option("--engine", metavar="NAME", help="Engine: flow (the default, fast) or packet.")
 ]
+
+ResultOption = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the result as HDF5.")]
 
 Options = dict[str, str | int | None]
 """What options of the same name as a key of a scenario gave; None where they were not given."""
@@ -266,3 +269,25 @@ def write_text(path: Path, text: str) -> None:
         raise InputError(msg) from error
     finally:
         part.unlink(missing_ok=True)
+
+
+def finish(result: Result, output: Path | None, *, as_json: bool) -> None:
+    """Write a result where wanted, and print its summary."""
+    from fabricsim.report.text import summary_text  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.results.hdf5 import write  # noqa: PLC0415  as above
+    from fabricsim.results.summary import summarise, to_json  # noqa: PLC0415  as above
+
+    summary = summarise(result)
+    if output is not None:
+        write(result, output)
+        note(f"wrote {output}")
+        if result.packets is not None and result.packets.log is not None:
+            from fabricsim.results import pcapng  # noqa: PLC0415  as above
+
+            capture = output.with_name(f"{output.name.removesuffix('.h5')}.pcapng")
+            pcapng.write(result.packets.log, capture)
+            note(f"wrote {capture}")
+    if as_json:
+        say(to_json(summary))
+    else:
+        show(summary_text(summary))

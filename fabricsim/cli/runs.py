@@ -13,6 +13,7 @@ from fabricsim.cli.common import (
     FolderOption,
     JsonOption,
     PcapOption,
+    ResultOption,
     ScenarioArgument,
     SettingsOption,
     TapOption,
@@ -20,6 +21,7 @@ from fabricsim.cli.common import (
     as_settings,
     check_output_file,
     check_output_folder,
+    finish,
     naming_options,
     note,
     output_folder,
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from fabricsim.results.summary import Summary
     from fabricsim.spec.load import LoadedScenario
 
-ResultOption = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the result as HDF5.")]
 _BOTH = 2  # engines
 ResultArgument = Annotated[Path, typer.Argument(metavar="RESULT", help="HDF5 file that fabricsim wrote.")]
 
@@ -65,7 +66,7 @@ def run(  # noqa: PLR0913  one parameter per option
     check_output_file(output)
     watch = watched(tap, pcap, output)
     loaded = _load(scenario, settings or [], {"engine": engine, "seed": seed})
-    _finish(_simulate(loaded, watch), output, as_json=as_json)
+    finish(_simulate(loaded, watch), output, as_json=as_json)
 
 
 def rerun(
@@ -82,7 +83,7 @@ def rerun(
 
     check_output_file(output)
     watch = watched(tap, pcap, output)
-    _finish(_simulate(reload(read(result)), watch), output, as_json=as_json)
+    finish(_simulate(reload(read(result)), watch), output, as_json=as_json)
 
 
 def compare(  # noqa: PLR0913  one parameter per option
@@ -206,24 +207,3 @@ def _simulate(loaded: LoadedScenario, watch: Watch | None = None) -> Result:
         announce_compilation(loaded.scenario.engine)
     with progress(loaded.scenario.name) as report:
         return simulate(loaded, watch=watch, progress=report)
-
-
-def _finish(result: Result, output: Path | None, *, as_json: bool) -> None:
-    from fabricsim.report.text import summary_text  # noqa: PLC0415  --help must not pay for it
-    from fabricsim.results.hdf5 import write  # noqa: PLC0415  as above
-    from fabricsim.results.summary import summarise, to_json  # noqa: PLC0415  as above
-
-    summary = summarise(result)
-    if output is not None:
-        write(result, output)
-        note(f"wrote {output}")
-        if result.packets is not None and result.packets.log is not None:
-            from fabricsim.results import pcapng  # noqa: PLC0415  as above
-
-            capture = output.with_name(f"{output.name.removesuffix('.h5')}.pcapng")
-            pcapng.write(result.packets.log, capture)
-            note(f"wrote {capture}")
-    if as_json:
-        say(to_json(summary))
-    else:
-        show(summary_text(summary))

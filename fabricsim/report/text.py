@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fabricsim.errors import ResultError
+from fabricsim.report.capture_text import capture_text
 from fabricsim.report.queues_text import queues_text
 from fabricsim.units import human_bytes, human_seconds
 
@@ -40,7 +41,10 @@ def summary_text(summary: Summary) -> RenderableType:
     rich.console.RenderableType
         For ``rich.console.Console.print``.
     """
-    blocks: list[RenderableType] = [_headline(summary), _breakdown(summary), _timers(summary)]
+    blocks: list[RenderableType] = [_headline(summary)]
+    if "capture" in summary:
+        blocks.append(capture_text(summary["capture"]))
+    blocks += [_breakdown(summary), _timers(summary)]
     if summary["collectives"]:
         blocks.append(_collectives(summary["collectives"]))
     if summary["links"]:
@@ -113,6 +117,8 @@ def _breakdown(summary: Summary) -> Group:
     table = _table(["Part"], ["Time", "Share"])
     rows = [("compute", breakdown["compute"])]
     rows += [(f"exposed communication, {name}", time) for name, time in breakdown["exposed_communication"].items()]
+    if "host" in breakdown:
+        rows += [("host, nothing else at work", breakdown["host"])]
     rows += [("bubble (waiting and idle)", breakdown["bubble"])]
     for name, time in rows:
         table.add_row(escape(name), human_seconds(time), _percent(time / total))

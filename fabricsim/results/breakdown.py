@@ -5,9 +5,10 @@ Every instant of an iteration belongs to exactly one state of a rank::
     compute    a compute op runs
     exposed    no compute op runs, and a collective moves data; booked under its dimension
     waiting    neither, and the rank is in a collective whose other ranks are not ready yet
+    host       none of these, and the host works or a device begins (only captured traces tell)
     idle       none of these
 
-The four add up to the iteration. `waiting` and `idle` together are the bubble. Communication that
+The five add up to the iteration. `waiting` and `idle` together are the bubble. Communication that
 moves data while a compute op runs is overlapped: it costs no time and is counted besides.
 """
 
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabricsim.tables import COLLECTIVE, COMPUTE, MAIN_STREAM
+from fabricsim.tables import COLLECTIVE, COMPUTE, HOST, MAIN_STREAM
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,6 +42,8 @@ class RankTime:
         first calls them, zero included. A collective on the main stream goes before an overlapped one.
     waiting
         Time in collectives whose last rank is not ready.
+    host
+        Time in which only its host works, or a device begins.
     idle
         Time outside all ops.
     overlapped
@@ -51,6 +54,7 @@ class RankTime:
     compute: int
     exposed: dict[str, int]
     waiting: int
+    host: int
     idle: int
     overlapped: int
 
@@ -116,7 +120,7 @@ def rank_time(result: Result, rank: int) -> RankTime:
     Returns
     -------
     RankTime
-        ``compute + sum(exposed) + waiting + idle`` is the iteration.
+        ``compute + sum(exposed) + waiting + host + idle`` is the iteration.
     """
     mine = result.ops["rank"] == rank
     ops, spans = result.ops[mine], result.spans[mine]
@@ -131,7 +135,8 @@ def rank_time(result: Result, rank: int) -> RankTime:
 
     edges = np.unique(np.concatenate([spans["start"], begin, spans["end"], [0, result.iteration]]))
     width = np.diff(edges)
-    computing = _covered(edges, begin[~collective], spans["end"][~collective])
+    compute, host = ops["kind"] == COMPUTE, ops["kind"] == HOST
+    computing = _covered(edges, begin[compute], spans["end"][compute])
     taken = computing.copy()
     moving = np.zeros_like(taken)
     exposed = dict.fromkeys(dimensions, 0)
@@ -143,13 +148,15 @@ def rank_time(result: Result, rank: int) -> RankTime:
             exposed[name] += int(width[busy & ~taken].sum())
             moving |= busy
             taken |= busy
-    inside = _covered(edges, spans["start"][collective], spans["end"][collective])
+    inside = _covered(edges, spans["start"][collective], spans["end"][collective]) & ~taken
+    hosting = _covered(edges, begin[host], spans["end"][host]) & ~taken & ~inside
     return RankTime(
         rank=rank,
         compute=int(width[computing].sum()),
         exposed=exposed,
-        waiting=int(width[inside & ~taken].sum()),
-        idle=int(width[~inside & ~taken].sum()),
+        waiting=int(width[inside].sum()),
+        host=int(width[hosting].sum()),
+        idle=int(width[~inside & ~taken & ~hosting].sum()),
         overlapped=int(width[moving & computing].sum()),
     )
 

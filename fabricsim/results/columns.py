@@ -50,12 +50,12 @@ OPS = Table(
     Column("op", "i8", "1", "index of the op"),
     (
         Column("rank", "i4", "1", "rank that runs the op"),
-        Column("kind", "i1", "1", "kind of op", ("compute", "collective")),
+        Column("kind", "i1", "1", "kind of op", ("compute", "collective", "host")),
         Column("stream", "i1", "1", "stream of the rank", ("main", "overlapped")),
         Column("timer", "i2", "1", "index into timer_name"),
-        Column("call", "i4", "1", "index into group calls, -1 for compute"),
-        Column("member", "i4", "1", "place of the rank in the call's group, -1 for compute"),
-        Column("duration", "i8", "ps", "given time of a compute op, 0 for a collective"),
+        Column("call", "i4", "1", "index into group calls, -1 where it is no collective"),
+        Column("member", "i4", "1", "place of the rank in the call's group, -1 where there is none"),
+        Column("duration", "i8", "ps", "given time of a compute or host op, 0 for a collective"),
         Column("predecessors", "i4", "1", "ops that must be done before this one starts"),
         Column("first_successor", "i8", "1", "index of the op's first edge in the program's edge list"),
         Column("successors", "i4", "1", "number of edges that leave the op"),
@@ -133,6 +133,32 @@ WIRES = Table(
     ),
 )
 """The columns of `fabricsim.results.packets.WIRE`; there in packet runs."""
+
+STEPS = Table(
+    "steps",
+    Column("step", "i8", "1", "index of the step of a rank"),
+    (
+        Column("rank", "i8", "1", "rank that was captured"),
+        Column("number", "i8", "1", "number that the job gives the step"),
+        Column("captured", "i8", "ps", "how long it took"),
+        Column("replayed", "i8", "ps", "how long it took in the replay"),
+    ),
+)
+"""The fields of `StepTime`; there where a trace was replayed."""
+
+TRANSFERS = Table(
+    "transfers",
+    Column("transfer", "i8", "1", "index of the communication"),
+    (
+        Column("operation", "text", "1", "what is done"),
+        Column("group", "text", "1", "name of the group"),
+        Column("ranks", "i8", "1", "ranks in the group"),
+        Column("size", "i8", "B", "bytes as nccl-tests counts them, -1 where not captured"),
+        Column("captured", "i8", "ps", "from when the last rank was ready until the last was done, -1 where unknown"),
+        Column("replayed", "i8", "ps", "the same in the replay"),
+    ),
+)
+"""The fields of `Transfer`; there where a trace was replayed."""
 
 LOG = Table(
     "packet_log",

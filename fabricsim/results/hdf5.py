@@ -17,6 +17,7 @@ import numpy as np
 from fabricsim import provenance
 from fabricsim.errors import ResultError
 from fabricsim.results import columns
+from fabricsim.results.capture import Capture, StepTime, Transfer
 from fabricsim.results.hdf5_reader import open_result
 from fabricsim.results.packets import ENTRY, PROTOCOLS, WIRE, PacketLog, Packets, Tap
 from fabricsim.results.result import CallRecord, LinkRecord, Result, Series
@@ -116,6 +117,8 @@ def _write_result(file: h5py.File, result: Result) -> None:
     _write_table(file.create_group(columns.FLOWS.group), columns.FLOWS, edges(), messages)
     if result.packets is not None:
         _write_packets(file, result.packets)
+    if result.capture is not None:
+        _write_capture(file, result.capture)
 
 
 def read(path: Path | str) -> Result:
@@ -189,6 +192,14 @@ def _write_series(file: h5py.File, series: Series) -> None:
     time = _write_scale(group, columns.SERIES_TIME, bins)
     _write_column(group, columns.SERIES_CAPACITY, series.capacity, link)
     _write_column(group, columns.SERIES_RATE, series.rate, link, time)
+
+
+def _write_capture(file: h5py.File, capture: Capture) -> None:
+    told = {"form": capture.form, "span_ps": capture.span, "assumptions": list(capture.assumptions)}
+    file.attrs["capture"] = json.dumps(told)
+    for table, rows in ((columns.STEPS, capture.steps), (columns.TRANSFERS, capture.transfers)):
+        data = {column.name: [getattr(row, column.name) for row in rows] for column in table.columns}
+        _write_table(file.create_group(table.group), table, np.arange(len(rows)), data)
 
 
 def _write_packets(file: h5py.File, packets: Packets) -> None:
@@ -273,6 +284,7 @@ def _read(reader: Reader) -> Result:
         wall_seconds=0.0,
         packets=_read_packets(reader) if reader.has_group(columns.WIRES.group) else None,
         ranks=reader.integer_attribute("folded_from_ranks") if folded else None,
+        capture=_read_capture(reader) if reader.has_attribute("capture") else None,
     )
 
 
@@ -324,6 +336,30 @@ def _read_series(reader: Reader) -> Series:
         names=names,
         rate=reader.numbers(group, columns.SERIES_RATE, (len(names), bins)),
         capacity=reader.numbers(group, columns.SERIES_CAPACITY, (len(names),)),
+    )
+
+
+def _read_capture(reader: Reader) -> Capture:
+    told = reader.json_attribute("capture")
+    form, span, assumptions = told.get("form"), told.get("span_ps"), told.get("assumptions")
+    whole = isinstance(form, str) and isinstance(span, int) and isinstance(assumptions, list)
+    reader.require(whole, "capture does not say form, span_ps and assumptions")
+    steps, transfers = (
+        zip(
+            *(
+                reader.values(table.group, column, len(reader.numbers(table.group, table.index)))
+                for column in table.columns
+            ),
+            strict=True,
+        )
+        for table in (columns.STEPS, columns.TRANSFERS)
+    )
+    return Capture(
+        cast("str", form),
+        cast("int", span),
+        tuple(StepTime(*row) for row in steps),
+        tuple(Transfer(*row) for row in transfers),
+        tuple(map(str, cast("list[object]", assumptions))),
     )
 
 

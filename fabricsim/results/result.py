@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from fabricsim.results.capture import Capture
     from fabricsim.results.packets import Packets
 
 
@@ -104,6 +105,8 @@ class Result:
         What the packet engine recorded besides; None in a flow run.
     ranks
         Ranks of a folded run: those that `ops` have stand for all. None where `ops` have all ranks.
+    capture
+        Of a replayed trace what was captured; else None.
     """
 
     name: str
@@ -125,3 +128,4 @@ class Result:
     wall_seconds: float
     packets: Packets | None = None
     ranks: int | None = None
+    capture: Capture | None = None

@@ -9,8 +9,10 @@ import numpy as np
 
 from fabricsim.errors import ResultError
 from fabricsim.results.breakdown import critical_rank, rank_count, rank_time, simulated_ranks
+from fabricsim.results.capture import summarise_capture
 from fabricsim.results.packets import congested
 from fabricsim.results.slowdown import percentile
+from fabricsim.tables import HOST
 from fabricsim.units import seconds
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fabricsim.results.capture import CaptureSummary
     from fabricsim.results.packets import QueueSummary
     from fabricsim.results.result import CallRecord, LinkRecord, Result
 
@@ -28,12 +31,14 @@ HOTTEST = 10
 class Breakdown(TypedDict):
     """Where the iteration of the critical rank goes, seconds.
 
-    ``compute``, ``exposed_communication`` and ``bubble`` add up to the iteration time;
+    ``compute``, ``exposed_communication``, ``host`` and ``bubble`` add up to the iteration time; ``host`` is there in
+    replays of traces, which know what the host does;
     ``overlapped_communication`` runs behind compute and comes besides.
     """
 
     compute: float
     exposed_communication: dict[str, float]
+    host: NotRequired[float]
     bubble: float
     overlapped_communication: float
 
@@ -111,6 +116,8 @@ class Summary(TypedDict):
         In folded runs: how many ranks stand for all.
     queues
         In packet runs: the most congested wires (`fabricsim.results.packets.congested`).
+    capture
+        Of a replayed trace: what was captured, beside the replay (`fabricsim.results.capture.summarise_capture`).
     """
 
     name: str
@@ -132,6 +139,7 @@ class Summary(TypedDict):
     wall_seconds: float | None
     simulated_ranks: NotRequired[int]
     queues: NotRequired[list[QueueSummary]]
+    capture: NotRequired[CaptureSummary]
 
 
 def summarise(result: Result) -> Summary:
@@ -181,10 +189,14 @@ def summarise(result: Result) -> Summary:
         "counters": dict(result.counters),
         "wall_seconds": result.wall_seconds or None,
     }
+    if np.any(result.ops["kind"] == HOST):
+        summary["breakdown_s"]["host"] = seconds(rank.host)
     if result.ranks is not None:
         summary["simulated_ranks"] = len(simulated_ranks(result))
     if result.packets is not None:
         summary["queues"] = congested(result.packets)
+    if result.capture is not None:
+        summary["capture"] = summarise_capture(result.capture, result.iteration)
     return summary
 
 

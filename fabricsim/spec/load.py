@@ -74,7 +74,43 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> LoadedScenario:
         Where the scenario has mistakes; it lists all of them.
     """
     file, label = _locate(path)
-    source = read_text(file, label)
+    return _loaded(read_text(file, label), file, label, overrides)
+
+
+def machine(name: str, transport: str, hosts: int, overrides: Sequence[str] = ()) -> LoadedScenario:
+    """Make a scenario of a cluster in the library: its hosts behind one switch, no job.
+
+    Parameters
+    ----------
+    name
+        Of the cluster.
+    transport
+        Of the transport in the library.
+    hosts
+        How many of its hosts.
+    overrides
+        As of `load`.
+
+    Raises
+    ------
+    InputError
+        Where there is no cluster or transport of that name.
+    ScenarioError
+        Where they do not go together, or an override is wrong.
+    """
+    library.path("clusters", name)
+    library.path("transports", transport)
+    source = f"""# {name}: {hosts} of its hosts behind one switch
+name = "{name}"
+cluster = {{ include = "{name}", hosts = {hosts} }}
+fabric = "single-switch"
+transport = "{transport}"
+collectives = "nccl"
+"""
+    return _loaded(source, Path(f"{name}.toml"), name, overrides)
+
+
+def _loaded(source: str, file: Path, label: str, overrides: Sequence[str]) -> LoadedScenario:
     own = parse(source, label)
     includer = Includer()
     root = _extended(own, [(file, label)], includer)

@@ -1,0 +1,127 @@
+"""Commands that replay captured traces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fabricsim.cli.common import (
+    EngineOption,
+    JsonOption,
+    PcapOption,
+    ResultOption,
+    SettingsOption,
+    TapOption,
+    announce_compilation,
+    as_settings,
+    check_output_file,
+    finish,
+    naming_options,
+    note,
+    progress,
+    watched,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fabricsim.captured.rebuild import Rebuilt
+    from fabricsim.engine.recorder import Watch
+    from fabricsim.results.result import Result
+    from fabricsim.spec.load import LoadedScenario
+
+TracesArgument = Annotated[
+    list[Path], typer.Argument(metavar="TRACE...", help="Files, folders or tar archives of one job, packed or not.")
+]
+FormOption = Annotated[
+    str | None, typer.Option("--form", metavar="NAME", help="Form of the trace, where its contents do not show it.")
+]
+OnlyOption = Annotated[
+    str | None, typer.Option("--only", metavar="GLOB", help="Read only files or members whose names match.")
+]
+FabricOption = Annotated[
+    str,
+    typer.Option(
+        metavar="FABRIC",
+        help="What to replay on: a scenario (its job is left aside), or a cluster (fabricsim list clusters), of which "
+        "as many hosts are taken as the job needs.",
+    ),
+]
+TransportOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Transport (fabricsim list transports) in place of the scenario's.")
+]
+SpeedOption = Annotated[
+    float, typer.Option(metavar="X", help="How many times faster kernels run than they were captured.")
+]
+ScaleOption = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Ranks of the job to replay: repeats the captured one, data-parallel."),
+]
+AgainstOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FABRIC", help="Replay on this fabric, too, and compare; the capture itself is compared with anyway."
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this file."""
+    app.command()(replay)
+
+
+def replay(  # noqa: PLR0913  one parameter per option
+    traces: TracesArgument,
+    *,
+    fabric: FabricOption,
+    transport: TransportOption = None,
+    gpu_speed: SpeedOption = 1.0,
+    scale_to: ScaleOption = None,
+    form: FormOption = None,
+    only: OnlyOption = None,
+    settings: SettingsOption = None,
+    engine: EngineOption = None,
+    tap: TapOption = None,
+    pcap: PcapOption = None,
+    output: ResultOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Replay the trace of a real job on a fabric, and compare with what was captured."""
+    check_output_file(output)
+    watch = watched(tap, pcap, output)
+    rebuilt, name = _rebuilt(traces, form, only, gpu_speed=gpu_speed, scale_to=scale_to)
+    loaded = load_on(fabric, rebuilt, transport, engine, settings or [])
+    finish(replay_on(loaded, rebuilt, name, watch), output, as_json=as_json)
+
+
+def _rebuilt(
+    traces: Sequence[Path], form: str | None, only: str | None, *, gpu_speed: float, scale_to: int | None
+) -> tuple[Rebuilt, str]:
+    """Read a trace and make a program of it; also gives its form."""
+    from fabricsim.captured.rebuild import rebuild  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.traces.readers import read  # noqa: PLC0415  as above
+
+    trace = read(traces, form, only=only, progress=lambda label: note(f"reading {label}"))
+    return rebuild(trace, gpu_speed=gpu_speed, scale_to=scale_to), trace.form
+
+
+def load_on(
+    fabric: str, rebuilt: Rebuilt, transport: str | None, engine: str | None, settings: list[str]
+) -> LoadedScenario:
+    """Load the fabric of a replay, with `settings` and what options gave."""
+    from fabricsim.pipeline import load_fabric  # noqa: PLC0415  --help must not pay for it
+
+    options = {"engine": engine}
+    with naming_options({**options, "transport": transport}):
+        return load_fabric(fabric, rebuilt.program.ranks, transport, [*settings, *as_settings(dict(options))])
+
+
+def replay_on(loaded: LoadedScenario, rebuilt: Rebuilt, form: str, watch: Watch | None = None) -> Result:
+    """Replay, with progress."""
+    from fabricsim import pipeline  # noqa: PLC0415  --help must not pay for it
+
+    announce_compilation(loaded.scenario.engine)
+    with progress(f"{form} on {loaded.scenario.name}") as report:
+        return pipeline.replay(loaded, rebuilt, form, watch=watch, progress=report)

@@ -1,0 +1,66 @@
+"""A replay beside its capture, as a headline, a table of transfers, and what was assumed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from fabricsim.results.capture import SHOWN
+from fabricsim.units import human_bytes, human_seconds
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from fabricsim.results.capture import CaptureSummary, TransferSummary
+
+
+def capture_text(capture: CaptureSummary) -> RenderableType:
+    """Show what was captured beside what was replayed.
+
+    Parameters
+    ----------
+    capture
+        Of `fabricsim.results.capture.summarise_capture`.
+
+    Returns
+    -------
+    rich.console.RenderableType
+        For ``rich.console.Console.print``.
+    """
+    steps = capture["steps"]
+    what = f"mean of {steps} steps" if steps > 1 else "one step" if steps else "whole trace"
+    line = Text(f"Captured ({what}) ")
+    line.append(human_seconds(capture["captured_iteration_s"]), style="bold").append(", replayed here ")
+    line.append(human_seconds(capture["replayed_iteration_s"]), style="bold")
+    line.append(f": {100 * capture['error']:+.1f} %\n")
+    blocks: list[RenderableType] = [line]
+    if capture["transfers"]:
+        blocks.append(_transfers(capture["transfers"]))
+    blocks += [Text(f"Assumed: {assumption}") for assumption in capture["assumptions"]]
+    return Group(*blocks, "") if capture["assumptions"] else Group(*blocks)
+
+
+def _transfers(rows: list[TransferSummary]) -> Group:
+    more = f" ({SHOWN} of {len(rows)} kinds, the longest)" if len(rows) > SHOWN else ""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
+    table.add_column("Transfer", overflow="fold")
+    for name in ("Ranks", "Size", "Count", "Captured", "Replayed", "Error"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows[:SHOWN]:
+        size, captured, error = row["size_bytes"], row["captured_s"], row["error"]
+        table.add_row(
+            escape(f"{row['group']} {row['operation']}".strip()),
+            str(row["ranks"]),
+            "-" if size is None else human_bytes(size),
+            str(row["count"]),
+            "-" if captured is None else human_seconds(captured),
+            human_seconds(row["replayed_s"]),
+            "-" if error is None else f"{100 * error:+.0f} %",
+        )
+    title = f"Transfers, from the last rank ready to the last done (medians){more}"
+    return Group(Text(title, style="bold"), table, "")

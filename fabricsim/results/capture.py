@@ -1,0 +1,142 @@
+"""What was captured of a replayed job, beside what the replay made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, TypedDict
+
+import numpy as np
+
+from fabricsim.tables import NONE
+from fabricsim.units import seconds
+
+SHOWN = 12
+"""Kinds of transfers that the terminal shows at most."""
+
+
+class StepTime(NamedTuple):
+    """One iteration of one rank, as the job marked it: its number, and its time captured and replayed, ps."""
+
+    rank: int
+    number: int
+    captured: int
+    replayed: int
+
+
+class Transfer(NamedTuple):
+    """One communication: from when its last rank was ready until the last was done, captured and replayed, ps.
+
+    ``captured`` is NONE where not all of its ranks were captured, ``size`` where the trace does not say it.
+    """
+
+    operation: str
+    group: str
+    ranks: int
+    size: int
+    captured: int
+    replayed: int
+
+
+@dataclass(frozen=True)
+class Capture:
+    """What a replay is held against.
+
+    Attributes
+    ----------
+    form
+        Form of the trace, such as ``"kineto"``.
+    span
+        From the first start to the last end of all that was captured, ps.
+    steps, transfers
+        By rank and number; in the order in which the trace has them.
+    assumptions
+        What the replay assumes because the trace does not say it, a sentence each.
+    """
+
+    form: str
+    span: int
+    steps: tuple[StepTime, ...]
+    transfers: tuple[Transfer, ...]
+    assumptions: tuple[str, ...]
+
+
+class TransferSummary(TypedDict):
+    """All transfers of one operation, group, number of ranks and size; times are medians, null where not captured."""
+
+    operation: str
+    group: str
+    ranks: int
+    size_bytes: int | None
+    count: int
+    captured_s: float | None
+    replayed_s: float
+    error: float | None
+
+
+class CaptureSummary(TypedDict):
+    """A replay against its capture.
+
+    ``iteration_s`` is the mean over all marked steps of all captured ranks, as captured and as replayed; where the
+    job marks none, the whole span. ``error`` is replayed over captured, less 1.
+    """
+
+    form: str
+    steps: int
+    captured_iteration_s: float
+    replayed_iteration_s: float
+    error: float
+    transfers: list[TransferSummary]
+    assumptions: list[str]
+
+
+def summarise_capture(capture: Capture, iteration: int) -> CaptureSummary:
+    """Summarise a replay against its capture.
+
+    Parameters
+    ----------
+    capture
+        What was captured.
+    iteration
+        How long the whole replay took, ps.
+    """
+    captured, replayed = float(capture.span), float(iteration)
+    if capture.steps:
+        captured = float(np.mean([step.captured for step in capture.steps]))
+        replayed = float(np.mean([step.replayed for step in capture.steps]))
+    return {
+        "form": capture.form,
+        "steps": len({step.number for step in capture.steps}),
+        "captured_iteration_s": seconds(captured),
+        "replayed_iteration_s": seconds(replayed),
+        "error": _error(captured, replayed) or 0.0,
+        "transfers": _transfers(capture.transfers),
+        "assumptions": list(capture.assumptions),
+    }
+
+
+def _transfers(transfers: tuple[Transfer, ...]) -> list[TransferSummary]:
+    alike: dict[tuple[str, str, int, int], list[Transfer]] = {}
+    for transfer in transfers:
+        alike.setdefault(transfer[:4], []).append(transfer)
+    most = sorted(alike.items(), key=lambda item: (-sum(transfer.replayed for transfer in item[1]), item[0]))
+    return [_alike(*key, some) for key, some in most]
+
+
+def _alike(operation: str, group: str, ranks: int, size: int, some: list[Transfer]) -> TransferSummary:
+    known = [transfer.captured for transfer in some if transfer.captured != NONE]
+    captured = float(np.median(known)) if known else None
+    replayed = float(np.median([transfer.replayed for transfer in some]))
+    return {
+        "operation": operation,
+        "group": group,
+        "ranks": ranks,
+        "size_bytes": None if size == NONE else size,
+        "count": len(some),
+        "captured_s": None if captured is None else seconds(captured),
+        "replayed_s": seconds(replayed),
+        "error": None if captured is None else _error(captured, replayed),
+    }
+
+
+def _error(captured: float, replayed: float) -> float | None:
+    return replayed / captured - 1 if captured > 0 else None
