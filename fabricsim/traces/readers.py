@@ -43,7 +43,9 @@ class Form(NamedTuple):
     description: str
 
 
-FORMS: dict[str, Form] = {}
+FORMS: dict[str, Form] = {
+    "kineto": Form("kineto", "PyTorch profiler (Kineto): Chrome JSON, one file per rank"),
+}
 """All forms by name, in the order in which they are tried."""
 
 

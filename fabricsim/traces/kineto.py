@@ -1,0 +1,371 @@
+"""Traces of PyTorch's profiler (Kineto): Chrome JSON of one rank, of the events that a replay needs.
+
+Kernels and copies stand on their streams, and on the threads of the host the calls that launched them, that wait, and
+that record CUDA events or let a stream wait for one. Everything else of the host is a gap between those.
+
+Which stream or event a wait was for is captured only with ``enable_cuda_sync_events``; a wait for a whole device, or a
+copy that returns when it is done, is known without.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fabricsim.errors import TraceError
+from fabricsim.kernels import trace_events as scanner
+from fabricsim.tables import NONE
+from fabricsim.traces.kineto_events import Place, read_events
+from fabricsim.traces.kineto_joins import Streams, calls_by_correlation, notes_of_kernels
+from fabricsim.traces.kineto_messages import MOST_RANKS, Note, communication, operation_of_kernel
+from fabricsim.traces.trace import (
+    COMMUNICATION,
+    COMPUTE,
+    COPY,
+    EDGE,
+    HOST,
+    LAUNCH,
+    NODE,
+    WAIT,
+    RecordingBuilder,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from fabricsim.traces.kineto_events import Events
+    from fabricsim.traces.sources import Source
+    from fabricsim.traces.trace import Communication, Recording
+
+_NS_PER_US = 1000
+
+_WAITS = re.compile(r"(?:cuda|cu|hip)(?:(Device|Ctx)|Stream|Event)Synchronize(?:_\w+)?")
+_NOTES = re.compile(r"(?:cuda|cu|hip)(?:EventRecord|StreamWaitEvent|EventQuery|StreamQuery)(?:WithFlags)?(?:_\w+)?")
+_BLOCKING_CALL = re.compile(r"(?:cuda|hip)Memcpy(?:2D|3D|ToSymbol|FromSymbol|WithStream)?(?:_v\w+)?")
+_TO_PAGEABLE = "-> Pageable"
+"""Such a copy is done when its call returns: "API synchronization behavior" in the CUDA runtime's manual."""
+_RANK = re.compile(r"(?:rank|worker|kineto)[-_]?(\d{1,7})(?!\d)", re.IGNORECASE)
+
+
+def recognises(name: str, head: bytes) -> bool:
+    """Whether a file that begins with `head` is of this form, whatever its name."""
+    del name
+    start = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    if start == b"[":
+        return b'"ph"' in head and b'"cat"' in head
+    return start == b"{" and any(key in head for key in (b'"traceEvents"', b'"deviceProperties"'))
+
+
+def read(source: Source) -> Iterator[Recording]:
+    """Read a file.
+
+    Parameters
+    ----------
+    source
+        The file: one rank.
+
+    Yields
+    ------
+    Recording
+        Of that rank.
+
+    Raises
+    ------
+    TraceError
+        Where it is no such file, is cut or damaged, or holds nothing that ran on a device.
+    """
+    events = read_events(source)
+    if not np.isin(events.rows["category"], (scanner.KERNEL, scanner.COPY)).any():
+        msg = "holds no kernels; capture with ProfilerActivity.CUDA, and while the job computes"
+        raise TraceError(source.label, msg)
+    yield _Reading(source, events).recording()
+
+
+class _Reading:
+    """Makes a recording of events."""
+
+    def __init__(self, source: Source, events: Events) -> None:
+        self.source, self.events, self.rows = source, events, events.rows
+        self.builder = RecordingBuilder(source.label)
+        self.about = _Job(source, events.head)
+        category = self.rows["category"]
+        self.on_device = np.isin(category, (scanner.KERNEL, scanner.COPY))
+        self.launches = np.full(len(self.rows), NONE, np.int64)
+        self.launches[self.on_device] = calls_by_correlation(self.rows, self.rows["correlation"][self.on_device])
+        self.streams = Streams(self.rows, self.launches)
+        self.kinds = self._kinds()
+
+    def _kinds(self) -> NDArray[np.int8]:
+        """Kind of the node of each row; NONE where it makes none."""
+        rows, names = self.rows, self.events.names
+        calls = rows["category"] == scanner.CALL
+        kinds = np.full(len(rows), NONE, np.int8)
+        kinds[calls & np.array([bool(_NOTES.fullmatch(name)) for name in names])[rows["name"]]] = HOST
+        kinds[self.launches[self.launches != NONE]] = LAUNCH
+        kinds[calls & np.array([bool(_WAITS.fullmatch(name)) for name in names])[rows["name"]]] = WAIT
+        kinds[rows["category"] == scanner.COPY] = COPY
+        kernels = rows["category"] == scanner.KERNEL
+        is_message = np.array([operation_of_kernel(name) is not None for name in names])[rows["name"]]
+        kinds[kernels] = np.where(is_message[kernels], COMMUNICATION, COMPUTE)
+        return kinds
+
+    def recording(self) -> Recording:
+        """Put everything together."""
+        builder, events = self.builder, self.events
+        copies = self._blocking_copies()
+        counts = (self.kinds != NONE).astype(np.int64)
+        counts[self.launches[copies]] += 1
+        first = np.cumsum(counts) - counts
+        nodes = self._nodes(np.repeat(np.arange(len(self.rows)), counts))
+        self._split(nodes, copies, first)
+        self._messages(nodes, first)
+        edges = np.concatenate([np.empty(0, EDGE), *self._edges(nodes, copies, first)])
+        builder.steps.extend(events.steps)
+        self._say_what_is_missing(nodes)
+        origin, nodes["start"] = self._origin(nodes)
+        device = self.about.device(self._device_number())
+        built = builder.build(self.about.rank, self.about.world, origin=origin, host=self.about.host, device=device)
+        return replace(built, nodes=nodes, edges=edges, names=tuple(events.names))
+
+    def _origin(self, nodes: NDArray[np.void]) -> tuple[int, NDArray[np.int64]]:
+        """Count times from the first one, so that none is negative."""
+        times = [int(nodes["start"].min()), *(start for _, start, _ in self.builder.steps)]
+        us = min(times) // 1_000_000
+        shift = us * 1_000_000
+        self.builder.steps[:] = [(number, start - shift, end - shift) for number, start, end in self.builder.steps]
+        return self.about.base + (self.events.origin + us) * _NS_PER_US, nodes["start"] - shift
+
+    def _blocking_copies(self) -> NDArray[np.int64]:
+        """Rows of copies whose calls returned when they were done."""
+        rows, names = self.rows, self.events.names
+        blocks = np.array([bool(_BLOCKING_CALL.fullmatch(name)) for name in names])
+        pageable = np.array([_TO_PAGEABLE in name for name in names])
+        copies = np.flatnonzero((rows["category"] == scanner.COPY) & (self.launches != NONE))
+        calls = self.launches[copies]
+        alone = np.bincount(self.launches[self.launches != NONE], minlength=len(rows))[calls] == 1
+        done = _ends(rows, copies) <= _ends(rows, calls)
+        return copies[alone & done & (blocks[rows["name"][calls]] | pageable[rows["name"][copies]])]
+
+    def _nodes(self, of: NDArray[np.int64]) -> NDArray[np.void]:
+        """Make nodes of rows."""
+        rows, nodes = self.rows[of], np.empty(len(of), NODE)
+        nodes["kind"] = self.kinds[of]
+        nodes["lane"] = self._lanes(of)[rows["place"]]
+        for column in ("name", "start", "duration", "sequence"):
+            nodes[column] = rows[column]
+        nodes["bytes"] = np.where(nodes["kind"] == COPY, rows["bytes"], NONE)
+        nodes["communication"] = nodes["flops"] = NONE
+        return nodes
+
+    def _lanes(self, of: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Lane of each place that has nodes."""
+        used = np.unique(self.rows["place"][of]).tolist()
+        places = self.events.places
+        several = {
+            on_device: len({places[i].first for i in used if places[i].on_device == on_device}) > 1
+            for on_device in (False, True)
+        }
+        lanes = np.full(len(places), NONE, np.int32)
+        for i in used:
+            lanes[i] = self._lane(places[i], several[places[i].on_device])
+        return lanes
+
+    def _lane(self, place: Place, several: bool) -> int:  # noqa: FBT001  private
+        if place.on_device:
+            return self.builder.lane("stream", f"device {place.first} " * several + f"stream {place.second}")
+        return self.builder.lane("thread", f"process {place.first} " * several + f"thread {place.second}")
+
+    def _split(self, nodes: NDArray[np.void], copies: NDArray[np.int64], first: NDArray[np.int64]) -> None:
+        """Make a launch and a wait of each call that copies and waits: the wait begins with the copy."""
+        launch = first[self.launches[copies]]
+        ends = _ends(self.rows, self.launches[copies])
+        begins = np.maximum(self.rows["start"][copies], nodes["start"][launch])
+        nodes["duration"][launch] = begins - nodes["start"][launch]
+        nodes["kind"][launch + 1] = WAIT
+        nodes["start"][launch + 1] = begins
+        nodes["duration"][launch + 1] = ends - begins
+
+    def _edges(
+        self, nodes: NDArray[np.void], copies: NDArray[np.int64], first: NDArray[np.int64]
+    ) -> Iterator[NDArray[np.void]]:
+        launched = np.flatnonzero(self.launches != NONE)
+        before, after = first[self.launches[launched]], first[launched]
+        overlap = nodes["start"][after] < nodes["start"][before] + nodes["duration"][before]
+        yield _edges(before, after, overlap)
+        yield _edges(first[copies], first[self.launches[copies]] + 1)
+        known = {*first[self.launches[copies]] + 1}
+        for befores, wait in self._waits():
+            found = befores[befores != NONE]
+            known.add(first[wait])
+            yield _edges(first[found], np.full(len(found), first[wait]))
+        self.unknown_waits = np.count_nonzero(nodes["kind"] == WAIT) - len(
+            known & {*np.flatnonzero(nodes["kind"] == WAIT)}
+        )
+
+    def _waits(self) -> Iterator[tuple[NDArray[np.int64], int]]:
+        """Rows that are waited for, and the row that waits."""
+        rows, names, events = self.rows, self.events.names, self.events
+        devices = {place.first for i, place in enumerate(events.places) if i in self.streams.spans}
+        whole = np.array([bool((match := _WAITS.fullmatch(name)) and match[1]) for name in names])
+        if len(devices) == 1:
+            for wait in np.flatnonzero((self.kinds == WAIT) & whole[rows["name"]]):
+                yield self._on_all_streams(int(rows["start"][wait])), int(wait)
+        syncs = np.flatnonzero(rows["category"] == scanner.SYNC)
+        calls = calls_by_correlation(rows, rows["correlation"][syncs])
+        records = calls_by_correlation(rows, rows["awaited_record"][syncs])
+        for sync, call, record in zip(syncs, calls, records, strict=True):
+            if call == NONE or (self.kinds[call] == WAIT and whole[rows["name"][call]] and len(devices) == 1):
+                continue
+            yield from self._sync(int(sync), int(call), int(record))
+
+    def _on_all_streams(self, time: int) -> NDArray[np.int64]:
+        at = np.array([time])
+        return np.concatenate([self.streams.last_before(place, at) for place in self.streams.spans])
+
+    def _sync(self, sync: int, call: int, record: int) -> Iterator[tuple[NDArray[np.int64], int]]:
+        """What one ``cuda_sync`` event says: a stream or a thread waited for a stream, or for an event on it."""
+        rows, place = self.rows, self.events.places[self.rows["place"][sync]]
+        numbers = {place: i for i, place in enumerate(self.events.places)}
+        awaited = int(rows["awaited_stream"][sync])
+        stream, time = (
+            (place.second, int(rows["start"][call])) if record == NONE else (awaited, int(rows["start"][record]))
+        )
+        source = numbers.get(Place(on_device=True, first=place.first, second=stream))
+        if source is None or (record == NONE) != (awaited == NONE):
+            return
+        before = self.streams.last_before(source, np.array([time]))
+        if self.kinds[call] == WAIT:
+            yield before, call
+            return
+        after = self.streams.first_after(int(rows["place"][sync]), int(rows["start"][call]))
+        if after != NONE and record != NONE:
+            yield before, after
+
+    def _messages(self, nodes: NDArray[np.void], first: NDArray[np.int64]) -> None:
+        """Say of each kernel of NCCL what it moves."""
+        rows, events = self.rows, self.events
+        kernels = np.flatnonzero(self.kinds == COMMUNICATION)
+        around = dict(notes_of_kernels(events, kernels, self.launches[kernels]))
+        known: dict[tuple[int, ...], Communication] = {}
+        for i, kernel in enumerate(kernels.tolist()):
+            marked = [int(found[i]) for found in around.values()]
+            notes = [int(rows["note"][row]) for row in (kernel, *marked) if row != NONE]
+            key = (int(rows["name"][kernel]), *notes)
+            if key not in known:
+                known[key] = self._communication(*key)
+            numbers = self.builder.communications
+            nodes["communication"][first[kernel]] = numbers.setdefault(known[key], len(numbers))
+            sequences = [int(rows["sequence"][row]) for row in (kernel, *marked) if row != NONE]
+            nodes["sequence"][first[kernel]] = next((number for number in sequences if number != NONE), NONE)
+
+    def _communication(self, name: int, *notes: int) -> Communication:
+        note = Note()
+        for number in notes:
+            note = note.completed_by(self.events.notes[number])
+        group, ranks, size = self.about.group(self.builder, note)
+        operation = note.operation or operation_of_kernel(self.events.names[name]) or "unknown"
+        return communication(note, operation, group, ranks, size)
+
+    def _device_number(self) -> int:
+        places = self.rows["place"][self.on_device]
+        return self.events.places[int(np.bincount(places).argmax())].first
+
+    def _say_what_is_missing(self, nodes: NDArray[np.void]) -> None:
+        missing, what = self.builder.missing, [*self.builder.communications]
+        used = nodes["communication"][nodes["communication"] != NONE]
+        sizeless = np.count_nonzero(np.array([one.size == NONE for one in what], bool)[used])
+        groupless = np.count_nonzero(np.array([one.group == NONE for one in what], bool)[used])
+        unlaunched = np.count_nonzero(self.on_device & (self.launches == NONE))
+        later = "capture with PyTorch 2.2 or newer"
+        for count, sentence in (
+            (sizeless, f"the size of {sizeless} of {len(used)} communications ({later}, or with record_shapes)"),
+            (groupless, f"the ranks that take part in {groupless} of {len(used)} communications ({later})"),
+            (
+                unlaunched,
+                f"the call that launched {unlaunched} of {np.count_nonzero(self.on_device)} kernels and copies",
+            ),
+            (
+                self.unknown_waits,
+                f"what {self.unknown_waits} waits of the host waited for (capture with enable_cuda_sync_events)",
+            ),
+            (not self.builder.steps, "where iterations begin and end (call step() of the profiler after each)"),
+            (self.events.negative, f"the duration of {self.events.negative} events, which is below 0 and taken as 0"),
+        ):
+            if count:
+                missing[sentence] = None
+
+
+class _Job:
+    """What the head of a file says of the job, each part checked; what is odd counts as not there."""
+
+    def __init__(self, source: Source, head: dict[str, Any]) -> None:
+        about = head.get("distributedInfo")
+        about = about if isinstance(about, dict) else {}
+        named = _RANK.search(source.name)
+        self.world = _whole(about.get("world_size"), 1)
+        self.rank = _whole(about.get("rank"))
+        if self.rank == NONE and named is not None:
+            self.rank = int(named[1])
+        if self.world != NONE and self.rank >= self.world:
+            msg = f"distributedInfo says rank {self.rank} of {self.world}; the file is damaged"
+            raise TraceError(source.label, msg)
+        self.base = max(_whole(head.get("baseTimeNanoseconds"), most=2**62), 0)
+        host = head.get("hostname", head.get("host_name"))
+        self.host = host[:256] if isinstance(host, str) else ""
+        self.devices = head.get("deviceProperties")
+        self.groups: dict[str, tuple[str, tuple[int, ...], int]] = {}
+        configured = about.get("pg_config")
+        for one in configured if isinstance(configured, list) else ():
+            if isinstance(one, dict) and isinstance(one.get("pg_name"), str):
+                self.groups[one["pg_name"]] = self._configured(one)
+
+    def _configured(self, group: dict[str, Any]) -> tuple[str, tuple[int, ...], int]:
+        size, listed, description = _whole(group.get("pg_size"), 1), group.get("ranks"), group.get("pg_desc")
+        ranks: tuple[int, ...] = ()
+        if listed == [] and self.world != NONE and size in {NONE, self.world}:
+            ranks = tuple(range(self.world))
+        elif isinstance(listed, list) and all(_whole(rank) != NONE for rank in listed):
+            ranks = tuple(listed) if len(set(listed)) == len(listed) and size in {NONE, len(listed)} else ()
+        return description[:256] if isinstance(description, str) else "", ranks, len(ranks) or size
+
+    def group(self, builder: RecordingBuilder, note: Note) -> tuple[int, tuple[int, ...], int]:
+        """Give number, members and size of the group of a collective; NONE or empty where not known."""
+        if not note.group:
+            return NONE, note.ranks, len(note.ranks) or note.size
+        description, ranks, size = self.groups.get(note.group, ("", (), NONE))
+        ranks = ranks or note.ranks
+        size = len(ranks) or (note.size if size == NONE else size)
+        return builder.group(note.group, description or note.description, ranks, size), ranks, size
+
+    def device(self, number: int) -> str:
+        """Name a GPU."""
+        listed = self.devices if isinstance(self.devices, list) else []
+        names = {
+            one.get("id"): one.get("name") for one in listed if isinstance(one, dict) and type(one.get("id")) is int
+        }
+        name = names.get(number, "")
+        return name[:256] if isinstance(name, str) else ""
+
+
+def _whole(value: object, least: int = 0, most: int = MOST_RANKS) -> int:
+    return value if type(value) is int and least <= value <= most else NONE
+
+
+def _ends(rows: NDArray[np.void], which: NDArray[np.int64]) -> NDArray[np.int64]:
+    ends: NDArray[np.int64] = rows["start"][which] + rows["duration"][which]
+    return ends
+
+
+def _edges(
+    before: NDArray[np.int64],
+    after: NDArray[np.int64],
+    on_start: NDArray[np.bool_] | bool = False,  # noqa: FBT001, FBT002
+) -> NDArray[np.void]:
+    edges = np.empty(len(before), EDGE)
+    edges["before"], edges["after"], edges["on_start"] = before, after, on_start
+    return edges

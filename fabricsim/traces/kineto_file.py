@@ -1,0 +1,200 @@
+"""The JSON of a Kineto file as a stream: a few values of its head, and its events batch by batch."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fabricsim.errors import TraceError
+from fabricsim.kernels import trace_events as scanner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from fabricsim.traces.sources import Source
+
+MOST_VALUE = 64 * 2**20
+"""Bytes of the largest event or value."""
+
+_CHUNK = 4 * 2**20
+_BATCH = 2**14
+_EVENTS = "traceEvents"
+_WANTED = ("distributedInfo", "deviceProperties", "baseTimeNanoseconds", "hostname", "host_name")
+_QUOTE, _COLON, _COMMA, _SPACE = b'":, '
+_OPEN_LIST, _OPEN_OBJECT, _CLOSE_OBJECT = b"[{}"
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass
+class Window:
+    """Part of a file: what is read and not yet used."""
+
+    source: Source
+    data: NDArray[np.uint8] = field(default_factory=lambda: np.empty(2 * _CHUNK, np.uint8))
+    begin: int = 0
+    end: int = 0
+    offset: int = 0  # of data[0] in the file
+
+    @property
+    def place(self) -> int:
+        """Bytes of the file before `begin`."""
+        return self.offset + self.begin
+
+    def more(self) -> bool:
+        """Read on, keeping what is not yet used; whether there was more."""
+        kept = self.end - self.begin
+        if len(self.data) - kept < _CHUNK:
+            if kept > MOST_VALUE:
+                self.fail(
+                    f"an event or value of more than {MOST_VALUE // 2**20} MiB", "no trace has one; capture again"
+                )
+            data = np.empty(2 * len(self.data), np.uint8)
+        else:
+            data = self.data
+        data[:kept] = self.data[self.begin : self.end]
+        self.data, self.offset, self.begin = data, self.offset + self.begin, 0
+        read = self.source.stream.readinto(memoryview(data)[kept:])  # type: ignore[attr-defined]  # a BufferedReader
+        self.end = kept + read
+        return bool(read)
+
+    def peek(self) -> int:
+        """Go to the next byte that is no space."""
+        while True:
+            while self.begin < self.end:
+                byte = int(self.data[self.begin])
+                if byte > _SPACE:
+                    return byte
+                self.begin += 1
+            if not self.more():
+                self.cut()
+
+    def value(self) -> bytes:
+        """Read the value that is next."""
+        self.peek()
+        while (after := scanner.past_value(self.data, self.begin, self.end)) == scanner.CUT:
+            if not self.more():
+                self.cut()
+        if after < 0:
+            self.broken(after)
+        value = self.data[self.begin : after].tobytes()
+        self.begin = int(after)
+        return value
+
+    def cut(self) -> None:
+        """Raise what a file that ends too early deserves."""
+        way_out = "the job was killed while it wrote, or the copy is cut: copy it again or capture again"
+        self.fail("the file ends before its JSON does", way_out)
+
+    def broken(self, code: int) -> None:
+        """Raise what is wrong with the JSON here."""
+        if code == scanner.TOO_DEEP:
+            self.fail(f"more than {scanner.MOST_NESTED} brackets within brackets", "no trace has them; capture again")
+        self.fail("this is no JSON", "the file is damaged; copy it again")
+
+    def fail(self, problem: str, way_out: str) -> None:
+        """Raise an error that names this place."""
+        raise TraceError(self.source.label, f"at byte {self.place}: {problem}; {way_out}")
+
+
+@dataclass
+class KinetoFile:
+    """A file being read.
+
+    Attributes
+    ----------
+    window
+        What is read of it.
+    head
+        Values beside the events, decoded, by their keys: all of them only once `batches` has come to its end.
+    scan
+        ``TRACE_SCAN``.
+    """
+
+    window: Window
+    head: dict[str, Any] = field(default_factory=dict)
+    scan: NDArray[np.void] = field(default_factory=lambda: np.zeros(1, scanner.TRACE_SCAN))
+
+    def batches(self) -> Iterator[NDArray[np.void]]:
+        """Give ``TRACE_EVENT`` records that are good, as `Window.data` is, until the next ones are asked for."""
+        window = self.window
+        if window.source.head.startswith(_BOM):
+            window.more()
+            window.begin += len(_BOM)
+        first = window.peek()
+        if first == _OPEN_LIST:
+            yield from self._events()
+        elif first == _OPEN_OBJECT:
+            yield from self._object()
+        else:
+            window.broken(scanner.NO_JSON)
+        self._finish()
+
+    def _finish(self) -> None:
+        window = self.window
+        while window.begin < window.end or window.more():
+            if window.data[window.begin] > _SPACE:
+                window.fail("more text after the end of the JSON", "two files were joined; give each alone")
+            window.begin += 1
+
+    def _object(self) -> Iterator[NDArray[np.void]]:
+        window = self.window
+        window.begin += 1
+        found = False
+        while (byte := window.peek()) != _CLOSE_OBJECT:
+            if byte == _COMMA:
+                window.begin += 1
+                continue
+            if byte != _QUOTE:
+                window.broken(scanner.NO_JSON)
+            key = self._decoded("a key", window.value())
+            if window.peek() != _COLON:
+                window.broken(scanner.NO_JSON)
+            window.begin += 1
+            if key == _EVENTS:
+                if found or window.peek() != _OPEN_LIST:
+                    window.fail("traceEvents is there twice, or no list", "the file is damaged; capture again")
+                found = True
+                yield from self._events()
+            elif key in _WANTED:
+                self.head[key] = self._decoded(key, window.value())
+            else:
+                window.value()
+        window.begin += 1
+        if not found:
+            msg = "has no traceEvents, so it is no trace of PyTorch's profiler; give what export_chrome_trace wrote"
+            raise TraceError(window.source.label, msg)
+
+    def _decoded(self, what: str, value: bytes) -> Any:  # noqa: ANN401  any JSON
+        try:
+            return decoded(value)
+        except ValueError as error:
+            raise TraceError(self.window.source.label, f"{what} is no JSON ({error}); copy the file again") from error
+
+    def _events(self) -> Iterator[NDArray[np.void]]:
+        window, events = self.window, np.empty(_BATCH, scanner.TRACE_EVENT)
+        window.begin += 1
+        while True:
+            state = self.scan[0]
+            window.begin = int(scanner.scan(window.data, window.begin, window.end, events, self.scan))
+            if state["count"]:
+                yield events[: state["count"]]
+            if state["status"] == scanner.END:
+                return
+            if state["status"] < 0:
+                window.broken(state["status"])
+            if state["status"] == scanner.MORE and not window.more():
+                way_out = "the job was killed while it wrote, or the copy is cut: copy it again, or cut it there"
+                window.fail(f"the file ends in or after event {state['seen'] + 1}", f"{way_out} and append ]}}")
+
+
+def decoded(value: bytes) -> Any:  # noqa: ANN401  any JSON
+    """Decode JSON that the scanner has walked over, so that its nesting is bounded; ValueError where it is none.
+
+    PyTorch writes names as they are: control characters and what is no UTF-8 occur in strings.
+    """
+    return json.loads(value.decode(errors="replace"), strict=False)

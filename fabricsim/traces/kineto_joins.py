@@ -1,0 +1,116 @@
+"""What belongs together in a Kineto file: kernels and their launches, waits, streams, notes of collectives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fabricsim.kernels import trace_events as scanner
+from fabricsim.tables import NONE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from fabricsim.traces.kineto_events import Events
+
+_DEEPEST = 8
+"""Notes within notes: ``barrier`` holds ``allreduce``, a coalescing one its parts."""
+
+
+def calls_by_correlation(rows: NDArray[np.void], correlations: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Find the call of each correlation: indices of `rows`, NONE where there is none."""
+    calls = np.flatnonzero((rows["category"] == scanner.CALL) & (rows["correlation"] > 0))
+    return _matched(rows["correlation"][calls], calls, correlations)
+
+
+def _matched(keys: NDArray[np.int64], values: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Look up the first value of each wanted key; NONE where there is none, and for keys below 1."""
+    if not len(keys):
+        return np.full(len(wanted), NONE, np.int64)
+    order = np.argsort(keys, kind="stable")
+    places = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
+    found = values[order[places]]
+    return np.where((keys[order[places]] == wanted) & (wanted > 0), found, NONE)
+
+
+class Streams:
+    """Which work of a stream was handed to it before a time.
+
+    Parameters
+    ----------
+    rows
+        ``ROW`` records.
+    launches
+        Row of the launch of each row, NONE where not known.
+    """
+
+    def __init__(self, rows: NDArray[np.void], launches: NDArray[np.int64]) -> None:
+        device = np.flatnonzero(np.isin(rows["category"], (scanner.KERNEL, scanner.COPY)))
+        launch = launches[device]
+        times = np.where(launch != NONE, rows["start"][launch], rows["start"][device])
+        order = np.lexsort((rows["start"][device], times, rows["place"][device]))
+        self.rows, self.times, places = device[order], times[order], rows["place"][device][order]
+        found, firsts = np.unique(places, return_index=True)
+        ends = [*firsts[1:].tolist(), len(places)]
+        self.spans = dict(zip(found.tolist(), zip(firsts.tolist(), ends, strict=True), strict=True))
+
+    def last_before(self, place: int, times: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Find the rows that a stream was handed last before some times; NONE where there is none."""
+        first, end = self.spans.get(place, (0, 0))
+        found = first + np.searchsorted(self.times[first:end], times, "right") - 1
+        return np.where(found >= first, self.rows[np.maximum(found, 0)] if len(self.rows) else NONE, NONE)
+
+    def first_after(self, place: int, time: int) -> int:
+        """Find the row that a stream was handed first after a time; NONE where there is none."""
+        first, end = self.spans.get(place, (0, 0))
+        found = first + int(np.searchsorted(self.times[first:end], time, "right"))
+        return int(self.rows[found]) if found < end else NONE
+
+
+def notes_of_kernels(
+    events: Events, kernels: NDArray[np.int64], launches: NDArray[np.int64]
+) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Find what is noted around the launches of kernels, or of their ``External id``.
+
+    Parameters
+    ----------
+    events
+        All of a file.
+    kernels
+        Rows of kernels.
+    launches
+        Row of the launch of each of them; NONE where not known.
+
+    Yields
+    ------
+    tuple of int and array
+        A mark, ``PARAMETERS`` before ``COLLECTIVE``, and the rows of that mark, shape ``(n_kernels,)``; NONE where
+        there is none.
+    """
+    rows = events.rows
+    for mark in (scanner.PARAMETERS, scanner.COLLECTIVE):
+        marked = np.flatnonzero(rows["mark"] == mark)
+        marked = marked[
+            [events.notes[note].operation is not None or mark == scanner.PARAMETERS for note in rows["note"][marked]]
+        ]
+        found = np.full(len(kernels), NONE, np.int64)
+        for place in np.unique(rows["place"][marked]):
+            here = marked[rows["place"][marked] == place]
+            launched = np.flatnonzero((launches != NONE) & (rows["place"][launches] == place))
+            found[launched] = _around(rows, here, rows["start"][launches[launched]])
+        by_id = _matched(rows["external"][marked], marked, rows["external"][kernels])
+        yield mark, np.where((found == NONE) & (launches == NONE), by_id, found)
+
+
+def _around(rows: NDArray[np.void], spans: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Find the innermost of the spans of a thread around each time; NONE where there is none."""
+    spans = spans[np.argsort(rows["start"][spans], kind="stable")]
+    starts, ends = rows["start"][spans], rows["start"][spans] + rows["duration"][spans]
+    found = np.searchsorted(starts, times, "right") - 1
+    for _ in range(_DEEPEST):
+        found = np.where((found >= 0) & (ends[found] < times), found - 1, found)
+    good = (found >= 0) & (ends[found] >= times)
+    return np.where(good, spans[found], NONE)
