@@ -158,7 +158,7 @@ class _Weaver:
             msg = "holds no operations; capture at least one iteration"
             raise TraceError(self.trace.recordings[0].source, msg)
         ops, successors = assemble(rows, edges)
-        stuck = first_in_cycle(ops, successors)
+        stuck = first_in_cycle(ops, successors, ops["predecessors"].astype(np.int64), np.empty(len(ops), np.int64))
         if stuck != NONE:
             source = self.trace.recordings[self.cast.of[int(ops[stuck]["rank"]) % self.cast.captured]].source
             msg = "its operations wait for one another in a circle; the file is damaged, or its writer is wrong"
@@ -190,7 +190,7 @@ class _Weaver:
             nodes = nodes[nodes["kind"] == COMMUNICATION]
             mine = np.array(self.matched.numbers[max(recording.rank, 0)], np.int64)
             begun = nodes["start"] + int(self.later[index])
-            known = recording.nodes["start"].min(initial=NONE) != NONE
+            known = not np.any(recording.nodes["start"] == NONE)
             np.maximum.at(start, mine, begun if known else NONE)
             np.maximum.at(end, mine, begun + nodes["duration"] if known else NONE)
             np.add.at(seen, mine, known)

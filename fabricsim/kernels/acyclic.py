@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from fabricsim.kernels._jit import kernel
 from fabricsim.tables import NONE
 
 
 @kernel
-def first_in_cycle(ops, successors):
+def first_in_cycle(ops, successors, waiting, stack):
     """Find an op that waits for itself, through others or not; ``NONE`` where there is none.
 
     Ops whose predecessors are done are taken away one after the other (Kahn 1962); one that is left is in a cycle, or
-    behind one.
+    behind one. `waiting` comes with the number of predecessors of each op and `stack` empty, of the same shape; both
+    are worked on.
     """
-    waiting = ops["predecessors"].copy()
-    ready = np.flatnonzero(waiting == 0)
-    stack = np.empty(len(ops), np.int64)
-    stack[: len(ready)] = ready
-    height = len(ready)
+    height = 0
+    for op in range(len(ops)):
+        if waiting[op] == 0:
+            stack[height] = op
+            height += 1
     while height:
         height -= 1
         op = stack[height]
