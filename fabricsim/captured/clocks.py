@@ -45,11 +45,12 @@ def delays(recordings: Sequence[Recording], ordered: Sequence[Ordered], matched:
     numpy.ndarray
         In ps, shape ``(recordings,)``; the least is 0.
     """
-    timed = [len(some.nodes) > 0 and some.nodes["start"].min() != NONE for some in recordings]
-    if not all(timed):
+    if any(some.zero == NONE for some in ordered):
         return np.zeros(len(recordings), np.int64)
     zero = min(some.origin for some in recordings)
-    begun = [(some.origin - zero) * PS_PER_NS + int(some.nodes["start"].min()) for some in recordings]
+    begun = [
+        (recording.origin - zero) * PS_PER_NS + some.zero for recording, some in zip(recordings, ordered, strict=True)
+    ]
     ends = [_ends(some) + begin for some, begin in zip(ordered, begun, strict=True)]
     begins = np.array(begun, np.int64) - _ahead(recordings, matched, ends)
     after: NDArray[np.int64] = begins - begins.min()

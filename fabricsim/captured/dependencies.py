@@ -55,6 +55,8 @@ class Ordered:
         after what it waits for on the host; its duration begins when what it waits for on a device has ended, too.
     steps
         Nodes that begin and end each step, shape ``(n_steps, 2)``.
+    zero
+        When the first began, ps after `Recording.origin`; NONE where it is not known when they ran.
     inferred
         How many dependencies between streams were found by times alone.
     """
@@ -63,6 +65,7 @@ class Ordered:
     edges: NDArray[np.void]
     gaps: NDArray[np.int64]
     steps: NDArray[np.int64]
+    zero: int
     inferred: int
 
 
@@ -94,7 +97,7 @@ def _untimed(recording: Recording) -> Ordered:
     follows = lane[place][1:] == lane[place][:-1]
     edges = np.concatenate([recording.edges, _edges(place[:-1][follows], place[1:][follows])])
     none = np.zeros((0, 2), np.int64)
-    return Ordered(nodes, edges, np.zeros(len(nodes), np.int64), none, 0)
+    return Ordered(nodes, edges, np.zeros(len(nodes), np.int64), none, NONE, 0)
 
 
 def _edges(before: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.void]:
@@ -111,7 +114,8 @@ class _Timed:
         marks = self._marks(recording)
         nodes = np.concatenate([recording.nodes, marks])
         nodes["duration"] = np.maximum(nodes["duration"], 0)
-        nodes["start"] -= recording.nodes["start"].min()
+        self.zero = int(nodes["start"].min())
+        nodes["start"] -= self.zero
         first = np.lexsort((np.arange(len(nodes)), nodes["start"]))
         place = np.argsort(first)
         self.nodes = nodes[first]
@@ -140,7 +144,9 @@ class _Timed:
         gaps = np.maximum(self.start - self._bound(edges), 0)
         waits = np.concatenate([waits, self._host_waits(np.unique(waits["after"]))])
         self._shorten(waits)
-        return Ordered(self.nodes, np.unique(np.concatenate([*edges, waits])), gaps, self.steps, self.inferred)
+        return Ordered(
+            self.nodes, np.unique(np.concatenate([*edges, waits])), gaps, self.steps, self.zero, self.inferred
+        )
 
     def _bound(self, edges: Iterable[NDArray[np.void]]) -> NDArray[np.int64]:
         """When the last of what each node waits for had ended, or begun where that is enough."""

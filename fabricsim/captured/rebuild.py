@@ -190,7 +190,7 @@ class _Weaver:
             nodes = nodes[nodes["kind"] == COMMUNICATION]
             mine = np.array(self.matched.numbers[max(recording.rank, 0)], np.int64)
             begun = nodes["start"] + int(self.later[index])
-            known = not np.any(recording.nodes["start"] == NONE)
+            known = self.ordered[index].zero != NONE
             np.maximum.at(start, mine, begun if known else NONE)
             np.maximum.at(end, mine, begun + nodes["duration"] if known else NONE)
             np.add.at(seen, mine, known)

@@ -39,6 +39,10 @@ _WINDOWS = (FIFO_STEPS, FIFO_STEPS // RING_STEPS)
 """Messages in a FIFO of 8 steps, where each takes one step, and by a ring's Simple chunks of 4 steps."""
 _NVLS_MESSAGES = 4
 """Messages of a call to and from the NVSwitch, one after the other; NCCL's table has their latency as one."""
+_LL_LINE = (1, 2)
+"""Payload and bytes of a line of protocol LL: 4 bytes of each 8 are flags."""
+_P2P_LL_THRESHOLD, _P2P_LL_SINCE = 2**14, (2, 14)
+"""Bytes up to which a send goes by LL, and the version since when: NCCL_P2P_LL_THRESHOLD, src/enqueue.cc."""
 _MANY = 4
 """Channels up to which each is simulated."""
 
@@ -116,13 +120,16 @@ class Plan:
         )
 
     def _unchosen(self, collective: str, ranks: tuple[int, ...], size: int) -> Choice:
-        """Take protocol Simple for sends between two ranks, in the chunks of the settings.
+        """Take protocol Simple for sends between two ranks, in the chunks of the settings, or LL for small ones.
 
         Over NVLink NCCL sends on two channels per link (``ncclTopoGetNchannels``, src/graph/paths.cc), each with a
         FIFO of its own.
         """
         plain = self._plain(collective, ranks, size)
         group = self.group(ranks)
+        sent = size // len(ranks) if collective == "all_to_all" else size
+        if collective in PAIRED and sent <= _P2P_LL_THRESHOLD and self._tuning.version >= _P2P_LL_SINCE:
+            return self._small_sends(plain, group)
         inside = group.hosts == 1 and group.within == "nvlink" and collective in PAIRED
         return Choice(
             algorithm=plain.algorithm,
@@ -132,6 +139,19 @@ class Plan:
             network_step=self._step("network", "ring", "simple", group),
             intra_host_step=self._step(group.within, "ring", "simple", group),
             start=self._start("ring", "simple", group) + self._own_part(collective, ranks, size),
+        )
+
+    def _small_sends(self, plain: Choice, group: Group) -> Choice:
+        """Send in lines of LL, half of whose bytes are flags."""
+        return Choice(
+            algorithm=plain.algorithm,
+            channels=plain.channels,
+            chunk=plain.chunk,
+            window=FIFO_STEPS,
+            network_step=self._step("network", "ring", "ll", group),
+            intra_host_step=self._step(group.within, "ring", "ll", group),
+            line=_LL_LINE,
+            start=self._start("ring", "ll", group),
         )
 
     def _own_part(self, collective: str, ranks: tuple[int, ...], size: int) -> int:
@@ -160,9 +180,9 @@ class Plan:
 
     def _start(self, algorithm: Algorithm, protocol: Protocol, group: Group) -> int:
         """Look up the time until a kernel works, ps; trees by Simple have none of their own before 2.23."""
-        measured = self._gpu.nccl_start if protocol == "simple" and group.within == "nvlink" else None
-        if algorithm in ("ring", "tree") and measured is not None:
-            return measured
+        of_gpu = {"simple": self._gpu.nccl_start, "ll": self._gpu.nccl_ll_start}.get(protocol)
+        if algorithm in ("ring", "tree") and group.within == "nvlink" and of_gpu is not None:
+            return of_gpu
         base = self._tuning.base[algorithm][PROTOCOLS.index(protocol)]
         if algorithm == "tree" and protocol == "simple" and self._tuning.version < (2, 23):
             base = self._tuning.base["ring"][PROTOCOLS.index("simple")]
@@ -175,9 +195,9 @@ class Plan:
         engine counts itself; the ring's stands in for it.
         """
         constants = self._tuning
-        of_gpu = link == "nvlink" and protocol == "simple" and algorithm in ("ring", "tree")
-        if of_gpu and self._gpu.nccl_step is not None:
-            return self._gpu.nccl_step
+        of_gpu = {"simple": self._gpu.nccl_step, "ll": self._gpu.nccl_ll_step}.get(protocol)
+        if link == "nvlink" and algorithm in ("ring", "tree") and of_gpu is not None:
+            return of_gpu
         if algorithm == "tree" and protocol == "simple" and constants.version < (2, 23):
             algorithm = "ring"
         hop = constants.hop[link].get(algorithm, (0.0, 0.0, 0.0))[PROTOCOLS.index(protocol)]
