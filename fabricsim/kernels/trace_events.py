@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import inlined, kernel
+from fabricsim.kernels._jit import kernel
 from fabricsim.tables import NONE
 
 TRACE_EVENT = np.dtype(
@@ -86,7 +86,7 @@ _OPERATOR, _OPERATOR_OLD, _ANNOTATION = map(_word, ("cpu_op", "Operator", "user_
 _PARAMETERS, _COLLECTIVE, _STEP = map(_word, ("record_param_comms", "nccl:", "ProfilerStep"))
 
 
-@inlined
+@kernel
 def _past_space(text, position, end):
     while position < end and (
         text[position] == 32 or text[position] == 10 or text[position] == 13 or text[position] == 9
@@ -95,7 +95,7 @@ def _past_space(text, position, end):
     return position
 
 
-@inlined
+@kernel
 def _past_string(text, position, end):
     """Give the place after the closing quotation mark; `position` is after the opening one."""
     while position < end:
@@ -122,8 +122,13 @@ def past_value(text, position, end):
                 return NO_JSON
             position += 1
         return CUT
-    depth = 0
-    kinds = np.int64(0)
+    return _past_brackets(text, position + 1, end, np.int64(first == 123))
+
+
+@kernel
+def _past_brackets(text, position, end, kinds):
+    """Give the place after what has been opened; `kinds` is 1 for an object, 0 for a list."""
+    depth = 1
     while position < end:
         byte = text[position]
         position += 1
@@ -146,7 +151,7 @@ def past_value(text, position, end):
     return CUT
 
 
-@inlined
+@kernel
 def _packed(text, position, size):
     word = np.int64(0)
     for i in range(min(size, _WORD)):
@@ -314,9 +319,10 @@ def _hash(text, position, end):
 @kernel
 def _event(text, start, end, event, state):
     """Read the event whose bracket is at `start`; gives the place after it. Category OTHER: it does not matter."""
-    category, phase = OTHER, 0
+    category, mark = OTHER, PLAIN
     name = name_end = arguments = arguments_end = pid = pid_end = tid = tid_end = start
     time = time_end = duration = duration_end = start
+    has_phase = has_category = has_name = False
     event.category = OTHER
     position = start + 1
     while True:
@@ -336,7 +342,6 @@ def _event(text, start, end, event, state):
         if position < 0:
             return CUT
         size = position - 1 - key
-        word = _packed(text, key, size)
         position = _past_space(text, position, end)
         if position >= end:
             return CUT
@@ -348,32 +353,37 @@ def _event(text, start, end, event, state):
         after = past_value(text, position, end)
         if after < 0:
             return after
-        if size > 4:
-            pass
-        elif word == _PH:
-            phase = text[position + 1]
-        elif word == _CAT:
-            category = _category(text, position + 1, after - position - 2)
-        elif word == _NAME:
-            name, name_end = position + 1, after - 1
-        elif word == _TS:
-            time, time_end = position, after
-        elif word == _DUR:
-            duration, duration_end = position, after
-        elif word == _PID:
-            pid, pid_end = position, after
-        elif word == _TID:
-            tid, tid_end = position, after
-        elif word == _ARGS and text[position] == 123:
-            arguments, arguments_end = position, after
+        if size <= 4:
+            word = _packed(text, key, size)
+            if word == _PH:
+                has_phase = True
+                if text[position + 1] != 88:
+                    return _past_brackets(text, after, end, 1)
+            elif word == _CAT:
+                has_category = True
+                category = _category(text, position + 1, after - position - 2)
+                if category == OTHER:
+                    return _past_brackets(text, after, end, 1)
+            elif word == _NAME:
+                has_name = True
+                name, name_end = position + 1, after - 1
+                mark = _mark(text, name, name_end - name)
+            elif word == _TS:
+                time, time_end = position, after
+            elif word == _DUR:
+                duration, duration_end = position, after
+            elif word == _PID:
+                pid, pid_end = position, after
+            elif word == _TID:
+                tid, tid_end = position, after
+            elif word == _ARGS and text[position] == 123:
+                arguments, arguments_end = position, after
+            if has_name and has_category and mark == PLAIN and (category == OPERATOR or category == ANNOTATION):
+                return _past_brackets(text, after, end, 1)
         position = after
-    if phase != 88 or category == OTHER:
+    if not (has_phase and has_category):
         return position + 1
-    event.mark = PLAIN
-    if category == OPERATOR or category == ANNOTATION:
-        event.mark = _mark(text, name, name_end - name)
-        if event.mark == PLAIN:
-            return position + 1
+    event.mark = mark if category == OPERATOR or category == ANNOTATION else PLAIN
     event.category = category
     event.flags = 0
     event.start = event.duration = 0

@@ -1,0 +1,145 @@
+"""Traces such as PyTorch's profiler writes with stacks and shapes, of any size.
+
+Each operation of the made-up job is a call of a Python module with its stack, a tree of operators, the call that
+launches, the kernel, and two arrows; every tenth is an all-reduce with its notes. Proportions of bytes are those of
+captured traces with ``with_stack`` and ``record_shapes``: two thirds Python and operators, a third calls and kernels.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_HEAD = """{
+  "schemaVersion": 1,
+  "deviceProperties": [
+    {"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85899345920, "numSms": 108}
+  ],
+  "distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 16, "pg_count": 1, "pg_config": [{"pg_name": "0", \
+"pg_desc": "default_pg", "backend_config": "cuda:nccl", "pg_size": 16, "ranks": []}], "nccl_version": "2.21.5"},
+  "displayTimeUnit": "ms",
+  "baseTimeNanoseconds": 1711964646000000000,
+  "traceEvents": [
+"""
+_TAIL = """  {
+    "name": "process_name", "ph": "M", "ts": %d.000, "pid": 77, "tid": 0,
+    "args": {
+      "name": "python3.10"
+    }
+  }
+  ],
+  "traceName": "trace.json"
+}
+"""
+_FRAMES = (
+    "torch/nn/modules/module.py(1532): _call_impl",
+    "nn.Module: Linear_%d",
+    "torch/nn/modules/linear.py(116): forward",
+    "<built-in function linear>",
+    "transformers/models/llama/modeling_llama.py(740): forward",
+    "torch/autograd/graph.py(825): _engine_run_backward",
+)
+_OPERATORS = ("aten::linear", "aten::t", "aten::transpose", "aten::as_strided", "aten::matmul", "aten::mm")
+_KERNEL = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<c10::BFloat16>, "
+    "at::detail::Array<char*, 3> >(int, at::native::CUDAFunctor_add<c10::BFloat16>, at::detail::Array<char*, 3>)"
+)
+_ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+_NOTES = (
+    '"Collective name": "allreduce", "In msg nelems": %d, "Out msg nelems": %d, "Group size": 16, "dtype": "BFloat16", '
+    '"In split size": "[]", "Out split size": "[]", "Process Group Name": "0", '
+    '"Process Group Description": "default_pg", "Process Group Ranks": "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, '
+    '13, 14, 15]"'
+)
+_PER_STEP = 1000
+_GAP_NS = 40_000  # from one operation to the next
+
+
+def event(category: str, name: str, pid: int, tid: int, start: int, duration: int, arguments: str) -> str:
+    """Write a complete event as Kineto does; times in ns."""
+    times = f'"ts": {start // 1000}.{start % 1000:03}, "dur": {duration // 1000}.{duration % 1000:03}'
+    return (
+        f'  {{\n    "ph": "X", "cat": "{category}", "name": "{name}", "pid": {pid}, "tid": {tid},\n    {times},\n'
+        f'    "args": {{\n      {arguments}\n    }}\n  }},\n'
+    )
+
+
+def arrow(phase: str, identity: int, pid: int, tid: int, start: int) -> str:
+    """Write one end of the arrow from a launch to its kernel."""
+    bound = ',\n    "bp": "e"' if phase == "f" else ""
+    return (
+        f'  {{\n    "ph": "{phase}", "id": {identity}, "pid": {pid}, "tid": {tid}, "ts": '
+        f'{start // 1000}.{start % 1000:03},\n    "cat": "ac2g", "name": "ac2g"{bound}\n  }},\n'
+    )
+
+
+def operation(number: int, origin: int) -> str:
+    """Write all events of an operation."""
+    start, reduces = origin + number * _GAP_NS, number % 10 == 0
+    parts = []
+    for depth, frame in enumerate(_FRAMES):
+        name = frame % (number % 96) if "%" in frame else frame
+        identity = f'"Python parent id": {number * 6 + depth - 1}, "Python id": {number * 6 + depth}, "Ev Idx": {number}'
+        parts.append(event("python_function", name, 77, 78, start + depth * 100, 30_000 - depth * 200, identity))
+    for depth, name in enumerate(_OPERATORS):
+        identity = (
+            f'"External id": {number * 8 + depth},"Record function id": {number}, "Concrete Inputs": ["", "", ""], '
+            '"Input type": ["c10::BFloat16", "c10::BFloat16", ""], "Input Strides": [[4096, 1], [4096, 1], []], '
+            f'"Input Dims": [[2048, 4096], [4096, 4096], []], "Ev Idx": {number}'
+        )
+        parts.append(event("cpu_op", name, 77, 78, start + 700 + depth * 100, 28_000 - depth * 200, identity))
+    external, notes = number * 8 + 5, _NOTES % (1000 + number % 7, 1000 + number % 7)
+    if reduces:
+        note = f'"External id": {external},"Seq": {number // 10}, {notes}'
+        parts.append(event("cpu_op", "record_param_comms", 77, 78, start + 2_000, 20_000, note))
+    stream = 20 if reduces else 7
+    device = (
+        f'"External id": {external}, "queued": 0, "device": 0, "context": 1,\n      "stream": {stream}, "correlation": '
+        f'{number + 1},\n      "registers per thread": 32, "shared memory": 0,\n      "blocks per SM": 18.962963, '
+        '"warps per SM": 75.851852,\n      "grid": [2048, 1, 1],\n      "block": [128, 1, 1],\n'
+        '      "est. achieved occupancy %": 100'
+    )
+    call = f'"External id": {external}, "cbid": 211, "correlation": {number + 1}'
+    parts += [
+        event("cuda_runtime", "cudaLaunchKernel", 77, 78, start + 3_000, 5_123, call),
+        arrow("s", number + 1, 77, 78, start + 3_000),
+        event(
+            "kernel",
+            _ALL_REDUCE if reduces else _KERNEL,
+            0,
+            stream,
+            start + 9_000,
+            20_007,
+            device + (f", {notes}" if reduces else ""),
+        ),
+        arrow("f", number + 1, 0, stream, start + 9_000),
+    ]
+    if number % _PER_STEP == _PER_STEP - 1:
+        first = origin + (number - _PER_STEP + 1) * _GAP_NS
+        name = f"ProfilerStep#{number // _PER_STEP}"
+        step = event("user_annotation", name, 77, 78, first, _PER_STEP * _GAP_NS, '"External id": 1')
+        wait = event(
+            "cuda_runtime",
+            "cudaDeviceSynchronize",
+            77,
+            78,
+            start + 36_000,
+            3_000,
+            f'"External id": 0, "cbid": 165, "correlation": {10**9 + number}',
+        )
+        parts += [step, wait]
+    return "".join(parts)
+
+
+def write(path: Path, size: int, origin: int = 4_458_677_009_853_422) -> int:
+    """Write a trace of at least `size` bytes whose steps are whole; returns how many operations it has."""
+    number = 0
+    with path.open("w") as file:
+        written = file.write(_HEAD)
+        while written < size or number % _PER_STEP:
+            written += file.write(operation(number, origin))
+            number += 1
+        file.write(_TAIL % (origin // 1000))
+    return number
