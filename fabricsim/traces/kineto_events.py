@@ -124,8 +124,11 @@ class _Collector:
         rows["note"] = rows["sequence"] = NONE
         kernels = (rows["category"] == scanner.KERNEL) & np.array(self.is_message)[rows["name"]]
         noted = kernels | (rows["mark"] == scanner.PARAMETERS) | (rows["mark"] == scanner.COLLECTIVE)
-        for i in np.flatnonzero(noted):
-            rows["note"][i], rows["sequence"][i] = self._note(batch[i], self.texts[rows["name"][i]])
+        found = np.flatnonzero(noted)
+        columns = (rows["name"][found], batch["mark"][found], batch["arguments"][found], batch["arguments_end"][found])
+        notes = [self._note(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
+        if notes:
+            rows["note"][found], rows["sequence"][found] = zip(*notes, strict=True)
         for row in rows[rows["mark"] == scanner.STEP]:
             self._step(row)
         self.rows.append(rows[rows["mark"] != scanner.STEP])
@@ -181,20 +184,20 @@ class _Collector:
         ]
         return np.array(numbers, np.int32)[indices]
 
-    def _note(self, event: NDArray[np.void], name: str) -> tuple[int, int]:
-        raw = self.file.window.data[event["arguments"] : event["arguments_end"]].tobytes()
+    def _note(self, number: int, mark: int, begin: int, end: int) -> tuple[int, int]:
+        """Decode arguments; gives the number of the note and the sequence number that it has."""
+        name, raw = self.texts[number], self.file.window.data[begin:end].tobytes()
         try:
             arguments = decoded(raw) if raw else {}
         except ValueError as error:
-            place = self.file.window.offset + int(event["arguments"])
             what = f"the args of the event {name[:80]!r} are no JSON ({error}); copy the file again"
-            raise TraceError(self.label, f"at byte {place}: {what}") from error
-        note = note_of(arguments, name if event["mark"] == scanner.COLLECTIVE else "")
-        number = self.notes.setdefault(note, len(self.notes))
-        if number == MOST_NOTES:
+            raise TraceError(self.label, f"at byte {self.file.window.offset + begin}: {what}") from error
+        note = note_of(arguments, name if mark == scanner.COLLECTIVE else "")
+        noted = self.notes.setdefault(note, len(self.notes))
+        if noted == MOST_NOTES:
             raise TraceError(self.label, f"more than {MOST_NOTES} different collectives; capture fewer iterations")
         sequence = arguments.get("Seq", NONE)
-        return number, sequence if type(sequence) is int and 0 <= sequence < 2**62 else NONE
+        return noted, sequence if type(sequence) is int and 0 <= sequence < 2**62 else NONE
 
     def _step(self, row: NDArray[np.void]) -> None:
         match = _STEP.fullmatch(self.texts[row["name"]])
