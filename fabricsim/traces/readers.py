@@ -45,6 +45,7 @@ class Form(NamedTuple):
 
 FORMS: dict[str, Form] = {
     "kineto": Form("kineto", "PyTorch profiler (Kineto): Chrome JSON, one file per rank"),
+    "pytorch_et": Form("pytorch_et", "execution traces of PyTorch's ExecutionTraceObserver, and of chakra_trace_link"),
 }
 """All forms by name, in the order in which they are tried."""
 

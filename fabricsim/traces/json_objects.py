@@ -1,0 +1,166 @@
+"""The objects of a list in a JSON file, one after the other, so that a file need not fit into memory."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from fabricsim.errors import TraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import TypeVar
+
+    from fabricsim.traces.sources import Source
+
+    Decoded = TypeVar("Decoded")
+
+MOST_OBJECT = 64 * 2**20
+"""Bytes of the largest object of a list."""
+
+_CHUNK = 2**20
+# possessive: a string that the text cuts is not tried again in other ways
+_TO_BRACKET = re.compile(rb'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+([{}\[\]])', re.DOTALL)
+_BETWEEN = re.compile(rb"[\s,]*+")
+_PROBLEMS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
+
+
+class ObjectList:
+    """A list of objects within a file.
+
+    Parameters
+    ----------
+    source
+        The file; it is read to its end once all objects are taken.
+    opening
+        Matches what is before the first object, the bracket that opens the list included, in the first 64 KiB.
+    may_end
+        Whether the list may lack its closing bracket, and its last object be cut, because its writer was stopped.
+
+    Attributes
+    ----------
+    head, rest
+        The text before the list, and the first 64 KiB after it.
+    cut
+        Whether the list ended without its closing bracket.
+
+    Raises
+    ------
+    TraceError
+        Where there is no such list.
+    """
+
+    def __init__(self, source: Source, opening: re.Pattern[bytes], *, may_end: bool = False) -> None:
+        self.source, self.may_end = source, may_end
+        self.head = self.rest = b""
+        self.cut = False
+        self._text = b""
+        self._more()
+        match = opening.match(self._text[: len(source.head)])
+        if match is None:
+            raise TraceError(source.label, "has no list of events or operations; copy it again, or name another form")
+        self.head, self._place = match[0], match.end()
+
+    def _more(self) -> bool:
+        """Read on, as much again as there is, so that a long object is not gone over many times."""
+        chunk = self.source.stream.read(max(_CHUNK, len(self._text)))
+        self._text += chunk
+        return bool(chunk)
+
+    def _forget(self) -> None:
+        self._text, self._place = self._text[self._place :], 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Give each object as text, its brackets balanced and else unchecked."""
+        count = 0
+        while self._at_object(count):
+            end = self._end_of_object(count)
+            if end is None:
+                return
+            count += 1
+            yield self._text[self._place : end]
+            self._place = end
+        if not self.cut:
+            self._finish()
+
+    def _at_object(self, count: int) -> bool:
+        """Go on to the next object; False at the end of the list."""
+        while True:
+            match = _BETWEEN.match(self._text, self._place)
+            self._place = match.end() if match else self._place
+            if self._place < len(self._text):
+                break
+            self._forget()
+            if not self._more():
+                self._end_early(count)
+                return False
+        byte = self._text[self._place : self._place + 1]
+        if byte == b"{":
+            return True
+        if byte != b"]":
+            raise TraceError(self.source.label, f"item {count} of its list is no object; copy the file again")
+        self._place += 1
+        return False
+
+    def _end_of_object(self, count: int) -> int | None:
+        while True:
+            end = self._balanced()
+            if end is not None:
+                return end
+            self._forget()
+            if len(self._text) > MOST_OBJECT:
+                msg = f"item {count} of its list is of more than {MOST_OBJECT // 2**20} MiB: no writer makes such ones"
+                raise TraceError(self.source.label, msg)
+            if not self._more():
+                self._end_early(count)
+                return None
+
+    def _balanced(self) -> int | None:
+        depth, place = 0, self._place
+        while match := _TO_BRACKET.match(self._text, place):
+            depth += 1 if match[1] in b"{[" else -1
+            place = match.end()
+            if depth == 0:
+                return place
+        return None
+
+    def _end_early(self, count: int) -> None:
+        if not self.may_end:
+            raise TraceError(self.source.label, f"is cut after item {count} of its list; copy it again")
+        self.cut = True
+
+    def _finish(self) -> None:
+        """Read to the end, so that damage of the packing shows."""
+        self._forget()
+        self.rest = self._text[: 2**16]
+        self._text = b""
+        while self.source.stream.read(_CHUNK):
+            pass
+
+
+def decoded(decode: Callable[[bytes], Decoded], text: bytes, label: str, place: str) -> Decoded:
+    """Decode an object of a file.
+
+    Parameters
+    ----------
+    decode
+        Such as a method of `msgspec.json.Decoder`.
+    text
+        The object.
+    label
+        Name of the file.
+    place
+        Where in it the object is, such as ``"node 3"``.
+
+    Raises
+    ------
+    TraceError
+        Where it is no JSON, has a value of a wrong type, or is nested too deep.
+    """
+    try:
+        return decode(text)
+    except _PROBLEMS as error:
+        why = "nested too deep" if isinstance(error, RecursionError) else str(error)[:200]
+        raise TraceError(label, f"{place} cannot be read: {why}; the file is damaged, copy it again") from error

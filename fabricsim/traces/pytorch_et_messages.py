@@ -1,0 +1,220 @@
+"""What the nodes ``record_param_comms`` and ``## process_group:init ##`` of an execution trace say.
+
+``record_param_comms`` has the arguments ``[tensors, sequence, group, rank, name, splits in, splits out, (first rank,
+stride,) size]``, without the tensors where nothing is moved (``torch/csrc/distributed/c10d/ParamCommsUtils.hpp`` of
+github.com/pytorch/pytorch). `rank` counts within the group: the root, the other end, or this rank itself.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from fabricsim.errors import TraceError
+from fabricsim.tables import NONE
+from fabricsim.traces.kineto_messages import MOST_RANKS, Note, communication, note_of
+from fabricsim.traces.pytorch_et_nodes import tensors
+
+if TYPE_CHECKING:
+    from fabricsim.traces.pytorch_et_nodes import Node, Tensor
+    from fabricsim.traces.trace import Communication, RecordingBuilder
+
+RECORD = "record_param_comms"
+GROUPS = "## process_group:init ##"
+PEERLESS = frozenset({"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier"})
+"""Operations whose `rank` is the one that has recorded them."""
+
+_ITEM = re.compile(r"\{(?:[^{}]|\{[^{}]*\})*\}")
+_NUMBERED = re.compile(r"([{,]\s*)(\d+)\s*:")
+_TENSOR_TYPE = re.compile(r"Tensor\(([\w: ]{1,60})\)")
+_PASSED = (  # what schema 1.1.0 adds, and how Kineto calls it
+    ("dtype", "dtype"),
+    ("in_msg_nelems", "In msg nelems"),
+    ("out_msg_nelems", "Out msg nelems"),
+    ("in_split_size", "In split size"),
+    ("out_split_size", "Out split size"),
+    ("pg_name", "Process Group Name"),
+    ("pg_desc", "Process Group Description"),
+)
+
+
+class Record(NamedTuple):
+    """A record of a communication, or of a wait for one.
+
+    Attributes
+    ----------
+    name
+        As PyTorch calls it, such as ``"allreduce"`` or ``"wait"``.
+    note
+        What it says of the communication.
+    sequence
+        Number of the communication within its group; NONE where not captured.
+    named
+        Whether its group has a name that is the same on all ranks; else `note.group` is an address in this process.
+    reads, writes
+        Tensors.
+    """
+
+    name: str
+    note: Note
+    sequence: int
+    named: bool
+    reads: tuple[Tensor, ...]
+    writes: tuple[Tensor, ...]
+
+
+def record_of(node: Node, label: str) -> Record:
+    """Read the arguments of a node ``record_param_comms``.
+
+    Raises
+    ------
+    TraceError
+        Where they are not of the form above.
+    """
+    values = node.arguments
+    # a name may stand first among a node's arguments but never before a sequence number, a group and a rank
+    place = next((place for place, value in enumerate(values[:8]) if isinstance(value, str) and place > 2), NONE)  # noqa: PLR2004
+    if place not in {3, 4} or type(values[place - 1]) is not int:
+        msg = f"node {node.id} ({RECORD}) has arguments of an unknown form; give the file as PyTorch wrote it"
+        raise TraceError(label, msg)
+    reads = tuple(tensors(values[0])) if place > 3 else ()  # noqa: PLR2004  after the tensors
+    writes = tuple(tensors(node.results))
+    group, numbered = values[place - 2], values[place - 3]
+    named = isinstance(group, list) and len(group) > 0 and isinstance(group[0], str)
+    arguments: dict[str, Any] = {
+        "Collective name": values[place],
+        "Rank": values[place - 1],
+        "dtype": _datatype(node.types),
+        "In msg nelems": _elements(reads),
+        "Out msg nelems": _elements(writes),
+        "In split size": values[place + 1] if len(values) > place + 1 else [],
+        "Out split size": values[place + 2] if len(values) > place + 2 else [],
+        "Process Group Name": group[0] if named else group,
+        "Process Group Description": group[1] if named and len(group) > 1 else "",
+        **_layout([value for value in values[place + 3 : place + 6] if type(value) is int]),
+    }
+    attributes = node.attributes
+    arguments |= {ours: attributes[theirs] for theirs, ours in _PASSED if theirs in attributes}
+    sequence = numbered[0] if isinstance(numbered, list) and numbered else numbered
+    known = type(sequence) is int and 0 <= sequence < 2**62
+    return Record(values[place], note_of(arguments), sequence if known else NONE, named, reads, writes)
+
+
+def _elements(found: tuple[Tensor, ...]) -> int:
+    return sum(tensor.elements for tensor in found) if found else NONE
+
+
+def _datatype(types: list[str]) -> str:
+    match = _TENSOR_TYPE.search(types[0][:200]) if types else None
+    return match[1] if match else ""
+
+
+def _layout(numbers: list[int]) -> dict[str, int]:
+    """First rank, stride and size, or size alone."""
+    if len(numbers) < 3:  # noqa: PLR2004  as above
+        return {"Group size": numbers[0]} if numbers else {}
+    return dict(zip(("Global rank start", "Global rank stride", "Group size"), numbers, strict=True))
+
+
+class Membership(NamedTuple):
+    """A process group as ``## process_group:init ##`` lists it.
+
+    Attributes
+    ----------
+    name, description
+        As PyTorch calls it.
+    ranks, size
+        As of `fabricsim.traces.trace.Group`.
+    """
+
+    name: str
+    description: str
+    ranks: tuple[int, ...]
+    size: int
+
+
+class Groups:
+    """The process groups of a rank, by name and by address.
+
+    Parameters
+    ----------
+    label
+        Name of the file.
+    """
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.cut = False
+        self._listed: dict[str, Membership] = {}
+        self._addresses: dict[str, Membership] = {}
+
+    def learn(self, node: Node) -> None:
+        """Take up what a node ``## process_group:init ##`` lists; PyTorch cuts long lists at 4,096 letters."""
+        text = next((value for value in node.arguments if isinstance(value, str)), "")
+        self.cut |= bool(text) and not text.rstrip().endswith("]")
+        for match in _ITEM.finditer(text):
+            listed = _decoded(match[0])
+            if listed is not None:
+                self._take(listed)
+
+    def _take(self, listed: dict[str, Any]) -> None:
+        name, size, ranks = listed.get("pg_name"), listed.get("group_size"), listed.get("ranks")
+        members = [int(rank) if str(rank).isdecimal() else rank for rank in ranks or ()] if _is_list(ranks) else []
+        if not all(type(rank) is int and 0 <= rank < MOST_RANKS for rank in members) or len(set(members)) < len(
+            members
+        ):
+            msg = f"the ranks of process group {str(name)[:40]!r} are none: {str(ranks)[:60]}; copy the file again"
+            raise TraceError(self.label, msg)
+        if isinstance(ranks, dict):  # of global to local ranks
+            members.sort(key=lambda rank: ranks[str(rank)] if type(ranks[str(rank)]) is int else 0)
+        if type(size) is not int or not 0 < size <= MOST_RANKS:
+            size = len(members) or NONE
+        if not members and size != NONE:  # PyTorch lists none for the group of all
+            members = list(range(size))
+        addresses = [str(listed[key]) for key in ("backend_id", "pg_id") if type(listed.get(key)) is int]
+        called = str(name) if isinstance(name, (str, int)) else addresses[0] if addresses else ""
+        described = listed.get("pg_desc")
+        group = Membership(called, described if isinstance(described, str) else "", tuple(members), size)
+        self._listed[called] = group
+        self._addresses |= dict.fromkeys(addresses, group)
+
+    def of(self, record: Record) -> Membership | None:
+        """Give the group of a record; None where it is known by an address alone."""
+        note = record.note
+        listed = (self._listed if record.named else self._addresses).get(note.group)
+        if listed is not None:
+            if note.size not in {NONE, listed.size} and listed.size != NONE:
+                msg = f"process group {listed.name!r} is of {listed.size} ranks, but a communication says {note.size}"
+                raise TraceError(self.label, f"{msg}; give the file as PyTorch wrote it")
+            return listed
+        return Membership(note.group, note.description, note.ranks, note.size) if record.named else None
+
+
+def _is_list(ranks: object) -> bool:
+    return isinstance(ranks, (list, dict)) and len(ranks) <= MOST_RANKS
+
+
+def _decoded(text: str) -> dict[str, Any] | None:
+    """Decode JSON, or a Python dictionary as PyTorch wrote it in 2023."""
+    for form in (text, _NUMBERED.sub(r'\1"\2":', text.replace("'", '"'))):
+        try:
+            value = msgspec.json.decode(form)
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            continue
+        if isinstance(value, dict):
+            return value
+    return None
+
+
+def moved(builder: RecordingBuilder, record: Record, group: Membership | None) -> Communication | None:
+    """Say what a record moves; None where it moves nothing, as a wait."""
+    note = record.note
+    if note.operation is None or (not record.reads and not record.writes and note.operation != "barrier"):
+        return None
+    if group is None:
+        size = max(note.size, len(note.sent), len(note.received))
+        group = Membership("", "", (), size if size > 0 else NONE)
+    number = builder.group(group.name, group.description, group.ranks, group.size)
+    return communication(note, note.operation, number, group.ranks, group.size)

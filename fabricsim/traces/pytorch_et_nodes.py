@@ -1,0 +1,141 @@
+"""Nodes of PyTorch's ExecutionTraceObserver, as its schemas 1.0.1 (flat) and 1.0.2 to 1.1.1 (nested) write them.
+
+After ``torch/csrc/profiler/standalone/execution_trace_observer.cpp`` of github.com/pytorch/pytorch; the keys with times
+are those that Chakra's ``trace_link`` adds (github.com/mlcommons/chakra).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import msgspec
+
+from fabricsim.errors import TraceError
+from fabricsim.traces.json_objects import decoded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+Id = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Microseconds = Annotated[float, msgspec.Meta(ge=0, lt=2**63 / 1e6)]
+
+
+class Tensor(NamedTuple):
+    """A tensor as a node names it.
+
+    Attributes
+    ----------
+    number, storage
+        Of the tensor, and of the memory that it lies in; memory that was freed may get the number of what follows it.
+    elements, item
+        How many elements, of how many bytes.
+    device
+        Such as ``"cuda:0"``.
+    """
+
+    number: int
+    storage: int
+    elements: int
+    item: int
+    device: str
+
+
+class _Values(msgspec.Struct):
+    values: list[Any] = []
+    shapes: list[Any] = []
+    types: list[str] = []
+
+
+class _Attribute(msgspec.Struct):
+    name: str
+    value: Any = None
+
+
+class Node(msgspec.Struct):
+    """A node of either schema; of `schema`, `thread` and those that follow it the properties are to be used."""
+
+    id: Id
+    name: str
+    parent: Id | None = None
+    ctrl_deps: Id | None = None
+    tid: Id = 0
+    op_schema: str = ""
+    inputs: list[Any] | _Values = []
+    input_shapes: list[Any] = []
+    input_types: list[str] = []
+    outputs: list[Any] | _Values = []
+    output_shapes: list[Any] = []
+    attrs: list[_Attribute] = []
+    cat: str | None = None
+    ts: Microseconds | None = None
+    inclusive_dur: Microseconds | None = None
+    stream: Id | None = None
+    sync_dep: list[Id] | None = None
+    inter_thread_dep: Id | None = None
+
+    @property
+    def above(self) -> int:
+        """Id of the node that called this one."""
+        return self.ctrl_deps if self.parent is None and self.ctrl_deps is not None else self.parent or 0
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """What the nested schema keeps as a list of names and values."""
+        return {attribute.name: attribute.value for attribute in self.attrs}
+
+    @property
+    def arguments(self) -> list[Any]:
+        """Values handed in."""
+        return self.inputs.values if isinstance(self.inputs, _Values) else self.inputs
+
+    @property
+    def shapes(self) -> list[Any]:
+        """Dimensions of `arguments`."""
+        return self.inputs.shapes if isinstance(self.inputs, _Values) else self.input_shapes
+
+    @property
+    def types(self) -> list[str]:
+        """Types of `arguments`."""
+        return self.inputs.types if isinstance(self.inputs, _Values) else self.input_types
+
+    @property
+    def results(self) -> list[Any]:
+        """Values handed out."""
+        return self.outputs.values if isinstance(self.outputs, _Values) else self.outputs
+
+    @property
+    def result_shapes(self) -> list[Any]:
+        """Dimensions of `results`."""
+        return self.outputs.shapes if isinstance(self.outputs, _Values) else self.output_shapes
+
+
+_decode = msgspec.json.Decoder(Node).decode
+_TENSOR = 6  # values that stand for one
+
+
+def node_of(text: bytes, label: str, number: int) -> Node:
+    """Decode the node of that number.
+
+    Raises
+    ------
+    TraceError
+        Where it is no node.
+    """
+    node = decoded(_decode, text, label, f"node {number}")
+    if node.parent is None and node.ctrl_deps is None:
+        msg = f"node {number} ({node.name[:60]!r}) names no parent; give the file as it was written"
+        raise TraceError(label, msg)
+    return node
+
+
+def tensors(value: object) -> Iterator[Tensor]:
+    """Give the tensors in an argument: one, or a list of them, or a list of such lists."""
+    if not isinstance(value, list):
+        return
+    if len(value) == _TENSOR and isinstance(value[5], str) and all(type(part) is int for part in value[:5]):
+        number, storage, _, elements, item, device = value
+        if min(number, storage, elements, item) >= 0 and elements * item < 2**62:
+            yield Tensor(number, storage, elements, item, device)
+        return
+    for part in value:
+        yield from tensors(part)
