@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
+from fabricsim.traces.joined import join
 from fabricsim.traces.sources import sources
 from fabricsim.traces.trace import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
 
     from fabricsim.traces.sources import Source
@@ -70,6 +71,16 @@ def form_of(source: Source) -> str:
     raise TraceError(source.label, msg)
 
 
+def _form_among(source: Source, known: Collection[str]) -> str:
+    """Name the form of a further file: where it cannot be told, it is as the first."""
+    try:
+        return form_of(source)
+    except TraceError:
+        if not known:
+            raise
+        return next(iter(known))
+
+
 def read(
     paths: Collection[Path | str],
     form: str | None = None,
@@ -77,14 +88,14 @@ def read(
     only: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Trace:
-    """Read a trace, of one form and all its files.
+    """Read a trace and all its files: of one form, or Kineto traces with execution traces of the same ranks.
 
     Parameters
     ----------
     paths
         Files, folders or archives, packed or not.
     form
-        Name in `FORMS`; where left out, as the first file shows.
+        Name in `FORMS`, of all files; where left out, as each file shows.
     only
         Pattern that names must match, as of `fabricsim.traces.sources.sources`.
     progress
@@ -95,19 +106,31 @@ def read(
     TraceError
         Where a file cannot be read, two have the same rank, or they contradict each other.
     """
-    recordings: list[Recording] = []
+    found: dict[str, list[Recording]] = {}
     for source in sources(paths, only):
         if progress is not None:
             progress(source.label)
-        form = form or form_of(source)
-        recordings += reader(form).read(source)
-    if form is None or not recordings:
+        name = form or _form_among(source, found)
+        found.setdefault(name, []).extend(reader(name).read(source))
+    ordered = {name: _ordered(recordings) for name, recordings in found.items() if recordings}
+    if not ordered:
         msg = "holds no operations; capture at least one iteration"
         raise TraceError(", ".join(map(str, paths)), msg)
-    return Trace(form, _ordered(recordings), _world(recordings))
+    for recordings in ordered.values():
+        _world(recordings)
+    if ordered.keys() == {"kineto", "pytorch_et"}:
+        ordered = {"kineto": _ordered(join(ordered["kineto"], ordered["pytorch_et"]))}
+    if len(ordered) > 1:
+        one, other = list(ordered)[:2]
+        msg = (
+            f"is of form {other}, but {ordered[one][0].source} of {one}; give files of one form, or name it with --form"
+        )
+        raise TraceError(ordered[other][0].source, msg)
+    name, recordings = next(iter(ordered.items()))
+    return Trace(name, recordings, _world(recordings))
 
 
-def _ordered(recordings: list[Recording]) -> tuple[Recording, ...]:
+def _ordered(recordings: Sequence[Recording]) -> tuple[Recording, ...]:
     seen: dict[int, Recording] = {}
     for recording in recordings:
         other = seen.setdefault(recording.rank, recording)
@@ -118,7 +141,7 @@ def _ordered(recordings: list[Recording]) -> tuple[Recording, ...]:
     return tuple(sorted(recordings, key=lambda recording: recording.rank))
 
 
-def _world(recordings: list[Recording]) -> int:
+def _world(recordings: Sequence[Recording]) -> int:
     sizes = {recording.world: recording for recording in recordings if recording.world != NONE}
     if len(sizes) > 1:
         (one, first), (other, second) = list(sizes.items())[:2]
