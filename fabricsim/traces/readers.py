@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from importlib import import_module
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
-from fabricsim.traces.joined import join
+from fabricsim.traces.groups import completed, united
 from fabricsim.traces.sources import sources
-from fabricsim.traces.trace import Trace
+from fabricsim.traces.trace import GroupList, Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
     from fabricsim.traces.sources import Source
@@ -25,8 +26,14 @@ class Reader(Protocol):
     def recognises(self, name: str, head: bytes) -> bool:
         """Whether a file of this name that begins with `head` (up to 64 KiB) is of this form."""
 
-    def read(self, source: Source) -> Iterator[Recording]:
-        """Give the recordings of a file, one per rank; raises `TraceError` where it cannot be read."""
+    def read(self, source: Source) -> Iterator[Recording | GroupList]:
+        """Give the recordings of a file, one per rank, or what it says of all recordings.
+
+        Raises
+        ------
+        TraceError
+            Where it cannot be read.
+        """
 
 
 class Form(NamedTuple):
@@ -38,15 +45,19 @@ class Form(NamedTuple):
         Where its reader is: a module of `fabricsim.traces`.
     description
         What writes it.
+    whole
+        Whether files of ranks 0 to n - 1, two at least, are those of a whole job where nothing says how many ranks it
+        has.
     """
 
     module: str
     description: str
+    whole: bool = False
 
 
 FORMS: dict[str, Form] = {
     "kineto": Form("kineto", "PyTorch profiler (Kineto): Chrome JSON, one file per rank"),
-    "pytorch_et": Form("pytorch_et", "execution traces of PyTorch's ExecutionTraceObserver, and of chakra_trace_link"),
+    "chakra": Form("chakra", "Chakra execution traces: .et, or JSON, with their list of groups", whole=True),
 }
 """All forms by name, in the order in which they are tried."""
 
@@ -106,39 +117,43 @@ def read(
     TraceError
         Where a file cannot be read, two have the same rank, or they contradict each other.
     """
-    found: dict[str, list[Recording]] = {}
+    recordings: list[Recording] = []
+    lists: list[GroupList] = []
     for source in sources(paths, only):
         if progress is not None:
             progress(source.label)
-        name = form or _form_among(source, found)
-        found.setdefault(name, []).extend(reader(name).read(source))
-    ordered = {name: _ordered(recordings) for name, recordings in found.items() if recordings}
-    if not ordered:
+        form = form or form_of(source)
+        for part in reader(form).read(source):
+            if isinstance(part, GroupList):
+                lists.append(part)
+            else:
+                recordings.append(part)
+    if form is None or not recordings:
         msg = "holds no operations; capture at least one iteration"
         raise TraceError(", ".join(map(str, paths)), msg)
-    for recordings in ordered.values():
-        _world(recordings)
-    if ordered.keys() == {"kineto", "pytorch_et"}:
-        ordered = {"kineto": _ordered(join(ordered["kineto"], ordered["pytorch_et"]))}
-    if len(ordered) > 1:
-        one, other = list(ordered)[:2]
-        msg = (
-            f"is of form {other}, but {ordered[one][0].source} of {one}; give files of one form, or name it with --form"
-        )
-        raise TraceError(ordered[other][0].source, msg)
-    name, recordings = next(iter(ordered.items()))
-    return Trace(name, recordings, _world(recordings))
+    recordings.sort(key=lambda recording: recording.rank)
+    _check_ranks(recordings)
+    world, listed = _world(recordings), united(lists)
+    if world == NONE and FORMS[form].whole:
+        world = _implied_world(recordings, listed)
+    return Trace(form, tuple(completed(recording, listed, world) for recording in recordings), world)
 
 
-def _ordered(recordings: Sequence[Recording]) -> tuple[Recording, ...]:
-    seen: dict[int, Recording] = {}
-    for recording in recordings:
-        other = seen.setdefault(recording.rank, recording)
-        if other is not recording:
-            what = f"rank {recording.rank}" if recording.rank != NONE else "a file that does not say its rank"
-            msg = f"{what} is in {other.source}, too; give each rank once"
-            raise TraceError(recording.source, msg)
-    return tuple(sorted(recordings, key=lambda recording: recording.rank))
+def _check_ranks(recordings: list[Recording]) -> None:
+    for one, other in pairwise(recordings):
+        if one.rank == other.rank:
+            what = f"rank {one.rank}" if one.rank != NONE else "a file that does not say its rank"
+            msg = f"{what} is in {one.source}, too; give each rank once"
+            raise TraceError(other.source, msg)
+
+
+def _implied_world(recordings: list[Recording], listed: Mapping[str, tuple[int, ...]]) -> int:
+    """Count the files where they are those of a whole job; NONE where a rank is named that has none."""
+    count = len(recordings)
+    groups = [*listed.values(), *(group.ranks for recording in recordings for group in recording.groups)]
+    peers = {what.peer for recording in recordings for what in recording.communications}
+    highest = max([recordings[-1].rank, *peers, *(max(ranks) for ranks in groups if ranks)])
+    return count if count > 1 and recordings[0].rank == 0 and highest == count - 1 else NONE
 
 
 def _world(recordings: Sequence[Recording]) -> int:

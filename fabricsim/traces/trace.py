@@ -137,6 +137,9 @@ class Communication(NamedTuple):
         Of a send or receive; 0 where there is none.
     sent, received
         Bytes to and from each member of the group in order, where an all-to-all says so; else empty.
+    share
+        Bytes that one rank hands in to an all-gather or gather whose `size` is not known because the size of its group
+        is not; else NONE.
     """
 
     operation: Operation
@@ -147,6 +150,7 @@ class Communication(NamedTuple):
     tag: int = 0
     sent: tuple[int, ...] = ()
     received: tuple[int, ...] = ()
+    share: int = NONE
 
 
 @dataclass(frozen=True)
@@ -193,6 +197,22 @@ class Recording:
     host: str = ""
     device: str = ""
     missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class GroupList:
+    """What a file beside the recordings says of all of them: the ranks of groups.
+
+    Attributes
+    ----------
+    source
+        File, and member of an archive, for messages.
+    groups
+        Global ranks of each group by its name.
+    """
+
+    source: str
+    groups: dict[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)

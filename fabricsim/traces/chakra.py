@@ -1,0 +1,92 @@
+"""Reads Chakra execution traces: ``.et`` files, their JSON variant, and the lists of groups that go with them.
+
+Format: github.com/mlcommons/chakra; what attributes mean as ASTRA-sim's feeder reads them
+(github.com/astra-sim/astra-sim, astra-sim/workload). One file per rank, ``<prefix>.<rank>.et``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from fabricsim.errors import TraceError
+from fabricsim.tables import NONE
+from fabricsim.traces import chakra_json
+from fabricsim.traces.chakra_nodes import Recorder
+from fabricsim.traces.chakra_schema import METADATA, decode_metadata, decode_node, messages
+from fabricsim.traces.protobuf import BYTES, WireError, fields, varint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fabricsim.traces.sources import Source
+    from fabricsim.traces.trace import GroupList, Recording
+
+_NAME = re.compile(r"\.(\d{1,7})\.(?:et|json)(?:\.gz|\.xz)?$")
+_ET = re.compile(r"\.et(?:\.gz|\.xz)?$")
+
+
+def recognises(name: str, head: bytes) -> bool:
+    """Whether this is an ``.et`` file, its JSON variant, or a list of groups.
+
+    The JSON of PyTorch's execution traces, whose ``"schema"`` may name Chakra too, is not: it has ``"nodes"`` with
+    times of no kind and is another form.
+    """
+    if head.lstrip()[:1] == b"{":
+        return chakra_json.is_graph(head) or chakra_json.is_groups(head)
+    return bool(_ET.search(name)) or _begins_with_metadata(head)
+
+
+def _begins_with_metadata(head: bytes) -> bool:
+    """Whether the first message is one of metadata, whole and with something in it."""
+    try:
+        length, at = varint(head, 0)
+        message = head[at : at + length]
+        parts = list(fields(message))
+        known = all(number in {1, 2} and wire == BYTES for number, wire, _ in parts)
+        if len(message) == length and parts and known:
+            decode_metadata(message)
+            return True
+    except WireError:
+        pass
+    return False
+
+
+def read(source: Source) -> Iterator[Recording | GroupList]:
+    """Read a file; see `fabricsim.traces.readers.Reader`."""
+    if source.head.lstrip()[:1] != b"{":
+        yield _read_et(source)
+    elif chakra_json.is_graph(source.head):
+        yield _read_graph(source)
+    else:
+        yield chakra_json.read_groups(source)
+
+
+def _rank(source: Source) -> int:
+    found = _NAME.search(source.name)
+    return int(found[1]) if found else NONE
+
+
+def _read_et(source: Source) -> Recording:
+    recorder = Recorder(source.label)
+    number = 0
+    try:
+        for number, message in enumerate(messages(source.stream)):
+            if number == 0:
+                decode_metadata(message)
+                continue
+            node = decode_node(message, tensors=False)
+            recorder.add(decode_node(message) if node.type == METADATA else node)
+    except WireError as error:
+        what = f"message {number + 1}" if number else "the file"
+        msg = f"{what} is no part of a Chakra trace ({error}); copy the file again, or name its form with --form"
+        raise TraceError(source.label, msg) from error
+    return recorder.recording(_rank(source))
+
+
+def _read_graph(source: Source) -> Recording:
+    recorder = Recorder(source.label)
+    graph = chakra_json.read_graph(source)
+    for node in graph.nodes:
+        recorder.add(node)
+    return recorder.recording(_rank(source), graph.ranks)

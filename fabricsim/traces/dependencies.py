@@ -1,0 +1,61 @@
+"""Whether dependencies can be met at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+
+def in_a_cycle(count: int, edges: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]]) -> NDArray[np.int64]:
+    """Find the nodes that could never run because they wait, at last, for themselves.
+
+    Parameters
+    ----------
+    count
+        Nodes, numbered from 0.
+    edges
+        Pairs of arrays: those waited for, and those that wait.
+
+    Returns
+    -------
+    ndarray
+        Nodes of cycles, and those that wait for them; empty where all can run.
+    """
+    before = np.concatenate([one for one, _ in edges])
+    after = np.concatenate([other for _, other in edges])
+    if np.all(before < after):  # most files have their nodes in an order in which they can run
+        return np.zeros(0, np.int64)
+    order = np.argsort(before, kind="stable")
+    successors = after[order].tolist()
+    ends = np.cumsum(np.bincount(before, minlength=count)).tolist()
+    waiting = np.bincount(after, minlength=count).tolist()
+    ready = [node for node in range(count) if not waiting[node]]
+    while ready:
+        node = ready.pop()
+        for successor in successors[ends[node - 1] if node else 0 : ends[node]]:
+            waiting[successor] -= 1
+            if not waiting[successor]:
+                ready.append(successor)
+    return np.flatnonzero(waiting)
+
+
+def of_lanes(lanes: NDArray[np.int32], ordered: Sequence[bool]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Give the edges that the order of lanes stands for.
+
+    Parameters
+    ----------
+    lanes
+        Lane of each node, in the order in which lanes run them.
+    ordered
+        Of each lane, whether it runs one after the other.
+    """
+    nodes = np.flatnonzero(np.array([*ordered, False])[lanes])
+    nodes = nodes[np.argsort(lanes[nodes], kind="stable")]
+    same = lanes[nodes[1:]] == lanes[nodes[:-1]]
+    return nodes[:-1][same], nodes[1:][same]

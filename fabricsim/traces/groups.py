@@ -1,0 +1,82 @@
+"""Completes the groups of recordings by what a file beside them lists, and sizes that depend on it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from fabricsim.errors import TraceError
+from fabricsim.tables import NONE
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from fabricsim.traces.trace import Communication, Group, GroupList, Recording
+
+ALL_RANKS = "all ranks"
+"""Description of a group of all ranks of a job whose file does not say how many there are."""
+
+
+def united(lists: Collection[GroupList]) -> Mapping[str, tuple[int, ...]]:
+    """Put lists together.
+
+    Raises
+    ------
+    TraceError
+        Where two say different things of one group.
+    """
+    known: dict[str, tuple[int, ...]] = {}
+    for one in lists:
+        for name, ranks in one.groups.items():
+            if known.setdefault(name, ranks) != ranks:
+                msg = f"group {name!r} is of other ranks than in another list; give one list"
+                raise TraceError(one.source, msg)
+    return known
+
+
+def completed(recording: Recording, listed: Mapping[str, tuple[int, ...]], world: int) -> Recording:
+    """Give groups their ranks, and communications the sizes that follow.
+
+    Parameters
+    ----------
+    recording
+        Of one rank.
+    listed
+        Ranks of groups by name, as files beside the recordings say.
+    world
+        Ranks of the job; NONE where not known.
+
+    Raises
+    ------
+    TraceError
+        Where a list contradicts the recording.
+    """
+    groups = tuple(_complete(recording, group, listed, world) for group in recording.groups)
+    communications = tuple(_sized(communication, groups) for communication in recording.communications)
+    if groups == recording.groups and communications == recording.communications:
+        return recording
+    return replace(recording, groups=groups, communications=communications)
+
+
+def _complete(recording: Recording, group: Group, listed: Mapping[str, tuple[int, ...]], world: int) -> Group:
+    ranks = listed.get(group.name)
+    if ranks is not None:
+        if group.ranks and group.ranks != ranks:
+            msg = f"group {group.name!r} is of ranks {_brief(group.ranks)}, but {_brief(ranks)} in the list of groups"
+            raise TraceError(recording.source, f"{msg}; give the list that belongs to the trace")
+        return group._replace(ranks=ranks, size=len(ranks))
+    if group.size == NONE and group.description == ALL_RANKS and world != NONE:
+        return group._replace(ranks=tuple(range(world)), size=world)
+    return group
+
+
+def _sized(communication: Communication, groups: tuple[Group, ...]) -> Communication:
+    size = groups[communication.group].size if communication.group != NONE else NONE
+    if NONE in {communication.share, size}:
+        return communication
+    return communication._replace(size=communication.share * size, share=NONE)
+
+
+def _brief(ranks: tuple[int, ...]) -> str:
+    most = 8
+    return ", ".join(map(str, ranks[:most])) + (", ..." if len(ranks) > most else "")
