@@ -90,3 +90,9 @@ def measure() -> Callable[..., float]:
     """Runs one collective on an idle fabric: ``measure(scenario, "all_reduce", ranks, size)``, seconds."""
     run: Callable[..., float] = _reference("scenarios").measure
     return run
+
+
+@pytest.fixture(scope="session")
+def chakra_messages() -> ModuleType:
+    """Chakra's messages by the protobuf package."""
+    return _reference("chakra_messages")

@@ -8,8 +8,6 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -26,8 +24,8 @@ _FIRST_KEY = 1 << 3
 """Of field 1; there is no field 0."""
 _CONTINUED = 0x80
 """Bit of a varint's byte that says: more follow."""
-_FEW = 48
-"""Bytes of numbers that are read one by one sooner than as an array."""
+_64_BITS = 2**64 - 1
+_CUT, _LONG = "a number is cut", f"a number has more than {_MOST_VARINT} bytes"
 
 Field = tuple[int, int, int | bytes]
 """Number, wire type, and an int of 64 bits for a varint, else the bytes."""
@@ -44,10 +42,9 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
         byte = data[place]
         value |= (byte & 0x7F) << shift
         if byte < _CONTINUED:
-            return value & 0xFFFF_FFFF_FFFF_FFFF, place + 1
+            return value & _64_BITS, place + 1
         shift += 7
-    msg = "a number is cut" if len(data) < at + _MOST_VARINT else f"a number has more than {_MOST_VARINT} bytes"
-    raise WireError(msg)
+    raise WireError(_CUT if len(data) < at + _MOST_VARINT else _LONG)
 
 
 def fields(data: bytes) -> Iterator[Field]:
@@ -146,7 +143,7 @@ Value = int | float | bool | str | bytes
 
 def encoded_varint(value: int) -> bytes:
     """Write the low 64 bits of a number as varint."""
-    value &= 0xFFFF_FFFF_FFFF_FFFF
+    value &= _64_BITS
     out = bytearray()
     while value >= _CONTINUED:
         out.append(value & 0x7F | _CONTINUED)
@@ -252,25 +249,20 @@ def _pieces(wire: int, data: bytes) -> list[int | bytes]:
 
 def _varints(data: bytes) -> list[int]:
     """Read varints that stand one after the other; their low 64 bits."""
-    if len(data) < _FEW:
-        values, at = [], 0
-        while at < len(data):
-            value, at = varint(data, at)
-            values.append(value)
-        return values
-    septets = np.frombuffer(data, np.uint8)
-    ends = np.flatnonzero(septets < _CONTINUED)
-    if not len(ends) or ends[-1] != len(septets) - 1:
-        msg = "a number is cut"
-        raise WireError(msg)
-    lengths = np.diff(ends, prepend=-1)
-    if lengths.max() > _MOST_VARINT:
-        msg = f"a number has more than {_MOST_VARINT} bytes"
-        raise WireError(msg)
-    starts = ends - lengths + 1
-    places = np.arange(len(septets)) - np.repeat(starts, lengths)
-    shifted = (septets & 0x7F).astype(np.uint64) << (7 * places).astype(np.uint64)
-    return np.add.reduceat(shifted, starts).tolist()  # type: ignore[no-any-return]  # a flat list
+    values = []
+    value = shift = 0
+    for byte in data:
+        if byte < _CONTINUED:
+            values.append((value | byte << shift) & _64_BITS)
+            value = shift = 0
+        else:
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if shift == 7 * _MOST_VARINT:
+                raise WireError(_LONG)
+    if shift:
+        raise WireError(_CUT)
+    return values
 
 
 def encoded_repeated(number: int, kind: str, values: Iterable[Value]) -> bytes:
