@@ -57,7 +57,7 @@ class Form(NamedTuple):
 
 FORMS: dict[str, Form] = {
     "kineto": Form("kineto", "PyTorch profiler (Kineto): Chrome JSON, one file per rank"),
-    "chakra": Form("chakra", "Chakra execution traces: .et, or JSON, with their list of groups", whole=True),
+    "goal": Form("goal", "GOAL schedules as text, of LogGOPSim and ATLAHS"),
 }
 """All forms by name, in the order in which they are tried."""
 

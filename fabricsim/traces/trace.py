@@ -79,18 +79,23 @@ STEP = np.dtype([("number", np.int64), ("start", np.int64), ("end", np.int64)])
 """An iteration that the job itself has marked: its number, and its time in ps after Recording.origin."""
 
 
+LaneKind = Literal["stream", "thread", "any", "cpu"]
+"""What a lane is, as `Lane` says."""
+
+
 class Lane(NamedTuple):
     """What runs its nodes one after the other, in the order of their starts, or of the file where they have none.
 
     Attributes
     ----------
     kind
-        ``"stream"`` of a device, ``"thread"`` of a host, ``"any"`` where nodes have no order but their edges.
+        ``"stream"`` of a device, ``"thread"`` of a host, ``"any"`` where nodes have no order but their edges,
+        ``"cpu"`` of a GOAL schedule: work goes one by one as it becomes ready, a message waits beside it.
     name
         As the file calls it, such as ``"stream 7"``.
     """
 
-    kind: Literal["stream", "thread", "any"]
+    kind: LaneKind
     name: str
 
 
@@ -134,12 +139,11 @@ class Communication(NamedTuple):
     peer
         The root, or the other end of a send or receive, as global rank; NONE where there is none or not captured.
     tag
-        Of a send or receive; 0 where there is none.
+        Of a send or receive; 0 where there is none, NONE where any will do.
     sent, received
         Bytes to and from each member of the group in order, where an all-to-all says so; else empty.
-    share
-        Bytes that one rank hands in to an all-gather or gather whose `size` is not known because the size of its group
-        is not; else NONE.
+    nic
+        Adapter of its rank that a send or receive goes by; NONE where not captured.
     """
 
     operation: Operation
@@ -150,7 +154,7 @@ class Communication(NamedTuple):
     tag: int = 0
     sent: tuple[int, ...] = ()
     received: tuple[int, ...] = ()
-    share: int = NONE
+    nic: int = NONE
 
 
 @dataclass(frozen=True)
@@ -257,7 +261,7 @@ class RecordingBuilder:
     _packed_edges: list[NDArray[np.void]] = field(default_factory=list)
     count: int = 0
 
-    def lane(self, kind: Literal["stream", "thread", "any"], name: str) -> int:
+    def lane(self, kind: LaneKind, name: str) -> int:
         """Return the number of a lane."""
         return self.lanes.setdefault(Lane(kind, name), len(self.lanes))
 
