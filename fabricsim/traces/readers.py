@@ -58,6 +58,7 @@ class Form(NamedTuple):
 FORMS: dict[str, Form] = {
     "kineto": Form("kineto", "PyTorch profiler (Kineto): Chrome JSON, one file per rank"),
     "goal": Form("goal", "GOAL schedules as text, of LogGOPSim and ATLAHS"),
+    "aicb": Form("aicb", "CSV workloads and logs of AICB"),
     "astrasim": Form("astrasim_text", "text workloads of ASTRA-sim 1.0 and SimAI"),
 }
 """All forms by name, in the order in which they are tried."""

@@ -1,0 +1,234 @@
+"""CSV files of AICB: the operations of rank 0 one after the other, as generated, or with the times that a run took.
+
+Columns after ``LogItem`` in ``log_analyzer/log.py`` of github.com/aliyun/aicb; what sizes count after
+``workload_applyer.py``, which runs them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from fabricsim.errors import TraceError
+from fabricsim.tables import CLOCK_END, NONE
+from fabricsim.traces.lines import lines
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, WAIT, Communication, Group, RecordingBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fabricsim.traces.sources import Source
+    from fabricsim.traces.trace import Operation, Recording
+
+MOST_ROWS = 5_000_000
+"""Operations of one file."""
+MOST_RANKS = 2**20
+"""Ranks of a job, and of a group."""
+
+COLUMNS = "comm_type,comm_group,comm_group_size,msg_size,stage,dst,src,additional,_elapsed_time,algbw,busbw,count"
+"""Header of a file."""
+
+OPERATIONS: dict[str, Operation] = {
+    "all_reduce": "all_reduce",
+    "all_gather": "all_gather",
+    "all_gather_into_tensor": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "reduce_scatter_tensor": "reduce_scatter",
+    "all_to_all": "all_to_all",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "barrier": "barrier",
+    "isend": "send",
+    "irecv": "recv",
+}
+"""Communications by their names in ``CommType`` (``utils/utils.py``)."""
+
+_WIDTH = len(COLUMNS.split(","))
+_AFTER_SIZE = 8  # columns behind the size, which of a matrix product is two shapes with commas
+_MOST_SIZE = 2**53
+_PS_PER_MS, _PS_PER_NS = 10**9, 1000
+_RANKS = re.compile(r"\[rank0 ~ rank(\d{1,7})\]", re.ASCII)
+_NUMBER = re.compile(r"\d{1,19}", re.ASCII)
+_TIME = re.compile(r"\d{1,16}(?:\.\d{1,30})?(?:e[+-]?\d{1,2})?", re.ASCII)
+_HEAD = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:\[rank0 ~ rank\d+\]\s*)?comm_type,comm_group,comm_group_size,msg_size,")
+
+
+def recognises(name: str, head: bytes) -> bool:  # noqa: ARG001  the header says it all
+    """Whether a file is of AICB: it begins with its columns, or with ranks and its columns."""
+    return _HEAD.match(head) is not None
+
+
+def read(source: Source) -> Iterator[Recording]:
+    """Give the operations of rank 0.
+
+    Parameters
+    ----------
+    source
+        The file.
+
+    Yields
+    ------
+    Recording
+        One, with one stream, as AICB waits for each operation. Durations are those measured, where there are; the end
+        of an iteration is a node of kind WAIT, and where its time was measured a step, too. What comes before the first
+        of them sets up and is no step.
+
+    Raises
+    ------
+    TraceError
+        Where the columns are others, a row is cut, or a value cannot be used.
+    """
+    reader = _Reader(source)
+    for number, line in lines(source):
+        reader.number = number
+        if line.strip():
+            reader.take(line.strip())
+    yield reader.finish()
+
+
+class _Row(NamedTuple):
+    type: str
+    group: str
+    group_size: str
+    size: str
+    stage: str
+    dst: str
+    src: str
+    additional: str
+    elapsed: str
+    bandwidth: str
+
+
+@dataclass
+class _Reader:
+    """Takes the file line by line."""
+
+    source: Source
+    number: int = 0
+    world: int = NONE
+    columns: bool = False
+    rows: int = 0
+    measured: bool = False
+    clock: int = 0  # ps, end of the last iteration
+    iterations: int = 0
+    sizes: dict[str, int] = field(default_factory=dict)  # of groups, once a row says
+
+    def __post_init__(self) -> None:
+        self.builder = RecordingBuilder(self.source.label)
+        self.lane = self.builder.lane("stream", "rank")
+
+    def take(self, line: str) -> None:
+        if not self.columns:
+            self._take_head(line)
+            return
+        self.rows += 1
+        if self.rows > MOST_ROWS:
+            self._fail(f"more than {MOST_ROWS} operations; cut the file to fewer iterations")
+        parts = line.split(",")
+        if len(parts) < _WIDTH:
+            self._fail(f"{len(parts)} columns, a row has {_WIDTH}; the file is cut or damaged")
+        size = ",".join(parts[3 : len(parts) - _AFTER_SIZE])
+        kind, group = parts[0].removeprefix("CommType."), parts[1].removeprefix("CommGroup.")[:64]
+        self._take_row(_Row._make([kind, group, parts[2], size, *parts[-_AFTER_SIZE:-2]]))
+
+    def finish(self) -> Recording:
+        if not self.rows:
+            self._fail("holds no operations; give the CSV file that AICB wrote")
+        missing = self.builder.missing
+        missing["what other ranks do: the file describes one rank that stands for all"] = None
+        if not self.measured:
+            missing["durations of communications: the file is a workload, and not the log of a run"] = None
+        if any(what.operation in {"send", "recv"} for what in self.builder.communications):
+            missing["the other end of sends and receives: the file names the direction in the pipeline only"] = None
+        groups = [Group(name, "", self._members(name), self._size_of(name)) for name in self._named()]
+        if not all(group.ranks for group in groups):
+            missing["which ranks are in a group: the file gives their number"] = None
+        self.builder.groups = {group: number for number, group in enumerate(groups)}
+        return self.builder.build(0, self.world)
+
+    def _take_head(self, line: str) -> None:
+        match = _RANKS.fullmatch(line)
+        if match and self.world == NONE:
+            self.world = self._integer(match[1], "the last rank", MOST_RANKS - 1) + 1
+        elif line == COLUMNS:
+            self.columns = True
+        else:
+            self._fail(f"{line[:60]!r} is not the header of AICB, which is {COLUMNS}")
+
+    def _take_row(self, row: _Row) -> None:
+        if row.type == "epoch_end":
+            self._end_iteration(row)
+        elif row.type == "computation":
+            # A log has ms and a bandwidth; a generated workload ns (`workload_applyer.py` divides by 1e9) and none.
+            scale = _PS_PER_NS if row.bandwidth == "None" else _PS_PER_MS
+            self.builder.node(COMPUTE, self.lane, self._name(row), duration=self._elapsed(row, scale))
+        elif row.type in OPERATIONS:
+            duration = self._elapsed(row, _PS_PER_MS)
+            self.measured |= duration != NONE
+            communication = self._communication(row, OPERATIONS[row.type])
+            self.builder.node(COMMUNICATION, self.lane, self._name(row), communication=communication, duration=duration)
+        else:
+            self._fail(f"{row.type[:60]!r} is no operation of AICB; it is one of {', '.join(OPERATIONS)}, computation")
+
+    def _end_iteration(self, row: _Row) -> None:
+        self.builder.node(WAIT, self.lane, row.type)
+        elapsed = self._elapsed(row, _PS_PER_MS)
+        if elapsed == NONE:
+            return
+        end = self.clock + elapsed
+        if end > CLOCK_END:
+            self._fail(f"iterations of {end / 1e12:.3g} s in all; the simulated clock ends after 92 days")
+        if self.iterations:
+            self.builder.steps.append((self.iterations, self.clock, end))
+        self.iterations += 1
+        self.clock = end
+
+    def _communication(self, row: _Row, operation: Operation) -> Communication:
+        if row.group_size != "None":
+            size = self._integer(row.group_size, "comm_group_size", MOST_RANKS)
+            if self.sizes.setdefault(row.group, size) != size:
+                self._fail(
+                    f"{row.group} has {size} ranks here and {self.sizes[row.group]} above; give one job per file"
+                )
+        root = row.dst if operation == "reduce" else row.src
+        return Communication(
+            operation,
+            group=self.builder.group(row.group),
+            size=self._integer(row.size, "msg_size", _MOST_SIZE) if operation != "barrier" else 0,
+            peer=NONE if root in {"None", ""} else self._integer(root, "the root", MOST_RANKS - 1),
+        )
+
+    def _name(self, row: _Row) -> str:
+        words = (row.stage, row.additional if row.additional != "None" else "")
+        return " ".join(filter(None, words))[:256] or row.type
+
+    def _named(self) -> list[str]:
+        return [group.name for group in self.builder.groups]
+
+    def _size_of(self, name: str) -> int:
+        return self.sizes.get(name, self.world if name == "all" else NONE)
+
+    def _members(self, name: str) -> tuple[int, ...]:
+        """Ranks of a group of rank 0, where sizes leave no choice in AICB's order of ranks, tp-cp-ep-dp-pp."""
+        size, tensor = self._size_of(name), self.sizes.get("tp_group", 1)
+        if size != NONE and (size == self.world or name == "tp_group"):
+            return tuple(range(size))
+        if name == "dp_group" and size * tensor == self.world:
+            return tuple(range(0, self.world, tensor))
+        return ()
+
+    def _elapsed(self, row: _Row, scale: int) -> int:
+        if row.elapsed == "None":
+            return NONE
+        if not _TIME.fullmatch(row.elapsed) or float(row.elapsed) * scale > CLOCK_END:
+            self._fail(f"_elapsed_time is {row.elapsed[:60]!r}; it is a number of ms, less than 92 days, or None")
+        return round(float(row.elapsed) * scale)
+
+    def _integer(self, text: str, what: str, most: int) -> int:
+        if not _NUMBER.fullmatch(text) or int(text) > most:
+            self._fail(f"{what} is {text[:60]!r}; it is a whole number up to {most}")
+        return int(text)
+
+    def _fail(self, problem: str) -> NoReturn:
+        raise TraceError(self.source.label, problem, self.number or None)
