@@ -89,6 +89,7 @@ ROUTE = np.dtype(
         ("first_hop", np.int64),
         ("hops", np.int32),
         ("latency", np.int64),  # from the last byte sent to the message handed over, ps
+        ("byte_latency", np.float64),  # more of it for each byte of the message, ps
         ("overhead", np.int64),  # of the sender before the first byte, ps
         ("peak", np.float64),  # payload rate when alone, bytes/s
         ("round_trip", np.int64),  # unloaded, ps

@@ -42,6 +42,11 @@ class Choice:
         Messages that a connection's FIFO holds.
     start
         Time until the kernel works, ps.
+    latency
+        One way between hosts, in the place of the transport's latency, its send overhead and interrupt moderation, ps;
+        None leaves them.
+    byte_latency
+        More latency for each byte of such a message, ps.
     copy_rate
         Bytes/s at which all channels together copy what they have received and do not pass on; 0 where that takes no
         time.
@@ -58,6 +63,8 @@ class Choice:
     stripes: int = 1
     window: int = 2
     start: int = 0
+    latency: int | None = None
+    byte_latency: float = 0.0
     copy_rate: float = 0.0
     reduction_rate: float = 0.0
 

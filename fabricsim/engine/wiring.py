@@ -50,6 +50,8 @@ class Connection(NamedTuple):
     intra_host_step: int
     latency: int | None
     stripes: Stripes = ()
+    byte_latency: float = 0.0
+    polled: bool = False
 
 
 def _check_delay(delay: int, key: Connection) -> None:
@@ -127,6 +129,8 @@ class Wiring:
         intra_host_step: int = 0,
         latency: int | None = None,
         stripes: Stripes = (),
+        byte_latency: float = 0.0,
+        polled: bool = False,
     ) -> int:
         """Index of a connection's route.
 
@@ -142,10 +146,14 @@ class Wiring:
             Takes the place of the transport's own latency, ps.
         stripes
             Pairs of endpoints by whose NICs the message goes in equal parts; its own where left out.
+        byte_latency
+            Added to the latency for each byte of a message that leaves the host, ps.
+        polled
+            Whether no interrupt that may be moderated announces a message.
         """
         if self.folding is not None:
             source, target, port, stripes = self.folding.stand_in(source, target, port, stripes)
-        key = Connection(source, target, port, network_step, intra_host_step, latency, stripes)
+        key = Connection(source, target, port, network_step, intra_host_step, latency, stripes, byte_latency, polled)
         if key not in self._routes:
             self._routes[key] = self._add_route(key)
         return self._routes[key]
@@ -167,7 +175,7 @@ class Wiring:
             round_trip = 2 * (path.latency + software)
             window, idle_restart = model.window, model.idle_restart
             out = self._ways.out(key.source, key.target, key.stripes)
-            moderation = 0 if self._moderation_steps else NONE
+            moderation = 0 if self._moderation_steps and not key.polled else NONE
         _check_delay(max(latency, overhead), key)
         hops = [(resource, 1, cost) for resource, cost in path.hops]
         if self.folding is not None:
@@ -177,6 +185,7 @@ class Wiring:
             self._world.extend("hops", hops),
             len(hops),
             latency,
+            key.byte_latency if path.network else 0.0,
             overhead,
             min([capacities[resource] / cost for resource, cost in path.hops]),
             round_trip,
@@ -287,7 +296,10 @@ class Wiring:
                         port=channel,
                         network_step=choice.network_step,
                         intra_host_step=choice.intra_host_step,
+                        latency=choice.latency,
                         stripes=self._ways.stripes(source, target, ranks, choice.stripes),
+                        byte_latency=choice.byte_latency,
+                        polled=choice.latency is not None,
                     )
                     flow = self._connection_flow(source, target, channel, route)
                     rows["route"][channel, lane, i], rows["flow"][channel, lane, i] = route, flow

@@ -77,7 +77,14 @@ def slow_start_delay(size, rate, round_trip, window):
 
 
 @kernel
-def moderated(routes, moderation, route, size):
+def handed_over(routes, moderation, route, size, started, received):
+    """Time at which a message is handed over whose last byte was sent at `received`, ps."""
+    late = received + routes[route].latency + np.int64(routes[route].byte_latency * size)
+    return max(late, started + _moderated(routes, moderation, route, size))
+
+
+@kernel
+def _moderated(routes, moderation, route, size):
     """Least time from a message's start to its interrupt, ps."""
     interval = np.int64(0)
     if routes[route].moderation >= 0:
@@ -382,8 +389,7 @@ def _deliver(
     now = world[0].now
     route = np.int64(flows[flow].route)
     owner, connection = np.int64(flows[flow].owner), np.int64(flows[flow].connection)
-    interrupt = flows[flow].started + moderated(routes, moderation, route, flows[flow].bytes)
-    arrival = max(now + routes[route].latency, interrupt)
+    arrival = handed_over(routes, moderation, route, flows[flow].bytes, flows[flow].started, now)
     note_slowdown(slowdowns, routes, route, flows[flow].bytes, now - flows[flow].started)
     finish(world, resources, flows, legs, tree, series, touched, flow)
     idle_restart = routes[route].idle_restart

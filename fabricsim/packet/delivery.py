@@ -7,7 +7,7 @@ import numpy as np
 from fabricsim.kernels._jit import kernel
 from fabricsim.kernels.lane import ARRIVED, DELIVERED, NO_EXTRA
 from fabricsim.kernels.queue import post
-from fabricsim.kernels.replay import moderated, note_slowdown
+from fabricsim.kernels.replay import handed_over, note_slowdown
 
 BATCH_DONE = np.int64(16)
 """Kind of an event: all messages of a batch are handed over; target: the job that counts them."""
@@ -64,8 +64,7 @@ def hand_over(world, events, buckets, routes, moderation, messages, jobs, slowdo
         route = np.int64(net.flows[delivery.flow].route)
         transfer = net.transfers[delivery.transfer]
         size = (transfer.last - transfer.first) * net.laws[net.flows[delivery.flow].law].payload + transfer.tail
-        interrupt = delivery.posted + moderated(routes, moderation, route, size)
-        arrival = max(delivery.time + routes[route].latency, interrupt)
+        arrival = handed_over(routes, moderation, route, size, delivery.posted, delivery.time)
         note_slowdown(slowdowns, routes, route, size, delivery.time - delivery.posted)
         report_arrival(world, events, buckets, messages, jobs, delivery.owner, arrival, network.until)
     network.deliveries = 0

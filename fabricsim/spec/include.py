@@ -1,7 +1,8 @@
 """Includes and overrides: how a scenario is put together from files, library and command line.
 
 A library name stands for a table: ``transport = "rdma-100g"`` means
-``transport = { include = "rdma-100g" }``. Keys beside ``include`` override those of the library file.
+``transport = { include = "rdma-100g" }``. A name that ends in ``.toml`` is that of a file of the user, such as one that
+``fabricsim calibrate`` wrote. Keys beside ``include`` override those of the library file.
 Later layers (the file over what it extends, ``--set`` over the file) are laid over earlier ones
 *before* names are looked up, so that a later name replaces the library file and the keys that were
 written beside the earlier name stay. A table that was written in full is replaced by a name.
@@ -13,6 +14,7 @@ import re
 import tomllib
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import InputError, Mistake
@@ -91,6 +93,7 @@ _CHOICES: dict[TablePath, _Choice] = {
 }
 """A choice laid over another one gives up what went with that: a law its parameters, PFC the credits."""
 
+_FILE = ".toml"
 _KEYS = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
@@ -101,6 +104,34 @@ def names_to_includes(node: Node, path: TablePath = ()) -> Node:
     if node.is_table:
         return Node({key: names_to_includes(item, (*path, key)) for key, item in node.value.items()}, node.where)
     return node
+
+
+def is_file_name(name: object) -> bool:
+    """Whether what stands for a table names a file, not a preset of the library."""
+    return isinstance(name, str) and name.endswith(_FILE)
+
+
+def anchored(node: Node, folder: Path, path: TablePath = ()) -> Node:
+    """Take the files that stand for tables as lying in a folder.
+
+    Parameters
+    ----------
+    node
+        What a file in that folder says.
+    folder
+        Where it lies.
+    path
+        Where `node` stands in the scenario.
+    """
+    if path in INCLUDABLE and is_file_name(node.value):
+        return Node(str(folder / str(node.value)), node.where)
+    if not node.is_table:
+        return node
+    inner = {key: anchored(item, folder, (*path, key)) for key, item in node.value.items()}
+    name = inner.get("include")
+    if path in INCLUDABLE and name is not None and is_file_name(name.value):
+        inner["include"] = Node(str(folder / str(name.value)), name.where)
+    return Node(inner, node.where)
 
 
 def overlay(below: Node, above: Node, path: TablePath = ()) -> Node:
@@ -202,7 +233,13 @@ class Includer:
                 self.broken.add(path)
                 return beside
             met.append(name.value)
-            node = overlay(_library_table(path, name.value), beside, path)
+            try:
+                table = _library_table(path, name.value)
+            except InputError as error:  # of a user's file; those of the library can be read
+                self.mistakes.append(Mistake(".".join(path), str(error), "", name.where))
+                self.broken.add(path)
+                return beside
+            node = overlay(table, beside, path)
         return node
 
     @staticmethod
@@ -211,6 +248,8 @@ class Includer:
             return f"include = {show(name)} is no name", f'write it like "{library.names(kind)[0]}"'
         if name in met:
             return f"the library files include each other: {' -> '.join([*met, name])}", "take one include out"
+        if is_file_name(name):
+            return None
         if name not in library.names(kind):
             known = ", ".join(library.names(kind))
             return f"there is no {name!r} in workloads/{kind}", did_you_mean(name, library.names(kind), f"use {known}")
@@ -218,6 +257,8 @@ class Includer:
 
 
 def _library_table(path: TablePath, name: str) -> Node:
+    if is_file_name(name):
+        return names_to_includes(anchored(parse(read_text(Path(name), name), name), Path(name).parent, path), path)
     kind = INCLUDABLE[path]
     label = f"workloads/{kind}/{name}.toml"
     return names_to_includes(parse(read_text(library.path(kind, name), label), label), path)

@@ -20,7 +20,7 @@ from fabricsim.spec import library
 from fabricsim.spec.checks import problems
 from fabricsim.spec.explain import explain
 from fabricsim.spec.fabric import FABRIC_FILES
-from fabricsim.spec.include import Includer, names_to_includes, overlay, override
+from fabricsim.spec.include import Includer, anchored, names_to_includes, overlay, override
 from fabricsim.spec.partial import Partial
 from fabricsim.spec.scenario import Scenario
 from fabricsim.spec.source import parse, read_text
@@ -165,7 +165,8 @@ def _exists(file: Path) -> bool:
 
 def _extended(tree: Node, met: list[tuple[Path, str]], includer: Includer) -> Node:
     """Lay a file, the last of those `met`, over what it extends, and that over what it extends."""
-    tree = _anchored(names_to_includes(tree), met[-1][0].parent)
+    folder = met[-1][0].parent
+    tree = _anchored(names_to_includes(anchored(tree, folder)), folder)
     name = tree.value.get("extends")
     if name is None:
         return tree

@@ -25,11 +25,34 @@ class Mpi(Spec):
     eager_copy: bool
 
 
+class NcclProtocol(Spec):
+    """What a message of one of NCCL's protocols costs between two hosts besides the bytes on its way.
+
+    ``latency`` is one way, without cables, switches and serialisation: kernel flags, proxy threads, software and
+    adapter. It takes the place of the transport's or NIC's latency, of the send overhead, of interrupt moderation and
+    of the step time that NCCL's cost model has. ``byte_latency`` is added for each byte of the message: proxies forward
+    a step only when all of it is there, and so store and forward what the wire otherwise overlaps.
+    """
+
+    latency: Duration
+    byte_latency: TimePerByte = 0.0
+
+
+class Nccl(Spec):
+    """NCCL's messages over this transport, by protocol, as `fabricsim calibrate` measures them."""
+
+    ll: NcclProtocol | None = None
+    ll128: NcclProtocol | None = None
+    simple: NcclProtocol | None = None
+
+
 class Transport(Spec):
     """One transport.
 
     Latencies are one way and without serialisation. ``send_copy`` and ``receive_copy`` are the CPU
-    time that the thread moving the data spends per byte; zero where the NIC moves it. The kind
+    time that the thread moving the data spends per byte; zero where the NIC moves it. ``efficiency`` and
+    ``host_efficiency`` are the shares of what framing leaves of the wire, and packets of the hosts' PCIe links, that
+    transfers reach; the latter is above 1 where packets carry more than the model counts. The kind
     ``ideal`` has no headers: a payload byte is a wire byte. ``packet``, ``congestion_control`` and
     ``load_balancing`` act in the packet engine only.
     """
@@ -40,6 +63,7 @@ class Transport(Spec):
     switch: Switch
     mtu: Annotated[int, Field(ge=256, le=65_536)]
     efficiency: Annotated[float, Field(ge=0.001, le=1)] = 1.0
+    host_efficiency: Annotated[float, Field(ge=0.001, le=1.25)] = 1.0
     latency: Duration
     send_overhead: Duration = 0
     send_copy: TimePerByte = 0.0
@@ -48,6 +72,7 @@ class Transport(Spec):
     initial_window: Annotated[int, Field(ge=1)] | None = None
     idle_restart: Duration | None = None
     mpi: Mpi | None = None
+    nccl: Nccl | None = None
     packet: Packet | None = None
     congestion_control: Annotated[Law | None, Field(discriminator="law")] = None
     load_balancing: LoadBalancing | None = None

@@ -180,8 +180,8 @@ def _lanes(resources: Resources, name: str, kind: str, capacity: float) -> Lanes
     return Lanes(resources.add(f"{name}/up", kind, capacity), resources.add(f"{name}/down", kind, capacity))
 
 
-def _build_pcie(cluster: Cluster, name: str, ports: HostPorts, resources: Resources) -> None:
-    rate = pcie.capacity(cluster.gpu_pcie)
+def _build_pcie(cluster: Cluster, name: str, ports: HostPorts, resources: Resources, share: float) -> None:
+    rate = pcie.capacity(cluster.gpu_pcie) * share
     shared = cluster.gpus_per_pcie_switch
     switches: dict[int, Lanes] = {}
     for gpu in range(cluster.gpus_per_host):
@@ -194,7 +194,7 @@ def _build_pcie(cluster: Cluster, name: str, ports: HostPorts, resources: Resour
     several = cluster.nics_per_host > 1
     for nic in range(cluster.nics_per_host):
         label = f"{name}/nic{nic}/pcie" if several else f"{name}/nic/pcie"
-        ports.nic.append(_lanes(resources, label, PCIE, pcie.capacity(cluster.nic.pcie)))
+        ports.nic.append(_lanes(resources, label, PCIE, pcie.capacity(cluster.nic.pcie) * share))
         first = nic * cluster.gpus_per_host // cluster.nics_per_host
         ports.nic_socket.append(ports.socket[first] if several else cluster.nic.socket)
         ports.nic_switch.append(ports.switch[first] if cluster.nic_below_gpu_switch else None)
@@ -207,8 +207,8 @@ def _build_pcie(cluster: Cluster, name: str, ports: HostPorts, resources: Resour
                     )
 
 
-def build_hosts(cluster: Cluster, resources: Resources, proxy_threads: int) -> list[HostPorts]:
-    """Enter the resources of all hosts of a cluster."""
+def build_hosts(cluster: Cluster, resources: Resources, proxy_threads: int, pcie_share: float = 1.0) -> list[HostPorts]:
+    """Enter the resources of all hosts of a cluster; PCIe links carry `pcie_share` of what their packets allow."""
     hosts = []
     for host in range(cluster.hosts):
         name = f"host{host}"
@@ -225,6 +225,6 @@ def build_hosts(cluster: Cluster, resources: Resources, proxy_threads: int) -> l
                 ports.memory.append(_lanes(resources, f"{name}/gpu{gpu}/memory", MEMORY, cluster.gpu.memory_rate))
         ports.threads[cluster.ranks + host] = resources.add(f"{name}/cpu", THREAD, float(proxy_threads))
         if not ideal:
-            _build_pcie(cluster, name, ports, resources)
+            _build_pcie(cluster, name, ports, resources, pcie_share)
         hosts.append(ports)
     return hosts

@@ -43,6 +43,8 @@ class ProtocolCosts:
         Whether data passes through host memory even with GPUDirect.
     proxy_threads
         Threads of a GPU's process that share its copying.
+    host
+        Share of what the PCIe links of hosts carry by their packets that transfers reach.
     """
 
     wire: float
@@ -51,6 +53,7 @@ class ProtocolCosts:
     packet: int
     staged: bool
     proxy_threads: int = 1
+    host: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ class Platform:
         self.resources = Resources()
         hosts, nics = cluster.hosts, cluster.nics_per_host
         self._wires = freeze(TOPOLOGIES[fabric.topology](hosts, fabric, nics), link_rate, self.resources)
-        self._hosts = build_hosts(cluster, self.resources, costs.proxy_threads)
+        self._hosts = build_hosts(cluster, self.resources, costs.proxy_threads, costs.host)
         given = {} if fabric.paths is None else read_given(fabric.paths, self._wires, hosts, nics)
         self._router = Router(self._wires, self.nics, fabric.routing, given)
         self._apart = fabric.rails and fabric.topology == "single-switch"

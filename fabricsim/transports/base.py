@@ -84,4 +84,5 @@ def _costs(transport: Transport, framing: Framing, *, staged: bool) -> ProtocolC
         packet=framing.packet,
         staged=staged,
         proxy_threads=transport.proxy_threads,
+        host=transport.host_efficiency,
     )

@@ -281,3 +281,25 @@ def test_a_file_of_the_fabric_that_is_not_there_is_said_so_with_its_line(
     (mistake,) = caught.value.mistakes
     assert (mistake.key, mistake.where) == ("fabric.links", f"{file}:3")
     assert problem in mistake.problem
+
+
+def test_a_file_of_the_user_stands_for_a_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    preset = library.path("transports", "tcp-10g").read_text(encoding="utf-8")
+    (tmp_path / "mine.toml").write_text(preset.replace('"tcp-10g"', '"mine"', 1), encoding="utf-8")
+    scenario = tmp_path / "study.toml"
+    scenario.write_text('extends = "hkbu"\ntransport = "mine.toml"\n', encoding="utf-8")
+
+    assert load(scenario).scenario.transport.name == "mine"  # beside the scenario
+    monkeypatch.chdir(tmp_path)
+    assert load("hkbu", ["transport=mine.toml"]).scenario.transport.name == "mine"  # below the working directory
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"), [(None, "no such file"), ("name = ", "no valid TOML"), ("mtu = 9", "missing")]
+)
+def test_a_file_that_cannot_stand_for_a_preset_is_named(tmp_path: Path, text: str | None, problem: str) -> None:
+    file = tmp_path / "mine.toml"
+    if text is not None:
+        file.write_text(text, encoding="utf-8")
+    with pytest.raises(ScenarioError, match=problem):
+        load("hkbu", [f"transport={file}"])

@@ -34,6 +34,8 @@ TABLES = [
     ("fabric", "switch", "scheduler"),
     ("transport",),
     ("transport", "mpi"),
+    ("transport", "nccl"),
+    ("transport", "nccl", "ll"),
     ("transport", "packet"),
     ("transport", "load_balancing"),
     *(("transport", "congestion_control", law) for law in LAWS),

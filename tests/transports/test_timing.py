@@ -8,6 +8,7 @@ import pytest
 import simpy
 
 from fabricsim.engine.fabric import Fabric
+from fabricsim.spec.load import load
 from fabricsim.workload.program import Call, ProgramBuilder
 
 if TYPE_CHECKING:
@@ -161,3 +162,24 @@ def test_moderated_interrupts_hold_messages_back_on_sockets_only(
     unmoderated = size / B + CABLES + 5e-6
     expected = max(unmoderated, least) if kind == "tcp" else unmoderated
     assert _send(made, size) == pytest.approx(expected, rel=1e-6)
+
+
+def test_byte_latency_is_paid_once_per_message_and_takes_no_bandwidth(ideal_scenario: Make) -> None:
+    made = ideal_scenario(2)
+    env = simpy.Environment()
+    fabric = Fabric(env, made)
+    route = fabric.wiring.route(0, 1, byte_latency=200.0)
+    plain = fabric.wiring.route(0, 1)
+    routes = fabric.world.tables["routes"]
+    assert (routes["byte_latency"][route], routes["byte_latency"][plain]) == (200.0, 0.0)
+    assert routes["peak"][route] == routes["peak"][plain]
+    routes["byte_latency"][plain] = 200.0
+    assert env.run(fabric.send(0, 1, MB)) == pytest.approx(MB / B + CABLES + MB * 200e-12, rel=1e-9)
+
+
+def test_host_efficiency_scales_what_pcie_carries() -> None:
+    def taken(share: float) -> float:
+        made = load("hkbu", [f"transport.host_efficiency={share}", "fabric.link_rate=1000Gbps"]).scenario
+        return _send(made, 100 * MB)
+
+    assert taken(0.5) == pytest.approx(2 * taken(1.0), rel=1e-2)

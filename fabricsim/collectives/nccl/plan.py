@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING
 
-from fabricsim.collectives.choice import Choice, from_settings
+from fabricsim.collectives.choice import LL, LL128, SIMPLE, Choice, from_settings
 from fabricsim.collectives.nccl import chunks, cost
 from fabricsim.collectives.nccl.choice import Pick, pick
 from fabricsim.collectives.nccl.chunks import RING_STEPS
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fabricsim.collectives.nccl.graph import Group
     from fabricsim.collectives.nccl.tuning import Algorithm, Link, Protocol
     from fabricsim.spec.scenario import Scenario
+    from fabricsim.spec.transport import NcclProtocol
 
 APART = 2.14
 """us of a network hop in NCCL's tables that the engine models apart: adapter latency and posting (1 us each), one EDR
@@ -45,6 +46,10 @@ _P2P_LL_THRESHOLD, _P2P_LL_SINCE = 2**14, (2, 14)
 """Bytes up to which a send goes by LL, and the version since when: NCCL_P2P_LL_THRESHOLD, src/enqueue.cc."""
 _MANY = 4
 """Channels up to which each is simulated."""
+
+
+_LINES: Mapping[Protocol, tuple[int, int]] = {"ll": LL, "ll128": LL128, "simple": SIMPLE}
+"""Of messages whose times were measured: NCCL's estimate of what else they lose would count that twice."""
 
 
 class Plan:
@@ -69,6 +74,7 @@ class Plan:
         gpu = scenario.cluster.gpu
         self._gpu = gpu
         self._copy_rate = gpu.nccl_copy_rate or gpu.memory_rate * gpu.memory_efficiency / 2  # read and written
+        self._measured = scenario.transport.nccl
         self._striped = scenario.engine == "flow"
         self._plain = from_settings(scenario.collectives)
         self.group = cache(self._group)
@@ -103,6 +109,7 @@ class Plan:
         group = self.group(ranks)
         found = self.pick(collective, ranks, size)
         simulated, chunk = self._channels(found, group), chunks.chunk(found, size, group)
+        measured = self._measured_protocol(found.protocol, group)
         merged = found.channels / simulated
         if found.algorithm in _TREES:
             merged /= 2  # half of the channels go by each tree, and one of the engine's by both
@@ -110,12 +117,14 @@ class Plan:
             algorithm=_ENGINE[found.algorithm],
             channels=simulated,
             chunk=max(1, round(chunk * max(1.0, merged))),
-            network_step=self._step("network", found.algorithm, found.protocol, group),
+            network_step=0 if measured else self._step("network", found.algorithm, found.protocol, group),
             intra_host_step=self._step(group.within, found.algorithm, found.protocol, group),
-            line=self._line(collective, found, size, group),
+            line=_LINES[found.protocol] if measured else self._line(collective, found, size, group),
             stripes=self._stripes(group),
             window=_WINDOWS[found.algorithm == "ring" and found.protocol == "simple"],
             start=self._start(found.algorithm, found.protocol, group),
+            latency=measured.latency if measured else None,
+            byte_latency=measured.byte_latency * PS_PER_S / merged if measured else 0.0,
             copy_rate=self._copy_rate if found.algorithm == "ring" else 0.0,
         )
 
@@ -131,28 +140,23 @@ class Plan:
         if collective in PAIRED and sent <= _P2P_LL_THRESHOLD and self._tuning.version >= _P2P_LL_SINCE:
             return self._small_sends(plain, group)
         inside = group.hosts == 1 and group.within == "nvlink" and collective in PAIRED
+        measured = self._measured_protocol("simple", group)
         return Choice(
             algorithm=plain.algorithm,
             channels=plain.channels,
             chunk=plain.chunk * (2 * nvlinks(self._gpu) if inside else 1),
             window=FIFO_STEPS if inside else plain.window,
-            network_step=self._step("network", "ring", "simple", group),
+            network_step=0 if measured else self._step("network", "ring", "simple", group),
             intra_host_step=self._step(group.within, "ring", "simple", group),
             start=self._start("ring", "simple", group) + self._own_part(collective, ranks, size),
+            latency=measured.latency if measured else None,
+            byte_latency=measured.byte_latency * PS_PER_S if measured else 0.0,
         )
 
-    def _small_sends(self, plain: Choice, group: Group) -> Choice:
-        """Send in lines of LL, half of whose bytes are flags."""
-        return Choice(
-            algorithm=plain.algorithm,
-            channels=plain.channels,
-            chunk=plain.chunk,
-            window=FIFO_STEPS,
-            network_step=self._step("network", "ring", "ll", group),
-            intra_host_step=self._step(group.within, "ring", "ll", group),
-            line=_LL_LINE,
-            start=self._start("ring", "ll", group),
-        )
+    def _measured_protocol(self, protocol: Protocol, group: Group) -> NcclProtocol | None:
+        """Find what a message of a protocol costs between hosts on this transport where that was measured."""
+        found: NcclProtocol | None = getattr(self._measured, protocol, None) if group.hosts > 1 else None
+        return found
 
     def _own_part(self, collective: str, ranks: tuple[int, ...], size: int) -> int:
         """Count the time to copy what a rank of an all-to-all keeps, by the thread blocks that send, ps."""

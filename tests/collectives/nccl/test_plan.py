@@ -105,3 +105,27 @@ def test_an_unknown_gpu_is_refused() -> None:
     cluster = described.cluster.model_copy(update={"gpu": gpu})
     with pytest.raises(FabricsimError, match=r"cluster\.gpu\.name is 'abacus'"):
         plan.chooser(described.model_copy(update={"cluster": cluster}))
+
+
+def test_measured_messages_take_the_place_of_the_cost_model() -> None:
+    measured = "transport.nccl.ll={latency='7us', byte_latency='0.5ns/B'}"
+    plain, changed = Plan(_scenario()), Plan(_scenario(measured))
+    ranks = tuple(range(32))
+
+    found = changed("all_reduce", ranks, 64)  # one channel of NCCL's, which the engine's two trees stand for
+    assert (found.latency, found.network_step, found.line) == (7_000_000, 0, (8, 16))
+    assert found.byte_latency == pytest.approx(2 * 500.0)
+    assert changed("all_reduce", ranks, 2**26) == plain("all_reduce", ranks, 2**26)  # Simple was not measured
+    assert changed("all_reduce", (0, 1, 2, 3), 64) == plain("all_reduce", (0, 1, 2, 3), 64)  # one host
+
+
+def test_a_ring_of_measured_messages_takes_what_they_take() -> None:
+    """62 messages one after the other, of which each host sends every fourth: 14 whole rounds between hosts or more."""
+    few = "transport.nccl.ll={latency='100us'}"
+    more = "transport.nccl.ll={latency='200us'}"
+    sizes, ring = [2**16], "collectives.algorithm=ring"
+    slow, fast = (
+        collective_times(_scenario(settings, ring, "collectives.protocol=ll"), "all_reduce", sizes)[0].seconds
+        for settings in (more, few)
+    )
+    assert 14 * 100e-6 <= slow - fast <= 16 * 100e-6
