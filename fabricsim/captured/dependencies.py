@@ -90,7 +90,7 @@ def _untimed(recording: Recording) -> Ordered:
     """Order by edges and lanes alone: no node says when it ran, so none has a gap."""
     nodes = recording.nodes.copy()
     nodes["duration"] = np.maximum(nodes["duration"], 0)
-    chained = [kind != "any" for kind, _ in recording.lanes]
+    chained = [kind in {"stream", "thread"} for kind, _ in recording.lanes]
     lane = nodes["lane"]
     place = np.flatnonzero(np.array(chained, np.bool_)[lane])
     place = place[np.argsort(lane[place], kind="stable")]

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
 from fabricsim.traces.groups import completed, united
+from fabricsim.traces.joined import join
 from fabricsim.traces.sources import sources
 from fabricsim.traces.trace import GroupList, Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from fabricsim.traces.sources import Source
@@ -57,6 +58,10 @@ class Form(NamedTuple):
 
 FORMS: dict[str, Form] = {
     "kineto": Form("kineto", "PyTorch profiler (Kineto): Chrome JSON, one file per rank"),
+    "pytorch_et": Form("pytorch_et", "PyTorch ExecutionTraceObserver: JSON, one file per rank"),
+    "chakra": Form(
+        "chakra", "Chakra execution traces: .et or JSON, one file per rank, and their lists of groups", whole=True
+    ),
     "goal": Form("goal", "GOAL schedules as text, of LogGOPSim and ATLAHS"),
     "aicb": Form("aicb", "CSV workloads and logs of AICB"),
     "astrasim": Form("astrasim_text", "text workloads of ASTRA-sim 1.0 and SimAI"),
@@ -119,34 +124,47 @@ def read(
     TraceError
         Where a file cannot be read, two have the same rank, or they contradict each other.
     """
-    recordings: list[Recording] = []
+    found: dict[str, list[Recording]] = {}
     lists: list[GroupList] = []
     for source in sources(paths, only):
         if progress is not None:
             progress(source.label)
-        form = form or form_of(source)
-        for part in reader(form).read(source):
+        name = form or _form_among(source, found)
+        recordings = found.setdefault(name, [])
+        for part in reader(name).read(source):
             if isinstance(part, GroupList):
                 lists.append(part)
             else:
                 recordings.append(part)
-    if form is None or not recordings:
+    name, recordings = _one_form({name: _ordered(some) for name, some in found.items() if some}, paths)
+    world, listed = _world(recordings), united(lists)
+    if world == NONE and FORMS[name].whole:
+        world = _implied_world(recordings, listed)
+    return Trace(name, tuple(completed(recording, listed, world) for recording in recordings), world)
+
+
+def _one_form(found: dict[str, list[Recording]], paths: Collection[Path | str]) -> tuple[str, list[Recording]]:
+    """Give the recordings and their form; those of a Kineto and an execution trace of one rank are joined."""
+    if not found:
         msg = "holds no operations; capture at least one iteration"
         raise TraceError(", ".join(map(str, paths)), msg)
-    recordings.sort(key=lambda recording: recording.rank)
-    _check_ranks(recordings)
-    world, listed = _world(recordings), united(lists)
-    if world == NONE and FORMS[form].whole:
-        world = _implied_world(recordings, listed)
-    return Trace(form, tuple(completed(recording, listed, world) for recording in recordings), world)
+    if found.keys() == {"kineto", "pytorch_et"}:
+        return "kineto", _ordered(join(found["kineto"], found["pytorch_et"]))
+    if len(found) > 1:
+        one, other = list(found)[:2]
+        msg = f"is of form {other}, but {found[one][0].source} of {one}"
+        raise TraceError(found[other][0].source, f"{msg}; give files of one form, or choose with --only PATTERN")
+    return next(iter(found.items()))
 
 
-def _check_ranks(recordings: list[Recording]) -> None:
-    for one, other in pairwise(recordings):
+def _ordered(recordings: Sequence[Recording]) -> list[Recording]:
+    ordered = sorted(recordings, key=lambda recording: recording.rank)
+    for one, other in pairwise(ordered):
         if one.rank == other.rank:
             what = f"rank {one.rank}" if one.rank != NONE else "a file that does not say its rank"
-            msg = f"{what} is in {one.source}, too; give each rank once"
+            msg = f"{what} is in {one.source}, too; give each rank once, or choose with --only PATTERN"
             raise TraceError(other.source, msg)
+    return ordered
 
 
 def _implied_world(recordings: list[Recording], listed: Mapping[str, tuple[int, ...]]) -> int:

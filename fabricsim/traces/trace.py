@@ -144,6 +144,9 @@ class Communication(NamedTuple):
         Bytes to and from each member of the group in order, where an all-to-all says so; else empty.
     nic
         Adapter of its rank that a send or receive goes by; NONE where not captured.
+    share
+        Bytes that one rank hands in to an all-gather or gather whose `size` is not known because the size of its group
+        is not; else NONE.
     """
 
     operation: Operation
@@ -155,6 +158,7 @@ class Communication(NamedTuple):
     sent: tuple[int, ...] = ()
     received: tuple[int, ...] = ()
     nic: int = NONE
+    share: int = NONE
 
 
 @dataclass(frozen=True)

@@ -40,14 +40,10 @@ _WINDOWS = (FIFO_STEPS, FIFO_STEPS // RING_STEPS)
 """Messages in a FIFO of 8 steps, where each takes one step, and by a ring's Simple chunks of 4 steps."""
 _NVLS_MESSAGES = 4
 """Messages of a call to and from the NVSwitch, one after the other; NCCL's table has their latency as one."""
-_LL_LINE = (1, 2)
-"""Payload and bytes of a line of protocol LL: 4 bytes of each 8 are flags."""
 _P2P_LL_THRESHOLD, _P2P_LL_SINCE = 2**14, (2, 14)
 """Bytes up to which a send goes by LL, and the version since when: NCCL_P2P_LL_THRESHOLD, src/enqueue.cc."""
 _MANY = 4
 """Channels up to which each is simulated."""
-
-
 _LINES: Mapping[Protocol, tuple[int, int]] = {"ll": LL, "ll128": LL128, "simple": SIMPLE}
 """Of messages whose times were measured: NCCL's estimate of what else they lose would count that twice."""
 
@@ -149,6 +145,22 @@ class Plan:
             network_step=0 if measured else self._step("network", "ring", "simple", group),
             intra_host_step=self._step(group.within, "ring", "simple", group),
             start=self._start("ring", "simple", group) + self._own_part(collective, ranks, size),
+            latency=measured.latency if measured else None,
+            byte_latency=measured.byte_latency * PS_PER_S if measured else 0.0,
+        )
+
+    def _small_sends(self, plain: Choice, group: Group) -> Choice:
+        """Send in lines of LL, half of whose bytes are flags."""
+        measured = self._measured_protocol("ll", group)
+        return Choice(
+            algorithm=plain.algorithm,
+            channels=plain.channels,
+            chunk=plain.chunk,
+            window=FIFO_STEPS,
+            network_step=0 if measured else self._step("network", "ring", "ll", group),
+            intra_host_step=self._step(group.within, "ring", "ll", group),
+            line=LL,
+            start=self._start("ring", "ll", group),
             latency=measured.latency if measured else None,
             byte_latency=measured.byte_latency * PS_PER_S if measured else 0.0,
         )
