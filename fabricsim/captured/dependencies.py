@@ -59,6 +59,8 @@ class Ordered:
         When the first began, ps after `Recording.origin`; NONE where it is not known when they ran.
     inferred
         How many dependencies between streams were found by times alone.
+    unknown
+        How many kernels, copies and works of the host have no duration.
     """
 
     nodes: NDArray[np.void]
@@ -67,6 +69,7 @@ class Ordered:
     steps: NDArray[np.int64]
     zero: int
     inferred: int
+    unknown: int
 
 
 def order(recording: Recording) -> Ordered:
@@ -89,6 +92,7 @@ def delayed(ordered: Ordered, delay: int) -> Ordered:
 def _untimed(recording: Recording) -> Ordered:
     """Order by edges and lanes alone: no node says when it ran, so none has a gap."""
     nodes = recording.nodes.copy()
+    unknown = _unknown(nodes)
     nodes["duration"] = np.maximum(nodes["duration"], 0)
     chained = [kind in {"stream", "thread"} for kind, _ in recording.lanes]
     lane = nodes["lane"]
@@ -97,7 +101,11 @@ def _untimed(recording: Recording) -> Ordered:
     follows = lane[place][1:] == lane[place][:-1]
     edges = np.concatenate([recording.edges, _edges(place[:-1][follows], place[1:][follows])])
     none = np.zeros((0, 2), np.int64)
-    return Ordered(nodes, edges, np.zeros(len(nodes), np.int64), none, NONE, 0)
+    return Ordered(nodes, edges, np.zeros(len(nodes), np.int64), none, NONE, 0, unknown)
+
+
+def _unknown(nodes: NDArray[np.void]) -> int:
+    return int(np.count_nonzero((nodes["duration"] == NONE) & np.isin(nodes["kind"], (COMPUTE, COPY, HOST))))
 
 
 def _edges(before: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.void]:
@@ -113,6 +121,7 @@ class _Timed:
         self.names = recording.names
         marks = self._marks(recording)
         nodes = np.concatenate([recording.nodes, marks])
+        self.unknown = _unknown(nodes)
         nodes["duration"] = np.maximum(nodes["duration"], 0)
         self.zero = int(nodes["start"].min())
         nodes["start"] -= self.zero
@@ -145,7 +154,13 @@ class _Timed:
         waits = np.concatenate([waits, self._host_waits(np.unique(waits["after"]))])
         self._shorten(waits)
         return Ordered(
-            self.nodes, np.unique(np.concatenate([*edges, waits])), gaps, self.steps, self.zero, self.inferred
+            self.nodes,
+            np.unique(np.concatenate([*edges, waits])),
+            gaps,
+            self.steps,
+            self.zero,
+            self.inferred,
+            self.unknown,
         )
 
     def _bound(self, edges: Iterable[NDArray[np.void]]) -> NDArray[np.int64]:

@@ -41,7 +41,7 @@ class Cast:
         return self.captured * self.replicas
 
 
-def assign(trace: Trace, scale_to: int | None = None) -> Cast:
+def assign(trace: Trace, scale_to: int | None = None, ranks: int | None = None) -> Cast:
     """Decide which recording each rank repeats.
 
     Parameters
@@ -50,13 +50,15 @@ def assign(trace: Trace, scale_to: int | None = None) -> Cast:
         What was captured.
     scale_to
         Ranks of the job to replay, a multiple of those of the captured one; as many where left out.
+    ranks
+        Ranks of the captured job, where the trace does not say that.
 
     Raises
     ------
     TraceError
         Where the size of the job is not known, or `scale_to` is no multiple of it.
     """
-    world = _world(trace)
+    world = _world(trace, ranks)
     known = {recording.rank: number for number, recording in enumerate(trace.recordings)}
     if NONE in known:
         known[0] = known.pop(NONE)
@@ -81,20 +83,36 @@ def assign(trace: Trace, scale_to: int | None = None) -> Cast:
     return Cast(world, replicas, of, tuple(assumptions))
 
 
-def _world(trace: Trace) -> int:
-    sizes = [trace.world]
-    for recording in trace.recordings:
-        sizes.append(recording.rank + 1)
-        sizes += [max(group.size, *(rank + 1 for rank in group.ranks), 0) for group in recording.groups]
-        sizes += [communication.peer + 1 for communication in recording.communications]
-    world = trace.world if trace.world != NONE else max(sizes)
-    if max(sizes) > world:
-        msg = f"has groups or messages with rank {max(sizes) - 1}, but the job has {world} ranks"
-        raise TraceError(trace.recordings[0].source, msg)
-    if world < 1:
-        msg = "does not say of which job it is: neither ranks nor groups; give the files of all ranks"
-        raise TraceError(trace.recordings[0].source, msg)
+def _world(trace: Trace, ranks: int | None) -> int:
+    source = trace.recordings[0].source
+    if ranks is not None and trace.world not in {NONE, ranks}:
+        msg = f"is of a job of {trace.world} ranks, not of {ranks}; leave out --ranks"
+        raise TraceError(source, msg)
+    least = max(_named(recording) for recording in trace.recordings)
+    world = ranks or (least if trace.world == NONE else trace.world)
+    if least > world:
+        msg = f"names rank {least - 1}, but the job has {world} ranks; mend one of the two"
+        raise TraceError(source, msg)
+    open_ended = any(map(_is_open, trace.recordings))
+    if ranks is None and trace.world == NONE and (least < 1 or open_ended):
+        raise TraceError(source, "does not say how many ranks the job has; say it with --ranks N")
     return world
+
+
+def _named(recording: Recording) -> int:
+    """One more than the highest rank that a recording names, or as many as its largest group has."""
+    groups = (max(group.size, *(rank + 1 for rank in group.ranks), 0) for group in recording.groups)
+    peers = (communication.peer + 1 for communication in recording.communications)
+    return max(recording.rank + 1, *groups, *peers, 0)
+
+
+def _is_open(recording: Recording) -> bool:
+    """Whether something is done by a group of which neither ranks nor size are known."""
+    collective = [what for what in recording.communications if what.operation not in {"send", "recv"}]
+    return any(
+        what.group == NONE or (not recording.groups[what.group].ranks and recording.groups[what.group].size == NONE)
+        for what in collective
+    )
 
 
 class Groups:

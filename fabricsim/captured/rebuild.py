@@ -62,7 +62,7 @@ class Rebuilt:
     captured_steps
         How long each took, ps, shape ``(ranks, n_steps)``.
     captured_span
-        From the first start to the last end of all that was captured, ps.
+        From the first start to the last end of all that was captured, ps; NONE where that is not known.
     assumptions
         What was assumed, a sentence each.
     """
@@ -79,7 +79,7 @@ class Rebuilt:
     assumptions: tuple[str, ...]
 
 
-def rebuild(trace: Trace, *, gpu_speed: float = 1.0, scale_to: int | None = None) -> Rebuilt:
+def rebuild(trace: Trace, *, gpu_speed: float = 1.0, scale_to: int | None = None, ranks: int | None = None) -> Rebuilt:
     """Make a program of a trace.
 
     Parameters
@@ -90,13 +90,15 @@ def rebuild(trace: Trace, *, gpu_speed: float = 1.0, scale_to: int | None = None
         How many times faster kernels and copies run than they were captured.
     scale_to
         Ranks of the job to replay, where these are to be more than were captured.
+    ranks
+        Ranks of the captured job, where the trace does not say that.
 
     Raises
     ------
     TraceError
         Where something that the program needs is not in the trace and cannot be assumed.
     """
-    cast = assign(trace, scale_to)
+    cast = assign(trace, scale_to, ranks)
     ordered = [order(recording) for recording in trace.recordings]
     matched = match(cast, trace.recordings, ordered)
     later = delays(trace.recordings, ordered, matched)
@@ -208,6 +210,8 @@ class _Weaver:
         return ops, times
 
     def _span(self) -> int:
+        if any(some.zero == NONE for some in self.ordered):
+            return NONE
         ends = [
             int((some.nodes["start"] + some.nodes["duration"]).max(initial=0) + delay)
             for some, delay in zip(self.ordered, self.later.tolist(), strict=True)
@@ -221,5 +225,8 @@ class _Weaver:
         inferred = sum(some.inferred for some in self.ordered)
         if inferred:
             notes.append(f"{inferred} dependencies between streams are inferred from when operations began and ended")
+        unknown = sum(some.unknown for some in self.ordered)
+        if unknown:
+            notes.append(f"{unknown} operations whose duration was not captured take no time")
         missing = dict.fromkeys(line for recording in self.trace.recordings for line in recording.missing)
         return (*notes, *missing)

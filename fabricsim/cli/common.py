@@ -9,14 +9,14 @@ import time
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from fabricsim.errors import InputError, ScenarioError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from rich.console import RenderableType
     from rich.progress import Progress
@@ -274,20 +274,39 @@ def write_text(path: Path, text: str) -> None:
 def finish(result: Result, output: Path | None, *, as_json: bool) -> None:
     """Write a result where wanted, and print its summary."""
     from fabricsim.report.text import summary_text  # noqa: PLC0415  --help must not pay for it
-    from fabricsim.results.hdf5 import write  # noqa: PLC0415  as above
     from fabricsim.results.summary import summarise, to_json  # noqa: PLC0415  as above
 
     summary = summarise(result)
-    if output is not None:
-        write(result, output)
-        note(f"wrote {output}")
-        if result.packets is not None and result.packets.log is not None:
-            from fabricsim.results import pcapng  # noqa: PLC0415  as above
-
-            capture = output.with_name(f"{output.name.removesuffix('.h5')}.pcapng")
-            pcapng.write(result.packets.log, capture)
-            note(f"wrote {capture}")
+    save(result, output)
     if as_json:
         say(to_json(summary))
     else:
         show(summary_text(summary))
+
+
+def save(result: Result, output: Path | None) -> None:
+    """Write a result, and the packets that were captured, where wanted."""
+    if output is None:
+        return
+    from fabricsim.results.hdf5 import write  # noqa: PLC0415  --help must not pay for it
+
+    write(result, output)
+    note(f"wrote {output}")
+    if result.packets is not None and result.packets.log is not None:
+        from fabricsim.results import pcapng  # noqa: PLC0415  as above
+
+        capture = output.with_name(f"{output.name.removesuffix('.h5')}.pcapng")
+        pcapng.write(result.packets.log, capture)
+        note(f"wrote {capture}")
+
+
+def show_comparison(results: Sequence[Result], *, by: Literal["transport", "name"], as_json: bool) -> None:
+    """Print several runs side by side."""
+    from fabricsim.report.text import comparison_table  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.results.summary import summarise  # noqa: PLC0415  as above
+
+    summaries = [summarise(result) for result in results]
+    if as_json:
+        say(json.dumps(summaries, indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        show(comparison_table(summaries, by=by))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
@@ -19,10 +20,13 @@ from fabricsim.cli.common import (
     check_output_file,
     finish,
     naming_options,
-    note,
     progress,
+    save,
+    show_comparison,
     watched,
 )
+from fabricsim.errors import InputError
+from fabricsim.tables import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,12 +63,19 @@ ScaleOption = Annotated[
     int | None,
     typer.Option(metavar="N", min=1, help="Ranks of the job to replay: repeats the captured one, data-parallel."),
 ]
+RanksOption = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Ranks of the captured job, where the trace does not say how many."),
+]
 AgainstOption = Annotated[
     str | None,
     typer.Option(
-        metavar="FABRIC", help="Replay on this fabric, too, and compare; the capture itself is compared with anyway."
+        metavar="captured|FABRIC",
+        help="Compare with what was captured (as is done anyway; an error where the trace has no times), or with a "
+        "replay on another fabric.",
     ),
 ]
+CAPTURED = "captured"
 
 
 def register(app: typer.Typer) -> None:
@@ -79,8 +90,10 @@ def replay(  # noqa: PLR0913  one parameter per option
     transport: TransportOption = None,
     gpu_speed: SpeedOption = 1.0,
     scale_to: ScaleOption = None,
+    ranks: RanksOption = None,
     form: FormOption = None,
     only: OnlyOption = None,
+    against: AgainstOption = None,
     settings: SettingsOption = None,
     engine: EngineOption = None,
     tap: TapOption = None,
@@ -91,20 +104,64 @@ def replay(  # noqa: PLR0913  one parameter per option
     """Replay the trace of a real job on a fabric, and compare with what was captured."""
     check_output_file(output)
     watch = watched(tap, pcap, output)
-    rebuilt, name = _rebuilt(traces, form, only, gpu_speed=gpu_speed, scale_to=scale_to)
+    rebuilt, name = rebuilt_from(traces, form=form, only=only, gpu_speed=gpu_speed, scale_to=scale_to, ranks=ranks)
+    if against == CAPTURED and rebuilt.captured_span == NONE:
+        msg = f"--against {CAPTURED}: the trace does not say when its operations ran; leave it out, or name a fabric"
+        raise InputError(msg)
     loaded = load_on(fabric, rebuilt, transport, engine, settings or [])
-    finish(replay_on(loaded, rebuilt, name, watch), output, as_json=as_json)
+    if against is None or against == CAPTURED:
+        finish(replay_on(loaded, rebuilt, name, watch), output, as_json=as_json)
+        return
+    base = load_on(against, rebuilt, transport, engine, settings or [])
+    results = [replay_on(base, rebuilt, name), replay_on(loaded, rebuilt, name, watch)]
+    save(results[-1], output)
+    show_comparison(results, by="name", as_json=as_json)
 
 
-def _rebuilt(
-    traces: Sequence[Path], form: str | None, only: str | None, *, gpu_speed: float, scale_to: int | None
+def compare_fabrics(  # noqa: PLR0913  what the options of `compare` gave
+    traces: Sequence[Path],
+    fabrics: Sequence[str],
+    *,
+    transport: str | None,
+    engine: str | None,
+    settings: list[str],
+    rebuilding: Rebuilding,
+) -> list[Result]:
+    """Replay one trace on several fabrics."""
+    rebuilt, form = rebuilt_from(traces, **rebuilding)
+    loaded = [load_on(name, rebuilt, transport, engine, settings) for name in fabrics]
+    return [replay_on(each, rebuilt, form) for each in loaded]
+
+
+class Rebuilding(TypedDict, total=False):
+    """Options that say how a trace is read and made into a program."""
+
+    form: str | None
+    only: str | None
+    gpu_speed: float
+    scale_to: int | None
+    ranks: int | None
+
+
+def rebuilt_from(  # noqa: PLR0913  one parameter per option
+    traces: Sequence[Path],
+    *,
+    form: str | None = None,
+    only: str | None = None,
+    gpu_speed: float = 1.0,
+    scale_to: int | None = None,
+    ranks: int | None = None,
 ) -> tuple[Rebuilt, str]:
     """Read a trace and make a program of it; also gives its form."""
     from fabricsim.captured.rebuild import rebuild  # noqa: PLC0415  --help must not pay for it
     from fabricsim.traces.readers import read  # noqa: PLC0415  as above
 
-    trace = read(traces, form, only=only, progress=lambda label: note(f"reading {label}"))
-    return rebuild(trace, gpu_speed=gpu_speed, scale_to=scale_to), trace.form
+    if not 0 < gpu_speed < math.inf:
+        msg = f"--gpu-speed {gpu_speed}: kernels cannot run that many times faster; give a number above 0, such as 1.3"
+        raise InputError(msg)
+    with progress("reading") as report:
+        trace = read(traces, form, only=only, progress=report)
+    return rebuild(trace, gpu_speed=gpu_speed, scale_to=scale_to, ranks=ranks), trace.form
 
 
 def load_on(

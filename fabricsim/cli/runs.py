@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -26,9 +25,18 @@ from fabricsim.cli.common import (
     note,
     output_folder,
     progress,
-    say,
     show,
+    show_comparison,
     watched,
+)
+from fabricsim.cli.replay import (
+    FormOption,
+    OnlyOption,
+    RanksOption,
+    Rebuilding,
+    ScaleOption,
+    SpeedOption,
+    compare_fabrics,
 )
 from fabricsim.errors import InputError
 
@@ -36,9 +44,12 @@ if TYPE_CHECKING:
     from fabricsim.cli.common import Options
     from fabricsim.engine.recorder import Watch
     from fabricsim.results.result import Result
-    from fabricsim.results.summary import Summary
     from fabricsim.spec.load import LoadedScenario
 
+ComparedArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="SCENARIO|TRACE...", help="A scenario; or with --fabric the files of a captured trace."),
+]
 _BOTH = 2  # engines
 ResultArgument = Annotated[Path, typer.Argument(metavar="RESULT", help="HDF5 file that fabricsim wrote.")]
 
@@ -87,38 +98,73 @@ def rerun(
 
 
 def compare(  # noqa: PLR0913  one parameter per option
-    scenario: ScenarioArgument,
+    scenario: ComparedArgument,
     *,
     transport: Annotated[str | None, typer.Option(metavar="A,B,C", help="Transports to compare.")] = None,
     engine: Annotated[str | None, typer.Option(metavar="A,B", help="In place of --transport: flow,packet.")] = None,
+    fabric: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,C", help="Fabrics to replay a trace on: scenarios or clusters; see replay."),
+    ] = None,
+    gpu_speed: SpeedOption = 1.0,
+    scale_to: ScaleOption = None,
+    ranks: RanksOption = None,
+    form: FormOption = None,
+    only: OnlyOption = None,
     settings: SettingsOption = None,
     output: FolderOption = None,
     jobs: Annotated[int, typer.Option(metavar="N", min=1, max=256, help="Simulations at the same time.")] = 1,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a scenario on several transports, or by both engines."""
-    from fabricsim.results.summary import summarise  # noqa: PLC0415  --help must not pay for it
-    from fabricsim.sweep import simulate_all  # noqa: PLC0415  as above
-
+    """Run a scenario on several transports or by both engines, or replay a trace on several fabrics."""
     check_output_folder(output)
+    if fabric is not None:
+        rebuilding = Rebuilding(form=form, only=only, gpu_speed=gpu_speed, scale_to=scale_to, ranks=ranks)
+        paths = [Path(trace) for trace in scenario]
+        results = compare_fabrics(
+            paths,
+            _names("--fabric", fabric, "dgx-a100,dgx-h100"),
+            transport=transport,
+            engine=engine,
+            settings=settings or [],
+            rebuilding=rebuilding,
+        )
+        _draw_comparison(results, output)
+        show_comparison(results, by="name", as_json=as_json)
+        return
+    if len(scenario) > 1:
+        msg = f"{scenario[1]}: compare runs one scenario; with --fabric it replays a trace of several files"
+        raise InputError(msg)
+    results = _compare_scenario(scenario[0], transport, engine, settings or [], jobs)
+    _draw_comparison(results, output)
+    if as_json or len({result.engine for result in results}) == 1:
+        show_comparison(results, by="transport", as_json=as_json)
+    else:
+        _show_engines(results)
+
+
+def _compare_scenario(
+    scenario: str, transport: str | None, engine: str | None, settings: list[str], jobs: int
+) -> list[Result]:
+    from fabricsim.sweep import simulate_all  # noqa: PLC0415  --help must not pay for it
+
     names = _compared(transport, engine)
     key = "engine" if transport is None else "transport"
-    loaded = [_load(scenario, settings or [], {key: name}) for name in names]
+    loaded = [_load(scenario, settings, {key: name}) for name in names]
     for name in sorted({each.scenario.engine for each in loaded}):
         announce_compilation(name)
     with progress(f"comparing {len(loaded)} {key}s") as report:
-        results = simulate_all(loaded, jobs=jobs, progress=report)
-    summaries = [summarise(result) for result in results]
-    if output is not None:
-        from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
+        return simulate_all(loaded, jobs=jobs, progress=report)
 
-        path = output_folder(output) / "comparison.png"
-        plots.save(plots.comparison(results), path)
-        note(f"wrote {path}")
-    if as_json:
-        say(json.dumps(summaries, indent=2, ensure_ascii=False, allow_nan=False))
-    else:
-        _show_comparison(results, summaries)
+
+def _draw_comparison(results: list[Result], output: Path | None) -> None:
+    if output is None:
+        return
+    from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
+
+    path = output_folder(output) / "comparison.png"
+    plots.save(plots.comparison(results), path)
+    note(f"wrote {path}")
 
 
 def plot(
@@ -172,15 +218,12 @@ def _compared(transport: str | None, engine: str | None) -> list[str]:
     return names
 
 
-def _show_comparison(results: list[Result], summaries: list[Summary]) -> None:
-    if len({result.engine for result in results}) == 1:
-        from fabricsim.report.text import comparison_table  # noqa: PLC0415  --help must not pay for it
-
-        show(comparison_table(summaries))
-        return
-    from fabricsim.report.difference_text import difference_text  # noqa: PLC0415  as above
+def _show_engines(results: list[Result]) -> None:
+    from fabricsim.report.difference_text import difference_text  # noqa: PLC0415  --help must not pay for it
     from fabricsim.results.difference import difference  # noqa: PLC0415  as above
+    from fabricsim.results.summary import summarise  # noqa: PLC0415  as above
 
+    summaries = [summarise(result) for result in results]
     labels = (summaries[0]["engine"], summaries[1]["engine"])
     explaining = next(summary for summary in summaries if "queues" in summary)
     title = f"{results[0].name} over {results[0].transport}"
@@ -191,12 +234,17 @@ def _transports(names: str) -> list[str]:
     """Split what ``--transport`` gave; each one once, in the order given."""
     from fabricsim.spec import library  # noqa: PLC0415  --help must not pay for it
 
-    wanted = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
-    if not wanted:
-        msg = f"--transport {names!r} names no transport; name some, such as tcp-10g,rdma-100g"
-        raise InputError(msg)
+    wanted = _names("--transport", names, "tcp-10g,rdma-100g")
     for name in wanted:
         library.path("transports", name)  # an unknown name ends here, with those that there are
+    return wanted
+
+
+def _names(option: str, text: str, example: str) -> list[str]:
+    wanted = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not wanted:
+        msg = f"{option} {text!r} names nothing; name some, such as {example}"
+        raise InputError(msg)
     return wanted
 
 

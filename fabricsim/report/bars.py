@@ -60,7 +60,8 @@ def comparison(results: Sequence[Result]) -> Figure:
     Parameters
     ----------
     results
-        Runs of one scenario over several transports or by several engines, in the order of the bars.
+        Runs of one scenario over several transports or by several engines, or of one job on several fabrics, in the
+        order of the bars.
 
     Returns
     -------
@@ -84,10 +85,11 @@ def comparison(results: Sequence[Result]) -> Figure:
             label, (place, result.iteration / scale), (0, 3), textcoords="offset points", ha="center", va="bottom"
         )
     axes.set_ylim(top=1.18 * slowest / scale)
-    by = "engine" if len({result.engine for result in results}) > 1 else "transport"
+    by = next((key for key in ("engine", "transport") if len({getattr(one, key) for one in results}) > 1), "name")
     axes.set_xticks(range(len(results)), [getattr(result, by) for result in results])
-    axes.set_xlabel(by.capitalize())
-    figure.suptitle(f"Iteration time by {by}: {results[0].name}", wrap=True)
+    axes.set_xlabel("Fabric" if by == "name" else by.capitalize())
+    title = "Iteration time by fabric" if by == "name" else f"Iteration time by {by}: {results[0].name}"
+    figure.suptitle(title, wrap=True)
     return figure
 
 

@@ -32,17 +32,21 @@ def capture_text(capture: CaptureSummary) -> RenderableType:
     rich.console.RenderableType
         For ``rich.console.Console.print``.
     """
-    steps = capture["steps"]
-    what = f"mean of {steps} steps" if steps > 1 else "one step" if steps else "whole trace"
-    line = Text(f"Captured ({what}) ")
-    line.append(human_seconds(capture["captured_iteration_s"]), style="bold").append(", replayed here ")
-    line.append(human_seconds(capture["replayed_iteration_s"]), style="bold")
-    line.append(f": {100 * capture['error']:+.1f} %\n")
-    blocks: list[RenderableType] = [line]
+    blocks: list[RenderableType] = [_headline(capture)]
     if capture["transfers"]:
         blocks.append(_transfers(capture["transfers"]))
     blocks += [Text(f"Assumed: {assumption}") for assumption in capture["assumptions"]]
     return Group(*blocks, "") if capture["assumptions"] else Group(*blocks)
+
+
+def _headline(capture: CaptureSummary) -> Text:
+    steps, captured, error = capture["steps"], capture["captured_iteration_s"], capture["error"]
+    if captured is None or error is None:
+        return Text("The trace does not say when its operations ran: there is no captured time to compare with\n")
+    what = f"mean of {steps} steps" if steps > 1 else "one step" if steps else "whole trace"
+    line = Text(f"Captured ({what}) ").append(human_seconds(captured), style="bold").append(", replayed here ")
+    line.append(human_seconds(capture["replayed_iteration_s"]), style="bold")
+    return line.append(f": {100 * error:+.1f} %\n")
 
 
 def _transfers(rows: list[TransferSummary]) -> Group:

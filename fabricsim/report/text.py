@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rich import box
 from rich.console import Group
@@ -55,14 +55,16 @@ def summary_text(summary: Summary) -> RenderableType:
     return Group(*blocks)
 
 
-def comparison_table(summaries: Sequence[Summary]) -> Table:
-    """Compare runs of one scenario over several transports.
+def comparison_table(summaries: Sequence[Summary], *, by: Literal["transport", "name"] = "transport") -> Table:
+    """Compare runs of one scenario over several transports, or of one job on several fabrics.
 
     Parameters
     ----------
     summaries
         At least one, shown in the given order; speed-ups are against the slowest. Compute, exposed
         communication and bubble of a row add up to its iteration.
+    by
+        What tells them apart: the transport, or the name of the scenario.
 
     Raises
     ------
@@ -74,16 +76,22 @@ def comparison_table(summaries: Sequence[Summary]) -> Table:
         raise ResultError(msg)
     slowest = max(summary["iteration_time_s"] for summary in summaries)
     numbers = ["Iteration", "Speed-\nup", "Compute", "Exposed\ncomm.", "Bubble", "Comm.\nshare"]
-    table = _table(["Transport"], numbers, gap=0)  # eight columns side by side on a terminal of 80
+    host = any("host" in summary["breakdown_s"] for summary in summaries)
+    if host:
+        numbers.insert(-2, "Host")
+    table = _table(
+        ["Transport" if by == "transport" else "Fabric"], numbers, gap=0
+    )  # eight columns side by side on a terminal of 80
     table.add_column("Hottest link", overflow="fold")
     for summary in summaries:
         time = summary["iteration_time_s"]
         table.add_row(
-            escape(summary["transport"]),
+            escape(summary[by]),
             human_seconds(time),
             f"{slowest / time:.2f}x",
             human_seconds(summary["breakdown_s"]["compute"]),
             human_seconds(summary["exposed_communication_s"]),
+            *([human_seconds(summary["breakdown_s"].get("host", 0.0))] if host else []),
             human_seconds(summary["breakdown_s"]["bubble"]),
             _percent(summary["communication_share"]),
             _hottest(summary["links"]),

@@ -46,7 +46,7 @@ class Capture:
     form
         Form of the trace, such as ``"kineto"``.
     span
-        From the first start to the last end of all that was captured, ps.
+        From the first start to the last end of all that was captured, ps; NONE where the trace has no times.
     steps, transfers
         By rank and number; in the order in which the trace has them.
     assumptions
@@ -77,14 +77,14 @@ class CaptureSummary(TypedDict):
     """A replay against its capture.
 
     ``iteration_s`` is the mean over all marked steps of all captured ranks, as captured and as replayed; where the
-    job marks none, the whole span. ``error`` is replayed over captured, less 1.
+    job marks none, the whole span. ``error`` is replayed over captured, less 1. What was not captured is null.
     """
 
     form: str
     steps: int
-    captured_iteration_s: float
+    captured_iteration_s: float | None
     replayed_iteration_s: float
-    error: float
+    error: float | None
     transfers: list[TransferSummary]
     assumptions: list[str]
 
@@ -99,16 +99,17 @@ def summarise_capture(capture: Capture, iteration: int) -> CaptureSummary:
     iteration
         How long the whole replay took, ps.
     """
-    captured, replayed = float(capture.span), float(iteration)
+    captured = None if capture.span == NONE else float(capture.span)
+    replayed = float(iteration)
     if capture.steps:
         captured = float(np.mean([step.captured for step in capture.steps]))
         replayed = float(np.mean([step.replayed for step in capture.steps]))
     return {
         "form": capture.form,
         "steps": len({step.number for step in capture.steps}),
-        "captured_iteration_s": seconds(captured),
+        "captured_iteration_s": None if captured is None else seconds(captured),
         "replayed_iteration_s": seconds(replayed),
-        "error": _error(captured, replayed) or 0.0,
+        "error": _error(captured, replayed),
         "transfers": _transfers(capture.transfers),
         "assumptions": list(capture.assumptions),
     }
@@ -134,9 +135,9 @@ def _alike(operation: str, group: str, ranks: int, size: int, some: list[Transfe
         "count": len(some),
         "captured_s": None if captured is None else seconds(captured),
         "replayed_s": seconds(replayed),
-        "error": None if captured is None else _error(captured, replayed),
+        "error": _error(captured, replayed),
     }
 
 
-def _error(captured: float, replayed: float) -> float | None:
-    return replayed / captured - 1 if captured > 0 else None
+def _error(captured: float | None, replayed: float) -> float | None:
+    return None if captured is None or captured <= 0 else replayed / captured - 1

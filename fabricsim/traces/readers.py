@@ -104,7 +104,7 @@ def read(
     form: str | None = None,
     *,
     only: str | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[float], None] | None = None,
 ) -> Trace:
     """Read a trace and all its files: of one form, or Kineto traces with execution traces of the same ranks.
 
@@ -117,7 +117,7 @@ def read(
     only
         Pattern that names must match, as of `fabricsim.traces.sources.sources`.
     progress
-        Called with the name of each file before it is read.
+        Called now and then with the share of all bytes that has been read.
 
     Raises
     ------
@@ -126,9 +126,7 @@ def read(
     """
     found: dict[str, list[Recording]] = {}
     lists: list[GroupList] = []
-    for source in sources(paths, only):
-        if progress is not None:
-            progress(source.label)
+    for source in sources(paths, only, progress):
         name = form or _form_among(source, found)
         recordings = found.setdefault(name, [])
         for part in reader(name).read(source):

@@ -66,7 +66,9 @@ class Source:
         return Path(self.member or self.path).name
 
 
-def sources(paths: Collection[Path | str], only: str | None = None) -> Iterator[Source]:
+def sources(
+    paths: Collection[Path | str], only: str | None = None, progress: Callable[[float], None] | None = None
+) -> Iterator[Source]:
     """Open files, the files of folders (sorted, not of their folders), and members of tar archives.
 
     Packing with gzip and xz is known by the first bytes, not by names; so are archives.
@@ -77,6 +79,8 @@ def sources(paths: Collection[Path | str], only: str | None = None) -> Iterator[
         Files and folders.
     only
         Pattern such as ``"*rank_0*"`` that the name of a file, or of a member with its folders, must match.
+    progress
+        Called now and then with the share of all bytes that has been read.
 
     Raises
     ------
@@ -84,16 +88,31 @@ def sources(paths: Collection[Path | str], only: str | None = None) -> Iterator[
         Where a path is missing, no regular file, empty, damaged, or there is nothing in it.
     """
     found = False
-    for path in paths:
-        for file in _files(Path(path)):
-            with _opened(file) as stream:
-                for source in _parts(file, stream):
-                    if only is None or fnmatchcase(source.member or file.name, only):
-                        found = True
-                        yield source
+    files = [file for path in paths for file in _files(Path(path))]
+    meter = _Meter(sum(file.stat().st_size for file in files), progress)
+    for file in files:
+        with _opened(file, meter) as stream:
+            for source in _parts(file, stream):
+                if only is None or fnmatchcase(source.member or file.name, only):
+                    found = True
+                    yield source
     if not found:
         msg = f"no file of {', '.join(map(str, paths)) or 'none'} matches {only!r}; give another pattern"
         raise InputError(msg)
+
+
+@dataclass
+class _Meter:
+    """Adds up what has been read of all files."""
+
+    size: int
+    progress: Callable[[float], None] | None
+    done: int = 0
+
+    def add(self, count: int) -> None:
+        self.done += count
+        if self.progress is not None and self.size:
+            self.progress(self.done / self.size)
 
 
 def _files(path: Path) -> list[Path]:
@@ -113,21 +132,21 @@ def _files(path: Path) -> list[Path]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def _opened(path: Path, meter: _Meter) -> Iterator[BinaryIO]:
     try:
         packed = path.open("rb")
     except OSError as error:
         raise TraceError(path, f"cannot be read: {error.strerror or error}") from error
     with packed:
-        stream = _unpacked(str(path), packed)
+        stream = _unpacked(str(path), packed, meter)
         if not _head(stream):
             raise TraceError(path, "is empty; give the trace of a finished run")
         yield stream
 
 
-def _unpacked(label: str, packed: BinaryIO) -> BinaryIO:
+def _unpacked(label: str, packed: BinaryIO, meter: _Meter | None = None) -> BinaryIO:
     """Take off one packing, if there is one."""
-    guard = _Guarded(label, packed)
+    guard = _Guarded(label, packed, meter=meter)
     plain = _buffered(guard)
     magic = _head(plain)
     packing = next((kind for start, kind in _PACKINGS.items() if magic.startswith(start)), None)
@@ -145,8 +164,10 @@ class _Readable(Protocol):
 class _Guarded(io.RawIOBase):
     """Reads on, counts what comes out, and says in one way what is wrong with it."""
 
-    def __init__(self, label: str, stream: _Readable, packed: _Guarded | None = None) -> None:
-        self.label, self.stream, self.packed = label, stream, packed
+    def __init__(
+        self, label: str, stream: _Readable, packed: _Guarded | None = None, meter: _Meter | None = None
+    ) -> None:
+        self.label, self.stream, self.packed, self.meter = label, stream, packed, meter
         self.total = 0
 
     def readable(self) -> bool:
@@ -159,6 +180,8 @@ class _Guarded(io.RawIOBase):
             buffer[filled : filled + len(chunk)] = chunk
             filled += len(chunk)
         self.total += filled
+        if self.meter is not None:
+            self.meter.add(filled)
         if self.total > MOST_BYTES:
             msg = f"more than {MOST_BYTES // 2**30} GiB unpacked are too much for a trace; cut it to fewer iterations"
             raise TraceError(self.label, msg)

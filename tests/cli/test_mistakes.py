@@ -354,7 +354,7 @@ def test_traffic_names_the_option_that_does_not_fit(fabricsim: Fabricsim, option
     ("names", "message"),
     [
         ("tcp-10g,rdma100g", "no preset 'rdma100g' in transports; did you mean 'rdma-100g'?"),
-        (" , ", "--transport ' , ' names no transport"),
+        (" , ", "--transport ' , ' names nothing"),
     ],
 )
 def test_compare_with_transports_that_are_none(fabricsim: Fabricsim, names: str, message: str) -> None:
