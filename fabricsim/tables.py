@@ -22,7 +22,8 @@ COMPUTE = 0
 COLLECTIVE = 1
 """Kind of an op: one rank's part of a collective call."""
 HOST = 2
-"""Kind of an op: keeps a thread of the rank's host busy for a given time, or a device that is about to begin."""
+"""Kind of an op: keeps a thread of the rank's host busy for a given time; on the main stream, a device that is about
+to begin."""
 
 MAIN_STREAM = 0
 """The rank waits for the op before it issues its next one."""

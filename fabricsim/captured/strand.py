@@ -110,6 +110,7 @@ class _Spinner:
         on_device = np.isin(self.nodes["kind"], DEVICE_KINDS)[self.gated]
         rows[gates, _KIND] = tables.HOST
         rows[gates, _TIMER] = np.where(on_device, TIMERS.index("launch"), TIMERS.index("host"))
+        rows[gates, _STREAM] = np.where(on_device, MAIN_STREAM, OVERLAPPED_STREAM)
         rows[gates, _DURATION] = self.gaps[self.gated]
         communications = self._communications(rows)
         return Strand(rows, self._edges(), communications, self.body[self.marks])
@@ -119,6 +120,7 @@ class _Spinner:
         faster = np.isin(kind, (COMPUTE, COPY))
         duration = np.where(faster, np.rint(duration / self.gpu_speed).astype(np.int64), duration)
         rows[self.body, _KIND] = np.where(faster, tables.COMPUTE, tables.HOST)
+        rows[self.body, _STREAM] = np.where(faster, MAIN_STREAM, OVERLAPPED_STREAM)
         rows[self.body, _DURATION] = np.where(kind == COMMUNICATION, 0, duration)
         timers = np.full(len(kind), TIMERS.index("host"))
         timers[kind == COMPUTE], timers[kind == COPY] = TIMERS.index("kernels"), TIMERS.index("copies")

@@ -102,6 +102,7 @@ def _stack(axes: Axes, times: Sequence[RankTime], longest: int) -> None:
         (f"exposed communication,\n{name}", colours[name], [time.exposed.get(name, 0) for time in times])
         for name in dimensions
     ]
+    parts += [("host, nothing else at work", style.HOST_COLOUR, [time.host for time in times])]
     parts += [("bubble (waiting and idle)", style.BUBBLE_COLOUR, [time.bubble for time in times])]
     places, bottom = np.arange(len(times)), np.zeros(len(times))
     for label, colour, values in parts:

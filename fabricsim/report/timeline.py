@@ -8,7 +8,7 @@ import numpy as np
 
 from fabricsim.report import style
 from fabricsim.results.breakdown import rank_count, simulated_ranks
-from fabricsim.tables import MAIN_STREAM
+from fabricsim.tables import HOST, MAIN_STREAM
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,12 +25,16 @@ RASTER_ABOVE = 5000
 _MAIN = (-0.42, 0.84)
 _MAIN_BESIDE = (-0.42, 0.55)
 _OVERLAPPED = (0.15, 0.27)
+_MAIN_ABOVE_HOST = (-0.42, 0.4)
+_OVERLAPPED_ABOVE_HOST = (0.0, 0.2)
+_HOST = (0.22, 0.2)
 
 
 def timeline(result: Result) -> Figure:
     """Draw the ops of each rank as bars, coloured by timer (at most `MOST_ROWS` ranks, evenly spaced).
 
-    Ops of the main stream are the high bars; where a program has overlapped ops, they are narrow bars below.
+    Ops of the main stream are the high bars; where a program has overlapped ops, they are narrow bars below, and below
+    those what the host does.
 
     Parameters
     ----------
@@ -70,18 +74,26 @@ def _draw_timers(axes: Axes, result: Result, chosen: list[int], scale: float) ->
     row_of = np.full(rank_count(result), -1)
     row_of[chosen] = range(len(chosen))
     row = row_of[result.ops["rank"]]
-    shown = (row >= 0) & (result.spans["end"] > result.spans["start"])
-    main = result.ops["stream"] == MAIN_STREAM
-    beside = bool((shown & ~main).any())
+    main, host = result.ops["stream"] == MAIN_STREAM, result.ops["kind"] == HOST
+    # what lies between the ops of a device is no op of it
+    shown = (row >= 0) & (result.spans["end"] > result.spans["start"]) & ~(host & main)
+    bands = _bands(beside=bool((shown & ~main).any()), hosting=bool((shown & host).any()))
     raster = int(shown.sum()) > RASTER_ABOVE
     used = [index for index in range(len(result.timers)) if (shown & (result.ops["timer"] == index)).any()]
     for timer in used:
         of_timer = shown & (result.ops["timer"] == timer)
         boxes = [
             _boxes(result.spans[of_timer & stream], row[of_timer & stream], band, scale)
-            for stream, band in ((main, _MAIN_BESIDE if beside else _MAIN), (~main, _OVERLAPPED))
+            for stream, band in zip((main, ~main & ~host, host), bands, strict=True)
         ]
         _add(axes, np.concatenate(boxes), timer, result.timers[timer], raster=raster)
+
+
+def _bands(*, beside: bool, hosting: bool) -> tuple[tuple[float, float], ...]:
+    """Lower edge and height of the bars of the main stream, of overlapped ops, and of the host."""
+    if hosting:
+        return _MAIN_ABOVE_HOST, _OVERLAPPED_ABOVE_HOST, _HOST
+    return _MAIN_BESIDE if beside else _MAIN, _OVERLAPPED, _HOST
 
 
 def _add(axes: Axes, boxes: NDArray[np.float64], timer: int, label: str, *, raster: bool) -> None:
