@@ -7,10 +7,15 @@ what it walks over may be any JSON, and some that is none.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from fabricsim.kernels._jit import kernel
 from fabricsim.tables import NONE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 TRACE_EVENT = np.dtype(
     [
@@ -55,7 +60,7 @@ MORE, FULL, END = range(3)
 CUT, NO_JSON, TOO_DEEP = -1, -2, -3
 """In place of a position, or why `scan` returns: the text ends too early, is no JSON, is too deeply nested."""
 
-OTHER, KERNEL, COPY, CALL, SYNC, OPERATOR, ANNOTATION = range(7)
+KERNEL, COPY, CALL, SYNC, OPERATOR, ANNOTATION = range(6)
 """Categories."""
 PLAIN, PARAMETERS, COLLECTIVE, STEP = range(4)
 """Marks of operators and annotations: ``record_param_comms``, ``nccl:...``, ``ProfilerStep...``."""
@@ -68,29 +73,81 @@ MOST_NESTED = 62
 _SCALE = 1_000_000  # ps per us
 _FARTHEST = 9_000_000_000_000  # us that fit into an int64 of ps: 104 days
 _MOST_DIGITS = 18
+_BASE = 10
+_MOST_EXPONENT = 4  # with its sign
+_TOO_LARGE = 1e17  # us
 _HASH_START, _HASH_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)  # FNV-1a, 64 bits
 _WORD = 8
+_SIZE_SHIFT = 56
+_MOST_SIZE = 127
 
 
-def _word(text: str) -> int:
-    return int.from_bytes(text.encode()[:_WORD], "little", signed=True)
+_QUOTE, _BACKSLASH, _OBJECT, _END_OF_OBJECT, _END_OF_LIST = b'"\\{}]'
+_MINUS, _PLUS, _POINT, _ZERO, _EXPONENT, _OLD_EXPONENT, _COMPLETE = b"-+.0eEX"
+_PLAIN, _SPACE, _MARK, _OPENS, _CLOSES, _COMMA, _COLON = range(7)
+_KIND = np.zeros(256, np.int8)  # of each byte between strings
+for _kind, _bytes in {
+    _SPACE: b" \t\n\r",
+    _MARK: b'"',
+    _OPENS: b"[{",
+    _CLOSES: b"]}",
+    _COMMA: b",",
+    _COLON: b":",
+}.items():
+    _KIND[[*_bytes]] = _kind
 
 
-_PH, _CAT, _NAME, _PID, _TID, _TS, _DUR, _ARGS = map(_word, ("ph", "cat", "name", "pid", "tid", "ts", "dur", "args"))
-_CORRELATION, _EXTERNAL, _DEVICE, _STREAM = map(_word, ("correlation", "External id", "device", "stream"))
-_EXTERNAL_OLD, _BYTES, _AWAITED = map(_word, ("external id", "bytes", "wait_on_stream"))
-_KERNEL, _KERNEL_OLD, _MEMCPY, _MEMSET = map(_word, ("kernel", "Kernel", "gpu_memcpy", "gpu_memset"))
-_MEMCPY_OLD, _MEMSET_OLD, _RUNTIME_OLD = map(_word, ("Memcpy", "Memset", "Runtime"))
-_RUNTIME, _DRIVER, _HIP_RUNTIME, _SYNC = map(_word, ("cuda_runtime", "cuda_driver", "hip_runtime", "cuda_sync"))
-_OPERATOR, _OPERATOR_OLD, _ANNOTATION = map(_word, ("cpu_op", "Operator", "user_annotation"))
-_PARAMETERS, _COLLECTIVE, _STEP = map(_word, ("record_param_comms", "nccl:", "ProfilerStep"))
+def _signature_of(name: str) -> int:
+    text = np.frombuffer(name.encode(), np.uint8)
+    return sum(int(byte) << 8 * i for i, byte in enumerate(text[:_WORD])) ^ len(text) << _SIZE_SHIFT
+
+
+def _table(values: dict[str, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    return np.array([*map(_signature_of, values)], np.int64), np.array([*values.values()], np.int64)
+
+
+_PH, _CAT, _NAME, _PID, _TID, _TS, _DUR, _ARGS = range(8)
+_KEYS, _KEY = _table(
+    {"ph": _PH, "cat": _CAT, "name": _NAME, "pid": _PID, "tid": _TID, "ts": _TS, "dur": _DUR, "args": _ARGS}
+)
+_CORRELATION, _EXTERNAL, _DEVICE, _STREAM, _BYTES, _AWAITED_STREAM, _AWAITED_RECORD = range(7)
+_ARGUMENTS, _ARGUMENT = _table(
+    {
+        "correlation": _CORRELATION,
+        "External id": _EXTERNAL,
+        "external id": _EXTERNAL,
+        "device": _DEVICE,
+        "stream": _STREAM,
+        "bytes": _BYTES,
+        "wait_on_stream": _AWAITED_STREAM,
+        "wait_on_cuda_event_record_corr_id": _AWAITED_RECORD,
+    }
+)
+_CATEGORIES, _CATEGORY = _table(
+    {
+        "kernel": KERNEL,
+        "Kernel": KERNEL,
+        "gpu_memcpy": COPY,
+        "gpu_memset": COPY,
+        "Memcpy": COPY,
+        "Memset": COPY,
+        "cuda_runtime": CALL,
+        "cuda_driver": CALL,
+        "hip_runtime": CALL,
+        "Runtime": CALL,
+        "cuda_sync": SYNC,
+        "cpu_op": OPERATOR,
+        "Operator": OPERATOR,
+        "user_annotation": ANNOTATION,
+    }
+)
+_PARAMETERS, _COLLECTIVE, _STEP = map(_signature_of, ("record_param_comms", "nccl:", "Profiler"))
+_COLLECTIVE_SIZE = len("nccl:")
 
 
 @kernel
 def _past_space(text, position, end):
-    while position < end and (
-        text[position] == 32 or text[position] == 10 or text[position] == 13 or text[position] == 9
-    ):
+    while position < end and _KIND[text[position]] == _SPACE:
         position += 1
     return position
 
@@ -100,29 +157,28 @@ def _past_string(text, position, end):
     """Give the place after the closing quotation mark; `position` is after the opening one."""
     while position < end:
         byte = text[position]
-        if byte == 34:
+        if byte == _QUOTE:
             return position + 1
-        position += 1 + (byte == 92)
+        position += 1 + (byte == _BACKSLASH)
     return CUT
 
 
 @kernel
 def past_value(text, position, end):
     """Give the place after a value, or one of CUT, NO_JSON and TOO_DEEP; `position` is at its first byte."""
-    first = text[position]
-    if first == 34:
+    kind = _KIND[text[position]]
+    if kind == _MARK:
         return _past_string(text, position + 1, end)
-    if first != 123 and first != 91:
-        start = position
-        while position < end:
-            byte = text[position]
-            if byte == 44 or byte == 125 or byte == 93 or byte <= 32:
-                return position if position > start else NO_JSON
-            if byte == 34 or byte == 58 or byte == 123 or byte == 91:
-                return NO_JSON
-            position += 1
-        return CUT
-    return _past_brackets(text, position + 1, end, np.int64(first == 123))
+    if kind == _OPENS:
+        return _past_brackets(text, position + 1, end, np.int64(text[position] == _OBJECT))
+    start = position
+    while position < end:
+        kind = _KIND[text[position]]
+        if kind != _PLAIN:
+            ends = kind == _SPACE or kind == _COMMA or kind == _CLOSES
+            return position if ends and position > start else NO_JSON
+        position += 1
+    return CUT
 
 
 @kernel
@@ -131,18 +187,19 @@ def _past_brackets(text, position, end, kinds):
     depth = 1
     while position < end:
         byte = text[position]
+        kind = _KIND[byte]
         position += 1
-        if byte == 34:
+        if kind == _MARK:
             position = _past_string(text, position, end)
             if position < 0:
                 return CUT
-        elif byte == 123 or byte == 91:
+        elif kind == _OPENS:
             if depth == MOST_NESTED:
                 return TOO_DEEP
-            kinds = (kinds << 1) | (byte == 123)
+            kinds = (kinds << 1) | (byte == _OBJECT)
             depth += 1
-        elif byte == 125 or byte == 93:
-            if (kinds & 1) != (byte == 125):
+        elif kind == _CLOSES:
+            if (kinds & 1) != (byte == _END_OF_OBJECT):
                 return NO_JSON
             kinds >>= 1
             depth -= 1
@@ -152,26 +209,43 @@ def _past_brackets(text, position, end, kinds):
 
 
 @kernel
-def _packed(text, position, size):
-    word = np.int64(0)
+def _signature(text, position, size):
+    """Give the first bytes of a name and its length as one number, which tells apart all names that matter."""
+    word = np.int64(min(size, _MOST_SIZE)) << _SIZE_SHIFT
     for i in range(min(size, _WORD)):
-        word |= np.int64(text[position + i]) << (8 * i)
+        word ^= np.int64(text[position + i]) << (8 * i)
     return word
+
+
+@kernel
+def _looked_up(text, position, size, signatures, values):
+    """Look up a name; NONE where it is not in the table."""
+    signature = _signature(text, position, size)
+    for i in range(len(signatures)):
+        if signatures[i] == signature:
+            return values[i]
+    return np.int64(NONE)
+
+
+@kernel
+def _digit(text, position):
+    value = np.int64(text[position]) - _ZERO
+    return value if 0 <= value < _BASE else np.int64(NONE)
 
 
 @kernel
 def _integer(text, position, end):
     """Read an integer that fits; otherwise NONE."""
-    negative = position < end and text[position] == 45
+    negative = position < end and text[position] == _MINUS
     position += negative
     value = np.int64(0)
     if position == end or end - position > _MOST_DIGITS:
         return np.int64(NONE)
     while position < end:
-        digit = np.int64(text[position]) - 48
-        if digit < 0 or digit > 9:
+        digit = _digit(text, position)
+        if digit == NONE:
             return np.int64(NONE)
-        value = value * 10 + digit
+        value = value * _BASE + digit
         position += 1
     return -value if negative else value
 
@@ -179,32 +253,32 @@ def _integer(text, position, end):
 @kernel
 def _time(text, position, end):
     """Read us as digits, not as a float, which has too few bits for them: whole us, the rest in ps, and whether it is one."""
-    negative = position < end and text[position] == 45
+    negative = position < end and text[position] == _MINUS
     position += negative
     whole, rest = np.int64(0), np.int64(0)
     digits = 0
-    while position < end and 48 <= text[position] <= 57:
-        whole = whole * 10 + (np.int64(text[position]) - 48)
+    while position < end and _digit(text, position) != NONE:
+        whole = whole * _BASE + _digit(text, position)
         digits += 1
         position += 1
         if digits > _MOST_DIGITS:
             return whole, rest, False
     if digits == 0:
         return whole, rest, False
-    if position < end and text[position] == 46:
+    if position < end and text[position] == _POINT:
         position += 1
-        unit = np.int64(_SCALE // 10)
-        while position < end and 48 <= text[position] <= 57:
-            rest += unit * (np.int64(text[position]) - 48)
-            unit //= 10
+        unit = np.int64(_SCALE // _BASE)
+        while position < end and _digit(text, position) != NONE:
+            rest += unit * _digit(text, position)
+            unit //= _BASE
             position += 1
-    if position < end and (text[position] == 101 or text[position] == 69):
-        position += 1 + (text[position + 1] == 43)
-        if end - position > 4:
+    if position < end and (text[position] == _EXPONENT or text[position] == _OLD_EXPONENT):
+        position += 1 + (text[position + 1] == _PLUS)  # a number is never the last byte
+        if end - position > _MOST_EXPONENT:
             return whole, rest, False
         exponent = _integer(text, position, end)
-        value = (whole + rest / _SCALE) * 10.0**exponent
-        if not value < 1e17:
+        value = (whole + rest / _SCALE) * float(_BASE) ** exponent
+        if not value < _TOO_LARGE:
             return whole, rest, False
         whole = np.int64(value)
         rest = np.int64(np.rint((value - whole) * _SCALE))
@@ -215,38 +289,12 @@ def _time(text, position, end):
 
 
 @kernel
-def _category(text, position, size):
-    word = _packed(text, position, size)
-    if (word == _KERNEL or word == _KERNEL_OLD) and size == 6:
-        return KERNEL
-    if (
-        (word == _MEMCPY or word == _MEMSET)
-        and size == 10
-        or (word == _MEMCPY_OLD or word == _MEMSET_OLD)
-        and size == 6
-    ):
-        return COPY
-    if word == _RUNTIME and size == 12 or (word == _DRIVER or word == _HIP_RUNTIME) and size == 11:
-        return CALL
-    if word == _RUNTIME_OLD and size == 7:
-        return CALL
-    if word == _SYNC and size == 9:
-        return SYNC
-    if word == _OPERATOR and size == 6 or word == _OPERATOR_OLD and size == 8:
-        return OPERATOR
-    if word == _ANNOTATION and size == 15:
-        return ANNOTATION
-    return OTHER
-
-
-@kernel
 def _mark(text, position, size):
-    word = _packed(text, position, size)
-    if word == _PARAMETERS and size == 18:
+    if _signature(text, position, size) == _PARAMETERS:
         return PARAMETERS
-    if word & 0xFFFFFFFFFF == _COLLECTIVE:
+    if size > _COLLECTIVE_SIZE and _signature(text, position, _COLLECTIVE_SIZE) == _COLLECTIVE:
         return COLLECTIVE
-    return STEP if word == _STEP else PLAIN
+    return STEP if size > _WORD and _signature(text, position, _WORD) == _STEP else PLAIN
 
 
 @kernel
@@ -255,36 +303,37 @@ def _take_arguments(text, position, end, event):
     position += 1
     while True:
         position = _past_space(text, position, end)
-        if text[position] == 44:
+        if _KIND[text[position]] == _COMMA:
             position += 1
             continue
-        if text[position] != 34:
+        if text[position] != _QUOTE:
             return
         key = position + 1
         position = _past_string(text, key, end)
         size = position - 1 - key
-        word = _packed(text, key, size)
         position = _past_space(text, position, end)
-        if text[position] != 58:
+        if _KIND[text[position]] != _COLON:
             return
         position = _past_space(text, position + 1, end)
         after = past_value(text, position, end)
         if after < 0:
             return
-        if size == 11 and word == _CORRELATION:
-            event.correlation = _integer(text, position, after)
-        elif size == 11 and (word == _EXTERNAL or word == _EXTERNAL_OLD):
-            event.external = _integer(text, position, after)
-        elif size == 6 and word == _DEVICE:
-            event.device = _integer(text, position, after)
-        elif size == 6 and word == _STREAM:
-            event.stream = _integer(text, position, after)
-        elif size == 5 and word == _BYTES:
-            event.bytes = _integer(text, position, after)
-        elif size == 14 and word == _AWAITED:
-            event.awaited_stream = _integer(text, position, after)
-        elif size == 33 and word == _AWAITED:  # wait_on_cuda_event_record_corr_id
-            event.awaited_record = _integer(text, position, after)
+        which = _looked_up(text, key, size, _ARGUMENTS, _ARGUMENT)
+        number = _integer(text, position, after) if which != NONE else np.int64(NONE)
+        if which == _CORRELATION:
+            event.correlation = number
+        elif which == _EXTERNAL:
+            event.external = number
+        elif which == _DEVICE:
+            event.device = number
+        elif which == _STREAM:
+            event.stream = number
+        elif which == _BYTES:
+            event.bytes = number
+        elif which == _AWAITED_STREAM:
+            event.awaited_stream = number
+        elif which == _AWAITED_RECORD:
+            event.awaited_record = number
         position = after
 
 
@@ -318,24 +367,24 @@ def _hash(text, position, end):
 
 @kernel
 def _event(text, start, end, event, state):
-    """Read the event whose bracket is at `start`; gives the place after it. Category OTHER: it does not matter."""
-    category, mark = OTHER, PLAIN
+    """Read the event whose bracket is at `start`; gives the place after it. Category NONE: it does not matter."""
+    category, mark = np.int64(NONE), PLAIN
     name = name_end = arguments = arguments_end = pid = pid_end = tid = tid_end = start
     time = time_end = duration = duration_end = start
-    has_phase = has_category = has_name = False
-    event.category = OTHER
+    has_phase = False
+    event.category = NONE
     position = start + 1
     while True:
         position = _past_space(text, position, end)
         if position >= end:
             return CUT
         byte = text[position]
-        if byte == 125:
+        if byte == _END_OF_OBJECT:
             break
-        if byte == 44:
+        if _KIND[byte] == _COMMA:
             position += 1
             continue
-        if byte != 34:
+        if byte != _QUOTE:
             return NO_JSON
         key = position + 1
         position = _past_string(text, key, end)
@@ -345,7 +394,7 @@ def _event(text, start, end, event, state):
         position = _past_space(text, position, end)
         if position >= end:
             return CUT
-        if text[position] != 58:
+        if _KIND[text[position]] != _COLON:
             return NO_JSON
         position = _past_space(text, position + 1, end)
         if position >= end:
@@ -353,37 +402,34 @@ def _event(text, start, end, event, state):
         after = past_value(text, position, end)
         if after < 0:
             return after
-        if size <= 4:
-            word = _packed(text, key, size)
-            if word == _PH:
-                has_phase = True
-                if text[position + 1] != 88:
-                    return _past_brackets(text, after, end, 1)
-            elif word == _CAT:
-                has_category = True
-                category = _category(text, position + 1, after - position - 2)
-                if category == OTHER:
-                    return _past_brackets(text, after, end, 1)
-            elif word == _NAME:
-                has_name = True
-                name, name_end = position + 1, after - 1
-                mark = _mark(text, name, name_end - name)
-            elif word == _TS:
-                time, time_end = position, after
-            elif word == _DUR:
-                duration, duration_end = position, after
-            elif word == _PID:
-                pid, pid_end = position, after
-            elif word == _TID:
-                tid, tid_end = position, after
-            elif word == _ARGS and text[position] == 123:
-                arguments, arguments_end = position, after
-            if has_name and has_category and mark == PLAIN and (category == OPERATOR or category == ANNOTATION):
+        which = _looked_up(text, key, size, _KEYS, _KEY) if size < _WORD else NONE
+        if which == _PH:
+            has_phase = True
+            if text[position + 1] != _COMPLETE:
                 return _past_brackets(text, after, end, 1)
+        elif which == _CAT:
+            category = _looked_up(text, position + 1, after - position - 2, _CATEGORIES, _CATEGORY)
+            if category == NONE:
+                return _past_brackets(text, after, end, 1)
+        elif which == _NAME:
+            name, name_end = position + 1, after - 1
+            mark = _mark(text, name, name_end - name)
+        elif which == _TS:
+            time, time_end = position, after
+        elif which == _DUR:
+            duration, duration_end = position, after
+        elif which == _PID:
+            pid, pid_end = position, after
+        elif which == _TID:
+            tid, tid_end = position, after
+        elif which == _ARGS and text[position] == _OBJECT:
+            arguments, arguments_end = position, after
+        if mark == PLAIN and name > start and category >= OPERATOR:
+            return _past_brackets(text, after, end, 1)
         position = after
-    if not (has_phase and has_category):
+    if not has_phase or category == NONE or name == start:
         return position + 1
-    event.mark = mark if category == OPERATOR or category == ANNOTATION else PLAIN
+    event.mark = mark if category >= OPERATOR else PLAIN
     event.category = category
     event.flags = 0
     event.start = event.duration = 0
@@ -423,15 +469,15 @@ def scan(text, position, end, events, states):
     state = states[0]
     state.count = 0
     while True:
-        while position < end and (text[position] == 44 or text[position] <= 32):
+        while position < end and (_KIND[text[position]] == _SPACE or _KIND[text[position]] == _COMMA):
             position += 1
         if position >= end:
             state.status = MORE
             return position
-        if text[position] == 93:
+        if text[position] == _END_OF_LIST:
             state.status = END
             return position + 1
-        if text[position] != 123:
+        if text[position] != _OBJECT:
             state.status = NO_JSON
             return position
         if state.count == len(events):
@@ -443,5 +489,5 @@ def scan(text, position, end, events, states):
             state.status = MORE if after == CUT else after
             return position
         state.seen += 1
-        state.count += event.category != OTHER
+        state.count += event.category != NONE
         position = after

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,8 +19,10 @@ from fabricsim.errors import TraceError
 from fabricsim.kernels import trace_events as scanner
 from fabricsim.tables import NONE
 from fabricsim.traces.kineto_events import Place, read_events
+from fabricsim.traces.kineto_job import Job
 from fabricsim.traces.kineto_joins import Streams, calls_by_correlation, notes_of_kernels
-from fabricsim.traces.kineto_messages import MOST_RANKS, Note, communication, operation_of_kernel
+from fabricsim.traces.kineto_messages import Note, communication, operation_of_kernel
+from fabricsim.traces.kineto_waits import WAITS, Waits
 from fabricsim.traces.trace import (
     COMMUNICATION,
     COMPUTE,
@@ -44,12 +46,10 @@ if TYPE_CHECKING:
 
 _NS_PER_US = 1000
 
-_WAITS = re.compile(r"(?:cuda|cu|hip)(?:(Device|Ctx)|Stream|Event)Synchronize(?:_\w+)?")
 _NOTES = re.compile(r"(?:cuda|cu|hip)(?:EventRecord|StreamWaitEvent|EventQuery|StreamQuery)(?:WithFlags)?(?:_\w+)?")
 _BLOCKING_CALL = re.compile(r"(?:cuda|hip)Memcpy(?:2D|3D|ToSymbol|FromSymbol|WithStream)?(?:_v\w+)?")
 _TO_PAGEABLE = "-> Pageable"
 """Such a copy is done when its call returns: "API synchronization behavior" in the CUDA runtime's manual."""
-_RANK = re.compile(r"(?:rank|worker|kineto)[-_]?(\d{1,7})(?!\d)", re.IGNORECASE)
 
 
 def recognises(name: str, head: bytes) -> bool:
@@ -92,7 +92,7 @@ class _Reading:
     def __init__(self, source: Source, events: Events) -> None:
         self.source, self.events, self.rows = source, events, events.rows
         self.builder = RecordingBuilder(source.label)
-        self.about = _Job(source, events.head)
+        self.about = Job(source, events.head)
         category = self.rows["category"]
         self.on_device = np.isin(category, (scanner.KERNEL, scanner.COPY))
         self.launches = np.full(len(self.rows), NONE, np.int64)
@@ -107,7 +107,7 @@ class _Reading:
         kinds = np.full(len(rows), NONE, np.int8)
         kinds[calls & np.array([bool(_NOTES.fullmatch(name)) for name in names])[rows["name"]]] = HOST
         kinds[self.launches[self.launches != NONE]] = LAUNCH
-        kinds[calls & np.array([bool(_WAITS.fullmatch(name)) for name in names])[rows["name"]]] = WAIT
+        kinds[calls & np.array([bool(WAITS.fullmatch(name)) for name in names])[rows["name"]]] = WAIT
         kinds[rows["category"] == scanner.COPY] = COPY
         kernels = rows["category"] == scanner.KERNEL
         is_message = np.array([operation_of_kernel(name) is not None for name in names])[rows["name"]]
@@ -198,53 +198,12 @@ class _Reading:
         overlap = nodes["start"][after] < nodes["start"][before] + nodes["duration"][before]
         yield _edges(before, after, overlap)
         yield _edges(first[copies], first[self.launches[copies]] + 1)
-        known = {*first[self.launches[copies]] + 1}
-        for befores, wait in self._waits():
-            found = befores[befores != NONE]
-            known.add(first[wait])
-            yield _edges(first[found], np.full(len(found), first[wait]))
-        self.unknown_waits = np.count_nonzero(nodes["kind"] == WAIT) - len(
-            known & {*np.flatnonzero(nodes["kind"] == WAIT)}
-        )
-
-    def _waits(self) -> Iterator[tuple[NDArray[np.int64], int]]:
-        """Rows that are waited for, and the row that waits."""
-        rows, names, events = self.rows, self.events.names, self.events
-        devices = {place.first for i, place in enumerate(events.places) if i in self.streams.spans}
-        whole = np.array([bool((match := _WAITS.fullmatch(name)) and match[1]) for name in names])
-        if len(devices) == 1:
-            for wait in np.flatnonzero((self.kinds == WAIT) & whole[rows["name"]]):
-                yield self._on_all_streams(int(rows["start"][wait])), int(wait)
-        syncs = np.flatnonzero(rows["category"] == scanner.SYNC)
-        calls = calls_by_correlation(rows, rows["correlation"][syncs])
-        records = calls_by_correlation(rows, rows["awaited_record"][syncs])
-        for sync, call, record in zip(syncs, calls, records, strict=True):
-            if call == NONE or (self.kinds[call] == WAIT and whole[rows["name"][call]] and len(devices) == 1):
-                continue
-            yield from self._sync(int(sync), int(call), int(record))
-
-    def _on_all_streams(self, time: int) -> NDArray[np.int64]:
-        at = np.array([time])
-        return np.concatenate([self.streams.last_before(place, at) for place in self.streams.spans])
-
-    def _sync(self, sync: int, call: int, record: int) -> Iterator[tuple[NDArray[np.int64], int]]:
-        """What one ``cuda_sync`` event says: a stream or a thread waited for a stream, or for an event on it."""
-        rows, place = self.rows, self.events.places[self.rows["place"][sync]]
-        numbers = {place: i for i, place in enumerate(self.events.places)}
-        awaited = int(rows["awaited_stream"][sync])
-        stream, time = (
-            (place.second, int(rows["start"][call])) if record == NONE else (awaited, int(rows["start"][record]))
-        )
-        source = numbers.get(Place(on_device=True, first=place.first, second=stream))
-        if source is None or (record == NONE) != (awaited == NONE):
-            return
-        before = self.streams.last_before(source, np.array([time]))
-        if self.kinds[call] == WAIT:
-            yield before, call
-            return
-        after = self.streams.first_after(int(rows["place"][sync]), int(rows["start"][call]))
-        if after != NONE and record != NONE:
-            yield before, after
+        ends = [first[self.launches[copies]] + 1]
+        for awaited, waiting in Waits(self.events, self.kinds, self.streams).pairs():
+            yield _edges(first[awaited], first[waiting])
+            ends.append(first[waiting])
+        all_waits = np.flatnonzero(nodes["kind"] == WAIT)
+        self.unknown_waits = len(all_waits) - np.count_nonzero(np.isin(all_waits, np.concatenate(ends)))
 
     def _messages(self, nodes: NDArray[np.void], first: NDArray[np.int64]) -> None:
         """Say of each kernel of NCCL what it moves."""
@@ -252,6 +211,7 @@ class _Reading:
         kernels = np.flatnonzero(self.kinds == COMMUNICATION)
         around = dict(notes_of_kernels(events, kernels, self.launches[kernels]))
         known: dict[tuple[int, ...], Communication] = {}
+        counted: set[int] = set()
         for i, kernel in enumerate(kernels.tolist()):
             marked = [int(found[i]) for found in around.values()]
             notes = [int(rows["note"][row]) for row in (kernel, *marked) if row != NONE]
@@ -298,62 +258,6 @@ class _Reading:
         ):
             if count:
                 missing[sentence] = None
-
-
-class _Job:
-    """What the head of a file says of the job, each part checked; what is odd counts as not there."""
-
-    def __init__(self, source: Source, head: dict[str, Any]) -> None:
-        about = head.get("distributedInfo")
-        about = about if isinstance(about, dict) else {}
-        named = _RANK.search(source.name)
-        self.world = _whole(about.get("world_size"), 1)
-        self.rank = _whole(about.get("rank"))
-        if self.rank == NONE and named is not None:
-            self.rank = int(named[1])
-        if self.world != NONE and self.rank >= self.world:
-            msg = f"distributedInfo says rank {self.rank} of {self.world}; the file is damaged"
-            raise TraceError(source.label, msg)
-        self.base = max(_whole(head.get("baseTimeNanoseconds"), most=2**62), 0)
-        host = head.get("hostname", head.get("host_name"))
-        self.host = host[:256] if isinstance(host, str) else ""
-        self.devices = head.get("deviceProperties")
-        self.groups: dict[str, tuple[str, tuple[int, ...], int]] = {}
-        configured = about.get("pg_config")
-        for one in configured if isinstance(configured, list) else ():
-            if isinstance(one, dict) and isinstance(one.get("pg_name"), str):
-                self.groups[one["pg_name"]] = self._configured(one)
-
-    def _configured(self, group: dict[str, Any]) -> tuple[str, tuple[int, ...], int]:
-        size, listed, description = _whole(group.get("pg_size"), 1), group.get("ranks"), group.get("pg_desc")
-        ranks: tuple[int, ...] = ()
-        if listed == [] and self.world != NONE and size in {NONE, self.world}:
-            ranks = tuple(range(self.world))
-        elif isinstance(listed, list) and all(_whole(rank) != NONE for rank in listed):
-            ranks = tuple(listed) if len(set(listed)) == len(listed) and size in {NONE, len(listed)} else ()
-        return description[:256] if isinstance(description, str) else "", ranks, len(ranks) or size
-
-    def group(self, builder: RecordingBuilder, note: Note) -> tuple[int, tuple[int, ...], int]:
-        """Give number, members and size of the group of a collective; NONE or empty where not known."""
-        if not note.group:
-            return NONE, note.ranks, len(note.ranks) or note.size
-        description, ranks, size = self.groups.get(note.group, ("", (), NONE))
-        ranks = ranks or note.ranks
-        size = len(ranks) or (note.size if size == NONE else size)
-        return builder.group(note.group, description or note.description, ranks, size), ranks, size
-
-    def device(self, number: int) -> str:
-        """Name a GPU."""
-        listed = self.devices if isinstance(self.devices, list) else []
-        names = {
-            one.get("id"): one.get("name") for one in listed if isinstance(one, dict) and type(one.get("id")) is int
-        }
-        name = names.get(number, "")
-        return name[:256] if isinstance(name, str) else ""
-
-
-def _whole(value: object, least: int = 0, most: int = MOST_RANKS) -> int:
-    return value if type(value) is int and least <= value <= most else NONE
 
 
 def _ends(rows: NDArray[np.void], which: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -57,17 +57,22 @@ class Streams:
         ends = [*firsts[1:].tolist(), len(places)]
         self.spans = dict(zip(found.tolist(), zip(firsts.tolist(), ends, strict=True), strict=True))
 
-    def last_before(self, place: int, times: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Find the rows that a stream was handed last before some times; NONE where there is none."""
-        first, end = self.spans.get(place, (0, 0))
-        found = first + np.searchsorted(self.times[first:end], times, "right") - 1
-        return np.where(found >= first, self.rows[np.maximum(found, 0)] if len(self.rows) else NONE, NONE)
+    def last_before(self, places: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Find the rows that streams were handed last up to some times; NONE where there is none."""
+        return self._found(places, times, -1)
 
-    def first_after(self, place: int, time: int) -> int:
-        """Find the row that a stream was handed first after a time; NONE where there is none."""
-        first, end = self.spans.get(place, (0, 0))
-        found = first + int(np.searchsorted(self.times[first:end], time, "right"))
-        return int(self.rows[found]) if found < end else NONE
+    def first_after(self, places: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Find the rows that streams were handed first after some times; NONE where there is none."""
+        return self._found(places, times, 0)
+
+    def _found(self, places: NDArray[np.int64], times: NDArray[np.int64], offset: int) -> NDArray[np.int64]:
+        found = np.full(len(places), NONE, np.int64)
+        for place, (first, end) in self.spans.items():
+            here = np.flatnonzero(places == place)
+            at = first + np.searchsorted(self.times[first:end], times[here], "right") + offset
+            good = (at >= first) & (at < end)
+            found[here[good]] = self.rows[at[good]]
+        return found
 
 
 def notes_of_kernels(

@@ -11,6 +11,7 @@ Counts of elements are those of this rank's tensors.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fabricsim.tables import NONE
@@ -72,8 +73,12 @@ _ITEM = {name: size for name, (size, _) in _DATATYPES.items()}
 _DATATYPE = {name: kind for kind, (_, names) in _DATATYPES.items() for name in names.split()}
 """c10's and C++'s names of types, with underscores for spaces, to NCCL's."""
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
-_WHOLE = re.compile(r"\s*\[[\d,\s]*\]\s*")
-_MOST_LIST = 8 * MOST_RANKS
+_WHOLE = re.compile(r"\[(?:\d{1,16}(?:, ?\d{1,16})*)?\]", re.ASCII)
+_MOST_LIST = 8 * MOST_RANKS  # characters
+_SHORT_LIST = 512
+_MOST_TEXT = 256
+_MOST_COUNT = 2**56
+"""Elements or bytes that are taken seriously."""
 
 
 class Note(NamedTuple):
@@ -112,7 +117,9 @@ class Note(NamedTuple):
 
     def completed_by(self, other: Note) -> Note:
         """Take from `other` what is not there."""
-        return Note(*(theirs if ours in _NOTHING else ours for ours, theirs in zip(self, other, strict=True)))
+        return self._replace(
+            **{key: theirs for key, theirs in other._asdict().items() if getattr(self, key) in _NOTHING}
+        )
 
 
 _NOTHING: tuple[object, ...] = (None, NONE, "", ())
@@ -124,6 +131,7 @@ def operation_of_kernel(name: str) -> Operation | None:
     return None if match is None else _OF_KERNEL[match[1]]
 
 
+@lru_cache(1024)
 def operation_of_name(name: str) -> Operation | None:
     """Say what PyTorch's name of a collective means, such as ``_allgather_base``; None where it is no transfer."""
     plain = name.lower().replace("_", "")
@@ -132,7 +140,7 @@ def operation_of_name(name: str) -> Operation | None:
 
 def note_of(arguments: Mapping[str, Any], name: str = "") -> Note:
     """Read the arguments of a kernel, of ``record_param_comms``, or of an annotation ``nccl:...`` of that name."""
-    operation = operation_of_name(_text(arguments, "Collective name") or name.removeprefix("nccl:"))
+    operation = operation_of_name(_text(arguments, "Collective name") or name[:_MOST_TEXT].removeprefix("nccl:"))
     elements, dimensioned = _dimensions(arguments)
     handed_in = _count(arguments, "In msg nelems")
     peer = _count(arguments, "Dst Rank") if operation == "send" else NONE
@@ -207,27 +215,28 @@ def _text(arguments: Mapping[str, Any], key: str) -> str:
     value = arguments.get(key, "")
     if type(value) is int:  # "Process Group ID" was a number once
         return str(value)
-    return value[:256] if isinstance(value, str) else ""
+    return value[:_MOST_TEXT] if isinstance(value, str) else ""
 
 
 def _count(arguments: Mapping[str, Any], key: str) -> int:
     value = arguments.get(key, NONE)
-    return value if type(value) is int and 0 <= value < 2**56 else NONE
+    return value if type(value) is int and 0 <= value < _MOST_COUNT else NONE
 
 
 def _list(arguments: Mapping[str, Any], key: str) -> tuple[int, ...]:
     """Read a list, or a text of one; empty where it is cut, as PyTorch cuts them after 30 members."""
     value = arguments.get(key, ())
     if isinstance(value, str):
-        if len(value) > _MOST_LIST or not _WHOLE.fullmatch(value):
-            return ()
-        value = [int(part) if len(part) < _LONGEST else NONE for part in re.findall(r"\d+", value)]
-    if not isinstance(value, list) or not all(type(part) is int and 0 <= part < 2**56 for part in value):
+        return _listed(value) if len(value) <= _SHORT_LIST else _listed.__wrapped__(value)
+    good = isinstance(value, list) and all(type(part) is int and 0 <= part < _MOST_COUNT for part in value)
+    return tuple(value) if good else ()
+
+
+@lru_cache(1024)
+def _listed(text: str) -> tuple[int, ...]:
+    if len(text) > _MOST_LIST or not _WHOLE.fullmatch(text):
         return ()
-    return tuple(value)
-
-
-_LONGEST = 18
+    return tuple(int(part) for part in re.findall(r"\d+", text))
 
 
 def _members(arguments: Mapping[str, Any], size: int) -> tuple[int, ...]:
@@ -262,4 +271,4 @@ def _elements(dimensions: object) -> int:
         if type(length) is not int or not 0 <= length < 2**40:
             return NONE
         product *= length
-    return product if product < 2**56 else NONE
+    return product if product < _MOST_COUNT else NONE
