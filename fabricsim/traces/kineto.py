@@ -92,13 +92,15 @@ class _Reading:
     def __init__(self, source: Source, events: Events) -> None:
         self.source, self.events, self.rows = source, events, events.rows
         self.builder = RecordingBuilder(source.label)
-        self.about = Job(source, events.head)
+        self.job = Job(source, events.head)
         category = self.rows["category"]
         self.on_device = np.isin(category, (scanner.KERNEL, scanner.COPY))
         self.launches = np.full(len(self.rows), NONE, np.int64)
         self.launches[self.on_device] = calls_by_correlation(self.rows, self.rows["correlation"][self.on_device])
         self.streams = Streams(self.rows, self.launches)
         self.kinds = self._kinds()
+        self.shared: int = 0
+        self.unknown_waits: int = 0
 
     def _kinds(self) -> NDArray[np.int8]:
         """Kind of the node of each row; NONE where it makes none."""
@@ -128,8 +130,8 @@ class _Reading:
         builder.steps.extend(events.steps)
         self._say_what_is_missing(nodes)
         origin, nodes["start"] = self._origin(nodes)
-        device = self.about.device(self._device_number())
-        built = builder.build(self.about.rank, self.about.world, origin=origin, host=self.about.host, device=device)
+        device = self.job.device(self._device_number())
+        built = builder.build(self.job.rank, self.job.world, origin=origin, host=self.job.host, device=device)
         return replace(built, nodes=nodes, edges=edges, names=tuple(events.names))
 
     def _origin(self, nodes: NDArray[np.void]) -> tuple[int, NDArray[np.int64]]:
@@ -138,7 +140,7 @@ class _Reading:
         us = min(times) // 1_000_000
         shift = us * 1_000_000
         self.builder.steps[:] = [(number, start - shift, end - shift) for number, start, end in self.builder.steps]
-        return self.about.base + (self.events.origin + us) * _NS_PER_US, nodes["start"] - shift
+        return self.job.base + (self.events.origin + us) * _NS_PER_US, nodes["start"] - shift
 
     def _blocking_copies(self) -> NDArray[np.int64]:
         """Rows of copies whose calls returned when they were done."""
@@ -203,31 +205,33 @@ class _Reading:
             yield _edges(first[awaited], first[waiting])
             ends.append(first[waiting])
         all_waits = np.flatnonzero(nodes["kind"] == WAIT)
-        self.unknown_waits = len(all_waits) - np.count_nonzero(np.isin(all_waits, np.concatenate(ends)))
+        self.unknown_waits = len(np.setdiff1d(all_waits, np.concatenate(ends)))
 
     def _messages(self, nodes: NDArray[np.void], first: NDArray[np.int64]) -> None:
         """Say of each kernel of NCCL what it moves."""
-        rows, events = self.rows, self.events
+        rows, numbers = self.rows, self.builder.communications
         kernels = np.flatnonzero(self.kinds == COMMUNICATION)
-        around = dict(notes_of_kernels(events, kernels, self.launches[kernels]))
+        around = [found.tolist() for found in notes_of_kernels(self.events, kernels, self.launches[kernels])]
         known: dict[tuple[int, ...], Communication] = {}
         counted: set[int] = set()
-        for i, kernel in enumerate(kernels.tolist()):
-            marked = [int(found[i]) for found in around.values()]
-            notes = [int(rows["note"][row]) for row in (kernel, *marked) if row != NONE]
-            key = (int(rows["name"][kernel]), *notes)
+        for kernel, parameters, annotation in zip(kernels.tolist(), *around, strict=True):
+            noted = [row for row in (kernel, parameters, annotation) if row != NONE]
+            key = (int(rows["name"][kernel]), *rows["note"][noted].tolist())
             if key not in known:
                 known[key] = self._communication(*key)
-            numbers = self.builder.communications
-            nodes["communication"][first[kernel]] = numbers.setdefault(known[key], len(numbers))
-            sequences = [int(rows["sequence"][row]) for row in (kernel, *marked) if row != NONE]
-            nodes["sequence"][first[kernel]] = next((number for number in sequences if number != NONE), NONE)
+            what = known[key]
+            if parameters in counted and what.size > 0:
+                what = what._replace(size=0, sent=(), received=())
+                self.shared += 1
+            counted |= {parameters} - {NONE}
+            nodes["communication"][first[kernel]] = numbers.setdefault(what, len(numbers))
+            nodes["sequence"][first[kernel]] = max(rows["sequence"][noted].tolist())
 
     def _communication(self, name: int, *notes: int) -> Communication:
         note = Note()
         for number in notes:
             note = note.completed_by(self.events.notes[number])
-        group, ranks, size = self.about.group(self.builder, note)
+        group, ranks, size = self.job.group(self.builder, note)
         operation = note.operation or operation_of_kernel(self.events.names[name]) or "unknown"
         return communication(note, operation, group, ranks, size)
 
@@ -236,28 +240,30 @@ class _Reading:
         return self.events.places[int(np.bincount(places).argmax())].first
 
     def _say_what_is_missing(self, nodes: NDArray[np.void]) -> None:
-        missing, what = self.builder.missing, [*self.builder.communications]
+        what = [*self.builder.communications]
         used = nodes["communication"][nodes["communication"] != NONE]
         sizeless = np.count_nonzero(np.array([one.size == NONE for one in what], bool)[used])
         groupless = np.count_nonzero(np.array([one.group == NONE for one in what], bool)[used])
         unlaunched = np.count_nonzero(self.on_device & (self.launches == NONE))
         later = "capture with PyTorch 2.2 or newer"
         for count, sentence in (
+            (self.job.rank == NONE, "its rank (put it into the file's name, such as rank3.json)"),
             (sizeless, f"the size of {sizeless} of {len(used)} communications ({later}, or with record_shapes)"),
             (groupless, f"the ranks that take part in {groupless} of {len(used)} communications ({later})"),
+            (self.shared, f"the size of {self.shared} kernels, which is counted with the first of the same collective"),
             (
                 unlaunched,
                 f"the call that launched {unlaunched} of {np.count_nonzero(self.on_device)} kernels and copies",
             ),
             (
                 self.unknown_waits,
-                f"what {self.unknown_waits} waits of the host waited for (capture with enable_cuda_sync_events)",
+                f"what {self.unknown_waits} waits of the host were for (capture with enable_cuda_sync_events)",
             ),
             (not self.builder.steps, "where iterations begin and end (call step() of the profiler after each)"),
             (self.events.negative, f"the duration of {self.events.negative} events, which is below 0 and taken as 0"),
         ):
             if count:
-                missing[sentence] = None
+                self.builder.missing[sentence] = None
 
 
 def _ends(rows: NDArray[np.void], which: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -147,7 +147,7 @@ class _Collector:
             raise TraceError(
                 self.label, f"near byte {self.file.window.offset + int(event['name'])}: {what}; capture again"
             )
-        self.negative += np.count_nonzero(flags & scanner.NEGATIVE)
+        self.negative += int(np.count_nonzero(flags & scanner.NEGATIVE))
 
     def _text(self, begin: int, end: int) -> str:
         raw = self.file.window.data[begin:end].tobytes()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from fabricsim.kernels import trace_events as scanner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from io import BufferedReader
 
     from numpy.typing import NDArray
 
@@ -58,7 +59,7 @@ class Window:
             data = self.data
         data[:kept] = self.data[self.begin : self.end]
         self.data, self.offset, self.begin = data, self.offset + self.begin, 0
-        read = self.source.stream.readinto(memoryview(data)[kept:])  # type: ignore[attr-defined]  # a BufferedReader
+        read = cast("BufferedReader", self.source.stream).readinto(data.data[kept:])
         self.end = kept + read
         return bool(read)
 

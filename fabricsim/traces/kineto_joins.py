@@ -77,8 +77,8 @@ class Streams:
 
 def notes_of_kernels(
     events: Events, kernels: NDArray[np.int64], launches: NDArray[np.int64]
-) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Find what is noted around the launches of kernels, or of their ``External id``.
+) -> Iterator[NDArray[np.int64]]:
+    """Find what is noted around the launches of kernels, or with their ``External id`` where no launch is known.
 
     Parameters
     ----------
@@ -91,23 +91,24 @@ def notes_of_kernels(
 
     Yields
     ------
-    tuple of int and array
-        A mark, ``PARAMETERS`` before ``COLLECTIVE``, and the rows of that mark, shape ``(n_kernels,)``; NONE where
-        there is none.
+    array of int64
+        Row of the ``record_param_comms`` of each kernel, then row of its annotation ``nccl:...``; NONE where there is
+        none.
     """
     rows = events.rows
+    transfers = np.array([note.operation is not None for note in events.notes], bool)
     for mark in (scanner.PARAMETERS, scanner.COLLECTIVE):
         marked = np.flatnonzero(rows["mark"] == mark)
-        marked = marked[
-            [events.notes[note].operation is not None or mark == scanner.PARAMETERS for note in rows["note"][marked]]
-        ]
+        # before PyTorch 2.2 no record_param_comms says what it is of, later those of "wait" and "init" do
+        says = transfers[rows["note"][marked]] if len(marked) else np.empty(0, bool)
+        marked = marked[says] if says.any() else marked
         found = np.full(len(kernels), NONE, np.int64)
         for place in np.unique(rows["place"][marked]):
             here = marked[rows["place"][marked] == place]
             launched = np.flatnonzero((launches != NONE) & (rows["place"][launches] == place))
             found[launched] = _around(rows, here, rows["start"][launches[launched]])
         by_id = _matched(rows["external"][marked], marked, rows["external"][kernels])
-        yield mark, np.where((found == NONE) & (launches == NONE), by_id, found)
+        yield np.where(launches == NONE, by_id, found)
 
 
 def _around(rows: NDArray[np.void], spans: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
