@@ -1,8 +1,8 @@
-"""Events of a Chrome trace as PyTorch's profiler writes it, found in the bytes of its JSON without decoding the rest.
+"""Events of a Chrome trace of PyTorch's profiler, found in the bytes of its JSON without decoding the rest.
 
 Nine tenths of such a file are operators, Python frames and arrows that a replay has no use for. `scan` walks over them
-byte by byte, and notes numbers and places of the events that matter. It checks strings, brackets and the keys of events;
-what it walks over may be any JSON, and some that is none.
+byte by byte, and notes numbers and places of the events that matter. It checks strings, brackets and the keys of
+events; what else it walks over may be any JSON, and some that is none.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ MOST_NESTED = 62
 """Brackets within brackets; the kinds of the open ones are bits of an int64."""
 
 _SCALE = 1_000_000  # ps per us
-_FARTHEST = 9_000_000_000_000  # us that fit into an int64 of ps: 104 days
+_FARTHEST = 4_000_000_000_000  # us, 46 days: an int64 of ps holds twice as much
+_LATEST = 4_000_000_000_000_000  # us, the year 2096: an int64 of ns holds twice as much
 _MOST_DIGITS = 18
 _BASE = 10
-_MOST_EXPONENT = 4  # with its sign
 _TOO_LARGE = 1e17  # us
 _HASH_START, _HASH_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)  # FNV-1a, 64 bits
 _WORD = 8
@@ -85,6 +85,7 @@ _MOST_SIZE = 127
 _QUOTE, _BACKSLASH, _OBJECT, _END_OF_OBJECT, _END_OF_LIST = b'"\\{}]'
 _MINUS, _PLUS, _POINT, _ZERO, _EXPONENT, _OLD_EXPONENT, _COMPLETE = b"-+.0eEX"
 _PLAIN, _SPACE, _MARK, _OPENS, _CLOSES, _COMMA, _COLON = range(7)
+_ENDS = np.array([False, True, False, False, True, True, False])  # of each kind, whether it ends a number or word
 _KIND = np.zeros(256, np.int8)  # of each byte between strings
 for _kind, _bytes in {
     _SPACE: b" \t\n\r",
@@ -175,8 +176,7 @@ def past_value(text, position, end):
     while position < end:
         kind = _KIND[text[position]]
         if kind != _PLAIN:
-            ends = kind == _SPACE or kind == _COMMA or kind == _CLOSES
-            return position if ends and position > start else NO_JSON
+            return position if position > start and _ENDS[kind] else NO_JSON
         position += 1
     return CUT
 
@@ -252,7 +252,7 @@ def _integer(text, position, end):
 
 @kernel
 def _time(text, position, end):
-    """Read us as digits, not as a float, which has too few bits for them: whole us, the rest in ps, and whether it is one."""
+    """Read us as digits: floats have too few bits. Gives whole us, the rest in ps, and whether it is a number."""
     negative = position < end and text[position] == _MINUS
     position += negative
     whole, rest = np.int64(0), np.int64(0)
@@ -273,11 +273,13 @@ def _time(text, position, end):
             unit //= _BASE
             position += 1
     if position < end and (text[position] == _EXPONENT or text[position] == _OLD_EXPONENT):
-        position += 1 + (text[position + 1] == _PLUS)  # a number is never the last byte
-        if end - position > _MOST_EXPONENT:
-            return whole, rest, False
+        position += 1
+        lower = position < end and text[position] == _MINUS
+        position += lower or (position < end and text[position] == _PLUS)
         exponent = _integer(text, position, end)
-        value = (whole + rest / _SCALE) * float(_BASE) ** exponent
+        if exponent < 0:
+            return whole, rest, False
+        value = (whole + rest / _SCALE) * float(_BASE) ** (-exponent if lower else exponent)
         if not value < _TOO_LARGE:
             return whole, rest, False
         whole = np.int64(value)
@@ -340,6 +342,7 @@ def _take_arguments(text, position, end, event):
 @kernel
 def _take_times(text, start, start_end, duration, duration_end, event, state):
     whole, rest, good = _time(text, start, start_end)
+    good = good and -_LATEST < whole < _LATEST
     if good and not state.has_origin:
         state.origin, state.has_origin = whole, 1
     whole -= state.origin
@@ -411,7 +414,7 @@ def _event(text, start, end, event, state):
             category = _looked_up(text, position + 1, after - position - 2, _CATEGORIES, _CATEGORY)
             if category == NONE:
                 return _past_brackets(text, after, end, 1)
-        elif which == _NAME:
+        elif which == _NAME and text[position] == _QUOTE:
             name, name_end = position + 1, after - 1
             mark = _mark(text, name, name_end - name)
         elif which == _TS:

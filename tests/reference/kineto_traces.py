@@ -53,12 +53,14 @@ _NOTES = (
     '"Process Group Description": "default_pg", "Process Group Ranks": "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, '
     '13, 14, 15]"'
 )
+_HOST = (77, 78)
 _PER_STEP = 1000
 _GAP_NS = 40_000  # from one operation to the next
 
 
-def event(category: str, name: str, pid: int, tid: int, start: int, duration: int, arguments: str) -> str:
-    """Write a complete event as Kineto does; times in ns."""
+def event(category: str, name: str, place: tuple[int, int], span: tuple[int, int], arguments: str) -> str:
+    """Write a complete event as Kineto does; its place is pid and tid, its span start and duration in ns."""
+    (pid, tid), (start, duration) = place, span
     times = f'"ts": {start // 1000}.{start % 1000:03}, "dur": {duration // 1000}.{duration % 1000:03}'
     return (
         f'  {{\n    "ph": "X", "cat": "{category}", "name": "{name}", "pid": {pid}, "tid": {tid},\n    {times},\n'
@@ -81,20 +83,21 @@ def operation(number: int, origin: int) -> str:
     parts = []
     for depth, frame in enumerate(_FRAMES):
         name = frame % (number % 96) if "%" in frame else frame
-        identity = f'"Python parent id": {number * 6 + depth - 1}, "Python id": {number * 6 + depth}, "Ev Idx": {number}'
-        parts.append(event("python_function", name, 77, 78, start + depth * 100, 30_000 - depth * 200, identity))
+        frame_id = number * len(_FRAMES) + depth
+        identity = f'"Python parent id": {frame_id - 1}, "Python id": {frame_id}, "Ev Idx": {number}'
+        parts.append(event("python_function", name, _HOST, (start + depth * 100, 30_000 - depth * 200), identity))
     for depth, name in enumerate(_OPERATORS):
         identity = (
             f'"External id": {number * 8 + depth},"Record function id": {number}, "Concrete Inputs": ["", "", ""], '
             '"Input type": ["c10::BFloat16", "c10::BFloat16", ""], "Input Strides": [[4096, 1], [4096, 1], []], '
             f'"Input Dims": [[2048, 4096], [4096, 4096], []], "Ev Idx": {number}'
         )
-        parts.append(event("cpu_op", name, 77, 78, start + 700 + depth * 100, 28_000 - depth * 200, identity))
+        parts.append(event("cpu_op", name, _HOST, (start + 700 + depth * 100, 28_000 - depth * 200), identity))
     external, notes = number * 8 + 5, _NOTES % (1000 + number % 7, 1000 + number % 7)
     if reduces:
         note = f'"External id": {external},"Seq": {number // 10}, {notes}'
-        parts.append(event("cpu_op", "record_param_comms", 77, 78, start + 2_000, 20_000, note))
-    stream = 20 if reduces else 7
+        parts.append(event("cpu_op", "record_param_comms", _HOST, (start + 2_000, 20_000), note))
+    stream, kernel = (20, _ALL_REDUCE) if reduces else (7, _KERNEL)
     device = (
         f'"External id": {external}, "queued": 0, "device": 0, "context": 1,\n      "stream": {stream}, "correlation": '
         f'{number + 1},\n      "registers per thread": 32, "shared memory": 0,\n      "blocks per SM": 18.962963, '
@@ -103,32 +106,17 @@ def operation(number: int, origin: int) -> str:
     )
     call = f'"External id": {external}, "cbid": 211, "correlation": {number + 1}'
     parts += [
-        event("cuda_runtime", "cudaLaunchKernel", 77, 78, start + 3_000, 5_123, call),
+        event("cuda_runtime", "cudaLaunchKernel", _HOST, (start + 3_000, 5_123), call),
         arrow("s", number + 1, 77, 78, start + 3_000),
-        event(
-            "kernel",
-            _ALL_REDUCE if reduces else _KERNEL,
-            0,
-            stream,
-            start + 9_000,
-            20_007,
-            device + (f", {notes}" if reduces else ""),
-        ),
+        event("kernel", kernel, (0, stream), (start + 9_000, 20_007), device + (f", {notes}" if reduces else "")),
         arrow("f", number + 1, 0, stream, start + 9_000),
     ]
     if number % _PER_STEP == _PER_STEP - 1:
         first = origin + (number - _PER_STEP + 1) * _GAP_NS
         name = f"ProfilerStep#{number // _PER_STEP}"
-        step = event("user_annotation", name, 77, 78, first, _PER_STEP * _GAP_NS, '"External id": 1')
-        wait = event(
-            "cuda_runtime",
-            "cudaDeviceSynchronize",
-            77,
-            78,
-            start + 36_000,
-            3_000,
-            f'"External id": 0, "cbid": 165, "correlation": {10**9 + number}',
-        )
+        step = event("user_annotation", name, _HOST, (first, _PER_STEP * _GAP_NS), '"External id": 1')
+        call = f'"External id": 0, "cbid": 165, "correlation": {10**9 + number}'
+        wait = event("cuda_runtime", "cudaDeviceSynchronize", _HOST, (start + 36_000, 3_000), call)
         parts += [step, wait]
     return "".join(parts)
 
