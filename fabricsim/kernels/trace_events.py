@@ -21,7 +21,7 @@ TRACE_EVENT = np.dtype(
     [
         ("category", np.int8),
         ("mark", np.int8),
-        ("flags", np.int16),
+        ("defects", np.int16),
         ("pid", np.int64),  # 0 where it is no integer
         ("tid", np.int64),  # as before
         ("start", np.int64),  # ps after TRACE_SCAN.origin
@@ -65,7 +65,7 @@ KERNEL, COPY, CALL, SYNC, OPERATOR, ANNOTATION = range(6)
 PLAIN, PARAMETERS, COLLECTIVE, STEP = range(4)
 """Marks of operators and annotations: ``record_param_comms``, ``nccl:...``, ``ProfilerStep...``."""
 BAD_START, BAD_DURATION, NEGATIVE = 1, 2, 4
-"""Flags: a time that is missing, no number, or out of range; a duration below 0, taken as 0."""
+"""Defects: a time that is missing, no number, or out of range; a duration below 0, taken as 0."""
 
 MOST_NESTED = 62
 """Brackets within brackets; the kinds of the open ones are bits of an int64."""
@@ -349,12 +349,12 @@ def _take_times(text, start, start_end, duration, duration_end, event, state):
     if good and -_FARTHEST < whole < _FARTHEST:
         event.start = whole * _SCALE + rest
     else:
-        event.flags |= BAD_START
+        event.defects |= BAD_START
     whole, rest, good = _time(text, duration, duration_end)
     if not good or not -_FARTHEST < whole < _FARTHEST:
-        event.flags |= BAD_DURATION
+        event.defects |= BAD_DURATION
     elif whole < 0 or rest < 0:
-        event.flags |= NEGATIVE
+        event.defects |= NEGATIVE
     else:
         event.duration = whole * _SCALE + rest
 
@@ -434,7 +434,7 @@ def _event(text, start, end, event, state):
         return position + 1
     event.mark = mark if category >= OPERATOR else PLAIN
     event.category = category
-    event.flags = 0
+    event.defects = 0
     event.start = event.duration = 0
     event.correlation = event.external = event.device = event.stream = NONE
     event.bytes = event.awaited_stream = event.awaited_record = NONE

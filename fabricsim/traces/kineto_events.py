@@ -137,17 +137,17 @@ class _Collector:
             raise TraceError(self.label, f"more than {MOST_EVENTS} events; capture fewer iterations")
 
     def _check(self, batch: NDArray[np.void]) -> None:
-        flags = batch["flags"]
-        bad = np.flatnonzero(flags & (scanner.BAD_START | scanner.BAD_DURATION))
+        defects = batch["defects"]
+        bad = np.flatnonzero(defects & (scanner.BAD_START | scanner.BAD_DURATION))
         if len(bad):
             event = batch[bad[0]]
-            key = "ts" if event["flags"] & scanner.BAD_START else "dur"
+            key = "ts" if event["defects"] & scanner.BAD_START else "dur"
             name = self._text(event["name"], event["name_end"])
             what = f"the {key} of the event {name[:80]!r} is missing, no number of us, or out of range"
             raise TraceError(
                 self.label, f"near byte {self.file.window.offset + int(event['name'])}: {what}; capture again"
             )
-        self.negative += int(np.count_nonzero(flags & scanner.NEGATIVE))
+        self.negative += int(np.count_nonzero(defects & scanner.NEGATIVE))
 
     def _text(self, begin: int, end: int) -> str:
         raw = self.file.window.data[begin:end].tobytes()

@@ -118,24 +118,24 @@ def test_times_are_exact(number: str, whole: int, ps: int) -> None:
 
     events, state, _ = found(content)
 
-    assert (state.origin, events["start"][0], events["flags"][0]) == (whole, ps, 0)
+    assert (state.origin, events["start"][0], events["defects"][0]) == (whole, ps, 0)
 
 
 @pytest.mark.parametrize("number", ['"x"', "null", "-", "1e", "1e999", "9" * 30, "1.2.3", "[1]", "4e15", "1e1x"])
 def test_times_that_are_none(number: str) -> None:
     content = json.dumps(kernel(ts=0)).replace('"ts": 0', f'"ts": {number}') + "]"
     events, _, _ = found(content)
-    assert events["flags"].tolist() == [scanner.BAD_START]
+    assert events["defects"].tolist() == [scanner.BAD_START]
 
     content = json.dumps(kernel(dur=0)).replace('"dur": 0', f'"dur": {number}') + "]"
     events, _, _ = found(content)
-    assert events["flags"].tolist() == [scanner.BAD_DURATION]
+    assert events["defects"].tolist() == [scanner.BAD_DURATION]
 
 
 def test_a_negative_duration_is_none() -> None:
     events, _, _ = found(json.dumps([kernel(dur=-3)])[1:])
 
-    assert (events["duration"].tolist(), events["flags"].tolist()) == ([0], [scanner.NEGATIVE])
+    assert (events["duration"].tolist(), events["defects"].tolist()) == ([0], [scanner.NEGATIVE])
 
 
 @pytest.mark.parametrize("number", ['"a"', "1.5", "9" * 30, "true", "-"])
