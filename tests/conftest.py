@@ -102,3 +102,9 @@ def measure() -> Callable[..., float]:
 def chakra_messages() -> ModuleType:
     """Chakra's messages by the protobuf package."""
     return _reference("chakra_messages")
+
+
+@pytest.fixture(scope="session")
+def kineto_traces() -> ModuleType:
+    """Made-up traces of PyTorch's profiler."""
+    return _reference("kineto_traces")
