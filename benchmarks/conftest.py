@@ -45,6 +45,12 @@ def filling() -> ModuleType:
     return _reference("filling")
 
 
+@pytest.fixture(scope="session")
+def kineto_traces() -> ModuleType:
+    """Made-up traces of PyTorch's profiler."""
+    return _reference("kineto_traces")
+
+
 def _loop() -> float:
     began = time.process_time()
     total = 0

@@ -173,7 +173,7 @@ class _Reading:
             for on_device in (False, True)
         }
         lanes = np.full(len(places), NONE, np.int32)
-        for i in used:
+        for i in sorted(used, key=lambda i: (not places[i].on_device, places[i])):
             lanes[i] = self._lane(places[i], several[places[i].on_device])
         return lanes
 
@@ -242,7 +242,7 @@ class _Reading:
     def _say_what_is_missing(self, nodes: NDArray[np.void]) -> None:
         what = [*self.builder.communications]
         used = nodes["communication"][nodes["communication"] != NONE]
-        sizeless = np.count_nonzero(np.array([one.size == NONE for one in what], bool)[used])
+        sizeless = np.count_nonzero(np.array([one.size == one.share == NONE for one in what], bool)[used])
         groupless = np.count_nonzero(np.array([one.group == NONE for one in what], bool)[used])
         unlaunched = np.count_nonzero(self.on_device & (self.launches == NONE))
         later = "capture with PyTorch 2.2 or newer"

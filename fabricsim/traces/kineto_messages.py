@@ -179,14 +179,16 @@ def communication(note: Note, operation: Operation, group: int, ranks: tuple[int
     peer = note.peer
     if peer == NONE and operation in {*_ROOTED, "send", "recv"} and 0 <= note.rank < len(ranks):
         peer = ranks[note.rank]
+    whole = _size(operation, handed_in, handed_out, size)
     return Communication(
         operation,
         group,
-        _size(operation, handed_in, handed_out, size),
+        whole,
         note.datatype,
         peer,
         sent=_shares(note.sent, handed_in) if operation == "all_to_all" else (),
         received=_shares(note.received, handed_out) if operation == "all_to_all" else (),
+        share=handed_in if whole == NONE and operation in {"all_gather", "gather"} else NONE,
     )
 
 

@@ -14,6 +14,7 @@ from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
 from fabricsim.traces import kineto, kineto_file
 from fabricsim.traces.readers import read
+from fabricsim.traces.sources import sources
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, LAUNCH, WAIT, Communication
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def recording(folder: Path, events: object, *, name: str = "rank3.json", **head:
     file = folder / name
     document = events if isinstance(events, (bytes, str)) else json.dumps({**head, "traceEvents": events})
     file.write_bytes(document if isinstance(document, bytes) else document.encode())
-    (only,) = read([file], "kineto").recordings
+    (only,) = (one for source in sources([file]) for one in kineto.read(source))
     return only
 
 
@@ -98,7 +99,7 @@ def test_dlrm_of_eight_ranks(traces: Path) -> None:
     sizes = [first.communications[i].size for i in first.nodes["communication"][first.nodes["kind"] == COMMUNICATION]]
     assert sizes == [4 * 6144, 8 * 24, 4 * 384, 4 * 3392, 4 * 394241, 4 * 6144, 4 * 112, 4 * 226960]
     # the first all-to-all: captured at 1694128201429795 us for 2146 us
-    start = first.nodes["start"][first.nodes["kind"] == COMMUNICATION][0]
+    start = int(first.nodes["start"][first.nodes["kind"] == COMMUNICATION][0])
     assert first.origin * 1000 + start == 1694128201429795 * US
 
 
@@ -156,7 +157,7 @@ def test_lanes_name_device_and_process_where_there_are_several(tmp_path: Path) -
 
     names = [lane.name for lane in recording(tmp_path, events).lanes]
 
-    assert names == ["device 0 stream 7", "device 1 stream 7", "process 77 thread 78", "process 5 thread 78"]
+    assert names == ["device 0 stream 7", "device 1 stream 7", "process 5 thread 78", "process 77 thread 78"]
 
 
 def test_a_kernel_that_begins_within_its_launch(tmp_path: Path) -> None:
@@ -173,7 +174,7 @@ def test_a_kernel_that_begins_within_its_launch(tmp_path: Path) -> None:
         ("cudaMemcpyAsync", "Memcpy DtoH (Device -> Pinned)", False),
     ],
 )
-def test_a_copy_that_blocks(tmp_path: Path, name: str, copy: str, waits: bool) -> None:
+def test_a_copy_that_blocks(tmp_path: Path, *, name: str, copy: str, waits: bool) -> None:
     moved = event("gpu_memcpy", copy, 14, 3, device=0, stream=7, correlation=2, bytes=64)
 
     read_ = recording(tmp_path, [call(name, 10, 8, 2), moved])
@@ -330,6 +331,12 @@ def test_kernels_whose_launch_is_not_captured_are_found_by_their_id(tmp_path: Pa
     assert message(tmp_path, *events) == Communication("reduce_scatter", size=32, datatype="float32")
 
 
+def test_a_gather_in_a_group_of_unknown_size(tmp_path: Path) -> None:
+    note = {"Collective name": "allgather", "Input Dims": [[6]], "Input type": ["float"]}
+
+    assert message(tmp_path, *noted(100, **note)) == Communication("all_gather", datatype="float32", share=24)
+
+
 def test_splits(tmp_path: Path) -> None:
     note = {"Collective name": "all_to_allv", "In msg nelems": 12, "Out msg nelems": 20, "dtype": "Byte"}
 
@@ -483,7 +490,7 @@ KERNELS = st.lists(
 @given(rows=KERNELS, indent=SPACES, chunk=st.integers(1, 300), ascii_=st.booleans())
 @FIXTURES
 def test_any_events_in_any_pieces(
-    tmp_path: Path, rows: list[tuple[int, int, int, str, str]], indent: int | None, chunk: int, ascii_: bool
+    tmp_path: Path, rows: list[tuple[int, int, int, str, str]], indent: int | None, chunk: int, *, ascii_: bool
 ) -> None:
     """Against a JSON decoder, however the file is written and cut into pieces."""
     rows = [*rows, (0, 1, 0, "last", "kernel")]
