@@ -79,9 +79,9 @@ def packet_runs() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def text_damage() -> ModuleType:
-    """Damaged texts, for readers of traces."""
-    return _reference("text_damage")
+def json_damage() -> ModuleType:
+    """JSON that was damaged on the way, drawn by hypothesis."""
+    return _reference("json_damage")
 
 
 @pytest.fixture(scope="session")

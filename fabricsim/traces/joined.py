@@ -132,7 +132,8 @@ def _partners(ours: Recording, theirs: Recording) -> dict[int, int]:
 
 
 def _operation(recording: Recording, node: int) -> Operation:
-    return recording.communications[recording.nodes["communication"][node]].operation
+    number = int(recording.nodes["communication"][node])
+    return recording.communications[number].operation
 
 
 def _may_be(timed: Operation, told: Operation) -> bool:
