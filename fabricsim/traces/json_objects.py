@@ -35,14 +35,16 @@ class ObjectList:
     source
         The file; it is read to its end once all objects are taken.
     opening
-        Matches what is before the first object, the bracket that opens the list included, in the first 64 KiB.
+        Matches what is before the first object, the bracket that opens the list included.
     may_end
         Whether the list may lack its closing bracket, and its last object be cut, because its writer was stopped.
+    around
+        Most bytes of what is before and after the list.
 
     Attributes
     ----------
     head, rest
-        The text before the list, and the first 64 KiB after it.
+        The text before the list, and after it as far as `around` goes.
     cut
         Whether the list ended without its closing bracket.
 
@@ -52,13 +54,16 @@ class ObjectList:
         Where there is no such list.
     """
 
-    def __init__(self, source: Source, opening: re.Pattern[bytes], *, may_end: bool = False) -> None:
-        self.source, self.may_end = source, may_end
+    def __init__(
+        self, source: Source, opening: re.Pattern[bytes], *, may_end: bool = False, around: int = 2**16
+    ) -> None:
+        self.source, self.may_end, self.around = source, may_end, around
         self.head = self.rest = b""
         self.cut = False
         self._text = b""
-        self._more()
-        match = opening.match(self._text[: len(source.head)])
+        match = None
+        while match is None and len(self._text) < around and self._more():
+            match = opening.match(self._text[:around])
         if match is None:
             raise TraceError(source.label, "has no list of events or operations; copy it again, or name another form")
         self.head, self._place = match[0], match.end()
@@ -134,8 +139,9 @@ class ObjectList:
     def _finish(self) -> None:
         """Read to the end, so that damage of the packing shows."""
         self._forget()
-        self.rest = self._text[: 2**16]
-        self._text = b""
+        while len(self._text) < self.around and self._more():
+            pass
+        self.rest, self._text = self._text[: self.around], b""
         while self.source.stream.read(_CHUNK):
             pass
 

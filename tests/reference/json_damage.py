@@ -73,6 +73,8 @@ def wrong_values(draw: st.DrawFn, samples: list[bytes]) -> bytes:
     tree = json.loads(draw(st.sampled_from(samples)))
     for _ in range(draw(st.integers(1, 3))):
         places = list(_places(tree))
+        if not places:
+            break
         holder, key = draw(st.sampled_from(places))
         match draw(st.sampled_from(["value", "drop", "double"])):
             case "value":

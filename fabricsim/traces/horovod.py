@@ -1,0 +1,297 @@
+"""Timelines of Horovod: when each tensor was negotiated, copied and communicated, as its coordinator saw it.
+
+Keys after ``horovod/common/timeline.cc`` of github.com/horovod/horovod. A timeline is a list of events in Chrome's
+form, a process for each tensor; the list has no end where the job was stopped. Below ``NEGOTIATE_...`` each rank that
+is ready has an event of its number. Sizes are those of tensors, which some versions note at the end of an operation.
+Tensors that were copied into the fusion buffer, and whose communications begin one after the other, are one
+communication.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+
+from fabricsim.errors import TraceError
+from fabricsim.tables import NONE
+from fabricsim.traces.json_objects import ObjectList, decoded
+from fabricsim.traces.kineto_messages import MOST_RANKS
+from fabricsim.traces.trace import COMMUNICATION, COPY, WAIT, Communication, RecordingBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fabricsim.traces.sources import Source
+    from fabricsim.traces.trace import Operation, Recording
+
+MOST_TENSORS = 1_000_000
+"""Tensors of the largest timeline."""
+
+_OPENING = re.compile(rb"\s*\[")
+_KNOWN = re.compile(rb'"(?:start_time_since_epoch_in_micros|NEGOTIATE_[A-Z]+)"')
+_ACTIVITY = re.compile(r"(NCCL|MPI|GLOO|CCL|DDL)_(CROSS_)?([A-Z]+)")
+_OPERATIONS: dict[str, Operation] = {
+    "ALLREDUCE": "all_reduce",
+    "ALLGATHER": "all_gather",
+    "ALLGATHERV": "all_gather",
+    "BCAST": "broadcast",
+    "BROADCAST": "broadcast",
+    "ALLTOALL": "all_to_all",
+    "ALLTOALLV": "all_to_all",
+    "REDUCESCATTER": "reduce_scatter",
+    "REDUCE": "reduce",
+}
+_ITEM = {
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "int64": 8,
+    "int32": 4,
+    "int16": 2,
+    "uint16": 2,
+    "int8": 1,
+    "uint8": 1,
+    "bool": 1,
+}
+_NEGOTIATE, _INTO, _FUSED = "NEGOTIATE_", "MEMCPY_IN_FUSION_BUFFER", "FUSION_BUFFER"
+_DEEPEST = 64
+_PS_PER_US, _NS_PER_US = 1_000_000, 1000
+
+Time = Annotated[int, msgspec.Meta(ge=0, lt=2**62 // 10**6)]
+
+
+class _Event(msgspec.Struct):
+    ph: str
+    pid: int = 0
+    name: str = ""
+    ts: Time = 0
+    args: dict[str, Any] = {}
+
+
+_decode = msgspec.json.Decoder(_Event).decode
+
+
+@dataclass
+class _Activity:
+    """A span of time of a tensor."""
+
+    name: str
+    start: int
+    end: int = NONE
+
+
+@dataclass(eq=False)
+class _Exchange:
+    """A communication, of one tensor or several that were fused."""
+
+    operation: Operation
+    name: str
+    start: int
+    fused: bool
+    crossing: bool
+    end: int = NONE
+    size: int = 0
+    datatypes: set[str] = field(default_factory=set)
+    open_tensors: int = 0
+    before: list[int] = field(default_factory=list)
+    copies_out: list[_Activity] = field(default_factory=list)
+
+
+@dataclass
+class _Tensor:
+    """What is open of a tensor."""
+
+    name: str
+    open: list[_Activity] = field(default_factory=list)
+    before: list[int] = field(default_factory=list)
+    exchanges: list[_Exchange] = field(default_factory=list)
+    running: _Exchange | None = None
+    fused: bool = False
+    copies_out: list[_Activity] = field(default_factory=list)
+
+
+def recognises(name: str, head: bytes) -> bool:  # noqa: ARG001  the name says nothing
+    """Whether a file is of this form."""
+    return head.lstrip()[:1] == b"[" and _KNOWN.search(head) is not None
+
+
+def read(source: Source) -> Iterator[Recording]:
+    """Read the timeline of a job, which its rank 0 writes.
+
+    Raises
+    ------
+    TraceError
+        Where an event is damaged, or spans of a tensor end that have not begun.
+    """
+    timeline = _Timeline(source.label)
+    events = ObjectList(source, _OPENING, may_end=True)
+    for number, text in enumerate(events):
+        timeline.take(decoded(_decode, text, source.label, f"event {number}"), number)
+    yield from timeline.recordings(cut=events.cut)
+
+
+class _Timeline:
+    """Takes events one by one."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.builder = RecordingBuilder(label)
+        self.tensors: dict[int, _Tensor] = {}
+        self.ready: set[int] = set()
+        self.epoch = 0
+        self.latest: _Exchange | None = None
+        self.done: list[_Exchange] = []
+        self.sizeless = 0
+
+    def take(self, event: _Event, number: int) -> None:
+        if event.ph == "M":
+            self._take_name(event)
+        elif event.ph == "B":
+            self._begin(event, number)
+        elif event.ph == "E":
+            self._end(event, number)
+        elif event.ph == "X" and event.name.isdecimal() and len(event.name) <= len(str(MOST_RANKS)):
+            self.ready.add(int(event.name))
+
+    def _take_name(self, event: _Event) -> None:
+        if event.name != "process_name":
+            return
+        epoch, name = event.args.get("start_time_since_epoch_in_micros"), event.args.get("name")
+        if type(epoch) is int and 0 <= epoch < 2**62 // _NS_PER_US:
+            self.epoch = epoch
+        if isinstance(name, str):
+            self._tensor(event.pid).name = name[:256]
+
+    def _tensor(self, pid: int) -> _Tensor:
+        if len(self.tensors) == MOST_TENSORS and pid not in self.tensors:
+            raise TraceError(self.label, f"more than {MOST_TENSORS} tensors; record fewer steps")
+        return self.tensors.setdefault(pid, _Tensor(f"tensor {pid}"))
+
+    def _begin(self, event: _Event, number: int) -> None:
+        tensor = self._tensor(event.pid)
+        if len(tensor.open) == _DEEPEST:
+            msg = f"event {number}: more than {_DEEPEST} spans of a tensor within each other; copy the file again"
+            raise TraceError(self.label, msg)
+        tensor.open.append(_Activity(event.name, event.ts))
+        match = _ACTIVITY.fullmatch(event.name)
+        operation = _OPERATIONS.get(match[3]) if match else None
+        if match is None or operation is None:
+            self.latest = None
+            tensor.fused |= event.name == _INTO
+            return
+        latest = self.latest
+        together = (
+            latest is not None
+            and tensor.fused
+            and latest.fused
+            and latest.name == event.name
+            and latest.end == NONE
+            and latest not in tensor.exchanges
+        )
+        if latest is None or not together:
+            latest = _Exchange(operation, event.name, event.ts, tensor.fused, bool(match[2]))
+        latest.open_tensors += 1
+        latest.before += tensor.before
+        tensor.before = []
+        tensor.exchanges.append(latest)
+        tensor.running = self.latest = latest
+
+    def _end(self, event: _Event, number: int) -> None:
+        tensor = self._tensor(event.pid)
+        if not tensor.open:
+            msg = f"event {number} ends a span of {tensor.name[:60]!r} that has not begun; copy the file again"
+            raise TraceError(self.label, msg)
+        activity = tensor.open.pop()
+        activity.end = event.ts
+        if activity.end < activity.start:
+            msg = f"event {number} ends at {event.ts} us what began at {activity.start} us; copy the file again"
+            raise TraceError(self.label, msg)
+        if tensor.running is not None and tensor.running.name == activity.name:
+            tensor.running.end = max(tensor.running.end, activity.end)
+            tensor.running = None
+        elif activity.name.startswith(_NEGOTIATE):
+            tensor.before.append(self._node(WAIT, "negotiation", activity))
+        elif activity.name == _INTO:
+            tensor.before.append(self._node(COPY, "fusion buffer", activity))
+        elif activity.name.endswith(_FUSED):
+            tensor.copies_out.append(activity)
+        if not tensor.open and not activity.name.startswith(_NEGOTIATE):
+            self._close(tensor, event.args)
+
+    def _node(self, kind: int, lane: str, activity: _Activity) -> int:
+        return self.builder.node(
+            kind,
+            self.builder.lane("any", lane),
+            activity.name,
+            start=activity.start * _PS_PER_US,
+            duration=(activity.end - activity.start) * _PS_PER_US,
+        )
+
+    def _close(self, tensor: _Tensor, args: dict[str, Any]) -> None:
+        """Take up the size of a tensor once its operation has ended."""
+        size, datatype = _size(args)
+        for exchange in tensor.exchanges:
+            exchange.size = NONE if NONE in {size, exchange.size} else exchange.size + size
+            exchange.datatypes.add(datatype)
+            exchange.open_tensors -= 1
+            if exchange is tensor.exchanges[-1]:
+                exchange.copies_out += tensor.copies_out
+            if not exchange.open_tensors:
+                self.done.append(exchange)
+        tensor.exchanges, tensor.copies_out, tensor.before = [], [], []
+        tensor.running, tensor.fused = None, False
+
+    def recordings(self, *, cut: bool) -> Iterator[Recording]:
+        """Write all communications that have ended."""
+        world = len(self.ready) if self.ready == set(range(len(self.ready))) and self.ready else NONE
+        for exchange in sorted(self.done, key=lambda exchange: exchange.start):
+            self._write(exchange, world)
+        builder = self.builder
+        if not builder.count:
+            return
+        builder.missing["what ranks compute: a timeline has communications only"] = None
+        if self.sizeless:
+            builder.missing[f"the size of {self.sizeless} communications: this version of Horovod notes none"] = None
+        if cut or any(tensor.open for tensor in self.tensors.values()):
+            builder.missing["its end: the job was stopped before the timeline was closed"] = None
+        yield builder.build(0 if world != NONE else NONE, world, origin=self.epoch * _NS_PER_US)
+
+    def _write(self, exchange: _Exchange, world: int) -> None:
+        if exchange.end == NONE:
+            return
+        builder, group = self.builder, NONE
+        if world != NONE and not exchange.crossing:
+            group = builder.group("global", "", tuple(range(world)), world)
+        size = exchange.size
+        if exchange.operation == "reduce_scatter" and size != NONE:  # what comes out is a rank's part
+            size = NONE if world == NONE else size * world
+        self.sizeless += size == NONE
+        datatype = next(iter(exchange.datatypes)) if len(exchange.datatypes) == 1 else ""
+        node = builder.node(
+            COMMUNICATION,
+            builder.lane("stream", "communications"),
+            exchange.name,
+            communication=Communication(exchange.operation, group, size, datatype),
+            start=exchange.start * _PS_PER_US,
+            duration=(exchange.end - exchange.start) * _PS_PER_US,
+        )
+        for before in exchange.before:
+            builder.edge(before, node)
+        for activity in exchange.copies_out:
+            builder.edge(node, self._node(COPY, "fusion buffer", activity))
+
+
+def _size(args: dict[str, Any]) -> tuple[int, str]:
+    """Read bytes and type of a tensor from ``{"dtype": "float32", "shape": "[2, 3]"}``; NONE where it is not there."""
+    datatype, shape = args.get("dtype"), args.get("shape")
+    if not isinstance(datatype, str) or not isinstance(shape, str) or datatype not in _ITEM:
+        return NONE, ""
+    if not re.fullmatch(r"\s*\[[\d,\s]{0,400}\]\s*", shape):
+        return NONE, datatype
+    size = prod(int(length) for length in re.findall(r"\d{1,15}", shape)) * _ITEM[datatype]
+    return (size if size < 2**62 else NONE), datatype

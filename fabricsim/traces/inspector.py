@@ -1,0 +1,245 @@
+"""Logs of NCCL's inspector plugin: each operation of a process with its size and the time it took, as JSON lines.
+
+Keys after ``plugins/profiler/inspector`` of github.com/NVIDIA/nccl. Up to version 4.2 each line has the ``header`` of
+its communicator; from 4.3 on a line ``dump_stats`` has it for the lines that follow. ``coll_msg_size_bytes`` counts
+what one rank hands in to an all-gather, or gets of a reduce-scatter: the plugin multiplies it by the ranks for its
+bandwidths.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import msgspec
+
+from fabricsim.errors import TraceError
+from fabricsim.tables import NONE
+from fabricsim.traces.json_objects import decoded
+from fabricsim.traces.kineto_messages import MOST_RANKS, operation_of_name
+from fabricsim.traces.trace import COMMUNICATION, Communication, RecordingBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fabricsim.traces.sources import Source
+    from fabricsim.traces.trace import Operation, Recording
+
+MOST_LINE = 16 * 2**20
+"""Bytes of the longest line."""
+
+_PARTS = frozenset({"all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"})
+"""Operations of which the plugin counts the part of one rank."""
+_US_PER_S, _PS_PER_US, _NS_PER_US = 1e6, 1_000_000, 1000
+
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+Time = Annotated[float, msgspec.Meta(ge=0, lt=2**53)]
+
+
+class _Header(msgspec.Struct):
+    rank: Annotated[int, msgspec.Meta(ge=0, lt=MOST_RANKS)]
+    n_ranks: Annotated[int, msgspec.Meta(gt=0, le=MOST_RANKS)]
+    id: str | int = ""
+    comm_name: str = ""
+    nnodes: Annotated[int, msgspec.Meta(ge=0, le=MOST_RANKS)] = 0
+
+
+class _Metadata(msgspec.Struct):
+    hostname: str = ""
+    pid: int = 0
+
+
+class _Channel(msgspec.Struct):
+    kernel_start_ts: Number = 0
+
+
+class _Events(msgspec.Struct):
+    kernel_events: list[_Channel] = []
+
+
+class _Operation(msgspec.Struct):
+    coll: str = ""
+    p2p: str = ""
+    coll_msg_size_bytes: Number = 0
+    p2p_msg_size_bytes: Number = 0
+    coll_exec_time_us: Time = 0.0
+    p2p_exec_time_us: Time = 0.0
+    coll_timing_source: str = ""
+    p2p_timing_source: str = ""
+    p2p_peer: int = NONE
+    event_trace_ts: _Events | None = None
+
+
+class _Line(msgspec.Struct):
+    header: _Header | None = None
+    metadata: _Metadata | None = None
+    coll_perf: _Operation | None = None
+    p2p_perf: _Operation | None = None
+    dump_stats: dict[str, Any] | None = None
+
+
+_decode = msgspec.json.Decoder(_Line).decode
+
+
+class Row(NamedTuple):
+    """An operation of a rank.
+
+    Attributes
+    ----------
+    operation
+        What it does.
+    name
+        As NCCL calls it.
+    ranks, nodes
+        Of its communicator; `nodes` is 0 where the log does not say.
+    size
+        Bytes as of `fabricsim.traces.trace.Communication.size`.
+    seconds
+        How long it took.
+    rank
+        In its communicator.
+    peer
+        The other end of a send or receive in its communicator; else NONE.
+    group, description
+        Id and name of the communicator.
+    timing
+        Whose clock: ``"kernel_gpu"``, ``"kernel_cpu"`` or ``"collective_cpu"``.
+    start
+        us since the epoch, when the first channel's kernel began; NONE unless NCCL_INSPECTOR_DUMP_VERBOSE was set.
+    host, process
+        Where it ran.
+    """
+
+    operation: Operation
+    name: str
+    ranks: int
+    nodes: int
+    size: int
+    seconds: float
+    rank: int
+    peer: int
+    group: str
+    description: str
+    timing: str
+    start: int
+    host: str
+    process: int
+
+
+def recognises(name: str, head: bytes) -> bool:  # noqa: ARG001  the name says nothing
+    """Whether a file is of this form."""
+    return head.lstrip()[:1] == b"{" and b'"inspector_output_format_version"' in head.split(b"\n", 1)[0]
+
+
+def rows(source: Source) -> Iterator[Row]:
+    """Give the operations of a log in its order; a last line that is cut is left out.
+
+    Raises
+    ------
+    TraceError
+        Where another line is damaged, or an operation has no header.
+    """
+    header, metadata = None, _Metadata()
+    number = 0
+    while text := source.stream.readline(MOST_LINE):
+        number += 1
+        ended = text.endswith(b"\n")
+        if len(text) == MOST_LINE and not ended:
+            msg = f"is of more than {MOST_LINE // 2**20} MiB: no line of the inspector is"
+            raise TraceError(source.label, msg, number)
+        if not text.strip():
+            continue
+        try:
+            line = decoded(_decode, text, source.label, f"line {number}")
+        except TraceError:
+            if not ended:
+                return
+            raise
+        if line.dump_stats is not None or line.header is not None:
+            header, metadata = line.header, line.metadata or _Metadata()
+        for operation in (line.coll_perf, line.p2p_perf):
+            if operation is None:
+                continue
+            if header is None:
+                msg = "has no header, and none came before it; give the whole log"
+                raise TraceError(source.label, msg, number)
+            yield _row(operation, header, metadata)
+
+
+def _row(operation: _Operation, header: _Header, metadata: _Metadata) -> Row:
+    one_sided = bool(operation.p2p)
+    name = operation.p2p or operation.coll
+    what: Operation = "send_recv" if name.lower() == "sendrecv" else operation_of_name(name) or "unknown"
+    size = operation.p2p_msg_size_bytes if one_sided else operation.coll_msg_size_bytes
+    took = operation.p2p_exec_time_us if one_sided else operation.coll_exec_time_us
+    events = operation.event_trace_ts.kernel_events if operation.event_trace_ts else []
+    return Row(
+        what,
+        name,
+        header.n_ranks,
+        header.nnodes,
+        size * header.n_ranks if what in _PARTS else size,
+        took / _US_PER_S,
+        header.rank,
+        operation.p2p_peer if 0 <= operation.p2p_peer < header.n_ranks else NONE,
+        str(header.id),
+        header.comm_name,
+        operation.p2p_timing_source if one_sided else operation.coll_timing_source,
+        min((channel.kernel_start_ts for channel in events if channel.kernel_start_ts), default=NONE),
+        metadata.hostname,
+        metadata.pid,
+    )
+
+
+@dataclass
+class _Process:
+    """The operations of a process."""
+
+    builder: RecordingBuilder
+    host: str
+    largest: Row | None = None
+    rows: list[Row] = field(default_factory=list)
+
+
+def read(source: Source) -> Iterator[Recording]:
+    """Read a log: a recording for each process in it.
+
+    The rank of a process is that within its largest communicator: the inspector knows no other.
+
+    Raises
+    ------
+    TraceError
+        As of `rows`.
+    """
+    processes: dict[tuple[str, int], _Process] = {}
+    for row in rows(source):
+        process = processes.setdefault((row.host, row.process), _Process(RecordingBuilder(source.label), row.host))
+        process.rows.append(row)
+        if process.largest is None or row.ranks > process.largest.ranks:
+            process.largest = row
+    for process in processes.values():
+        if process.largest is not None:
+            yield _recording(process, process.largest)
+
+
+def _recording(process: _Process, largest: Row) -> Recording:
+    builder = process.builder
+    starts = [row.start for row in process.rows if row.start != NONE]
+    origin = min(starts, default=0)
+    for row in process.rows:
+        whole = row.ranks == largest.ranks and row.group == largest.group
+        group = builder.group(row.group, row.description, tuple(range(row.ranks)) if whole else (), row.ranks)
+        peer = row.peer if whole else NONE
+        builder.node(
+            COMMUNICATION,
+            builder.lane("stream", f"communications of {row.group}"),
+            row.name,
+            communication=Communication(row.operation, group, row.size, peer=peer),
+            start=NONE if row.start == NONE else (row.start - origin) * _PS_PER_US,
+            duration=round(row.seconds * _US_PER_S) * _PS_PER_US,
+        )
+    builder.missing["what the rank computes: only operations of NCCL are recorded"] = None
+    builder.missing["ranks in the job: taken as those in the largest communicator"] = None
+    if len(starts) < len(process.rows):
+        builder.missing["when operations began: set NCCL_INSPECTOR_DUMP_VERBOSE=1"] = None
+    return builder.build(largest.rank, largest.ranks, origin=origin * _NS_PER_US, host=process.host)
