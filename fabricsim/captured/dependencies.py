@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fabricsim.captured.turns import turns
 from fabricsim.tables import NONE
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, EDGE, HOST, LAUNCH, NODE, WAIT
 
@@ -99,7 +100,9 @@ def _untimed(recording: Recording) -> Ordered:
     place = np.flatnonzero(np.array(chained, np.bool_)[lane])
     place = place[np.argsort(lane[place], kind="stable")]
     follows = lane[place][1:] == lane[place][:-1]
-    edges = np.concatenate([recording.edges, _edges(place[:-1][follows], place[1:][follows])])
+    edges = np.concatenate(
+        [recording.edges, _edges(place[:-1][follows], place[1:][follows]), _edges(*turns(recording).T)]
+    )
     none = np.zeros((0, 2), np.int64)
     return Ordered(nodes, edges, np.zeros(len(nodes), np.int64), none, NONE, 0, unknown)
 
