@@ -1,0 +1,299 @@
+"""Scenarios made of ASTRA-sim's configurations: hosts that limit nothing on the network that is described.
+
+A network of one dimension becomes one GPU per host. Of two dimensions, where NPUs of the first are on a switch, the
+first is inside the hosts, and each place in them has a network of its own: NVLink and rails. Other networks become one
+GPU per host on cables from a file, where each host has a router with the links of its NPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import combinations
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from fabricsim.errors import InputError
+from fabricsim.traces.astrasim_config import Dimension, System, read_network, read_system
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+MOST_CABLES = 500_000
+"""Cables of the largest network that is written."""
+
+_BYTES_PER_GB = 2**30  # NetworkFunction.cc: "1 GB is 2^30 B"
+_NS_PER_METRE = 5  # of a cable here
+_SAME = {
+    "ring": {"all_reduce": "ring", "reduce_scatter": "ring", "all_gather": "ring"},
+    "doubleBinaryTree": {"all_reduce": "tree"},
+    "halvingDoubling": {
+        "all_reduce": "halving_doubling",
+        "reduce_scatter": "recursive_halving",
+        "all_gather": "recursive_doubling",
+    },
+    "direct": {"all_to_all": "direct"},
+}
+
+
+class Cable(NamedTuple):
+    """A line of a file of cables: ends, Gbit/s and ns."""
+
+    a: str
+    b: str
+    gbps: str
+    delay: str
+
+
+@dataclass
+class Written:
+    """A scenario in the making.
+
+    Attributes
+    ----------
+    lines
+        Of the scenario, without what is said of losses.
+    cables
+        Of the file beside it; empty where it needs none.
+    losses
+        What is not carried over, a sentence each, without a full stop.
+    """
+
+    lines: list[str] = field(default_factory=list)
+    cables: list[Cable] = field(default_factory=list)
+    losses: list[str] = field(default_factory=list)
+
+
+def convert(network: Path | str, system: Path | str | None, output: Path | str) -> tuple[str, ...]:
+    """Write the scenario of a network, and of a system configuration where there is one.
+
+    Parameters
+    ----------
+    network, system
+        YAML and JSON of ASTRA-sim.
+    output
+        The scenario. Where it needs a file of cables, that is written beside it as ``<name>-cables.csv``.
+
+    Returns
+    -------
+    tuple of str
+        What is not carried over, a sentence each, without a full stop.
+
+    Raises
+    ------
+    TraceError
+        Where a configuration cannot be used.
+    InputError
+        Where the network has more than `MOST_CABLES`, or a file cannot be written.
+    """
+    output = Path(output)
+    cables_file = output.with_name(f"{output.stem}-cables.csv")
+    dimensions = read_network(network)
+    read = read_system(system) if system is not None else None
+    written = made(dimensions, read, cables_file.name)
+    names = [Path(network).name, *([Path(system).name] if system is not None else [])]
+    head = [f"# Made of {ascii(' and '.join(names))[1:-1]} of ASTRA-sim", f"name = {_quoted(output.stem)}"]
+    losses = [f"# Not carried over: {loss}" for loss in written.losses]
+    try:
+        if written.cables:
+            rows = "".join(f"{','.join(cable)}\n" for cable in written.cables)
+            cables_file.write_text(f"a,b,gbps,delay_ns\n{rows}", encoding="ascii")
+        output.write_text("\n".join([*head[:1], *losses, head[1], *written.lines, ""]), encoding="ascii")
+    except OSError as error:
+        msg = f"{output}: cannot be written: {error.strerror or error}"
+        raise InputError(msg) from error
+    return tuple(written.losses)
+
+
+def made(dimensions: Sequence[Dimension], system: System | None, cables_file: str) -> Written:
+    """Lay out a scenario.
+
+    Parameters
+    ----------
+    dimensions, system
+        As read.
+    cables_file
+        Name for the file of cables.
+    """
+    written = Written()
+    first = dimensions[0]
+    in_hosts = len(dimensions) == 2 and first.shape == "Switch"  # noqa: PLR2004  hosts, and between them
+    if in_hosts:
+        _hosts_and_rails(written, first, dimensions[1], cables_file)
+    elif len(dimensions) == 1 and first.shape == "Switch":
+        _one_switch(written, first)
+    else:
+        _routers(written, dimensions, cables_file)
+    _collectives(written, dimensions, system, in_hosts=in_hosts)
+    if system is not None:
+        for key, value in system.others.items():
+            written.losses.append(f"{key} = {value}")
+    return written
+
+
+def _one_switch(written: Written, dimension: Dimension) -> None:
+    written.lines += [
+        f'cluster = {{ include = "ideal", hosts = {dimension.npus} }} # E: npus_count',
+        "",
+        "[fabric]",
+        'topology = "single-switch" # E: topology Switch',
+        _cable_length(dimension),
+        "",
+        *_transport(dimension),
+    ]
+
+
+def _hosts_and_rails(written: Written, inside: Dimension, between: Dimension, cables_file: str) -> None:
+    """Write the first dimension as NVLink, the second as one network for each place in a host."""
+    nvlink = f'nvlink_rate = "{inside.bandwidth}GiBps", nvlink_efficiency = 1.0'
+    gpu = f'gpu = {{ include = "a100-sxm-80gb", {nvlink} }} # E: {inside.bandwidth} GB/s, of 2^30 bytes'
+    written.lines += [
+        "",
+        "[cluster]",
+        'include = "ideal"',
+        f"hosts = {between.npus} # E: npus_count of the second dimension",
+        f"gpus_per_host = {inside.npus} # E: npus_count of the first",
+        f"nics_per_host = {inside.npus}",
+        'intra_host = "nvlink" # E: topology Switch',
+        "pxn = true # messages between rails go over the first dimension, then over the second",
+        gpu,
+        "",
+        "[fabric]",
+    ]
+    if between.shape == "Switch":
+        written.lines += ['topology = "single-switch" # E: topology Switch', "rails = true", _cable_length(between)]
+    else:
+        for rail in range(inside.npus):
+            ends = [f"host{host}/nic{rail}" for host in range(between.npus)]
+            written.cables += _network(ends, [between], f"rail{rail}")
+        written.lines += _file(cables_file, [between])
+    written.lines += ["", *_transport(between)]
+
+
+def _routers(written: Written, dimensions: Sequence[Dimension], cables_file: str) -> None:
+    """Give each host a router, which has the links of its NPU in all dimensions."""
+    npus = prod(dimension.npus for dimension in dimensions)
+    written.cables += _network([f"host{npu}" for npu in range(npus)], dimensions, "")
+    written.lines += [
+        f'cluster = {{ include = "ideal", hosts = {npus} }} # E: npus_count',
+        "",
+        "[fabric]",
+        *_file(cables_file, dimensions),
+        "",
+        *_transport(max(dimensions, key=lambda dimension: float(dimension.bandwidth))),
+    ]
+
+
+def _file(cables_file: str, dimensions: Sequence[Dimension]) -> list[str]:
+    shapes = ", ".join(dimension.shape for dimension in dimensions)
+    return ['topology = "file"', f"links = {_quoted(cables_file)} # E: topology {shapes}, its bandwidth and latency"]
+
+
+def _cable_length(dimension: Dimension) -> str:
+    metres = _plain(float(dimension.latency) / _NS_PER_METRE)
+    return f'host_cable = "{metres}m" # E: {dimension.latency} ns per link, at {_NS_PER_METRE} ns/m'
+
+
+def _transport(dimension: Dimension) -> list[str]:
+    return [
+        "[transport]",
+        'include = "ideal-100g" # no headers and no cost of hosts, as in the analytical back end',
+        'name = "astra-sim"',
+        f'line_rate = "{dimension.bandwidth}GiBps" # E: {dimension.bandwidth} GB/s, of 2^30 bytes (NetworkFunction.cc)',
+    ]
+
+
+def _network(ends: Sequence[str], dimensions: Sequence[Dimension], prefix: str) -> Iterator[Cable]:
+    """Yield the cables of a network: an end, its router, and the router's links in each dimension."""
+    count = len(ends) + sum(_links(dimension) * len(ends) // dimension.npus for dimension in dimensions)
+    if count > MOST_CABLES:
+        msg = f"the network has {count} links, at most {MOST_CABLES} can be written; shrink npus_count"
+        raise InputError(msg)
+    total = sum(float(dimension.bandwidth) * _degree(dimension) for dimension in dimensions)
+    for number, end in enumerate(ends):
+        yield Cable(end, f"{prefix}npu{number}", _gbps(total), "0")
+    stride = 1
+    for place, dimension in enumerate(dimensions):
+        for first in range(len(ends)):
+            if first // stride % dimension.npus == 0:
+                members = [f"{prefix}npu{first + member * stride}" for member in range(dimension.npus)]
+                yield from _joined(members, dimension, f"{prefix}dim{place}switch{first}")
+        stride *= dimension.npus
+
+
+def _joined(members: Sequence[str], dimension: Dimension, switch: str) -> Iterator[Cable]:
+    match dimension.shape:
+        case "Switch":
+            pairs = [(member, switch) for member in members]
+        case "FullyConnected":
+            pairs = list(combinations(members, 2))
+        case "Ring":
+            pairs = list(zip(members, [*members[1:], members[0]], strict=True))[: _links(dimension)]
+    rate, delay = _gbps(float(dimension.bandwidth)), _plain(float(dimension.latency))
+    for one, other in pairs:
+        yield Cable(one, other, rate, delay)
+
+
+def _links(dimension: Dimension) -> int:
+    """Count the links of one group of NPUs."""
+    n = dimension.npus
+    ring = 1 if n == 2 else n  # noqa: PLR2004  both neighbours are the same
+    return {"Switch": n, "FullyConnected": n * (n - 1) // 2, "Ring": ring}[dimension.shape]
+
+
+def _degree(dimension: Dimension) -> int:
+    n = dimension.npus
+    return {"Switch": 1, "FullyConnected": n - 1, "Ring": min(n - 1, 2)}[dimension.shape]
+
+
+def _collectives(written: Written, dimensions: Sequence[Dimension], system: System | None, *, in_hosts: bool) -> None:
+    """Choose algorithms; one that is not here is taken as fabricsim's first, and that is said."""
+    written.lines += ["", "[collectives]", 'include = "ideal"']
+    if in_hosts:
+        step = _plain(2 * float(dimensions[0].latency))
+        written.lines.append(f'intra_host_step = "{step}ns" # E: two links of {dimensions[0].latency} ns')
+    if system is None:
+        return
+    npus = prod(dimension.npus for dimension in dimensions)
+    chosen = {}
+    for collective, names in system.algorithms.items():
+        name = _algorithm(collective, names, npus, several=len(dimensions) > 1)
+        if name is None and in_hosts and collective == "all_reduce" and set(names) == {"ring"}:
+            name = "hierarchical"
+        if name is None:
+            taken = "direct" if collective == "all_to_all" else "ring"
+            over = f" over {len(dimensions)} dimensions" if len(dimensions) > 1 else ""
+            written.losses.append(f"{collective} by {', '.join(names)}{over}; it runs by {taken} over all NPUs")
+            name = taken
+        chosen[collective] = name
+    if chosen:
+        table = ", ".join(f'{collective} = "{name}"' for collective, name in chosen.items())
+        written.lines.append(f"algorithm = {{ {table} }}")
+
+
+def _algorithm(collective: str, names: tuple[str, ...], npus: int, *, several: bool) -> str | None:
+    """Find the algorithm that does the same; None where there is none."""
+    name = names[0]
+    if name.startswith("one"):  # one over all dimensions
+        name = name[3:4].lower() + name[4:]
+    elif several:
+        return None
+    name = _SAME.get(name.rstrip("0123456789"), {}).get(collective, "")
+    if name.startswith("recursive") and npus & (npus - 1):
+        return None  # needs a power of two
+    return name or None
+
+
+def _gbps(bandwidth: float) -> str:
+    return _plain(bandwidth * _BYTES_PER_GB * 8 / 1e9)
+
+
+def _plain(value: float) -> str:
+    """Write a number without exponent."""
+    return f"{value:.9f}".rstrip("0").rstrip(".")
+
+
+def _quoted(text: str) -> str:
+    """Write a string of TOML."""
+    escaped = "".join(c if c.isascii() and c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in text)
+    return f'"{escaped}"'

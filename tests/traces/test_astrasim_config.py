@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+import tarfile
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fabricsim.errors import InputError, TraceError
+from fabricsim.spec.load import load
+from fabricsim.traces import astrasim_config, astrasim_scenario
+from fabricsim.traces.astrasim_config import Dimension
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from types import ModuleType
+
+    from fabricsim.spec.scenario import Scenario
+
+NETWORK = """\
+# a comment
+topology: [ {topology} ]  # Ring, Switch, FullyConnected
+npus_count: [ {npus} ]
+bandwidth: [ {bandwidth} ] # GB/s
+latency: [ {latency} ] # ns
+"""
+SYSTEM = """{
+  "scheduling-policy": "LIFO",
+  "all-reduce-implementation": ["%s"],
+  "all-gather-implementation": ["ring"],
+  "all-to-all-implementation": ["direct"]
+}"""
+GB = 2**30
+MIB = 2**20
+
+
+def network(topology: str, npus: str, bandwidth: str, latency: str) -> str:
+    return NETWORK.format(topology=topology, npus=npus, bandwidth=bandwidth, latency=latency)
+
+
+def converted(folder: Path, text: str, system: str | None = None) -> tuple[Scenario, tuple[str, ...]]:
+    (folder / "net.yml").write_text(text)
+    if system is not None:
+        (folder / "system.json").write_text(system)
+    losses = astrasim_scenario.convert(
+        folder / "net.yml", None if system is None else folder / "system.json", folder / "made.toml"
+    )
+    return load(folder / "made.toml").scenario, losses
+
+
+def test_dimensions(tmp_path: Path) -> None:
+    file = tmp_path / "net.yml"
+    file.write_text(network("Switch, Ring", "8, 4", "400, 50.5", "936.25, 1e3"))
+
+    assert astrasim_config.read_network(file) == (
+        Dimension("Switch", 8, "400", "936.25"),
+        Dimension("Ring", 4, "50.5", "1e3"),
+    )
+    assert astrasim_config.recognises(file.name, file.read_bytes())
+    assert not astrasim_config.recognises(file.name, b"name: other")
+
+
+def test_block_lists_are_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "net.yml"
+    file.write_text("bandwidth:\n- 150\nlatency:\n- 1000\nnpus_count:\n- 4\ntopology:\n- Switch\nother: {a: [b]}\n")
+
+    assert astrasim_config.read_network(file) == (Dimension("Switch", 4, "150", "1000"),)
+
+
+@pytest.mark.parametrize(
+    ("topology", "npus", "hops"),
+    [("Switch", 8, 2), ("Ring", 8, 1), ("FullyConnected", 8, 1), ("Ring", 2, 1)],
+)
+def test_a_ring_takes_what_links_and_hops_say(
+    tmp_path: Path, measure: Callable[..., float], topology: str, npus: int, hops: int
+) -> None:
+    made, losses = converted(tmp_path, network(topology, str(npus), "50", "500"), SYSTEM % "ring")
+
+    took = measure(made, "all_reduce", range(npus), 64 * MIB)
+    assert took == pytest.approx(2 * (npus - 1) * (64 * MIB / npus / (50 * GB) + hops * 500e-9), rel=1e-6)
+    assert losses == ("scheduling-policy = 'LIFO'",)
+
+
+@pytest.mark.parametrize(("second", "hops"), [("Switch", 2), ("Ring", 1)])
+def test_a_switch_in_hosts_and_a_network_between_them(
+    tmp_path: Path, measure: Callable[..., float], second: str, hops: int
+) -> None:
+    made, _ = converted(tmp_path, network(f"Switch, {second}", "4, 3", "400, 50", "900, 700"), SYSTEM % "ring")
+
+    assert (made.cluster.hosts, made.cluster.gpus_per_host, made.cluster.nics_per_host) == (3, 4, 4)
+    size = 96 * MIB
+    inside = 2 * 3 * (size / 4 / (400 * GB) + 1800e-9)
+    between = 2 * 2 * (size / 12 / (50 * GB) + hops * 700e-9)
+    assert measure(made, "all_reduce", range(12), size) == pytest.approx(inside + between, rel=1e-6)
+    assert measure(made, "all_gather", range(12), size) > 0
+
+
+def test_a_torus_has_a_router_for_each_npu(tmp_path: Path, measure: Callable[..., float]) -> None:
+    made, losses = converted(tmp_path, network("Ring, Ring", "3, 4", "80, 40", "1000, 2000"), SYSTEM % "ring")
+
+    assert made.cluster.hosts == 12
+    assert losses[0] == "all_reduce by ring over 2 dimensions; it runs by ring over all NPUs"
+    cables = (tmp_path / "made-cables.csv").read_text().splitlines()
+    assert len(cables) == 1 + 12 + 12 + 12
+    # neighbours in either dimension, and two hops by the faster way
+    assert measure(made, "send_recv", (0, 1), 8 * MIB) == pytest.approx(8 * MIB / (80 * GB) + 1e-6, rel=1e-6)
+    assert measure(made, "send_recv", (0, 9), 8 * MIB) == pytest.approx(8 * MIB / (40 * GB) + 2e-6, rel=1e-6)
+    assert measure(made, "send_recv", (0, 4), 8 * MIB) == pytest.approx(8 * MIB / (40 * GB) + 3e-6, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("implementation", "npus", "algorithm"),
+    [
+        ("ring", 8, "ring"),
+        ("oneRing", 8, "ring"),
+        ("doubleBinaryTree", 8, "tree"),
+        ("halvingDoubling", 8, "halving_doubling"),
+        ("direct4", 8, None),
+    ],
+)
+def test_algorithms(tmp_path: Path, implementation: str, npus: int, algorithm: str | None) -> None:
+    made, losses = converted(tmp_path, network("Switch", str(npus), "50", "500"), SYSTEM % implementation)
+
+    assert made.collectives.algorithm_of("all_reduce") == (algorithm or "ring")
+    said = any(loss.startswith(f"all_reduce by {implementation}; it runs by ring") for loss in losses)
+    assert said == (algorithm is None)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("topology:", "shape:", "has no list topology; a network of ASTRA-sim has"),
+        ("[ 8 ]", "[ 8, 2 ]", "has lists of topology 1, npus_count 2"),
+        ("[ 8 ]", "[ 1 ]", "npus_count is '1'; it is a whole number of at least 2"),
+        ("[ 8 ]", "[ 999999 ]", "has 999999 NPUs; at most 65536"),
+        ("Switch ]", "Mesh ]", "topology is 'Mesh'; it is one of Ring, FullyConnected, Switch"),
+        ("[ 50 ]", "[ tbd ]", "bandwidth is 'tbd'; it is a number of GB/s"),
+        ("[ 50 ]", "[ 0 ]", "bandwidth is '0'"),
+        ("[ 50 ]", "[ .inf ]", "bandwidth is '.inf'"),
+        ("[ 500 ]", "[ -1 ]", "latency is '-1'"),
+        ("[ 500 ]", "[ 1e99 ]", "latency is '1e99'"),
+        ("[ 500 ]", "&a [ 500 ]", ":5: has anchors or aliases"),
+        ("[ 500 ]", "*a", ":5: has anchors or aliases"),
+        ("[ 500 ]", "[ 500", "is no YAML:"),
+        ("latency", "bandwidth", ":5: has 'bandwidth' twice"),
+        ("# a comment", "TP:\n  allreduce,: 300", "gives bus bandwidths that SimAI puts into a formula"),
+        ("# a comment", "[" * 60_000, ":1: nests too deep"),
+        ("# a comment", "#" * 70_000, "is larger than 64 KiB"),
+    ],
+)
+def test_mistakes_in_a_network(tmp_path: Path, old: str, new: str, message: str) -> None:
+    text = network("Switch", "8", "50", "500")
+    assert old in text
+    with pytest.raises(TraceError) as error:
+        converted(tmp_path, text.replace(old, new, 1))
+
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "made.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("system", "message"),
+    [
+        ("[]", "is no system configuration"),
+        ("{", "is no system configuration"),
+        ("[" * 60_000, "is no system configuration"),
+        ('{"all-reduce-implementation": "ring"}', "all-reduce-implementation is 'ring'; it is a list"),
+        ('{"all-reduce-implementation": [1]}', "all-reduce-implementation is '[1]'; it is a list"),
+        ('{"all-reduce-implementation": ["ri\\nng"]}', "all-reduce-implementation is 'ri\\nng'; an algorithm is"),
+    ],
+)
+def test_mistakes_in_a_system(tmp_path: Path, system: str, message: str) -> None:
+    with pytest.raises(TraceError) as error:
+        converted(tmp_path, network("Switch", "8", "50", "500"), system)
+
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_what_stands_in_a_comment_cannot_leave_it(tmp_path: Path) -> None:
+    system = r'{"a\nname = \"other\"": "b\r\nseed = 5"}'
+    made, losses = converted(tmp_path, network("Switch", "8", "50", "500"), system)
+
+    assert (made.name, made.seed) == ("made", 0)
+    assert len(losses) == 1
+
+
+def test_a_network_of_too_many_links_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="the network has 2001000 links, at most 500000 can be written"):
+        converted(tmp_path, network("FullyConnected", "2000", "50", "500"))
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_damaged_configurations_end_in_a_scenario_or_an_error(
+    tmp_path: Path, text_damage: ModuleType, data: st.DataObject
+) -> None:
+    samples = [network("Switch, Ring", "4, 3", "400, 50", "900, 700").encode(), network("Ring", "8", "5", "5").encode()]
+    (tmp_path / "net.yml").write_bytes(data.draw(text_damage.damaged(samples)))
+    (tmp_path / "system.json").write_bytes(data.draw(text_damage.damaged([(SYSTEM % "ring").encode()])))
+    try:
+        astrasim_scenario.convert(tmp_path / "net.yml", tmp_path / "system.json", tmp_path / "made.toml")
+    except InputError:
+        return
+    assert load(tmp_path / "made.toml").scenario.cluster.ranks > 1
+
+
+def test_examples_of_astrasim_and_simai(traces: Path, tmp_path: Path) -> None:
+    with tarfile.open(traces / "astrasim" / "examples.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    read = {}
+    for file in sorted(tmp_path.rglob("*.yml")):
+        try:
+            astrasim_scenario.convert(file, None, tmp_path / "made.toml")
+            read[file.stem] = load(tmp_path / "made.toml").scenario.cluster.ranks
+        except TraceError as error:
+            read[file.stem] = str(error).partition(": ")[2]
+
+    assert read.pop("dgx_v100_8gpu").startswith("bandwidth is 'tbd'")
+    assert read == {
+        "dgx_v100_4gpu": 4,
+        "hgx_h100_2gpu": 2,
+        "hgx_h100_4gpu": 4,
+        "hgx_h100_8gpu": 8,
+        "hgx_h100_16gpu": 16,
+        "hgx_h100_32gpu": 32,
+        "tpu_v3_8": 8,
+        "tpu_v3_32_ring": 32,
+        "tpu_v3_32_2dtorus": 32,
+    }
+    for name in ("busbw.yaml", "nic_ratio.csv"):
+        with pytest.raises(TraceError, match="gives bus bandwidths that SimAI puts into a formula"):
+            astrasim_config.read_network(traces / "simai" / name)
