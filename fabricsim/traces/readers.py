@@ -58,10 +58,14 @@ class Form(NamedTuple):
 
 FORMS: dict[str, Form] = {
     "kineto": Form("kineto", "PyTorch profiler (Kineto): Chrome JSON, one file per rank"),
-    "pytorch_et": Form("pytorch_et", "execution traces of PyTorch's ExecutionTraceObserver, and of chakra_trace_link"),
-    "inspector": Form("inspector", "NCCL's inspector plugin: JSON lines of each operation with its time"),
-    "flight_recorder": Form("flight_recorder", "PyTorch's Flight Recorder, dumped as JSON, one file per rank"),
-    "horovod": Form("horovod", "Horovod timelines"),
+    "pytorch_et": Form("pytorch_et", "PyTorch ExecutionTraceObserver: JSON, one file per rank"),
+    "chakra": Form(
+        "chakra", "Chakra execution traces: .et or JSON, one file per rank, and their lists of groups", whole=True
+    ),
+    "goal": Form("goal", "GOAL schedules as text, of LogGOPSim and ATLAHS"),
+    "aicb": Form("aicb", "CSV workloads and logs of AICB"),
+    "astrasim": Form("astrasim_text", "text workloads of ASTRA-sim 1.0 and SimAI"),
+    "nccl_log": Form("nccl_log", "NCCL_DEBUG=INFO logs of NCCL and RCCL, with the subsystem COLL"),
 }
 """All forms by name, in the order in which they are tried."""
 

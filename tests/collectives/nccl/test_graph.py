@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import lzma
-import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,14 +12,14 @@ from fabricsim.collectives.nccl import trees
 from fabricsim.collectives.nccl.graph import Graph, describe
 from fabricsim.collectives.nccl.tuning import tuning
 from fabricsim.spec.load import load
+from fabricsim.traces.nccl_log import read_log
+from fabricsim.traces.sources import sources
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from fabricsim.spec.cluster import Cluster
-
-_TREE = re.compile(r"\[(\d+)\] (-?\d+)/(-?\d+)/(-?\d+)->(\d+)->(-?\d+)")
-_RING = re.compile(r"Channel (\d+)/(\d+) :((?: +\d+)+)")
+    from fabricsim.traces.nccl_log_types import Communicator
 
 
 def _hkbu(*settings: str) -> Cluster:
@@ -60,25 +58,30 @@ def test_pcie_switches_are_crossed_twice(network: float, rate: float) -> None:
     assert group.channels == 2
 
 
-def _logged(log: str) -> tuple[dict[int, dict[int, trees.Place]], dict[int, str], set[int]]:
-    """Trees by channel, the beginnings of rings by channel, and their number."""
+def _communicators(path: Path) -> tuple[Communicator, ...]:
+    (log,) = (read_log(source) for source in sources([path]))
+    return log.communicators
+
+
+def _trees(communicators: tuple[Communicator, ...]) -> dict[int, dict[int, trees.Place]]:
+    """Places by channel and rank."""
     found: dict[int, dict[int, trees.Place]] = {}
-    for channel, a, b, c, rank, parent in _TREE.findall(log):
-        children = tuple(sorted(int(x) for x in (a, b, c) if int(x) >= 0))
-        found.setdefault(int(channel), {})[int(rank)] = trees.Place(None if parent == "-1" else int(parent), children)
-    rings = {int(channel): members for channel, _, members in _RING.findall(log)}
-    return found, rings, {int(of) for _, of, _ in _RING.findall(log)}
+    for each in communicators:
+        for channel, place in each.trees.items():
+            found.setdefault(channel, {})[each.rank] = trees.Place(place.parent, tuple(sorted(place.children)))
+    return found
 
 
 @pytest.mark.parametrize(("name", "network"), [("100g", 12.5), ("10g", 1.25)])
 def test_rings_and_trees_of_the_hkbu_logs(traces: Path, name: str, network: float) -> None:
     cluster, constants = _hkbu(), tuning("2.6.4")
-    log = (traces / "nccl_logs" / f"hkbu_{name}" / f"{name}-stepexp2.txt").read_text(errors="replace")
-    found, rings, channels = _logged(log)
+    logged = _communicators(traces / "nccl_logs" / f"hkbu_{name}" / f"{name}-stepexp2.txt")
+    found, first = _trees(logged), next(each for each in logged if each.rank == 0)
     group = describe(cluster, 32, 8, network=network, tuning=constants)
-    assert channels == {group.channels}
-    for members in rings.values():
-        assert trees.ring(cluster)[:20] == tuple(int(rank) for rank in members.split())
+    assert first.channels == group.channels == len(first.rings)
+    for members in first.rings.values():
+        assert trees.ring(cluster)[: len(members)] == members
+        assert len(members) == 20  # NCCL cuts the line
     doubled = trees.double_tree(8, mirrored_when_even=constants.mirrored_when_even)
     assert sorted(found) == [0, 1]
     for channel, tree in enumerate(doubled):
@@ -90,8 +93,7 @@ def test_rings_and_trees_of_the_hkbu_logs(traces: Path, name: str, network: floa
 
 def test_host_trees_of_sixteen_v100_hosts(traces: Path) -> None:
     """Channels 0 and 2 of the log: GPU 0 of each host talks to parent and children."""
-    with lzma.open(traces / "megatron_logs" / "n16_32gb_all_reduce_bench.txt.xz", "rt") as file:
-        found, _, _ = _logged(file.read())
+    found = _trees(_communicators(traces / "megatron_logs" / "n16_32gb_all_reduce_bench.txt.xz"))
     constants = tuning("2.7.8")
     for channel, tree in zip(
         (0, 2), trees.double_tree(16, mirrored_when_even=constants.mirrored_when_even), strict=True

@@ -1,0 +1,65 @@
+"""Logs of NCCL and RCCL (``NCCL_DEBUG=INFO``), versions 2.4 to 2.30.
+
+Set-up (rings, trees, channels, networks) is in every such log; what a job has called is in it where the subsystem COLL
+was logged. `read_log` gives all of it, `read` the calls as recordings. A log says when a collective was called, not
+when it ran, and nothing of computation: recordings have no times.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from fabricsim.errors import TraceError
+from fabricsim.traces.lines import lines
+from fabricsim.traces.nccl_log_calls import Caller
+from fabricsim.traces.nccl_log_collect import Collector
+from fabricsim.traces.nccl_log_ranks import CAPTURE, Ranks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fabricsim.traces.nccl_log_types import NcclLog
+    from fabricsim.traces.sources import Source
+    from fabricsim.traces.trace import Recording
+
+_JSON = re.compile(rb"\s*[\[{]\s*[\[{\"]")
+
+
+def recognises(name: str, head: bytes) -> bool:  # noqa: ARG001  as `Reader` says
+    """Whether a file is a log of NCCL."""
+    return b" NCCL INFO " in head and not _JSON.match(head)
+
+
+def read_log(source: Source) -> NcclLog:
+    """Read all that a log says.
+
+    Raises
+    ------
+    TraceError
+        Where it is no text, holds nothing of NCCL, or more communicators than can be held.
+    """
+    collector = Collector(source.label)
+    for number, line in lines(source):
+        collector.take(number, line)
+    return collector.finish()
+
+
+def read(source: Source) -> Iterator[Recording]:
+    """Give the calls of each rank, in their order.
+
+    Raises
+    ------
+    TraceError
+        As `read_log`, and where no calls were logged, some are torn, or it is not known which ranks have made them.
+    """
+    log = read_log(source)
+    if not len(log.calls):
+        msg = "says how NCCL was set up (see fabricsim inspect), but not what it was called for; "
+        raise TraceError(source.label, msg + CAPTURE)
+    if log.torn:
+        msg = "the call is torn: several processes wrote into this file; let each write its own with "
+        raise TraceError(source.label, f"{msg}NCCL_DEBUG_FILE=nccl.%h.%p.log", log.torn)
+    ranks = Ranks(log)
+    for entity, calls in ranks.calls():
+        yield Caller(ranks, entity, calls).recording()

@@ -1,0 +1,84 @@
+"""Messages in logs of NCCL: who says what, whatever launchers and other writers have put around it.
+
+A message begins with ``host:pid:tid [device] NCCL INFO``. Before it may stand a timestamp and what a launcher adds,
+and another message may follow in the same line, as processes that share a file write into each other's lines. Form
+after ``src/debug.cc`` of github.com/NVIDIA/nccl.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from fabricsim.tables import NONE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Process = tuple[str, int]
+"""Host and process number."""
+
+_MARK = re.compile(r"NCCL (?:INFO|WARN|TRACE) ")
+_BEFORE = 400  # characters before a mark that can be its own
+_SAID = re.compile(
+    r"(?:\[(?P<time>[^\[\]]{1,60})\] )?(?P<host>\w[\w.-]{0,254}):(?P<pid>\d{1,10}):(?P<tid>\d{1,10}) "
+    r"\[(?P<device>-?\d{1,4})\] (?:\d{1,20}(?:\.\d{1,9})? )?(?:[\w./-]{1,100}:\d{1,6} )?$"
+)
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?")
+_NS_PER_S = 10**9
+
+
+class Message(NamedTuple):
+    """What one thread has written.
+
+    Attributes
+    ----------
+    process
+        Host and number of the process.
+    thread
+        Number of the thread.
+    device
+        Index of the GPU that was current.
+    time
+        Nanoseconds since 1970 of the host's local time; NONE where the log has no timestamps, or in a form of the
+        user's own.
+    text
+        What comes after ``NCCL INFO``, up to the next message of the line.
+    """
+
+    process: Process
+    thread: int
+    device: int
+    time: int
+    text: str
+
+
+def messages(line: str) -> Iterator[Message]:
+    """Take the messages out of a line; what has no beginning is left out."""
+    said: re.Match[str] | None = None
+    end = 0
+    for mark in _MARK.finditer(line):
+        beginning = max(end, mark.start() - _BEFORE)
+        next_said = _SAID.search(line, beginning, mark.start())
+        if said is not None:
+            yield _message(said, line[end : next_said.start() if next_said else mark.start()])
+        said, end = next_said, mark.end()
+    if said is not None:
+        yield _message(said, line[end:])
+
+
+def _message(said: re.Match[str], text: str) -> Message:
+    process = (said["host"], int(said["pid"]))
+    return Message(process, int(said["tid"]), int(said["device"]), _time(said["time"]), text.strip())
+
+
+def _time(text: str | None) -> int:
+    match = _TIME.fullmatch(text or "")
+    if match is None:
+        return NONE
+    try:
+        seconds = int(datetime.fromisoformat(match[1]).replace(tzinfo=UTC).timestamp())
+    except ValueError:  # such as a month 13
+        return NONE
+    return seconds * _NS_PER_S + int((match[2] or "0").ljust(9, "0"))
