@@ -151,7 +151,8 @@ class _Reading:
         calls = self.launches[copies]
         alone = np.bincount(self.launches[self.launches != NONE], minlength=len(rows))[calls] == 1
         done = _ends(rows, copies) <= _ends(rows, calls)
-        return copies[alone & done & (blocks[rows["name"][calls]] | pageable[rows["name"][copies]])]
+        found: NDArray[np.int64] = copies[alone & done & (blocks[rows["name"][calls]] | pageable[rows["name"][copies]])]
+        return found
 
     def _nodes(self, of: NDArray[np.int64]) -> NDArray[np.void]:
         """Make nodes of rows."""

@@ -65,6 +65,9 @@ FORMS: dict[str, Form] = {
     "goal": Form("goal", "GOAL schedules as text, of LogGOPSim and ATLAHS"),
     "aicb": Form("aicb", "CSV workloads and logs of AICB"),
     "astrasim": Form("astrasim_text", "text workloads of ASTRA-sim 1.0 and SimAI"),
+    "horovod": Form("horovod", "Horovod timelines"),
+    "inspector": Form("inspector", "JSON lines of NCCL's inspector plugin"),
+    "flight_recorder": Form("flight_recorder", "PyTorch Flight Recorder, dumped as JSON"),
     "nccl_log": Form("nccl_log", "NCCL_DEBUG=INFO logs of NCCL and RCCL, with the subsystem COLL"),
 }
 """All forms by name, in the order in which they are tried."""
