@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 S = PS_PER_S
-SOMETIMES = {"simulated_ranks", "queues"}
+SOMETIMES = {"simulated_ranks", "queues", "capture"}
 """Keys of folded runs and of packet runs."""
 
 

@@ -1,0 +1,161 @@
+"""Programs of captured jobs: who takes part in what, and what is captured of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fabricsim.captured.rebuild import rebuild
+from fabricsim.errors import TraceError
+from fabricsim.tables import NONE
+from fabricsim.traces.trace import Communication, Trace
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from fabricsim.traces.trace import Recording
+
+US = 10**6
+ALL = Communication("all_reduce", size=4096)
+
+
+def reducing(jobs: ModuleType, rank: int, called: int, end: int, **about: object) -> Recording:
+    """One rank that all-reduces once."""
+    job = jobs.Captured(f"rank{rank}.json")
+    job.host("begin", 0, 1)
+    job.communicate(20, called, called + 5, end - called - 5, ALL)
+    return job.recording(rank, 2, **about)
+
+
+def test_a_transfer_lasts_from_the_last_start_to_the_last_end(jobs: ModuleType) -> None:
+    trace = jobs.trace_of(reducing(jobs, 0, 10, 131), reducing(jobs, 1, 100, 130))
+    rebuilt = rebuild(trace)
+    assert [call.ranks for call in rebuilt.program.calls] == [(0, 1)]
+    assert rebuilt.captured_transfers.tolist() == [(131 - 105) * US]
+    assert rebuilt.names == (("all_reduce", "", 2, 4096),)
+    assert rebuilt.assumptions == ()
+
+
+def test_clocks_of_two_hosts_are_brought_together_by_common_ends(jobs: ModuleType) -> None:
+    """The second host's clock is 7 ms ahead; without that its rank would begin 7 ms later."""
+    plain = rebuild(jobs.trace_of(reducing(jobs, 0, 10, 131), reducing(jobs, 1, 100, 131)))
+    ahead = reducing(jobs, 1, 100, 131, origin=7_000_000)
+    shifted = rebuild(jobs.trace_of(reducing(jobs, 0, 10, 131), ahead))
+    assert shifted.captured_transfers.tolist() == plain.captured_transfers.tolist()
+    assert shifted.captured_span == plain.captured_span
+
+
+def test_a_rank_that_was_not_captured_does_as_another(jobs: ModuleType) -> None:
+    rebuilt = rebuild(Trace("kineto", (reducing(jobs, 0, 10, 131),), 2))
+    assert rebuilt.program.ranks == 2
+    assert rebuilt.captured_transfers.tolist() == [NONE]
+    assert rebuilt.assumptions == ("1 of 2 ranks were captured (0); the others are assumed to do the same",)
+
+
+def test_a_job_is_scaled_by_its_data_parallel_groups(jobs: ModuleType) -> None:
+    """Two tensor-parallel pairs, joined by data parallelism, twice as often."""
+    job = jobs.Captured()
+    tensor = job.builder.group("7", "tp", (0, 1), 2)
+    data = job.builder.group("8", "dp", (0, 2), 2)
+    job.communicate(20, 0, 5, 10, Communication("all_reduce", tensor, 64))
+    job.communicate(20, 20, 25, 10, Communication("all_reduce", data, 128))
+    rebuilt = rebuild(Trace("kineto", (job.recording(0, 4),), 4), scale_to=8)
+    groups = {(call.dimension, call.ranks) for call in rebuilt.program.calls}
+    assert groups == {
+        *(("tp", (rank, rank + 1)) for rank in (0, 2, 4, 6)),
+        ("dp", (0, 2, 4, 6)),
+        ("dp", (1, 3, 5, 7)),
+    }
+    assert any("repeated 2 times" in line for line in rebuilt.assumptions)
+
+
+def test_an_uneven_all_to_all_is_sent_pair_by_pair(jobs: ModuleType) -> None:
+    sizes = ((1, 20, 300), (4, 50, 0), (7, 80, 900))
+    recordings = []
+    for rank, sent in enumerate(sizes):
+        job = jobs.Captured(f"rank{rank}.json")
+        received = tuple(row[rank] for row in sizes)
+        what = Communication("all_to_all", size=sum(sent), sent=sent, received=received)
+        job.communicate(20, 0, 5, 10, what)
+        recordings.append(job.recording(rank, 3))
+    calls = rebuild(jobs.trace_of(*recordings)).program.calls
+    moved = {call.ranks: call.size for call in calls}
+    assert moved == {(0, 1): 20, (0, 2): 300, (1, 0): 4, (2, 0): 7, (2, 1): 80}
+
+
+def test_numbered_communications_need_not_begin_at_the_same_one(jobs: ModuleType) -> None:
+    recordings = []
+    for rank, numbers in enumerate(((4, 5, 6), (5, 6, 7))):
+        builder = jobs.RecordingBuilder(f"rank{rank}.json")
+        lane = builder.lane("stream", "stream 20")
+        for number in numbers:
+            builder.node(1, lane, "kernel", communication=ALL, sequence=number, start=number * US, duration=US)
+        recordings.append(builder.build(rank, 2))
+    rebuilt = rebuild(jobs.trace_of(*recordings))
+    assert len(rebuilt.program.calls) == 2
+    assert "2 communications that not all of their ranks captured are left out" in rebuilt.assumptions
+
+
+def _sending(jobs: ModuleType, rank: int, what: Communication) -> Recording:
+    job = jobs.Captured(f"rank{rank}.json")
+    job.communicate(20, 0, 5, 10, what)
+    return job.recording(rank, 2)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "problem"),
+    [
+        (
+            ALL,
+            Communication("broadcast", size=4096),
+            "rank 0 calls all_reduce where another of its group calls broadcast",
+        ),
+        (ALL, Communication("send", size=8, peer=0), "was captured on 1 of them, not on rank 1"),
+        (Communication("all_reduce"), Communication("all_reduce"), "does not say how much a all_reduce moves"),
+        (Communication("send_recv"), Communication("send_recv"), "without saying what it does"),
+        (Communication("send", size=8), ALL, "does not say where a send goes to"),
+        (
+            Communication("all_to_all", size=3, sent=(1, 2), received=(1, 5)),
+            Communication("all_to_all", size=3, sent=(4, 2), received=(2, 2)),
+            "rank 1 sends 4 bytes to rank 0, which expects 5",
+        ),
+    ],
+)
+def test_what_does_not_fit_together_is_said(
+    jobs: ModuleType, one: Communication, other: Communication, problem: str
+) -> None:
+    trace = jobs.trace_of(_sending(jobs, 0, one), _sending(jobs, 1, other))
+    with pytest.raises(TraceError, match=problem):
+        rebuild(trace)
+
+
+def test_sends_cannot_be_taken_over_by_other_ranks(jobs: ModuleType) -> None:
+    what = Communication("send", size=8, peer=1)
+    with pytest.raises(TraceError, match="cannot be taken to do as rank 0 does; give the files of all 2 ranks"):
+        rebuild(Trace("kineto", (_sending(jobs, 0, what),), 2))
+
+
+def test_a_circle_of_operations_is_refused(jobs: ModuleType) -> None:
+    builder = jobs.RecordingBuilder("a.et")
+    lane = builder.lane("any", "")
+    first, second = builder.node(0, lane, "a", duration=1), builder.node(0, lane, "b", duration=1)
+    builder.edge(first, second)
+    builder.edge(second, first)
+    with pytest.raises(TraceError, match="wait for one another in a circle"):
+        rebuild(Trace("chakra", (builder.build(0, 1),), 1))
+
+
+def test_how_many_ranks_there_are_must_be_known(jobs: ModuleType) -> None:
+    builder = jobs.RecordingBuilder("a.log")
+    builder.node(1, builder.lane("stream", "0"), "AllReduce", communication=ALL)
+    trace = Trace("nccl_log", (builder.build(0),), NONE)
+    with pytest.raises(TraceError, match="how many ranks the job has; say it with --ranks N"):
+        rebuild(trace)
+    assert rebuild(trace, ranks=4).program.ranks == 4
+
+
+def test_a_job_cannot_be_scaled_to_a_part_of_itself(jobs: ModuleType) -> None:
+    trace = jobs.trace_of(reducing(jobs, 0, 10, 131), reducing(jobs, 1, 100, 130))
+    with pytest.raises(TraceError, match="scaled to a multiple of that, not to 3"):
+        rebuild(trace, scale_to=3)
