@@ -112,7 +112,7 @@ def _sending(jobs: ModuleType, rank: int, what: Communication) -> Recording:
             "rank 0 calls all_reduce where another of its group calls broadcast",
         ),
         (ALL, Communication("send", size=8, peer=0), "was captured on 1 of them, not on rank 1"),
-        (Communication("all_reduce"), Communication("all_reduce"), "does not say how much a all_reduce moves"),
+        (Communication("all_reduce"), Communication("all_reduce"), "does not say how many bytes its all_reduce moves"),
         (Communication("send_recv"), Communication("send_recv"), "without saying what it does"),
         (Communication("send", size=8), ALL, "does not say where a send goes to"),
         (
