@@ -238,7 +238,7 @@ class _Writer:
 
     def _known(self, size: int) -> int:
         if size == NONE:
-            msg = f"does not say how many bytes its {self.first.operation} moves; give the execution trace of the same step, too"
+            msg = f"does not say how many bytes its {self.first.operation} moves; give its execution trace, too"
             raise TraceError(self.recording.source, msg)
         return size
 
