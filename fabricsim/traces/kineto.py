@@ -156,12 +156,12 @@ class _Reading:
 
     def _nodes(self, of: NDArray[np.int64]) -> NDArray[np.void]:
         """Make nodes of rows."""
-        rows, nodes = self.rows[of], np.empty(len(of), NODE)
+        rows, nodes = self.rows, np.empty(len(of), NODE)
         nodes["kind"] = self.kinds[of]
-        nodes["lane"] = self._lanes(of)[rows["place"]]
+        nodes["lane"] = self._lanes(of)[rows["place"][of]]
         for column in ("name", "start", "duration", "sequence"):
-            nodes[column] = rows[column]
-        nodes["bytes"] = np.where(nodes["kind"] == COPY, rows["bytes"], NONE)
+            nodes[column] = rows[column][of]
+        nodes["bytes"] = np.where(nodes["kind"] == COPY, rows["bytes"][of], NONE)
         nodes["communication"] = nodes["flops"] = NONE
         return nodes
 

@@ -78,7 +78,7 @@ class Streams:
 def notes_of_kernels(
     events: Events, kernels: NDArray[np.int64], launches: NDArray[np.int64]
 ) -> Iterator[NDArray[np.int64]]:
-    """Find what is noted around the launches of kernels, or with their ``External id`` where no launch is known.
+    """Find what is noted around the launches of kernels, or with their ``External id`` where nothing is around them.
 
     Parameters
     ----------
@@ -108,7 +108,9 @@ def notes_of_kernels(
             launched = np.flatnonzero((launches != NONE) & (rows["place"][launches] == place))
             found[launched] = _around(rows, here, rows["start"][launches[launched]])
         by_id = _matched(rows["external"][marked], marked, rows["external"][kernels])
-        yield np.where(launches == NONE, by_id, found)
+        # before PyTorch 2.1 a kernel's External id is its correlation, which counts something else
+        own = rows["external"][kernels] != rows["correlation"][kernels]
+        yield np.where((found == NONE) & own, by_id, found)
 
 
 def _around(rows: NDArray[np.void], spans: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from fabricsim.engine.state import table
 from fabricsim.kernels import trace_events as scanner
 from fabricsim.kernels.trace_events import TRACE_EVENT, TRACE_SCAN, past_value, scan
 from fabricsim.tables import NONE
@@ -13,12 +14,11 @@ PS_PER_NS = 1000
 
 
 def text(content: str | bytes) -> np.ndarray:
-    return np.frombuffer(content.encode() if isinstance(content, str) else content, np.uint8)
+    return np.frombuffer(bytearray(content.encode() if isinstance(content, str) else content), np.uint8)
 
 
 def found(content: str | bytes, room: int = 50) -> tuple[np.ndarray, np.record, int]:
-    events = np.zeros(room, TRACE_EVENT).view(np.recarray)
-    states = np.zeros(1, TRACE_SCAN).view(np.recarray)
+    events, states = table(room, TRACE_EVENT), table(1, TRACE_SCAN)
     data = text(content)
     with np.errstate(over="ignore"):  # hashes wrap around, which only uncompiled code minds
         position = int(scan(data, 0, len(data), events, states))
