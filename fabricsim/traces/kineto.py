@@ -48,7 +48,7 @@ _NS_PER_US = 1000
 
 _NOTES = re.compile(r"(?:cuda|cu|hip)(?:EventRecord|StreamWaitEvent|EventQuery|StreamQuery)(?:WithFlags)?(?:_\w+)?")
 _BLOCKING_CALL = re.compile(r"(?:cuda|hip)Memcpy(?:2D|3D|ToSymbol|FromSymbol|WithStream)?(?:_v\w+)?")
-_TO_PAGEABLE = "-> Pageable"
+_TO_PAGEABLE = re.compile(r".*-> Pageable.*")
 """Such a copy is done when its call returns: "API synchronization behavior" in the CUDA runtime's manual."""
 
 
@@ -96,7 +96,8 @@ class _Reading:
         category = self.rows["category"]
         self.on_device = np.isin(category, (scanner.KERNEL, scanner.COPY))
         self.launches = np.full(len(self.rows), NONE, np.int64)
-        self.launches[self.on_device] = calls_by_correlation(self.rows, self.rows["correlation"][self.on_device])
+        launches = calls_by_correlation(self.rows, self.rows["correlation"][self.on_device])
+        self.launches[self.on_device] = np.where(self._named(WAITS)[launches], NONE, launches)
         self.streams = Streams(self.rows, self.launches)
         self.kinds = self._kinds()
         self.shared: int = 0
@@ -107,14 +108,19 @@ class _Reading:
         rows, names = self.rows, self.events.names
         calls = rows["category"] == scanner.CALL
         kinds = np.full(len(rows), NONE, np.int8)
-        kinds[calls & np.array([bool(_NOTES.fullmatch(name)) for name in names])[rows["name"]]] = HOST
+        kinds[calls & self._named(_NOTES)] = HOST
+        kinds[calls & self._named(WAITS)] = WAIT
         kinds[self.launches[self.launches != NONE]] = LAUNCH
-        kinds[calls & np.array([bool(WAITS.fullmatch(name)) for name in names])[rows["name"]]] = WAIT
         kinds[rows["category"] == scanner.COPY] = COPY
         kernels = rows["category"] == scanner.KERNEL
         is_message = np.array([operation_of_kernel(name) is not None for name in names])[rows["name"]]
         kinds[kernels] = np.where(is_message[kernels], COMMUNICATION, COMPUTE)
         return kinds
+
+    def _named(self, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
+        """Say of each row whether its name matches."""
+        matches = np.array([bool(pattern.fullmatch(name)) for name in self.events.names], bool)
+        return np.take(matches, self.rows["name"])
 
     def recording(self) -> Recording:
         """Put everything together."""
@@ -144,14 +150,14 @@ class _Reading:
 
     def _blocking_copies(self) -> NDArray[np.int64]:
         """Rows of copies whose calls returned when they were done."""
-        rows, names = self.rows, self.events.names
-        blocks = np.array([bool(_BLOCKING_CALL.fullmatch(name)) for name in names])
-        pageable = np.array([_TO_PAGEABLE in name for name in names])
+        rows = self.rows
         copies = np.flatnonzero((rows["category"] == scanner.COPY) & (self.launches != NONE))
         calls = self.launches[copies]
         alone = np.bincount(self.launches[self.launches != NONE], minlength=len(rows))[calls] == 1
         done = _ends(rows, copies) <= _ends(rows, calls)
-        found: NDArray[np.int64] = copies[alone & done & (blocks[rows["name"][calls]] | pageable[rows["name"][copies]])]
+        found: NDArray[np.int64] = copies[
+            alone & done & (self._named(_BLOCKING_CALL)[calls] | self._named(_TO_PAGEABLE)[copies])
+        ]
         return found
 
     def _nodes(self, of: NDArray[np.int64]) -> NDArray[np.void]:

@@ -206,6 +206,12 @@ def test_a_device_is_waited_for_as_a_whole(tmp_path: Path) -> None:
     assert not any("waits" in sentence for sentence in read_.missing)
 
 
+def test_a_call_that_waits_launches_nothing(tmp_path: Path) -> None:
+    read_ = recording(tmp_path, [call("cudaDeviceSynchronize", 9, 5, 3), kernel(1, 5, 3)])
+
+    assert read_.edges[["before", "after"]].tolist() == [(1, 0)]
+
+
 def test_events_that_are_waited_for(tmp_path: Path) -> None:
     sync = {"device": 0, "wait_on_stream": 7, "wait_on_cuda_event_record_corr_id": 3}
     events = [
