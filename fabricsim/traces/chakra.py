@@ -73,7 +73,7 @@ def _read_et(source: Source) -> Recording:
     try:
         for number, message in enumerate(messages(source.stream)):
             if number == 0:
-                decode_metadata(message)
+                recorder.note(decode_metadata(message))
                 continue
             node = decode_node(message, tensors=False)
             recorder.add(decode_node(message) if node.type == METADATA else node)

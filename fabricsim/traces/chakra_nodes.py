@@ -7,10 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import MsgspecError
 
 from fabricsim.errors import TraceError
 from fabricsim.tables import CLOCK_END, NONE
 from fabricsim.traces import chakra_json
+from fabricsim.traces import chakra_own as own
+from fabricsim.traces.chakra_groups import plain_names
+from fabricsim.traces.chakra_own import by_name
 from fabricsim.traces.chakra_schema import (
     CHECKPOINT,
     COMM_COLL,
@@ -24,14 +28,24 @@ from fabricsim.traces.chakra_schema import (
 )
 from fabricsim.traces.dependencies import in_a_cycle, of_lanes
 from fabricsim.traces.groups import ALL_RANKS
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, EDGE, HOST, Communication, RecordingBuilder
+from fabricsim.traces.trace import (
+    COMMUNICATION,
+    COMPUTE,
+    COPY,
+    EDGE,
+    HOST,
+    KINDS,
+    Communication,
+    Lane,
+    RecordingBuilder,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fabricsim.traces.chakra_schema import Node
-    from fabricsim.traces.protobuf import Value
-    from fabricsim.traces.trace import Lane, Operation, Recording
+    from fabricsim.traces.chakra_own import Attributes
+    from fabricsim.traces.chakra_schema import Metadata, Node
+    from fabricsim.traces.trace import Operation, Recording
 
 COLLECTIVES: tuple[Operation, ...] = (
     "all_reduce",
@@ -46,8 +60,8 @@ COLLECTIVES: tuple[Operation, ...] = (
     "barrier",
 )
 """What the numbers of ``comm_type`` mean."""
-DURATION = "duration_ps"
-"""Attribute of fabricsim's own: the time of a node in ps, where that is no whole number of µs."""
+GATHERING = ("all_gather", "gather")
+"""Operations of which ``comm_size`` is what each rank hands in, and the whole is as many times more."""
 
 _KERNELS: dict[str, Operation] = {
     "reducescatter": "reduce_scatter",
@@ -58,17 +72,20 @@ _KERNELS: dict[str, Operation] = {
     "reduce": "reduce",
 }
 """Parts of kernel names without underscores and hyphens."""
-_COPIES = ("Memcpy ", "Memset ")
-"""Beginnings of the names that PyTorch's profiler gives to copies and fills."""
-_GATHERING = {"all_gather", "gather"}
 _ROOTED = {"broadcast", "reduce", "gather", "scatter"}
 _MICROSECOND = 10**6
 _MOST = 2**63 - 1
-_LARGEST = {"comm_size": 2**50, "comm_src": 10**7, "comm_dst": 10**7}
+_LARGEST = {
+    "comm_size": 2**50,
+    "comm_src": 10**7,
+    "comm_dst": 10**7,
+    f"{own.PREFIX}size": 2**50,
+    f"{own.PREFIX}start_ps": CLOCK_END,
+    f"{own.PREFIX}sent": 2**50,
+    f"{own.PREFIX}received": 2**50,
+    f"{own.PREFIX}world": 10**7,
+}
 """Beyond this a number is a damage: a message of 1 PiB, ten million ranks."""
-_DEFAULT_GROUP = "0"
-
-Attributes = dict[str, "Value | tuple[Value, ...]"]
 
 
 class Recorder:
@@ -89,12 +106,22 @@ class Recorder:
         self._control = (array("Q"), array("q"))
         self._groups: dict[str, int] = {}
         self._captured = False  # from a run, not made by a generator
+        self._about: Attributes = {}
+        self._named: dict[str, tuple[str, str]] = {}  # name and description of groups
+
+    def note(self, metadata: Metadata) -> None:
+        """Take up what the file says of itself."""
+        self._about = by_name(metadata.attributes)
+        try:
+            self._named = own.groups_of(self._about)
+        except MsgspecError as error:
+            raise TraceError(self.source, f"its {own.PREFIX}groups are none ({error}); leave them out") from error
 
     def add(self, node: Node) -> None:
         """Add a node."""
         if not INVALID <= node.type <= CHECKPOINT:
             raise self._error(node, f"has the type {node.type}; the types of Chakra are 0 to {CHECKPOINT}")
-        attributes: Attributes = {attribute.name: attribute.value for attribute in node.attributes}
+        attributes = by_name(node.attributes)
         self._captured |= "tid" in attributes or bool(attributes.get("is_cpu_op"))
         if node.type in _COMMUNICATIONS and not attributes.get("is_cpu_op"):
             self._communicate(node, attributes)
@@ -103,24 +130,68 @@ class Recorder:
         if node.type == METADATA:
             self._note_groups(node)
         self._ids.append(node.id)
-        self._starts.append(node.start)
         for (before, after), dependencies in ((self._data, node.data), (self._control, node.control)):
             before.extend(dependencies)
             after.extend([len(self._ids) - 1] * len(dependencies))
 
     def _work(self, node: Node, attributes: Attributes) -> None:
-        kind = HOST
-        if node.type in {MEM_LOAD, MEM_STORE}:
-            kind = COPY
-        elif node.type == COMP and not attributes.get("is_cpu_op"):
-            kind = COPY if node.name.startswith(_COPIES) else COMPUTE
+        kind = self._kind(node, attributes)
         flops, bytes_ = self._count(node, attributes, "num_ops"), self._count(node, attributes, "tensor_size")
-        duration = self._duration(node, attributes)
-        if not duration and (flops > 0 or (kind == COPY and bytes_ > 0)):
-            duration = NONE
+        silent = 0
+        if flops > 0 or (node.type in {MEM_LOAD, MEM_STORE} and bytes_ > 0):
+            silent = NONE
+        duration = self._duration(node, attributes, silent)
+        if duration == NONE:
             self.builder.missing["the time of operations of which FLOPs or bytes are given"] = None
-        lane = self._lane(kind, attributes)
-        self.builder.node(kind, lane, node.name, duration=duration, flops=flops, bytes_=bytes_)
+        self._put(node, attributes, kind, duration, flops=flops, bytes_=bytes_)
+
+    def _kind(self, node: Node, attributes: Attributes) -> int:
+        own_kind = attributes.get(f"{own.PREFIX}kind")
+        if own_kind is not None:
+            if own_kind not in KINDS or own_kind == KINDS[COMMUNICATION]:
+                raise self._error(node, f"is of the kind {own_kind!r:.60}; the kinds are {', '.join(KINDS)}")
+            return KINDS.index(str(own_kind))
+        if node.type in {MEM_LOAD, MEM_STORE}:
+            return COPY
+        if node.type != COMP or attributes.get("is_cpu_op"):
+            return HOST
+        return own.plain_kind(COMPUTE, node.name)
+
+    def _put(  # noqa: PLR0913  as the columns of a node
+        self,
+        node: Node,
+        attributes: Attributes,
+        kind: int,
+        duration: int,
+        *,
+        communication: Communication | None = None,
+        flops: int = NONE,
+        bytes_: int = NONE,
+    ) -> None:
+        lane = self.builder.lane(*self._lane(node, attributes, kind))
+        sequence = self._count(node, attributes, f"{own.PREFIX}sequence")
+        start = self._count(node, attributes, f"{own.PREFIX}start_ps")
+        self._starts.append(node.start if start == NONE else 0)
+        self.builder.node(
+            kind,
+            lane,
+            node.name,
+            communication=communication,
+            sequence=sequence,
+            start=start,
+            duration=duration,
+            flops=flops,
+            bytes_=bytes_,
+        )
+
+    def _lane(self, node: Node, attributes: Attributes, kind: int) -> Lane:
+        own_lane = attributes.get(f"{own.PREFIX}lane")
+        if own_lane is None:
+            return own.plain_lane(kind, attributes)
+        word, _, name = str(own_lane).partition(" ")
+        if word not in {"stream", "thread", "any"}:
+            raise self._error(node, f"runs on {own_lane!r:.60}; write stream, thread or any and a name")
+        return Lane(word, name)  # type: ignore[arg-type]  # one of the three
 
     def _communicate(self, node: Node, attributes: Attributes) -> None:
         operation = self._operation(node, attributes)
@@ -131,14 +202,19 @@ class Recorder:
             what = self._collective(operation, size, self._count(node, attributes, "comm_src"), attributes)
         else:
             peer = self._count(node, attributes, "comm_dst" if node.type == COMM_SEND else "comm_src")
-            group = NONE
             if peer == NONE:
                 self.builder.missing["the other ends of sends and receives"] = None
-                group = self._group(attributes)
             tag = max(self._count(node, attributes, "comm_tag"), 0)
-            what = Communication(operation, group, size, peer=peer, tag=tag)
-        lane, duration = self._lane(COMMUNICATION, attributes), self._duration(node, attributes)
-        self.builder.node(COMMUNICATION, lane, node.name, communication=what, duration=duration or NONE)
+            what = Communication(operation, self._group(attributes), size, peer=peer, tag=tag)
+        total = self._count(node, attributes, f"{own.PREFIX}size")
+        if total != NONE:
+            what = what._replace(size=total, share=NONE)
+        what = what._replace(
+            datatype=str(attributes.get(f"{own.PREFIX}datatype", "")),
+            sent=self._counts(node, attributes, f"{own.PREFIX}sent"),
+            received=self._counts(node, attributes, f"{own.PREFIX}received"),
+        )
+        self._put(node, attributes, COMMUNICATION, self._duration(node, attributes, NONE), communication=what)
 
     def _collective(self, operation: Operation, size: int, root: int, attributes: Attributes) -> Communication:
         """Turn the bytes of the input, which Chakra counts, into those that nccl-tests counts."""
@@ -147,7 +223,7 @@ class Recorder:
             root = NONE
         elif root == NONE:
             self.builder.missing["the roots of broadcasts and reductions"] = None
-        if operation in _GATHERING:
+        if operation in GATHERING:
             return Communication(operation, group, peer=root, share=size)
         return Communication(operation, group, size, peer=root)
 
@@ -165,12 +241,13 @@ class Recorder:
 
     def _group(self, attributes: Attributes) -> int:
         """Find the group that a node names; without a name it is of all ranks, as in ASTRA-sim."""
-        name = str(attributes.get("pg_name", "")) or _DEFAULT_GROUP
-        if name == _DEFAULT_GROUP and self._captured and "pg_name" not in attributes:
-            self.builder.missing["the groups of communications, which are taken to be all ranks"] = None
+        if "pg_name" not in attributes:
+            if self._captured:
+                self.builder.missing["the groups of communications, which are taken to be all ranks"] = None
+            return NONE
+        name = str(attributes["pg_name"])
         if name not in self._groups:
-            description = ALL_RANKS if name == _DEFAULT_GROUP else ""
-            self._groups[name] = self.builder.group(name, description)
+            self._groups[name] = self.builder.group(*self._named.get(name, plain_names(name)))
         return self._groups[name]
 
     def _note_groups(self, node: Node) -> None:
@@ -181,29 +258,26 @@ class Recorder:
         if found is None:
             self.builder.missing["the ranks of process groups, whose list cannot be read"] = None
         for group in found or ():
-            description = "" if group.ranks else ALL_RANKS
-            size = len(group.ranks) or NONE
             if group.pg_name not in self._groups:
-                ranks = tuple(group.ranks)
-                self._groups[group.pg_name] = self.builder.group(group.pg_name, description, ranks, size)
+                description, ranks = "" if group.ranks else ALL_RANKS, tuple(group.ranks)
+                number = self.builder.group(group.pg_name, description, ranks, len(ranks) or NONE)
+                self._groups[group.pg_name] = number
 
-    def _lane(self, kind: int, attributes: Attributes) -> int:
-        """Find what runs a node; the profiler calls a stream ``tid``, too."""
-        number = attributes.get("stream", attributes.get("tid"))
-        if not isinstance(number, int) or number < 0:
-            return self.builder.lane("any", "")
-        if kind == HOST:
-            return self.builder.lane("thread", f"thread {number}")
-        return self.builder.lane("stream", f"stream {number}")
-
-    def _duration(self, node: Node, attributes: Attributes) -> int:
-        exact = self._count(node, attributes, DURATION)
-        duration = node.duration * _MICROSECOND if exact == NONE else exact
+    def _duration(self, node: Node, attributes: Attributes, silent: int) -> int:
+        """Give the time of a node in ps, `silent` where nothing is said: proto3 leaves out what is 0."""
+        exact = self._count(node, attributes, f"{own.PREFIX}duration_ps")
+        duration = (node.duration * _MICROSECOND or silent) if exact == NONE else exact
         if duration > CLOCK_END:
             raise self._error(node, f"takes {node.duration} µs; no operation takes 92 days")
         return duration
 
-    def _count(self, node: Node, attributes: Attributes, key: str) -> int:
+    def _counts(self, node: Node, attributes: Attributes, key: str) -> tuple[int, ...]:
+        values = attributes.get(key, ())
+        if not isinstance(values, tuple):
+            raise self._error(node, f"has {key} {values!r:.60}; write a list of numbers")
+        return tuple(self._count(node, {key: value}, key) for value in values)
+
+    def _count(self, node: Node | None, attributes: Attributes, key: str) -> int:
         if key not in attributes:
             return NONE
         value = attributes[key]
@@ -212,8 +286,9 @@ class Recorder:
             raise self._error(node, f"has {key} {value!r:.60}; write a number from 0 to {most}")
         return int(value)
 
-    def _error(self, node: Node, problem: str) -> TraceError:
-        return TraceError(self.source, f"node {node.id} ({node.name[:60]!r}) {problem}")
+    def _error(self, node: Node | None, problem: str) -> TraceError:
+        place = "" if node is None else f"node {node.id} ({node.name[:60]!r}) "
+        return TraceError(self.source, place + problem)
 
     def recording(self, rank: int, world: int = NONE) -> Recording:
         """Finish; parameters are as of `Recording`.
@@ -225,9 +300,12 @@ class Recorder:
         """
         if not self._ids:
             raise TraceError(self.source, "holds no nodes; capture at least one iteration")
-        made = self.builder.build(rank, world)
-        origin = self._set_starts(made.nodes)
-        before, after, lanes = self._dependencies(made)
+        if world == NONE:
+            world = self._count(None, self._about, f"{own.PREFIX}world")
+        host, device = (str(self._about.get(own.PREFIX + key, "")) for key in ("host", "device"))
+        made = self.builder.build(rank, world, host=host, device=device)
+        origin = max(self._count(None, self._about, f"{own.PREFIX}origin_ns"), 0) or self._set_starts(made.nodes)
+        (before, after), lanes = self._dependencies(made)
         edges = np.zeros(len(before), EDGE)
         edges["before"], edges["after"] = before, after
         self._check_waited_for(made.nodes, before)
@@ -245,7 +323,7 @@ class Recorder:
         nodes["start"][known] = (starts[known] - np.uint64(first)).astype(np.int64) * _MICROSECOND
         return first * 1000
 
-    def _dependencies(self, made: Recording) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[Lane, ...]]:
+    def _dependencies(self, made: Recording) -> tuple[Edges, tuple[Lane, ...]]:
         """Give the dependencies by index, and the lanes that agree with them.
 
         Files that come from PyTorch have the call tree as control dependencies, which may contradict the data
@@ -254,21 +332,22 @@ class Recorder:
         data, control = self._resolved(self._data), self._resolved(self._control)
         count, lanes = len(self._ids), made.lanes
         ordered = of_lanes(made.nodes["lane"], [lane.kind != "any" for lane in lanes])
-        both = tuple(np.concatenate(parts) for parts in zip(data, control, strict=True))
+        control = _without(control, ordered)
+        both = np.concatenate([data[0], control[0]]), np.concatenate([data[1], control[1]])
         if not in_a_cycle(count, [data, control, ordered]).size:
-            return (*_once(*both), lanes)
+            return _once(both), lanes
         if len(control[0]):
             self.builder.missing["control dependencies that agree with the data dependencies: they are left out"] = None
         if not in_a_cycle(count, [data, ordered]).size:
-            return (*_once(*data), lanes)
+            return _once(data), lanes
         stuck = in_a_cycle(count, [data])
         if stuck.size:
             msg = f"node {self._ids[stuck[0]]} waits for itself, by way of others; its dependencies form a circle"
             raise TraceError(self.source, msg)
         self.builder.missing["an order of streams and threads that agrees with the dependencies"] = None
-        return (*_once(*data), tuple(lane._replace(kind="any") for lane in lanes))
+        return _once(data), tuple(lane._replace(kind="any") for lane in lanes)
 
-    def _resolved(self, edges: tuple[array[int], array[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _resolved(self, edges: tuple[array[int], array[int]]) -> Edges:
         """Turn ids into indices; dependencies on nodes that are not in the file are left out."""
         ids = np.frombuffer(self._ids, np.uint64)
         order = np.argsort(ids, kind="stable")
@@ -295,8 +374,23 @@ class Recorder:
 _COMMUNICATIONS = {COMM_SEND, COMM_RECV, COMM_COLL}
 
 
-def _once(before: NDArray[np.int64], after: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Leave out repeated edges; the order of those that stay is that of the file."""
-    _, first = np.unique(before * (after.max(initial=0) + 1) + after, return_index=True)
-    first.sort()
-    return before[first], after[first]
+Edges = tuple["NDArray[np.int64]", "NDArray[np.int64]"]
+"""Nodes waited for, and those that wait."""
+
+
+def _keys(edges: Edges) -> NDArray[np.int64]:
+    return edges[1] << 32 | edges[0]
+
+
+def _without(edges: Edges, others: Edges) -> Edges:
+    """Leave out edges that are among `others`, such as those that the order of lanes stands for anyway."""
+    kept = ~np.isin(_keys(edges), _keys(others))
+    return edges[0][kept], edges[1][kept]
+
+
+def _once(edges: Edges) -> Edges:
+    """Leave out repeated edges, and put them into the order of the nodes that wait."""
+    keys, first = np.unique(_keys(edges), return_index=True)
+    order = np.lexsort((first, keys >> 32))
+    first = first[order]
+    return edges[0][first], edges[1][first]

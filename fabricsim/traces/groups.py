@@ -52,7 +52,7 @@ def completed(recording: Recording, listed: Mapping[str, tuple[int, ...]], world
         Where a list contradicts the recording.
     """
     groups = tuple(_complete(recording, group, listed, world) for group in recording.groups)
-    communications = tuple(_sized(communication, groups) for communication in recording.communications)
+    communications = tuple(_sized(communication, groups, world) for communication in recording.communications)
     if groups == recording.groups and communications == recording.communications:
         return recording
     return replace(recording, groups=groups, communications=communications)
@@ -70,8 +70,8 @@ def _complete(recording: Recording, group: Group, listed: Mapping[str, tuple[int
     return group
 
 
-def _sized(communication: Communication, groups: tuple[Group, ...]) -> Communication:
-    size = groups[communication.group].size if communication.group != NONE else NONE
+def _sized(communication: Communication, groups: tuple[Group, ...], world: int) -> Communication:
+    size = world if communication.group == NONE else groups[communication.group].size
     if NONE in {communication.share, size}:
         return communication
     return communication._replace(size=communication.share * size, share=NONE)
