@@ -32,9 +32,14 @@ def recognises(name: str, head: bytes) -> bool:
     The JSON of PyTorch's execution traces, whose ``"schema"`` may name Chakra too, is not: it has ``"nodes"`` with
     times of no kind and is another form.
     """
-    if head.lstrip()[:1] == b"{":
+    if _is_json(head):
         return chakra_json.is_graph(head) or chakra_json.is_groups(head)
     return bool(_ET.search(name)) or _begins_with_metadata(head)
+
+
+def _is_json(head: bytes) -> bool:
+    # a brace is also the length of a message of 123 bytes
+    return head.lstrip()[:1] == b"{" and not _begins_with_metadata(head)
 
 
 def _begins_with_metadata(head: bytes) -> bool:
@@ -54,7 +59,7 @@ def _begins_with_metadata(head: bytes) -> bool:
 
 def read(source: Source) -> Iterator[Recording | GroupList]:
     """Read a file; see `fabricsim.traces.readers.Reader`."""
-    if source.head.lstrip()[:1] != b"{":
+    if not _is_json(source.head):
         yield _read_et(source)
     elif chakra_json.is_graph(source.head):
         yield _read_graph(source)

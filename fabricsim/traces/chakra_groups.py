@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import count
 from typing import TYPE_CHECKING
 
 from fabricsim.tables import NONE
@@ -23,35 +25,45 @@ class Numbered:
         Ranks of each group by its number, for ``--comm-group-configuration``.
     unlisted
         Names of groups whose ranks are not known.
+    shared
+        Names that several groups have, which are called by their numbers instead.
     """
 
     def __init__(self, trace: Trace) -> None:
-        groups = {group: None for recording in trace.recordings for group in recording.groups}
+        groups = dict.fromkeys(
+            (group.name, group.ranks) for recording in trace.recordings for group in recording.groups
+        )
+        counts = Counter(name for name, _ in groups)
+        self.shared = {name for name, count in counts.items() if count > 1}
+        everyone = (DEFAULT, tuple(range(trace.world)))
+        free = (str(number) for number in count(1) if str(number) not in counts)
         self._numbers: dict[tuple[str, tuple[int, ...]], str] = {}
         self.listed: dict[str, list[int]] = {}
         self.unlisted: list[str] = []
-        taken = {group.name for group in groups if _is_number(group.name)}
-        free = (str(number) for number in range(1, len(groups) + len(taken) + 2) if str(number) not in taken)
-        for group in groups:
-            key = (group.name, group.ranks)
-            if key in self._numbers:
-                continue
-            everyone = group.name == DEFAULT and group.description == ALL_RANKS
-            keep = everyone or (_is_number(group.name) and group.name not in self._numbers.values())
-            number = self._numbers[key] = group.name if keep else next(free)
-            if group.ranks and not everyone:
-                self.listed[number] = list(group.ranks)
-            elif not everyone:
-                self.unlisted.append(group.name)
+        for name, ranks in groups:
+            known = _is_number(name) or (name, ranks) in {everyone, (DEFAULT, ())}
+            number = self._numbers[name, ranks] = name if known and name not in self.shared else next(free)
+            if number != DEFAULT and ranks:
+                self.listed[number] = list(ranks)
+            elif number != DEFAULT:
+                self.unlisted.append(name)
 
     def number(self, group: Group) -> str:
         """Give the ``pg_name`` of a group."""
         return self._numbers[group.name, group.ranks]
 
-    def renamed(self, recording: Recording) -> dict[str, tuple[str, str]]:
-        """Give name and description of those groups of a recording whose number does not say them."""
-        named = {self.number(group): (group.name, group.description) for group in recording.groups}
-        return {number: names for number, names in named.items() if names != plain_names(number)}
+    def renamed(self, recording: Recording) -> dict[str, Named]:
+        """Give name, description and ranks of those groups of a recording whose number does not say them."""
+        named = {
+            number: (number if group.name in self.shared else group.name, group.description, group.ranks)
+            for group in recording.groups
+            for number in [self.number(group)]
+        }
+        return {number: names for number, names in named.items() if names[:2] != plain_names(number)}
+
+
+Named = tuple[str, str, tuple[int, ...]]
+"""Name, description and ranks of a group."""
 
 
 def plain_names(number: str) -> tuple[str, str]:

@@ -24,7 +24,7 @@ _MOST_RANKS = 10**7
 _T = TypeVar("_T")
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-_Rank = Annotated[int, msgspec.Meta(ge=0, lt=_MOST_RANKS)]
+Rank = Annotated[int, msgspec.Meta(ge=0, lt=_MOST_RANKS)]
 
 
 class _Node(msgspec.Struct):
@@ -48,7 +48,7 @@ class _Node(msgspec.Struct):
 
 class _Graph(msgspec.Struct):
     workload_graph: list[_Node]
-    ngpus: _Rank | None = None
+    ngpus: Rank | None = None
 
 
 class Graph(NamedTuple):
@@ -65,7 +65,7 @@ def is_graph(head: bytes) -> bool:
 
 def is_groups(head: bytes) -> bool:
     """Whether a file that begins like this lists the ranks of groups."""
-    return re.match(rb'\s*\{\s*"[^"\\]{1,200}"\s*:\s*\[\s*\d+\s*[],]', head) is not None
+    return re.match(rb'\s*\{\s*(?:"[^"\\]{1,200}"\s*:\s*\[\s*\d+\s*[],]|\}\s*$)', head) is not None
 
 
 def read_graph(source: Source) -> Graph:
@@ -90,7 +90,7 @@ def _plain(node: _Node) -> Node:
 
 def read_groups(source: Source) -> GroupList:
     """Read the ranks of groups."""
-    groups = {name: tuple(ranks) for name, ranks in _decoded(source, dict[str, list[_Rank]]).items()}
+    groups = {name: tuple(ranks) for name, ranks in _decoded(source, dict[str, list[Rank]]).items()}
     for name, ranks in groups.items():
         if not ranks or len(set(ranks)) < len(ranks):
             msg = f"group {name!r} has {'a rank twice' if ranks else 'no ranks'}; list each rank of a group once"
@@ -114,7 +114,7 @@ class ProcessGroup(msgspec.Struct):
     """A process group as a node of PyTorch's that makes it lists it."""
 
     pg_name: str
-    ranks: list[_Rank] = msgspec.field(default_factory=list)
+    ranks: list[Rank] = msgspec.field(default_factory=list)
 
 
 def process_groups(values: str) -> list[ProcessGroup] | None:

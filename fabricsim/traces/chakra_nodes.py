@@ -43,6 +43,7 @@ from fabricsim.traces.trace import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fabricsim.traces.chakra_groups import Named
     from fabricsim.traces.chakra_own import Attributes
     from fabricsim.traces.chakra_schema import Metadata, Node
     from fabricsim.traces.trace import Operation, Recording
@@ -107,7 +108,7 @@ class Recorder:
         self._groups: dict[str, int] = {}
         self._captured = False  # from a run, not made by a generator
         self._about: Attributes = {}
-        self._named: dict[str, tuple[str, str]] = {}  # name and description of groups
+        self._named: dict[str, Named] = {}
 
     def note(self, metadata: Metadata) -> None:
         """Take up what the file says of itself."""
@@ -136,14 +137,13 @@ class Recorder:
 
     def _work(self, node: Node, attributes: Attributes) -> None:
         kind = self._kind(node, attributes)
-        flops, bytes_ = self._count(node, attributes, "num_ops"), self._count(node, attributes, "tensor_size")
-        silent = 0
-        if flops > 0 or (node.type in {MEM_LOAD, MEM_STORE} and bytes_ > 0):
-            silent = NONE
+        bytes_ = self._count(node, attributes, "tensor_size")
+        moved = bytes_ > 0 and node.type in {MEM_LOAD, MEM_STORE}
+        silent = NONE if moved or self._count(node, attributes, "num_ops") > 0 else 0
         duration = self._duration(node, attributes, silent)
         if duration == NONE:
             self.builder.missing["the time of operations of which FLOPs or bytes are given"] = None
-        self._put(node, attributes, kind, duration, flops=flops, bytes_=bytes_)
+        self._put(node, attributes, kind, duration)
 
     def _kind(self, node: Node, attributes: Attributes) -> int:
         own_kind = attributes.get(f"{own.PREFIX}kind")
@@ -157,16 +157,8 @@ class Recorder:
             return HOST
         return own.plain_kind(COMPUTE, node.name)
 
-    def _put(  # noqa: PLR0913  as the columns of a node
-        self,
-        node: Node,
-        attributes: Attributes,
-        kind: int,
-        duration: int,
-        *,
-        communication: Communication | None = None,
-        flops: int = NONE,
-        bytes_: int = NONE,
+    def _put(
+        self, node: Node, attributes: Attributes, kind: int, duration: int, what: Communication | None = None
     ) -> None:
         lane = self.builder.lane(*self._lane(node, attributes, kind))
         sequence = self._count(node, attributes, f"{own.PREFIX}sequence")
@@ -176,12 +168,12 @@ class Recorder:
             kind,
             lane,
             node.name,
-            communication=communication,
+            communication=what,
             sequence=sequence,
             start=start,
             duration=duration,
-            flops=flops,
-            bytes_=bytes_,
+            flops=self._count(node, attributes, "num_ops"),
+            bytes_=self._count(node, attributes, "tensor_size"),
         )
 
     def _lane(self, node: Node, attributes: Attributes, kind: int) -> Lane:
@@ -214,7 +206,7 @@ class Recorder:
             sent=self._counts(node, attributes, f"{own.PREFIX}sent"),
             received=self._counts(node, attributes, f"{own.PREFIX}received"),
         )
-        self._put(node, attributes, COMMUNICATION, self._duration(node, attributes, NONE), communication=what)
+        self._put(node, attributes, COMMUNICATION, self._duration(node, attributes, NONE), what)
 
     def _collective(self, operation: Operation, size: int, root: int, attributes: Attributes) -> Communication:
         """Turn the bytes of the input, which Chakra counts, into those that nccl-tests counts."""
@@ -247,7 +239,8 @@ class Recorder:
             return NONE
         name = str(attributes["pg_name"])
         if name not in self._groups:
-            self._groups[name] = self.builder.group(*self._named.get(name, plain_names(name)))
+            title, description, ranks = self._named.get(name, (*plain_names(name), ()))
+            self._groups[name] = self.builder.group(title, description, ranks, len(ranks) or NONE)
         return self._groups[name]
 
     def _note_groups(self, node: Node) -> None:

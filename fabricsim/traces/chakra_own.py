@@ -7,7 +7,7 @@ of a file
 ``world``             ranks of the job
 ``host``, ``device``  where it was captured
 ``origin_ns``         time 0 of its starts
-``groups``            JSON: for each ``pg_name`` its name and description, where these differ
+``groups``            JSON: for each ``pg_name`` its name, description and ranks, where that is not its name
 of a node
 ``kind``              as in `fabricsim.traces.trace.KINDS`, where type and ``is_cpu_op`` do not say it
 ``lane``              kind and name, where ``stream`` or ``tid`` do not say it
@@ -28,12 +28,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fabricsim.tables import NONE
+from fabricsim.traces.chakra_json import Rank
 from fabricsim.traces.chakra_schema import Attribute
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, KINDS, Lane
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from fabricsim.traces.chakra_groups import Named
     from fabricsim.traces.protobuf import Value
     from fabricsim.traces.trace import Communication, Recording
 
@@ -49,7 +51,7 @@ def by_name(attributes: tuple[Attribute, ...]) -> Attributes:
     return {attribute.name: attribute.value for attribute in attributes}
 
 
-def about(recording: Recording, world: int, groups: Mapping[str, tuple[str, str]]) -> Iterator[Attribute]:
+def about(recording: Recording, world: int, groups: Mapping[str, Named]) -> Iterator[Attribute]:
     """Say of a file what is not said elsewhere."""
     if world != NONE:
         yield Attribute(f"{PREFIX}world", "int64", world)
@@ -62,10 +64,15 @@ def about(recording: Recording, world: int, groups: Mapping[str, tuple[str, str]
         yield Attribute(f"{PREFIX}groups", "string", json.dumps(groups))
 
 
-def groups_of(attributes: Attributes) -> dict[str, tuple[str, str]]:
-    """Read name and description of groups by their ``pg_name``; raises `msgspec.MsgspecError`."""
+def groups_of(attributes: Attributes) -> dict[str, Named]:
+    """Read name, description and ranks of groups by their ``pg_name``; raises `msgspec.MsgspecError`."""
     text = attributes.get(f"{PREFIX}groups", "{}")
-    return msgspec.json.decode(str(text), type=dict[str, tuple[str, str]])
+    return msgspec.json.decode(str(text), type=dict[str, tuple[str, str, tuple[Rank, ...]]])
+
+
+def by_host(kind: int) -> bool:
+    """Whether a thread of the host does what is of this kind, not a device."""
+    return kind not in {COMPUTE, COMMUNICATION, COPY}
 
 
 def plain_kind(kind: int, name: str) -> int:
@@ -78,24 +85,22 @@ def plain_lane(kind: int, attributes: Attributes) -> Lane:
     number = attributes.get("stream", attributes.get("tid"))
     if not isinstance(number, int) or number < 0:
         return Lane("any", "")
-    return Lane("thread", f"thread {number}") if kind == HOST else Lane("stream", f"stream {number}")
+    return Lane("thread", f"thread {number}") if by_host(kind) else Lane("stream", f"stream {number}")
 
 
 def of_work(kind: int, name: str) -> Iterator[Attribute]:
     """Say what a node is."""
-    by_host = kind not in {COMPUTE, COMMUNICATION, COPY}
-    yield Attribute("is_cpu_op", "bool", by_host)
-    if kind != COMMUNICATION and plain_kind(HOST if by_host else COMPUTE, name) != kind:
+    yield Attribute("is_cpu_op", "bool", by_host(kind))
+    if kind != COMMUNICATION and plain_kind(HOST if by_host(kind) else COMPUTE, name) != kind:
         yield Attribute(f"{PREFIX}kind", "string", KINDS[kind])
 
 
 def of_lane(kind: int, lane: Lane) -> Iterator[Attribute]:
     """Say where a node runs."""
-    by_host = kind not in {COMPUTE, COMMUNICATION, COPY}
     word, _, number = lane.name.partition(" ")
     short = number.isascii() and number.isdigit() and len(number) < 10 and str(int(number)) == number  # noqa: PLR2004
-    if short and word == lane.kind == ("thread" if by_host else "stream"):
-        yield Attribute("tid" if by_host else "stream", "int64", int(number))
+    if short and word == lane.kind == ("thread" if by_host(kind) else "stream"):
+        yield Attribute("tid" if by_host(kind) else "stream", "int64", int(number))
     elif lane != Lane("any", ""):
         yield Attribute(f"{PREFIX}lane", "string", f"{lane.kind} {lane.name}")
 

@@ -88,6 +88,8 @@ def write(trace: Trace, path: Path | str) -> tuple[str, ...]:
     groups = Numbered(trace)
     for name in groups.unlisted:
         lost[f"who is in group {name!r}: the trace does not say, and ASTRA-sim has to be told"] = None
+    if groups.shared:
+        lost["the names of groups that share one with others: they are numbered"] = None
     try:
         for recording, part in zip(trace.recordings, parts, strict=False):
             with part.open("wb") as stream:
