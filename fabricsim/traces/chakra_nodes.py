@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 from msgspec import MsgspecError
@@ -37,6 +37,7 @@ from fabricsim.traces.trace import (
     KINDS,
     Communication,
     Lane,
+    LaneKind,
     RecordingBuilder,
 )
 
@@ -181,9 +182,9 @@ class Recorder:
         if own_lane is None:
             return own.plain_lane(kind, attributes)
         word, _, name = str(own_lane).partition(" ")
-        if word not in {"stream", "thread", "any"}:
-            raise self._error(node, f"runs on {own_lane!r:.60}; write stream, thread or any and a name")
-        return Lane(word, name)  # type: ignore[arg-type]  # one of the three
+        if word not in get_args(LaneKind):
+            raise self._error(node, f"runs on {own_lane!r:.60}; write stream, thread, cpu or any and a name")
+        return Lane(word, name)  # type: ignore[arg-type]  # one of these
 
     def _communicate(self, node: Node, attributes: Attributes) -> None:
         operation = self._operation(node, attributes)
@@ -205,6 +206,7 @@ class Recorder:
             datatype=str(attributes.get(f"{own.PREFIX}datatype", "")),
             sent=self._counts(node, attributes, f"{own.PREFIX}sent"),
             received=self._counts(node, attributes, f"{own.PREFIX}received"),
+            nic=self._count(node, attributes, f"{own.PREFIX}nic"),
         )
         self._put(node, attributes, COMMUNICATION, self._duration(node, attributes, NONE), what)
 
@@ -324,7 +326,7 @@ class Recorder:
         """
         data, control = self._resolved(self._data), self._resolved(self._control)
         count, lanes = len(self._ids), made.lanes
-        ordered = of_lanes(made.nodes["lane"], [lane.kind != "any" for lane in lanes])
+        ordered = of_lanes(made.nodes["lane"], lanes)
         control = _without(control, ordered)
         both = np.concatenate([data[0], control[0]]), np.concatenate([data[1], control[1]])
         if not in_a_cycle(count, [data, control, ordered]).size:

@@ -16,6 +16,7 @@ of a node
 ``sequence``          number of a communication in its group
 ``datatype``          of a communication
 ``size``              as nccl-tests counts it, where ``comm_size`` and the group do not say it
+``nic``               adapter of a send or receive
 ``sent``, ``received``  bytes to and from each member
 ====================  ===================================================================================
 """
@@ -119,8 +120,9 @@ def of_communication(what: Communication, *, said: int) -> Iterator[Attribute]:
     """Say what `what` is beyond its bytes; `said` is the size that a reader takes from the rest."""
     if what.datatype:
         yield Attribute(f"{PREFIX}datatype", "string", what.datatype)
-    if what.size not in {said, NONE}:
-        yield Attribute(f"{PREFIX}size", "int64", what.size)
+    for key, value, known in (("size", what.size, said), ("nic", what.nic, NONE)):
+        if value not in {known, NONE}:
+            yield Attribute(PREFIX + key, "int64", value)
     for key, bytes_ in (("sent", what.sent), ("received", what.received)):
         if bytes_:
             yield Attribute(PREFIX + key, "int64 list", bytes_)

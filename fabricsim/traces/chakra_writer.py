@@ -126,7 +126,7 @@ class _File:
         about = own.about(recording, self.world, self.groups.renamed(recording))
         yield encode_metadata(Metadata(VERSION, tuple(about)))
         stated = _before(len(recording.nodes), recording.edges["before"], recording.edges["after"])
-        lanes = of_lanes(recording.nodes["lane"], [lane.kind != "any" for lane in recording.lanes])
+        lanes = of_lanes(recording.nodes["lane"], recording.lanes)
         in_lane = _before(len(recording.nodes), *lanes)
         for number, columns in enumerate(recording.nodes.tolist()):
             yield encode_node(self._node(number, columns, in_lane[number], stated[number]))
@@ -181,6 +181,8 @@ class _File:
     def _ends(self, what: Communication) -> list[Attribute]:
         if what.peer == NONE:
             self._refuse(f"has a {what.operation} whose other end is not known; Chakra needs it")
+        if what.tag == NONE:
+            self._refuse(f"has a {what.operation} with any tag; Chakra needs one, which its other end has, too")
         key = "comm_dst" if what.operation == "send" else "comm_src"
         kind = "int32" if what.tag < _INT32 else "int64"
         return [Attribute(key, "int32", what.peer), Attribute("comm_tag", kind, what.tag)]

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fabricsim.traces.trace import Lane
+
 
 def in_a_cycle(count: int, edges: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]]) -> NDArray[np.int64]:
     """Find the nodes that could never run because they wait, at last, for themselves.
@@ -45,17 +47,18 @@ def in_a_cycle(count: int, edges: Sequence[tuple[NDArray[np.int64], NDArray[np.i
     return np.flatnonzero(waiting)
 
 
-def of_lanes(lanes: NDArray[np.int32], ordered: Sequence[bool]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Give the edges that the order of lanes stands for.
+def of_lanes(places: NDArray[np.int32], lanes: Sequence[Lane]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Give the edges that the order of streams and threads stands for.
 
     Parameters
     ----------
-    lanes
+    places
         Lane of each node, in the order in which lanes run them.
-    ordered
-        Of each lane, whether it runs one after the other.
+    lanes
+        What these numbers stand for.
     """
-    nodes = np.flatnonzero(np.array([*ordered, False])[lanes])
-    nodes = nodes[np.argsort(lanes[nodes], kind="stable")]
-    same = lanes[nodes[1:]] == lanes[nodes[:-1]]
+    ordered = np.array([*(lane.kind in {"stream", "thread"} for lane in lanes), False])
+    nodes = np.flatnonzero(ordered[places])
+    nodes = nodes[np.argsort(places[nodes], kind="stable")]
+    same = places[nodes[1:]] == places[nodes[:-1]]
     return nodes[:-1][same], nodes[1:][same]

@@ -29,7 +29,7 @@ _NUMBERS = st.integers(0, 2**40)
 _KNOWN = st.just(NONE) | _NUMBERS
 _WORDS = st.text(st.characters(codec="utf-8"), max_size=6)
 _LANES = st.sampled_from(
-    [("any", ""), ("stream", "stream 7"), ("thread", "thread 3"), ("stream", "compute 0"), ("any", "x")]
+    [("any", ""), ("stream", "stream 7"), ("thread", "thread 3"), ("stream", "compute 0"), ("cpu", "cpu 1")]
 )
 _GROUPS = ((), ("1", "", (0, 1, 2)), ("tensor", "tp", (0, 2)), ("0", ALL_RANKS, ()), ("7", "", (1, 2)))
 
@@ -40,7 +40,9 @@ def _communications(draw: st.DrawFn, group: int, rank: int) -> Communication:
     size = draw(_NUMBERS)
     if operation in {"send", "recv"}:
         tag, datatype = draw(st.integers(0, 2**33)), draw(st.sampled_from(["", "float16"]))
-        return Communication(operation, group, size, datatype, peer=(rank + 1) % _RANKS, tag=tag)
+        return Communication(
+            operation, group, size, datatype, peer=(rank + 1) % _RANKS, tag=tag, nic=draw(st.integers(-1, 1))
+        )
     rooted = operation in {"broadcast", "reduce", "gather", "scatter"}
     parts = tuple(draw(st.lists(_NUMBERS, max_size=3))) if operation == "all_to_all" else ()
     return Communication(
@@ -163,6 +165,7 @@ def _alone(communication: Communication, rank: int = 0) -> Trace:
         (_alone(Communication("unknown", 0, 5)), "'unknown', for which Chakra has no name"),
         (_alone(Communication("all_reduce", 0)), r"\(all_reduce\) whose bytes are not known"),
         (_alone(Communication("recv", 0, 5)), "a recv whose other end is not known"),
+        (_alone(Communication("recv", 0, 5, peer=1, tag=NONE)), "a recv with any tag"),
         (_alone(Communication("all_gather", 0, 5)), "over a group of unknown size"),
         (_alone(Communication("all_reduce", 0, 5), NONE), "does not say its rank"),
         (Trace("test", (RecordingBuilder("a job").build(0),), 1), "rank 0 does nothing"),

@@ -1,0 +1,180 @@
+"""The command that writes traces and workloads for other programs to read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fabricsim.cli.common import SettingsOption, check_output_folder, note, output_folder, progress
+from fabricsim.cli.replay import FormOption, OnlyOption, RanksOption  # noqa: TC001  typer reads annotations
+from fabricsim.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fabricsim.traces.trace import Trace
+    from fabricsim.workload.program import Program
+
+InputsArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="IN...", help="A scenario, whose job is written out; or files, folders or tar archives of one trace."
+    ),
+]
+PlaceOption = Annotated[
+    str,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="OUT",
+        help="Beginning of the names of the files; or a folder that is there or ends in /.",
+    ),
+]
+ToOption = Annotated[
+    str | None,
+    typer.Option("--to", metavar="FORM", help="Form to write: chakra or goal; chakra where OUT does not show it."),
+]
+LowerOption = Annotated[
+    bool, typer.Option("--lower", help="Write collectives out as the sends and receives that they are made of.")
+]
+AlgorithmOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--algorithm",
+        metavar="[COLLECTIVE=]NAME",
+        help="Algorithm of --lower (fabricsim list algorithms), where there is a choice; the first of each collective, "
+        "a ring, where left out; may be repeated.",
+    ),
+]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that are there.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this file."""
+    app.command()(convert)
+
+
+def convert(  # noqa: PLR0913  one parameter per option
+    inputs: InputsArgument,
+    *,
+    output: PlaceOption,
+    to: ToOption = None,
+    lower: LowerOption = False,
+    algorithm: AlgorithmOption = None,
+    force: ForceOption = False,
+    form: FormOption = None,
+    only: OnlyOption = None,
+    ranks: RanksOption = None,
+    settings: SettingsOption = None,
+) -> None:
+    """Write a workload or a trace in another form, such as Chakra for ASTRA-sim or GOAL for LogGOPSim."""
+    from fabricsim.traces import writers  # noqa: PLC0415  --help must not pay for it
+
+    path = _place(output, inputs[0])
+    target = to or ("goal" if path.suffix == writers.WRITERS["goal"].ending else "chakra")
+    known = writers.target(target)
+    check_output_folder(path.parent)
+    algorithms = _algorithms(algorithm)
+    if _is_scenario(inputs):
+        program = _program(inputs[0], settings or [])
+        trace = _written_out(program, inputs[0], algorithms, lower=lower)
+    else:
+        if settings:
+            msg = f"--set {settings[0]}: {inputs[0]} is a trace, which has no settings; leave it out"
+            raise InputError(msg)
+        trace = _read(inputs, form, only)
+        if lower:
+            trace = _written_out(_rebuilt(trace, ranks), inputs[0], algorithms, lower=True)
+    if not known.collectives and (found := writers.collectives(trace)):
+        msg = f"{inputs[0]}: has {', '.join(found)}, but {target} holds only sends, receives and work"
+        msg += "; add --lower to write collectives out as sends and receives, or --to chakra, which holds them"
+        raise InputError(msg)
+    made = writers.files(trace, target, path)
+    _check_free(made, force=force)
+    output_folder(path.parent)
+    lost = writers.write(trace, target, path)
+    for what in lost:
+        note(f"not in {target}: {what}")
+    note(f"wrote {made[0]}" if len(made) == 1 else f"wrote {len(made)} files, {made[0]} to {made[-1]}")
+
+
+def _is_scenario(inputs: Sequence[str]) -> bool:
+    from fabricsim.spec import library  # noqa: PLC0415  --help must not pay for it
+
+    if len(inputs) > 1:
+        return False
+    return inputs[0].endswith(".toml") or (not Path(inputs[0]).exists() and inputs[0] in library.names("scenarios"))
+
+
+def _place(output: str, given: str) -> Path:
+    """Give the path of the files: in a folder they are named after what they are made of, without endings and ranks."""
+    if not output.strip("/") or "\0" in output:
+        msg = f"-o {output!r}: is no place for files; name a folder, or the beginning of their names"
+        raise InputError(msg)
+    path = Path(output)
+    if output.endswith("/") or path.is_dir():
+        return path / (Path(given).name.partition(".")[0] or "trace")
+    return path
+
+
+def _program(scenario: str, settings: list[str]) -> Program:
+    from fabricsim.pipeline import build_plan, load  # noqa: PLC0415  --help must not pay for it
+
+    return build_plan(load(scenario, settings)).program(None)
+
+
+def _read(inputs: Sequence[str], form: str | None, only: str | None) -> Trace:
+    from fabricsim.traces.readers import read  # noqa: PLC0415  --help must not pay for it
+
+    with progress("reading") as report:
+        return read([Path(each) for each in inputs], form, only=only, progress=report)
+
+
+def _rebuilt(trace: Trace, ranks: int | None) -> Program:
+    """Make a program of a trace, which knows who is in each collective; says what was assumed."""
+    from fabricsim.captured.rebuild import rebuild  # noqa: PLC0415  --help must not pay for it
+
+    rebuilt = rebuild(trace, ranks=ranks)
+    for assumption in rebuilt.assumptions:
+        note(f"assumed: {assumption}")
+    return rebuilt.program
+
+
+def _written_out(program: Program, name: str, algorithms: Mapping[str, str], *, lower: bool) -> Trace:
+    from fabricsim.workload.export import exported  # noqa: PLC0415  --help must not pay for it
+
+    if not lower:
+        return exported(program, name)
+    from fabricsim.collectives.lowering import Lowering  # noqa: PLC0415  as above
+
+    return exported(program, name, Lowering(program, algorithms))
+
+
+def _algorithms(given: Sequence[str] | None) -> dict[str, str]:
+    """Read ``--algorithm``: of one collective, or of all that have one of that name."""
+    from fabricsim.spec.collectives import ALGORITHMS  # noqa: PLC0415  --help must not pay for it
+
+    chosen: dict[str, str] = {}
+    for text in given or ():
+        collective, equals, name = text.rpartition("=")
+        having = [one for one, names in ALGORITHMS.items() if name in names]
+        if equals and collective not in ALGORITHMS:
+            msg = f"--algorithm {text}: there is no collective {collective!r}; there are {', '.join(ALGORITHMS)}"
+            raise InputError(msg)
+        if not having or (equals and collective not in having):
+            msg = f"--algorithm {text}: is none of {collective or 'any collective'}; see fabricsim list algorithms"
+            raise InputError(msg)
+        chosen |= dict.fromkeys([collective] if equals else having, name)
+    return chosen
+
+
+def _check_free(files: Sequence[Path], *, force: bool) -> None:
+    there = next((file for file in files if file.exists() or file.is_symlink()), None)
+    if there is not None and not force:
+        msg = f"-o: {there} is there already; add --force to replace it, or name another place"
+        raise InputError(msg)
+    if there is not None and not there.is_file():
+        msg = f"-o: {there} is not a regular file; name another place"
+        raise InputError(msg)

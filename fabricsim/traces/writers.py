@@ -1,0 +1,93 @@
+"""The forms in which traces are written."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+
+from fabricsim.errors import InputError
+from fabricsim.traces import chakra_writer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fabricsim.traces.trace import Trace
+
+
+class Writer(Protocol):
+    """What the module of a form offers."""
+
+    def write(self, trace: Trace, path: Path | str) -> tuple[str, ...]:
+        """Write a trace; gives what of it the form has no room for.
+
+        Raises
+        ------
+        InputError
+            Where the form cannot hold it.
+        """
+
+
+class Target(NamedTuple):
+    """A form that is written.
+
+    Attributes
+    ----------
+    module
+        Where its writer is: a module of `fabricsim.traces`.
+    description
+        What reads it.
+    ending
+        Of its file's name; empty where it is a file per rank.
+    collectives
+        Whether it holds collectives, not only sends and receives.
+    """
+
+    module: str
+    description: str
+    ending: str
+    collectives: bool
+
+
+WRITERS: dict[str, Target] = {
+    "chakra": Target(
+        "chakra_writer", "Chakra execution traces, for ASTRA-sim: one file per rank", "", collectives=True
+    ),
+    "goal": Target("goal_writer", "GOAL schedules as text, for LogGOPSim and ATLAHS", ".goal", collectives=False),
+}
+"""All forms by name."""
+
+_POINT_TO_POINT = {"send", "recv"}
+
+
+def target(form: str) -> Target:
+    """Return what is known of a form.
+
+    Raises
+    ------
+    InputError
+        Where it is not written.
+    """
+    if form not in WRITERS:
+        known = "; ".join(f"{name}: {each.description}" for name, each in WRITERS.items())
+        msg = f"--to {form!r}: is no form that is written; there are {known}"
+        raise InputError(msg)
+    return WRITERS[form]
+
+
+def collectives(trace: Trace) -> list[str]:
+    """Name the operations of a trace that are neither send nor receive."""
+    found = {what.operation for recording in trace.recordings for what in recording.communications}
+    return sorted(found - _POINT_TO_POINT)
+
+
+def files(trace: Trace, form: str, path: Path) -> list[Path]:
+    """List the files that `write` makes of a path without ending."""
+    if not target(form).ending:
+        return chakra_writer.files(trace, path)
+    return [path if path.suffix == target(form).ending else path.with_name(path.name + target(form).ending)]
+
+
+def write(trace: Trace, form: str, path: Path) -> tuple[str, ...]:
+    """Write a trace in a form; as `Writer.write`, with the path as of `files`."""
+    module = cast("Writer", import_module(f"fabricsim.traces.{target(form).module}"))
+    return module.write(trace, files(trace, form, path)[0] if target(form).ending else path)
