@@ -44,8 +44,8 @@ AlgorithmOption = Annotated[
     typer.Option(
         "--algorithm",
         metavar="[COLLECTIVE=]NAME",
-        help="Algorithm of --lower (fabricsim list algorithms), where there is a choice; the first of each collective, "
-        "a ring, where left out; may be repeated.",
+        help="Write collectives out by this algorithm (fabricsim list algorithms), of one collective or of all that have "
+        "it; may be repeated. Where left out, --lower takes the first of each, a ring where there is one.",
     ),
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that are there.")]
@@ -77,6 +77,7 @@ def convert(  # noqa: PLR0913  one parameter per option
     known = writers.target(target)
     check_output_folder(path.parent)
     algorithms = _algorithms(algorithm)
+    lower = lower or bool(algorithms)
     if _is_scenario(inputs):
         program = _program(inputs[0], settings or [])
         trace = _written_out(program, inputs[0], algorithms, lower=lower)
