@@ -44,7 +44,7 @@ AlgorithmOption = Annotated[
     typer.Option(
         "--algorithm",
         metavar="[COLLECTIVE=]NAME",
-        help="Write collectives out by this algorithm (fabricsim list algorithms), of one collective or of all that have "
+        help="Write collectives out by this algorithm (fabricsim list algorithms), of one collective or of all with "
         "it; may be repeated. Where left out, --lower takes the first of each, a ring where there is one.",
     ),
 ]
