@@ -103,12 +103,19 @@ def _untimed(recording: Recording) -> Ordered:
     edges = np.concatenate(
         [recording.edges, _edges(place[:-1][follows], place[1:][follows]), _edges(*turns(recording).T)]
     )
-    none = np.zeros((0, 2), np.int64)
-    return Ordered(nodes, edges, np.zeros(len(nodes), np.int64), none, NONE, 0, unknown)
+    return Ordered(nodes, edges, np.zeros(len(nodes), np.int64), _marked_steps(recording), NONE, 0, unknown)
 
 
 def _unknown(nodes: NDArray[np.void]) -> int:
     return int(np.count_nonzero((nodes["duration"] == NONE) & np.isin(nodes["kind"], (COMPUTE, COPY, HOST))))
+
+
+def _marked_steps(recording: Recording) -> NDArray[np.int64]:
+    """Find what begins and ends each step where only waits tell: the first ends what comes before all steps."""
+    waits = np.flatnonzero(recording.nodes["kind"] == WAIT)
+    if len(waits) != len(recording.steps) + 1:
+        return np.zeros((0, 2), np.int64)
+    return np.stack([waits[:-1], waits[1:]], axis=1)
 
 
 def _edges(before: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.void]:

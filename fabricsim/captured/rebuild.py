@@ -200,7 +200,8 @@ class _Weaver:
         return np.where(seen == wanted, np.maximum(end - start, 0), NONE)
 
     def _steps(self, captured: dict[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        fewest = min((len(some.steps) for some in self.trace.recordings), default=0)
+        counts = [len(some.steps) for some in self.trace.recordings] + [len(some.steps) for some in self.ordered]
+        fewest = min(counts, default=0)
         ops = np.zeros((len(captured), fewest, 2), np.int64)
         times = np.zeros((len(captured), fewest), np.int64)
         for place, (rank, index) in enumerate(sorted(captured.items())):

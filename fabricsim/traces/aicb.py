@@ -141,6 +141,7 @@ class _Reader:
             missing["durations of communications: the file is a workload, and not the log of a run"] = None
         if any(what.operation in {"send", "recv"} for what in self.builder.communications):
             missing["the other end of sends and receives: the file names the direction in the pipeline only"] = None
+        self._count_ranks()
         groups = [Group(name, "", self._members(name), self._size_of(name)) for name in self._named()]
         if not all(group.ranks for group in groups):
             missing["which ranks are in a group: the file gives their number"] = None
@@ -210,13 +211,22 @@ class _Reader:
         return self.sizes.get(name, self.world if name == "all" else NONE)
 
     def _members(self, name: str) -> tuple[int, ...]:
-        """Ranks of a group of rank 0, where sizes leave no choice in AICB's order of ranks, tp-cp-ep-dp-pp."""
+        """Ranks of a group of rank 0 in AICB's order of ranks, tp-cp-ep-dp-pp, where sizes leave no choice."""
         size, tensor = self._size_of(name), self.sizes.get("tp_group", 1)
         if size != NONE and (size == self.world or name == "tp_group"):
             return tuple(range(size))
         if name == "dp_group" and size * tensor == self.world:
             return tuple(range(0, self.world, tensor))
         return ()
+
+    def _count_ranks(self) -> None:
+        """Take the job as all data and tensor parallel ranks (AICB's ``dp_num`` times them), if no stages exchange."""
+        data, tensor = self.sizes.get("dp_group", NONE), self.sizes.get("tp_group", 1)
+        pipelined = any(what.operation in {"send", "recv"} for what in self.builder.communications)
+        if self.world == NONE and data != NONE and not pipelined:
+            self.world = data * tensor
+            sentence = f"how many ranks there are: data times tensor parallel ones, {data} x {tensor}, are taken"
+            self.builder.missing[sentence] = None
 
     def _elapsed(self, row: _Row, scale: int) -> int:
         if row.elapsed == "None":

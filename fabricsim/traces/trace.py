@@ -178,7 +178,8 @@ class Recording:
     edges
         ``EDGE`` records, shape ``(n_edges,)``.
     steps
-        ``STEP`` records in the order of time, shape ``(n_steps,)``; empty where the job marks none.
+        ``STEP`` records in the order of time, shape ``(n_steps,)``; empty where the job marks none. Where nodes have no
+        starts, those of kind WAIT tell them apart: one ends what comes before the first step, and one each step.
     lanes, names, groups, communications
         What nodes refer to.
     origin

@@ -72,7 +72,7 @@ def test_a_generated_workload(tmp_path: Path) -> None:
 def test_a_log_has_durations_and_iterations(tmp_path: Path) -> None:
     read = recording(tmp_path, LOG)
 
-    assert read.world == NONE
+    assert read.world == 4
     durations = [3_500_000_000, NONE, 250_000_000, 125_000_000, NONE, 62_500_000, NONE]
     assert read.nodes["duration"].tolist() == durations
     ms = 10**9
@@ -130,7 +130,7 @@ def test_damaged_files_end_in_a_recording_or_a_trace_error(
     [
         ("phys_L7B-D1-C01_Llama7B_zero2_mbs1.csv", 128, 306, 0),
         ("phys_L7B-M1-C04_Llama7B_megatron_tp2_pp1_mbs1.csv", 128, 147, 0),
-        ("A100_example_measured.csv.xz", NONE, 8527, 10),
+        ("A100_example_measured.csv.xz", 8, 8527, 10),
     ],
 )
 def test_files_of_aicb(traces: Path, file: str, world: int, communications: int, steps: int) -> None:
