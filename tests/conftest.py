@@ -85,6 +85,12 @@ def json_damage() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def text_damage() -> ModuleType:
+    """Damaged texts, for readers of traces."""
+    return _reference("text_damage")
+
+
+@pytest.fixture(scope="session")
 def ideal_scenario() -> Callable[..., Scenario]:
     """Makes scenarios of round numbers: ``ideal_scenario(hosts, topology, channels=1, ...)``."""
     make: Callable[..., Scenario] = _reference("scenarios").scenario
