@@ -22,7 +22,16 @@ MOST_OBJECT = 64 * 2**20
 
 _CHUNK = 2**20
 # possessive: a string that the text cuts is not tried again in other ways
-_TO_BRACKET = re.compile(rb'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+([{}\[\]])', re.DOTALL)
+_STRING = rb'"(?:[^"\\]++|\\.)*+"'
+_TO_BRACE = re.compile(rb'(?:[^"{}]++|%b)*+([{}])' % _STRING, re.DOTALL)
+
+
+def _object(levels: int) -> bytes:
+    within = rb"|%b" % _object(levels - 1) if levels else b""
+    return rb'\{(?:[^"{}]++|%b%b)*+\}' % (_STRING, within)
+
+
+_SHALLOW = re.compile(_object(4), re.DOTALL)
 _BETWEEN = re.compile(rb"[\s,]*+")
 _PROBLEMS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
 
@@ -78,7 +87,7 @@ class ObjectList:
         self._text, self._place = self._text[self._place :], 0
 
     def __iter__(self) -> Iterator[bytes]:
-        """Give each object as text, its brackets balanced and else unchecked."""
+        """Give each object as text, its braces balanced and else unchecked."""
         count = 0
         while self._at_object(count):
             end = self._end_of_object(count)
@@ -123,9 +132,12 @@ class ObjectList:
                 return None
 
     def _balanced(self) -> int | None:
+        shallow = _SHALLOW.match(self._text, self._place)
+        if shallow:
+            return shallow.end()
         depth, place = 0, self._place
-        while match := _TO_BRACKET.match(self._text, place):
-            depth += 1 if match[1] in b"{[" else -1
+        while match := _TO_BRACE.match(self._text, place):
+            depth += 1 if match[1] == b"{" else -1
             place = match.end()
             if depth == 0:
                 return place

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
@@ -78,11 +79,11 @@ def wrong_values(draw: st.DrawFn, samples: list[bytes]) -> bytes:
         holder, key = draw(st.sampled_from(places))
         match draw(st.sampled_from(["value", "drop", "double"])):
             case "value":
-                holder[key] = draw(st.sampled_from(_VALUES))
+                holder[key] = deepcopy(draw(st.sampled_from(_VALUES)))
             case "drop":
                 del holder[key]
             case "double" if isinstance(holder, list):
-                holder.append(holder[key])
+                holder.append(deepcopy(holder[key]))
     return json.dumps(tree).encode()
 
 
