@@ -75,7 +75,7 @@ def _completed(ours: Recording, theirs: Recording, world: int) -> Recording:
             told = _merged(ours, theirs, told, partner, numbers)
             if nodes["sequence"][node] == NONE:
                 nodes["sequence"][node] = theirs.nodes["sequence"][partner]
-        unjoined += told.size == NONE and told.operation != "barrier"
+        unjoined += told.size == told.share == NONE and told.operation != "barrier"
         nodes["communication"][node] = found.setdefault(told, len(found))
     missing = [sentence for sentence in ours.missing if _ABOUT_MESSAGES not in sentence]
     if unjoined:
@@ -107,6 +107,8 @@ def _groups(ours: Recording, theirs: Recording, world: int) -> tuple[list[Group]
 def _partners(ours: Recording, theirs: Recording) -> dict[int, int]:
     """Find for each communication of ours that of theirs, as indices of nodes."""
     own, other = _launched(ours), _launched(theirs)
+    if len(own) > len(other):  # of kernels that one record has launched, only the first has its bytes
+        own = [node for node in own if ours.communications[ours.nodes["communication"][node]].size != 0]
     if len(own) == len(other) and all(
         _may_be(_operation(ours, one), _operation(theirs, two)) for one, two in zip(own, other, strict=True)
     ):
@@ -168,13 +170,15 @@ def _merged(
         )
         raise TraceError(theirs.source, msg)
     group = numbers[other.group] if other.group != NONE else NONE
+    size = other.size if told.size == NONE or other.operation == "barrier" else told.size
     return Communication(
         other.operation,
         group if told.group == NONE else told.group,
-        other.size if told.size == NONE or other.operation == "barrier" else told.size,
+        size,
         told.datatype or other.datatype,
         other.peer if told.peer == NONE else told.peer,
         told.tag,
         told.sent or other.sent,
         told.received or other.received,
+        share=max(told.share, other.share) if size == NONE else NONE,
     )

@@ -91,6 +91,13 @@ class TestJoin:
         [joined] = join([timed([("all_reduce", 4)])], [described([("barrier", NONE)])])
         assert joined.communications[0].operation == "barrier"
 
+    def test_further_kernels_of_one_record_have_no_bytes_of_their_own(self) -> None:
+        [joined] = join(
+            [timed([("all_reduce", NONE), ("all_reduce", 0), ("all_reduce", NONE)])],
+            [described([("all_reduce", 16), ("all_reduce", 32)])],
+        )
+        assert sizes(joined) == [16, 0, 32]
+
     def test_ranks_without_an_execution_trace_stay_as_they_are(self) -> None:
         one, other = timed([("all_reduce", NONE)]), timed([("all_reduce", NONE)], rank=1)
         joined = join([one, other], [described([("all_reduce", 16)])])
