@@ -208,7 +208,9 @@ def _size(operation: Operation, handed_in: int, handed_out: int, members: int) -
 def _shares(rows: tuple[int, ...], total: int) -> tuple[int, ...]:
     """Bytes of each part of a tensor that is split into rows."""
     count = sum(rows)
-    if not count or total == NONE or total % count:
+    if not count:
+        return rows if total == 0 else ()
+    if total == NONE or total % count:
         return ()
     return tuple(part * (total // count) for part in rows)
 

@@ -64,8 +64,10 @@ def read(source: Source) -> Iterator[Recording]:
         builder.missing["times: give the Kineto traces of the same run beside it"] = None
         pytorch_et_writer.write(builder, calls, groups)
     if builder.count:
-        whole = groups.get("0")
-        yield builder.build(rank, whole.size if whole else NONE, origin=origin)
+        world = calls.groups.world
+        if world == NONE and "0" in groups:
+            world = groups["0"].size
+        yield builder.build(rank, world, origin=origin)
 
 
 def _rank(calls: Calls, name: str) -> int:

@@ -29,12 +29,10 @@ PEERLESS = frozenset({"all_reduce", "reduce_scatter", "all_gather", "all_to_all"
 _ITEM = re.compile(r"\{(?:[^{}]|\{[^{}]*\})*\}")
 _NUMBERED = re.compile(r"([{,]\s*)(\d+)\s*:")
 _TENSOR_TYPE = re.compile(r"Tensor\(([\w: ]{1,60})\)")
-_PASSED = (  # what schema 1.1.0 adds, and how Kineto calls it
+_PASSED = (  # what schema 1.1.0 adds, and how Kineto calls it; lists of splits are cut in it, but not in the arguments
     ("dtype", "dtype"),
     ("in_msg_nelems", "In msg nelems"),
     ("out_msg_nelems", "Out msg nelems"),
-    ("in_split_size", "In split size"),
-    ("out_split_size", "Out split size"),
     ("pg_name", "Process Group Name"),
     ("pg_desc", "Process Group Description"),
 )
@@ -149,6 +147,12 @@ class Groups:
         self.cut = False
         self._listed: dict[str, Membership] = {}
         self._addresses: dict[str, Membership] = {}
+
+    @property
+    def world(self) -> int:
+        """Ranks of the job: those of the group that PyTorch makes first and calls 0; NONE where it is not listed."""
+        whole = self._listed.get("0")
+        return whole.size if whole else NONE
 
     def learn(self, node: Node) -> None:
         """Take up what a node ``## process_group:init ##`` lists; PyTorch cuts long lists at 4,096 letters."""

@@ -7,6 +7,7 @@ another thread that had to end before (``src/trace_link/trace_linker.py`` of git
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from fabricsim.traces.kineto_messages import operation_of_kernel
@@ -18,12 +19,18 @@ if TYPE_CHECKING:
     from fabricsim.traces.pytorch_et_messages import Membership
     from fabricsim.traces.trace import RecordingBuilder
 
+_STEP = re.compile(r"ProfilerStep#(\d{1,15})")
 _PS_PER_NS = 1000
 
 
 def write(builder: RecordingBuilder, calls: Calls, groups: dict[str, Membership]) -> int:
     """Write kernels and the operators that launched or waited for them; gives the origin of times in ns."""
     origin = min(entry.start for entry in (*calls.device, *calls.host.values()))
+    builder.steps.extend(
+        (int(match[1]), (entry.start - origin) * _PS_PER_NS, (entry.start + entry.duration - origin) * _PS_PER_NS)
+        for entry in calls.host.values()
+        if (match := _STEP.fullmatch(entry.name))
+    )
     kernels = _write_device(builder, calls, groups, origin)
     needed = {number for entry in calls.host.values() for number in entry.after}
     nodes: dict[int, int] = {}

@@ -302,6 +302,15 @@ class TestCommunications:
         assert exchange.sent == (6, 12, 0, 6)  # 12 elements of 2 bytes in 4 rows
         assert exchange.received == (8, 8, 16, 8)
 
+    def test_splits_of_nothing_and_of_more_ranks_than_attributes_list(self, tmp_path: Path) -> None:
+        many = ([1] * 40, [2] * 40)
+        nothing = data(4, "all_to_allv", (0, 4), 3, ALL, splits=([0] * 4, [1] * 4))
+        large = data(5, "all_to_allv", (40, 80), 3, ALL, splits=many, attrs={"in_split_size": "[1, 1, ...]"})
+        [recording] = read_bytes(nested([INIT, nothing, large]), tmp_path)
+        first, second = communications(recording)
+        assert (first.size, first.sent, first.received) == (0, (0,) * 4, (2,) * 4)
+        assert (second.sent, second.received) == ((2,) * 40, (4,) * 40)
+
     def test_sequences(self, tmp_path: Path) -> None:
         [recording] = read_bytes(nested(GROUPED), tmp_path)
         assert recording.nodes["sequence"].tolist() == [4, 5, 6, 7, 8, 9, 20, 21]
@@ -354,6 +363,7 @@ PLUS = [
     timed(7, "aten::item", 2, 1040, 60, sync_dep=[6], inter_thread_dep=4),
     timed(32, "Memcpy DtoH", 7, 1096, 2, cat="gpu_memcpy", stream=7),
     timed(8, "aten::nothing", 2, 1300, 1),
+    timed(9, "ProfilerStep#12", 2, 1001, 350),
 ]
 
 
@@ -361,6 +371,7 @@ class TestTimes:
     def test_kernels_and_what_launched_them(self, tmp_path: Path) -> None:
         [recording] = read_bytes(nested(PLUS), tmp_path)
         assert recording.origin == 1_000_500
+        assert recording.steps.tolist() == [(12, 500_000, 350_500_000)]
         rows = [
             (recording.names[one["name"]], int(one["kind"]), int(one["start"]), int(one["duration"]))
             for one in recording.nodes
