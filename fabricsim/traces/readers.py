@@ -59,9 +59,6 @@ class Form(NamedTuple):
 FORMS: dict[str, Form] = {
     "kineto": Form("kineto", "PyTorch profiler (Kineto): Chrome JSON, one file per rank"),
     "pytorch_et": Form("pytorch_et", "PyTorch ExecutionTraceObserver: JSON, one file per rank"),
-    "flight_recorder": Form("flight_recorder", "PyTorch Flight Recorder: JSON dumps, one file per rank"),
-    "inspector": Form("inspector", "NCCL's inspector plugin: JSON lines, one file per process"),
-    "horovod": Form("horovod", "Horovod timelines, which its rank 0 writes"),
     "chakra": Form(
         "chakra", "Chakra execution traces: .et or JSON, one file per rank, and their lists of groups", whole=True
     ),
