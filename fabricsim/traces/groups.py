@@ -18,7 +18,7 @@ ALL_RANKS = "all ranks"
 
 
 def united(lists: Collection[GroupList]) -> Mapping[str, tuple[int, ...]]:
-    """Put lists together.
+    """Put lists together; groups that they do not list completely are left out.
 
     Raises
     ------
@@ -28,10 +28,14 @@ def united(lists: Collection[GroupList]) -> Mapping[str, tuple[int, ...]]:
     known: dict[str, tuple[int, ...]] = {}
     for one in lists:
         for name, ranks in one.groups.items():
-            if known.setdefault(name, ranks) != ranks:
+            other = known.get(name, ranks)
+            if len(other) != len(ranks) or any(
+                a != b and NONE not in {a, b} for a, b in zip(other, ranks, strict=True)
+            ):
                 msg = f"group {name!r} is of other ranks than in another list; give one list"
                 raise TraceError(one.source, msg)
-    return known
+            known[name] = ranks if other is ranks else tuple(map(max, other, ranks))  # NONE is below any rank
+    return {name: ranks for name, ranks in known.items() if NONE not in ranks}
 
 
 def completed(recording: Recording, listed: Mapping[str, tuple[int, ...]], world: int) -> Recording:
@@ -52,7 +56,7 @@ def completed(recording: Recording, listed: Mapping[str, tuple[int, ...]], world
         Where a list contradicts the recording.
     """
     groups = tuple(_complete(recording, group, listed, world) for group in recording.groups)
-    communications = tuple(_sized(communication, groups, world) for communication in recording.communications)
+    communications = tuple(_resolved(communication, groups, world) for communication in recording.communications)
     if groups == recording.groups and communications == recording.communications:
         return recording
     return replace(recording, groups=groups, communications=communications)
@@ -70,11 +74,15 @@ def _complete(recording: Recording, group: Group, listed: Mapping[str, tuple[int
     return group
 
 
-def _sized(communication: Communication, groups: tuple[Group, ...], world: int) -> Communication:
-    size = world if communication.group == NONE else groups[communication.group].size
-    if NONE in {communication.share, size}:
-        return communication
-    return communication._replace(size=communication.share * size, share=NONE)
+def _resolved(communication: Communication, groups: tuple[Group, ...], world: int) -> Communication:
+    """Fill in what follows from the ranks of its group."""
+    group = None if communication.group == NONE else groups[communication.group]
+    size = world if group is None else group.size
+    if NONE not in {communication.share, size}:
+        communication = communication._replace(size=communication.share * size, share=NONE)
+    if group is not None and 0 <= communication.member < len(group.ranks):
+        communication = communication._replace(peer=group.ranks[communication.member], member=NONE)
+    return communication
 
 
 def _brief(ranks: tuple[int, ...]) -> str:

@@ -15,6 +15,7 @@ from fabricsim.traces.lines import lines
 from fabricsim.traces.nccl_log_calls import Caller
 from fabricsim.traces.nccl_log_collect import Collector
 from fabricsim.traces.nccl_log_ranks import CAPTURE, Ranks
+from fabricsim.traces.trace import GroupList
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,8 +46,8 @@ def read_log(source: Source) -> NcclLog:
     return collector.finish()
 
 
-def read(source: Source) -> Iterator[Recording]:
-    """Give the calls of each rank, in their order.
+def read(source: Source) -> Iterator[Recording | GroupList]:
+    """Give the calls of each rank, in their order, and which ranks are in communicators that it shares with others.
 
     Raises
     ------
@@ -63,3 +64,4 @@ def read(source: Source) -> Iterator[Recording]:
     ranks = Ranks(log)
     for entity, calls in ranks.calls():
         yield Caller(ranks, entity, calls).recording()
+    yield GroupList(source.label, ranks.listed())

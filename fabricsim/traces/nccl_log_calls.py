@@ -163,7 +163,7 @@ class Caller:
         if operation == "unknown":
             self._miss(f"what {self.log.operations[call.operation]} does: no collective of NCCL has that name")
         group, members = self._group(call.communicator)
-        peer = self._peer(call, members) if operation in _ROOTED else NONE
+        peer, member = self._peer(call, members) if operation in _ROOTED else (NONE, NONE)
         datatype, item = DATATYPES[call.datatype] if call.datatype < len(DATATYPES) else ("", NONE)
         size = NONE
         if item == NONE:
@@ -175,26 +175,26 @@ class Caller:
         if size > _MOST_SIZE:
             msg = f"a count of {call.elements} elements is more than any memory holds; the log is damaged"
             raise TraceError(self.log.source, msg)
-        return Communication(operation, group, size, datatype, peer)
+        return Communication(operation, group, size, datatype, peer, member=member)
 
     def _group(self, number: int) -> tuple[int, tuple[int, ...]]:
         """Give the number of a group of the recording, and its ranks."""
         if number not in self.groups:
             members, size = self.ranks.group(number), self.log.communicators[number].size
-            if not members and size != self.ranks.world:
+            if not members and size != self.ranks.world and not self.log.communicators[number].identity:
                 self._miss(f"which ranks are in some communicators of {size} ranks (commId, of NCCL 2.18 and later)")
             self.groups[number] = self.builder.group(self.ranks.names[number], "", members, size), members
         return self.groups[number]
 
-    def _peer(self, call: _Call, members: tuple[int, ...]) -> int:
-        """Global rank of a root or of the other end."""
+    def _peer(self, call: _Call, members: tuple[int, ...]) -> tuple[int, int]:
+        """Give the global rank of a root or of the other end, or else its rank in the communicator."""
         each = self.log.communicators[call.communicator]
         if not 0 <= call.root < each.size:
             msg = f"{self.log.operations[call.operation]} with rank {call.root} of a communicator of {each.size} ranks"
             raise TraceError(self.log.source, f"{msg}; the log is damaged")
         if members:
-            return members[call.root]
-        return call.root if each.size == self.ranks.world and each.rank == self.rank else NONE
+            return members[call.root], NONE
+        return (call.root, NONE) if each.size == self.ranks.world and each.rank == self.rank else (NONE, call.root)
 
     def _miss(self, what: str) -> None:
         self.builder.missing[what] = None

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 CAPTURE = "capture with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL"
 """The way out where a log does not say enough."""
 
+_MOST_LISTED = 2**21  # places in communicators of which one file knows some
+
 
 @dataclass
 class Ranks:
@@ -107,3 +109,16 @@ class Ranks:
         if len(members) != size or NONE in members or NONE in members.values():
             return ()
         return tuple(members[rank] for rank in sorted(members))
+
+    def listed(self) -> dict[str, tuple[int, ...]]:
+        """Give the global ranks of communicators that other files may complete; NONE in places that are not known."""
+        found: dict[str, tuple[int, ...]] = {}
+        room = _MOST_LISTED
+        for number, each in enumerate(self.log.communicators):
+            name = self.names[number]
+            members = self.members[name]
+            shared = each.identity and each.size != self.world and name not in found
+            if shared and NONE not in members and len(members) < each.size <= room:
+                found[name] = tuple(members.get(rank, NONE) for rank in range(each.size))
+                room -= each.size
+        return found

@@ -147,6 +147,8 @@ class Communication(NamedTuple):
     share
         Bytes that one rank hands in to an all-gather or gather whose `size` is not known because the size of its group
         is not; else NONE.
+    member
+        Place in its group of the peer, where its global rank is not known as yet; else NONE.
     """
 
     operation: Operation
@@ -159,6 +161,7 @@ class Communication(NamedTuple):
     received: tuple[int, ...] = ()
     nic: int = NONE
     share: int = NONE
+    member: int = NONE
 
 
 @dataclass(frozen=True)
@@ -217,7 +220,7 @@ class GroupList:
     source
         File, and member of an archive, for messages.
     groups
-        Global ranks of each group by its name.
+        Global ranks of each group by its name; NONE in places that this file does not know.
     """
 
     source: str
