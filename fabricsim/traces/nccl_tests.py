@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fabricsim.traces.text import TableReader
+
 NCCL_TESTS_ROW = np.dtype(
     [
         ("size", np.int64),  # bytes; 0 is legal
@@ -141,6 +143,11 @@ def read(path: Path | str) -> NcclTestsTable:
         Where the file cannot be read, holds no table or several, or a row is cut or damaged.
     """
     return read_table(_Reader(Path(path)))
+
+
+def collector(path: Path | str) -> TableReader[NcclTestsTable]:
+    """Make what takes the lines of a log one by one, as `read` does."""
+    return _Reader(Path(path))
 
 
 @dataclass(frozen=True)

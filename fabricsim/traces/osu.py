@@ -19,6 +19,8 @@ from fabricsim.traces.text import read_table, without_launcher_prefix
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fabricsim.traces.text import TableReader
+
 OSU_ROW = np.dtype(
     [
         ("size", np.int64),  # bytes; 0 is legal
@@ -76,6 +78,11 @@ def read(path: Path | str) -> OsuTable:
         Where the file cannot be read, holds no table or several, or a row is cut or damaged.
     """
     return read_table(_Reader(Path(path)))
+
+
+def collector(path: Path | str) -> TableReader[OsuTable]:
+    """Make what takes the lines of a log one by one, as `read` does."""
+    return _Reader(Path(path))
 
 
 @dataclass

@@ -1,0 +1,33 @@
+"""The command that shows what trace and log files hold."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from fabricsim.cli.common import JsonOption, progress, say, show
+from fabricsim.cli.replay import FormOption, OnlyOption, TracesArgument  # noqa: TC001  typer reads annotations
+
+if TYPE_CHECKING:
+    import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this file."""
+    app.command()(inspect)
+
+
+def inspect(
+    traces: TracesArgument, *, form: FormOption = None, only: OnlyOption = None, as_json: JsonOption = False
+) -> None:
+    """Show what a trace or a log holds: ranks, streams, communications by kind, group and size, and what is missing."""
+    from fabricsim.traces.inspecting import inspect as inspected  # noqa: PLC0415  --help must not pay for it
+
+    with progress("reading") as report:
+        found = inspected(traces, form, only=only, progress=report)
+    if as_json:
+        say(json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False))
+        return
+    from fabricsim.report.inspection_text import inspection_text  # noqa: PLC0415  as above
+
+    show(inspection_text(found))

@@ -1,0 +1,207 @@
+"""What trace and log files hold, as tables for the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from fabricsim.report.nccl_log_text import nccl_log_text
+from fabricsim.units import human_bytes, human_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import RenderableType
+
+    from fabricsim.traces.inspecting import Inspection
+    from fabricsim.traces.inspection import TraceSummary
+    from fabricsim.traces.log_views import LogSummary, TableRow, TableSummary
+
+_SHOWN = 16
+"""Rows of a table at most; all are in the JSON."""
+
+
+def inspection_text(inspection: Inspection) -> RenderableType:
+    """Show what files hold.
+
+    Parameters
+    ----------
+    inspection
+        Of `fabricsim.traces.inspecting.inspect`.
+
+    Returns
+    -------
+    rich.console.RenderableType
+        For ``rich.console.Console.print``.
+    """
+    blocks = [_log(log) for log in inspection["logs"]]
+    if inspection["trace"] is not None:
+        blocks.append(_trace(inspection["trace"]))
+    return Group(*blocks)
+
+
+def _trace(trace: TraceSummary) -> RenderableType:
+    of = "" if trace["world"] is None else f"of {trace['world']} "
+    count = trace["captured_ranks"]
+    hosts = f", {trace['hosts']} hosts" if trace["hosts"] else ""
+    head = Text(trace["form"], style="bold")
+    head.append(
+        f": {count} {of}{'rank' if (trace['world'] or count) == 1 else 'ranks'}{hosts}, span {_seconds(trace['span_s'])}\n",
+        "not bold",
+    )
+    blocks: list[RenderableType] = [head, *_titled("Ranks", _ranks(trace), len(trace["ranks"]))]
+    if trace["steps"]:
+        blocks += _titled("Steps", _steps(trace), len(trace["steps"]))
+    blocks += _titled("Streams and threads, the busiest first", _lanes(trace), len(trace["lanes"]))
+    blocks += _titled("Operations", _kinds(trace), len(trace["kinds"]))
+    if trace["communications"]:
+        title = "Communications by kind, group and size"
+        blocks += _titled(title, _communications(trace), len(trace["communications"]))
+        blocks += [Text(_operations(trace)), Text(_TIMES)]
+    if trace["histogram"]:
+        blocks += ["", *_titled("Sizes: from a power of two up to the next", _histogram(trace), 0)]
+    if trace["missing"]:
+        blocks.append(Text("Missing", style="bold"))
+        blocks += [Text(f"{row['what']} ({_ranks_of(row['ranks'])})") for row in trace["missing"][:_SHOWN]]
+    return Group(*blocks)
+
+
+_TIMES = (
+    "Times are of the parts of ranks, waiting included; a transfer is from the last start to the last end (median)."
+)
+
+
+def _operations(trace: TraceSummary) -> str:
+    each = [f"{_number(row['per_rank'])} {row['operation']} ({_ranks_of(row['ranks'])})" for row in trace["operations"]]
+    return f"On each rank that has any: {', '.join(each)}."
+
+
+def _ranks_of(count: int) -> str:
+    return "1 rank" if count == 1 else f"{count} ranks"
+
+
+def _titled(title: str, table: Table, rows: int) -> list[RenderableType]:
+    more = f" ({_SHOWN} of {rows}; --json gives all)" if rows > _SHOWN else ""
+    return [Text(title + more, style="bold"), table, ""]
+
+
+def _columns(first: str, *others: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
+    table.add_column(first, overflow="fold")
+    for name in others:
+        table.add_column(name, justify="right", overflow="fold")
+    return table
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else human_seconds(value)
+
+
+def _bytes(value: int | None) -> str:
+    return "-" if value is None else human_bytes(value)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.4g}" if value % 1 else f"{value:,.0f}"
+
+
+def _ranks(trace: TraceSummary) -> Table:
+    table = _columns("Rank", "Host", "Device", "Operations", "Edges", "Span")
+    for row in trace["ranks"][:_SHOWN]:
+        table.add_row(
+            _number(row["rank"]),
+            escape(row["host"]) or "-",
+            escape(row["device"]) or "-",
+            _number(row["nodes"]),
+            _number(row["edges"]),
+            _seconds(row["span_s"]),
+        )
+    return table
+
+
+def _steps(trace: TraceSummary) -> Table:
+    table = _columns("Step", "Ranks", "Mean time")
+    for row in trace["steps"][:_SHOWN]:
+        table.add_row(str(row["number"]), _number(row["ranks"]), _seconds(row["time_s"]))
+    return table
+
+
+def _lanes(trace: TraceSummary) -> Table:
+    table = _columns("Name", "Ranks", "Operations", "Busy, mean")
+    for row in trace["lanes"][:_SHOWN]:
+        table.add_row(
+            escape(row["name"] or row["kind"]), _number(row["ranks"]), _number(row["nodes"]), _seconds(row["busy_s"])
+        )
+    return table
+
+
+def _kinds(trace: TraceSummary) -> Table:
+    table = _columns("Kind", "Count", "Time together")
+    for row in trace["kinds"]:
+        table.add_row(row["kind"], _number(row["nodes"]), _seconds(row["time_s"]))
+    return table
+
+
+def _communications(trace: TraceSummary) -> Table:
+    table = _columns(
+        "Kind", "Group", "Size", "Ranks", "Per rank", "Bytes", "Time", "Shortest", "Median", "Longest", "Transfer"
+    )
+    for row in trace["communications"][:_SHOWN]:
+        size = row["group_size"]
+        table.add_row(
+            row["operation"],
+            escape(row["group"] or "-") + (f" ({size})" if size is not None else ""),
+            _bytes(row["size_bytes"]),
+            _number(row["ranks"]),
+            _number(row["per_rank"]),
+            _bytes(row["total_bytes"]),
+            *(_seconds(row[key]) for key in ("total_s", "min_s", "median_s", "max_s", "transfer_s")),
+        )
+    return table
+
+
+def _histogram(trace: TraceSummary) -> Table:
+    table = _columns("From", "Count", "Bytes")
+    for row in trace["histogram"]:
+        table.add_row(_bytes(row["from_bytes"]), _number(row["parts"]), _bytes(row["total_bytes"]))
+    return table
+
+
+def _log(log: LogSummary) -> RenderableType:
+    blocks: list[RenderableType] = [Text(log["source"], style="bold"), ""]
+    blocks += [_measured(table) for table in log["tables"]]
+    if log["nccl"] is not None:
+        blocks.append(nccl_log_text(log["nccl"]))
+    blocks += [Text(f"Not read: {problem}") for problem in log["problems"]]
+    return Group(*blocks)
+
+
+def _measured(table: TableSummary) -> RenderableType:
+    ranks = f", {_ranks_of(table['ranks'])} on {table['hosts']} hosts" if table["ranks"] else ""
+    gpus = f" ({', '.join(table['gpus'])})" if table["gpus"] else ""
+    version = f" {table['version']}" if table["version"] else ""
+    head = Text(f"Table of {table['test'] or 'a test'}{version}{ranks}{gpus}: {len(table['rows'])} rows\n")
+    shown = _columns("Size", "Time", "GB/s", "Bus GB/s")
+    for row in _spread(table["rows"]):
+        rates = (row["algorithm_bandwidth"], row["bus_bandwidth"])
+        shown.add_row(
+            _bytes(row["size_bytes"]),
+            _seconds(row["time_s"]),
+            *("-" if rate is None else f"{rate / _GIGA:.4g}" for rate in rates),
+        )
+    return Group(head, shown, "")
+
+
+_GIGA = 1e9
+
+
+def _spread(rows: Sequence[TableRow]) -> list[TableRow]:
+    """Take rows spread over all of the table."""
+    if len(rows) <= _SHOWN:
+        return list(rows)
+    return [rows[place * (len(rows) - 1) // (_SHOWN - 1)] for place in range(_SHOWN)]

@@ -1,0 +1,123 @@
+"""The set-up that a log of NCCL shows, as tables for the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from fabricsim.units import human_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.console import RenderableType
+
+    from fabricsim.traces.nccl_summary import NcclSummary
+
+_SHOWN = 16  # rings, trees and choices
+_RANKS = 24  # of a ring or tree
+
+
+def nccl_log_text(log: NcclSummary) -> RenderableType:
+    """Show the set-up.
+
+    Parameters
+    ----------
+    log
+        Of `fabricsim.traces.nccl_summary.summarise_nccl`.
+
+    Returns
+    -------
+    rich.console.RenderableType
+        For ``rich.console.Console.print``.
+    """
+    versions, networks = ", ".join(log["versions"]) or "of an unknown version", _counted(log["networks"])
+    head = Text(f"NCCL {versions}: {log['processes']} processes on {log['hosts']} hosts; network {networks or '-'}")
+    blocks: list[RenderableType] = [head]
+    if log["adapters"]:
+        blocks.append(Text(f"Adapters, and processes that list them: {_counted(log['adapters'])}"))
+    blocks += ["", _title("Communicators by size", 0), _communicators(log), ""]
+    if log["rings"]:
+        blocks += [_title("Rings of the largest communicator", len(log["rings"])), _rings(log), ""]
+    if log["trees"]:
+        blocks += [_title("Trees of the largest communicator: rank <- its parent", len(log["trees"])), _trees(log), ""]
+    if log["choices"]:
+        blocks += [_title("What NCCL chose", len(log["choices"])), _choices(log), ""]
+    if log["calls"]:
+        blocks.append(Text(f"Calls: {_counted(log['calls'])}"))
+    return Group(*blocks)
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} ({count:,})" for name, count in counts.items())
+
+
+def _title(title: str, rows: int) -> Text:
+    more = f" ({_SHOWN} of {rows}; --json gives all)" if rows > _SHOWN else ""
+    return Text(title + more, style="bold")
+
+
+def _columns(*names: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
+    for name in names:
+        table.add_column(name, overflow="fold")
+    return table
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _communicators(log: NcclSummary) -> Table:
+    table = _columns("Ranks", "Logged by", "Hosts", "Channels", "For sends", "NVLS", "Connections")
+    for row in log["communicators"]:
+        table.add_row(
+            _number(row["size"]),
+            str(row["ranks"]),
+            str(row["hosts"]),
+            _number(row["channels"]),
+            _number(row["p2p_channels"]),
+            _number(row["nvls_channels"]),
+            escape(_counted(row["transports"])) or "-",
+        )
+    return table
+
+
+def _rings(log: NcclSummary) -> Table:
+    table = _columns("Channel", "Ranks in order")
+    for row in log["rings"][:_SHOWN]:
+        cut = row["cut"] or len(row["ranks"]) > _RANKS
+        table.add_row(str(row["channel"]), " ".join(map(str, row["ranks"][:_RANKS])) + (" ..." if cut else ""))
+    return table
+
+
+def _trees(log: NcclSummary) -> Table:
+    table = _columns("Channel", "Root", "Parents")
+    for row in log["trees"][:_SHOWN]:
+        places = [(rank, parent) for rank, parent in row["parents"].items() if rank != row["root"]]
+        table.add_row(str(row["channel"]), _number(row["root"]), _shown(places))
+    return table
+
+
+def _shown(places: Sequence[tuple[int, int]]) -> str:
+    text = ", ".join(f"{rank}<-{parent}" for rank, parent in places[:_RANKS])
+    return f"{text}, ..." if len(places) > _RANKS else text
+
+
+def _choices(log: NcclSummary) -> Table:
+    table = _columns("Collective", "Size", "Algorithm", "Protocol", "Channels", "Times")
+    for row in log["choices"][:_SHOWN]:
+        table.add_row(
+            escape(row["operation"]) or "-",
+            human_bytes(row["size_bytes"]),
+            row["algorithm"],
+            row["protocol"],
+            _number(row["channels"]),
+            str(row["count"]),
+        )
+    return table

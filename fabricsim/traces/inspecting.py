@@ -1,0 +1,112 @@
+"""Finds out what files hold, traces or not, and puts it into numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from fabricsim.errors import InputError, TraceError
+from fabricsim.traces.inspection import TraceSummary, summarise_trace
+from fabricsim.traces.lines import lines
+from fabricsim.traces.log_views import VIEWS, LogSummary, summarise_logs
+from fabricsim.traces.readers import FORMS, form_of, read
+from fabricsim.traces.sources import sources
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+    from pathlib import Path
+
+    from fabricsim.traces.sources import Source
+
+_LAST = "nccl_log"  # the view that a text is tried as whose beginning shows nothing
+
+
+class Inspection(TypedDict):
+    """What files hold: a trace, or what logs say, or both where a log of NCCL has calls."""
+
+    trace: TraceSummary | None
+    logs: list[LogSummary]
+
+
+def inspect(
+    paths: Collection[Path | str],
+    form: str | None = None,
+    *,
+    only: str | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Inspection:
+    """Say what is in files.
+
+    Parameters
+    ----------
+    paths, only, progress
+        As of `fabricsim.traces.readers.read`.
+    form
+        Of `FORMS` or `VIEWS`; where left out, as each file shows.
+
+    Raises
+    ------
+    TraceError
+        Where a file is of no form that is known, or cannot be read.
+    InputError
+        Where `form` is none.
+    """
+    if form is not None and form not in {**FORMS, **VIEWS}:
+        msg = f"there is no form {form!r}; choose one of {', '.join({**FORMS, **VIEWS})}"
+        raise InputError(msg)
+    logs = [] if form in FORMS and form not in VIEWS else _logs(paths, form, only)
+    if logs and not any(log["nccl"] and log["nccl"]["calls"] for log in logs):
+        return {"trace": None, "logs": logs}
+    trace = read(paths, _LAST if logs else form, only=only, progress=progress)
+    return {"trace": summarise_trace(trace), "logs": logs}
+
+
+def _logs(paths: Collection[Path | str], form: str | None, only: str | None) -> list[LogSummary]:
+    """Look at files as logs; none where the first of them is a trace."""
+    found = []
+    for source in sources(paths, only):
+        if form is None and _is_trace(source):
+            return []
+        names = [form] if form else [name for name, view in VIEWS.items() if view.recognises(source.head)]
+        found.append(_seen(source, names))
+    return found
+
+
+def _is_trace(source: Source) -> bool:
+    try:
+        return form_of(source) not in VIEWS
+    except TraceError:
+        return False
+
+
+def _seen(source: Source, names: Sequence[str]) -> LogSummary:
+    """Give all views of a file its lines, and keep those that find something.
+
+    A text whose beginning shows nothing may still be the log of a job whose NCCL speaks later.
+    """
+    known, names = bool(names), names or [_LAST]
+    if not known and (b"\0" in source.head or source.head.lstrip()[:1] in {b"{", b"["}):
+        raise _unknown(source)
+    views = {name: VIEWS[name].collector(source.label) for name in names}
+    found: dict[str, Any] = {}
+    errors: dict[str, TraceError] = {}
+    for number, line in lines(source):
+        for name, view in views.items():
+            try:
+                if name not in errors:
+                    view.take(number, line)
+            except TraceError as error:
+                errors[name] = error
+    for name, view in views.items():
+        try:
+            if name not in errors:
+                found[name] = view.finish()
+        except TraceError as error:
+            errors[name] = error
+    if not found:
+        raise next(iter(errors.values())) if known else _unknown(source)
+    return summarise_logs(source.label, found, [str(error) for error in errors.values()])
+
+
+def _unknown(source: Source) -> TraceError:
+    names = ", ".join({**FORMS, **VIEWS})
+    return TraceError(source.label, f"is no trace or log of a form that is known ({names}); give --form if it is one")

@@ -1,0 +1,136 @@
+"""What files that are no traces say: tables of nccl-tests and OSU, and the set-up that NCCL logs."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypedDict
+
+from fabricsim.traces import nccl_log, nccl_tests, osu
+from fabricsim.traces.nccl_log_collect import Collector
+from fabricsim.traces.nccl_summary import NcclSummary, summarise_nccl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fabricsim.traces.nccl_tests import NcclTestsTable
+    from fabricsim.traces.osu import OsuTable
+
+
+class TableRow(TypedDict):
+    """A size, and what was measured of it: seconds and bytes/s; ``None`` where nothing was."""
+
+    size_bytes: int
+    time_s: float | None
+    algorithm_bandwidth: float | None
+    bus_bandwidth: float | None
+
+
+class TableSummary(TypedDict):
+    """A table of a benchmark; of nccl-tests the out-of-place columns."""
+
+    test: str
+    version: str
+    ranks: int | None
+    hosts: int | None
+    gpus: list[str]
+    rows: list[TableRow]
+
+
+class LogSummary(TypedDict):
+    """What one file says: `views` are those that found something, `problems` say why others did not."""
+
+    source: str
+    views: list[str]
+    problems: list[str]
+    tables: list[TableSummary]
+    nccl: NcclSummary | None
+
+
+class Taker(Protocol):
+    """Takes a file line by line; `finish` gives what it found, or a `TraceError` says why that is nothing."""
+
+    def take(self, number: int, line: str) -> None: ...  # noqa: D102  as the class says
+
+    def finish(self) -> Any: ...  # noqa: ANN401, D102  each view has its own
+
+
+class View(NamedTuple):
+    """A form of logs that are no traces.
+
+    Attributes
+    ----------
+    description
+        What writes them.
+    recognises
+        Whether a file that begins so is one.
+    collector
+        Makes what takes its lines; given the name for messages.
+    """
+
+    description: str
+    recognises: Callable[[bytes], bool]
+    collector: Callable[[str], Taker]
+
+
+_NCCL_TESTS = re.compile(rb"# nThread \d|\bsize[ |]+count[ |]+type\b[^\n]*\balgbw\b")
+_OSU = re.compile(rb"^\S*\s*# OSU ", re.MULTILINE)
+
+VIEWS: dict[str, View] = {
+    "nccl_tests": View(
+        "tables of nccl-tests and rccl-tests",
+        lambda head: _NCCL_TESTS.search(head) is not None,
+        nccl_tests.collector,
+    ),
+    "osu": View("tables of the OSU micro-benchmarks", lambda head: _OSU.search(head) is not None, osu.collector),
+    "nccl_log": View(
+        "NCCL_DEBUG=INFO logs: rings, trees, channels and networks",
+        lambda head: nccl_log.recognises("", head),
+        Collector,
+    ),
+}
+"""All views by name; one file may have several, as a log of nccl-tests with NCCL_DEBUG=INFO."""
+
+
+def summarise_logs(source: str, found: dict[str, Any], problems: list[str]) -> LogSummary:
+    """Put together what the views of one file found."""
+    tables = [_nccl_tests(found["nccl_tests"])] if "nccl_tests" in found else []
+    if "osu" in found:
+        tables.append(_osu(found["osu"]))
+    log = found.get("nccl_log")
+    return {
+        "source": source,
+        "views": list(found),
+        "problems": problems,
+        "tables": tables,
+        "nccl": None if log is None else summarise_nccl(log),
+    }
+
+
+def _nccl_tests(table: NcclTestsTable) -> TableSummary:
+    columns = ("size", "time_out_s", "algbw_out", "busbw_out")
+    return {
+        "test": table.collective or "",
+        "version": table.version,
+        "ranks": table.ranks or None,
+        "hosts": table.hosts or None,
+        "gpus": sorted({device.gpu for device in table.devices}),
+        "rows": [_row(*row) for row in table.rows[list(columns)].tolist()],
+    }
+
+
+def _osu(table: OsuTable) -> TableSummary:
+    rows = [(size, latency, bandwidth, math.nan) for size, latency, bandwidth in table.rows.tolist()]
+    return {
+        "test": table.test,
+        "version": table.version,
+        "ranks": None,
+        "hosts": None,
+        "gpus": [],
+        "rows": [_row(*row) for row in rows],
+    }
+
+
+def _row(size: int, *measured: float) -> TableRow:
+    time, algorithm, bus = (value if math.isfinite(value) else None for value in measured)
+    return {"size_bytes": size, "time_s": time, "algorithm_bandwidth": algorithm, "bus_bandwidth": bus}
