@@ -50,10 +50,8 @@ def _trace(trace: TraceSummary) -> RenderableType:
     count = trace["captured_ranks"]
     hosts = f", {trace['hosts']} hosts" if trace["hosts"] else ""
     head = Text(trace["form"], style="bold")
-    head.append(
-        f": {count} {of}{'rank' if (trace['world'] or count) == 1 else 'ranks'}{hosts}, span {_seconds(trace['span_s'])}\n",
-        "not bold",
-    )
+    ranks = "rank" if (trace["world"] or count) == 1 else "ranks"
+    head.append(f": {count} {of}{ranks}{hosts}, span {_seconds(trace['span_s'])}\n", "not bold")
     blocks: list[RenderableType] = [head, *_titled("Ranks", _ranks(trace), len(trace["ranks"]))]
     if trace["steps"]:
         blocks += _titled("Steps", _steps(trace), len(trace["steps"]))

@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from fabricsim.traces.sources import Source
     from fabricsim.traces.trace import Recording
 
+_SAID = re.compile(rb":\d{1,10}:\d{1,10} \[-?\d{1,4}\] [^\n]{0,80}?NCCL INFO ")
 _JSON = re.compile(rb"\s*[\[{]\s*[\[{\"]")
 
 
 def recognises(name: str, head: bytes) -> bool:  # noqa: ARG001  as `Reader` says
     """Whether a file is a log of NCCL."""
-    return b" NCCL INFO " in head and not _JSON.match(head)
+    return _SAID.search(head) is not None and not _JSON.match(head)
 
 
 def read_log(source: Source) -> NcclLog:
