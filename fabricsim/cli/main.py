@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from fabricsim.cli import convert, inspect, library, replay, runs, studies, traffic
+from fabricsim.cli import calibrate, convert, inspect, library, replay, runs, studies, traffic
 from fabricsim.errors import FabricsimError
 
 app = typer.Typer(
@@ -18,7 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for module in (runs, replay, inspect, convert, studies, traffic, library):
+for module in (runs, replay, inspect, convert, calibrate, studies, traffic, library):
     module.register(app)
 
 _INTERRUPTED = 130  # as a shell reports a program that SIGINT ends

@@ -18,11 +18,13 @@ class Mpi(Spec):
 
     Up to ``eager_limit`` a message is sent at once; above it the first ``eager_limit`` bytes go
     with the request, the receiver acknowledges, and the rest follows. ``eager_copy`` says that both
-    sides copy eager bytes through a bounce buffer.
+    sides copy eager bytes through a bounce buffer. ``latency`` is one way, without cables, switches and serialisation;
+    it takes the place of the NIC's ``mpi_latency`` and ``mpi_inline_latency``.
     """
 
     eager_limit: Bytes
     eager_copy: bool
+    latency: Duration | None = None
 
 
 class NcclProtocol(Spec):

@@ -157,6 +157,8 @@ class _Exchange:
     def _leg(self, source: int, target: int, size: int) -> simpy.Event:
         inline = self.nic.mpi_inline_limit is not None and size <= self.nic.mpi_inline_limit
         latency = self.nic.mpi_inline_latency if inline else self.nic.mpi_latency
+        if self.mpi.latency is not None:
+            latency = self.mpi.latency
         memory = self.fabric.host_memory
         return self.fabric.send(memory(source), memory(target), size, latency=latency)
 

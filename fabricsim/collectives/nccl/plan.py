@@ -165,6 +165,11 @@ class Plan:
             byte_latency=measured.byte_latency * PS_PER_S if measured else 0.0,
         )
 
+    def network_step(self, protocol: Protocol) -> int:
+        """Look up the fixed time of a message between hosts beside the transport's, ps: the longer of tree and ring."""
+        group = self.group(tuple(range(self._cluster.ranks)))
+        return max(self._step("network", algorithm, protocol, group) for algorithm in ("tree", "ring"))
+
     def _measured_protocol(self, protocol: Protocol, group: Group) -> NcclProtocol | None:
         """Find what a message of a protocol costs between hosts on this transport where that was measured."""
         found: NcclProtocol | None = getattr(self._measured, protocol, None) if group.hosts > 1 else None

@@ -1,0 +1,179 @@
+"""A calibration from measured tables to estimates, warnings and errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fabricsim.calibration.fit import fit
+from fabricsim.calibration.measurements import split
+from fabricsim.calibration.parameters import of_scenario
+from fabricsim.calibration.simulated import Simulated, described, protocol_of, ways
+from fabricsim.calibration.warnings import of_fit
+from fabricsim.errors import InputError
+from fabricsim.spec.load import load
+from fabricsim.units import human_bytes
+from fabricsim.validation.study import Study, ValidationRow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from fabricsim.calibration.fit import Fit
+    from fabricsim.calibration.measurements import Measurement
+
+_FIT_SHARE = 0.95
+"""Of the whole work, for progress: the rest is the rows held out."""
+_WINDOWED_FROM = 2**16
+"""Bytes from which rows of a bandwidth test count: how fast messages can be posted, which limits smaller ones, is in no
+parameter."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Rows of one table beside their predictions.
+
+    Attributes
+    ----------
+    measurement
+        The rows.
+    predicted
+        Seconds, shape ``(n,)``.
+    held_out
+        Whether the rows were kept from the fit.
+    """
+
+    measurement: Measurement
+    predicted: NDArray[np.float64]
+    held_out: bool = False
+
+    @property
+    def errors(self) -> NDArray[np.float64]:
+        """Relative errors against the undisturbed times, shape ``(n,)``."""
+        return self.predicted / self.measurement.undisturbed - 1.0
+
+    @property
+    def errors_out_of_place(self) -> NDArray[np.float64]:
+        """Relative errors against the times out of place, shape ``(n,)``."""
+        return self.predicted / self.measurement.seconds - 1.0
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a calibration found.
+
+    Attributes
+    ----------
+    fit
+        Estimates of all parameters.
+    compared
+        Rows that were fitted, and those that were held out, by table.
+    warnings
+        What the data cannot tell, one sentence each.
+    """
+
+    fit: Fit
+    compared: tuple[Compared, ...]
+    warnings: tuple[str, ...]
+
+    def rows(self, *, held_out: bool) -> list[Compared]:
+        """Tables of the rows that were fitted, or held out."""
+        return [each for each in self.compared if each.held_out == held_out]
+
+    def study(self) -> Study:
+        """Comparison of the rows held out, or where there are none of those fitted."""
+        held = bool(self.rows(held_out=True))
+        chosen = self.rows(held_out=held)
+        rows = [row for each in chosen for row in _study_rows(each)]
+        return Study("calibrate", rows, {"rows": "held out" if held else "fitted", **summary(chosen)})
+
+
+def calibrate(
+    base: str,
+    settings: Sequence[str],
+    tables: Sequence[Measurement],
+    hold_out: str | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Calibration:
+    """Fit a transport to measured tables.
+
+    Parameters
+    ----------
+    base, settings
+        Scenario with the cluster, the transport to begin with, and the version of NCCL.
+    tables
+        At least one.
+    hold_out
+        As in `fabricsim.calibration.measurements.split`; None fits all rows.
+    progress
+        Called with the share of the work done.
+
+    Raises
+    ------
+    InputError
+        Where the tables do not fit the scenario.
+    """
+    known = [described(base, settings, table) for table in tables]
+    usable = [_usable(table) for table in tables]
+    parts = [(table, None) if hold_out is None else split(table, hold_out) for table in usable]
+    scenarios = [load(base, told).scenario for told in known]
+    protocols = [
+        protocol_of(way)
+        for scenario, (fitted, _) in zip(scenarios, parts, strict=True)
+        for way in ways(scenario, fitted)
+    ]
+    kinds = {table.kind for table in tables}
+    parameters = of_scenario(scenarios[0], [name for name in protocols if name is not None], kinds)
+    simulated = [Simulated(base, told, fitted, parameters) for told, (fitted, _) in zip(known, parts, strict=True)]
+    times = np.concatenate([fitted.undisturbed for fitted, _ in parts])
+
+    def predict(values: Sequence[float]) -> NDArray[np.float64]:
+        return np.concatenate([each.times(values) for each in simulated])
+
+    found = fit(parameters, times, predict, None if progress is None else lambda share: progress(share * _FIT_SHARE))
+    compared = [Compared(each.measurement, each.times(found.values)) for each in simulated]
+    for told, (_, held) in zip(known, parts, strict=True):
+        if held is not None:
+            there = Simulated(base, told, held, parameters)
+            compared.append(Compared(held, there.times(found.values), held_out=True))
+    if progress is not None:
+        progress(1.0)
+    rows = [(each.measurement, each.ways) for each in simulated]
+    return Calibration(found, tuple(compared), tuple(of_fit(found, rows)))
+
+
+def _usable(table: Measurement) -> Measurement:
+    if table.kind != "bandwidth":
+        return table
+    kept = table.only(table.sizes >= _WINDOWED_FROM)
+    if not len(kept.sizes):
+        least = human_bytes(_WINDOWED_FROM)
+        msg = f"{table.name}: has no row of {least} or more; smaller ones tell how fast messages are posted"
+        raise InputError(msg)
+    return kept
+
+
+def summary(compared: Sequence[Compared]) -> dict[str, Any]:
+    """Median, 90th percentile and largest of the absolute relative errors."""
+    found: dict[str, Any] = {}
+    for label, errors in (
+        ("error of time", [each.errors for each in compared]),
+        ("error of time out of place", [each.errors_out_of_place for each in compared]),
+    ):
+        size = np.abs(np.concatenate(errors))
+        found[f"{label}, median"] = float(np.median(size))
+        found[f"{label}, 90th percentile"] = float(np.percentile(size, 90))
+        found[f"{label}, largest"] = float(size.max())
+    return found
+
+
+def _study_rows(compared: Compared) -> list[ValidationRow]:
+    table = compared.measurement
+    columns = zip(table.sizes.tolist(), table.undisturbed.tolist(), compared.predicted.tolist(), strict=True)
+    return [
+        ValidationRow(f"{table.test}, {human_bytes(size)}", "us", real * 1e6, ours * 1e6, table.name, "captured")
+        for size, real, ours in columns
+    ]

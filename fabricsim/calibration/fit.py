@@ -1,0 +1,236 @@
+"""Fit of parameters to measured times: robust least squares of relative errors, with intervals.
+
+The times come from the simulator, whose derivatives are taken by differences. Parameters and times count by their
+logarithms, so that all errors are relative and no parameter becomes negative. What was known of a parameter before is
+one more observation of it, a weak one; without it a parameter on which no time depends could be anything.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from fabricsim.calibration.parameters import Parameter
+
+    Predict = Callable[[Sequence[float]], NDArray[np.float64]]
+
+_OUTLYING = 0.05
+"""Relative error from which a row counts by its error, no longer by its square (Huber): runs of other jobs disturb
+some rows, and no transport explains them."""
+_STEPS = {"time": 0.1, "time per byte": 0.2, "share": 0.03}
+"""Relative change by which a derivative is taken: more than the few per mille by which chunks get out of step."""
+_MOST_ROUNDS = 12
+_SETTLED = 1e-3
+"""Share of the cost that a round must save to be followed by another."""
+_FURTHEST = 1.5
+"""Most that the logarithm of a parameter changes in a round: a factor of 4.5."""
+_LEAST_ERROR = 0.01
+"""Relative error of a row that is assumed at least: no model is right to the digits that a table prints."""
+_DAMPINGS = 6
+_CONFIDENT = 0.95
+_LOOSE = 0.3
+"""Share of what was uncertain before that may be left where data is said to determine a parameter."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A parameter after the fit.
+
+    Attributes
+    ----------
+    parameter
+        Which.
+    value
+        The best value; that before the fit where no time depends on it.
+    low, high
+        Ends of the 95 % interval.
+    determined
+        Whether the data tells it.
+    at_bound
+        Whether the value is an end of the parameter's range.
+    """
+
+    parameter: Parameter
+    value: float
+    low: float
+    high: float
+    determined: bool
+    at_bound: bool
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Outcome of a fit.
+
+    Attributes
+    ----------
+    estimates
+        Of each parameter, in order.
+    spread
+        Robust standard deviation of relative errors.
+    runs
+        How often all rows were simulated.
+    residuals
+        Logarithms of predicted over measured times, shape ``(n,)``.
+    """
+
+    estimates: tuple[Estimate, ...]
+    spread: float
+    runs: int
+    residuals: NDArray[np.float64]
+
+    @property
+    def values(self) -> list[float]:
+        """Value of each parameter."""
+        return [estimate.value for estimate in self.estimates]
+
+    @property
+    def errors(self) -> NDArray[np.float64]:
+        """Relative error of each row, ``predicted / measured - 1``, shape ``(n,)``."""
+        found: NDArray[np.float64] = np.expm1(self.residuals)
+        return found
+
+
+def fit(
+    parameters: Sequence[Parameter],
+    measured: NDArray[np.float64],
+    predict: Predict,
+    progress: Callable[[float], None] | None = None,
+) -> Fit:
+    """Fit parameters to measured times.
+
+    Parameters
+    ----------
+    parameters
+        At least one.
+    measured
+        Seconds, shape ``(n,)``.
+    predict
+        From values of the parameters to seconds, shape ``(n,)``.
+    progress
+        Called with the share of the rounds done.
+
+    Notes
+    -----
+    Levenberg and Marquardt's method on Huber's loss. Intervals are those of the linear model at the optimum: the
+    inverse of the weighted normal matrix times the variance of the residuals, with Student's quantile; they hold for
+    errors that are independent from row to row.
+    """
+    search = _Search(parameters, np.log(measured), predict)
+    place, saved = search.start, True
+    residuals = search.residuals(place)
+    damping = 1e-2
+    for round_ in range(_MOST_ROUNDS):
+        jacobian = search.jacobian(place, residuals)
+        before = search.cost(place, residuals)
+        place, residuals, damping, saved = search.improve(place, residuals, jacobian, damping)
+        if progress is not None:
+            progress((round_ + 1) / (_MOST_ROUNDS + 1))
+        if not saved or before - search.cost(place, residuals) < _SETTLED * before:
+            break
+    return _outcome(search, place, residuals)
+
+
+class _Search:
+    """The problem in logarithms."""
+
+    def __init__(self, parameters: Sequence[Parameter], measured: NDArray[np.float64], predict: Predict) -> None:
+        self.parameters = list(parameters)
+        self._measured, self._predict = measured, predict
+        self.start = np.log([parameter.start for parameter in parameters])
+        self.least = np.log([parameter.least for parameter in parameters])
+        self.most = np.log([parameter.most for parameter in parameters])
+        self.known = np.array([parameter.spread for parameter in parameters]) ** -2.0
+        self.runs = 0
+
+    def residuals(self, place: NDArray[np.float64]) -> NDArray[np.float64]:
+        self.runs += 1
+        found: NDArray[np.float64] = np.log(self._predict(np.exp(place).tolist())) - self._measured
+        return found
+
+    def jacobian(self, place: NDArray[np.float64], residuals: NDArray[np.float64]) -> NDArray[np.float64]:
+        columns = []
+        for number, parameter in enumerate(self.parameters):
+            step = _STEPS[parameter.unit]
+            if place[number] + step > self.most[number]:
+                step = -step
+            there = place.copy()
+            there[number] += step
+            columns.append((self.residuals(there) - residuals) / step)
+        return np.array(columns).T
+
+    def cost(self, place: NDArray[np.float64], residuals: NDArray[np.float64]) -> float:
+        """Huber's loss in units of the error from which rows count less, and what was known before."""
+        size = np.abs(residuals) / _OUTLYING
+        rows = np.where(size < 1, size**2 / 2, size - 0.5).sum()
+        return float(rows + (self.known * (place - self.start) ** 2).sum() / 2)
+
+    def improve(
+        self,
+        place: NDArray[np.float64],
+        residuals: NDArray[np.float64],
+        jacobian: NDArray[np.float64],
+        damping: float,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], float, bool]:
+        """Take the longest step that saves cost; the last value says whether there was one."""
+        weights = _weights(residuals) / _OUTLYING**2
+        matrix = (jacobian.T * weights) @ jacobian + np.diag(self.known)
+        slope = (jacobian.T * weights) @ residuals + self.known * (place - self.start)
+        before = self.cost(place, residuals)
+        for _ in range(_DAMPINGS):
+            step = -np.linalg.solve(matrix + damping * np.diag(np.diag(matrix)), slope)
+            there = np.clip(place + np.clip(step, -_FURTHEST, _FURTHEST), self.least, self.most)
+            found = self.residuals(there)
+            if self.cost(there, found) < before:
+                return there, found, damping / 5, True
+            damping *= 5
+        return place, residuals, damping, False
+
+
+def _weights(residuals: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.minimum(1.0, _OUTLYING / np.maximum(np.abs(residuals), 1e-12))
+
+
+def _outcome(search: _Search, place: NDArray[np.float64], residuals: NDArray[np.float64]) -> Fit:
+    jacobian = search.jacobian(place, residuals)
+    weights = _weights(residuals)
+    free = max(1, len(residuals) - len(place))
+    variance = max(_LEAST_ERROR**2, float((weights * residuals**2).sum()) / free)
+    normal = (jacobian.T * weights) @ jacobian / variance
+    deviation = np.sqrt(np.diag(np.linalg.inv(normal + np.diag(search.known))))
+    wide = students_quantile(free) * deviation
+    estimates = []
+    for number, parameter in enumerate(search.parameters):
+        determined = bool(deviation[number] < _LOOSE * parameter.spread)
+        value = math.exp(place[number])
+        low, high = (math.exp(place[number] + sign * min(wide[number], 50.0)) for sign in (-1, 1))
+        bound = min(abs(place[number] - search.least[number]), abs(place[number] - search.most[number])) < _SETTLED
+        low, high = max(low, parameter.least), min(high, parameter.most)
+        estimates.append(Estimate(parameter, value, low, high, determined, determined and bool(bound)))
+    return Fit(tuple(estimates), math.sqrt(variance), search.runs, residuals)
+
+
+def students_quantile(free: int) -> float:
+    """Two-sided 95 % quantile of Student's t distribution with `free` degrees of freedom, at least 1.
+
+    By Cornish and Fisher's expansion, Abramowitz and Stegun 26.7.5, which is 1 per mille off at 5 degrees of freedom;
+    the values below that stand in a table.
+    """
+    few = (12.7062, 4.3027, 3.1824, 2.7764)
+    if free <= len(few):
+        return few[max(free, 1) - 1]
+    x = 1.959964  # of the normal distribution
+    terms = (
+        (x**3 + x) / 4,
+        (5 * x**5 + 16 * x**3 + 3 * x) / 96,
+        (3 * x**7 + 19 * x**5 + 17 * x**3 - 15 * x) / 384,
+    )
+    return x + sum(term / float(free) ** (power + 1) for power, term in enumerate(terms))

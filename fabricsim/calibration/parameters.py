@@ -1,0 +1,164 @@
+"""What is calibrated: keys of a transport preset, where they may lie, and how they are written."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from fabricsim.collectives.nccl.plan import Plan
+from fabricsim.units import PS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from fabricsim.collectives.nccl.tuning import Protocol
+    from fabricsim.spec.scenario import Scenario
+    from fabricsim.spec.transport import NcclProtocol
+
+Unit = Literal["time", "time per byte", "share"]
+"""How a value is kept: seconds, seconds per byte, or a plain number."""
+Role = Literal["latency", "stored bytes", "bandwidth"]
+"""What of the measured times a parameter decides."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One figure of a transport preset that a fit may change.
+
+    Attributes
+    ----------
+    name
+        Dotted key below ``transport``.
+    keys
+        Dotted keys that are set; more than `name` where the data cannot tell two apart.
+    unit, role
+        See `Unit`, `Role`.
+    least, most
+        Range, in the unit.
+    start
+        Where the fit begins: what the scenario says.
+    spread
+        How sure that is: standard deviation of its natural logarithm.
+    protocol
+        Protocol of NCCL that it belongs to; empty where it belongs to all messages.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    unit: Unit
+    role: Role
+    least: float
+    most: float
+    start: float
+    spread: float
+    protocol: str = ""
+
+    def settings(self, value: float) -> list[str]:
+        """Write the value as settings of a scenario."""
+        return [
+            f"transport.{key}='{self.text(value)}'" if self.quoted else f"transport.{key}={self.text(value)}"
+            for key in self.keys
+        ]
+
+    @property
+    def quoted(self) -> bool:
+        """Whether its value is text with a unit."""
+        return self.unit != "share"
+
+    def text(self, value: float) -> str:
+        """Write a value as in TOML, without quotes: four digits, or whole picoseconds."""
+        if self.unit == "time":
+            return f"{_digits(value * 1e6)}us"
+        if self.unit == "time per byte":
+            return f"{_digits(value * 1e9)}ns/B"
+        return _digits(value)
+
+
+def _digits(value: float) -> str:
+    """Five significant digits, without an exponent."""
+    if value <= 0:
+        return "0.0"
+    places = max(1, 4 - math.floor(math.log10(value)))
+    return f"{value:.{min(places, 9)}f}"
+
+
+_SURE_OF_LATENCY = 0.7  # a factor of two: what software takes differs by that from machine to machine
+_SURE_OF_STORED = 2.3  # a factor of ten
+_SURE_OF_SHARE = 0.3
+_SURE_OF_COPY = 0.7  # a factor of two
+
+
+def of_scenario(scenario: Scenario, protocols: Iterable[Protocol], kinds: Iterable[str]) -> list[Parameter]:
+    """List what tables of some kinds may tell of a transport.
+
+    Parameters
+    ----------
+    scenario
+        As it is before the fit.
+    protocols
+        Protocols of NCCL that ran.
+    kinds
+        Of the tables, see `fabricsim.calibration.measurements.Kind`.
+    """
+    found: list[Parameter] = []
+    for protocol in sorted(set(protocols)):
+        found += _of_protocol(scenario, protocol)
+    if "latency" in kinds:
+        found.append(_mpi_latency(scenario))
+    return found + _bandwidths(scenario)
+
+
+def _of_protocol(scenario: Scenario, protocol: Protocol) -> list[Parameter]:
+    transport = scenario.transport
+    known: NcclProtocol | None = getattr(transport.nccl, protocol, None)
+    software = transport.latency + transport.send_overhead
+    if scenario.nic.latency is not None:
+        software = scenario.nic.latency
+    step = Plan(scenario).network_step(protocol)
+    latency = (known.latency if known else software + step) / PS_PER_S
+    stored = known.byte_latency if known and known.byte_latency else 1 / scenario.cluster.cpu.copy_rate
+    table = f"nccl.{protocol}"
+    return [
+        _parameter(f"{table}.latency", "time", "latency", (1e-7, 1e-1), latency, _SURE_OF_LATENCY, protocol),
+        _parameter(
+            f"{table}.byte_latency", "time per byte", "stored bytes", (1e-13, 1e-6), stored, _SURE_OF_STORED, protocol
+        ),
+    ]
+
+
+def _mpi_latency(scenario: Scenario) -> Parameter:
+    transport, nic = scenario.transport, scenario.nic
+    known = [transport.mpi.latency if transport.mpi else None, nic.mpi_latency, transport.latency]
+    start = next(value for value in known if value is not None) / PS_PER_S
+    return _parameter("mpi.latency", "time", "latency", (1e-7, 1e-1), start, _SURE_OF_LATENCY)
+
+
+def _bandwidths(scenario: Scenario) -> list[Parameter]:
+    transport = scenario.transport
+    found = [_parameter("efficiency", "share", "bandwidth", (0.01, 1.0), transport.efficiency, _SURE_OF_SHARE)]
+    if scenario.cluster.join == "pcie":
+        share = transport.host_efficiency
+        found.append(_parameter("host_efficiency", "share", "bandwidth", (0.01, 1.25), share, _SURE_OF_SHARE))
+    if transport.send_copy and transport.send_copy == transport.receive_copy:
+        copy = _parameter("send_copy", "time per byte", "bandwidth", (1e-12, 1e-7), transport.send_copy, _SURE_OF_COPY)
+        found.append(_and_also(copy, "receive_copy"))
+    return found
+
+
+def _parameter(  # noqa: PLR0913, PLR0917  one after the other, as in `Parameter`
+    name: str, unit: Unit, role: Role, span: tuple[float, float], start: float, spread: float, protocol: str = ""
+) -> Parameter:
+    least, most = span
+    return Parameter(name, (name,), unit, role, least, most, min(max(start, least), most), spread, protocol)
+
+
+def _and_also(parameter: Parameter, key: str) -> Parameter:
+    from dataclasses import replace  # noqa: PLC0415  used here alone
+
+    return replace(parameter, keys=(*parameter.keys, key))
+
+
+def settings_of(parameters: Sequence[Parameter], values: Iterable[float]) -> list[str]:
+    """Write values of several parameters as settings of a scenario."""
+    return [text for parameter, value in zip(parameters, values, strict=True) for text in parameter.settings(value)]

@@ -1,0 +1,191 @@
+"""Writing a calibrated transport as a preset: complete, each figure with its source, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fabricsim.errors import InputError
+from fabricsim.spec import library
+from fabricsim.spec.load import load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from fabricsim.calibration.calibrate import Calibration
+    from fabricsim.calibration.fit import Estimate
+
+SUFFIX = ".toml"
+_TABLE = re.compile(r"\s*\[([\w.-]+)\]\s*(?:#\s*(.*))?$")
+_LINE = re.compile(r"""\s*([\w-]+)\s*=\s*(?:"[^"]*"|'[^']*'|[^#"'])*(?:#\s*(.*\S))?\s*$""")
+_Comments = dict[tuple[str, ...], str]
+
+
+def check_target(path: Path) -> None:
+    """Refuse a file name that the loader would not take for a file.
+
+    Raises
+    ------
+    InputError
+        Where it does not end in ``.toml``.
+    """
+    if path.suffix != SUFFIX:
+        msg = f"-o {path}: a preset is known as a file by its ending; name it {path.with_suffix(SUFFIX)}"
+        raise InputError(msg)
+
+
+def write(path: Path, base: str, settings: Sequence[str], transport: str, found: Calibration) -> None:
+    """Write the preset of a calibration.
+
+    Parameters
+    ----------
+    path
+        File to write, ending in ``.toml``.
+    base, settings
+        Scenario of the calibration, with the transport that it began with.
+    transport
+        That transport's name in the library, or its file.
+    found
+        The estimates.
+
+    Raises
+    ------
+    InputError
+        Where the file cannot be written; an older one of that name is still there then.
+    """
+    text = render(path.stem, base, settings, transport, found)
+    part = path.with_name(f".{path.stem}.part{SUFFIX}")
+    try:
+        part.write_text(text, encoding="utf-8")
+        load(base, [*settings, f"transport={json.dumps(str(part))}"])  # what would not load back is not kept
+        part.replace(path)
+    except OSError as error:
+        msg = f"{path}: cannot be written: {error.strerror}; name another file with -o"
+        raise InputError(msg) from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def render(name: str, base: str, settings: Sequence[str], transport: str, found: Calibration) -> str:
+    """Give the text of the preset `name`; parameters as in `write`."""
+    loaded = load(base, settings).resolved["transport"]
+    tables: dict[str, Any] = {**loaded, "name": name}
+    comments, switch = _comments(transport), _named_switch(transport)
+    if switch is not None and not any("transport.switch" in setting for setting in settings):
+        tables["switch"] = switch
+    comments = {key: f"as in {transport}: {text}" for key, text in comments.items()}
+    comments["name",] = f"begun with the transport {transport}"
+    for estimate in found.fit.estimates:
+        for key in estimate.parameter.keys:
+            place = tuple(key.split("."))
+            _put(tables, place, estimate)
+            comments[place] = _source(estimate, found)
+    head = [f"# Transport calibrated by fabricsim calibrate, begun with {transport}", "#"]
+    head += [f"# {line}" for line in _about(found)]
+    return "\n".join([*head, *_lines(tables, comments, ())]) + "\n"
+
+
+def _about(found: Calibration) -> Iterator[str]:
+    for each in found.compared:
+        what = "held out" if each.held_out else "fitted"
+        yield f"{each.measurement.name}: {len(each.measurement.sizes)} rows of {each.measurement.test}, {what}"
+    yield "Intervals are of 95 %: Jacobian at the optimum times the variance of the residuals, Student's t."
+    for warning in found.warnings:
+        yield f"Warning: {warning}."
+
+
+def _source(estimate: Estimate, found: Calibration) -> str:
+    parameter = estimate.parameter
+    of = found.rows(held_out=False)
+    names = ", ".join(Path(each.measurement.name).name for each in of)
+    rows = sum(len(each.measurement.sizes) for each in of)
+    interval = f"95 % interval {parameter.text(estimate.low)}..{parameter.text(estimate.high)}"
+    if not estimate.determined:
+        return f"U: not determined by {names}, {rows} rows: {interval}"
+    return f"T: calibrated on {names}, {rows} rows, {interval}"
+
+
+def _put(tables: dict[str, Any], place: tuple[str, ...], estimate: Estimate) -> None:
+    for key in place[:-1]:
+        tables[key] = dict(tables.get(key, {}))  # not the loaded scenario's own
+        tables = tables[key]
+    text = estimate.parameter.text(estimate.value)
+    tables[place[-1]] = text if estimate.parameter.quoted else float(text)
+
+
+def _lines(tables: Mapping[str, Any], comments: _Comments, place: tuple[str, ...]) -> Iterator[str]:
+    """Lines of a table: its own keys, then the tables in it."""
+    for key, value in tables.items():
+        if not isinstance(value, dict):
+            yield _commented(f"{key} = {_value(value)}", comments.get((*place, key), ""))
+    for key, value in tables.items():
+        if isinstance(value, dict):
+            inner = (*place, key)
+            if not value or any(not isinstance(item, dict) for item in value.values()):
+                yield ""
+                yield _commented(f"[{'.'.join(inner)}]", comments.get(inner, ""))
+            yield from _lines(value, comments, inner)
+
+
+def _commented(line: str, comment: str) -> str:
+    return f"{line} # {comment}" if comment else line
+
+
+def _value(value: object) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_value(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_value(item) for item in value) + "]"
+    return json.dumps(value, ensure_ascii=False)  # TOML writes these as JSON does
+
+
+def _files(transport: str) -> Iterator[Path]:
+    """Yield a preset's file and those that it includes, the included first."""
+    path = Path(transport) if transport.endswith(SUFFIX) else library.path("transports", transport)
+    included = tomllib.loads(path.read_text(encoding="utf-8")).get("include")
+    if isinstance(included, str):
+        below = str(path.parent / included) if included.endswith(SUFFIX) else included
+        yield from _files(below)
+    yield path
+
+
+def _named_switch(transport: str) -> str | None:
+    """Name of the switch where the preset has one of the library."""
+    named: Any = None
+    for path in _files(transport):
+        named = tomllib.loads(path.read_text(encoding="utf-8")).get("switch", named)
+    return named if isinstance(named, str) and not named.endswith(SUFFIX) else None
+
+
+def _comments(transport: str) -> _Comments:
+    """Comment of each table and key of a preset: that on its line, or else on the lines above it."""
+    found: _Comments = {}
+    for path in _files(transport):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        title = next((number for number, line in enumerate(lines) if not line.startswith("#")), len(lines))
+        found |= _comments_of(lines[title:])
+    return {place: text for place, text in found.items() if text}
+
+
+def _comments_of(lines: Sequence[str]) -> _Comments:
+    found: _Comments = {}
+    place: tuple[str, ...] = ()
+    above: list[str] = []
+    ended = True  # a comment stands for all keys that follow it at once
+    for line in lines:
+        if line.lstrip().startswith("#"):
+            above = [*([] if ended else above), line.lstrip("# ").rstrip()]
+            ended = False
+            continue
+        ended = True
+        if table := _TABLE.match(line):
+            place, above = tuple(table[1].split(".")), []
+            found[place] = table[2] or ""
+        elif key := _LINE.match(line):
+            found[*place, key[1]] = key[2] or " ".join(above)
+        else:
+            above = []
+    return found

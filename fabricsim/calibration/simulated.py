@@ -1,0 +1,156 @@
+"""What the simulator says of the measured tables: times by size under given parameters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import simpy
+
+from fabricsim.calibration.parameters import settings_of
+from fabricsim.collectives.nccl.plan import Plan
+from fabricsim.collectives.nccl.tuning import PROTOCOLS
+from fabricsim.engine.fabric import Fabric
+from fabricsim.errors import InputError
+from fabricsim.spec.load import load
+from fabricsim.validation.bench import collective_times, point_to_point_times
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from fabricsim.calibration.measurements import Measurement
+    from fabricsim.calibration.parameters import Parameter
+    from fabricsim.collectives.nccl.tuning import Protocol
+    from fabricsim.spec.scenario import Scenario
+
+WINDOW = 64
+"""Messages that osu_bw sends before it waits for an answer: its default window."""
+_ANSWER = 4
+"""Bytes of that answer."""
+
+
+def described(base: str, settings: Sequence[str], measurement: Measurement) -> list[str]:
+    """Add what a table says of ranks and hosts to the user's settings.
+
+    Parameters
+    ----------
+    base
+        Scenario.
+    settings
+        Of the user.
+    measurement
+        The table.
+
+    Raises
+    ------
+    InputError
+        Where the table and the cluster cannot be the same machine, or there is one host.
+    """
+    told: list[str] = []
+    if measurement.hosts:
+        told.append(f"cluster.hosts={measurement.hosts}")
+        per_host, rest = divmod(measurement.ranks, measurement.hosts)
+        if rest:
+            msg = (
+                f"{measurement.name}: {measurement.ranks} ranks on {measurement.hosts} hosts are not alike on each host"
+            )
+            raise InputError(msg)
+        told.append(f"cluster.gpus_per_host={per_host}")
+    settled = [*settings, *told]
+    scenario = load(base, settled).scenario
+    if measurement.kind == "collective" and scenario.collectives.nccl is None:
+        msg = "--collectives names no version of NCCL, so what ran is not known: such as --collectives nccl-2.6"
+        raise InputError(msg)
+    if scenario.cluster.hosts < 2:  # noqa: PLR2004  a network has two ends
+        where = "the log" if measurement.hosts else "--cluster"
+        msg = (
+            f"{measurement.name}: ran on one host ({where} says), so no message crossed the network; give another table"
+        )
+        raise InputError(msg)
+    return settled
+
+
+class Simulated:
+    """Times of one table by the simulator; what has been asked before is not simulated again.
+
+    Parameters
+    ----------
+    base, settings
+        Scenario, with all that `described` gave.
+    measurement
+        The table: its sizes are simulated.
+    parameters
+        What may change.
+    """
+
+    def __init__(
+        self, base: str, settings: Sequence[str], measurement: Measurement, parameters: Sequence[Parameter]
+    ) -> None:
+        self._base, self._settings = base, list(settings)
+        self.measurement = measurement
+        self._parameters = list(parameters)
+        self.ways = ways(load(base, settings).scenario, measurement)
+        names = [protocol_of(way) or "" for way in self.ways]
+        self._groups = [(name, np.array([name == other for other in names])) for name in dict.fromkeys(names)]
+        self._known: dict[tuple[str, tuple[float, ...]], NDArray[np.float64]] = {}
+
+    def times(self, values: Sequence[float]) -> NDArray[np.float64]:
+        """Seconds by size, shape ``(n,)``, where the parameters have `values`."""
+        found = np.empty(len(self.measurement.sizes))
+        for protocol, rows in self._groups:
+            of_group = [not parameter.protocol or parameter.protocol == protocol for parameter in self._parameters]
+            key = protocol, tuple(value for value, belongs in zip(values, of_group, strict=True) if belongs)
+            if key not in self._known:
+                self._known[key] = self._simulated(values, self.measurement.sizes[rows])
+            found[rows] = self._known[key]
+        return found
+
+    def _simulated(self, values: Sequence[float], sizes: NDArray[np.int64]) -> NDArray[np.float64]:
+        scenario = load(self._base, [*self._settings, *settings_of(self._parameters, values)]).scenario
+        return np.array(_RUNS[self.measurement.kind](scenario, self.measurement.test, sizes.tolist()))
+
+
+def ways(scenario: Scenario, measurement: Measurement) -> list[str]:
+    """Algorithm and protocol of NCCL that each row went by, such as ``"ring-ll"``; empty for messages of MPI."""
+    if measurement.kind != "collective":
+        return [""] * len(measurement.sizes)
+    plan, ranks = Plan(scenario), tuple(range(scenario.cluster.ranks))
+    picks = [plan.pick(measurement.test, ranks, int(size)) for size in measurement.sizes]
+    return [f"{pick.algorithm}-{pick.protocol}" for pick in picks]
+
+
+def protocol_of(way: str) -> Protocol | None:
+    """Name the protocol of what `ways` gives; None of a message of MPI."""
+    return next((protocol for protocol in PROTOCOLS if way.endswith(f"-{protocol}")), None)
+
+
+def _collective(scenario: Scenario, test: str, sizes: list[int]) -> list[float]:
+    return [row.seconds for row in collective_times(scenario, test, sizes)]
+
+
+def _latency(scenario: Scenario, _test: str, sizes: list[int]) -> list[float]:
+    return [row.seconds for row in point_to_point_times(scenario, sizes)]
+
+
+def _bandwidth(scenario: Scenario, _test: str, sizes: list[int]) -> list[float]:
+    """Time per message of a window between the memories of two hosts, which an answer ends."""
+    found = []
+    for size in sizes:
+        env = simpy.Environment()
+        fabric = Fabric(env, scenario)
+        here, there = fabric.host_memory(0), fabric.host_memory(1)
+        env.run(fabric.send(here, there, size))
+        began = cast("float", env.now)
+        env.run(env.all_of([fabric.send(here, there, size) for _ in range(WINDOW)]))
+        env.run(fabric.send(there, here, _ANSWER))
+        found.append((env.now - began) / WINDOW)
+    return found
+
+
+_RUNS: dict[str, Callable[[Scenario, str, list[int]], list[float]]] = {
+    "collective": _collective,
+    "latency": _latency,
+    "bandwidth": _bandwidth,
+}

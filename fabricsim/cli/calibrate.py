@@ -1,0 +1,183 @@
+"""The command that fits a transport to measured tables: calibrate."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fabricsim.cli.common import (
+    JsonOption,
+    SettingsOption,
+    announce_compilation,
+    check_output_file,
+    note,
+    progress,
+    say,
+    show,
+)
+from fabricsim.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from fabricsim.calibration.calibrate import Calibration
+    from fabricsim.calibration.measurements import Measurement
+
+_BASE = "hkbu"
+"""Scenario that the options are laid over: its fabric is one switch."""
+_OLDEST = (2, 5)
+"""First version of NCCL that chooses by cost."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of this file."""
+    app.command()(calibrate)
+
+
+def calibrate(  # noqa: PLR0913  one parameter per option
+    logs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="LOG...",
+            help="nccl-tests logs, osu_latency or osu_bw tables, or names of measured tables that ship.",
+        ),
+    ],
+    *,
+    cluster: Annotated[
+        str, typer.Option(metavar="NAME", help="Cluster of the library; the log says its hosts and GPUs.")
+    ],
+    transport: Annotated[str, typer.Option(metavar="NAME", help="Transport to begin with: of the library, or a file.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="PRESET", help="Write preset.toml, and pictures of the fit beside it."),
+    ] = None,
+    hold_out: Annotated[
+        str | None,
+        typer.Option(metavar="WHICH", help="Fit the rest and predict these: half, other-half, or a number to draw by."),
+    ] = None,
+    test: Annotated[str | None, typer.Option(metavar="NAME", help="Collective of logs that do not name it.")] = None,
+    collectives: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Collectives of the library; by default NCCL as the log says.")
+    ] = None,
+    smallest: Annotated[str, typer.Option("--min-bytes", metavar="SIZE", help="Smallest size that counts.")] = "1B",
+    largest: Annotated[str, typer.Option("--max-bytes", metavar="SIZE", help="Largest size that counts.")] = "1TiB",
+    settings: SettingsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit latency, bandwidth and host costs of a transport to measured tables, and write it as a preset."""
+    from fabricsim.calibration import calibrate as fitting  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.calibration import preset  # noqa: PLC0415  as above
+    from fabricsim.calibration.measurements import between, read  # noqa: PLC0415  as above
+
+    if output is not None:
+        preset.check_target(output)
+    check_output_file(output)
+    span = _bytes("--min-bytes", smallest), _bytes("--max-bytes", largest)
+    tables = [between(read(log, test), *span) for log in logs]
+    chosen = [f"cluster={cluster}", f"transport={json.dumps(transport)}", *_collectives(collectives, tables)]
+    chosen += settings or []
+    announce_compilation()
+    with progress("calibrate") as report:
+        found = fitting.calibrate(_BASE, chosen, tables, hold_out, report)
+    if as_json:
+        say(json.dumps(_as_json(found), indent=2, allow_nan=False, ensure_ascii=False))
+    else:
+        show(_table(found))
+        for warning in found.warnings:
+            note(f"warning: {warning}")
+        say(found.study().to_text())
+    if output is not None:
+        preset.write(output, _BASE, chosen, transport, found)
+        for written in (output, *_draw(found, output)):
+            note(f"wrote {written}")
+
+
+def _bytes(option: str, text: str) -> int:
+    from fabricsim import units  # noqa: PLC0415  --help must not pay for it
+
+    try:
+        return int(units.parse(text, units.BYTES))
+    except ValueError as error:
+        msg = f"{option}: {error}"
+        raise InputError(msg) from error
+
+
+def _collectives(named: str | None, tables: list[Measurement]) -> list[str]:
+    """Choose settings of collectives: the user's, or the version that the logs name."""
+    if named is not None:
+        return [f"collectives={named}"]
+    of_collectives = [table for table in tables if table.kind == "collective"]
+    if not of_collectives:
+        return []
+    versions = {_version(table) for table in of_collectives}
+    if len(versions) > 1 or None in versions:
+        said = ", ".join(f"{table.name}: {table.nccl or 'none'}" for table in of_collectives)
+        msg = (
+            "which NCCL ran decides what is simulated, and the logs name no one version from 2.5 on "
+            f"({said}); say so with --collectives nccl-2.6 or --collectives nccl --set collectives.nccl=2.18"
+        )
+        raise InputError(msg)
+    return ["collectives=nccl", f"collectives.nccl='{versions.pop()}'"]
+
+
+def _version(table: Measurement) -> str | None:
+    parts = table.nccl.split("+")[0].split(".")[:2]
+    numbers = tuple(int(part) for part in parts if part.isascii() and part.isdigit())
+    return ".".join(parts) if len(numbers) == len(_OLDEST) and numbers >= _OLDEST else None
+
+
+def _table(found: Calibration) -> Table:
+    from rich.table import Table  # noqa: PLC0415  slow to import
+    from rich.text import Text  # noqa: PLC0415  as above
+
+    table = Table(title="calibrated", title_justify="left")
+    for heading in ("parameter", "value", "95 % interval", "determined"):
+        table.add_column(heading, justify="right" if heading == "value" else "left")
+    for estimate in found.fit.estimates:
+        text = estimate.parameter.text
+        interval = f"{text(estimate.low)} to {text(estimate.high)}"
+        cells = (estimate.parameter.name, text(estimate.value), interval, "yes" if estimate.determined else "no")
+        table.add_row(*map(Text, cells))
+    return table
+
+
+def _as_json(found: Calibration) -> dict[str, Any]:
+    units = {"time": "s", "time per byte": "s/B", "share": "1"}
+    parameters = [
+        {
+            "name": estimate.parameter.name,
+            "unit": units[estimate.parameter.unit],
+            "value": estimate.value,
+            "low": estimate.low,
+            "high": estimate.high,
+            "determined": estimate.determined,
+        }
+        for estimate in found.fit.estimates
+    ]
+    return {**found.study().to_dict(), "parameters": parameters, "warnings": list(found.warnings)}
+
+
+def _draw(found: Calibration, output: Path) -> list[Path]:
+    from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
+    from fabricsim.report.calibrated import Series, calibration  # noqa: PLC0415  as above
+
+    names = list(dict.fromkeys(each.measurement.name for each in found.compared))
+    written = []
+    for number, name in enumerate(names, start=1):
+        rows = [each for each in found.compared if each.measurement.name == name]
+        series = [
+            Series(
+                each.measurement.sizes.tolist(),
+                each.measurement.undisturbed.tolist(),
+                each.predicted.tolist(),
+                each.held_out,
+            )
+            for each in rows
+        ]
+        path = output.with_suffix(".png") if len(names) == 1 else output.with_name(f"{output.stem}-{number}.png")
+        plots.save(calibration(series, f"{rows[0].measurement.test}, {Path(name).name}"), path)
+        written.append(path)
+    return written

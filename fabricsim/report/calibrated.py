@@ -1,0 +1,102 @@
+"""A calibration: measured and predicted times over size, and the errors of what was fitted and what was held out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fabricsim.report import style
+from fabricsim.units import human_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_BAND = 10
+"""Percent of the grey band around no error."""
+_HELD_COLOUR = "#D55E00"
+_MOST_SIZES = 10
+
+
+class Series(NamedTuple):
+    """Rows of a table: sizes in bytes, measured and predicted seconds, shape ``(n,)``; fitted, or held out of the fit."""
+
+    sizes: Sequence[int]
+    measured: Sequence[float]
+    predicted: Sequence[float]
+    held_out: bool
+
+
+def calibration(series: Sequence[Series], title: str) -> Figure:
+    """Draw one table of a calibration.
+
+    Parameters
+    ----------
+    series
+        Rows that were fitted, and those that were held out.
+    title
+        What was measured.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        For `fabricsim.report.plots.save`.
+
+    Raises
+    ------
+    ResultError
+        Where there is no row.
+    """
+    style.require_some(sum(len(each.sizes) for each in series), "row", "the table is empty")
+    figure = style.new_figure(8.0, 6.4)
+    times, errors = figure.subplots(2, 1, sharex=True, height_ratios=[2, 1])
+    _draw_times(times, series)
+    for each in series:
+        error = (np.array(each.predicted) / np.array(each.measured) - 1) * 100
+        times.plot(each.sizes, np.array(each.measured) * 1e6, **_marks(each), label=f"measured, {_what(each)}")
+        errors.vlines(each.sizes, 0, error, color=_colour(each), linewidth=0.8)
+        errors.plot(each.sizes, error, **_marks(each))
+    errors.axhspan(-_BAND, _BAND, color=style.BUBBLE_COLOUR, zorder=0, linewidth=0)
+    errors.axhline(0, color=style.MEASURED_COLOUR, linewidth=0.8)
+    errors.set_ylabel("Error of\nprediction (%)")
+    errors.set_xlabel("Size")
+    _label_sizes(errors, series)
+    times.set(xscale="log", yscale="log", ylabel="Time (µs)", title=title)
+    times.legend(loc="upper left", frameon=False)
+    return figure
+
+
+def _draw_times(axes: Axes, series: Sequence[Series]) -> None:
+    pairs = sorted((size, time) for each in series for size, time in zip(each.sizes, each.predicted, strict=True))
+    sizes, predicted = np.array(pairs).T
+    axes.plot(sizes, predicted * 1e6, "-", color=style.PREDICTED_COLOUR, linewidth=1.2, label="predicted")
+
+
+def _label_sizes(axes: Axes, series: Sequence[Series]) -> None:
+    from matplotlib.ticker import NullLocator  # noqa: PLC0415  matplotlib loads slowly
+
+    sizes = sorted({size for each in series for size in each.sizes})
+    shown = [sizes[at] for at in style.evenly(len(sizes), _MOST_SIZES)]
+    axes.set_xticks(shown, [human_bytes(size) for size in shown], rotation=30, ha="right")
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+def _what(series: Series) -> str:
+    return "held out" if series.held_out else "fitted"
+
+
+def _colour(series: Series) -> str:
+    return _HELD_COLOUR if series.held_out else style.MEASURED_COLOUR
+
+
+def _marks(series: Series) -> dict[str, object]:
+    return {
+        "linestyle": "none",
+        "marker": "D" if series.held_out else "s",
+        "markersize": 5,
+        "markerfacecolor": "white" if series.held_out else _colour(series),
+        "color": _colour(series),
+    }
