@@ -55,6 +55,10 @@ class Outcome:
     utilisation: float
 
 
+Known = dict[tuple[str, ...], dict[str, Outcome]]
+"""Outcomes by transport of each scenario that was run, by its settings; none where it cannot be."""
+
+
 @dataclass(frozen=True)
 class Findings:
     """The study's figures, by the keys under which the measured ones ship."""
@@ -63,7 +67,9 @@ class Findings:
     outcomes: dict[Point, dict[str, Outcome]] = field(repr=False)
 
 
-def find(assumptions: Assumptions, jobs: int = 1, progress: Callable[[float], None] | None = None) -> Findings:
+def find(
+    assumptions: Assumptions, jobs: int = 1, progress: Callable[[float], None] | None = None, known: Known | None = None
+) -> Findings:
     """Run all points on all transports and condense them into the study's figures.
 
     Parameters
@@ -74,17 +80,23 @@ def find(assumptions: Assumptions, jobs: int = 1, progress: Callable[[float], No
         Simulations at the same time; the figures do not depend on it.
     progress
         Called with the share of runs done.
+    known
+        What other assumptions have found. What is in it is not run again; what is run is added.
 
     Raises
     ------
     ScenarioError
         Where the assumptions' settings have mistakes.
     """
-    runs = [(point, name, loaded) for point in points(assumptions) for name, loaded in _loaded(point).items()]
+    known = {} if known is None else known
+    grid = list(points(assumptions))
+    new = {point.settings: _loaded(point) for point in grid if point.settings not in known}
+    runs = [(settings, name, loaded) for settings, each in new.items() for name, loaded in each.items()]
     results = simulate_all([loaded for _, _, loaded in runs], jobs=jobs, progress=progress)
-    outcomes: dict[Point, dict[str, Outcome]] = {}
-    for (point, name, _), result in zip(runs, results, strict=True):
-        outcomes.setdefault(point, {})[name] = _outcome(result)
+    known.update({settings: {} for settings in new})
+    for (settings, name, _), result in zip(runs, results, strict=True):
+        known[settings][name] = _outcome(result)
+    outcomes = {point: known[point.settings] for point in grid if known[point.settings]}
     return Findings(_figures(outcomes), outcomes)
 
 
@@ -153,8 +165,9 @@ def validate(progress: Callable[[float], None] | None = None, jobs: int = 1) -> 
     """
     cases = {"as assumed": Assumptions(), **VARIATIONS}
     found: dict[str, Findings] = {}
+    known: Known = {}
     for index, (name, assumptions) in enumerate(cases.items()):
-        found[name] = find(assumptions, jobs, part(progress, index, len(cases)))
+        found[name] = find(assumptions, jobs, part(progress, index, len(cases)), known)
     base = found["as assumed"]
     rows = [
         ValidationRow(figure.quantity, figure.unit, figure.value, base.figures[key], figure.source, figure.certainty)

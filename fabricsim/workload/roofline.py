@@ -29,8 +29,8 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.units import PS_PER_S
 from fabricsim.workload.attention import BACKWARD_PRODUCTS, PRODUCTS
@@ -125,26 +125,42 @@ def _product(operation: Operation, job: Job, gpu: Gpu) -> float:
     sustained = operation.flops / (peak * gpu.gemm_efficiency)
     if gpu.processors is None or operation.shape is None:
         return sustained
-    width = PRECISION_BYTES[job.precision]
-    return max(sustained, min(_tiled(operation.shape, *way, width, peak, gpu) for way in _WAYS))
+    machine = _Machine(
+        peak,
+        gpu.processors,
+        gpu.tile_efficiency or gpu.gemm_efficiency,
+        gpu.tile_overhead / PS_PER_S,
+        gpu.memory_rate * gpu.memory_efficiency,
+    )
+    return max(sustained, _tiled(operation.shape, PRECISION_BYTES[job.precision], machine))
 
 
-_WAYS = tuple(itertools.product(TILES, SPLITS))
+class _Machine(NamedTuple):
+    """What the time of tiles hangs on: FLOP/s, processors, efficiency of a large tile, s per wave, bytes/s."""
+
+    peak: float
+    processors: int
+    efficiency: float
+    overhead: float
+    memory: float
 
 
-def _tiled(  # noqa: PLR0913, PLR0917  shape, how it is cut, and on what
-    shape: tuple[int, int, int, int], tile: tuple[int, int], splits: int, width: int, peak: float, gpu: Gpu
-) -> float:
-    """Time of products cut into tiles, s."""
+@lru_cache(maxsize=4096)  # few shapes come again in each layer, stage and micro-batch, and in each run of a sweep
+def _tiled(shape: tuple[int, int, int, int], width: int, machine: _Machine) -> float:
+    """Time of products cut into tiles in the way that is fastest, s."""
+    return min(_cut(shape, tile, splits, width, machine) for tile, splits in itertools.product(TILES, SPLITS))
+
+
+def _cut(shape: tuple[int, int, int, int], tile: tuple[int, int], splits: int, width: int, machine: _Machine) -> float:
+    """Time of products cut into given tiles, s."""
     batch, rows, inner, columns = shape
-    processors = gpu.processors or 1
     tiles = batch * -(-rows // tile[0]) * -(-columns // tile[1]) * splits
     loads = 64 * (1 / tile[0] + 1 / tile[1])  # per product, of those of 128 x 128
-    efficiency = (gpu.tile_efficiency or gpu.gemm_efficiency) / math.sqrt(max(1.0, loads))
-    wave = 2 * tile[0] * tile[1] * -(-inner // splits) / (peak * efficiency / processors)
+    efficiency = machine.efficiency / math.sqrt(max(1.0, loads))
+    wave = 2 * tile[0] * tile[1] * -(-inner // splits) / (machine.peak * efficiency / machine.processors)
     written = batch * rows * columns * (width if splits == 1 else width + 2 * splits * FP32)
-    waves = -(-tiles // processors)
-    return waves * (wave + gpu.tile_overhead / PS_PER_S) + written / (gpu.memory_rate * gpu.memory_efficiency)
+    waves = -(-tiles // machine.processors)
+    return waves * (wave + machine.overhead) + written / machine.memory
 
 
 def _attention(operation: Operation, job: Job, gpu: Gpu) -> float:

@@ -3,12 +3,13 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from fabricsim.errors import ScenarioError
 from fabricsim.pipeline import load
+from fabricsim.sweep import simulate_all
 from fabricsim.validation import dai2024, measured
 from fabricsim.validation.dai2024_grid import (
     DATA,
@@ -24,9 +25,11 @@ from fabricsim.validation.dai2024_grid import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from fabricsim.results.result import Result
+    from fabricsim.spec.load import LoadedScenario
     from fabricsim.validation.study import Study
 
 SMALL = Assumptions(nodes=(2,), families=("bert-base",))
@@ -188,6 +191,21 @@ def test_figures_follow_from_the_outcomes(findings: dai2024.Findings) -> None:
 
 def test_jobs_do_not_change_the_findings(findings: dai2024.Findings) -> None:
     assert dai2024.find(SMALL, jobs=2) == findings
+
+
+def test_what_is_known_is_not_run_again(findings: dai2024.Findings, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[int] = []
+
+    def counting(loaded: Sequence[LoadedScenario], **how: Any) -> list[Result]:  # noqa: ANN401  handed on
+        ran.append(len(loaded))
+        return simulate_all(loaded, **how)
+
+    monkeypatch.setattr(dai2024, "simulate_all", counting)
+    known: dai2024.Known = {}
+
+    assert dai2024.find(replace(SMALL, scalings=(WEAK,)), known=known).figures == findings.figures
+    assert dai2024.find(SMALL, known=known) == findings  # both kinds of scaling begin with two nodes
+    assert ran == [2 * len(dai2024.TRANSPORTS), 0]
 
 
 @pytest.fixture
