@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -21,6 +22,32 @@ ROOT = Path(__file__).resolve().parents[1]
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Run the whole suite on all cores, where pytest-xdist is installed; part of it runs in this process."""
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.collectonly
+    in_parallel = config.pluginmanager.has_plugin("xdist") and config.option.numprocesses is None
+    if not (whole and in_parallel) or config.option.usepdb or hasattr(config, "workerinput"):
+        return
+    workers = config.hook.pytest_xdist_auto_num_workers(config=config)
+    if workers > 1:
+        config.option.numprocesses = workers
+        # A worker keeps to neighbouring tests, which share fixtures, until another has none left.
+        config.option.dist = "worksteal"
+        _compile_kernels()
+
+
+def _compile_kernels() -> None:
+    """Fill the cache of compiled kernels, so that not every worker compiles them."""
+    if os.environ.get("NUMBA_DISABLE_JIT"):
+        return
+    run = "import sys; from fabricsim.pipeline import load, simulate; simulate(load('gpt2-medium-dp', sys.argv[1:]))"
+    engines = [subprocess.Popen([sys.executable, "-c", run, f"engine={name}"]) for name in ("flow", "packet")]  # noqa: S603  our own code
+    codes = [engine.wait() for engine in engines]
+    if any(codes):
+        pytest.exit("kernels do not compile", returncode=1)
 
 
 @pytest.fixture(scope="session")
