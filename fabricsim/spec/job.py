@@ -8,7 +8,7 @@ from pydantic import Field
 
 from fabricsim.spec.base import Spec
 from fabricsim.spec.model import Experts, Model, Positive
-from fabricsim.spec.quantity import Bytes
+from fabricsim.spec.quantity import Bytes, Duration
 
 __all__ = ["DIMENSIONS", "Experts", "Job", "Model", "Parallelism", "Positive"]
 
@@ -55,9 +55,13 @@ class Job(Spec):
     only layer inputs and repeats the forward pass before the backward pass of each layer; ``"selective"``
     repeats scores, softmax, dropout and context of the attention only. ``attention = "fused"`` computes them in
     one kernel that keeps no scores (FlashAttention). With ``fused_accumulation`` the products that give gradients
-    of weights add them to the gradient buffer themselves, as Megatron-LM does with APEX. Of a mixture of experts,
-    an expert takes at most ``capacity_factor`` times its even share of tokens, and the busiest takes
-    ``expert_imbalance`` times it.
+    of weights add them to the gradient buffer themselves, as Megatron-LM does with APEX. Without ``tensor_overlap``
+    the tensor-parallel all-reduce of the gradient of an input comes behind the gradient of the weight, not beside
+    it. With ``flatten_gradients`` gradients are copied into one buffer for their reduction, and back. With
+    ``clip_gradients`` the norm of the gradients is above its limit, so that all are scaled. ``batch_time`` is what
+    the host takes to fetch a micro-batch and hand it to the tensor-parallel ranks, while the GPU waits, before each
+    forward pass of each stage. Of a mixture of experts, an expert takes at most ``capacity_factor`` times its even
+    share of tokens, and the busiest takes ``expert_imbalance`` times it.
     """
 
     model: Model
@@ -76,5 +80,9 @@ class Job(Spec):
     recompute: Literal["none", "selective", "full"] = "full"
     attention: Literal["unfused", "fused"] = "unfused"
     fused_accumulation: bool = False
+    tensor_overlap: bool = True
+    flatten_gradients: bool = False
+    clip_gradients: bool = False
+    batch_time: Duration = 0
     capacity_factor: Annotated[float, Field(ge=1, le=1000)] | None = None
     expert_imbalance: Annotated[float, Field(ge=1, le=1000)] = 1.0

@@ -223,6 +223,16 @@ def _spread_experts(job: Job) -> Iterator[Mistake]:
         yield Mistake("job.parallelism.sequence_parallel", problem, "set it to true")
 
 
+def _megatron(job: Job) -> Iterator[Mistake]:
+    """Check that what earlier versions of Megatron-LM did goes with the rest."""
+    if not job.tensor_overlap and job.parallelism.sequence_parallel:
+        problem = "false, but with sequence_parallel the input's gradient is reduced beside the weight's"
+        yield Mistake("job.tensor_overlap", problem, "take it out")
+    if job.flatten_gradients and (job.overlap != "none" or job.parallelism.zero):
+        problem = "copies gradients for one all-reduce at the end, which overlap and zero do not have"
+        yield Mistake("job.flatten_gradients", problem, "take it out")
+
+
 def _lengths(job: Job) -> Iterator[tuple[str, int]]:
     for key in ("sequence", "decoder_sequence"):
         value = getattr(job, key)
@@ -246,4 +256,5 @@ _CHECKS: tuple[Callable[[Job], Iterator[Mistake]], ...] = (
     _no_experts,
     _experts,
     _spread_experts,
+    _megatron,
 )

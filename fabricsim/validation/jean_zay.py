@@ -1,8 +1,9 @@
 """GPT-2 shapes in pipelines of 4 to 64 stages on V100 nodes, after Megatron-LM's timers on Jean Zay.
 
-Nothing is fitted to the log. Megatron-LM prints the timers of the last rank, which holds the last
-stage: its ``forward-recv`` is the way of the first micro-batch through the pipeline, and its
-``embedding-all-reduce`` begins long before the first stage is ready for it, so both contain the bubble.
+Nothing is fitted to the rows; how fast matrix products are on these GPUs is calibrated from another run (see the
+scenario ``jean-zay``). Megatron-LM prints the timers of the last rank, which holds the last stage: its
+``forward-recv`` is the way of the first micro-batch through the pipeline, and its ``embedding-all-reduce`` begins
+long before the first stage is ready for it, so both contain the bubble.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ TIMERS = {
     "forward_recv_s": "forward-recv",
     "backward_compute_s": "backward-compute",
     "backward_send_forward_recv_s": "backward-send-forward-recv",
+    "params_all_reduce_s": "params-all-reduce",
     "embedding_all_reduce_s": "embedding-all-reduce",
     "optimizer_s": "optimizer",
 }
@@ -68,6 +70,7 @@ def settings(row: np.void) -> list[str]:
     """Return what sets a run apart from the scenario ``jean-zay``."""
     return [
         f"cluster.hosts={row['gpus'] // _GPUS_PER_HOST}",
+        f"cluster.gpu.include={row['gpu']}",
         f"job.model.layers={row['layers']}",
         f"job.model.hidden={row['hidden']}",
         f"job.parallelism.pipeline={row['pipeline']}",
@@ -116,12 +119,13 @@ def _quantity(model: str, key: str) -> str:
 def _parameters() -> dict[str, Any]:
     return {
         "scenario": "jean-zay (workloads/scenarios/jean-zay.toml); each figure's source stands beside it",
-        "fitted": "nothing",
+        "calibrated": "gemm_efficiency and tile_efficiency, from forward-compute and backward-compute of the last stage"
+        " of another run (52B, 256 micro-batches of 4 sequences); batch_time from the batch-generator of 18B on 32 GB",
+        "fitted": "nothing of nodes of 16 GB",
         "timers": "of the last rank, as Megatron-LM prints them",
         "spread of the log": "its authors saw the same run 40 % slower or faster at other times of the day",
-        "not modelled": "params-all-reduce of one replica, which copies gradients: 8 to 11 ms; scaling by the clip"
-        " factor, which the log counts into the optimizer; the batch generator, about 0.7 ms per micro-batch in each"
-        " stage's forward-compute",
+        "not modelled": "the host's work for each send and receive, some 0.5 ms; products are equally fast whichever"
+        " way their matrices lie",
     }
 
 
@@ -132,7 +136,7 @@ def draw(study: Study, folder: Path) -> list[Path]:
     paths = []
     for model in dict.fromkeys(row.quantity.partition(":")[0] for row in study.rows):
         rows = [row.to_dict() for row in study.rows if row.quantity.startswith(f"{model}:")]
-        path = folder / f"jean-zay-{model}.png"
+        path = folder / f"jean-zay-{model}.png".replace(" ", "-")
         plots.save(plots.measured_against_predicted(rows, f"One iteration of {model} on Jean Zay"), path)
         paths.append(path)
     return paths

@@ -11,7 +11,7 @@ from fabricsim.units import PS_PER_S, human_bytes, human_seconds, seconds
 from fabricsim.workload import data_parallel, pipeline_parallel
 from fabricsim.workload.data_parallel import make_reducer
 from fabricsim.workload.lane import Lane
-from fabricsim.workload.operations import gradient_bytes, optimizer_operations
+from fabricsim.workload.operations import gradient_bytes, gradient_copies, optimizer_operations
 from fabricsim.workload.pipeline_parallel import Pipeline, run_stage
 from fabricsim.workload.placement import Placement
 from fabricsim.workload.program import GroupSet, Program, ProgramBuilder
@@ -101,7 +101,8 @@ class JobPlan:
         """Refuse times and sizes that 64-bit integers could not hold once they add up."""
         model = self.job.model.name
         computing = self.micro_batches * sum(stage.forward + stage.backward for stage in self.stages)
-        computing += max(self.optimizer)
+        computing += self.micro_batches * len(self.stages) * self.job.batch_time
+        computing += max(self.optimizer) + max(sum(copies) for copies in self.gradient_copies)
         if computing > LONGEST:
             span, limit = human_seconds(seconds(computing)), human_seconds(seconds(LONGEST))
             msg = f"an iteration of {model} would compute for {span} on {self.gpu.name}, more than {limit}"
@@ -130,6 +131,17 @@ class JobPlan:
             experts = sum(sum(map(sum, chunk.experts)) for chunk in self.chunks(stage))
             operations = optimizer_operations(-(-tensors // shards[0]) + -(-experts // shards[1]), self.job)
             times.append(operations_time(operations, self.job, self.gpu))
+        return tuple(times)
+
+    @cached_property
+    def gradient_copies(self) -> tuple[tuple[int, int], ...]:
+        """Time of copying the gradients of each pipeline stage before and after their reduction, ps."""
+        times = []
+        for stage in range(self.job.parallelism.pipeline):
+            chunks = self.chunks(stage)
+            tensors = [size for chunk in chunks for block in (*chunk.tensors, *chunk.experts) for size in block]
+            before, after = gradient_copies(tensors, self.job)
+            times.append((operations_time(before, self.job, self.gpu), operations_time(after, self.job, self.gpu)))
         return tuple(times)
 
     @cached_property
@@ -206,7 +218,10 @@ class _Compiler:
         ]
         self.reducer.begin()
         run_stage(self.lane.builder, self.pipeline, self.stage, steps, computes)
+        before, after = plan.gradient_copies[self.stage]
+        self.lane.compute(before, data_parallel.TIMERS["all_reduce"])
         self.reducer.finish()
+        self.lane.compute(after, data_parallel.TIMERS["all_reduce"])
         self.reduce_embedding()
         self.lane.wait(self.reducer.pending)
         self.lane.compute(plan.optimizer[self.stage], "optimizer")
@@ -235,6 +250,7 @@ class _Compiler:
         if step.direction != "weight":
             self.gather_input(step, timer)
         if step.direction == "forward":
+            self.lane.compute(self.plan.job.batch_time, timer)
             for number, block in enumerate(blocks):
                 self.reducer.before_forward(step.chunk, number)
                 self.lane.add(block.forward, timer)

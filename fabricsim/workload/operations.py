@@ -44,7 +44,7 @@ from fabricsim.workload.experts import experts
 from fabricsim.workload.feed_forward import mlp
 from fabricsim.workload.heads import embedding, head
 from fabricsim.workload.norms import layer_norm
-from fabricsim.workload.optimizer import optimizer_operations
+from fabricsim.workload.optimizer import gradient_copies, optimizer_operations
 from fabricsim.workload.tape import PRECISION_BYTES, Tape, decoder_sequence, gradient_bytes
 from fabricsim.workload.work import Work
 
@@ -52,7 +52,14 @@ if TYPE_CHECKING:
     from fabricsim.spec.job import Job
     from fabricsim.workload.shapes import Block
 
-__all__ = ["PRECISION_BYTES", "block_work", "decoder_sequence", "gradient_bytes", "optimizer_operations"]
+__all__ = [
+    "PRECISION_BYTES",
+    "block_work",
+    "decoder_sequence",
+    "gradient_bytes",
+    "gradient_copies",
+    "optimizer_operations",
+]
 
 _CAUSAL = ("gpt", "llama")
 

@@ -13,7 +13,8 @@ column, TP+SP  all-gather, product          all-gather of the input beside the i
 row, TP+SP     product, reduce-scatter      all-gather, input gradient, weight gradient
 ============== ============================ =====================================================
 
-What lies beside what is that of ``LinearWithGradAccumulationAndAsyncCommunication`` in Megatron-LM.
+What lies beside what is that of ``LinearWithGradAccumulationAndAsyncCommunication`` in Megatron-LM. Before it had
+that (``tensor_overlap = false``), the all-reduce of the input gradient came behind the weight gradient.
 """
 
 from __future__ import annotations
@@ -159,8 +160,10 @@ class Tape:
             again, reduce = _beside("all_gather", size), _beside("reduce_scatter", size)
             forward = [Exchange("all_gather", "tensor", size), product]
             backward = [again, to_input, Wait(), reduce, to_weight, Wait()]
-        elif self.tensor > 1:
+        elif self.tensor > 1 and self.job.tensor_overlap:
             backward = [to_input, _beside("all_reduce", size), to_weight, Wait()]
+        elif self.tensor > 1:
+            backward = [to_input, to_weight, Exchange("all_reduce", "tensor", size)]
         self.step(forward, backward, self.own(size) if keeps_input else 0)
 
     def row(self, name: str, shape: tuple[int, int, int]) -> None:

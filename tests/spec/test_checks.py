@@ -58,6 +58,18 @@ REFUSED = [
     (DP, ["job.parallelism.sequence_parallel=true"], "job.parallelism.sequence_parallel", "no effect: tensor is 1"),
     (
         DP,
+        [TENSOR.format("2, sequence_parallel = true"), "job.tensor_overlap=false"],
+        "job.tensor_overlap",
+        "the input's gradient is reduced beside the weight's",
+    ),
+    (
+        DP,
+        ["job.flatten_gradients=true", "job.overlap=ddp"],
+        "job.flatten_gradients",
+        "which overlap and zero do not have",
+    ),
+    (
+        DP,
         [TENSOR.format("2, sequence_parallel = true"), "job.sequence=1023"],
         "job.sequence",
         "1023 is no multiple of tensor 2 x context 1",

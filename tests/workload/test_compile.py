@@ -185,6 +185,27 @@ def test_buckets_go_one_after_another_beside_the_last_backward_pass(
         assert later in program.successors[first : first + program.ops["successors"][earlier]]
 
 
+def test_a_micro_batch_is_fetched_before_each_forward_pass(make_job: MakeJob, gpu: Gpu, replay: Replay) -> None:
+    def iteration(**changes: object) -> int:
+        return int(replay(compile_job(make_job(pipeline=4, micro_batches=3, **changes), gpu))[1].max())
+
+    # All stages fetch it, one after the other: p of them before the last stage starts, and m - 1 more there.
+    assert iteration(batch_time="1ms") - iteration() == (4 + 3 - 1) * 10**9
+
+
+def test_gradients_are_copied_for_their_reduction_even_without_replicas(
+    make_job: MakeJob, gpu: Gpu, replay: Replay
+) -> None:
+    job = make_job(flatten_gradients=True)
+    program = compile_job(job, gpu)
+    start, end = replay(program)
+
+    copies = timers_of(program, 0).index("params-all-reduce")
+
+    assert end[copies] - start[copies] == sum(JobPlan(job, gpu).gradient_copies[0]) > 0
+    assert timers_of(program, 0)[copies + 1] == "optimizer"
+
+
 def test_optimizer_and_embedding_wait_for_the_last_bucket(make_job: MakeJob, gpu: Gpu) -> None:
     program = compile_job(make_job(data=2, pipeline=2, overlap="ddp"), gpu)
     overlapped = np.flatnonzero((program.ops["rank"] == 0) & (program.ops["stream"] == OVERLAPPED_STREAM))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricsim.workload.operations import block_work, optimizer_operations
+from fabricsim.workload.operations import block_work, gradient_copies, optimizer_operations
 from fabricsim.workload.shapes import Block, stage_blocks
 from fabricsim.workload.work import Operation
 
@@ -143,6 +143,29 @@ def test_optimizer_moves_these_bytes_per_parameter(
     job = make_job(precision=precision, gradient_precision=gradient, data=data)
 
     assert traffic(optimizer_operations(1000, job)) == 1000 * size
+
+
+def test_clipping_reads_and_writes_each_gradient_once_more(make_job: MakeJob) -> None:
+    job = make_job(clip_gradients=True)
+
+    assert traffic(optimizer_operations(1000, job)) == 1000 * (2 + 6 + 8 + 4 + 8 + 28 + 6)
+
+
+@pytest.mark.parametrize(("precision", "width"), [(None, 2), ("fp32", 4)])
+def test_gradients_that_are_reduced_in_one_buffer_go_there_and_back(
+    precision: str | None, width: int, make_job: MakeJob
+) -> None:
+    tensors = (1000, 10, 1)
+    plain, flat = (make_job(gradient_precision=precision, data=8, flatten_gradients=on) for on in (False, True))
+
+    before, after = gradient_copies(tensors, flat)
+
+    assert gradient_copies(tensors, plain) == ((), ())
+    assert traffic(before) == 2 * 2 * width * sum(tensors)
+    assert [op.traffic for op in after] == [2 * width * elements for elements in tensors]
+    # They are divided in the buffer, no longer by the optimizer.
+    averaged = traffic(optimizer_operations(1000, plain)) - traffic(optimizer_operations(1000, flat))
+    assert averaged == 1000 * 2 * width
 
 
 @pytest.mark.parametrize("name", ["gpt2-medium", "llama3-8b", "mixtral-8x7b"])

@@ -126,6 +126,22 @@ def test_tensor_parallel_input_gradient_travels_beside_the_weight_gradient(make_
     assert isinstance(after, Wait)
 
 
+def test_without_overlap_the_input_gradient_travels_behind_the_weight_gradient(make_job: MakeJob) -> None:
+    beside = work_of(make_job(tensor=4, recompute="none")).backward
+    behind = work_of(make_job(tensor=4, recompute="none", tensor_overlap=False)).backward
+
+    at = next(n for n, item in enumerate(behind) if isinstance(item, Exchange))
+    before = behind[at - 1]
+
+    assert isinstance(before, Operation)
+    assert before.name == "feed-forward up weight gradient"
+    assert not any(isinstance(item, Wait) for item in behind)
+    assert [call[:3] for call in exchanges(behind)] == [call[:3] for call in exchanges(beside)]
+    assert [item for item in behind if isinstance(item, Operation)] == [
+        item for item in beside if isinstance(item, Operation)
+    ]
+
+
 @pytest.mark.parametrize("recompute", ["none", "full"])
 def test_recomputation_repeats_the_forward_pass_with_its_exchanges(recompute: str, make_job: MakeJob) -> None:
     job = make_job(tensor=4, sequence_parallel=True, recompute=recompute)
