@@ -9,7 +9,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -300,7 +300,7 @@ def save(result: Result, output: Path | None) -> None:
         note(f"wrote {capture}")
 
 
-def show_comparison(results: Sequence[Result], *, by: Literal["transport", "name"], as_json: bool) -> None:
+def show_comparison(results: Sequence[Result], *, as_json: bool) -> None:
     """Print several runs side by side."""
     from fabricsim.report.text import comparison_table  # noqa: PLC0415  --help must not pay for it
     from fabricsim.results.summary import summarise  # noqa: PLC0415  as above
@@ -309,4 +309,4 @@ def show_comparison(results: Sequence[Result], *, by: Literal["transport", "name
     if as_json:
         say(json.dumps(summaries, indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        show(comparison_table(summaries, by=by))
+        show(comparison_table(summaries))

@@ -115,21 +115,21 @@ def replay(  # noqa: PLR0913  one parameter per option
     base = load_on(against, rebuilt, transport, engine, settings or [])
     results = [replay_on(base, rebuilt, name), replay_on(loaded, rebuilt, name, watch)]
     save(results[-1], output)
-    show_comparison(results, by="name", as_json=as_json)
+    show_comparison(results, as_json=as_json)
 
 
 def compare_fabrics(  # noqa: PLR0913  what the options of `compare` gave
     traces: Sequence[Path],
     fabrics: Sequence[str],
     *,
-    transport: str | None,
+    transports: Sequence[str | None],
     engine: str | None,
     settings: list[str],
     rebuilding: Rebuilding,
 ) -> list[Result]:
-    """Replay one trace on several fabrics."""
+    """Replay one trace on several fabrics, each with several transports."""
     rebuilt, form = rebuilt_from(traces, **rebuilding)
-    loaded = [load_on(name, rebuilt, transport, engine, settings) for name in fabrics]
+    loaded = [load_on(name, rebuilt, transport, engine, settings) for name in fabrics for transport in transports]
     return [replay_on(each, rebuilt, form) for each in loaded]
 
 

@@ -104,7 +104,7 @@ def compare(  # noqa: PLR0913  one parameter per option
     engine: Annotated[str | None, typer.Option(metavar="A,B", help="In place of --transport: flow,packet.")] = None,
     fabric: Annotated[
         str | None,
-        typer.Option(metavar="A,B,C", help="Fabrics to replay a trace on: scenarios or clusters; see replay."),
+        typer.Option(metavar="A,B,C", help="Fabrics to replay a trace on, each with all of --transport."),
     ] = None,
     gpu_speed: SpeedOption = 1.0,
     scale_to: ScaleOption = None,
@@ -124,13 +124,13 @@ def compare(  # noqa: PLR0913  one parameter per option
         results = compare_fabrics(
             paths,
             _names("--fabric", fabric, "dgx-a100,dgx-h100"),
-            transport=transport,
+            transports=[None] if transport is None else _transports(transport),
             engine=engine,
             settings=settings or [],
             rebuilding=rebuilding,
         )
         _draw_comparison(results, output)
-        show_comparison(results, by="name", as_json=as_json)
+        show_comparison(results, as_json=as_json)
         return
     if len(scenario) > 1:
         msg = f"{scenario[1]}: compare runs one scenario; with --fabric it replays a trace of several files"
@@ -138,7 +138,7 @@ def compare(  # noqa: PLR0913  one parameter per option
     results = _compare_scenario(scenario[0], transport, engine, settings or [], jobs)
     _draw_comparison(results, output)
     if as_json or len({result.engine for result in results}) == 1:
-        show_comparison(results, by="transport", as_json=as_json)
+        show_comparison(results, as_json=as_json)
     else:
         _show_engines(results)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.report import style
+from fabricsim.report.labels import Run, tell_apart
 from fabricsim.results.breakdown import critical_rank, rank_count, rank_time, simulated_ranks
 from fabricsim.units import human_seconds, seconds
 
@@ -85,11 +86,11 @@ def comparison(results: Sequence[Result]) -> Figure:
             label, (place, result.iteration / scale), (0, 3), textcoords="offset points", ha="center", va="bottom"
         )
     axes.set_ylim(top=1.18 * slowest / scale)
-    by = next((key for key in ("engine", "transport") if len({getattr(one, key) for one in results}) > 1), "name")
-    axes.set_xticks(range(len(results)), [getattr(result, by) for result in results])
-    axes.set_xlabel("Fabric" if by == "name" else by.capitalize())
-    title = "Iteration time by fabric" if by == "name" else f"Iteration time by {by}: {results[0].name}"
-    figure.suptitle(title, wrap=True)
+    by, labels = tell_apart([Run(result.name, result.transport, result.engine) for result in results])
+    axes.set_xticks(range(len(results)), labels)
+    axes.set_xlabel(by.capitalize())
+    of = "" if "fabric" in by else f": {results[0].name}"
+    figure.suptitle(f"Iteration time by {by}{of}", wrap=True)
     return figure
 
 

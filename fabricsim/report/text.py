@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Group
@@ -12,6 +12,7 @@ from rich.text import Text
 
 from fabricsim.errors import ResultError
 from fabricsim.report.capture_text import capture_text
+from fabricsim.report.labels import Run, tell_apart
 from fabricsim.report.queues_text import queues_text
 from fabricsim.units import human_bytes, human_seconds
 
@@ -55,16 +56,15 @@ def summary_text(summary: Summary) -> RenderableType:
     return Group(*blocks)
 
 
-def comparison_table(summaries: Sequence[Summary], *, by: Literal["transport", "name"] = "transport") -> Table:
+def comparison_table(summaries: Sequence[Summary]) -> Table:
     """Compare runs of one scenario over several transports, or of one job on several fabrics.
 
     Parameters
     ----------
     summaries
         At least one, shown in the given order; speed-ups are against the slowest. Compute, exposed
-        communication and bubble of a row add up to its iteration.
-    by
-        What tells them apart: the transport, or the name of the scenario.
+        communication, host and bubble of a row add up to its iteration; those of a replayed trace to all of its
+        iterations, whose mean is shown.
 
     Raises
     ------
@@ -74,21 +74,22 @@ def comparison_table(summaries: Sequence[Summary], *, by: Literal["transport", "
     if not summaries:
         msg = "there is no run to compare; name at least one transport"
         raise ResultError(msg)
-    slowest = max(summary["iteration_time_s"] for summary in summaries)
+    steps = [_step_time(summary) for summary in summaries]
+    times = [
+        summary["iteration_time_s"] if step is None else step for summary, step in zip(summaries, steps, strict=True)
+    ]
     numbers = ["Iteration", "Speed-\nup", "Compute", "Exposed\ncomm.", "Bubble", "Comm.\nshare"]
     host = any("host" in summary["breakdown_s"] for summary in summaries)
     if host:
         numbers.insert(-2, "Host")
-    table = _table(
-        ["Transport" if by == "transport" else "Fabric"], numbers, gap=0
-    )  # eight columns side by side on a terminal of 80
+    by, labels = tell_apart([Run(summary["name"], summary["transport"], summary["engine"]) for summary in summaries])
+    table = _table([by.capitalize()], numbers, gap=0)  # eight columns side by side on a terminal of 80
     table.add_column("Hottest link", overflow="fold")
-    for summary in summaries:
-        time = summary["iteration_time_s"]
+    for label, time, summary in zip(labels, times, summaries, strict=True):
         table.add_row(
-            escape(summary[by]),
+            escape(label),
             human_seconds(time),
-            f"{slowest / time:.2f}x",
+            f"{max(times) / time:.2f}x",
             human_seconds(summary["breakdown_s"]["compute"]),
             human_seconds(summary["exposed_communication_s"]),
             *([human_seconds(summary["breakdown_s"].get("host", 0.0))] if host else []),
@@ -97,6 +98,12 @@ def comparison_table(summaries: Sequence[Summary], *, by: Literal["transport", "
             _hottest(summary["links"]),
         )
     return table
+
+
+def _step_time(summary: Summary) -> float | None:
+    """Mean time of the iterations that a replayed job has marked; None where it marks none."""
+    capture = summary.get("capture")
+    return None if capture is None or not capture["steps"] else capture["replayed_iteration_s"]
 
 
 def human_rate(value: float | None) -> str:

@@ -1,0 +1,33 @@
+"""What tells several runs apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Run(NamedTuple):
+    """The names that a run has."""
+
+    fabric: str
+    transport: str
+    engine: str
+
+
+def tell_apart(runs: Sequence[Run]) -> tuple[str, list[str]]:
+    """Name what runs differ in, and each run by it.
+
+    Parameters
+    ----------
+    runs
+        At least one.
+
+    Returns
+    -------
+    str, list of str
+        Such as ``"transport"`` and the names of the transports; that of a single run is its transport.
+    """
+    differ = [key for key in Run._fields if len({getattr(run, key) for run in runs}) > 1] or ["transport"]
+    return " and ".join(differ), [", ".join(getattr(run, key) for key in differ) for run in runs]
