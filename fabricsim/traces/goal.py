@@ -33,18 +33,18 @@ MOST_RANKS = 2**18
 _MOST_SIZE = 2**53  # bytes; what a message may have here
 _MOST_CALC = CLOCK_END // PS_PER_NS
 _DIGITS = r"\d{1,19}"
-_LABEL = r"[A-Za-z]\w{0,255}"
+_LABEL = r"[A-Za-z]\w{0,255}+"
 _HEAD = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s++|//[^\n]*+|/\*.*?\*/)*+num_ranks\s++\d", re.DOTALL)
-_END = re.compile(r"\s*(?:\}|$)")
-_SPACE = re.compile(r"[ \t]*")
+_SPACE = re.compile(r"\s*")
 _RANKS = re.compile(rf"num_ranks\s+({_DIGITS})(?!\w)", re.ASCII)
 _RANK = re.compile(rf"rank\s+({_DIGITS})\s*\{{", re.ASCII)
-_OPERATION = re.compile(
-    rf"(?:({_LABEL})\s*:\s*)?(?:(send|recv)\s+({_DIGITS})\s*b\s+(to|from)\s+(-1|{_DIGITS})|calc\s+({_DIGITS}))(?!\w)",
+_CPU = rf"(?:\s+cpu\s+({_DIGITS}))?"
+_MESSAGE = rf"(send|recv)\s+({_DIGITS})\s*b\s+(to|from)\s+(-1|{_DIGITS})(?:\s+tag\s+(-1|{_DIGITS}))?"
+_STATEMENT = re.compile(
+    rf"(?:(?:({_LABEL})\s*:\s*)?(?:{_MESSAGE}{_CPU}(?:\s+nic\s+({_DIGITS}))?|calc\s+({_DIGITS}){_CPU})"
+    rf"|({_LABEL})\s+(i?requires)\s+({_LABEL}))\s*(?=\}}|$)",
     re.ASCII,
 )
-_OPTION = re.compile(rf"\s+(tag|cpu|nic)\s+(-1|{_DIGITS})(?!\w)", re.ASCII)
-_DEPENDENCY = re.compile(rf"({_LABEL})\s+(i?requires)\s+({_LABEL})(?!\w)", re.ASCII)
 _COMMENT = re.compile(r"//|/\*")
 
 
@@ -119,20 +119,21 @@ class _Scanner:
     rank: int = NONE
     done: set[int] = field(default_factory=set)
     labels: dict[str, int] = field(default_factory=dict)
+    cpus: dict[str | None, int] = field(default_factory=dict)
     builder: RecordingBuilder = field(default_factory=lambda: RecordingBuilder(""))
     statements: int = 0
 
     def take(self, line: str) -> Iterator[Recording]:
-        """Take a line; several things may stand in one."""
+        """Take a line; ranks may begin and end within it."""
         place = 0
         while (place := _SPACE.match(line, place).end()) < len(line):  # type: ignore[union-attr]  # matches always
-            if line[place] == "}" and self.rank != NONE:
+            if self.rank == NONE:
+                place = self._heading(line, place)
+            elif line[place] == "}":
                 place += 1
                 yield self._end_rank()
-            elif self.rank != NONE:
-                place = self._statement(line, place)
             else:
-                place = self._heading(line, place)
+                place = self._statement(line, place)
 
     def finish(self) -> None:
         if not self.ranks:
@@ -158,6 +159,7 @@ class _Scanner:
                 self._fail(f"rank {rank} stands twice; put all it does into one block")
             self.rank = rank
             self.labels.clear()
+            self.cpus.clear()
             self.builder = RecordingBuilder(self.source.label)
         else:
             self._unknown(line, place, '"num_ranks N" or "rank R {"')
@@ -167,40 +169,37 @@ class _Scanner:
         self.statements += 1
         if self.statements > MOST_STATEMENTS:
             self._fail(f"more than {MOST_STATEMENTS} statements; cut the schedule to fewer iterations")
-        if match := _OPERATION.match(line, place):
-            return self._node(line, match)
-        match = _DEPENDENCY.match(line, place)
-        if match is None or not _END.match(line, match.end()):
-            self._unknown(line, place, "a send, recv or calc, a dependency, or }")
-        after, before = self._labelled(match[1]), self._labelled(match[3])
-        if after == before:
-            self._fail(f"{match[1]} waits for itself, so it never begins; name another label")
-        self.builder.edge(before, after, on_start=match[2] == "irequires")
+        match = _STATEMENT.match(line, place)
+        if match is None:
+            self._unknown(line, place, 'one "send Nb to R", "recv Nb from R" or "calc N", a dependency, or }')
+        label, word, size, towards, peer, tag, cpu, nic, calc, calc_cpu, after, kind, before = match.groups()
+        if after:
+            self._dependency(after, before, on_start=kind == "irequires")
+            return match.end()
+        if word is None:
+            node = self._calc(calc, calc_cpu)
+        elif (word == "send") == (towards == "to"):
+            communication = self._message(word, size, peer, tag, nic)
+            node = self.builder.node(COMMUNICATION, self._lane(cpu), word, communication=communication)
+        else:
+            self._unknown(line, place, '"send Nb to R" or "recv Nb from R"')
+        if label is not None:
+            if label in self.labels:
+                self._fail(f"label {label} stands twice in rank {self.rank}; give each operation its own")
+            self.labels[label] = node
         return match.end()
 
-    def _node(self, line: str, match: re.Match[str]) -> int:
-        label, word, size, towards, peer, calc = match.groups()
-        if (word, towards) in {("send", "from"), ("recv", "to")}:
-            self._unknown(line, match.start(), '"send Nb to R" or "recv Nb from R"')
-        if label in self.labels:
-            self._fail(f"label {label} stands twice in rank {self.rank}; give each operation its own")
-        options, end = self._options(line, match.end())
-        if not _END.match(line, end):
-            self._unknown(line, match.start(), "one operation on a line")
-        lane = self.builder.lane("cpu", f"cpu {options.pop('cpu', 0)}")
-        if word is None:
-            if options:
-                self._fail(f"a calc has no {next(iter(options))}; only a send or recv does")
-            duration = self._number(calc, "calc", _MOST_CALC) * PS_PER_NS
-            node = self.builder.node(COMPUTE, lane, "calc", duration=duration)
-        else:
-            message = self._message(word, size, peer, options)
-            node = self.builder.node(COMMUNICATION, lane, word, communication=message)
-        if label is not None:
-            self.labels[label] = node
-        return end
+    def _dependency(self, label: str, other: str, *, on_start: bool) -> None:
+        after, before = self._labelled(label), self._labelled(other)
+        if after == before:
+            self._fail(f"{label} waits for itself, so it never begins; name another label")
+        self.builder.edge(before, after, on_start=on_start)
 
-    def _message(self, word: str, size: str, peer: str, options: dict[str, int]) -> Communication:
+    def _calc(self, time: str, cpu: str | None) -> int:
+        duration = self._number(time, "calc", _MOST_CALC) * PS_PER_NS
+        return self.builder.node(COMPUTE, self._lane(cpu), "calc", duration=duration)
+
+    def _message(self, word: str, size: str, peer: str, tag: str, nic: str) -> Communication:
         other = NONE
         if peer != "-1":
             other = self._number(peer, "rank", MOST_RANKS)
@@ -212,21 +211,16 @@ class _Scanner:
             "send" if word == "send" else "recv",
             size=self._number(size, "size", _MOST_SIZE),
             peer=other,
-            tag=options.get("tag", 0),
-            nic=options.get("nic", NONE),
+            tag=0 if tag is None else NONE if tag == "-1" else self._number(tag, "tag", MOST_OPTION),
+            nic=NONE if nic is None else self._number(nic, "nic", MOST_OPTION),
         )
 
-    def _options(self, line: str, place: int) -> tuple[dict[str, int], int]:
-        options: dict[str, int] = {}
-        while match := _OPTION.match(line, place):
-            key, value = match[1], match[2]
-            if key in options:
-                self._fail(f"{key} stands twice; give it once")
-            if value == "-1" and key != "tag":
-                self._fail(f"{key} is -1; it counts from 0")
-            options[key] = NONE if value == "-1" else self._number(value, key, MOST_OPTION)
-            place = match.end()
-        return options, place
+    def _lane(self, cpu: str | None) -> int:
+        lane = self.cpus.get(cpu)
+        if lane is None:
+            number = 0 if cpu is None else self._number(cpu, "cpu", MOST_OPTION)
+            lane = self.cpus[cpu] = self.builder.lane("cpu", f"cpu {number}")
+        return lane
 
     def _labelled(self, label: str) -> int:
         if label not in self.labels:
