@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 InputsArgument = Annotated[
     list[str],
     typer.Argument(
-        metavar="IN...", help="A scenario, whose job is written out; or files, folders or tar archives of one trace."
+        metavar="IN...",
+        help="A scenario, whose job is written out; files, folders or tar archives of one trace; or the network "
+        "configuration of ASTRA-sim (.yml), and its system configuration, of which OUT becomes a scenario.",
     ),
 ]
 PlaceOption = Annotated[
@@ -70,6 +72,10 @@ def convert(  # noqa: PLR0913  one parameter per option
     settings: SettingsOption = None,
 ) -> None:
     """Write a workload or a trace in another form, such as Chakra for ASTRA-sim or GOAL for LogGOPSim."""
+    if Path(inputs[0]).suffix in {".yml", ".yaml"}:
+        unused = {"--to": to, "--lower": lower, "--algorithm": algorithm, "--form": form, "--only": only}
+        _configuration(inputs, output, {**unused, "--ranks": ranks, "--set": settings}, force=force)
+        return
     from fabricsim.traces import writers  # noqa: PLC0415  --help must not pay for it
 
     path = _place(output, inputs[0])
@@ -99,6 +105,28 @@ def convert(  # noqa: PLR0913  one parameter per option
     for what in lost:
         note(f"not in {target}: {what}")
     note(f"wrote {made[0]}" if len(made) == 1 else f"wrote {len(made)} files, {made[0]} to {made[-1]}")
+
+
+def _configuration(inputs: Sequence[str], output: str, options: Mapping[str, object], *, force: bool) -> None:
+    """Write the scenario of a network of ASTRA-sim, and say what is not in it."""
+    from fabricsim.traces.astrasim_scenario import cables_file, convert  # noqa: PLC0415  --help must not pay for it
+
+    if idle := next((option for option, value in options.items() if value), None):
+        msg = f"{idle} has no effect on the configuration {inputs[0]}, which becomes a scenario; leave it out"
+        raise InputError(msg)
+    if len(inputs) > 2:  # noqa: PLR2004  a network and a system
+        msg = f"{inputs[2]}: a network configuration goes with one system configuration at most; leave it out"
+        raise InputError(msg)
+    path = Path(output)
+    if path.suffix != ".toml":
+        msg = f"-o {output}: a network configuration becomes a scenario; name a file that ends in .toml"
+        raise InputError(msg)
+    check_output_folder(path.parent)
+    _check_free([path, cables_file(path)], force=force)
+    output_folder(path.parent)
+    for loss in convert(inputs[0], inputs[1] if len(inputs) > 1 else None, path):
+        note(f"not in the scenario: {loss}")
+    note(f"wrote {path}")
 
 
 def _is_scenario(inputs: Sequence[str]) -> bool:

@@ -64,6 +64,11 @@ class Written:
     losses: list[str] = field(default_factory=list)
 
 
+def cables_file(output: Path) -> Path:
+    """Name the file of cables beside a scenario."""
+    return output.with_name(f"{output.stem}-cables.csv")
+
+
 def convert(network: Path | str, system: Path | str | None, output: Path | str) -> tuple[str, ...]:
     """Write the scenario of a network, and of a system configuration where there is one.
 
@@ -87,17 +92,16 @@ def convert(network: Path | str, system: Path | str | None, output: Path | str) 
         Where the network has more than `MOST_CABLES`, or a file cannot be written.
     """
     output = Path(output)
-    cables_file = output.with_name(f"{output.stem}-cables.csv")
     dimensions = read_network(network)
     read = read_system(system) if system is not None else None
-    written = made(dimensions, read, cables_file.name)
+    written = made(dimensions, read, cables_file(output).name)
     names = [Path(network).name, *([Path(system).name] if system is not None else [])]
     head = [f"# Made of {ascii(' and '.join(names))[1:-1]} of ASTRA-sim", f"name = {_quoted(output.stem)}"]
     losses = [f"# Not carried over: {loss}" for loss in written.losses]
     try:
         if written.cables:
             rows = "".join(f"{','.join(cable)}\n" for cable in written.cables)
-            cables_file.write_text(f"a,b,gbps,delay_ns\n{rows}", encoding="ascii")
+            cables_file(output).write_text(f"a,b,gbps,delay_ns\n{rows}", encoding="ascii")
         output.write_text("\n".join([*head[:1], *losses, head[1], *written.lines, ""]), encoding="ascii")
     except OSError as error:
         msg = f"{output}: cannot be written: {error.strerror or error}"
@@ -105,25 +109,25 @@ def convert(network: Path | str, system: Path | str | None, output: Path | str) 
     return tuple(written.losses)
 
 
-def made(dimensions: Sequence[Dimension], system: System | None, cables_file: str) -> Written:
+def made(dimensions: Sequence[Dimension], system: System | None, cables: str) -> Written:
     """Lay out a scenario.
 
     Parameters
     ----------
     dimensions, system
         As read.
-    cables_file
+    cables
         Name for the file of cables.
     """
     written = Written()
     first = dimensions[0]
     in_hosts = len(dimensions) == 2 and first.shape == "Switch"  # noqa: PLR2004  hosts, and between them
     if in_hosts:
-        _hosts_and_rails(written, first, dimensions[1], cables_file)
+        _hosts_and_rails(written, first, dimensions[1], cables)
     elif len(dimensions) == 1 and first.shape == "Switch":
         _one_switch(written, first)
     else:
-        _routers(written, dimensions, cables_file)
+        _routers(written, dimensions, cables)
     _collectives(written, dimensions, system, in_hosts=in_hosts)
     if system is not None:
         for key, value in system.others.items():
@@ -143,7 +147,7 @@ def _one_switch(written: Written, dimension: Dimension) -> None:
     ]
 
 
-def _hosts_and_rails(written: Written, inside: Dimension, between: Dimension, cables_file: str) -> None:
+def _hosts_and_rails(written: Written, inside: Dimension, between: Dimension, cables: str) -> None:
     """Write the first dimension as NVLink, the second as one network for each place in a host."""
     nvlink = f'nvlink_rate = "{inside.bandwidth}GiBps", nvlink_efficiency = 1.0'
     gpu = f'gpu = {{ include = "a100-sxm-80gb", {nvlink} }} # E: {inside.bandwidth} GB/s, of 2^30 bytes'
@@ -166,11 +170,11 @@ def _hosts_and_rails(written: Written, inside: Dimension, between: Dimension, ca
         for rail in range(inside.npus):
             ends = [f"host{host}/nic{rail}" for host in range(between.npus)]
             written.cables += _network(ends, [between], f"rail{rail}")
-        written.lines += _file(cables_file, [between])
+        written.lines += _file(cables, [between])
     written.lines += ["", *_transport(between)]
 
 
-def _routers(written: Written, dimensions: Sequence[Dimension], cables_file: str) -> None:
+def _routers(written: Written, dimensions: Sequence[Dimension], cables: str) -> None:
     """Give each host a router, which has the links of its NPU in all dimensions."""
     npus = prod(dimension.npus for dimension in dimensions)
     written.cables += _network([f"host{npu}" for npu in range(npus)], dimensions, "")
@@ -178,15 +182,15 @@ def _routers(written: Written, dimensions: Sequence[Dimension], cables_file: str
         f'cluster = {{ include = "ideal", hosts = {npus} }} # E: npus_count',
         "",
         "[fabric]",
-        *_file(cables_file, dimensions),
+        *_file(cables, dimensions),
         "",
         *_transport(max(dimensions, key=lambda dimension: float(dimension.bandwidth))),
     ]
 
 
-def _file(cables_file: str, dimensions: Sequence[Dimension]) -> list[str]:
+def _file(cables: str, dimensions: Sequence[Dimension]) -> list[str]:
     shapes = ", ".join(dimension.shape for dimension in dimensions)
-    return ['topology = "file"', f"links = {_quoted(cables_file)} # E: topology {shapes}, its bandwidth and latency"]
+    return ['topology = "file"', f"links = {_quoted(cables)} # E: topology {shapes}, its bandwidth and latency"]
 
 
 def _cable_length(dimension: Dimension) -> str:

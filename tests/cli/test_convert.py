@@ -110,3 +110,41 @@ def test_mistakes(fabricsim: Fabricsim, small: Path, arguments: list[str], probl
     assert problem in err
     assert err.count("\n") == 1
     assert _names(small.parent) == ["small.toml"]
+
+
+NETWORK = "topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50 ]\nlatency: [ 500 ]\n"
+
+
+def test_a_network_of_astrasim_becomes_a_scenario(fabricsim: Fabricsim, small: Path) -> None:
+    (small.parent / "net.yml").write_text(NETWORK)
+    (small.parent / "system.json").write_text('{"all-reduce-implementation": ["ring"], "endpoint-delay": 10}')
+
+    code, _, err = fabricsim("convert", "net.yml", "system.json", "-o", "made.toml")
+
+    assert (code, err) == (0, "not in the scenario: endpoint-delay = 10\nwrote made.toml\n")
+    assert _names(small.parent) == ["made-cables.csv", "made.toml", "net.yml", "small.toml", "system.json"]
+    assert fabricsim("check", "made.toml")[0] == 0
+    assert "is there already" in fabricsim("convert", "net.yml", "-o", "made.toml")[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["-o", "made.goal"],
+            "-o made.goal: a network configuration becomes a scenario; name a file that ends in .toml",
+        ),
+        (["-o", "made.toml", "--lower"], "--lower has no effect on the configuration net.yml"),
+        (["a.json", "b.json", "-o", "made.toml"], "b.json: a network configuration goes with one system configuration"),
+        (["a.json", "-o", "made.toml"], "a.json: no such file"),
+    ],
+)
+def test_mistakes_with_a_network_of_astrasim(
+    fabricsim: Fabricsim, small: Path, arguments: list[str], message: str
+) -> None:
+    (small.parent / "net.yml").write_text(NETWORK)
+    code, _, err = fabricsim("convert", "net.yml", *arguments)
+
+    assert code == 2
+    assert message in err
+    assert _names(small.parent) == ["net.yml", "small.toml"]
