@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     Predict = Callable[[Sequence[float]], NDArray[np.float64]]
 
 _OUTLYING = 0.05
-"""Relative error from which a row counts by its error, no longer by its square (Huber): runs of other jobs disturb
-some rows, and no transport explains them."""
+"""Relative error that is assumed of a row, and from which it counts by its error, no longer by its square (Huber): runs
+of other jobs disturb some rows, and no transport explains them."""
 _STEPS = {"time": 0.1, "time per byte": 0.2, "share": 0.03}
 """Relative change by which a derivative is taken: more than the few per mille by which chunks get out of step."""
 _MOST_ROUNDS = 12
@@ -32,7 +32,9 @@ _SETTLED = 1e-3
 """Share of the cost that a round must save to be followed by another."""
 _FURTHEST = 1.5
 """Most that the logarithm of a parameter changes in a round: a factor of 4.5."""
-_LEAST_ERROR = 0.01
+_SHARPER = 0.7
+"""Share of the error assumed of a row below which the fit is repeated with the one that was found."""
+_LEAST_ERROR = 0.02
 """Relative error of a row that is assumed at least: no model is right to the digits that a table prints."""
 _DAMPINGS = 6
 _CONFIDENT = 0.95
@@ -121,13 +123,29 @@ def fit(
     Notes
     -----
     Levenberg and Marquardt's method on Huber's loss. Intervals are those of the linear model at the optimum: the
-    inverse of the weighted normal matrix times the variance of the residuals, with Student's quantile; they hold for
-    errors that are independent from row to row.
+    inverse of the weighted normal matrix over the variance of the residuals, with what was known before, and Student's
+    quantile. Its degrees of freedom are the rows less the parameters that they tell of, each counted by the share of
+    its variance that the rows took away. Intervals hold for errors that are independent from row to row.
     """
     search = _Search(parameters, np.log(measured), predict)
-    place, saved = search.start, True
+    place = search.start
     residuals = search.residuals(place)
-    damping = 1e-2
+    while True:
+        place, residuals = _settled(search, place, residuals, progress)
+        found = _outcome(search, place, residuals)
+        if found.spread > _SHARPER * search.outlying:
+            return found
+        search.outlying = found.spread  # rows that agree better than was thought leave less to what was known before
+
+
+def _settled(
+    search: _Search,
+    place: NDArray[np.float64],
+    residuals: NDArray[np.float64],
+    progress: Callable[[float], None] | None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Go on until a round saves nothing."""
+    damping, saved = 1e-2, True
     for round_ in range(_MOST_ROUNDS):
         jacobian = search.jacobian(place, residuals)
         before = search.cost(place, residuals)
@@ -136,7 +154,7 @@ def fit(
             progress((round_ + 1) / (_MOST_ROUNDS + 1))
         if not saved or before - search.cost(place, residuals) < _SETTLED * before:
             break
-    return _outcome(search, place, residuals)
+    return place, residuals
 
 
 class _Search:
@@ -149,6 +167,7 @@ class _Search:
         self.least = np.log([parameter.least for parameter in parameters])
         self.most = np.log([parameter.most for parameter in parameters])
         self.known = np.array([parameter.spread for parameter in parameters]) ** -2.0
+        self.outlying = _OUTLYING
         self.runs = 0
 
     def residuals(self, place: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -169,7 +188,7 @@ class _Search:
 
     def cost(self, place: NDArray[np.float64], residuals: NDArray[np.float64]) -> float:
         """Huber's loss in units of the error from which rows count less, and what was known before."""
-        size = np.abs(residuals) / _OUTLYING
+        size = np.abs(residuals) / self.outlying
         rows = np.where(size < 1, size**2 / 2, size - 0.5).sum()
         return float(rows + (self.known * (place - self.start) ** 2).sum() / 2)
 
@@ -181,7 +200,7 @@ class _Search:
         damping: float,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], float, bool]:
         """Take the longest step that saves cost; the last value says whether there was one."""
-        weights = _weights(residuals) / _OUTLYING**2
+        weights = _weights(residuals, self.outlying) / self.outlying**2
         matrix = (jacobian.T * weights) @ jacobian + np.diag(self.known)
         slope = (jacobian.T * weights) @ residuals + self.known * (place - self.start)
         before = self.cost(place, residuals)
@@ -195,18 +214,22 @@ class _Search:
         return place, residuals, damping, False
 
 
-def _weights(residuals: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.minimum(1.0, _OUTLYING / np.maximum(np.abs(residuals), 1e-12))
+def _weights(residuals: NDArray[np.float64], outlying: float) -> NDArray[np.float64]:
+    return np.minimum(1.0, outlying / np.maximum(np.abs(residuals), 1e-12))
 
 
 def _outcome(search: _Search, place: NDArray[np.float64], residuals: NDArray[np.float64]) -> Fit:
     jacobian = search.jacobian(place, residuals)
-    weights = _weights(residuals)
-    free = max(1, len(residuals) - len(place))
-    variance = max(_LEAST_ERROR**2, float((weights * residuals**2).sum()) / free)
-    normal = (jacobian.T * weights) @ jacobian / variance
-    deviation = np.sqrt(np.diag(np.linalg.inv(normal + np.diag(search.known))))
-    wide = students_quantile(free) * deviation
+    weights = _weights(residuals, search.outlying)
+    normal = (jacobian.T * weights) @ jacobian
+    squares = float((weights * residuals**2).sum())
+    told, variance = 0.0, 0.0
+    for _ in range(_MOST_ROUNDS):  # the variance says how many parameters the rows tell of, and the other way round
+        variance = max(_LEAST_ERROR**2, squares / max(1.0, len(residuals) - told))
+        covariance = np.linalg.inv(normal / variance + np.diag(search.known))
+        told = float((1 - np.diag(covariance) * search.known).sum())
+    deviation = np.sqrt(np.diag(covariance))
+    wide = students_quantile(max(1, round(len(residuals) - told))) * deviation
     estimates = []
     for number, parameter in enumerate(search.parameters):
         determined = bool(deviation[number] < _LOOSE * parameter.spread)

@@ -29,9 +29,8 @@ Kind = Literal["collective", "latency", "bandwidth"]
 
 _HEAD = 100_000
 """Lines after which a log must have said what it is: NCCL's own lines come before the table."""
-_PRECISE = 1e9
-"""Bytes/s from which the two decimals of a bandwidth tell ratios apart."""
-_ALIKE = 0.02
+_ROUNDED = 0.0051e9
+"""Bytes/s by which a bandwidth may be off that is printed with two decimals of a GB/s."""
 _ENOUGH = 3
 """Rows of a table below which nothing can be fitted or held out."""
 
@@ -217,14 +216,17 @@ def _shipped(table: MeasuredTable) -> Measurement:
 
 
 def _told_by_bus_factor(log: NcclTestsTable) -> str:
-    """Name the collective that has the table's ratio of bus to algorithm bandwidth; empty where several have."""
-    rows = log.rows[log.rows["algbw_out"] >= _PRECISE]
-    if not len(rows) or log.ranks < 2:  # noqa: PLR2004  one rank moves nothing
+    """Name the collective with the table's ratio of bus to algorithm bandwidth; empty where none or several have it."""
+    if log.ranks < 2:  # noqa: PLR2004  one rank moves nothing
         return ""
-    ratio = float(np.median(rows["busbw_out"] / rows["algbw_out"]))
-    reduces = bool((log.rows["redop"] != "none").all())
-    of_kind = ("all_reduce", "reduce_scatter", "reduce") if reduces else ("all_gather", "broadcast")
-    alike = [name for name in of_kind if abs(bus_factor(name, log.ranks) - ratio) < _ALIKE]
+    rows = log.rows[np.isfinite(log.rows["algbw_out"])]
+    reduces = bool((rows["redop"] != "none").all())
+    alike = []
+    for name in ("all_reduce", "reduce_scatter", "reduce") if reduces else ("all_gather", "broadcast"):
+        factor = bus_factor(name, log.ranks)
+        off = np.abs(rows["busbw_out"] - factor * rows["algbw_out"])
+        if (off <= _ROUNDED * (1 + factor)).all():
+            alike.append(name)
     return alike[0] if len(alike) == 1 else ""
 
 

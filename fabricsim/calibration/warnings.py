@@ -38,8 +38,8 @@ def of_fit(fit: Fit, rows: Rows) -> Iterator[str]:
             yield f"{estimate.parameter.name} is not determined: {_reason(estimate, sizes)}"
         elif estimate.at_bound:
             yield (
-                f"{estimate.parameter.name} went to an end of its range: the data may lie beyond what the model can do, "
-                "see what the cluster's description says"
+                f"{estimate.parameter.name} went to an end of its range: the data may lie beyond what the model does; "
+                "see the cluster's description"
             )
         elif len(sizes) < _FEW:
             yield f"{estimate.parameter.name} rests on {len(sizes)} rows; give a table with more sizes"

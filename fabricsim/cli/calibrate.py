@@ -86,9 +86,9 @@ def calibrate(  # noqa: PLR0913  one parameter per option
         say(json.dumps(_as_json(found), indent=2, allow_nan=False, ensure_ascii=False))
     else:
         show(_table(found))
+        show(_comparison(found))
         for warning in found.warnings:
             note(f"warning: {warning}")
-        say(found.study().to_text())
     if output is not None:
         preset.write(output, _BASE, chosen, transport, found)
         for written in (output, *_draw(found, output)):
@@ -141,6 +141,16 @@ def _table(found: Calibration) -> Table:
         interval = f"{text(estimate.low)} to {text(estimate.high)}"
         cells = (estimate.parameter.name, text(estimate.value), interval, "yes" if estimate.determined else "no")
         table.add_row(*map(Text, cells))
+    return table
+
+
+def _comparison(found: Calibration) -> Table:
+    study = found.study()
+    table = study.table()
+    table.title = f"rows {study.summary['rows']}"
+    figures = (f"{name} {value:.1%}" for name, value in study.summary.items() if isinstance(value, float))
+    table.caption = "; ".join(figures)
+    table.caption_justify = "left"
     return table
 
 

@@ -126,7 +126,7 @@ def bench(  # noqa: PLR0913  one parameter per option
     test: Annotated[str, typer.Argument(metavar="TEST", help=_TESTS_HELP)],
     *,
     cluster: Annotated[str, typer.Option(metavar="NAME", help="Cluster of the library.")],
-    transport: Annotated[str, typer.Option(metavar="NAME", help="Transport of the library.")],
+    transport: Annotated[str, typer.Option(metavar="NAME", help="Transport of the library, or a file.")],
     against: LogOption = None,
     collectives: Annotated[str, typer.Option(metavar="NAME", help="Collectives of the library.")] = "nccl-2.6",
     smallest: Annotated[str, typer.Option("--min-bytes", metavar="SIZE", help="Smallest size.")] = "4B",
@@ -134,12 +134,14 @@ def bench(  # noqa: PLR0913  one parameter per option
 ) -> None:
     """Print what nccl-tests or osu_latency would print on a cluster."""
     from fabricsim.spec import library  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.spec.include import is_file_name  # noqa: PLC0415  as above
     from fabricsim.spec.load import load  # noqa: PLC0415  as above
     from fabricsim.validation import benchtable  # noqa: PLC0415  as above
 
     benchtable.check_test(test)
     library.path("clusters", cluster)  # an unknown name ends here, with those that there are
-    library.path("transports", transport)
+    if not is_file_name(transport):
+        library.path("transports", transport)
     library.path("collectives", collectives)
     settings = [f"cluster={cluster}", f"transport={transport}", f"collectives={collectives}"]
     scenario = load("hkbu", settings).scenario

@@ -22,7 +22,7 @@ _MOST_SIZES = 10
 
 
 class Series(NamedTuple):
-    """Rows of a table: sizes in bytes, measured and predicted seconds, shape ``(n,)``; fitted, or held out of the fit."""
+    """Rows of a table: sizes in bytes, measured and predicted seconds, shape ``(n,)``; fitted, or held out."""
 
     sizes: Sequence[int]
     measured: Sequence[float]
@@ -53,6 +53,7 @@ def calibration(series: Sequence[Series], title: str) -> Figure:
     style.require_some(sum(len(each.sizes) for each in series), "row", "the table is empty")
     figure = style.new_figure(8.0, 6.4)
     times, errors = figure.subplots(2, 1, sharex=True, height_ratios=[2, 1])
+    times.set(xscale="log", yscale="log", ylabel="Time (µs)", title=title)
     _draw_times(times, series)
     for each in series:
         error = (np.array(each.predicted) / np.array(each.measured) - 1) * 100
@@ -64,7 +65,6 @@ def calibration(series: Sequence[Series], title: str) -> Figure:
     errors.set_ylabel("Error of\nprediction (%)")
     errors.set_xlabel("Size")
     _label_sizes(errors, series)
-    times.set(xscale="log", yscale="log", ylabel="Time (µs)", title=title)
     times.legend(loc="upper left", frameon=False)
     return figure
 

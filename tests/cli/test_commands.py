@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "cli.md"
 COMMANDS = [
     "bench",
+    "calibrate",
     "check",
     "compare",
     "list",

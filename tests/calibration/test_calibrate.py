@@ -1,0 +1,144 @@
+"""Calibration through the simulator: what made a table is found again, and written so that it loads."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from fabricsim.calibration import preset
+from fabricsim.calibration.calibrate import calibrate
+from fabricsim.calibration.measurements import Measurement, between, read
+from fabricsim.calibration.simulated import described
+from fabricsim.cli.main import app
+from fabricsim.errors import InputError
+from fabricsim.spec.load import load
+from fabricsim.validation.bench import collective_times, point_to_point_times
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SMALL = ["cluster=hkbu", "transport=rdma-100g", "collectives=nccl-2.6"]
+TRUTH = [
+    "transport.nccl={ll={latency='9us', byte_latency='0.4ns/B'}, simple={latency='12us', byte_latency='0.05ns/B'}}"
+]
+SHAPE = ["cluster.hosts=2", "cluster.gpus_per_host=2"]
+
+
+def _simulated(settings: list[str], powers: range) -> Measurement:
+    sizes = [2**power for power in powers]
+    made = load("hkbu", [*SMALL, *SHAPE, *settings]).scenario
+    times = np.array([row.seconds for row in collective_times(made, "all_reduce", sizes)])
+    return Measurement("made.log", "collective", "all_reduce", np.array(sizes), times, times, ranks=4, hosts=2)
+
+
+@pytest.fixture(scope="module")
+def made() -> Measurement:
+    return _simulated(TRUTH, range(3, 26))
+
+
+def test_a_transport_is_found_again_and_predicts_what_it_did_not_see(made: Measurement) -> None:
+    found = calibrate("hkbu", SMALL, [made], "half")
+    values = {estimate.parameter.name: estimate for estimate in found.fit.estimates}
+
+    assert values["nccl.ll.latency"].value == pytest.approx(9e-6, rel=0.1)
+    assert values["nccl.ll.byte_latency"].value == pytest.approx(0.4e-9, rel=0.3)
+    assert values["nccl.simple.latency"].value == pytest.approx(12e-6, rel=0.25)
+    summary = found.study().summary
+    assert summary["rows"] == "held out"
+    assert summary["error of time, median"] < 0.02
+    assert summary["error of time, 90th percentile"] < 0.05
+
+
+def test_a_table_of_small_messages_tells_no_bandwidth(made: Measurement) -> None:
+    found = calibrate("hkbu", SMALL, [between(made, 1, 2**14)])
+
+    untold = [estimate.parameter.name for estimate in found.fit.estimates if not estimate.determined]
+    assert {"efficiency", "host_efficiency"} <= set(untold)
+    assert any("where latency decides; measure up to" in warning for warning in found.warnings)
+
+
+def test_a_table_of_large_messages_tells_no_latency() -> None:
+    found = calibrate("hkbu", SMALL, [_simulated(TRUTH, range(26, 29))])
+
+    assert any(
+        warning.startswith("nccl.simple.latency is not determined") and "measure smaller sizes" in warning
+        for warning in found.warnings
+    )
+
+
+def test_osu_latency_tells_latency_and_overhead_together() -> None:
+    sizes = [2**power for power in range(8)]
+    slow = load("hkbu", [*SMALL, "transport.mpi.latency=4us"]).scenario
+    times = np.array([row.seconds for row in point_to_point_times(slow, sizes)])
+    found = calibrate("hkbu", SMALL, [Measurement("osu.txt", "latency", "latency", np.array(sizes), times, times)])
+
+    assert found.fit.estimates[0].parameter.name == "mpi.latency"
+    assert found.fit.estimates[0].value == pytest.approx(4e-6, rel=0.02)
+
+
+def test_the_preset_is_whole_sourced_and_loads_back(made: Measurement, tmp_path: Path) -> None:
+    table = between(made, 1, 2**13)
+    found = calibrate("hkbu", SMALL, [table])
+    path = tmp_path / "measured.toml"
+    preset.write(path, "hkbu", SMALL, "rdma-100g", found)
+
+    loaded = load("hkbu", [f"transport={path}"]).scenario.transport
+    assert loaded.name == "measured"
+    assert loaded.nccl is not None
+    assert loaded.nccl.ll is not None
+    assert loaded.nccl.ll.latency == pytest.approx(found.fit.values[0] * 1e12, rel=1e-4)
+    assert loaded.switch == load("hkbu").scenario.transport.switch
+    text = path.read_text(encoding="utf-8")
+    assert f"T: calibrated on made.log, {len(table.sizes)} rows, 95 % interval" in text
+    assert "U: not determined by made.log" in text
+    assert "# as in rdma-100g: E: EDR 4 lanes" in text
+    assert [file.name for file in tmp_path.iterdir()] == ["measured.toml"]
+
+    again = calibrate("hkbu", [*SMALL, f"transport={path}"], [table])  # begun with what was found
+    assert again.fit.values == pytest.approx(found.fit.values, rel=0.05)
+
+
+def test_an_older_preset_stays_where_the_new_one_cannot_be_written(made: Measurement, tmp_path: Path) -> None:
+    found = calibrate("hkbu", SMALL, [between(made, 1, 2**9)])
+    with pytest.raises(InputError, match="cannot be written"):
+        preset.write(tmp_path / "none" / "measured.toml", "hkbu", SMALL, "rdma-100g", found)
+    with pytest.raises(InputError, match=r"name it .*measured\.toml"):
+        preset.check_target(tmp_path / "measured.json")
+
+
+@pytest.mark.parametrize(
+    ("table", "settings", "problem"),
+    [
+        ({"ranks": 4, "hosts": 1}, SMALL, "ran on one host"),
+        ({"ranks": 5, "hosts": 2}, SMALL, "not alike on each host"),
+        ({"ranks": 4, "hosts": 2}, [*SMALL[:2], "collectives=ideal"], "--collectives"),
+    ],
+)
+def test_what_cannot_be_simulated_is_an_error(table: dict[str, int], settings: list[str], problem: str) -> None:
+    times = np.ones(3)
+    measured = Measurement("run.log", "collective", "all_reduce", np.arange(1, 4), times, times, **table)
+    with pytest.raises(InputError, match=problem):
+        described("hkbu", settings, measured)
+
+
+def test_the_command_fits_a_shipped_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "measured.toml"
+    arguments = ["calibrate", "hkbu-10gbe-default", "--cluster", "hkbu", "--transport", "tcp-10g", "--json"]
+    app([*arguments, "--hold-out", "half", "--max-bytes", "512B", "-o", str(output)], standalone_mode=False)
+
+    printed = json.loads(capsys.readouterr().out)
+    assert {row["quantity"] for row in printed["rows"]} >= {"all_reduce, 128 B"}
+    assert printed["parameters"][0]["name"] == "nccl.ll.latency"
+    assert printed["warnings"]
+    assert (tmp_path / "measured.png").read_bytes().startswith(b"\x89PNG")
+    assert output.exists()
+
+
+def test_logs_of_no_known_version_of_nccl_are_refused() -> None:
+    table = read("nccl-p4de")
+    assert table.nccl == "not stated"
+    with pytest.raises(InputError, match="--collectives"):
+        app(["calibrate", "nccl-p4de", "--cluster", "p4de", "--transport", "efa-100g"], standalone_mode=False)
