@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
 from fabricsim.traces import chakra_json
-from fabricsim.traces.chakra_nodes import Recorder
+from fabricsim.traces.chakra_nodes import READ, Recorder
 from fabricsim.traces.chakra_schema import METADATA, decode_metadata, decode_node, messages
 from fabricsim.traces.protobuf import BYTES, WireError, fields, varint
 
@@ -80,7 +80,7 @@ def _read_et(source: Source) -> Recording:
             if number == 0:
                 recorder.note(decode_metadata(message))
                 continue
-            node = decode_node(message, tensors=False)
+            node = decode_node(message, wanted=READ)
             recorder.add(decode_node(message) if node.type == METADATA else node)
     except WireError as error:
         what = f"message {number + 1}" if number else "the file"

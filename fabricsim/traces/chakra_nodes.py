@@ -77,6 +77,10 @@ _KERNELS: dict[str, Operation] = {
 _ROOTED = {"broadcast", "reduce", "gather", "scatter"}
 _MICROSECOND = 10**6
 _MOST = 2**63 - 1
+_STANDARD = ("is_cpu_op", "num_ops", "tensor_size", "stream", "tid", "pg_name", "comm_type", "comm_size")
+_ENDS = ("comm_src", "comm_dst", "comm_tag")
+READ = frozenset(name.encode() for name in (*_STANDARD, *_ENDS, *(own.PREFIX + name for name in own.OF_NODES)))
+"""Names of the attributes of nodes that are read."""
 _LARGEST = {
     "comm_size": 2**50,
     "comm_src": 10**7,

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from fabricsim.traces.trace import Communication, Recording
 
 PREFIX = "fabricsim_"
+OF_NODES = ("kind", "lane", "start_ps", "duration_ps", "sequence", "datatype", "size", "nic", "sent", "received")
+"""Names of those of a node, without the prefix."""
 COPIES = ("Memcpy ", "Memset ")
 """Beginnings of the names that PyTorch's profiler gives to copies and fills of a device."""
 

@@ -23,7 +23,7 @@ from fabricsim.traces.protobuf import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
     from typing import BinaryIO
 
     from fabricsim.traces.protobuf import Value
@@ -139,13 +139,23 @@ def decode_metadata(data: bytes) -> Metadata:
     return Metadata(version, tuple(attributes))
 
 
-def decode_node(data: bytes, *, tensors: bool = True) -> Node:
-    """Read one of the other messages, with or without the text about its tensors."""
+def decode_node(data: bytes, *, wanted: Container[bytes] | None = None) -> Node:
+    """Read one of the other messages.
+
+    Parameters
+    ----------
+    data
+        The message.
+    wanted
+        Names of the attributes to read, for speed; where given, the text about tensors is left out, too.
+    """
     known: dict[int, list[tuple[int, int | bytes]]] = {}
     attributes = []
     for number, wire, value in fields(data):
         if number == _ATTRIBUTE:
-            if wire == BYTES and isinstance(value, bytes):
+            if wire != BYTES or not isinstance(value, bytes):
+                continue
+            if wanted is None or not _is_other(value, wanted):
                 attributes.append(_short_attribute(value) if len(value) <= _SHORT else _attribute(value))
         elif number < _ATTRIBUTE:
             known.setdefault(number, []).append((wire, value))
@@ -157,12 +167,18 @@ def decode_node(data: bytes, *, tensors: bool = True) -> Node:
         tuple(repeated("uint64", known.get(5, ()))),  # type: ignore[arg-type]  # as above
         _number(known.get(6), "uint64"),
         _number(known.get(7), "uint64"),
-        _tensors(known.get(8)) if tensors else None,
-        _tensors(known.get(9)) if tensors else None,
+        _tensors(known.get(8)) if wanted is None else None,
+        _tensors(known.get(9)) if wanted is None else None,
         tuple(attributes),
     )
 
 
+def _is_other(attribute: bytes, wanted: Container[bytes]) -> bool:
+    """Whether an attribute begins with its name, as they are written, and that is none of those wanted."""
+    return len(attribute) > 1 and attribute[0] == _NAME_KEY and attribute[2 : 2 + attribute[1]] not in wanted
+
+
+_NAME_KEY = 1 << 3 | BYTES
 _ATTRIBUTE = 10
 """Number of a node's attributes, its last field but for those of storage."""
 _SHORT = 64

@@ -67,7 +67,9 @@ def fields(data: bytes) -> Iterator[Field]:
         elif wire == _OPEN:
             at = _after_group(data, at, number)
         else:
-            first, at = _extent(data, at, wire)
+            # a short text or message, as most are, costs no call
+            short = wire == BYTES and at < end and data[at] < _CONTINUED and data[at] < end - at
+            first, at = (at + 1, at + 1 + data[at]) if short else _extent(data, at, wire)
             yield number, wire, data[first:at]
     if at < end:
         msg = f"a message has more than {_MOST_FIELDS} fields"

@@ -138,6 +138,13 @@ def test_unknown_fields_are_skipped() -> None:
     assert schema.decode_node(unknown + schema.encode_node(node) + unknown) == node
 
 
+def test_attributes_that_are_not_wanted_are_left_out() -> None:
+    known, other = schema.Attribute("tid", "int64", 3), schema.Attribute("op_schema", "string", "f() -> int")
+    nameless = schema.Attribute("", "int64", 4)
+    data = schema.encode_node(schema.Node(7, attributes=(other, known, nameless), inputs=schema.Tensors("[1]")))
+    assert schema.decode_node(data, wanted={b"tid"}) == schema.Node(7, attributes=(known, nameless))
+
+
 def test_a_number_may_stand_in_more_bytes_than_it_needs() -> None:
     assert varint(b"\x85\x80\x00", 0) == (5, 3)
 
