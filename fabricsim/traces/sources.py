@@ -58,7 +58,7 @@ class Source:
     @property
     def label(self) -> str:
         """Name for messages."""
-        return f"{self.path}:{self.member}" if self.member else str(self.path)
+        return _printable(f"{self.path}:{self.member}" if self.member else str(self.path))
 
     @property
     def name(self) -> str:
@@ -113,6 +113,11 @@ class _Meter:
         self.done += count
         if self.progress is not None and self.size:
             self.progress(self.done / self.size)
+
+
+def _printable(name: str) -> str:
+    """Write out what a terminal would act on, as the names of members come from whoever packed them."""
+    return name if name.isprintable() else ascii(name)[1:-1]
 
 
 def _files(path: Path) -> list[Path]:
@@ -252,7 +257,7 @@ def _parts(path: Path, stream: BinaryIO) -> Iterator[Source]:
     found = False
     for name, contents in _members(path, stream):
         found = True
-        unpacked = _unpacked(f"{path}:{name}", contents)
+        unpacked = _unpacked(_printable(f"{path}:{name}"), contents)
         yield Source(path, name, _head(unpacked), unpacked)
     if not found:
         raise TraceError(path, "there is no file in this archive; pack one trace file per rank")

@@ -1,0 +1,361 @@
+"""Gives readers of traces and logs damaged files, and saves those that do not end as they should.
+
+Each has to end in a trace, or in one error that a user can read; within the time and memory that is allowed, and
+without writing, removing or running anything. A reader runs in processes of its own with a limit of memory (what they
+have after a first reading, and ``--memory`` more). What the file system or another program would see is caught by an
+audit hook of Python. Run from the project's folder::
+
+    python tests/reference/fuzz_readers.py --form kineto --inputs 100000 --jobs 2 --output failures
+
+Inputs are damaged samples of `trace_samples`, and pieces of real files where ``FABRICSIM_TRACES`` names their folder.
+One in ``--bombs`` is a decompression bomb. The same ``--seed`` gives the same inputs, however many jobs there are. With
+``--atheris`` that fuzzer finds inputs instead, guided by what code they reach, for ``--inputs`` runs (``pip install
+atheris``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, NoReturn
+
+sys.path.insert(0, str(Path(__file__).parent))
+import mutations
+import trace_samples
+
+from fabricsim.errors import InputError
+from fabricsim.traces.inspecting import inspect
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+_NAME = "nccl_trace_rank_1"  # a name from which a rank can be read
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_FORBIDDEN = ("os.", "shutil.", "subprocess.", "socket.", "pickle.", "tempfile.", "ctypes.")
+_HARMLESS = (
+    "os.listdir",
+    "os.scandir",
+    "os.getxattr",
+    "os.listxattr",
+    "os.walk",
+    "os.fwalk",
+    "shutil.get_terminal_size",
+)
+
+
+class TooSlow(BaseException):
+    """The time allowed is over; no reader may catch it."""
+
+
+class Forbidden(BaseException):
+    """A reader has tried to write, or to run something; no reader may catch it."""
+
+    def __init__(self, event: str, arguments: tuple[Any, ...]) -> None:
+        super().__init__(f"{event} {str(arguments)[:300]}")
+
+
+@dataclass
+class Limits:
+    """What one input may take: s, and bytes beyond what a process has after a first reading."""
+
+    seconds: float = 20.0
+    memory: int = 2**30
+
+
+@dataclass
+class Tally:
+    """What became of the inputs of one process."""
+
+    inputs: int = 0
+    read: int = 0
+    refused: int = 0
+    failures: list[str] = field(default_factory=list)
+    slowest: float = 0.0
+    memory: int = 0
+
+
+class Guard:
+    """Raises where Python is about to write or run something, while it is armed."""
+
+    def __init__(self) -> None:
+        self.armed = False
+        sys.addaudithook(self._hook)
+
+    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if not self.armed:
+            return
+        if event == "open":
+            mode, flags = arguments[1], arguments[2]
+            if set(mode or "r") & set("wax+") or (mode is None and (flags or 0) & _WRITES):
+                raise Forbidden(event, arguments)
+        elif event.startswith(_FORBIDDEN) and event not in _HARMLESS:
+            raise Forbidden(event, arguments)
+
+
+class Trial:
+    """Reads one input after the other.
+
+    Parameters
+    ----------
+    form
+        Whose reader.
+    folder
+        Where inputs lie while they are read; nothing else may be there.
+    """
+
+    def __init__(self, form: str, folder: Path) -> None:
+        self.form = form
+        self.file = folder / _NAME
+        self.folder = folder
+        self.guard = Guard()
+        self.tally = Tally()
+
+    def prepare(self, samples: list[bytes], limits: Limits) -> None:
+        """Read samples as they are, so that kernels are compiled and modules imported; then set the limits."""
+        known = [sample for some in trace_samples.SAMPLES.values() for sample in some]
+        for sample, form in [*((sample, None) for sample in known), *((sample, self.form) for sample in samples)]:
+            self.file.write_bytes(sample)
+            try:
+                inspect([self.file], form)
+            except InputError:
+                continue
+        self.limits = limits
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        most = pages * os.sysconf("SC_PAGE_SIZE") + limits.memory
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        signal.signal(signal.SIGALRM, _too_slow)
+        warnings.simplefilter("error")
+
+    def one(self, data: bytes, *, named: bool) -> str:
+        """Read one input; gives what is wrong, or nothing.
+
+        Parameters
+        ----------
+        data
+            The input.
+        named
+            Whether the reader is named, or to be found.
+        """
+        self.file.write_bytes(data)
+        began = time.monotonic()
+        problem = self._read(self.form if named else None)
+        self.tally.slowest = max(self.tally.slowest, time.monotonic() - began)
+        self.tally.memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        self.tally.inputs += 1
+        left = sorted(path.name for path in self.folder.iterdir())
+        return problem or ("" if left == [_NAME] else f"left {left} behind")
+
+    def _read(self, form: str | None) -> str:
+        signal.setitimer(signal.ITIMER_REAL, self.limits.seconds)
+        self.guard.armed = True
+        try:
+            inspect([self.file], form)
+        except InputError as error:
+            self.tally.refused += 1
+            return "" if _readable(str(error)) else f"an error that is not one line of text: {str(error)[:300]!r}"
+        except BaseException:  # noqa: BLE001  anything else is what is looked for
+            self.guard.armed = False
+            return traceback.format_exc()
+        else:
+            self.tally.read += 1
+            return ""
+        finally:
+            self.guard.armed = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _too_slow(number: int, frame: FrameType | None) -> NoReturn:
+    raise TooSlow(number, frame)
+
+
+def _readable(message: str) -> bool:
+    return message.isprintable() and 0 < len(message) < 2000
+
+
+def input_of(seed: int, number: int, samples: list[bytes], bombs: int) -> bytes:
+    """Make an input; one in `bombs` is such."""
+    chance = Random(f"{seed}/{number}")  # noqa: S311  no secret
+    if bombs and number % bombs == bombs - 1:
+        return chance.choice(mutations.bombs())
+    return mutations.mutate(chance, samples)
+
+
+@dataclass
+class Plan:
+    """What one process has to do."""
+
+    form: str
+    first: int
+    inputs: int
+    jobs: int
+    seed: int
+    bombs: int
+    output: Path
+    traces: Path | None
+    limits: Limits
+
+
+def samples_of(form: str, traces: Path | None) -> list[bytes]:
+    """Give the samples of a form, and pieces of real files where there are any."""
+    return trace_samples.SAMPLES[form] + (trace_samples.real_samples(form, traces) if traces else [])
+
+
+def _work(plan: Plan, sender: Any) -> None:  # noqa: ANN401  a connection has no public type
+    """Run inputs ``first``, ``first + jobs``, ..., and report each before it is read."""
+    samples = samples_of(plan.form, plan.traces)
+    with tempfile.TemporaryDirectory() as folder:
+        trial = Trial(plan.form, Path(folder))
+        trial.prepare(samples, plan.limits)
+        for number in range(plan.first, plan.inputs, plan.jobs):
+            sender.send(number)
+            data = input_of(plan.seed, number, samples, plan.bombs)
+            problem = trial.one(data, named=number % 4 != 0)
+            if problem:
+                trial.tally.failures.append(_save(plan, number, data, problem))
+        sender.send(asdict(trial.tally))
+
+
+def _save(plan: Plan, number: int, data: bytes, problem: str) -> str:
+    plan.output.mkdir(parents=True, exist_ok=True)
+    path = plan.output / f"{plan.form}-{plan.seed}-{number}"
+    path.with_suffix(".input").write_bytes(data)
+    path.with_suffix(".txt").write_text(problem, encoding="utf-8")
+    return str(path.with_suffix(".input"))
+
+
+def run(plan: Plan) -> Tally:
+    """Run the inputs of one process; one that dies is replaced by another that goes on after what it died of."""
+    total, first = Tally(), plan.first
+    while True:
+        receiver, sender = multiprocessing.Pipe(duplex=False)
+        context = multiprocessing.get_context("spawn")
+        process = context.Process(target=_work, args=(Plan(**{**vars(plan), "first": first}), sender))
+        process.start()
+        sender.close()
+        last, tally = _watch(receiver, process, plan.limits)
+        process.join()
+        if tally is not None:
+            return _added(total, tally)
+        if last is None:
+            msg = f"the reader of {plan.form} cannot even be started"
+            raise RuntimeError(msg)
+        data = input_of(plan.seed, last, samples_of(plan.form, plan.traces), plan.bombs)
+        done = (last - first) // plan.jobs + 1
+        died = Tally(inputs=done, failures=[_save(plan, last, data, f"the process ended with {process.exitcode}")])
+        total, first = _added(total, died), last + plan.jobs
+
+
+def _watch(receiver: Any, process: Any, limits: Limits) -> tuple[int | None, dict[str, Any] | None]:  # noqa: ANN401  as `_work`
+    """Follow a process to its end, and end it where one input takes far too long, as compiled code may."""
+    last: int | None = None
+    while True:
+        try:
+            if not receiver.poll(None if last is None else 3 * limits.seconds):
+                process.kill()
+                return last, None
+            said = receiver.recv()
+        except EOFError:
+            return last, None
+        if isinstance(said, dict):
+            return last, said
+        last = said
+
+
+def _added(one: Tally, other: Tally | dict[str, Any]) -> Tally:
+    more = other if isinstance(other, Tally) else Tally(**other)
+    return Tally(
+        one.inputs + more.inputs,
+        one.read + more.read,
+        one.refused + more.refused,
+        one.failures + more.failures,
+        max(one.slowest, more.slowest),
+        max(one.memory, more.memory),
+    )
+
+
+def fuzz(plan: Plan) -> Tally:
+    """Run all inputs of a form in ``jobs`` processes."""
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  each thread only waits for its process
+
+    with ThreadPoolExecutor(plan.jobs) as pool:
+        plans = [Plan(**{**vars(plan), "first": first}) for first in range(plan.jobs)]
+        total = Tally()
+        for tally in pool.map(run, plans):
+            total = _added(total, tally)
+    return total
+
+
+def guided(plan: Plan) -> None:
+    """Let atheris find inputs; it ends the process, with a status that is not 0 where it has found a failure."""
+    try:
+        import atheris  # noqa: PLC0415  not needed for what stands in CI
+    except ImportError:
+        sys.exit("atheris is not there: pip install atheris, or leave out --atheris")
+    samples = samples_of(plan.form, plan.traces)
+    folder = Path(tempfile.mkdtemp())
+    trial = Trial(plan.form, folder)
+    trial.prepare(samples, plan.limits)
+
+    def test(data: bytes) -> None:
+        problem = trial.one(data, named=True)
+        if problem:
+            msg = f"{_save(plan, trial.tally.inputs, data, problem)}\n{problem}"
+            raise AssertionError(msg)
+
+    def mutated(data: bytes, most: int, seed: int) -> bytes:
+        return mutations.mutate(Random(seed), [data, *samples] if data else samples)[:most]  # noqa: S311  no secret
+
+    atheris.instrument_all()
+    corpus = folder.parent / f"{folder.name}-corpus"
+    corpus.mkdir()
+    for number, sample in enumerate(samples):
+        (corpus / str(number)).write_bytes(sample)
+    flags = [f"-runs={plan.inputs}", f"-seed={plan.seed}", "-max_len=65536", "-print_final_stats=1", str(corpus)]
+    atheris.Setup([sys.argv[0], *flags], test, custom_mutator=mutated)
+    atheris.Fuzz()
+
+
+def main() -> None:
+    """Run as the command line says."""
+    parser = argparse.ArgumentParser(description="Give readers damaged files.")
+    parser.add_argument("--form", action="append", choices=sorted(trace_samples.SAMPLES), help="all where left out")
+    parser.add_argument("--inputs", type=int, default=100_000)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--bombs", type=int, default=5000, help="one input in so many is a bomb; 0: none")
+    parser.add_argument("--seconds", type=float, default=20, help="that one input may take")
+    parser.add_argument("--memory", type=int, default=2**30, help="bytes beyond what the process has after one reading")
+    parser.add_argument("--output", type=Path, default=Path("failures"), help="where inputs go that fail")
+    parser.add_argument("--atheris", action="store_true", help="let atheris find inputs, guided by coverage")
+    given = parser.parse_args()
+    traces = os.environ.get("FABRICSIM_TRACES")
+    failed = False
+    for form in given.form or sorted(trace_samples.SAMPLES):
+        limits = Limits(given.seconds, given.memory)
+        folder = Path(traces) if traces else None
+        plan = Plan(form, 0, given.inputs, given.jobs, given.seed, given.bombs, given.output, folder, limits)
+        if given.atheris:
+            guided(plan)
+        began = time.monotonic()
+        tally = fuzz(plan)
+        failed |= bool(tally.failures)
+        row = {"form": form, **asdict(tally), "seconds": round(time.monotonic() - began, 1)}
+        sys.stdout.write(json.dumps(row) + "\n")
+        sys.stdout.flush()
+    sys.exit(int(failed))
+
+
+if __name__ == "__main__":
+    main()
