@@ -29,12 +29,14 @@ MAIN_STREAM = 0
 """The rank waits for the op before it issues its next one."""
 OVERLAPPED_STREAM = 1
 """The op runs beside the main stream."""
+HOST_STREAM = 2
+"""The op is the host's: it goes on while the main stream runs."""
 
 OP = np.dtype(
     [
         ("rank", np.int32),
         ("kind", np.int8),  # COMPUTE, COLLECTIVE or HOST
-        ("stream", np.int8),  # MAIN_STREAM or OVERLAPPED_STREAM
+        ("stream", np.int8),  # MAIN_STREAM, OVERLAPPED_STREAM or HOST_STREAM
         ("timer", np.int16),  # index into Program.timers
         ("call", np.int32),  # index into Program.calls; NONE for compute
         ("member", np.int32),  # the rank's place in the call's ranks; NONE for compute

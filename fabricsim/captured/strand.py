@@ -18,7 +18,7 @@ import numpy as np
 
 from fabricsim import tables
 from fabricsim.captured.dependencies import DEVICE_KINDS
-from fabricsim.tables import MAIN_STREAM, NONE, OVERLAPPED_STREAM
+from fabricsim.tables import HOST_STREAM, MAIN_STREAM, NONE, OVERLAPPED_STREAM
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, OPERATIONS, WAIT
 from fabricsim.workload.program import COLUMNS
 
@@ -110,7 +110,7 @@ class _Spinner:
         on_device = np.isin(self.nodes["kind"], DEVICE_KINDS)[self.gated]
         rows[gates, _KIND] = tables.HOST
         rows[gates, _TIMER] = np.where(on_device, TIMERS.index("launch"), TIMERS.index("host"))
-        rows[gates, _STREAM] = np.where(on_device, MAIN_STREAM, OVERLAPPED_STREAM)
+        rows[gates, _STREAM] = np.where(on_device, MAIN_STREAM, HOST_STREAM)
         rows[gates, _DURATION] = self.gaps[self.gated]
         communications = self._communications(rows)
         return Strand(rows, self._edges(), communications, self.body[self.marks])
@@ -120,7 +120,7 @@ class _Spinner:
         faster = np.isin(kind, (COMPUTE, COPY))
         duration = np.where(faster, np.rint(duration / self.gpu_speed).astype(np.int64), duration)
         rows[self.body, _KIND] = np.where(faster, tables.COMPUTE, tables.HOST)
-        rows[self.body, _STREAM] = np.where(faster, MAIN_STREAM, OVERLAPPED_STREAM)
+        rows[self.body, _STREAM] = np.where(faster, MAIN_STREAM, HOST_STREAM)
         rows[self.body, _DURATION] = np.where(kind == COMMUNICATION, 0, duration)
         timers = np.full(len(kind), TIMERS.index("host"))
         timers[kind == COMPUTE], timers[kind == COPY] = TIMERS.index("kernels"), TIMERS.index("copies")

@@ -5,7 +5,7 @@ Every instant of an iteration belongs to exactly one state of a rank::
     compute    a compute op runs
     exposed    no compute op runs, and a collective moves data; booked under its dimension
     waiting    neither, and the rank is in a collective whose other ranks are not ready yet
-    host       none of these, and the host works or a device begins (only captured traces tell)
+    host       none of these, and the host works, or a device is about to begin
     idle       none of these
 
 The five add up to the iteration. `waiting` and `idle` together are the bubble. Communication that
@@ -102,7 +102,7 @@ def critical_rank(result: Result) -> int:
     end = np.zeros(ranks, np.int64)
     np.maximum.at(end, result.ops["rank"], result.spans["end"])
     compute = np.zeros(ranks, np.int64)
-    computing = result.ops["kind"] == COMPUTE
+    computing = (result.ops["kind"] == COMPUTE) & (result.ops["stream"] == MAIN_STREAM)
     np.add.at(compute, result.ops["rank"][computing], _length(result.spans[computing]))
     return int(np.lexsort((-compute, -end))[0])
 

@@ -51,7 +51,7 @@ OPS = Table(
     (
         Column("rank", "i4", "1", "rank that runs the op"),
         Column("kind", "i1", "1", "kind of op", ("compute", "collective", "host")),
-        Column("stream", "i1", "1", "stream of the rank", ("main", "overlapped")),
+        Column("stream", "i1", "1", "stream of the rank", ("main", "overlapped", "host")),
         Column("timer", "i2", "1", "index into timer_name"),
         Column("call", "i4", "1", "index into group calls, -1 where it is no collective"),
         Column("member", "i4", "1", "place of the rank in the call's group, -1 where there is none"),

@@ -218,6 +218,7 @@ class _Compiler:
         ]
         self.reducer.begin()
         run_stage(self.lane.builder, self.pipeline, self.stage, steps, computes)
+        self.lane.begin()
         before, after = plan.gradient_copies[self.stage]
         self.lane.compute(before, data_parallel.TIMERS["all_reduce"])
         self.reducer.finish()
@@ -240,6 +241,7 @@ class _Compiler:
 
     def blocks(self, step: Step, *, final: bool) -> None:
         """Add the blocks of a pass, one op after the other."""
+        self.lane.begin()
         self.add_blocks(step, final=final)
         self.lane.flush()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fabricsim.tables import OVERLAPPED_STREAM
+from fabricsim.workload.issue import EMPTY, Span, collective, waited
 from fabricsim.workload.program import Call
 from fabricsim.workload.work import Exchange, Wait
 
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 class Lane:
     """Adds the ops of one rank to a builder.
 
+    Host and GPU are level at the begin of each pass: Megatron-LM's timers and its sends and receives wait for the
+    GPU. From there on the host is ahead, or the GPU waits for it: since the host waits for nothing, what it has
+    issued by when is known, and one op beside the main stream, from the begin of the pass, holds the rank's next
+    one up. There is none where the GPU cannot be the faster of the two.
+
     Parameters
     ----------
     builder
@@ -29,7 +35,7 @@ class Lane:
     rank
         Whose ops they are.
     gpu
-        How much computing slows beside a collective.
+        How much computing slows beside a collective, and how long the host takes to issue one.
     """
 
     def __init__(self, builder: ProgramBuilder, placement: Placement, rank: int, gpu: Gpu) -> None:
@@ -37,10 +43,15 @@ class Lane:
         self.placement = placement
         self.rank = rank
         self._slowdown = gpu.overlap_slowdown
+        self._launch = collective(gpu.kernel_launch)
         self._groups: dict[str, tuple[int, ...]] = {}
         self._outstanding: list[int] = []
-        self._computing = 0
+        self._span = EMPTY
         self._timer = ""
+        self._level = True  # host and GPU are at the begin of a pass
+        self._begun: tuple[int, ...] = ()  # what the pass waited for
+        self._issued = 0  # time of the host since then
+        self._ran = 0  # least time of the GPU since then
 
     def group(self, dimension: str) -> tuple[int, ...]:
         """Return the rank's group of a dimension; of ``"tensor"``, ``"context"``, ``"data"`` or ``"expert"``."""
@@ -53,30 +64,49 @@ class Lane:
         self.flush()
         return self.builder.last(self.rank)
 
+    def begin(self) -> None:
+        """Begin a pass: the host issues nothing before all so far is done."""
+        self.flush()
+        self._begun, self._level = self.builder.last(self.rank), True
+        self._issued = self._ran = 0
+
     def wait(self, ops: Iterable[int]) -> None:
         """Let the rank's next op wait for further ones."""
         self.flush()
+        self._level = False
         self.builder.wait(self.rank, ops)
 
-    def compute(self, duration: int, timer: str) -> None:
-        """Keep the rank busy for `duration` ps; spans that follow one another become one op."""
+    def compute(self, span: Span | int, timer: str) -> None:
+        """Run kernels, or keep host and GPU busy for some ps; spans that follow one another become one op."""
         if timer != self._timer:
             self.flush()
-        self._computing += duration
+        self._span = self._span.then(waited(span) if isinstance(span, int) else span)
         self._timer = timer
 
     def flush(self) -> None:
         """Add the op of the spans so far: whoever adds to the builder directly wants them there."""
-        if self._computing:
-            self.builder.compute(self.rank, self._computing, self._timer)
-            self._computing = 0
+        span, self._span = self._span, EMPTY
+        done = self._issued + span.alone
+        self._issued += span.issue
+        if not span.alone:
+            return
+        if self._level:
+            self.builder.compute(self.rank, span.alone, self._timer)
+        else:
+            if span.run:
+                self.builder.compute(self.rank, span.run, self._timer)
+            if done > self._ran + span.run:
+                held = self.builder.issue(self.rank, done, self._timer, after=self._begun)
+                self.builder.wait(self.rank, (held,))
+        self._ran = max(self._ran + span.run, done)
+        self._level = False
 
     def add(self, items: Iterable[Timed], timer: str, *, slowed: bool = False) -> None:
         """Add spans of computing and exchanges; `slowed` says that something else goes on beside them."""
         for item in items:
-            if isinstance(item, int):
+            if isinstance(item, Span):
                 beside = slowed or bool(self._outstanding)
-                self.compute(round(item * self._slowdown) if beside else item, timer)
+                self.compute(item.slowed(self._slowdown) if beside else item, timer)
             elif isinstance(item, Wait):
                 self.wait(self._outstanding)
                 self._outstanding = []
@@ -87,6 +117,7 @@ class Lane:
         group = self.group(item.dimension)
         if len(group) == 1:
             return
+        self.compute(self._launch, timer)
         if not item.asynchronous:
             self.join(item.collective, item.dimension, group, item.size, timer)
             return
@@ -105,6 +136,7 @@ class Lane:
     ) -> int:
         """Take part in the next call of a group, and wait for it; returns the op."""
         self.flush()
+        self._level = False
         call = self.builder.next_call(self.rank, Call(collective, group, size, dimension))
         return self.builder.join(call, self.rank, timer, after=after)
 
@@ -120,5 +152,6 @@ class Lane:
     ) -> int:
         """Take part in the next call of a group once `after` are done, and go on beside it; returns the op."""
         self.flush()
+        self._level = False
         call = self.builder.next_call(self.rank, Call(collective, group, size, dimension))
         return self.builder.join(call, self.rank, timer, stream=OVERLAPPED_STREAM, after=after)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 import numpy as np
 
 from fabricsim.errors import SimulationError
-from fabricsim.tables import COLLECTIVE, COMPUTE, MAIN_STREAM, NONE, OP
+from fabricsim.tables import COLLECTIVE, COMPUTE, HOST, HOST_STREAM, MAIN_STREAM, NONE, OP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -247,6 +247,10 @@ class ProgramBuilder:
         index = self._add(row, self._before(rank, after))
         self._last[rank] = (index,)
         return index
+
+    def issue(self, rank: int, duration: int, timer: str, *, after: Iterable[int]) -> int:
+        """Let the host of `rank` issue kernels for `duration` ps once `after` are done; returns the op's index."""
+        return self._add((rank, HOST, HOST_STREAM, self._timers[timer], NONE, NONE, duration), set(after))
 
     def next_call(self, rank: int, call: Call) -> int:
         """Register the next call of a group and dimension, or find it where another rank has.

@@ -20,7 +20,8 @@ a causal mask computes half a block on its diagonal for nothing.
 `FUNCTION_SHARE` of that.
 
 To each of them comes ``kernel_latency``, in which a kernel starts and drains. Kernels are issued ahead of
-their execution, one per ``kernel_launch``: a row of kernels takes as long as they run, or as they take to issue.
+their execution, one per ``kernel_launch``: a row of kernels takes as long as they run, or as they take to issue. In
+passes the host is followed kernel by kernel (`fabricsim.workload.issue`).
 Kernels that were measured (``kernels`` of the GPU) take the measured time.
 """
 
@@ -34,6 +35,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.units import PS_PER_S
 from fabricsim.workload.attention import BACKWARD_PRODUCTS, PRODUCTS
+from fabricsim.workload.issue import Span, kernel, row
 from fabricsim.workload.operations import block_work, optimizer_operations
 from fabricsim.workload.tape import FP32, PRECISION_BYTES
 from fabricsim.workload.work import Operation
@@ -90,6 +92,11 @@ def operations_time(operations: Sequence[Operation], job: Job, gpu: Gpu) -> int:
     """
     running = sum(_device_time(operation, job, gpu) for operation in operations)
     return max(running, gpu.kernel_launch * len(operations))
+
+
+def kernels_span(operations: Sequence[Operation], job: Job, gpu: Gpu) -> Span:
+    """Put kernels that follow one another in a row; see `operations_time`."""
+    return row(kernel(_device_time(operation, job, gpu), gpu.kernel_launch) for operation in operations)
 
 
 def operation_time(operation: Operation, job: Job, gpu: Gpu) -> int:

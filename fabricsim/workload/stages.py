@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
+from fabricsim.workload.issue import Span, row
 from fabricsim.workload.operations import PRECISION_BYTES, block_work, decoder_sequence
-from fabricsim.workload.roofline import operations_time
+from fabricsim.workload.roofline import kernels_span
 from fabricsim.workload.shapes import Block, layout, stage_blocks
 from fabricsim.workload.work import Exchange, Operation, Wait
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from fabricsim.spec.job import Job
     from fabricsim.workload.work import Item
 
-Timed = int | Exchange | Wait
-"""A span of computing (ps), a collective, or the end of all asynchronous ones so far."""
+Timed = Span | Exchange | Wait
+"""Kernels in a row, a collective, or the end of all asynchronous ones so far."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Stage:
     @property
     def backward(self) -> int:
         """Time of all kernels of a backward pass, ps."""
-        return _computing(block.backward for block in self.blocks)
+        return _computing(block.backward for block in reversed(self.blocks))
 
     @property
     def parameters(self) -> int:
@@ -79,7 +80,7 @@ class Stage:
 
 
 def _computing(passes: Iterable[Iterable[Timed]]) -> int:
-    return sum(item for item in chain.from_iterable(passes) if isinstance(item, int))
+    return row(item for item in chain.from_iterable(passes) if isinstance(item, Span)).alone
 
 
 def plan_stages(job: Job, gpu: Gpu) -> tuple[Stage, ...]:
@@ -114,7 +115,7 @@ def _timed(items: Iterable[Item], job: Job, gpu: Gpu) -> tuple[Timed, ...]:
     timed: list[Timed] = []
     for is_kernel, run in groupby(items, lambda item: isinstance(item, Operation)):
         if is_kernel:
-            timed.append(operations_time([item for item in run if isinstance(item, Operation)], job, gpu))
+            timed.append(kernels_span([item for item in run if isinstance(item, Operation)], job, gpu))
         else:
             timed += [item for item in run if not isinstance(item, Operation)]
     return tuple(timed)

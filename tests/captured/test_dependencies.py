@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fabricsim.captured.dependencies import Ordered, delayed, order
 from fabricsim.captured.strand import TIMERS, strand
-from fabricsim.tables import MAIN_STREAM, OVERLAPPED_STREAM
+from fabricsim.tables import HOST_STREAM, MAIN_STREAM
 from fabricsim.traces.trace import Communication
 
 if TYPE_CHECKING:
@@ -174,4 +174,4 @@ def test_kinds_of_ops_say_what_works(jobs: ModuleType) -> None:
     booked = {TIMERS[timer] for timer in made.rows[:, 3].tolist()}
     assert booked == {"kernels", "host", "launch", "all_reduce"}
     by_kind = {(kind, stream) for kind, stream in made.rows[:, 1:3].tolist()}
-    assert by_kind == {(0, MAIN_STREAM), (2, MAIN_STREAM), (2, OVERLAPPED_STREAM)}
+    assert by_kind == {(0, MAIN_STREAM), (2, MAIN_STREAM), (2, HOST_STREAM)}

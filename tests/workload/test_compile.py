@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fabricsim.errors import InputError, ScenarioError
 from fabricsim.tables import COLLECTIVE, COMPUTE, OVERLAPPED_STREAM
 from fabricsim.workload.compile import TIMERS, JobPlan, compile_job
+from fabricsim.workload.issue import Span, row
 from fabricsim.workload.shapes import embedding_stages, parameters
 from fabricsim.workload.stages import Timed, plan_stages
 
@@ -160,7 +161,7 @@ def test_embedding_group_of_t5_has_three_members(make_job: MakeJob, gpu: Gpu) ->
 
 
 def _computing(items: tuple[Timed, ...]) -> int:
-    return sum(item for item in items if isinstance(item, int))
+    return row(item for item in items if isinstance(item, Span)).alone
 
 
 def test_buckets_go_one_after_another_beside_the_last_backward_pass(

@@ -1,0 +1,124 @@
+"""Kernels as the host issues them and the GPU runs them, against the two clocks followed kernel by kernel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabricsim.tables import COLLECTIVE, HOST_STREAM
+from fabricsim.workload.issue import EMPTY, Span, kernel, row, waited
+from fabricsim.workload.lane import Lane
+from fabricsim.workload.placement import Placement
+from fabricsim.workload.program import ProgramBuilder
+from fabricsim.workload.work import Exchange
+
+if TYPE_CHECKING:
+    from conftest import MakeJob, Replay
+
+    from fabricsim.spec.cluster import Gpu
+    from fabricsim.workload.program import Program
+    from fabricsim.workload.stages import Timed
+
+TIMES = st.integers(0, 50).map(lambda microseconds: microseconds * 10**6)
+LAUNCHES = st.integers(1, 50).map(lambda microseconds: microseconds * 10**6)
+KERNELS = st.lists(st.tuples(TIMES, TIMES), max_size=8)
+"""Run and launch of each."""
+
+
+def followed(kernels: list[tuple[int, int]], free: int, begin: int) -> tuple[int, int]:
+    """Follow the clocks of GPU and host, kernel by kernel; gives where both end."""
+    gpu, host = free, begin
+    for run, launch in kernels:
+        host += launch
+        gpu = max(gpu + run, host)
+    return gpu, host
+
+
+def spans(kernels: list[tuple[int, int]]) -> Span:
+    return row(kernel(run, launch) for run, launch in kernels)
+
+
+@given(kernels=KERNELS, free=TIMES, begin=TIMES)
+def test_three_numbers_say_what_following_each_kernel_says(
+    kernels: list[tuple[int, int]], free: int, begin: int
+) -> None:
+    span = spans(kernels)
+
+    gpu, host = followed(kernels, max(free, begin), begin)
+
+    assert max(free + span.run, begin + span.alone) <= gpu == max(max(free, begin) + span.run, begin + span.alone)
+    assert begin + span.issue == host
+
+
+@given(first=KERNELS, second=KERNELS, third=KERNELS)
+def test_rows_can_be_joined_in_any_order(
+    first: list[tuple[int, int]], second: list[tuple[int, int]], third: list[tuple[int, int]]
+) -> None:
+    a, b, c = spans(first), spans(second), spans(third)
+
+    assert a.then(b).then(c) == a.then(b.then(c)) == spans(first + second + third)
+    assert EMPTY.then(a) == a.then(EMPTY) == a
+
+
+@given(kernels=KERNELS, factor=st.floats(1, 2))
+def test_slower_kernels_take_longer_and_at_most_in_proportion(kernels: list[tuple[int, int]], factor: float) -> None:
+    span = spans(kernels)
+
+    slowed = span.slowed(factor)
+
+    assert slowed.issue == span.issue
+    assert max(span.alone, slowed.run) <= slowed.alone <= round(span.alone * factor) + 1
+
+
+def pass_of(items: list[Timed], make_job: MakeJob, gpu: Gpu) -> Program:
+    """Add a pass of two tensor-parallel ranks."""
+    job = make_job(tensor=2)
+    builder = ProgramBuilder(("forward-compute",))
+    for rank in range(2):
+        lane = Lane(builder, Placement(job.parallelism), rank, gpu)
+        lane.begin()
+        lane.add(items, "forward-compute")
+        lane.flush()
+        builder.compute(rank, 0, "forward-compute")
+    return builder.build()
+
+
+ITEMS = st.lists(
+    st.one_of(
+        st.lists(st.tuples(TIMES, LAUNCHES), min_size=1, max_size=4).map(spans),
+        st.just(Exchange("all_reduce", "tensor", 1)),
+        LAUNCHES.map(waited),
+    ),
+    max_size=8,
+)
+
+
+@given(items=ITEMS, transfer=TIMES)
+def test_a_pass_ends_where_host_and_gpu_followed_side_by_side_end_it(
+    items: list[Timed], transfer: int, make_job: MakeJob, gpu: Gpu, replay: Replay
+) -> None:
+    program = pass_of(items, make_job, gpu)
+    program.ops["duration"][program.ops["kind"] == COLLECTIVE] = transfer
+    _, end = replay(program)
+
+    clock, host = 0, 0
+    for item in items:
+        if isinstance(item, Span):
+            clock, host = max(clock + item.run, host + item.alone), host + item.issue
+        else:
+            clock, host = clock + transfer, host + gpu.kernel_launch
+    assert end[-1] == clock
+
+
+@pytest.mark.parametrize(("run", "held"), [(500, 0), (20, 2)])
+def test_only_a_gpu_that_could_be_faster_waits_for_the_host(run: int, held: int, make_job: MakeJob, gpu: Gpu) -> None:
+    beside = Exchange("all_reduce", "tensor", 1)
+    span = row(kernel(run * 10**6, gpu.kernel_launch) for _ in range(4))._replace(issue=4 * 50 * 10**6)
+
+    program = pass_of([span, beside, span], make_job, gpu)
+
+    assert np.count_nonzero(program.ops["stream"] == HOST_STREAM) == held
