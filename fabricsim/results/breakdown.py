@@ -102,7 +102,7 @@ def critical_rank(result: Result) -> int:
     end = np.zeros(ranks, np.int64)
     np.maximum.at(end, result.ops["rank"], result.spans["end"])
     compute = np.zeros(ranks, np.int64)
-    computing = (result.ops["kind"] == COMPUTE) & (result.ops["stream"] == MAIN_STREAM)
+    computing = result.ops["kind"] == COMPUTE
     np.add.at(compute, result.ops["rank"][computing], _length(result.spans[computing]))
     return int(np.lexsort((-compute, -end))[0])
 

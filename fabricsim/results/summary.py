@@ -31,8 +31,8 @@ HOTTEST = 10
 class Breakdown(TypedDict):
     """Where the iteration of the critical rank goes, seconds.
 
-    ``compute``, ``exposed_communication``, ``host`` and ``bubble`` add up to the iteration time; ``host`` is there where
-    it is known what the host does besides;
+    ``compute``, ``exposed_communication``, ``host`` and ``bubble`` add up to the iteration time; ``host`` is there
+    where it is known what the host does besides;
     ``overlapped_communication`` runs behind compute and comes besides.
     """
 
