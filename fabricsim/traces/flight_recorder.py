@@ -31,7 +31,7 @@ _OPENING = re.compile(rb'\s*\{.*?"entries"\s*:\s*\[', re.DOTALL)
 _IN_ENTRY = re.compile(rb'"(?:profiling_name|pg_config|pg_status)"')
 _PICKLE = re.compile(rb"\x80[\x02-\x05][\x95\x8c}\](cX)]")
 """Protocol 2 to 5, and an operation that a dump can begin with."""
-_AROUND = 64 * 2**20
+_AROUND = 16 * 2**20
 _OF_NAME = re.compile(r"(?:rank|trace|fr|dump)[_.-]?(\d{1,7})(?!\d)", re.IGNORECASE)
 _PEER = re.compile(r"(\w+) (\d{1,7})(?:->|<-)(\d{1,7})$")
 _MOST_NS = 2**63 // 1000 - 1

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
     Decoded = TypeVar("Decoded")
 
-MOST_OBJECT = 64 * 2**20
+MOST_OBJECT = 16 * 2**20
 """Bytes of the largest object of a list."""
 
 _CHUNK = 2**20
+_DEEPEST = 500
 # possessive: a string that the text cuts is not tried again in other ways
 _STRING = rb'"(?:[^"\\]++|\\.)*+"'
 _TO_BRACE = re.compile(rb'(?:[^"{}]++|%b)*+([{}])' % _STRING, re.DOTALL)
@@ -119,10 +120,20 @@ class ObjectList:
         return False
 
     def _end_of_object(self, count: int) -> int | None:
+        """Find where the object ends; None where the list ends early."""
+        shallow = _SHALLOW.match(self._text, self._place)
+        if shallow:
+            return shallow.end()
+        depth, seen = 0, 0  # braces that are open, and bytes of the object that are gone over
         while True:
-            end = self._balanced()
-            if end is not None:
-                return end
+            while match := _TO_BRACE.match(self._text, self._place + seen):
+                depth += 1 if match[1] == b"{" else -1
+                seen = match.end() - self._place
+                if depth == 0:
+                    return match.end()
+                if depth > _DEEPEST:
+                    msg = f"item {count} of its list is nested too deep; the file is damaged, copy it again"
+                    raise TraceError(self.source.label, msg)
             self._forget()
             if len(self._text) > MOST_OBJECT:
                 msg = f"item {count} of its list is of more than {MOST_OBJECT // 2**20} MiB: no writer makes such ones"
@@ -130,18 +141,6 @@ class ObjectList:
             if not self._more():
                 self._end_early(count)
                 return None
-
-    def _balanced(self) -> int | None:
-        shallow = _SHALLOW.match(self._text, self._place)
-        if shallow:
-            return shallow.end()
-        depth, place = 0, self._place
-        while match := _TO_BRACE.match(self._text, place):
-            depth += 1 if match[1] == b"{" else -1
-            place = match.end()
-            if depth == 0:
-                return place
-        return None
 
     def _end_early(self, count: int) -> None:
         if not self.may_end:

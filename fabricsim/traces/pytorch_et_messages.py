@@ -18,6 +18,8 @@ from fabricsim.traces.kineto_messages import MOST_RANKS, Note, communication, no
 from fabricsim.traces.pytorch_et_nodes import tensors
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from fabricsim.traces.pytorch_et_nodes import Node, Tensor
     from fabricsim.traces.trace import Communication, RecordingBuilder
 
@@ -26,7 +28,8 @@ GROUPS = "## process_group:init ##"
 PEERLESS = frozenset({"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier"})
 """Operations whose `rank` is the one that has recorded them."""
 
-_ITEM = re.compile(r"\{(?:[^{}]|\{[^{}]*\})*\}")
+_BRACE = re.compile(r"[{}]")
+_LONGEST_LIST = 2**24
 _NUMBERED = re.compile(r"([{,]\s*)(\d+)\s*:")
 _TENSOR_TYPE = re.compile(r"Tensor\(([\w: ]{1,60})\)")
 _PASSED = (  # what schema 1.1.0 adds, and how Kineto calls it; lists of splits are cut in it, but not in the arguments
@@ -158,8 +161,8 @@ class Groups:
         """Take up what a node ``## process_group:init ##`` lists; PyTorch cuts long lists at 4,096 letters."""
         text = next((value for value in node.arguments if isinstance(value, str)), "")
         self.cut |= bool(text) and not text.rstrip().endswith("]")
-        for match in _ITEM.finditer(text):
-            listed = _decoded(match[0])
+        for item in _items(text[:_LONGEST_LIST]):
+            listed = _decoded(item)
             if listed is not None:
                 self._take(listed)
 
@@ -194,6 +197,17 @@ class Groups:
                 raise TraceError(self.label, f"{msg}; give the file as PyTorch wrote it")
             return listed
         return Membership(note.group, note.description, note.ranks, note.size) if record.named else None
+
+
+def _items(text: str) -> Iterator[str]:
+    """Give the objects of a list that are whole."""
+    depth = start = 0
+    for brace in _BRACE.finditer(text):
+        if depth == 0:
+            start = brace.start()
+        depth = depth + 1 if brace[0] == "{" else max(depth - 1, 0)
+        if depth == 0:
+            yield text[start : brace.end()]
 
 
 def _is_list(ranks: object) -> bool:

@@ -128,8 +128,8 @@ def node_of(text: bytes, label: str, number: int) -> Node:
     return node
 
 
-def tensors(value: object) -> Iterator[Tensor]:
-    """Give the tensors in an argument: one, or a list of them, or a list of such lists."""
+def tensors(value: object, levels: int = 3) -> Iterator[Tensor]:
+    """Give the tensors in an argument: one, or a list of them, or a list of such lists; none from deeper ones."""
     if not isinstance(value, list):
         return
     if len(value) == _TENSOR and isinstance(value[5], str) and all(type(part) is int for part in value[:5]):
@@ -137,5 +137,5 @@ def tensors(value: object) -> Iterator[Tensor]:
         if min(number, storage, elements, item) >= 0 and elements * item < 2**62:
             yield Tensor(number, storage, elements, item, device)
         return
-    for part in value:
-        yield from tensors(part)
+    for part in value if levels else ():
+        yield from tensors(part, levels - 1)

@@ -428,6 +428,17 @@ class TestMistakes:
         with pytest.raises(TraceError, match=says):
             read_bytes(text, tmp_path)
 
+    @pytest.mark.parametrize("depth", [10, 300, 800, 950])
+    def test_deep_nesting_is_read_or_refused(self, depth: int, tmp_path: Path) -> None:
+        deep = b"[" * depth + b"]" * depth
+        text = flat(STEP).replace(b'"inputs": [', b'"inputs": [' + deep + b", ", 3).replace(b", ]", b"]")
+        try:
+            [recording] = read_bytes(text, tmp_path)
+        except TraceError as error:
+            assert "nested too deep" in str(error)  # noqa: PT017  either will do
+        else:
+            assert len(recording.nodes) == 4
+
     def test_damage_of_the_packing_after_the_last_node_shows(self, tmp_path: Path) -> None:
         packed = bytearray(gzip.compress(flat(STEP)))
         packed[-6] ^= 1
