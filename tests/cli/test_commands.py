@@ -27,6 +27,7 @@ COMMANDS = [
     "calibrate",
     "check",
     "compare",
+    "convert",
     "list",
     "plot",
     "rerun",
