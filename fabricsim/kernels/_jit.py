@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any
 import numba
 from numba.core import config as _config
 
+from fabricsim.kernels._cache import FOLDERS, PACKAGE, ProgramCache
 from fabricsim.kernels._program import PartCompiler, ProgramCompiler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 config: Any = _config  # its attributes are made at run time
-_PACKAGE = Path(__file__).resolve().parents[1]
-_FOLDERS = {"flow": "kernels", "packet": "packet"}
+_ENGINES = {"flow": "kernels", "packet": "packet"}
 """Folder of the main loop of each engine."""
 _SOURCES = [
-    *sorted(source for folder in ("kernels", "packet", "transports") for source in (_PACKAGE / folder).glob("*.py")),
-    _PACKAGE / "tables.py",
-    _PACKAGE / "packet_tables.py",
+    *sorted(source for folder in FOLDERS for source in (PACKAGE / folder).glob("*.py")),
+    PACKAGE / "tables.py",
+    PACKAGE / "packet_tables.py",
 ]
 
 
@@ -47,7 +47,7 @@ def cache_directory() -> Path:
 
 def is_compiled(engine: str = "flow") -> bool:
     """Whether an earlier run has filled the cache with the kernels of an engine, so that nothing needs compiling."""
-    return any(cache_directory().glob(f"{_FOLDERS[engine]}_*/replay.advance-*.nbi"))
+    return any(cache_directory().glob(f"{_ENGINES[engine]}/replay.advance-*.nbi"))
 
 
 _CACHE = str(cache_directory())
@@ -80,10 +80,11 @@ class Kernel:
     def _program(self) -> Callable[..., Any]:
         before, config.CACHE_DIR = config.CACHE_DIR, _CACHE
         try:
-            program: Callable[..., Any] = _njit(cache=True, pipeline_class=ProgramCompiler)(self.__wrapped__)  # type: ignore[attr-defined]  # by update_wrapper
+            program = _njit(pipeline_class=ProgramCompiler)(self.__wrapped__)  # type: ignore[attr-defined]  # by update_wrapper
+            program._cache = ProgramCache(self.__wrapped__)  # type: ignore[attr-defined]  # noqa: SLF001  as its `enable_caching` does with numba's own
         finally:
             config.CACHE_DIR = before
-        return program
+        return program  # type: ignore[no-any-return]
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
