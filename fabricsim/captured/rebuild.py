@@ -78,6 +78,11 @@ class Rebuilt:
     captured_span: int
     assumptions: tuple[str, ...]
 
+    @property
+    def timed(self) -> bool:
+        """Whether the trace says when its operations ran."""
+        return self.captured_span != NONE
+
 
 def rebuild(trace: Trace, *, gpu_speed: float = 1.0, scale_to: int | None = None, ranks: int | None = None) -> Rebuilt:
     """Make a program of a trace.

@@ -16,7 +16,7 @@ import typer
 from fabricsim.errors import InputError, ScenarioError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from rich.console import RenderableType
     from rich.progress import Progress
@@ -153,6 +153,20 @@ def announce_compilation(engine: str = "flow") -> None:
     if not is_compiled(engine):
         seconds = _COMPILE_SECONDS[engine]
         note(f"compiling kernels of the {engine} engine, once (about {seconds} s; later runs start at once) ...")
+
+
+def announce_reading(paths: Collection[Path], form: str | None, only: str | None) -> None:
+    """Say on standard error that the scanner of Kineto traces is being compiled, where that is for the first time."""
+    from fabricsim.kernels._jit import reads_compiled  # noqa: PLC0415  imports numba
+
+    if reads_compiled():
+        return
+    from fabricsim.traces.readers import reader  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.traces.sources import sources  # noqa: PLC0415  as above
+
+    first = next(sources(paths, only))
+    if form == "kineto" or (form is None and reader("kineto").recognises(first.name, first.head)):
+        note("compiling the scanner of Kineto traces, once (about 8 s) ...")
 
 
 def watched(taps: list[str] | None, captures: list[str] | None, output: Path | None) -> Watch | None:

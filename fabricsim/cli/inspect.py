@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from fabricsim.cli.common import JsonOption, progress, say, show
+from fabricsim.cli.common import JsonOption, announce_reading, progress, say, show
 from fabricsim.cli.replay import FormOption, OnlyOption, TracesArgument  # noqa: TC001  typer reads annotations
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ def inspect(
     """Show what a trace or a log holds: ranks, streams, communications by kind, group and size, and what is missing."""
     from fabricsim.traces.inspecting import inspect as inspected  # noqa: PLC0415  --help must not pay for it
 
+    announce_reading(traces, form, only)
     with progress("reading") as report:
         found = inspected(traces, form, only=only, progress=report)
     if as_json:

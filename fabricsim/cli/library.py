@@ -99,6 +99,7 @@ def warmup() -> None:
 
     from fabricsim.kernels._jit import cache_directory, is_compiled  # noqa: PLC0415  imports numba
     from fabricsim.pipeline import load, simulate  # noqa: PLC0415  as above
+    from fabricsim.traces.kineto_file import compile_scanner  # noqa: PLC0415  as above
 
     if is_compiled("flow") and is_compiled("packet"):
         note("kernels are compiled already")
@@ -106,4 +107,5 @@ def warmup() -> None:
     for engine in ("flow", "packet"):
         announce_compilation(engine)
         simulate(load("gpt2-medium-dp", [f"engine={engine}"]))
+    compile_scanner()
     note(f"ready after {time.monotonic() - began:.1f} s; compiled kernels are in {cache_directory()}")

@@ -16,6 +16,7 @@ from fabricsim.cli.common import (
     SettingsOption,
     TapOption,
     announce_compilation,
+    announce_reading,
     as_settings,
     check_output_file,
     finish,
@@ -26,7 +27,6 @@ from fabricsim.cli.common import (
     watched,
 )
 from fabricsim.errors import InputError
-from fabricsim.tables import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,7 +105,7 @@ def replay(  # noqa: PLR0913  one parameter per option
     check_output_file(output)
     watch = watched(tap, pcap, output)
     rebuilt, name = rebuilt_from(traces, form=form, only=only, gpu_speed=gpu_speed, scale_to=scale_to, ranks=ranks)
-    if against == CAPTURED and rebuilt.captured_span == NONE:
+    if against == CAPTURED and not rebuilt.timed:
         msg = f"--against {CAPTURED}: the trace does not say when its operations ran; leave it out, or name a fabric"
         raise InputError(msg)
     loaded = load_on(fabric, rebuilt, transport, engine, settings or [])
@@ -159,6 +159,7 @@ def rebuilt_from(  # noqa: PLR0913  one parameter per option
     if not 0 < gpu_speed < math.inf:
         msg = f"--gpu-speed {gpu_speed}: kernels cannot run that many times faster; give a number above 0, such as 1.3"
         raise InputError(msg)
+    announce_reading(traces, form, only)
     with progress("reading") as report:
         trace = read(traces, form, only=only, progress=report)
     return rebuild(trace, gpu_speed=gpu_speed, scale_to=scale_to, ranks=ranks), trace.form

@@ -50,6 +50,11 @@ def is_compiled(engine: str = "flow") -> bool:
     return any(cache_directory().glob(f"{_ENGINES[engine]}/replay.advance-*.nbi"))
 
 
+def reads_compiled() -> bool:
+    """Whether the scanner of Kineto traces is in the cache."""
+    return any(cache_directory().glob("kernels*/trace_events.scan-*.nbi"))
+
+
 _CACHE = str(cache_directory())
 
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from io import BufferedReader, BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
 
 from fabricsim.errors import TraceError
 from fabricsim.kernels import trace_events as scanner
+from fabricsim.traces.sources import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from io import BufferedReader
+    from io import RawIOBase
 
     from numpy.typing import NDArray
-
-    from fabricsim.traces.sources import Source
 
 MOST_VALUE = 64 * 2**20
 """Bytes of the largest event or value."""
@@ -59,7 +60,7 @@ class Window:
             data = self.data
         data[:kept] = self.data[self.begin : self.end]
         self.data, self.offset, self.begin = data, self.offset + self.begin, 0
-        read = cast("BufferedReader", self.source.stream).readinto(data.data[kept:])
+        read = cast("BufferedReader[RawIOBase]", self.source.stream).readinto(data.data[kept:])
         self.end = kept + read
         return bool(read)
 
@@ -199,3 +200,15 @@ def decoded(value: bytes) -> Any:  # noqa: ANN401  any JSON
     PyTorch writes names as they are: control characters and what is no UTF-8 occur in strings.
     """
     return json.loads(value.decode(errors="replace"), strict=False)
+
+
+_TINY = (
+    b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 1, "pid": 0, "tid": 0, "args": {}}]}'
+)
+
+
+def compile_scanner() -> None:
+    """Compile what reads Kineto traces, by reading one of one event."""
+    source = Source(Path("warmup"), "", _TINY, cast("BinaryIO", BufferedReader(cast("RawIOBase", BytesIO(_TINY)))))
+    for _ in KinetoFile(Window(source)).batches():
+        pass

@@ -1,0 +1,53 @@
+"""Captured jobs replayed on the machine of their capture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fabricsim import pipeline
+from fabricsim.captured.rebuild import rebuild
+from fabricsim.results.capture import summarise_capture
+from fabricsim.tables import NONE
+from fabricsim.traces.readers import read
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fabricsim.results.capture import Capture, CaptureSummary
+
+
+def replayed(file: Path, fabric: str) -> tuple[Capture, CaptureSummary]:
+    rebuilt = rebuild(read([file]))
+    result = pipeline.replay(pipeline.load_fabric(fabric, rebuilt.program.ranks), rebuilt, "kineto")
+    assert result.capture is not None
+    return result.capture, summarise_capture(result.capture, result.iteration)
+
+
+def test_dlrm_on_eight_v100_takes_what_it_took(traces: Path) -> None:
+    capture, summary = replayed(traces / "kineto" / "dlrm_kineto.tar.gz", "dgx1-v100")
+    assert summary["error"] == pytest.approx(0, abs=0.05)
+    assert [abs(step.replayed / step.captured - 1) < 0.05 for step in capture.steps] == [True] * 8
+    assert len(capture.transfers) == 8
+    for transfer in capture.transfers:
+        assert transfer.replayed == pytest.approx(transfer.captured, rel=0.25)
+
+
+def test_resnet_on_two_a100_takes_what_it_took(traces: Path) -> None:
+    capture, summary = replayed(traces / "kineto" / "nccl_parser_config_nccl_data.json.gz", "dgx-a100")
+    assert summary["steps"] == 3
+    assert summary["error"] == pytest.approx(0, abs=0.05)
+    assert {transfer.captured for transfer in capture.transfers} == {NONE}  # of one rank of two
+
+
+def test_a_slower_network_is_felt_and_a_faster_gpu_is_not_where_hosts_are_slow(traces: Path) -> None:
+    file = traces / "kineto" / "dlrm_kineto.tar.gz"
+    trace = read([file])
+    times = {}
+    for transport, speed in (("rdma-100g", 1.0), ("tcp-10g", 1.0), ("rdma-100g", 4.0)):
+        rebuilt = rebuild(trace, gpu_speed=speed)
+        loaded = pipeline.load_fabric("pinnacles", 8, transport, ["cluster.gpus_per_host=1"])
+        times[transport, speed] = pipeline.replay(loaded, rebuilt, "kineto").iteration
+    assert times["tcp-10g", 1.0] > 1.05 * times["rdma-100g", 1.0]
+    assert 0.95 * times["rdma-100g", 1.0] < times["rdma-100g", 4.0] <= times["rdma-100g", 1.0]
