@@ -141,3 +141,15 @@ def chakra_messages() -> ModuleType:
 def kineto_traces() -> ModuleType:
     """Made-up traces of PyTorch's profiler."""
     return _reference("kineto_traces")
+
+
+@pytest.fixture(scope="session")
+def mutations() -> ModuleType:
+    """Damage to trace files of any form."""
+    return _reference("mutations")
+
+
+@pytest.fixture(scope="session")
+def trace_samples() -> ModuleType:
+    """One small sample or two of each form of traces and logs."""
+    return _reference("trace_samples")

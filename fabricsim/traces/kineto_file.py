@@ -29,6 +29,7 @@ _EVENTS = "traceEvents"
 _WANTED = ("distributedInfo", "deviceProperties", "baseTimeNanoseconds", "hostname", "host_name")
 _QUOTE, _COLON, _COMMA, _SPACE = b'":, '
 _OPEN_LIST, _OPEN_OBJECT, _CLOSE_OBJECT = b"[{}"
+_NEAR = 64  # bytes that are looked at one by one: more spaces in a row are rare
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -67,12 +68,15 @@ class Window:
     def peek(self) -> int:
         """Go to the next byte that is no space."""
         while True:
-            while self.begin < self.end:
+            near = min(self.begin + _NEAR, self.end)
+            while self.begin < near:
                 byte = int(self.data[self.begin])
                 if byte > _SPACE:
                     return byte
                 self.begin += 1
-            if not self.more():
+            rest = self.data[self.begin : self.end] > _SPACE
+            self.begin += int(rest.argmax()) if rest.any() else len(rest)
+            if self.begin == self.end and not self.more():
                 self.cut()
 
     def value(self) -> bytes:

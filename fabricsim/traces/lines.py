@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 MOST_LINE = 64 * 2**10
 """Longest line, bytes."""
+MOST_BLANK = 1_000_000
+"""Most empty lines in a row: bounds the time that a small packed file of line ends costs."""
 
 
 def lines(source: Source) -> Iterator[tuple[int, str]]:
@@ -23,13 +25,18 @@ def lines(source: Source) -> Iterator[tuple[int, str]]:
     Raises
     ------
     TraceError
-        Where a line is longer than `MOST_LINE` or holds binary data, or what the stream raises.
+        Where a line is longer than `MOST_LINE` or holds binary data, more than `MOST_BLANK` in a row are empty, or what
+        the stream raises.
     """
-    number = 0
+    number = blank = 0
     while line := source.stream.readline(MOST_LINE + 1):
         number += 1
         if len(line) > MOST_LINE:
             msg = f"the line is longer than {MOST_LINE // 2**10} KiB; give the text as it was written"
+            raise TraceError(source.label, msg, number)
+        blank = 0 if line.strip() else blank + 1
+        if blank > MOST_BLANK:
+            msg = f"more than {MOST_BLANK:,} empty lines in a row: nobody writes them; copy the file again"
             raise TraceError(source.label, msg, number)
         if b"\0" in line:
             raise TraceError(source.label, "holds binary data, not text; give the text as it was written", number)

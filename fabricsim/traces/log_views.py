@@ -73,13 +73,14 @@ class View(NamedTuple):
     collector: Callable[[str], Taker]
 
 
-_NCCL_TESTS = re.compile(rb"# nThread \d|\bsize[ |]+count[ |]+type\b[^\n]*\balgbw\b")
-_OSU = re.compile(rb"^\S*\s*# OSU ", re.MULTILINE)
+_OSU = re.compile(rb"^[^\n]{0,40}# OSU ", re.MULTILINE)
 
 VIEWS: dict[str, View] = {
     "nccl_tests": View(
         "tables of nccl-tests and rccl-tests",
-        lambda head: _NCCL_TESTS.search(head) is not None,
+        lambda head: any(
+            b"# nThread " in line or (b"algbw" in line and b"count" in line) for line in head.splitlines()
+        ),
         nccl_tests.collector,
     ),
     "osu": View("tables of the OSU micro-benchmarks", lambda head: _OSU.search(head) is not None, osu.collector),

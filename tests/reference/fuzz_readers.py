@@ -218,6 +218,8 @@ def _work(plan: Plan, sender: Any) -> None:  # noqa: ANN401  a connection has no
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial(plan.form, Path(folder))
         trial.prepare(samples, plan.limits)
+        if plan.bombs:
+            mutations.bombs()
         for number in range(plan.first, plan.inputs, plan.jobs):
             sender.send(number)
             data = input_of(plan.seed, number, samples, plan.bombs)

@@ -75,7 +75,7 @@ VALUES: tuple[Any, ...] = (
 )
 """What may stand in the place of any value of JSON."""
 
-BOMB = 320 * 2**20
+BOMB = 512 * 2**20
 """Bytes that a bomb unpacks to: more than `fabricsim.traces.sources` lets pass without asking for a ratio."""
 
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?")

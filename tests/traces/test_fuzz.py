@@ -1,0 +1,112 @@
+"""Readers and damaged files, for a few seconds; ``tests/reference/fuzz_readers.py`` does the same for long."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fabricsim.errors import InputError
+from fabricsim.traces.inspecting import inspect
+from fabricsim.traces.log_views import VIEWS
+from fabricsim.traces.readers import FORMS
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+ROOT = Path(__file__).resolve().parents[2]
+ALL = sorted({**FORMS, **VIEWS})
+
+
+@pytest.mark.parametrize("form", ALL)
+def test_samples_are_whole(form: str, tmp_path: Path, trace_samples: ModuleType) -> None:
+    for sample in trace_samples.SAMPLES[form]:
+        (tmp_path / "nccl_trace_rank_1").write_bytes(sample)
+        found = inspect([tmp_path / "nccl_trace_rank_1"])
+        views = [name for log in found["logs"] for name in log["views"]]
+        assert form in views or (found["trace"] is not None and found["trace"]["form"] == form)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@pytest.mark.parametrize("form", ALL)
+@given(drawn=st.data())
+def test_damage_ends_in_a_trace_or_one_error(
+    form: str, drawn: st.DataObject, tmp_path: Path, mutations: ModuleType, trace_samples: ModuleType
+) -> None:
+    file = tmp_path / "nccl_trace_rank_1"
+    file.write_bytes(drawn.draw(mutations.damaged(trace_samples.SAMPLES[form])))
+    try:
+        inspect([file], form)
+    except InputError as error:
+        assert str(error).isprintable()  # noqa: PT017  an error is one of two good ends
+    assert [path.name for path in tmp_path.iterdir()] == [file.name]
+
+
+@pytest.mark.parametrize("filler", [b" ", b"\n", b"[", b'{"a":', b"# OSU", b"size count type ", b"a:1:1 [1] ", b"/*"])
+def test_beginnings_are_looked_at_in_no_time(filler: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "filled"
+    file.write_bytes(filler * (2**16 // len(filler)))
+
+    with pytest.raises(InputError):
+        inspect([file])
+
+
+def test_a_bomb_is_refused(tmp_path: Path, mutations: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fabricsim.traces.sources._FREELY", 2**20)
+    monkeypatch.setattr(mutations, "BOMB", 8 * 2**20)
+    for number, bomb in enumerate(mutations.bombs.__wrapped__()):
+        (tmp_path / str(number)).write_bytes(bomb)
+        with pytest.raises(InputError):
+            inspect([tmp_path / str(number)])
+
+
+def test_a_long_run(tmp_path: Path) -> None:
+    script = [sys.executable, str(ROOT / "tests/reference/fuzz_readers.py"), "--form", "osu", "--inputs", "40"]
+    command = [*script, "--bombs", "0", "--output", str(tmp_path / "failures")]
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    environment = {key: value for key, value in os.environ.items() if key != "FABRICSIM_TRACES"} | {"PYTHONPATH": paths}
+
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, cwd=tmp_path)  # noqa: S603  our own script
+
+    assert (done.returncode, done.stderr) == (0, "")
+    tally = json.loads(done.stdout)
+    assert (tally["inputs"], tally["read"] + tally["refused"], tally["failures"]) == (40, 40, [])
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ("raise KeyError('x')", "KeyError"),
+        ("open('/tmp/fabricsim_escaped', 'w')", "Forbidden"),
+        ("__import__('os').mkdir('/tmp/fabricsim_escaped')", "Forbidden"),
+        ("__import__('time').sleep(9)", "TooSlow"),
+        ("raise InputError('two\\nlines')", "not one line"),
+    ],
+)
+def test_what_a_trial_finds(body: str, problem: str, tmp_path: Path) -> None:
+    """A process of its own, as hooks and limits cannot be taken back."""
+    code = f"""
+import sys
+from pathlib import Path
+sys.path.insert(0, {str(ROOT / "tests/reference")!r})
+import fuzz_readers
+from fabricsim.errors import InputError
+trial = fuzz_readers.Trial("osu", Path({str(tmp_path)!r}))
+trial.prepare([], fuzz_readers.Limits(seconds=0.5))
+def broken(paths, form):
+    {body}
+fuzz_readers.inspect = broken
+print(trial.one(b"x", named=True))
+"""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, env=environment)  # noqa: S603  our own code
+
+    assert problem in done.stdout
+    assert not Path("/tmp/fabricsim_escaped").exists()  # noqa: S108  what nothing may write
