@@ -83,7 +83,7 @@ def _nccl_log() -> str:
             f"{said}NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:10.0.0.1<0>",
             f"{said}ncclCommInitRank {comm} - Init START",
             f"{said}Channel 00/02 :    0   1",
-            f"{said}Trees [0] 1/-1/-1->0->-1 [1] -1/-1/-1->0->1|1->0->-1/-1/-1",
+            f"{said}Trees [0] {('1/-1/-1->0->-1', '-1/-1/-1->1->0|0->1->-1/-1/-1')[rank]}",
             f"{said}Channel 00/0 : {1 - rank}[0] -> {rank}[0] [receive] via NET/IB/0/GDRDMA",
             f"{said}2 coll channels, 0 collnet channels, 0 nvls channels, 2 p2p channels, 2 p2p channels per peer",
             f"{said}ncclCommInitRank {comm} - Init COMPLETE",
