@@ -84,7 +84,10 @@ def load_fabric(
     """
     if str(name) not in library.names("clusters") or str(name) in library.names("scenarios") or Path(name).exists():
         chosen = [] if transport is None else [f"transport={transport}"]
-        return load(name, [*chosen, *overrides])
+        if any(text.lstrip().startswith("job") for text in overrides):
+            msg = "--set job: the job is that of the trace; say what is to be otherwise with --gpu-speed or --scale-to"
+            raise InputError(msg)
+        return load(name, [*chosen, *overrides], with_job=False)
     one = machine(str(name), transport or _WITHIN_A_HOST, 1, overrides).scenario.cluster
     hosts = -(-ranks // one.gpus_per_host)
     if transport is None and hosts > 1:

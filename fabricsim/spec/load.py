@@ -54,7 +54,7 @@ class LoadedScenario:
     path: Path
 
 
-def load(path: str | Path, overrides: Sequence[str] = ()) -> LoadedScenario:
+def load(path: str | Path, overrides: Sequence[str] = (), *, with_job: bool = True) -> LoadedScenario:
     """Load a scenario.
 
     Parameters
@@ -65,6 +65,8 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> LoadedScenario:
     overrides
         Settings laid over the file, in order: ``"cluster.hosts=4"``, ``"transport=tcp-10g"``,
         ``"job.bucket=50MiB"``. Files in them lie below the working directory.
+    with_job
+        Whether to keep the scenario's job; without it, overrides of it are mistakes.
 
     Raises
     ------
@@ -74,7 +76,7 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> LoadedScenario:
         Where the scenario has mistakes; it lists all of them.
     """
     file, label = _locate(path)
-    return _loaded(read_text(file, label), file, label, overrides)
+    return _loaded(read_text(file, label), file, label, overrides, with_job=with_job)
 
 
 def machine(name: str, transport: str, hosts: int, overrides: Sequence[str] = ()) -> LoadedScenario:
@@ -110,12 +112,14 @@ collectives = "nccl"
     return _loaded(source, Path(f"{name}.toml"), name, overrides)
 
 
-def _loaded(source: str, file: Path, label: str, overrides: Sequence[str]) -> LoadedScenario:
+def _loaded(source: str, file: Path, label: str, overrides: Sequence[str], *, with_job: bool = True) -> LoadedScenario:
     own = parse(source, label)
     includer = Includer()
     root = _extended(own, [(file, label)], includer)
     if "name" not in own.value:  # a scenario is not called after the one that it extends
         root = overlay(root, Node({"name": Node(file.stem, label)}, root.where))
+    if not with_job:
+        root = Node({key: node for key, node in root.value.items() if key != "job"}, root.where)
     for text in overrides:
         root = overlay(root, override(text))
     scenario, resolved = _checked(root, includer)
