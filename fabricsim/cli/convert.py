@@ -109,7 +109,7 @@ def convert(  # noqa: PLR0913  one parameter per option
 
 def _configuration(inputs: Sequence[str], output: str, options: Mapping[str, object], *, force: bool) -> None:
     """Write the scenario of a network of ASTRA-sim, and say what is not in it."""
-    from fabricsim.traces.astrasim_scenario import cables_file, convert  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.traces.astrasim.scenario import cables_file, convert  # noqa: PLC0415  --help must not pay for it
 
     if idle := next((option for option, value in options.items() if value), None):
         msg = f"{idle} has no effect on the configuration {inputs[0]}, which becomes a scenario; leave it out"

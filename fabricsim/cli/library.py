@@ -99,7 +99,7 @@ def warmup() -> None:
 
     from fabricsim.kernels._jit import cache_directory, is_compiled  # noqa: PLC0415  imports numba
     from fabricsim.pipeline import load, simulate  # noqa: PLC0415  as above
-    from fabricsim.traces.kineto_file import compile_scanner  # noqa: PLC0415  as above
+    from fabricsim.traces.kineto.file import compile_scanner  # noqa: PLC0415  as above
 
     if is_compiled("flow") and is_compiled("packet"):
         note("kernels are compiled already")

@@ -18,7 +18,7 @@ import msgspec
 from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
 from fabricsim.traces.json_objects import ObjectList, decoded
-from fabricsim.traces.kineto_messages import MOST_RANKS, communication, note_of
+from fabricsim.traces.kineto.messages import MOST_RANKS, communication, note_of
 from fabricsim.traces.trace import COMMUNICATION, LAUNCH, RecordingBuilder
 
 if TYPE_CHECKING:

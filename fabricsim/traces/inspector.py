@@ -16,7 +16,7 @@ import msgspec
 from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
 from fabricsim.traces.json_objects import decoded
-from fabricsim.traces.kineto_messages import MOST_RANKS, operation_of_name
+from fabricsim.traces.kineto.messages import MOST_RANKS, operation_of_name
 from fabricsim.traces.trace import COMMUNICATION, Communication, RecordingBuilder
 
 if TYPE_CHECKING:

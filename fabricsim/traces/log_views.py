@@ -6,8 +6,9 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypedDict
 
-from fabricsim.traces import nccl_log, nccl_tests, osu
-from fabricsim.traces.nccl_log_collect import Collector
+from fabricsim.traces import nccl_tests, osu
+from fabricsim.traces.nccl_log import reader as nccl_log
+from fabricsim.traces.nccl_log.collect import Collector
 from fabricsim.traces.nccl_summary import NcclSummary, summarise_nccl
 
 if TYPE_CHECKING:

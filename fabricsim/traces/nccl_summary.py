@@ -12,7 +12,7 @@ from fabricsim.tables import NONE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from fabricsim.traces.nccl_log_types import Communicator, NcclLog
+    from fabricsim.traces.nccl_log.records import Communicator, NcclLog
 
 
 class CommunicatorsRow(TypedDict):

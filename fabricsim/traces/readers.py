@@ -57,18 +57,20 @@ class Form(NamedTuple):
 
 
 FORMS: dict[str, Form] = {
-    "kineto": Form("kineto", "PyTorch profiler (Kineto): Chrome JSON, one file per rank"),
-    "pytorch_et": Form("pytorch_et", "PyTorch ExecutionTraceObserver: JSON, one file per rank"),
+    "kineto": Form("kineto.reader", "PyTorch profiler (Kineto): Chrome JSON, one file per rank"),
+    "pytorch_et": Form("pytorch_et.reader", "PyTorch ExecutionTraceObserver: JSON, one file per rank"),
     "chakra": Form(
-        "chakra", "Chakra execution traces: .et or JSON, one file per rank, and their lists of groups", whole=True
+        "chakra.reader",
+        "Chakra execution traces: .et or JSON, one file per rank, and their lists of groups",
+        whole=True,
     ),
-    "goal": Form("goal", "GOAL schedules as text, of LogGOPSim and ATLAHS"),
+    "goal": Form("goal.reader", "GOAL schedules as text, of LogGOPSim and ATLAHS"),
     "aicb": Form("aicb", "CSV workloads and logs of AICB"),
-    "astrasim": Form("astrasim_text", "text workloads of ASTRA-sim 1.0 and SimAI"),
+    "astrasim": Form("astrasim.reader", "text workloads of ASTRA-sim 1.0 and SimAI"),
     "horovod": Form("horovod", "Horovod timelines"),
     "inspector": Form("inspector", "JSON lines of NCCL's inspector plugin"),
     "flight_recorder": Form("flight_recorder", "PyTorch Flight Recorder, dumped as JSON"),
-    "nccl_log": Form("nccl_log", "NCCL_DEBUG=INFO logs of NCCL and RCCL, with the subsystem COLL"),
+    "nccl_log": Form("nccl_log.reader", "NCCL_DEBUG=INFO logs of NCCL and RCCL, with the subsystem COLL"),
 }
 """All forms by name, in the order in which they are tried."""
 

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from fabricsim.errors import InputError
-from fabricsim.traces import chakra_writer
+from fabricsim.traces.chakra import writer as chakra_writer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,9 +50,9 @@ class Target(NamedTuple):
 
 WRITERS: dict[str, Target] = {
     "chakra": Target(
-        "chakra_writer", "Chakra execution traces, for ASTRA-sim: one file per rank", "", collectives=True
+        "chakra.writer", "Chakra execution traces, for ASTRA-sim: one file per rank", "", collectives=True
     ),
-    "goal": Target("goal_writer", "GOAL schedules as text, for LogGOPSim and ATLAHS", ".goal", collectives=False),
+    "goal": Target("goal.writer", "GOAL schedules as text, for LogGOPSim and ATLAHS", ".goal", collectives=False),
 }
 """All forms by name."""
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from fabricsim.traces.chakra_schema import Attribute, Metadata, Node, Tensors
-from fabricsim.traces.protobuf import SCALARS
+from fabricsim.traces.chakra.protobuf import SCALARS
+from fabricsim.traces.chakra.schema import Attribute, Metadata, Node, Tensors
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message

@@ -8,7 +8,7 @@ import random
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from fabricsim.traces.chakra_schema import (
+from fabricsim.traces.chakra.schema import (
     METADATA,
     Attribute,
     Metadata,

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from fabricsim.errors import InputError, TraceError
 from fabricsim.spec.load import load
-from fabricsim.traces import astrasim_config, astrasim_scenario
-from fabricsim.traces.astrasim_config import Dimension
+from fabricsim.traces.astrasim import config as astrasim_config
+from fabricsim.traces.astrasim import scenario as astrasim_scenario
+from fabricsim.traces.astrasim.config import Dimension
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
-from fabricsim.traces import astrasim_text, readers
+from fabricsim.traces import readers
+from fabricsim.traces.astrasim import reader as astrasim_text
 from fabricsim.traces.rank_groups import Sizes, groups_of_rank_0
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
-from fabricsim.traces import chakra
-from fabricsim.traces.chakra_schema import (
+from fabricsim.traces.chakra import reader as chakra
+from fabricsim.traces.chakra.schema import (
     CHECKPOINT,
     COMM_COLL,
     COMM_RECV,

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from fabricsim.errors import InputError
 from fabricsim.tables import NONE
-from fabricsim.traces import chakra_schema as schema
 from fabricsim.traces import trace as types
-from fabricsim.traces.chakra_nodes import COLLECTIVES
-from fabricsim.traces.chakra_writer import write
+from fabricsim.traces.chakra import schema
+from fabricsim.traces.chakra.nodes import COLLECTIVES
+from fabricsim.traces.chakra.writer import write
 from fabricsim.traces.groups import ALL_RANKS
 from fabricsim.traces.readers import read
 from fabricsim.traces.trace import Communication, Recording, RecordingBuilder, Trace

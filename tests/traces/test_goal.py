@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from fabricsim.errors import InputError, TraceError
 from fabricsim.tables import NONE
-from fabricsim.traces import goal, readers
+from fabricsim.traces import readers
+from fabricsim.traces.goal import reader as goal
 from fabricsim.traces.trace import (
     COMMUNICATION,
     COMPUTE,

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
-from fabricsim.traces import kineto, kineto_file
+from fabricsim.traces.kineto import file as kineto_file
+from fabricsim.traces.kineto import reader as kineto
 from fabricsim.traces.readers import read
 from fabricsim.traces.sources import sources
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, LAUNCH, WAIT, Communication
@@ -469,12 +470,12 @@ def test_bad_files(tmp_path: Path, content: str, problem: str) -> None:
 
 def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kineto_file, "MOST_VALUE", 2**23)
-    monkeypatch.setattr("fabricsim.traces.kineto_events.MOST_EVENTS", 1)
+    monkeypatch.setattr("fabricsim.traces.kineto.events.MOST_EVENTS", 1)
     with pytest.raises(TraceError, match="more than 1 events"):
         recording(tmp_path, [kernel(1, 1), kernel(3, 1)])
     with pytest.raises(TraceError, match="of more than 8 MiB"):
         recording(tmp_path, [{"a": "x" * (16 * 2**20)}])
-    monkeypatch.setattr("fabricsim.traces.kineto_events.MOST_NAMES", 3)
+    monkeypatch.setattr("fabricsim.traces.kineto.events.MOST_NAMES", 3)
     with pytest.raises(TraceError, match="of names"):
         recording(tmp_path, [kernel(1, 1)])
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from fabricsim.captured.rebuild import rebuild
 from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
-from fabricsim.traces.nccl_log import read_log, recognises
-from fabricsim.traces.nccl_log_lines import messages
-from fabricsim.traces.nccl_log_types import Choice, Place
+from fabricsim.traces.nccl_log.lines import messages
+from fabricsim.traces.nccl_log.reader import read_log, recognises
+from fabricsim.traces.nccl_log.records import Choice, Place
 from fabricsim.traces.readers import read
 from fabricsim.traces.sources import sources
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, Group
@@ -20,7 +20,7 @@ from fabricsim.traces.trace import COMMUNICATION, COMPUTE, Group
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fabricsim.traces.nccl_log_types import NcclLog
+    from fabricsim.traces.nccl_log.records import NcclLog
     from fabricsim.traces.trace import Recording
 
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
-from fabricsim.traces import pytorch_et, readers
-from fabricsim.traces.pytorch_et_nodes import Node
-from fabricsim.traces.pytorch_et_operators import work_of
+from fabricsim.traces import readers
+from fabricsim.traces.pytorch_et import reader as pytorch_et
+from fabricsim.traces.pytorch_et.nodes import Node
+from fabricsim.traces.pytorch_et.operators import work_of
 from fabricsim.traces.sources import sources
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, KINDS, LAUNCH, WAIT, Group
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from fabricsim.traces.kineto_messages import operation_of_kernel
-from fabricsim.traces.pytorch_et_messages import moved
+from fabricsim.traces.kineto.messages import operation_of_kernel
+from fabricsim.traces.pytorch_et.messages import moved
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, LAUNCH, WAIT, Communication
 
 if TYPE_CHECKING:
-    from fabricsim.traces.pytorch_et_calls import Calls, Message, Timed
-    from fabricsim.traces.pytorch_et_messages import Membership
+    from fabricsim.traces.pytorch_et.calls import Calls, Message, Timed
+    from fabricsim.traces.pytorch_et.messages import Membership
     from fabricsim.traces.trace import RecordingBuilder
 
 _STEP = re.compile(r"ProfilerStep#(\d{1,15})")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
-from fabricsim.traces.kineto_messages import MOST_RANKS
+from fabricsim.traces.kineto.messages import MOST_RANKS
 
 if TYPE_CHECKING:
-    from fabricsim.traces.kineto_messages import Note
+    from fabricsim.traces.kineto.messages import Note
     from fabricsim.traces.sources import Source
     from fabricsim.traces.trace import RecordingBuilder
 

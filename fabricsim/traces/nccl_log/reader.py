@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 from fabricsim.errors import TraceError
 from fabricsim.traces.lines import lines
-from fabricsim.traces.nccl_log_calls import Caller
-from fabricsim.traces.nccl_log_collect import Collector
-from fabricsim.traces.nccl_log_ranks import CAPTURE, Ranks
+from fabricsim.traces.nccl_log.calls import Caller
+from fabricsim.traces.nccl_log.collect import Collector
+from fabricsim.traces.nccl_log.ranks import CAPTURE, Ranks
 from fabricsim.traces.trace import GroupList
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fabricsim.traces.nccl_log_types import NcclLog
+    from fabricsim.traces.nccl_log.records import NcclLog
     from fabricsim.traces.sources import Source
     from fabricsim.traces.trace import Recording
 

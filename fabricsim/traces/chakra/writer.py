@@ -1,8 +1,8 @@
-"""Writes Chakra execution traces that ASTRA-sim's feeder reads, and `fabricsim.traces.chakra` reads back equal.
+"""Writes Chakra execution traces that ASTRA-sim's feeder reads, and `fabricsim.traces.chakra.reader` reads back equal.
 
 Attributes are those that the feeders of Chakra and ASTRA-sim read, of the types that they expect
 (github.com/mlcommons/chakra, src/feeder; github.com/astra-sim/astra-sim, astra-sim/workload/Workload.cc), and those of
-`fabricsim.traces.chakra_own`.
+`fabricsim.traces.chakra.own`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 
 from fabricsim.errors import InputError
 from fabricsim.tables import NONE
-from fabricsim.traces import chakra_own as own
-from fabricsim.traces.chakra_groups import Numbered, size_of
-from fabricsim.traces.chakra_nodes import COLLECTIVES, GATHERING
-from fabricsim.traces.chakra_schema import (
+from fabricsim.traces.chakra import own
+from fabricsim.traces.chakra.groups import Numbered, size_of
+from fabricsim.traces.chakra.nodes import COLLECTIVES, GATHERING
+from fabricsim.traces.chakra.schema import (
     COMM_COLL,
     COMM_RECV,
     COMM_SEND,

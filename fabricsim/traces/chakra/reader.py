@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
-from fabricsim.traces import chakra_json
-from fabricsim.traces.chakra_nodes import READ, Recorder
-from fabricsim.traces.chakra_schema import METADATA, decode_metadata, decode_node, messages
-from fabricsim.traces.protobuf import BYTES, WireError, fields, varint
+from fabricsim.traces.chakra import json_form as chakra_json
+from fabricsim.traces.chakra.nodes import READ, Recorder
+from fabricsim.traces.chakra.protobuf import BYTES, WireError, fields, varint
+from fabricsim.traces.chakra.schema import METADATA, decode_metadata, decode_node, messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fabricsim.traces.nccl_log_lines import Process
+    from fabricsim.traces.nccl_log.lines import Process
 
 CALL = np.dtype(
     [

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fabricsim.traces.nccl_log_lines import Process
-    from fabricsim.traces.nccl_log_types import Communicator, NcclLog
+    from fabricsim.traces.nccl_log.lines import Process
+    from fabricsim.traces.nccl_log.records import Communicator, NcclLog
 
     Entity = tuple[Process, int]
     """A rank of the job: its process, and the GPU, as a process may have several."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from fabricsim.traces.protobuf import (
+from fabricsim.traces.chakra.protobuf import (
     BYTES,
     SCALARS,
     VARINT,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator
     from typing import BinaryIO
 
-    from fabricsim.traces.protobuf import Value
+    from fabricsim.traces.chakra.protobuf import Value
 
 INVALID, METADATA, MEM_LOAD, MEM_STORE, COMP, COMM_SEND, COMM_RECV, COMM_COLL, STORAGE, BATCH, CHECKPOINT = range(11)
 """Types of a node."""

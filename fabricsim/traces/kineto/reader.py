@@ -18,11 +18,11 @@ import numpy as np
 from fabricsim.errors import TraceError
 from fabricsim.kernels import trace_events as scanner
 from fabricsim.tables import NONE
-from fabricsim.traces.kineto_events import Place, read_events
-from fabricsim.traces.kineto_job import Job
-from fabricsim.traces.kineto_joins import Streams, calls_by_correlation, notes_of_kernels
-from fabricsim.traces.kineto_messages import Note, communication, operation_of_kernel
-from fabricsim.traces.kineto_waits import WAITS, Waits
+from fabricsim.traces.kineto.events import Place, read_events
+from fabricsim.traces.kineto.job import Job
+from fabricsim.traces.kineto.joins import Streams, calls_by_correlation, notes_of_kernels
+from fabricsim.traces.kineto.messages import Note, communication, operation_of_kernel
+from fabricsim.traces.kineto.waits import WAITS, Waits
 from fabricsim.traces.trace import (
     COMMUNICATION,
     COMPUTE,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fabricsim.traces.kineto_events import Events
+    from fabricsim.traces.kineto.events import Events
     from fabricsim.traces.sources import Source
     from fabricsim.traces.trace import Communication, Recording
 

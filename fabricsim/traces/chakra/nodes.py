@@ -11,11 +11,11 @@ from msgspec import MsgspecError
 
 from fabricsim.errors import TraceError
 from fabricsim.tables import CLOCK_END, NONE
-from fabricsim.traces import chakra_json
-from fabricsim.traces import chakra_own as own
-from fabricsim.traces.chakra_groups import plain_names
-from fabricsim.traces.chakra_own import by_name
-from fabricsim.traces.chakra_schema import (
+from fabricsim.traces.chakra import json_form as chakra_json
+from fabricsim.traces.chakra import own
+from fabricsim.traces.chakra.groups import plain_names
+from fabricsim.traces.chakra.own import by_name
+from fabricsim.traces.chakra.schema import (
     CHECKPOINT,
     COMM_COLL,
     COMM_RECV,
@@ -44,9 +44,9 @@ from fabricsim.traces.trace import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fabricsim.traces.chakra_groups import Named
-    from fabricsim.traces.chakra_own import Attributes
-    from fabricsim.traces.chakra_schema import Metadata, Node
+    from fabricsim.traces.chakra.groups import Named
+    from fabricsim.traces.chakra.own import Attributes
+    from fabricsim.traces.chakra.schema import Metadata, Node
     from fabricsim.traces.trace import Operation, Recording
 
 COLLECTIVES: tuple[Operation, ...] = (

@@ -9,7 +9,7 @@ import msgspec
 
 from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
-from fabricsim.traces.chakra_schema import Attribute, Node
+from fabricsim.traces.chakra.schema import Attribute, Node
 from fabricsim.traces.trace import GroupList
 
 if TYPE_CHECKING:

@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING
 
 from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
-from fabricsim.traces import pytorch_et_timed, pytorch_et_writer
 from fabricsim.traces.json_objects import ObjectList
-from fabricsim.traces.pytorch_et_calls import Calls
-from fabricsim.traces.pytorch_et_messages import PEERLESS, Groups, Membership
-from fabricsim.traces.pytorch_et_nodes import node_of
+from fabricsim.traces.pytorch_et import timed as pytorch_et_timed
+from fabricsim.traces.pytorch_et import writer as pytorch_et_writer
+from fabricsim.traces.pytorch_et.calls import Calls
+from fabricsim.traces.pytorch_et.messages import PEERLESS, Groups, Membership
+from fabricsim.traces.pytorch_et.nodes import node_of
 from fabricsim.traces.trace import RecordingBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fabricsim.traces.pytorch_et_calls import Message
+    from fabricsim.traces.pytorch_et.calls import Message
     from fabricsim.traces.sources import Source
     from fabricsim.traces.trace import Recording
 

@@ -13,12 +13,12 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.tables import NONE
-from fabricsim.traces.pytorch_et_nodes import tensors
+from fabricsim.traces.pytorch_et.nodes import tensors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fabricsim.traces.pytorch_et_nodes import Node, Tensor
+    from fabricsim.traces.pytorch_et.nodes import Node, Tensor
 
 _NO_OPERATORS = frozenset({"c10d", "c10d_functional", "_c10d_functional", "prim", "profiler", "record_function"})
 """Namespaces whose operators only call others."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fabricsim.traces.kineto_events import Events
+    from fabricsim.traces.kineto.events import Events
 
 _DEEPEST = 8
 """Notes within notes: ``barrier`` holds ``allreduce``, a coalescing one its parts."""

@@ -1,7 +1,7 @@
 """Text workloads of ASTRA-sim 1.0 and SimAI: compute times and collectives of the layers of one rank.
 
 Form after ``Workload::initialize_workload`` in ``astra-sim/workload/Workload.cc`` of ASTRA-sim 1.0 and of
-github.com/aliyun/SimAI. The order in which the layers run is in `fabricsim.traces.astrasim_order`.
+github.com/aliyun/SimAI. The order in which the layers run is in `fabricsim.traces.astrasim.order`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from fabricsim.errors import TraceError
 from fabricsim.tables import CLOCK_END
-from fabricsim.traces.astrasim_order import POLICIES, Header, Layer, Part, unroll
+from fabricsim.traces.astrasim.order import POLICIES, Header, Layer, Part, unroll
 from fabricsim.traces.lines import lines
 
 if TYPE_CHECKING:

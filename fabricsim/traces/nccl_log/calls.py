@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fabricsim.traces.nccl_log_ranks import Entity, Ranks
+    from fabricsim.traces.nccl_log.ranks import Entity, Ranks
     from fabricsim.traces.trace import Operation, Recording
 
 DATATYPES = (

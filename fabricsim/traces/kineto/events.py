@@ -11,8 +11,8 @@ import numpy as np
 from fabricsim.errors import TraceError
 from fabricsim.kernels import trace_events as scanner
 from fabricsim.tables import NONE
-from fabricsim.traces.kineto_file import KinetoFile, Window, decoded
-from fabricsim.traces.kineto_messages import Note, note_of, operation_of_kernel
+from fabricsim.traces.kineto.file import KinetoFile, Window, decoded
+from fabricsim.traces.kineto.messages import Note, note_of, operation_of_kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from fabricsim.errors import TraceError
 from fabricsim.tables import CLOCK_END, NONE
-from fabricsim.traces.goal_writer import MOST_OPTION, PS_PER_NS, write
+from fabricsim.traces.goal.writer import MOST_OPTION, PS_PER_NS, write
 from fabricsim.traces.lines import lines
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, Communication, RecordingBuilder
 

@@ -29,15 +29,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fabricsim.tables import NONE
-from fabricsim.traces.chakra_json import Rank
-from fabricsim.traces.chakra_schema import Attribute
+from fabricsim.traces.chakra.json_form import Rank
+from fabricsim.traces.chakra.schema import Attribute
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, KINDS, Lane
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from fabricsim.traces.chakra_groups import Named
-    from fabricsim.traces.protobuf import Value
+    from fabricsim.traces.chakra.groups import Named
+    from fabricsim.traces.chakra.protobuf import Value
     from fabricsim.traces.trace import Communication, Recording
 
 PREFIX = "fabricsim_"

@@ -14,13 +14,13 @@ import msgspec
 
 from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
-from fabricsim.traces.kineto_messages import MOST_RANKS, Note, communication, note_of
-from fabricsim.traces.pytorch_et_nodes import tensors
+from fabricsim.traces.kineto.messages import MOST_RANKS, Note, communication, note_of
+from fabricsim.traces.pytorch_et.nodes import tensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fabricsim.traces.pytorch_et_nodes import Node, Tensor
+    from fabricsim.traces.pytorch_et.nodes import Node, Tensor
     from fabricsim.traces.trace import Communication, RecordingBuilder
 
 RECORD = "record_param_comms"

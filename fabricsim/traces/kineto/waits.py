@@ -9,7 +9,7 @@ import numpy as np
 
 from fabricsim.kernels import trace_events as scanner
 from fabricsim.tables import NONE
-from fabricsim.traces.kineto_joins import calls_by_correlation
+from fabricsim.traces.kineto.joins import calls_by_correlation
 from fabricsim.traces.trace import WAIT
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fabricsim.traces.kineto_events import Events
-    from fabricsim.traces.kineto_joins import Streams
+    from fabricsim.traces.kineto.events import Events
+    from fabricsim.traces.kineto.joins import Streams
 
 WAITS = re.compile(r"(?:cuda|cu|hip)(?:(Device|Ctx)|Stream|Event)Synchronize(?:_\w+)?")
 """Calls that wait; a match of the group: for all streams of a device."""

@@ -15,14 +15,14 @@ import numpy as np
 
 from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
-from fabricsim.traces.nccl_log_facts import Facts
-from fabricsim.traces.nccl_log_lines import messages
-from fabricsim.traces.nccl_log_types import CALL, Choice, Communicator, NcclLog
+from fabricsim.traces.nccl_log.facts import Facts
+from fabricsim.traces.nccl_log.lines import messages
+from fabricsim.traces.nccl_log.records import CALL, Choice, Communicator, NcclLog
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fabricsim.traces.nccl_log_lines import Message, Process
+    from fabricsim.traces.nccl_log.lines import Message, Process
 
 MOST_KEPT = 4_000_000
 """Communicators, ring members, tree places and choices that are held of one log."""

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fabricsim.tables import NONE
-from fabricsim.traces.pytorch_et_calls import innermost, parts_of_others
-from fabricsim.traces.pytorch_et_messages import moved
-from fabricsim.traces.pytorch_et_operators import device_of
+from fabricsim.traces.pytorch_et.calls import innermost, parts_of_others
+from fabricsim.traces.pytorch_et.messages import moved
+from fabricsim.traces.pytorch_et.operators import device_of
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST
 
 if TYPE_CHECKING:
-    from fabricsim.traces.pytorch_et_calls import Call, Calls, Message
-    from fabricsim.traces.pytorch_et_messages import Membership
+    from fabricsim.traces.pytorch_et.calls import Call, Calls, Message
+    from fabricsim.traces.pytorch_et.messages import Membership
     from fabricsim.traces.trace import RecordingBuilder
 
 

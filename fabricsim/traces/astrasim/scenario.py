@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.errors import InputError
-from fabricsim.traces.astrasim_config import Dimension, System, read_network, read_system
+from fabricsim.traces.astrasim.config import Dimension, System, read_network, read_system
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,0 +1,1 @@
+"""Text workloads and configurations of ASTRA-sim and SimAI, read."""

@@ -1,0 +1,1 @@
+"""GOAL schedules, read and written."""
