@@ -151,14 +151,14 @@ def test_an_unknown_form(tmp_path: Path) -> None:
 UNKNOWN = "no trace or log of a form that is known"
 REAL: dict[str, tuple[str, int, int | None] | str | list[str]] = {
     "README.md": UNKNOWN,
-    "aicb/A100_example_measured.csv.xz": ("aicb", 1, None),
+    "aicb/A100_example_measured.csv.xz": ("aicb", 1, 8),
     "aicb/Workload_spec_v1.1.csv": UNKNOWN,  # a table of models and how they are split
     "aicb/phys_L7B-D1-C01_Llama7B_zero2_mbs1.csv": ("aicb", 1, 128),
     "aicb/phys_L7B-M1-C04_Llama7B_megatron_tp2_pp1_mbs1.csv": ("aicb", 1, 128),
     "aicb/simai_G13B-M1-C02_GPT13B_megatron_tp8_pp1_mbs1_sp_A100.txt": ("astrasim", 1, None),
     "aicb/simai_L7B-M1-C04_Llama7B_megatron_tp2_pp1_mbs1_A100.txt": ("astrasim", 1, None),
     "astrasim/examples.tar.xz": "custom_collective.json: is no JSON of Chakra",  # of several jobs: see below
-    "chakra/1.0.2-chakra.0.0.4.tgz": ("pytorch_et", 1, None),
+    "chakra/1.0.2-chakra.0.0.4.tgz": ("pytorch_et", 1, 2),
     "chakra/feeder_tests_trace.tar.gz": ("chakra", 1, None),
     "chakra/json_trace.tar.gz": "choose with --only",  # three traces of rank 0
     "chakra_llama/stage_llama_dp2tp2pp2.tar.xz": ("chakra", 8, 8),
