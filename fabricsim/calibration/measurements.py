@@ -84,8 +84,8 @@ def read(name: str, test: str | None = None) -> Measurement:
     Parameters
     ----------
     name
-        A log of nccl-tests, alone or among lines of ``NCCL_DEBUG``; a table of the OSU latency or bandwidth test; or
-        one of `fabricsim.validation.measured.names`.
+        A log of nccl-tests, alone or among lines of ``NCCL_DEBUG``; a table of the OSU latency or bandwidth test; a log
+        of NCCL's inspector, or a folder of them; or one of `fabricsim.validation.measured.names`.
     test
         Collective of a log that does not name it.
 
@@ -96,7 +96,12 @@ def read(name: str, test: str | None = None) -> Measurement:
     """
     path = Path(name)
     shipped = not path.exists() and name in measured.names()
-    found = _shipped(measured.load(name)) if shipped else _reader(path)(path)
+    if shipped:
+        found = _shipped(measured.load(name))
+    elif path.is_dir() or _is_json(path):
+        found = _inspected(path, test)
+    else:
+        found = _reader(path)(path)
     if found.kind == "collective":
         found = _of_collective(found, test)
     if len(found.sizes) < _ENOUGH:
@@ -161,13 +166,21 @@ def _reader(path: Path) -> Callable[[Path], Measurement]:
             return _osu
         if "algbw" in line and "count" in line:
             return _nccl_tests
-        if number == 1 and line.lstrip().startswith(("{", "[")):
-            msg = "is JSON; give a log of nccl-tests, or a table of osu_latency or osu_bw"
-            raise TraceError(path, msg, number)
         if number > _HEAD:
             break
     msg = "no table in it; give the output of a run such as all_reduce_perf, osu_latency or osu_bw"
     raise TraceError(path, msg)
+
+
+def _is_json(path: Path) -> bool:
+    return next(read_lines(path))[1].lstrip().startswith(("{", "["))
+
+
+def _inspected(path: Path, test: str | None) -> Measurement:
+    from fabricsim.calibration.inspected import times_by_size  # noqa: PLC0415  imports the engine
+
+    name, sizes, seconds, ranks, hosts = times_by_size(path, test)
+    return _measurement(str(path), name, np.array(sizes), [np.array(seconds)], ranks=ranks, hosts=hosts)
 
 
 def _nccl_tests(path: Path) -> Measurement:

@@ -49,6 +49,12 @@ def described(base: str, settings: Sequence[str], measurement: Measurement) -> l
         Where the table and the cluster cannot be the same machine, or there is one host.
     """
     told: list[str] = []
+    if measurement.ranks and not measurement.hosts:
+        have = load(base, settings).scenario.cluster.ranks
+        if have != measurement.ranks:
+            name = measurement.name
+            msg = f"{name}: ran on {measurement.ranks} ranks of hosts that it does not name; --set cluster.hosts=..."
+            raise InputError(msg)
     if measurement.hosts:
         told.append(f"cluster.hosts={measurement.hosts}")
         per_host, rest = divmod(measurement.ranks, measurement.hosts)

@@ -142,3 +142,18 @@ def test_logs_of_no_known_version_of_nccl_are_refused() -> None:
     assert table.nccl == "not stated"
     with pytest.raises(InputError, match="--collectives"):
         app(["calibrate", "nccl-p4de", "--cluster", "p4de", "--transport", "efa-100g"], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("table", "transport"), [("hkbu-10gbe-default", "tcp-10g"), ("hkbu-100g-ib-default", "rdma-100g")]
+)
+def test_half_of_a_captured_table_tells_the_other_half(table: str, transport: str) -> None:
+    """What the calibration is for: 10 % median, 25 % at the 90th percentile, from 1 KiB to 512 MiB."""
+    settings = ["cluster=hkbu", f"transport={transport}", "collectives=nccl-2.6"]
+    found = calibrate("hkbu", settings, [read(table)], "half")
+    held = found.rows(held_out=True)[0]
+    judged = held.measurement.sizes >= 1024
+
+    for errors in (held.errors, held.errors_out_of_place):
+        assert np.median(np.abs(errors[judged])) <= 0.10
+        assert np.percentile(np.abs(errors[judged]), 90) <= 0.25

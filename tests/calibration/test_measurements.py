@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -88,7 +89,7 @@ def test_tables_of_osu(tmp_path: Path) -> None:
     [
         ("", "is empty"),
         ("nothing of a table\n", "no table in it"),
-        ('{"coll": 1}\n', "is JSON"),
+        ('{"coll": 1}\n', "no log of NCCL's inspector"),
         (OSU.replace("MPI Latency", "MPI Allreduce Latency"), "osu_latency and osu_bw"),
         (OSU.rsplit("\n", 2)[0] + "\n", "has 2 rows"),
         (OSU + "8 1.\n", "cut or damaged"),
@@ -136,3 +137,31 @@ def test_sizes_may_be_bounded() -> None:
     assert between(_numbers(9), 3, 6).sizes.tolist() == [3, 4, 5, 6]
     with pytest.raises(InputError, match="widen them"):
         between(_numbers(9), 8, 100)
+
+
+def _inspected(folder: Path, ranks: range, times: dict[int, list[float]], nodes: int = 2) -> Path:
+    for rank in ranks:
+        lines = [
+            {
+                "header": {"id": "0x1", "rank": rank, "n_ranks": len(ranks), "nnodes": nodes},
+                "metadata": {"inspector_output_format_version": "v4.0", "hostname": f"node{rank}", "pid": rank},
+                "coll_perf": {"coll": "AllReduce", "coll_msg_size_bytes": size, "coll_exec_time_us": us + 50 * rank},
+            }
+            for size, all_us in times.items()
+            for us in all_us
+        ]
+        text = "".join(f"{json.dumps(line)}\n" for line in lines)
+        (folder / f"rank{rank}.jsonl").write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_logs_of_the_inspector_count_the_rank_that_waited_least(tmp_path: Path) -> None:
+    times = {1024: [30.0, 31.0, 90.0], 4096: [40.0], 2**20: [400.0, 402.0]}
+    found = read(str(_inspected(tmp_path, range(4), times)))
+
+    assert (found.test, found.ranks, found.hosts, found.nccl) == ("all_reduce", 4, 2, "")
+    assert dict(zip(found.sizes.tolist(), found.seconds.tolist(), strict=True)) == pytest.approx(
+        {1024: 31e-6, 4096: 40e-6, 2**20: 401e-6}
+    )
+    with pytest.raises(InputError, match="has no call of broadcast"):
+        read(str(tmp_path), "broadcast")

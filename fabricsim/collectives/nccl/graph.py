@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fabricsim.collectives.nccl.gpus import architecture, counted_nvlink
-from fabricsim.collectives.nccl.load import ring_load
+from fabricsim.collectives.nccl.load import DIRECT_BEFORE, direct_ring_load, ring_load
 
 if TYPE_CHECKING:
     from fabricsim.collectives.nccl.gpus import Architecture
@@ -125,9 +125,13 @@ def describe(  # noqa: PLR0913  by name only
     kind = architecture(cluster.gpu)
     per_host = max(1, ranks // hosts)
     rates = _rates(kind, hosts, tuning)
-    ring = _search(rates, _limits(cluster, kind, per_host, hosts, network))
+    ring = tree = _search(rates, _limits(cluster, kind, per_host, hosts, network))
+    if cluster.intra_host == "shared-memory" and per_host > 1 and tuning.version < DIRECT_BEFORE:
+        rate = min(direct_ring_load(cluster, per_host, hosts), network if hosts > 1 else float("inf"))
+        # U: of trees, which use links both ways, half a link stays
+        ring = _search(rates, _Limits(rate, rate, 1))
     if per_host > 1:
-        ring = _doubled(ring, kind)
+        ring, tree = _doubled(ring, kind), _doubled(tree, kind)
     nvlink = cluster.intra_host == "nvlink" and per_host > 1
     doubled = min(_MOST_CHANNELS, 2 * ring.channels)
     if kind.capability >= _SM90 and hosts > 1 and ring.within > _QUADRUPLED_ABOVE and doubled < _NVLS_CHANNELS:
@@ -140,7 +144,7 @@ def describe(  # noqa: PLR0913  by name only
         within="nvlink" if nvlink else "pcie",
         near=cluster.nic_below_gpu_switch or hosts == 1,
         ring=ring,
-        tree=_tree(ring, rates, cluster, hosts) if nvlink else ring,
+        tree=_tree(ring, rates, cluster, hosts) if nvlink else tree,
         nvls=_nvls(kind, cluster, per_host, hosts, ring) if nvlink else None,
         channels=doubled,
         nvls_channels=_NVLS_CHANNELS,

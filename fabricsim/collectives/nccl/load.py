@@ -6,6 +6,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fabricsim.spec.cluster import Cluster, Pcie
 
 _PER_LANE = {1: 0.1875, 2: 0.375, 3: 0.75, 4: 1.5, 5: 3.0, 6: 6.0}  # E: GB/s; ncclTopoAddPci, 12 for 16 lanes of PCIe 3
@@ -19,21 +21,45 @@ def slot_rate(pcie: Pcie) -> float:
     return _PER_LANE[pcie.generation] * pcie.lanes
 
 
+_OLD_SOCKETS, _OLD_INTEL_P2P = 9.0, 12 / 9  # E: SKL_QPI_WIDTH and INTEL_P2P_OVERHEAD, src/graph/topo.h before 2.8
+DIRECT_BEFORE = (2, 8)
+"""Version before which the search takes GPUs to reach each other directly, whatever they do then.
+
+E: in the logs of 2.6.4 on GPUs that cannot, "Could not enable P2P" follows the search, and data goes by host memory.
+U: from which version on the search knows.
+"""
+
+
+def direct_ring_load(cluster: Cluster, per_host: int, hosts: int) -> float:
+    """Give the rate as `ring_load`, of GPUs taken to reach each other directly, with the constants before 2.8."""
+    direct = cluster.model_copy(update={"intra_host": "pcie-p2p"})
+    load = _load(direct, per_host, hosts, _OLD_INTEL_P2P)
+    return _narrowest(load, cluster, _OLD_SOCKETS)
+
+
 def ring_load(cluster: Cluster, per_host: int, hosts: int) -> float:
     """Rate of a ring over the first GPUs of a host, in PCI order, that fills its narrowest link, GB/s."""
+    return _narrowest(_load(cluster, per_host, hosts, _INTEL_P2P), cluster, SOCKETS)
+
+
+def _load(cluster: Cluster, per_host: int, hosts: int, through_cpu: float) -> dict[_Link, float]:
     load: dict[_Link, float] = defaultdict(float)
     for gpu in range(per_host):
         if gpu + 1 < per_host or hosts == 1:
-            _add(load, cluster, gpu, (gpu + 1) % per_host)
+            _add(load, cluster, gpu, (gpu + 1) % per_host, through_cpu)
     if hosts > 1:
         _to_nic(load, cluster, per_host - 1, "up")
         _to_nic(load, cluster, 0, "down")
-    capacity = {"gpu": slot_rate(cluster.gpu_pcie), "switch": slot_rate(cluster.gpu_pcie), "socket": SOCKETS}
+    return load
+
+
+def _narrowest(load: Mapping[_Link, float], cluster: Cluster, sockets: float) -> float:
+    capacity = {"gpu": slot_rate(cluster.gpu_pcie), "switch": slot_rate(cluster.gpu_pcie), "socket": sockets}
     capacity["nic"] = slot_rate(cluster.nic.pcie)
     return min((capacity[kind] / used for (kind, _, _), used in load.items()), default=float("inf"))
 
 
-def _add(load: dict[_Link, float], cluster: Cluster, source: int, target: int) -> None:
+def _add(load: dict[_Link, float], cluster: Cluster, source: int, target: int, through_cpu: float) -> None:
     """Load of one GPU's sending to another of its host."""
     shared = cluster.gpus_per_pcie_switch
     load["gpu", source, "up"] += 1
@@ -41,11 +67,11 @@ def _add(load: dict[_Link, float], cluster: Cluster, source: int, target: int) -
     direct = cluster.intra_host == "pcie-p2p"
     if direct and shared > 1 and source // shared == target // shared:
         return
-    cost = _INTEL_P2P if direct else 1
+    here, there = socket_of(cluster, source), socket_of(cluster, target)
+    cost = through_cpu if direct and here == there else 1  # E: followPath, src/graph/search.cc: PATH_PHB alone
     if shared > 1:
         load["switch", source // shared, "up"] += cost
         load["switch", target // shared, "down"] += cost
-    here, there = socket_of(cluster, source), socket_of(cluster, target)
     if here != there:
         load["socket", here, str(there)] += cost
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricsim.collectives.nccl import trees
+from fabricsim.collectives.nccl.choice import pick
 from fabricsim.collectives.nccl.graph import Graph, describe
 from fabricsim.collectives.nccl.tuning import tuning
 from fabricsim.spec.load import load
@@ -53,9 +54,27 @@ def test_nvls_of_eight_h100() -> None:
 @pytest.mark.parametrize(("network", "rate"), [(12.5, 6.0), (1.25, 1.2)])
 def test_pcie_switches_are_crossed_twice(network: float, rate: float) -> None:
     """A ring through host memory climbs from each of two GPUs through their switch: half of 12 GB/s."""
-    group = describe(_hkbu(), 32, 8, network=network, tuning=tuning("2.6"))
+    group = describe(_hkbu(), 32, 8, network=network, tuning=tuning("2.8"))
     assert group.ring == Graph(1, rate, rate)
     assert group.channels == 2
+
+
+@pytest.mark.parametrize(("network", "rates"), [(12.5, (9.0, 6.0)), (1.25, (1.2, 1.2))])
+def test_old_searches_take_gpus_to_reach_each_other(network: float, rates: tuple[float, float]) -> None:
+    """Then only the middle of a host's ring climbs, and the sockets' 9 GB/s are what is narrowest."""
+    group = describe(_hkbu(), 32, 8, network=network, tuning=tuning("2.6"))
+    assert (group.ring.within, group.tree.within, group.channels) == (*rates, 2)
+
+
+def test_calls_over_infiniband_change_where_the_times_of_2_6_bend() -> None:
+    """The captured table has rings by LL from 32 to 512 KiB: its times bend below and above."""
+    group = describe(_hkbu(), 32, 8, network=12.5, tuning=tuning("2.6"))
+    picks = [pick("all_reduce", 2**power, group) for power in range(13, 22)]
+    assert [(found.algorithm, found.protocol) for found in picks] == [
+        *[("tree", "ll")] * 2,
+        *[("ring", "ll")] * 5,
+        *[("ring", "simple")] * 2,
+    ]
 
 
 def _communicators(path: Path) -> tuple[Communicator, ...]:
