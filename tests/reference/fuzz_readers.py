@@ -27,6 +27,7 @@ import time
 import traceback
 import warnings
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -119,12 +120,13 @@ class Trial:
         self.form = form
         self.file = folder / _NAME
         self.folder = folder
+        self.warm = sorted(trace_samples.SAMPLES)  # forms whose readers are to be there before anything is forbidden
         self.guard = Guard()
         self.tally = Tally()
 
     def prepare(self, samples: list[bytes], limits: Limits) -> None:
         """Read samples as they are, so that kernels are compiled and modules imported; then set the limits."""
-        known = [sample for some in trace_samples.SAMPLES.values() for sample in some]
+        known = [sample for form in self.warm for sample in trace_samples.SAMPLES[form]]
         for sample, form in [*((sample, None) for sample in known), *((sample, self.form) for sample in samples)]:
             self.file.write_bytes(sample)
             try:
@@ -299,6 +301,18 @@ def fuzz(plan: Plan) -> Tally:
     return total
 
 
+def _instrument(atheris: Any) -> None:  # noqa: ANN401  a module that is seldom there
+    """Import the readers anew, so that each branch they take is reported."""
+    for name in [name for name in sys.modules if name.startswith("fabricsim.traces")]:
+        del sys.modules[name]
+    import_module("fabricsim.kernels.trace_events")  # numba cannot compile what is instrumented
+    with atheris.instrument_imports(include=["fabricsim.traces"]):
+        readers = import_module("fabricsim.traces.readers")
+        for form in readers.FORMS:
+            readers.reader(form)
+        globals()["inspect"] = import_module("fabricsim.traces.inspecting").inspect
+
+
 def guided(plan: Plan) -> None:
     """Let atheris find inputs; it ends the process, with a status that is not 0 where it has found a failure."""
     try:
@@ -306,8 +320,10 @@ def guided(plan: Plan) -> None:
     except ImportError:
         sys.exit("atheris is not there: pip install atheris, or leave out --atheris")
     samples = samples_of(plan.form, plan.traces)
+    _instrument(atheris)
     folder = Path(tempfile.mkdtemp())
     trial = Trial(plan.form, folder)
+    trial.warm = [plan.form]
     trial.prepare(samples, plan.limits)
 
     def test(data: bytes) -> None:
@@ -319,7 +335,6 @@ def guided(plan: Plan) -> None:
     def mutated(data: bytes, most: int, seed: int) -> bytes:
         return mutations.mutate(Random(seed), [data, *samples] if data else samples)[:most]  # noqa: S311  no secret
 
-    atheris.instrument_all()
     corpus = folder.parent / f"{folder.name}-corpus"
     corpus.mkdir()
     for number, sample in enumerate(samples):
