@@ -74,13 +74,17 @@ def _rank(source: Source) -> int:
 
 def _read_et(source: Source) -> Recording:
     recorder = Recorder(source.label)
-    number = 0
+    number, last = 0, NONE
     try:
         for number, message in enumerate(messages(source.stream)):
             if number == 0:
                 recorder.note(decode_metadata(message))
                 continue
             node = decode_node(message, wanted=READ)
+            if node.id == last:  # all ids are compared in the end; that would be late for a bomb of one message
+                msg = f"message {number + 1} has the id {last} of the one before; ids must differ"
+                raise TraceError(source.label, msg)
+            last = node.id
             recorder.add(decode_node(message) if node.type == METADATA else node)
     except WireError as error:
         what = f"message {number + 1}" if number else "the file"
