@@ -6,7 +6,8 @@ from importlib import import_module
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
-from fabricsim.errors import TraceError
+from fabricsim.errors import InputError, TraceError
+from fabricsim.spec.suggest import did_you_mean
 from fabricsim.tables import NONE
 from fabricsim.traces.groups import completed, united
 from fabricsim.traces.joined import join
@@ -76,7 +77,17 @@ FORMS: dict[str, Form] = {
 
 
 def reader(form: str) -> Reader:
-    """Return the reader of a form."""
+    """Return the reader of a form.
+
+    Raises
+    ------
+    InputError
+        Where there is no such form.
+    """
+    if form not in FORMS:
+        hint = did_you_mean(form, FORMS, f"there are {', '.join(FORMS)}")
+        msg = f"--form {form!r}: there is no such form of traces; {hint}"
+        raise InputError(msg)
     return cast("Reader", import_module(f"fabricsim.traces.{FORMS[form].module}"))
 
 
