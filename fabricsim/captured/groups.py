@@ -11,7 +11,7 @@ from fabricsim.tables import NONE
 if TYPE_CHECKING:
     from fabricsim.traces.trace import Group, Recording, Trace
 
-_DATA_PARALLEL = ("dp", "data", "default_pg", "ddp", "fsdp")
+_DATA_PARALLEL = ("dp", "data", "default", "ddp", "fsdp")
 
 
 @dataclass(frozen=True)
@@ -122,10 +122,16 @@ class Groups:
     ----------
     cast
         Which recording each rank repeats.
+
+    Attributes
+    ----------
+    assumed
+        What was assumed of groups so far, a sentence each.
     """
 
     def __init__(self, cast: Cast) -> None:
         self.cast = cast
+        self.assumed: dict[str, None] = {}
 
     def members(self, recording: Recording, index: int, rank: int) -> tuple[int, ...]:
         """Give the ranks of the group of `rank` that stands in the place of a group of `recording`.
@@ -159,19 +165,45 @@ class Groups:
         return tuple(replica * world + member for member in members)
 
     def _listed(self, recording: Recording, group: Group) -> tuple[int, ...]:
+        world = range(self.cast.captured)
         if group.ranks:
             return group.ranks
-        if group.size in {NONE, self.cast.captured}:
-            return tuple(range(self.cast.captured))
-        msg = f"does not list the ranks of group {group.name!r} of {group.size}; give them with --groups FILE"
+        if group.size == len(world) or (group.size == NONE and len(recording.groups) == 1):
+            return tuple(world)
+        if group.size == NONE:
+            return self._taken_to_be(recording, group)
+        msg = f"does not list the ranks of group {group.name!r} of {group.size}"
+        msg += f'; give a JSON file {{"{group.name}": [0, 1, ...]}} beside it'
         raise TraceError(recording.source, msg)
 
+    def _taken_to_be(self, recording: Recording, group: Group) -> tuple[int, ...]:
+        """Assume the ranks of a group of which nothing is known.
+
+        A data-parallel one has a rank of each of the largest blocks of neighbours, such as tensor-parallel groups, that
+        are known; others have all ranks.
+        """
+        world = self.cast.captured
+        block = max((len(other.ranks) for other in recording.groups if _neighbours(other.ranks)), default=1)
+        apart = _is_data_parallel(group) and block > 1 and world % block == 0
+        first = max(recording.rank, 0) % block if apart else 0
+        members = tuple(range(first, world, block if apart else 1))
+        shown = ", ".join(map(str, members[:4])) + (", ..." if len(members) > 4 else "")  # noqa: PLR2004
+        self.assumed[f"group {group.name!r} has the {len(members)} ranks {shown}, which the trace does not say"] = None
+        return members
+
     def _spreads(self, recording: Recording, group: Group, members: tuple[int, ...]) -> bool:
-        """Whether a group is data-parallel, so that it grows with the number of replicas."""
-        if len(members) == self.cast.captured or len(recording.groups) == 1:
-            return True
-        words = f"{group.name} {group.description}".lower().replace("-", "_").split("_")
-        return any(word in _DATA_PARALLEL for word in " ".join(words).split())
+        """Whether a group grows with the number of replicas."""
+        return len(members) == self.cast.captured or len(recording.groups) == 1 or _is_data_parallel(group)
+
+
+def _is_data_parallel(group: Group) -> bool:
+    words = f"{group.name} {group.description}".lower().replace("-", "_").replace("_", " ").split()
+    return any(word in _DATA_PARALLEL for word in words)
+
+
+def _neighbours(ranks: tuple[int, ...]) -> bool:
+    """Whether ranks follow one another and begin at a multiple of their number."""
+    return len(ranks) > 1 and ranks == tuple(range(ranks[0], ranks[0] + len(ranks))) and ranks[0] % len(ranks) == 0
 
 
 def _image(recording: Recording, group: Group, members: tuple[int, ...], rank: int) -> tuple[int, ...]:

@@ -77,6 +77,8 @@ class Matched:
         nothing.
     matches
         The communications.
+    assumed
+        What was assumed of groups, a sentence each.
     left_out
         Matches that were not captured on all their ranks, by the numbers that their groups give them.
     numbers
@@ -86,6 +88,7 @@ class Matched:
     calls: tuple[Call, ...]
     parts: tuple[tuple[tuple[Part, ...], ...], ...]
     matches: tuple[Match, ...]
+    assumed: tuple[str, ...]
     left_out: int
     numbers: tuple[tuple[int, ...], ...]
 
@@ -136,7 +139,14 @@ class _Matcher:
         parts = tuple(
             tuple(written[number].get(rank, ()) for number in mine) for rank, mine in enumerate(map(list, numbers))
         )
-        return Matched(tuple(self.calls), parts, tuple(self.matches), self.left_out, tuple(map(tuple, numbers)))
+        return Matched(
+            tuple(self.calls),
+            parts,
+            tuple(self.matches),
+            tuple(self.groups.assumed),
+            self.left_out,
+            tuple(map(tuple, numbers)),
+        )
 
     def _numbers(self, rank: int) -> list[int]:
         """Find or make the match of each communication node of a rank."""

@@ -225,7 +225,7 @@ class _Weaver:
         return max(ends)
 
     def _assumptions(self) -> tuple[str, ...]:
-        notes = list(self.cast.assumptions)
+        notes = [*self.cast.assumptions, *self.matched.assumed]
         if self.matched.left_out:
             notes.append(f"{self.matched.left_out} communications that not all of their ranks captured are left out")
         inferred = sum(some.inferred for some in self.ordered)

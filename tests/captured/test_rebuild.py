@@ -159,3 +159,22 @@ def test_a_job_cannot_be_scaled_to_a_part_of_itself(jobs: ModuleType) -> None:
     trace = jobs.trace_of(reducing(jobs, 0, 10, 131), reducing(jobs, 1, 100, 130))
     with pytest.raises(TraceError, match="scaled to a multiple of that, not to 3"):
         rebuild(trace, scale_to=3)
+
+
+def test_a_group_of_unknown_ranks_is_asked_for(jobs: ModuleType) -> None:
+    job = jobs.Captured("rank0.json")
+    for name in ("7", "8"):
+        job.communicate(20, 0, 5, 10, Communication("all_reduce", job.builder.group(name, size=2), 64))
+    with pytest.raises(TraceError, match=r"does not list the ranks of group '7' of 2; give a JSON file"):
+        rebuild(Trace("kineto", (job.recording(0, 4),), 4))
+
+
+def test_groups_of_which_nothing_is_known_are_assumed_and_that_is_said(jobs: ModuleType) -> None:
+    """Beside tensor-parallel pairs, data parallelism has one rank of each pair."""
+    job = jobs.Captured("rank0.json")
+    for group in (job.builder.group("TP", "", (0, 1), 2), job.builder.group("DP"), job.builder.group("EP")):
+        job.communicate(20, 0, 5, 10, Communication("all_reduce", group, 64))
+    rebuilt = rebuild(Trace("astrasim", (job.recording(0, 4),), 4))
+    groups = {call.dimension: call.ranks for call in rebuilt.program.calls if 0 in call.ranks}
+    assert groups == {"TP": (0, 1), "DP": (0, 2), "EP": (0, 1, 2, 3)}
+    assert "group 'DP' has the 2 ranks 0, 2, which the trace does not say" in rebuilt.assumptions
