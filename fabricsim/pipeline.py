@@ -82,15 +82,16 @@ def load_fabric(
     ScenarioError
         Where the scenario has mistakes; it lists all of them.
     """
-    if str(name) not in library.names("clusters") or str(name) in library.names("scenarios") or Path(name).exists():
+    if any(text.lstrip().startswith("job") for text in overrides):
+        msg = "--set job: the job is that of the trace; say what is to be otherwise with --gpu-speed or --scale-to"
+        raise InputError(msg)
+    if str(name) not in library.names("clusters") or str(name) in library.names("scenarios") or Path(name).is_file():
         chosen = [] if transport is None else [f"transport={transport}"]
-        if any(text.lstrip().startswith("job") for text in overrides):
-            msg = "--set job: the job is that of the trace; say what is to be otherwise with --gpu-speed or --scale-to"
-            raise InputError(msg)
         return load(name, [*chosen, *overrides], with_job=False)
     one = machine(str(name), transport or _WITHIN_A_HOST, 1, overrides).scenario.cluster
     hosts = -(-ranks // one.gpus_per_host)
-    if transport is None and hosts > 1:
+    set_by_hand = any(text.lstrip().startswith("transport") for text in overrides)
+    if transport is None and hosts > 1 and not set_by_hand:
         msg = f"{name} is a cluster without a transport, and {ranks} ranks take {hosts} of its hosts"
         msg += "; add --transport, such as rdma-100g (fabricsim list transports)"
         raise InputError(msg)
@@ -217,7 +218,7 @@ def _run(
     replayed = cast("Replay", env.run(done))
     wall = time.perf_counter() - began
     if replayed.end <= replayed.start:
-        msg = f"{scenario.name}: the iteration took no time: nothing was simulated"
+        msg = f"{scenario.name}: the iteration took no time: nothing was simulated; give a job that computes or sends"
         raise SimulationError(msg)
     calls = call_records(fabric, program, replayed)
     return Result(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from statistics import median_low
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabricsim.tables import NONE
+from fabricsim.errors import TraceError
 from fabricsim.traces.trace import COMMUNICATION
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from fabricsim.traces.trace import Recording
 
 PS_PER_NS = 1000
+
+LONGEST = 3600 * 10**12
+"""Time by which ranks of one job may begin apart, ps."""
 
 _ENDS_TOGETHER = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier")
 """Operations that no rank can leave before the last has entered."""
@@ -45,35 +49,53 @@ def delays(recordings: Sequence[Recording], ordered: Sequence[Ordered], matched:
     numpy.ndarray
         In ps, shape ``(recordings,)``; the least is 0.
     """
-    if any(some.zero == NONE for some in ordered):
+    if not all(some.timed for some in ordered):
         return np.zeros(len(recordings), np.int64)
-    zero = min(some.origin for some in recordings)
-    begun = [
-        (recording.origin - zero) * PS_PER_NS + some.zero for recording, some in zip(recordings, ordered, strict=True)
-    ]
-    ends = [_ends(some) + begin for some, begin in zip(ordered, begun, strict=True)]
-    begins = np.array(begun, np.int64) - _ahead(recordings, matched, ends)
-    after: NDArray[np.int64] = begins - begins.min()
-    return after
+    zeros = [max(some.zero, 0) for some in ordered]
+    begun = [recording.origin * PS_PER_NS + zero for recording, zero in zip(recordings, zeros, strict=True)]
+    ends = [_ends(some) for some in ordered]
+    begins = [begin - ahead for begin, ahead in zip(begun, _ahead(recordings, matched, begun, ends), strict=True)]
+    first = min((begin for begin, some in zip(begins, ordered, strict=True) if len(some.nodes)), default=0)
+    later = [begin - first if len(some.nodes) else 0 for begin, some in zip(begins, ordered, strict=True)]
+    worst = later.index(max(later))
+    if later[worst] > LONGEST:
+        msg = "begins more than an hour after the first rank, and does nothing together with others that could tell"
+        raise TraceError(recordings[worst].source, f"{msg} how far their clocks differ; give the files of one run")
+    return np.array(later, np.int64)
 
 
-def _ends(ordered: Ordered) -> NDArray[np.int64]:
+def _ends(ordered: Ordered) -> list[int]:
+    """When each communication ended, ps after the zero of its recording."""
     nodes = ordered.nodes[ordered.nodes["kind"] == COMMUNICATION]
-    ends: NDArray[np.int64] = nodes["start"] + nodes["duration"]
+    ends: list[int] = (nodes["start"] + nodes["duration"]).tolist()
     return ends
 
 
-def _ahead(recordings: Sequence[Recording], matched: Matched, ends: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Give how far each clock is ahead of the first, ps, shape ``(recordings,)``."""
-    differences: list[list[int]] = [[] for _ in recordings]
+def _ahead(
+    recordings: Sequence[Recording], matched: Matched, begun: Sequence[int], ends: Sequence[list[int]]
+) -> list[int]:
+    """Give how far each clock is ahead of the first that it can be compared with, through others or not, ps."""
     places: dict[int, dict[int, int]] = {}
     for index, recording in enumerate(recordings):
         for place, number in enumerate(matched.numbers[max(recording.rank, 0)]):
             places.setdefault(number, {})[index] = place
+    shared: dict[int, dict[int, list[int]]] = {index: {} for index in range(len(recordings))}
     for number, found in places.items():
-        operation = next(iter(matched.matches[number].nodes.values()))[1].operation
-        if 0 in found and operation in _ENDS_TOGETHER:
-            for other, place in found.items():
-                differences[other].append(int(ends[other][place] - ends[0][found[0]]))
-    medians = np.array([int(np.median(some)) if some else 0 for some in differences], np.int64)
-    return np.where(np.abs(medians) >= _AGREED, medians, 0)
+        if next(iter(matched.matches[number].nodes.values()))[1].operation in _ENDS_TOGETHER:
+            when = {index: begun[index] + ends[index][place] for index, place in found.items()}
+            one = next(iter(when))
+            for other in list(when)[1:]:
+                shared[one].setdefault(other, []).append(when[other] - when[one])
+                shared[other].setdefault(one, []).append(when[one] - when[other])
+    ahead: dict[int, int] = {}
+    for start in range(len(recordings)):
+        waiting = [] if start in ahead else [start]
+        ahead.setdefault(start, 0)
+        while waiting:
+            index = waiting.pop()
+            for other, differences in shared[index].items():
+                if other not in ahead:
+                    difference = median_low(differences)
+                    ahead[other] = ahead[index] + (difference if abs(difference) >= _AGREED else 0)
+                    waiting.append(other)
+    return [ahead[index] for index in range(len(recordings))]

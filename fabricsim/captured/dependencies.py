@@ -72,13 +72,18 @@ class Ordered:
     inferred: int
     unknown: int
 
+    @property
+    def timed(self) -> bool:
+        """Whether it is known when its nodes ran; of no nodes it is."""
+        return self.zero != NONE or not len(self.nodes)
+
 
 def order(recording: Recording) -> Ordered:
     """Find what each operation of a rank waits for.
 
     Where one operation does not say when it ran, those of the file and of lanes are all dependencies that there are.
     """
-    if np.any(recording.nodes["start"] == NONE):
+    if not len(recording.nodes) or np.any(recording.nodes["start"] == NONE):
         return _untimed(recording)
     return _Timed(recording).ordered()
 
@@ -101,9 +106,19 @@ def _untimed(recording: Recording) -> Ordered:
     place = place[np.argsort(lane[place], kind="stable")]
     follows = lane[place][1:] == lane[place][:-1]
     edges = np.concatenate(
-        [recording.edges, _edges(place[:-1][follows], place[1:][follows]), _edges(*turns(recording).T)]
+        [_eager(recording), _edges(place[:-1][follows], place[1:][follows]), _edges(*turns(recording).T)]
     )
     return Ordered(nodes, edges, np.zeros(len(nodes), np.int64), _marked_steps(recording), NONE, 0, unknown)
+
+
+def _eager(recording: Recording) -> NDArray[np.void]:
+    """Let what waits for a send of a GOAL schedule go on as soon as it is posted: those do not wait for receivers."""
+    edges = recording.edges.copy()
+    sends = np.array([what.operation == "send" for what in recording.communications] + [False], np.bool_)
+    own = np.array([kind == "cpu" for kind, _ in recording.lanes], np.bool_)
+    before = recording.nodes[edges["before"]]
+    edges["on_start"] |= own[before["lane"]] & sends[before["communication"]]
+    return edges
 
 
 def _unknown(nodes: NDArray[np.void]) -> int:
@@ -251,13 +266,22 @@ class _Timed:
         return np.split(place, np.flatnonzero(np.diff(self.nodes["lane"][place])) + 1) if len(place) else []
 
     def _last(
-        self, lane: NDArray[np.int64], launched: NDArray[np.int64], ended: NDArray[np.int64]
+        self,
+        lane: NDArray[np.int64],
+        launched: NDArray[np.int64],
+        ended: NDArray[np.int64],
+        before: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
-        """Find the last node of a stream that had been launched and had ended by some times, or NONE."""
+        """Find the last node of a stream that had been launched and had ended by some times, or NONE.
+
+        Where given, it began before these nodes, too: times agree to `CLOSE` only, and no circle may come of that.
+        """
         launches = np.maximum.accumulate(self.launched[lane])
         ends = np.maximum.accumulate(self.end[lane])
-        place = np.minimum(np.searchsorted(launches, launched), np.searchsorted(ends, ended + CLOSE, "right")) - 1
-        return np.where(place >= 0, lane[place], NONE)
+        place = np.minimum(np.searchsorted(launches, launched), np.searchsorted(ends, ended + CLOSE, "right"))
+        if before is not None:
+            place = np.minimum(place, np.searchsorted(lane, before))
+        return np.where(place > 0, lane[place - 1], NONE)
 
     def _launched_beside(self, calls: NDArray[np.int64], offset: int) -> NDArray[np.int64]:
         """Find the device's node that the thread of each call launches next (0) or has launched last (-1), or NONE."""
@@ -280,7 +304,7 @@ class _Timed:
         calls, waiting = calls[waiting != NONE], waiting[waiting != NONE]
         for lane in self.lanes:
             other = self.nodes["lane"][waiting] != self.nodes["lane"][lane[0]]
-            found = self._last(lane, self.start[calls[other]], self.start[waiting[other]])
+            found = self._last(lane, self.start[calls[other]], self.start[waiting[other]], waiting[other])
             yield _edges(found[found != NONE], waiting[other][found != NONE])
 
     def _late_starts(self, bound: NDArray[np.int64]) -> NDArray[np.void]:
@@ -288,7 +312,7 @@ class _Timed:
         late = np.flatnonzero(self.device & (self.start - bound > 2 * CLOSE))
         best = np.full(len(late), NONE)
         for lane in self.lanes:
-            found = self._last(lane, self.start[late], self.start[late])
+            found = self._last(lane, self.start[late], self.start[late], late)
             better = (found != NONE) & (self.nodes["lane"][late] != self.nodes["lane"][lane[0]])
             better &= (best == NONE) | (self.end[found] > self.end[best])
             best[better] = found[better]

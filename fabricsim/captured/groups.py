@@ -11,7 +11,8 @@ from fabricsim.tables import NONE
 if TYPE_CHECKING:
     from fabricsim.traces.trace import Group, Recording, Trace
 
-_DATA_PARALLEL = ("dp", "data", "default", "ddp", "fsdp")
+_DATA_PARALLEL = {"dp", "data", "default", "ddp", "fsdp"}
+_OTHER_PARALLEL = {"tp", "tensor", "pp", "pipeline", "cp", "context", "sp", "sequence", "ep", "expert", "model"}
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,11 @@ def assign(trace: Trace, scale_to: int | None = None, ranks: int | None = None) 
     world = _world(trace, ranks)
     known = {recording.rank: number for number, recording in enumerate(trace.recordings)}
     if NONE in known:
-        known[0] = known.pop(NONE)
+        unnamed = known.pop(NONE)
+        if known:
+            msg = "does not say its rank, and other files do; name the files after their ranks, such as rank_0"
+            raise TraceError(trace.recordings[unnamed].source, msg)
+        known[0] = unnamed
     captured = tuple(sorted(known))
     of = tuple(known.get(rank, known[captured[rank % len(captured)]]) for rank in range(world))
     assumptions = []
@@ -156,8 +161,8 @@ class Groups:
             return tuple(range(self.cast.ranks))
         group = recording.groups[index]
         members = self._listed(recording, group)
-        if base != recording.rank and base not in members:
-            members = _image(recording, group, members, base)
+        if base != max(recording.rank, 0) and base not in members:
+            members = _image(recording, group, members, base, world)
         if self.cast.replicas == 1:
             return members
         if self._spreads(recording, group, members):
@@ -192,13 +197,18 @@ class Groups:
         return members
 
     def _spreads(self, recording: Recording, group: Group, members: tuple[int, ...]) -> bool:
-        """Whether a group grows with the number of replicas."""
-        return len(members) == self.cast.captured or len(recording.groups) == 1 or _is_data_parallel(group)
+        """Whether a group grows with the replicas: a data-parallel one, or where none is called so that of all."""
+        if any(map(_is_data_parallel, recording.groups)):
+            return _is_data_parallel(group)
+        return len(members) == self.cast.captured and not _words(group) & _OTHER_PARALLEL
 
 
 def _is_data_parallel(group: Group) -> bool:
-    words = f"{group.name} {group.description}".lower().replace("-", "_").replace("_", " ").split()
-    return any(word in _DATA_PARALLEL for word in words)
+    return bool(_words(group) & _DATA_PARALLEL)
+
+
+def _words(group: Group) -> set[str]:
+    return set(f"{group.name} {group.description}".lower().replace("-", " ").replace("_", " ").split())
 
 
 def _neighbours(ranks: tuple[int, ...]) -> bool:
@@ -206,14 +216,14 @@ def _neighbours(ranks: tuple[int, ...]) -> bool:
     return len(ranks) > 1 and ranks == tuple(range(ranks[0], ranks[0] + len(ranks))) and ranks[0] % len(ranks) == 0
 
 
-def _image(recording: Recording, group: Group, members: tuple[int, ...], rank: int) -> tuple[int, ...]:
+def _image(recording: Recording, group: Group, members: tuple[int, ...], rank: int, world: int) -> tuple[int, ...]:
     """Move a group along to where `rank` is in it, as ranks are laid out in a grid."""
     ordered = sorted(members)
     stride = ordered[1] - ordered[0] if len(ordered) > 1 else 1
     span = stride * len(ordered)
     first = ordered[0]
     regular = all(member == first + place * stride for place, member in enumerate(ordered))
-    if not regular or first != first // span * span + first % stride:
+    if not regular or first != first // span * span + first % stride or world % span:
         shown = ", ".join(map(str, members[:8]))
         msg = f"lists only ranks {shown} of groups like {group.name!r}, which are no regular grid; capture all ranks"
         raise TraceError(recording.source, msg)

@@ -20,8 +20,6 @@ from fabricsim.workload.program import Call
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from fabricsim.captured.dependencies import Ordered
     from fabricsim.captured.groups import Cast
     from fabricsim.traces.trace import Communication, Recording
@@ -30,7 +28,10 @@ if TYPE_CHECKING:
 _BARRIER = 4
 """Bytes that PyTorch's NCCL backend all-reduces in a barrier: one element."""
 
+_MESSAGES = ("send", "recv")
 _ROOTED = ("broadcast", "reduce")
+_ALIKE = ("all_reduce", "broadcast", "reduce", "reduce_scatter")
+"""Operations to which all ranks of a group hand in as much."""
 _DIRECT: dict[str, CollectiveName] = {
     "all_reduce": "all_reduce",
     "reduce_scatter": "reduce_scatter",
@@ -56,11 +57,17 @@ class Match:
     ----------
     ranks
         The group in its order.
+    root
+        Place of the root among the ranks; NONE where there is none or it is not known.
+    numbered
+        Whether its group numbers its communications.
     nodes
-        Of each rank that has been found the recording, and the node in its order.
+        Of each rank that has been found the recording, what it does, and the node in its order.
     """
 
     ranks: tuple[int, ...]
+    root: int = NONE
+    numbered: bool = False
     nodes: dict[int, tuple[Recording, Communication, int]] = field(default_factory=dict)
 
 
@@ -122,15 +129,24 @@ class _Matcher:
         self.calls: list[Call] = []
         self.known: dict[tuple[object, ...], int] = {}
         self.left_out = 0
-        self.numbered = all(map(self._numbered, recordings, ordered, self.nodes))
+        self.numbered = self._numbered_groups()
 
-    @staticmethod
-    def _numbered(recording: Recording, ordered: Ordered, place: NDArray[np.int64]) -> bool:
-        """Whether groups number their communications, each once: then ranks may begin at different ones."""
-        rows = ordered.nodes[place]
-        groups = [recording.communications[what].group for what in rows["communication"].tolist()]
-        keys = set(zip(groups, rows["sequence"].tolist(), strict=True))
-        return NONE not in rows["sequence"] and len(keys) == len(rows)
+    def _numbered_groups(self) -> set[str]:
+        """Find the groups that number their collectives, each once: then ranks may begin at different ones."""
+        numbered: dict[str, bool] = {}
+        for recording, ordered, place in zip(self.recordings, self.ordered, self.nodes, strict=True):
+            seen: dict[str, set[int]] = {}
+            rows = ordered.nodes[place]
+            for what, sequence in zip(rows["communication"].tolist(), rows["sequence"].tolist(), strict=True):
+                communication = recording.communications[what]
+                if communication.operation in _MESSAGES:
+                    continue
+                name = _group_name(recording, communication)
+                before = seen.setdefault(name, set())
+                once = sequence != NONE and sequence not in before
+                numbered[name] = numbered.get(name, True) and once
+                before.add(sequence)
+        return {name for name, once in numbered.items() if once}
 
     def matched(self) -> Matched:
         """Match all, then write each out as calls."""
@@ -162,26 +178,38 @@ class _Matcher:
             communication = recording.communications[what]
             key, ranks = self._key(recording, communication, rank, members)
             count = seen[key] = seen.get(key, -1) + 1
-            which = sequence if self.numbered else count
-            number = self.known.setdefault((*key, which), len(self.matches))
+            numbered = key[0] == "group" and key[1] in self.numbered
+            number = self.known.setdefault((*key, sequence if numbered else count), len(self.matches))
             if number == len(self.matches):
-                self.matches.append(Match(ranks))
-            self.matches[number].nodes[rank] = (recording, communication, node)
+                self.matches.append(Match(ranks, self._root(recording, communication), numbered))
+            self.matches[number].nodes[rank] = (recording, _sized(communication, len(ranks)), node)
             numbers.append(number)
         return numbers
+
+    def _root(self, recording: Recording, communication: Communication) -> int:
+        """Find the place of the root in its group, which is that of images of the group, too."""
+        if communication.operation not in {*_ROOTED, "gather", "scatter"}:
+            return NONE
+        if communication.member != NONE:
+            return communication.member
+        own = self.groups.members(recording, communication.group, max(recording.rank, 0))
+        if communication.peer in own:
+            return own.index(communication.peer)
+        self.groups.assumed["roots that the trace does not say are the first of their groups"] = None
+        return 0
 
     def _key(
         self, recording: Recording, communication: Communication, rank: int, members: dict[int, tuple[int, ...]]
     ) -> tuple[tuple[object, ...], tuple[int, ...]]:
         """Tell what the communications of different ranks that belong together have in common, and the ranks."""
-        if communication.operation in {"send", "recv"}:
+        if communication.operation in _MESSAGES:
             peer = self._peer(recording, communication, rank)
             ends = (rank, peer) if communication.operation == "send" else (peer, rank)
             return ("message", *ends, communication.tag), ends
         if communication.group not in members:
             members[communication.group] = self.groups.members(recording, communication.group, rank)
         ranks = members[communication.group]
-        name = "" if communication.group == NONE else recording.groups[communication.group].name
+        name = _group_name(recording, communication)
         if rank not in ranks:
             msg = f"rank {rank} communicates in group {name!r}, whose ranks are {', '.join(map(str, ranks[:8]))}"
             raise TraceError(recording.source, f"{msg}; mend the list of its ranks")
@@ -189,11 +217,16 @@ class _Matcher:
 
     def _peer(self, recording: Recording, communication: Communication, rank: int) -> int:
         if communication.peer == NONE:
-            msg = f"does not say where a {communication.operation} goes to; capture with communication metadata"
+            way = "goes to" if communication.operation == "send" else "comes from"
+            msg = f"does not say where a {communication.operation} {way}, which a replay has to know beforehand"
+            raise TraceError(recording.source, f"{msg}; name the rank, or capture with communication metadata")
+        if communication.tag == NONE:
+            msg = "has a receive of any tag, and a replay has to know beforehand of which; name the tag"
             raise TraceError(recording.source, msg)
         replica, base = divmod(rank, self.cast.captured)
-        if base != recording.rank:
-            msg = f"has sends and receives, so that rank {base} cannot be taken to do as rank {recording.rank} does"
+        own = max(recording.rank, 0)
+        if base != own:
+            msg = f"has sends and receives, so that rank {base} cannot be taken to do as rank {own} does"
             raise TraceError(recording.source, f"{msg}; give the files of all {self.cast.captured} ranks")
         return replica * self.cast.captured + communication.peer
 
@@ -201,7 +234,7 @@ class _Matcher:
         """Add the calls of a match; gives the parts of each rank."""
         recording, first, _ = next(iter(found.nodes.values()))
         missing = [rank for rank in found.ranks if rank not in found.nodes]
-        if missing and self.numbered:
+        if missing and found.numbered:
             self.left_out += 1
             return {}
         if missing:
@@ -211,19 +244,31 @@ class _Matcher:
         return _Writer(self.calls, found).parts()
 
 
+def _group_name(recording: Recording, communication: Communication) -> str:
+    return "" if communication.group == NONE else recording.groups[communication.group].name
+
+
+def _sized(communication: Communication, ranks: int) -> Communication:
+    """Count the bytes of all ranks where the trace has those of one."""
+    if communication.size != NONE or communication.share == NONE:
+        return communication
+    return communication._replace(size=communication.share * ranks, share=NONE)
+
+
 class _Writer:
     """Writes one match out as calls."""
 
     def __init__(self, calls: list[Call], found: Match) -> None:
         self.calls = calls
         self.ranks = found.ranks
+        self.root = max(found.root, 0)
         self.recording, self.first, _ = found.nodes[found.ranks[0]]
         self.of = [found.nodes[rank][1] for rank in found.ranks]
 
     def parts(self) -> dict[int, tuple[Part, ...]]:
         """Add the calls; gives the parts of each rank."""
         operation = self.first.operation
-        if operation in {"send", "recv"}:
+        if operation in _MESSAGES:
             size = max(each.size for each in self.of)
             return self._call("send_recv", self.ranks, self._known(size)) if self.ranks[0] != self.ranks[1] else {}
         if other := next((each for each in self.of if each.operation != operation), None):
@@ -240,11 +285,19 @@ class _Writer:
         if operation not in _DIRECT:
             msg = f"has a communication of {len(self.ranks)} ranks without saying what it does"
             raise TraceError(self.recording.source, f"{msg}; capture with communication metadata (torch 2.2 or later)")
+        if operation in _ALIKE and self._uneven():
+            msg = (
+                f"ranks of a group move {' and '.join(map(str, self._sizes()))} bytes in what should be one {operation}"
+            )
+            raise TraceError(self.recording.source, f"{msg}; capture the same iterations on all ranks")
         ranks = self._from_root() if operation in _ROOTED else self.ranks
         return self._call(_DIRECT[operation], ranks, self._known(max(each.size for each in self.of)))
 
+    def _sizes(self) -> list[int]:
+        return sorted({each.size for each in self.of} - {NONE})
+
     def _uneven(self) -> bool:
-        return len({each.size for each in self.of}) > 1
+        return len(self._sizes()) > 1
 
     def _known(self, size: int) -> int:
         if size == NONE:
@@ -254,11 +307,7 @@ class _Writer:
 
     def _from_root(self) -> tuple[int, ...]:
         """Begin the ring at the root."""
-        place = self._root()
-        return (*self.ranks[place:], *self.ranks[:place])
-
-    def _root(self) -> int:
-        return self.ranks.index(self.first.peer) if self.first.peer in self.ranks else 0
+        return (*self.ranks[self.root :], *self.ranks[: self.root])
 
     def _call(self, collective: CollectiveName, ranks: tuple[int, ...], size: int) -> dict[int, tuple[Part, ...]]:
         if size <= 0:
@@ -270,7 +319,7 @@ class _Writer:
     def dimension(self) -> str:
         """Name of the group, for people."""
         if self.first.group == NONE:
-            return "point-to-point" if self.first.operation in {"send", "recv"} else "world"
+            return "point-to-point" if self.first.operation in _MESSAGES else "world"
         group = self.recording.groups[self.first.group]
         return group.description or group.name or "world"
 
@@ -283,7 +332,7 @@ class _Writer:
         return parts
 
     def _to_or_from_root(self) -> Iterator[tuple[int, int, int]]:
-        root = self.ranks[self._root()]
+        root = self.ranks[self.root]
         size = self._known(max(each.size for each in self.of)) // len(self.ranks)
         for rank in self.ranks:
             yield (rank, root, size) if self.first.operation == "gather" else (root, rank, size)
@@ -291,7 +340,8 @@ class _Writer:
     def _all_pairs(self) -> Iterator[tuple[int, int, int]]:
         count = len(self.ranks)
         for place, (source, each) in enumerate(zip(self.ranks, self.of, strict=True)):
-            sent = each.sent or (self._known(each.size) // count,) * count
+            size = each.size if each.size != NONE else max(self._sizes(), default=NONE)
+            sent = each.sent or (self._known(size) // count,) * count
             if len(sent) != count:
                 msg = f"rank {source} sends {len(sent)} parts in an all_to_all of {count} ranks"
                 raise TraceError(self.recording.source, f"{msg}; scale only jobs whose all_to_all is even")

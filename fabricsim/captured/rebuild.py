@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from fabricsim.captured.groups import Cast
     from fabricsim.captured.matching import Matched
     from fabricsim.captured.strand import Strand
-    from fabricsim.traces.trace import Trace
+    from fabricsim.traces.trace import Recording, Trace
 
 
 @dataclass(frozen=True)
@@ -120,6 +120,11 @@ def _ranks(cast: Cast) -> list[tuple[int, int]]:
     return [(rank, cast.of[rank % cast.captured]) for rank in range(cast.ranks)]
 
 
+def _ends(recording: Recording) -> NDArray[np.int64]:
+    ends: NDArray[np.int64] = recording.nodes["start"] + np.maximum(recording.nodes["duration"], 0)
+    return ends
+
+
 class _Weaver:
     """Puts the strands of all ranks together."""
 
@@ -142,15 +147,14 @@ class _Weaver:
         """Make the program, and collect what was captured."""
         program = self._program()
         captured = {recording.rank: index for index, recording in enumerate(self.trace.recordings)}
-        steps, times = self._steps(captured)
-        numbers = self.trace.recordings[0].steps["number"][: steps.shape[1]].tolist()
+        numbers, steps, times = self._steps(captured)
         return Rebuilt(
             program,
             self._matches(),
             tuple(self._name(number) for number in range(len(self.matched.matches))),
             self._transfers(),
             tuple(max(rank, 0) for rank in sorted(captured)),
-            tuple(numbers),
+            numbers,
             steps,
             times,
             self._span(),
@@ -173,9 +177,16 @@ class _Weaver:
         return Program(ops, successors, self.matched.calls, TIMERS, len(self.strands))
 
     def _matches(self) -> NDArray[np.int64]:
+        moved = {
+            number
+            for mine, parts in zip(self.matched.numbers, self.matched.parts, strict=True)
+            for number, some in zip(mine, parts, strict=True)
+            if some
+        }
         numbers = []
         for some, mine in zip(self.strands, self.matched.numbers, strict=True):
-            of_rank = np.array([*mine, NONE], np.int64)  # NONE is the last
+            # what moves nothing is no transfer; NONE is the last
+            of_rank = np.array([*(number if number in moved else NONE for number in mine), NONE], np.int64)
             numbers.append(of_rank[some.communications])
         return np.concatenate(numbers)
 
@@ -204,25 +215,32 @@ class _Weaver:
         wanted = np.array([len(found.ranks) for found in self.matched.matches], np.int64)
         return np.where(seen == wanted, np.maximum(end - start, 0), NONE)
 
-    def _steps(self, captured: dict[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        counts = [len(some.steps) for some in self.trace.recordings] + [len(some.steps) for some in self.ordered]
-        fewest = min(counts, default=0)
-        ops = np.zeros((len(captured), fewest, 2), np.int64)
-        times = np.zeros((len(captured), fewest), np.int64)
+    def _steps(self, captured: dict[int, int]) -> tuple[tuple[int, ...], NDArray[np.int64], NDArray[np.int64]]:
+        """Give the numbers of the steps that all have marked, their ops and their times."""
+        # steps of which it is not known where they begin have no ops
+        marked = [
+            recording.steps["number"].tolist() if len(some.steps) else []
+            for recording, some in zip(self.trace.recordings, self.ordered, strict=True)
+        ]
+        numbers = tuple(number for number in marked[0] if all(number in some for some in marked))
+        ops = np.zeros((len(captured), len(numbers), 2), np.int64)
+        times = np.zeros((len(captured), len(numbers)), np.int64)
         for place, (rank, index) in enumerate(sorted(captured.items())):
-            ops[place] = self.first[max(rank, 0)] + self.strands[max(rank, 0)].steps[:fewest]
-            steps = self.trace.recordings[index].steps[:fewest]
+            chosen = [marked[index].index(number) for number in numbers]
+            ops[place] = self.first[max(rank, 0)] + self.strands[max(rank, 0)].steps[chosen]
+            steps = self.trace.recordings[index].steps[chosen]
             times[place] = steps["end"] - steps["start"]
-        return ops, times
+        return numbers, ops, times
 
     def _span(self) -> int:
-        if any(some.zero == NONE for some in self.ordered):
+        if not all(some.timed for some in self.ordered):
             return NONE
         ends = [
-            int((some.nodes["start"] + some.nodes["duration"]).max(initial=0) + delay)
-            for some, delay in zip(self.ordered, self.later.tolist(), strict=True)
+            int((recording.nodes["start"] + np.maximum(recording.nodes["duration"], 0)).max(initial=some.zero))
+            - some.zero
+            for recording, some in zip(self.trace.recordings, self.ordered, strict=True)
         ]
-        return max(ends)
+        return max(end + int(delay) for end, delay in zip(ends, self.later.tolist(), strict=True))
 
     def _assumptions(self) -> tuple[str, ...]:
         notes = [*self.cast.assumptions, *self.matched.assumed]

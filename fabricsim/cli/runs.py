@@ -119,6 +119,9 @@ def compare(  # noqa: PLR0913  one parameter per option
     """Run a scenario on several transports or by both engines, or replay a trace on several fabrics."""
     check_output_folder(output)
     if fabric is not None:
+        if jobs > 1:
+            msg = f"--jobs {jobs}: replays on several fabrics run one after the other; leave it out"
+            raise InputError(msg)
         rebuilding = Rebuilding(form=form, only=only, gpu_speed=gpu_speed, scale_to=scale_to, ranks=ranks)
         paths = [Path(trace) for trace in scenario]
         results = compare_fabrics(
@@ -132,6 +135,9 @@ def compare(  # noqa: PLR0913  one parameter per option
         _draw_comparison(results, output)
         show_comparison(results, as_json=as_json)
         return
+    if given := _of_traces(gpu_speed=gpu_speed, scale_to=scale_to, ranks=ranks, form=form, only=only):
+        msg = f"{given} says how a trace is replayed, and there is none; name its fabrics with --fabric A,B"
+        raise InputError(msg)
     if len(scenario) > 1:
         msg = f"{scenario[1]}: compare runs one scenario; with --fabric it replays a trace of several files"
         raise InputError(msg)
@@ -141,6 +147,12 @@ def compare(  # noqa: PLR0913  one parameter per option
         show_comparison(results, as_json=as_json)
     else:
         _show_engines(results)
+
+
+def _of_traces(**options: float | str | None) -> str | None:
+    """Name an option of traces that was given."""
+    given = [name for name, value in options.items() if value is not None and (name, value) != ("gpu_speed", 1.0)]
+    return f"--{given[0].replace('_', '-')}" if given else None
 
 
 def _compare_scenario(

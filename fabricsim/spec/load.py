@@ -66,7 +66,7 @@ def load(path: str | Path, overrides: Sequence[str] = (), *, with_job: bool = Tr
         Settings laid over the file, in order: ``"cluster.hosts=4"``, ``"transport=tcp-10g"``,
         ``"job.bucket=50MiB"``. Files in them lie below the working directory.
     with_job
-        Whether to keep the scenario's job; without it, overrides of it are mistakes.
+        Whether to keep the scenario's job.
 
     Raises
     ------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import lzma
+import stat
 import tarfile
 import zlib
 from contextlib import contextmanager
@@ -124,14 +125,18 @@ def _files(path: Path) -> list[Path]:
     """Refuse what cannot be a trace, above all pipes and devices, which may never end."""
     if "\0" in str(path):
         raise TraceError(repr(str(path)), "is not a file name; give the path of a trace")
-    if path.is_dir():
+    try:
+        found = path.stat()
+    except FileNotFoundError as error:
+        raise TraceError(path, "no such file; check the path") from error
+    except (OSError, ValueError) as error:
+        raise TraceError(path, f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    if stat.S_ISDIR(found.st_mode):
         files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
         if not files:
             raise TraceError(path, "there is no file in this folder; name a trace, or a folder with one file per rank")
         return files
-    if not path.exists():
-        raise TraceError(path, "no such file; check the path")
-    if not path.is_file():
+    if not stat.S_ISREG(found.st_mode):
         raise TraceError(path, "is not a regular file; save its contents to a file first")
     return [path]
 

@@ -175,3 +175,11 @@ def test_kinds_of_ops_say_what_works(jobs: ModuleType) -> None:
     assert booked == {"kernels", "host", "launch", "all_reduce"}
     by_kind = {(kind, stream) for kind, stream in made.rows[:, 1:3].tolist()}
     assert by_kind == {(0, MAIN_STREAM), (2, MAIN_STREAM), (2, HOST_STREAM)}
+
+
+def test_short_kernels_side_by_side_do_not_wait_for_each_other_in_a_circle(jobs: ModuleType) -> None:
+    job = jobs.Captured()
+    job.launch(7, called=0, start=100, duration=1)
+    job.launch(20, called=3, start=102, duration=2)
+    ordered, _, _ = replayed(jobs, job.recording())
+    assert all(before < after for before, after, _ in ordered.edges.tolist())

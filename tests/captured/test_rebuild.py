@@ -178,3 +178,82 @@ def test_groups_of_which_nothing_is_known_are_assumed_and_that_is_said(jobs: Mod
     groups = {call.dimension: call.ranks for call in rebuilt.program.calls if 0 in call.ranks}
     assert groups == {"TP": (0, 1), "DP": (0, 2), "EP": (0, 1, 2, 3)}
     assert "group 'DP' has the 2 ranks 0, 2, which the trace does not say" in rebuilt.assumptions
+
+
+def test_roots_move_along_with_their_group(jobs: ModuleType) -> None:
+    job = jobs.Captured("rank0.json")
+    group = job.builder.group("7", "tp", (0, 1), 2)
+    data = job.builder.group("8", "dp", (0, 2), 2)
+    job.communicate(20, 0, 5, 10, Communication("broadcast", group, 64, peer=1))
+    job.communicate(20, 20, 25, 10, Communication("all_reduce", data, 64))
+    rebuilt = rebuild(Trace("kineto", (job.recording(0, 4),), 4), scale_to=8)
+    roots = {call.ranks for call in rebuilt.program.calls if call.collective == "broadcast"}
+    assert roots == {(1, 0), (3, 2), (5, 4), (7, 6)}
+
+
+def test_clocks_are_brought_together_through_ranks_in_between(jobs: ModuleType) -> None:
+    """Ranks 0 and 3 do nothing together; the clock of the host of ranks 2 and 3 is a second ahead."""
+    recordings = []
+    for rank in range(4):
+        job = jobs.Captured(f"rank{rank}.json")
+        tensor = (0, 1) if rank < 2 else (2, 3)
+        data = (0, 2) if rank % 2 == 0 else (1, 3)
+        for place, ranks in enumerate((tensor, data)):
+            group = job.builder.group(f"{ranks}", "", ranks, 2)
+            job.communicate(20, 40 * place, 40 * place + 5, 30, Communication("all_reduce", group, 64))
+        recordings.append(job.recording(rank, 4, origin=10**9 * (rank >= 2), host="ab"[rank >= 2]))
+    assert rebuild(jobs.trace_of(*recordings)).captured_span == 75 * US
+
+
+def test_messages_are_matched_by_their_ends_whatever_their_numbers(jobs: ModuleType) -> None:
+    """PyTorch counts the sends of a process, whoever they go to."""
+    recordings = []
+    for rank, sequences in enumerate((((1, 0), (2, 1)), ((0, 0),), ((0, 0),))):
+        builder = jobs.RecordingBuilder(f"rank{rank}.json")
+        lane = builder.lane("stream", "stream 20")
+        for peer, sequence in sequences:
+            what = Communication("recv" if rank else "send", size=8, peer=peer)
+            builder.node(1, lane, "kernel", communication=what, sequence=sequence, start=sequence * US, duration=US)
+        recordings.append(builder.build(rank, 3))
+    assert {call.ranks for call in rebuild(jobs.trace_of(*recordings)).program.calls} == {(0, 1), (0, 2)}
+
+
+def test_steps_are_those_that_all_ranks_have_marked(jobs: ModuleType) -> None:
+    recordings = []
+    for rank, numbers in enumerate(((5, 6, 7), (6, 7))):
+        job = jobs.Captured(f"rank{rank}.json")
+        job.host("work", 0, 100)
+        for place, number in enumerate(numbers):
+            job.step(number, 10 * place, 10 * place + 5 + number)
+        recordings.append(job.recording(rank, 2))
+    rebuilt = rebuild(jobs.trace_of(*recordings))
+    assert rebuilt.step_numbers == (6, 7)
+    assert rebuilt.captured_steps.tolist() == [[11 * US, 12 * US], [11 * US, 12 * US]]
+
+
+def test_a_rank_that_does_nothing_is_no_obstacle(jobs: ModuleType) -> None:
+    empty = jobs.RecordingBuilder("rank2.json").build(2, 3)
+    job = [jobs.Captured(f"rank{rank}.json") for rank in range(2)]
+    for rank, each in enumerate(job):
+        what = Communication("recv" if rank else "send", size=8, peer=1 - rank)
+        each.communicate(20, 0, 5, 10, what)
+    recordings = [each.recording(rank, 3) for rank, each in enumerate(job)]
+    rebuilt = rebuild(jobs.trace_of(*recordings, empty))
+    assert rebuilt.program.ranks == 3
+    assert rebuilt.captured_span == 15 * US
+
+
+def test_ranks_that_move_different_amounts_do_not_belong_together(jobs: ModuleType) -> None:
+    trace = jobs.trace_of(_sending(jobs, 0, ALL), _sending(jobs, 1, ALL._replace(size=8192)))
+    with pytest.raises(TraceError, match="move 4096 and 8192 bytes in what should be one all_reduce"):
+        rebuild(trace)
+
+
+def test_clocks_that_nothing_brings_together_are_refused(jobs: ModuleType) -> None:
+    recordings = []
+    for rank in range(2):
+        job = jobs.Captured(f"rank{rank}.json")
+        job.host("work", 0, 10)
+        recordings.append(job.recording(rank, 2, origin=17 * 10**17 * rank))
+    with pytest.raises(TraceError, match="more than an hour after the first rank"):
+        rebuild(jobs.trace_of(*recordings))

@@ -203,7 +203,8 @@ def test_packed_and_in_json(tmp_path: Path) -> None:
     ("nodes", "problem"),
     [
         ([], "holds no nodes"),
-        ([Node(3), Node(3)], "two nodes have the id 3"),
+        ([Node(3), Node(3)], "message 3 has the id 3 of the one before; ids must differ"),
+        ([Node(3), Node(4), Node(3)], "two nodes have the id 3"),
         ([Node(3, data=(4,)), Node(4, data=(3,))], "node 3 waits for itself"),
         ([Node(3, "f", CHECKPOINT + 1)], r"node 3 \('f'\) has the type 11"),
         ([Node(3, type=-1)], "has the type -1"),
