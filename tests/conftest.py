@@ -106,18 +106,6 @@ def packet_runs() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def json_damage() -> ModuleType:
-    """JSON that was damaged on the way, drawn by hypothesis."""
-    return _reference("json_damage")
-
-
-@pytest.fixture(scope="session")
-def text_damage() -> ModuleType:
-    """Damaged texts, for readers of traces."""
-    return _reference("text_damage")
-
-
-@pytest.fixture(scope="session")
 def ideal_scenario() -> Callable[..., Scenario]:
     """Makes scenarios of round numbers: ``ideal_scenario(hosts, topology, channels=1, ...)``."""
     make: Callable[..., Scenario] = _reference("scenarios").scenario
@@ -135,6 +123,12 @@ def measure() -> Callable[..., float]:
 def chakra_messages() -> ModuleType:
     """Chakra's messages by the protobuf package."""
     return _reference("chakra_messages")
+
+
+@pytest.fixture(scope="session")
+def jobs() -> ModuleType:
+    """Small captured jobs made by hand."""
+    return _reference("captured_jobs")
 
 
 @pytest.fixture(scope="session")

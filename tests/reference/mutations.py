@@ -42,7 +42,10 @@ STRANGE = (
     b"\r\n\r\n",
     b"\t",
     b",",
+    b"{" * 300,
     b"/*",
+    b"//",
+    b" ",
     "\u0661".encode(),  # a digit, but none of ASCII
 )
 """What does not belong into a trace."""

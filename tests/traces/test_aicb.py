@@ -115,10 +115,10 @@ def test_iterations_end_before_the_clock_does(tmp_path: Path) -> None:
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damaged_files_end_in_a_recording_or_a_trace_error(
-    tmp_path: Path, text_damage: ModuleType, data: st.DataObject
+    tmp_path: Path, mutations: ModuleType, data: st.DataObject
 ) -> None:
     try:
-        read = recording(tmp_path, data.draw(text_damage.damaged([WORKLOAD.encode(), LOG.encode()])))
+        read = recording(tmp_path, data.draw(mutations.damaged([WORKLOAD.encode(), LOG.encode()])))
     except TraceError:
         return
     assert all(what.group < len(read.groups) for what in read.communications)

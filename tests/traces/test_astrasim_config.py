@@ -197,11 +197,11 @@ def test_a_network_of_too_many_links_is_refused(tmp_path: Path) -> None:
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damaged_configurations_end_in_a_scenario_or_an_error(
-    tmp_path: Path, text_damage: ModuleType, data: st.DataObject
+    tmp_path: Path, mutations: ModuleType, data: st.DataObject
 ) -> None:
     samples = [network("Switch, Ring", "4, 3", "400, 50", "900, 700").encode(), network("Ring", "8", "5", "5").encode()]
-    (tmp_path / "net.yml").write_bytes(data.draw(text_damage.damaged(samples)))
-    (tmp_path / "system.json").write_bytes(data.draw(text_damage.damaged([(SYSTEM % "ring").encode()])))
+    (tmp_path / "net.yml").write_bytes(data.draw(mutations.damaged(samples)))
+    (tmp_path / "system.json").write_bytes(data.draw(mutations.damaged([(SYSTEM % "ring").encode()])))
     try:
         astrasim_scenario.convert(tmp_path / "net.yml", tmp_path / "system.json", tmp_path / "made.toml")
     except InputError:

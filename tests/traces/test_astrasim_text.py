@@ -234,12 +234,12 @@ def test_form_is_known_by_its_first_lines(tmp_path: Path) -> None:
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damaged_workloads_end_in_a_recording_or_a_trace_error(
-    tmp_path: Path, text_damage: ModuleType, data: st.DataObject
+    tmp_path: Path, mutations: ModuleType, data: st.DataObject
 ) -> None:
     repeated = "HYBRID_TRANSFORMER_FWD_IN_BCKWD checkpoints: 1 0 checkpoint_initiates: 1 2"
     samples = [SIMAI, PLAIN.format(policy=repeated), PLAIN.format(policy="HYBRID_DLRM DLRM_LAST_BOTTOM_LAYER: 1")]
     try:
-        recording = workload(tmp_path, data.draw(text_damage.damaged([text.encode() for text in samples])))
+        recording = workload(tmp_path, data.draw(mutations.damaged([text.encode() for text in samples])))
     except TraceError:
         return
     assert (recording.edges["before"] < recording.edges["after"]).all()

@@ -150,8 +150,8 @@ def test_mistakes(text: bytes, says: str, tmp_path: Path) -> None:
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=st.data())
-def test_damage_ends_in_recordings_or_one_error(drawn: st.DataObject, tmp_path: Path, json_damage: ModuleType) -> None:
-    text = drawn.draw(json_damage.damaged_text([written(DUMP)]) | json_damage.wrong_values([written(DUMP)]))
+def test_damage_ends_in_recordings_or_one_error(drawn: st.DataObject, tmp_path: Path, mutations: ModuleType) -> None:
+    text = drawn.draw(mutations.damaged([written(DUMP)]))
     try:
         recordings = read_text(text, tmp_path)
     except TraceError:

@@ -230,9 +230,9 @@ def test_a_schedule_of_some_ranks_only_is_not_written(tmp_path: Path) -> None:
 @settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damaged_schedules_end_in_a_trace_or_a_trace_error(
-    tmp_path: Path, text_damage: ModuleType, data: st.DataObject
+    tmp_path: Path, mutations: ModuleType, data: st.DataObject
 ) -> None:
-    text = data.draw(text_damage.damaged([SCHEDULE.encode(), b"num_ranks 1\nrank 0 {\na: calc 5\n}\n"]))
+    text = data.draw(mutations.damaged([SCHEDULE.encode(), b"num_ranks 1\nrank 0 {\na: calc 5\n}\n"]))
     try:
         trace = schedule(tmp_path, text)
     except TraceError:

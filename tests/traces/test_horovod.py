@@ -151,9 +151,9 @@ def test_mistakes(text: bytes, says: str, tmp_path: Path) -> None:
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=st.data())
-def test_damage_ends_in_recordings_or_one_error(drawn: st.DataObject, tmp_path: Path, json_damage: ModuleType) -> None:
+def test_damage_ends_in_recordings_or_one_error(drawn: st.DataObject, tmp_path: Path, mutations: ModuleType) -> None:
     samples = [written(ALONE), written(FUSED)]
-    text = drawn.draw(st.one_of(json_damage.damaged_text(samples), json_damage.wrong_values(samples)))
+    text = drawn.draw(mutations.damaged(samples))
     try:
         recordings = read_text(text, tmp_path)
     except TraceError:

@@ -153,9 +153,9 @@ def test_mistakes(text: bytes, says: str, tmp_path: Path) -> None:
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=st.data())
-def test_damage_ends_in_recordings_or_one_error(drawn: st.DataObject, tmp_path: Path, json_damage: ModuleType) -> None:
+def test_damage_ends_in_recordings_or_one_error(drawn: st.DataObject, tmp_path: Path, mutations: ModuleType) -> None:
     one = [line for text in (OLD, NEW) for line in text.splitlines()]
-    text = drawn.draw(json_damage.damaged_text([OLD, NEW]) | json_damage.wrong_values(one))
+    text = drawn.draw(mutations.damaged([OLD, NEW, *one]))
     try:
         recordings = read_text(text, tmp_path)
     except TraceError:

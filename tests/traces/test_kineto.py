@@ -558,9 +558,9 @@ HEAD = {
 @given(data=st.data())
 @settings(FIXTURES, max_examples=150)
 def test_damaged_files_end_in_a_recording_or_a_trace_error(
-    tmp_path: Path, text_damage: ModuleType, data: st.DataObject
+    tmp_path: Path, mutations: ModuleType, data: st.DataObject
 ) -> None:
-    content = data.draw(text_damage.damaged([sample(**HEAD), sample(), json.dumps([kernel(1, 1)]).encode()]))
+    content = data.draw(mutations.damaged([sample(**HEAD), sample(), json.dumps([kernel(1, 1)]).encode()]))
     try:
         read_ = recording(tmp_path, content, name="rank1.json")
     except TraceError:

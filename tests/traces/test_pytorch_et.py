@@ -455,10 +455,10 @@ class TestMistakes:
     @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(drawn=st.data())
     def test_damage_ends_in_recordings_or_one_error(
-        self, drawn: st.DataObject, tmp_path: Path, json_damage: ModuleType
+        self, drawn: st.DataObject, tmp_path: Path, mutations: ModuleType
     ) -> None:
         samples = [flat(STEP), nested(GROUPED), nested(PLUS)]
-        text = drawn.draw(st.one_of(json_damage.damaged_text(samples), json_damage.wrong_values(samples)))
+        text = drawn.draw(mutations.damaged(samples))
         try:
             recordings = read_bytes(text, tmp_path)
         except TraceError:
