@@ -252,11 +252,16 @@ class _Timed:
         return chosen
 
     @cached_property
+    def launches(self) -> NDArray[np.void]:
+        """Edges from calls of the host to what they launch."""
+        edges: NDArray[np.void] = self.stated[self.nodes["kind"][self.stated["before"]] == LAUNCH]
+        return edges
+
+    @cached_property
     def launched(self) -> NDArray[np.int64]:
         """When each node of a device had been launched; before all times where that was not captured."""
         launched = np.full(len(self.nodes), np.iinfo(np.int64).min)
-        edges = self.stated[self.nodes["kind"][self.stated["before"]] == LAUNCH]
-        launched[edges["after"]] = self.start[edges["before"]]
+        launched[self.launches["after"]] = self.start[self.launches["before"]]
         return launched
 
     @cached_property
@@ -285,7 +290,7 @@ class _Timed:
 
     def _launched_beside(self, calls: NDArray[np.int64], offset: int) -> NDArray[np.int64]:
         """Find the device's node that the thread of each call launches next (0) or has launched last (-1), or NONE."""
-        edges = self.stated[self.nodes["kind"][self.stated["before"]] == LAUNCH]
+        edges = self.launches
         lanes, before = self.nodes["lane"][edges["before"]].astype(np.int64), edges["before"]
         rank = np.lexsort((before, lanes))
         key = lanes[rank] * len(self.nodes) + before[rank]

@@ -14,6 +14,7 @@ import numpy as np
 from fabricsim.captured.groups import Groups
 from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
+from fabricsim.traces.groups import sized
 from fabricsim.traces.trace import COMMUNICATION
 from fabricsim.workload.program import Call
 
@@ -182,7 +183,7 @@ class _Matcher:
             number = self.known.setdefault((*key, sequence if numbered else count), len(self.matches))
             if number == len(self.matches):
                 self.matches.append(Match(ranks, self._root(recording, communication), numbered))
-            self.matches[number].nodes[rank] = (recording, _sized(communication, len(ranks)), node)
+            self.matches[number].nodes[rank] = (recording, sized(communication, len(ranks)), node)
             numbers.append(number)
         return numbers
 
@@ -246,13 +247,6 @@ class _Matcher:
 
 def _group_name(recording: Recording, communication: Communication) -> str:
     return "" if communication.group == NONE else recording.groups[communication.group].name
-
-
-def _sized(communication: Communication, ranks: int) -> Communication:
-    """Count the bytes of all ranks where the trace has those of one."""
-    if communication.size != NONE or communication.share == NONE:
-        return communication
-    return communication._replace(size=communication.share * ranks, share=NONE)
 
 
 class _Writer:

@@ -77,12 +77,17 @@ def _complete(recording: Recording, group: Group, listed: Mapping[str, tuple[int
 def _resolved(communication: Communication, groups: tuple[Group, ...], world: int) -> Communication:
     """Fill in what follows from the ranks of its group."""
     group = None if communication.group == NONE else groups[communication.group]
-    size = world if group is None else group.size
-    if NONE not in {communication.share, size}:
-        communication = communication._replace(size=communication.share * size, share=NONE)
+    communication = sized(communication, world if group is None else group.size)
     if group is not None and 0 <= communication.member < len(group.ranks):
         communication = communication._replace(peer=group.ranks[communication.member], member=NONE)
     return communication
+
+
+def sized(communication: Communication, ranks: int) -> Communication:
+    """Count the bytes of all ranks of a group where the file has those of one, and it is known how many there are."""
+    if NONE in {communication.share, ranks}:
+        return communication
+    return communication._replace(size=communication.share * ranks, share=NONE)
 
 
 def _brief(ranks: tuple[int, ...]) -> str:
