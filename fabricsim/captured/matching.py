@@ -16,7 +16,7 @@ from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
 from fabricsim.traces.groups import sized
 from fabricsim.traces.trace import COMMUNICATION
-from fabricsim.workload.program import Call
+from fabricsim.workload.program import Call, CallList
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -93,7 +93,7 @@ class Matched:
         Of each rank, for each of its communication nodes in order: its communication, an index into `matches`.
     """
 
-    calls: tuple[Call, ...]
+    calls: CallList
     parts: tuple[tuple[tuple[Part, ...], ...], ...]
     matches: tuple[Match, ...]
     assumed: tuple[str, ...]
@@ -157,7 +157,7 @@ class _Matcher:
             tuple(written[number].get(rank, ()) for number in mine) for rank, mine in enumerate(map(list, numbers))
         )
         return Matched(
-            tuple(self.calls),
+            CallList.of(self.calls),
             parts,
             tuple(self.matches),
             tuple(self.groups.assumed),

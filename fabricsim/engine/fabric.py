@@ -245,7 +245,8 @@ class Fabric:
         if program.representatives is not None and self.wiring.folding is None:
             msg = "the program has operations of some ranks only: give the fabric its folding first"
             raise SimulationError(msg)
-        calls = self._calls([(call.collective, call.ranks, call.size) for call in program.calls])
+        kinds = self._calls([(call.collective, call.ranks, call.size) for call in program.calls.kinds])
+        calls = kinds[program.calls.kind]
         return self._post(program.ops, program.successors, calls, elapsed=False)
 
     def require_ranks(self, ranks: int) -> None:
@@ -273,25 +274,21 @@ class Fabric:
             self.taps = tapped(self.platform, folding.resource_of)
             self.world.tap(self.taps)
 
-    def communicators(self, calls: Sequence[Call]) -> list[int]:
+    def communicators(self, calls: Iterable[Call]) -> list[int]:
         """Index of the communicator of each call, for `Wiring.resources_of`."""
-        known = {call: self.wiring.call(call.collective, call.ranks, call.size)[0] for call in dict.fromkeys(calls)}
-        return [known[call] for call in calls]
+        return [self.wiring.call(call.collective, call.ranks, call.size)[0] for call in calls]
 
     # ---- what is posted ---------------------------------------------------------------------------
 
     def _calls(self, wanted: Sequence[tuple[str, tuple[int, ...], int]]) -> NDArray[np.void]:
-        known: dict[tuple[str, tuple[int, ...], int], tuple[int, int, int]] = {}
-        for each in dict.fromkeys(wanted):
-            collective, ranks, size = each
-            checked_size(size, f"{collective} over {len(ranks)} ranks")
-            communicator, chunk = self.wiring.call(collective, ranks, size)
-            known[each] = communicator, size, chunk
         calls = np.zeros(len(wanted), CALL)
         calls["first_lane"] = NONE
-        if known:
-            rows = zip(*(known[each] for each in wanted), strict=True)
-            calls["communicator"], calls["bytes"], calls["chunk"] = rows
+        rows = []
+        for collective, ranks, size in wanted:
+            checked_size(size, f"{collective} over {len(ranks)} ranks")
+            communicator, chunk = self.wiring.call(collective, ranks, size)
+            rows.append((communicator, size, chunk))
+        calls["communicator"], calls["bytes"], calls["chunk"] = np.array(rows, np.int64).reshape(-1, 3).T
         return calls
 
     def _post(

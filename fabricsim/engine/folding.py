@@ -28,7 +28,7 @@ from fabricsim.engine.ways import Ways
 from fabricsim.errors import SimulationError
 from fabricsim.kernels.lane import cut
 from fabricsim.tables import COLLECTIVE
-from fabricsim.workload.program import Call, Program
+from fabricsim.workload.program import Call, CallList, Program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -94,6 +94,13 @@ class Quotient:
     seats: tuple[Seats, ...]
 
 
+def _pairs(one: Indices, other: Indices) -> tuple[Indices, Indices, Indices]:
+    """Sort out pairs of numbers that are not negative: both of each pair that differs, in order, and which each is."""
+    width = int(other.max(initial=0)) + 1
+    found, which = np.unique(one * np.int64(width) + other, return_inverse=True)
+    return *np.divmod(found, width), which
+
+
 def _lowest(classes: Indices) -> Indices:
     """Give the lowest node of the class of each; classes are in the order of their lowest nodes."""
     _, first = np.unique(classes, return_index=True)
@@ -143,14 +150,13 @@ def _structure(plan: Plan, resources: Resources, footprint: Footprint, apart: Ma
 
 def _ambiguous(layout: Layout, memberships: Indices) -> bool:
     """Whether a rank is in two groups of a layout that nothing tells apart: which call is meant would be open."""
-    pairs = np.stack([layout.members.ravel().astype(np.int64), memberships.ravel()])
-    return bool(np.unique(pairs, axis=1).shape[1] < pairs.shape[1])
+    ranks = layout.members.ravel().astype(np.int64)
+    return len(_pairs(ranks, memberships.ravel())[0]) < len(ranks)
 
 
 def _doubled(footprint: Footprint, connections: Indices) -> bool:
     """Whether a route carries two connections of one class: it would have to count twice."""
-    pairs = np.stack([footprint.connections.route, connections])
-    return bool(np.unique(pairs, axis=1).shape[1] < pairs.shape[1])
+    return len(_pairs(footprint.connections.route, connections)[0]) < len(connections)
 
 
 def _quotient(plan: Plan, resources: Resources, footprint: Footprint, apart: dict[int, int]) -> Quotient | None:
@@ -183,7 +189,7 @@ def _quotient(plan: Plan, resources: Resources, footprint: Footprint, apart: dic
 def _places(program: Program, footprint: Footprint) -> dict[Call, tuple[int, int]]:
     """Find layout and group of each kind of call."""
     places = {}
-    for call in dict.fromkeys(program.calls):
+    for call in program.calls.kinds:
         place = footprint.find(call)
         if place is None:
             msg = f"the plan has no {call.dimension} group {call.ranks} for {call.collective}: ranks cannot be folded"
@@ -193,10 +199,9 @@ def _places(program: Program, footprint: Footprint) -> dict[Call, tuple[int, int
 
 
 class _Joins(NamedTuple):
-    """Collective ops of a program: which, the kind of each one's call, its lane, and its number among those alike."""
+    """Collective ops of a program: which, each one's kind of call, its lane, and its number among those alike."""
 
     ops: Indices
-    kind: Indices
     image: Indices
     lane: Indices
     number: Indices
@@ -206,21 +211,21 @@ def _joins(
     program: Program, footprint: Footprint, quotient: Quotient, places: Mapping[Call, tuple[int, int]]
 ) -> tuple[_Joins, list[Call]]:
     """Seat all collective ops; besides, the kinds of call that stand for others."""
-    kinds = {call: kind for kind, call in enumerate(places)}
     images: dict[Call, int] = {}
-    image_of, lane_of = np.zeros(len(kinds), np.int64), []
-    for call, (layout, group) in places.items():
+    image_of, lane_of = np.zeros(len(program.calls.kinds), np.int64), []
+    for kind, call in enumerate(program.calls.kinds):
+        layout, group = places[call]
         seats = quotient.seats[layout]
         stand_in = footprint.layouts[layout].members[seats.stand_in[group]]
         image = Call(call.collective, tuple(stand_in.tolist()), call.size, call.dimension)
-        image_of[kinds[call]] = images.setdefault(image, len(images))
+        image_of[kind] = images.setdefault(image, len(images))
         lane_of.append(seats.lane[group])
     ops = np.flatnonzero(program.ops["kind"] == COLLECTIVE)
-    kind = np.array([kinds[call] for call in program.calls], np.int64)[program.ops["call"][ops]]
+    kinds = program.calls.kind[program.ops["call"][ops]]
     first = np.cumsum([0, *map(len, lane_of)])[:-1]
     lanes = np.concatenate([np.zeros(0, np.int64), *lane_of])
-    lane = lanes[first[kind] + program.ops["member"][ops]]
-    return _Joins(ops, kind, image_of[kind], lane, _counted(image_of[kind], lane)), list(images)
+    lane = lanes[first[kinds] + program.ops["member"][ops]]
+    return _Joins(ops, image_of[kinds], lane, _counted(image_of[kinds], lane)), list(images)
 
 
 def _folded_program(program: Program, joins: _Joins, images: Sequence[Call]) -> Program:
@@ -230,9 +235,9 @@ def _folded_program(program: Program, joins: _Joins, images: Sequence[Call]) -> 
     calls with one number are images of one another.
     """
     ops = program.ops.copy()
-    pairs, call_of = np.unique(np.stack([joins.image, joins.number]), axis=1, return_inverse=True)
-    ops["call"][joins.ops], ops["member"][joins.ops] = call_of.ravel(), joins.lane
-    calls = tuple(images[image] for image in pairs[0].tolist())
+    image, _, call_of = _pairs(joins.image, joins.number)
+    ops["call"][joins.ops], ops["member"][joins.ops] = call_of, joins.lane
+    calls = CallList(tuple(images), image)
     return Program(ops, program.successors, calls, program.timers, program.ranks, program.representatives)
 
 
@@ -265,10 +270,9 @@ def _out_of_order(
 
     Which are images of one another is then open, unless each group stands for itself.
     """
-    calls = program.ops["call"][joins.ops]
-    pairs = np.unique(np.stack([calls, joins.number]), axis=1)[0]
-    odd = pairs[1:][pairs[1:] == pairs[:-1]]
-    layouts = {places[program.calls[call]][0] for call in odd.tolist()}
+    calls, _, _ = _pairs(program.ops["call"][joins.ops], joins.number)
+    odd = np.unique(program.calls.kind[calls[1:][calls[1:] == calls[:-1]]])
+    layouts = {places[program.calls.kinds[kind]][0] for kind in odd.tolist()}
     return {layout: _APART for layout in layouts if apart.get(layout) != _APART}
 
 
@@ -298,7 +302,7 @@ class Folding:
         self.copies = np.bincount(quotient.resources, minlength=len(quotient.resources))
         self._hops = self._shared_hops()
         self._seated: dict[tuple[str, tuple[int, ...], Choice], tuple[int, int, int]] = {}
-        for call in dict.fromkeys(program.calls):
+        for call in program.calls.kinds:
             layout, group = footprint.find(call) or (0, 0)
             lanes = int(quotient.seats[layout].lanes[group])
             self._seated[call.collective, call.ranks, footprint.choice(call)] = (layout, group, lanes)
@@ -331,20 +335,17 @@ class Folding:
         """Hops of the routes that stand for others, with all images that cross each resource."""
         routes, lowest = self._footprint.routes, self._quotient
         here = lowest.resources[routes.hop_resource] == routes.hop_resource
-        pairs = np.stack([lowest.routes[routes.hop_route[here]], routes.hop_resource[here]])
-        found, which = np.unique(pairs, axis=1, return_inverse=True)
-        copies, costs = np.bincount(which.ravel()), np.bincount(which.ravel(), routes.hop_cost[here])
-        shared = dict(
-            zip(zip(*found.tolist(), strict=True), zip(copies.tolist(), costs.tolist(), strict=True), strict=True)
-        )
+        route, resource, which = _pairs(lowest.routes[routes.hop_route[here]], routes.hop_resource[here])
+        copies, costs = np.bincount(which), np.bincount(which, routes.hop_cost[here])
+        rows = zip(copies.tolist(), costs.tolist(), strict=True)
+        shared = dict(zip(zip(route.tolist(), resource.tolist(), strict=True), rows, strict=True))
         hops: dict[int, list[tuple[int, int, float]]] = {}
         mine = np.flatnonzero(lowest.routes[routes.hop_route] == routes.hop_route)
-        for route, resource in zip(
-            routes.hop_route[mine].tolist(), lowest.resources[routes.hop_resource[mine]].tolist(), strict=True
-        ):
-            row = (resource, *shared[route, resource])
-            if row not in hops.setdefault(route, []):
-                hops[route].append(row)
+        crossed = lowest.resources[routes.hop_resource[mine]].tolist()
+        for of, crossing in zip(routes.hop_route[mine].tolist(), crossed, strict=True):
+            row = (crossing, *shared[of, crossing])
+            if row not in hops.setdefault(of, []):
+                hops[of].append(row)
         return hops
 
     def demand(self, collective: str, ranks: tuple[int, ...], choice: Choice) -> dict[int, float]:

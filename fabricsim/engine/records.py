@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabricsim.results.result import CallRecord, LinkRecord, Series
+from fabricsim.results.result import CallKind, CallRecords, LinkRecord, Series
 from fabricsim.tables import NONE
 from fabricsim.units import PS_PER_S
 
@@ -19,29 +19,24 @@ if TYPE_CHECKING:
     from fabricsim.workload.program import Program
 
 
-def call_records(fabric: Fabric, program: Program, replay: Replay) -> tuple[CallRecord, ...]:
+def call_records(fabric: Fabric, program: Program, replay: Replay) -> CallRecords:
     """List the collective calls of a replayed program, with the bound of each."""
-    communicators = fabric.communicators(program.calls)
-    started, ended = replay.calls["started"].tolist(), replay.calls["ended"].tolist()
+    kinds = program.calls.kinds
+    communicators = fabric.communicators(kinds)
     bounds = {index: fabric.wiring.bus_bandwidth_bound(index) for index in set(communicators)}
-    return tuple(
-        CallRecord(
-            collective=call.collective,
-            dimension=call.dimension,
-            ranks=len(call.ranks),
-            size=call.size,
-            start=start,
-            end=end,
-            bound=bounds[communicator],
-        )
-        for call, start, end, communicator in zip(program.calls, started, ended, communicators, strict=True)
-    )
+    rows = [
+        CallKind(call.collective, call.dimension, len(call.ranks), call.size, bounds[communicator])
+        for call, communicator in zip(kinds, communicators, strict=True)
+    ]
+    numbers = {row: number for number, row in enumerate(dict.fromkeys(rows))}
+    kind = np.array([numbers[row] for row in rows], np.int64)[program.calls.kind]
+    return CallRecords(tuple(numbers), kind, replay.calls["started"].copy(), replay.calls["ended"].copy())
 
 
 def link_records(fabric: Fabric, program: Program) -> tuple[LinkRecord, ...]:
     """Record every resource of the fabric that none stands for, with the kinds of calls that cross it."""
     crossing: dict[int, set[str]] = {}
-    kinds = list(dict.fromkeys(program.calls))
+    kinds = program.calls.kinds
     for call, communicator in zip(kinds, fabric.communicators(kinds), strict=True):
         for resource in fabric.wiring.resources_of(communicator):
             crossing.setdefault(resource, set()).add(f"{call.dimension} {call.collective}")

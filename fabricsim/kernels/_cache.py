@@ -63,6 +63,11 @@ class ProgramCache(caching.FunctionCache):  # type: ignore[misc]
 
     _impl_class = _Places
 
+    def load_overload(self, sig: Any, target_context: Any) -> Any:  # noqa: ANN401  numba's
+        """Load a program; the types and functions that numba compiles with, a long list, stay unloaded."""
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
+
     def save_overload(self, sig: Any, data: Any) -> None:  # noqa: ANN401  numba's
         """Save a program; one process at a time, or two would number their files alike."""
         with (Path(self.cache_path) / ".lock").open("w") as lock:

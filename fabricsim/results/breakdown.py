@@ -127,9 +127,9 @@ def rank_time(result: Result, rank: int) -> RankTime:
     collective = ops["kind"] == COLLECTIVE
     begin = spans["start"].copy()
     begin[collective] = _transfer_start(result, ops["call"][collective], spans[collective])
-    dimensions = tuple(dict.fromkeys(call.dimension for call in result.calls))
+    dimensions = tuple(dict.fromkeys(kind.dimension for kind in result.calls.kinds))
     place = {dimension: index for index, dimension in enumerate(dimensions)}
-    of_call = np.array([place[call.dimension] for call in result.calls], np.int64)
+    of_call = np.array([place[kind.dimension] for kind in result.calls.kinds], np.int64)[result.calls.kind]
     dimension = np.full(len(ops), -1)
     dimension[collective] = of_call[ops["call"][collective]]
 
@@ -171,7 +171,7 @@ def _transfer_start(result: Result, calls: NDArray[np.int32], spans: NDArray[np.
 
     An op that is done before that (the sender of an eager message) has not waited at all.
     """
-    ready = np.array([call.start for call in result.calls], np.int64)[calls]
+    ready = result.calls.start[calls]
     return np.where(ready >= spans["end"], spans["start"], np.maximum(ready, spans["start"]))
 
 

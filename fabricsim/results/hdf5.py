@@ -20,7 +20,7 @@ from fabricsim.results import columns
 from fabricsim.results.capture import Capture, StepTime, Transfer
 from fabricsim.results.hdf5_reader import open_result
 from fabricsim.results.packets import ENTRY, PROTOCOLS, WIRE, PacketLog, Packets, Tap
-from fabricsim.results.result import CallRecord, LinkRecord, Result, Series
+from fabricsim.results.result import CallRecord, CallRecords, LinkRecord, Result, Series
 from fabricsim.results.slowdown import edges
 from fabricsim.tables import OP, SLOWDOWN_BINS, SPAN
 
@@ -167,9 +167,9 @@ def _write_ops(file: h5py.File, result: Result) -> None:
     _write_scale(group, columns.TIMER_NAME, result.timers)
 
 
-def _write_calls(file: h5py.File, calls: Sequence[CallRecord]) -> None:
+def _write_calls(file: h5py.File, calls: CallRecords) -> None:
     group = file.create_group(columns.CALLS.group)
-    data = {column.name: [getattr(call, column.name) for call in calls] for column in columns.CALLS.columns}
+    data = {column.name: calls.column(column.name) for column in columns.CALLS.columns}
     _write_table(group, columns.CALLS, np.arange(len(calls)), data)
 
 
@@ -304,11 +304,11 @@ def _read_ops(reader: Reader) -> tuple[NDArray[np.void], NDArray[np.void], tuple
     return ops, spans, timers
 
 
-def _read_calls(reader: Reader) -> tuple[CallRecord, ...]:
+def _read_calls(reader: Reader) -> CallRecords:
     table = columns.CALLS
     count = len(reader.numbers(table.group, table.index))
     data = [reader.values(table.group, column, count) for column in table.columns]
-    return tuple(CallRecord(*row) for row in zip(*data, strict=True))
+    return CallRecords.of(CallRecord(*row) for row in zip(*data, strict=True))
 
 
 def _read_links(reader: Reader, *, folded: bool) -> tuple[LinkRecord, ...]:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Iterable, Iterator
+
     from numpy.typing import NDArray
 
     from fabricsim.results.capture import Capture
     from fabricsim.results.packets import Packets
 
 
-@dataclass(frozen=True)
-class CallRecord:
+class CallRecord(NamedTuple):
     """One collective call as it ran.
 
-    ``start`` is when its last rank was ready and ``end`` when its last rank was done, ps.
-    ``bound`` is the bus bandwidth that the narrowest resource of its group allows, bytes/s.
+    ``size`` is in bytes, as nccl-tests counts them. ``start`` is when its last rank was ready and ``end`` when its last
+    rank was done, ps. ``bound`` is the bus bandwidth that the narrowest resource of its group allows, bytes/s.
     """
 
     collective: str
@@ -28,6 +30,78 @@ class CallRecord:
     start: int
     end: int
     bound: float
+
+
+class CallKind(NamedTuple):
+    """What calls that are equal have in common; fields as of `CallRecord`."""
+
+    collective: str
+    dimension: str
+    ranks: int
+    size: int
+    bound: float
+
+
+@dataclass(frozen=True, eq=False)
+class CallRecords:
+    """The collective calls of a run, in program order.
+
+    Attributes
+    ----------
+    kinds
+        Those that differ.
+    kind
+        Index into `kinds` of each call, shape ``(n_calls,)``.
+    start, end
+        As of `CallRecord`, ps; shape ``(n_calls,)`` each.
+    """
+
+    kinds: tuple[CallKind, ...]
+    kind: NDArray[np.int64]
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, records: Iterable[CallRecord]) -> CallRecords:
+        """Make a table of records."""
+        numbers: dict[CallKind, int] = {}
+        rows = [
+            (numbers.setdefault(CallKind(*(getattr(each, name) for name in CallKind._fields)), len(numbers)), each)
+            for each in records
+        ]
+        kind, start, end = np.array([(kind, each.start, each.end) for kind, each in rows], np.int64).reshape(-1, 3).T
+        return cls(tuple(numbers), kind, start, end)
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Give a field of `CallRecord` for each call, shape ``(n_calls,)``."""
+        if name == "start":
+            return self.start
+        if name == "end":
+            return self.end
+        values = [getattr(kind, name) for kind in self.kinds]
+        text = name in ("collective", "dimension")
+        return np.array(values, object if text else None)[self.kind]
+
+    def __len__(self) -> int:
+        """Count the calls."""
+        return len(self.kind)
+
+    def __getitem__(self, index: int) -> CallRecord:
+        """Return one call."""
+        kind = self.kinds[self.kind[index]]
+        return CallRecord(**kind._asdict(), start=int(self.start[index]), end=int(self.end[index]))
+
+    def __iter__(self) -> Iterator[CallRecord]:
+        """Go through the calls in their order."""
+        return map(self.__getitem__, range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the same calls ran at the same times."""
+        if not isinstance(other, CallRecords):
+            return NotImplemented
+        return all(np.array_equal(self.column(name), other.column(name)) for name in CallRecord._fields)
+
+    __hash__ = None  # type: ignore[assignment]  # as of a list
 
 
 @dataclass(frozen=True)
@@ -119,7 +193,7 @@ class Result:
     ops: NDArray[np.void]
     spans: NDArray[np.void]
     timers: tuple[str, ...]
-    calls: tuple[CallRecord, ...]
+    calls: CallRecords
     links: tuple[LinkRecord, ...]
     series: Series
     slowdowns: NDArray[np.int64]

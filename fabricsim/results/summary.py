@@ -16,13 +16,11 @@ from fabricsim.tables import HOST
 from fabricsim.units import seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import NDArray
 
     from fabricsim.results.capture import CaptureSummary
     from fabricsim.results.packets import QueueSummary
-    from fabricsim.results.result import CallRecord, LinkRecord, Result
+    from fabricsim.results.result import CallKind, CallRecords, LinkRecord, Result
 
 HOTTEST = 10
 """Links that a summary names at most."""
@@ -254,19 +252,22 @@ def _uncovered(place: NDArray[np.int64], spans: NDArray[np.void]) -> NDArray[np.
     return uncovered
 
 
-def _collectives(calls: Iterable[CallRecord]) -> list[CollectiveSummary]:
-    groups: dict[tuple[str, str, int, int, float], list[CallRecord]] = {}
-    for call in calls:
+def _collectives(calls: CallRecords) -> list[CollectiveSummary]:
+    groups: dict[tuple[str, str, int, int, float], list[int]] = {}
+    for number, kind in enumerate(calls.kinds):
         # calls with another bound run over other resources: inside a host, say, and between hosts
-        key = (call.dimension, call.collective, call.ranks, call.size, float(f"{call.bound:.6g}"))
-        groups.setdefault(key, []).append(call)
-    alike = sorted(groups.items(), key=lambda item: (-sum(call.end - call.start for call in item[1]), item[0]))
-    return [_collective(group) for _, group in alike]
+        key = (kind.dimension, kind.collective, kind.ranks, kind.size, float(f"{kind.bound:.6g}"))
+        groups.setdefault(key, []).append(number)
+    counts = np.bincount(calls.kind, minlength=len(calls.kinds))
+    times = np.zeros(len(calls.kinds), np.int64)
+    np.add.at(times, calls.kind, calls.end - calls.start)
+    rows = [(key, int(times[kinds].sum()), int(counts[kinds].sum()), kinds[0]) for key, kinds in groups.items()]
+    rows.sort(key=lambda row: (-row[1], row[0]))
+    return [_collective(calls.kinds[first], time, count) for _, time, count, first in rows]
 
 
-def _collective(calls: list[CallRecord]) -> CollectiveSummary:
-    first = calls[0]
-    time = seconds(sum(call.end - call.start for call in calls)) / len(calls)
+def _collective(first: CallKind, total: int, count: int) -> CollectiveSummary:
+    time = seconds(total) / count
     algbw = _ratio(first.size, time)
     busbw = None if algbw is None else algbw * bus_factor(first.collective, first.ranks)
     bound = first.bound if np.isfinite(first.bound) else None
@@ -275,7 +276,7 @@ def _collective(calls: list[CallRecord]) -> CollectiveSummary:
         "collective": first.collective,
         "ranks": first.ranks,
         "size_bytes": first.size,
-        "count": len(calls),
+        "count": count,
         "time_mean_s": time,
         "algbw_bytes_per_s": algbw,
         "busbw_bytes_per_s": busbw,

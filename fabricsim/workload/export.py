@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.traces.trace import Operation, Recording
-    from fabricsim.workload.program import Call, Program
+    from fabricsim.workload.program import CallList, Program
 
 _ROOTED = {"broadcast", "reduce"}
 _MESSAGES = {"send_recv", "ring_exchange"}
@@ -75,7 +75,7 @@ def exported(program: Program, name: str, parts: Callable[[int, int], Part] | No
 class _Whole:
     """Leaves collectives whole."""
 
-    def __init__(self, calls: tuple[Call, ...]) -> None:
+    def __init__(self, calls: CallList) -> None:
         self.calls = calls
         counts = accumulate((call.collective in _MESSAGES for call in calls), initial=0)
         self.tags = list(counts)[:-1]  # so that each send finds its receive

@@ -11,7 +11,7 @@ from fabricsim.errors import SimulationError
 from fabricsim.tables import COLLECTIVE, COMPUTE, HOST, HOST_STREAM, MAIN_STREAM, NONE, OP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -52,6 +52,58 @@ class Call:
     dimension: str
 
 
+@dataclass(frozen=True, eq=False)
+class CallList:
+    """Collective calls, of which many are equal.
+
+    Attributes
+    ----------
+    kinds
+        Those that differ, in order of their first appearance.
+    kind
+        Index into `kinds` of each call, shape ``(n_calls,)``.
+    """
+
+    kinds: tuple[Call, ...]
+    kind: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, calls: Iterable[Call]) -> CallList:
+        """Find the kinds of calls."""
+        numbers: dict[Call, int] = {}
+        kind = [numbers.setdefault(call, len(numbers)) for call in calls]
+        return cls(tuple(numbers), np.array(kind, np.int64))
+
+    def take(self, calls: NDArray[np.integer]) -> CallList:
+        """Leave some calls, by their indices."""
+        kind = self.kind[calls]
+        used, first = np.unique(kind, return_index=True)
+        used = used[np.argsort(first)]
+        number = np.zeros(len(self.kinds), np.int64)
+        number[used] = np.arange(len(used))
+        return CallList(tuple(self.kinds[each] for each in used.tolist()), number[kind])
+
+    def __getitem__(self, index: int) -> Call:
+        """Return one call."""
+        return self.kinds[int(self.kind[index])]
+
+    def __len__(self) -> int:
+        """Count the calls."""
+        return len(self.kind)
+
+    def __iter__(self) -> Iterator[Call]:
+        """Go through the calls in their order."""
+        return map(self.kinds.__getitem__, self.kind.tolist())
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the same is called in the same order."""
+        if not isinstance(other, CallList):
+            return NotImplemented
+        return list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # as of a list
+
+
 @dataclass(frozen=True)
 class Program:
     """A DAG over ranks.
@@ -74,7 +126,7 @@ class Program:
 
     ops: NDArray[np.void]
     successors: NDArray[np.int64]
-    calls: tuple[Call, ...]
+    calls: CallList
     timers: tuple[str, ...]
     ranks: int
     representatives: tuple[int, ...] | None = None
@@ -98,9 +150,8 @@ class Program:
         ops["first_successor"] = np.cumsum(ops["successors"]) - ops["successors"]
         used = np.unique(ops["call"][ops["kind"] == COLLECTIVE])
         ops["call"] = np.where(ops["call"] >= 0, np.searchsorted(used, ops["call"]), NONE)
-        calls = tuple(self.calls[call] for call in used.tolist())
         successors = number[self.successors[inside]]
-        return Program(ops, successors, calls, self.timers, self.ranks, tuple(sorted(ranks)))
+        return Program(ops, successors, self.calls.take(used), self.timers, self.ranks, tuple(sorted(ranks)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,14 +247,14 @@ class Pattern(NamedTuple):
     heads, ends
         Ops that wait for what was before, and those that what follows waits for.
     calls
-        Of each sequence of calls (dimension and group) the ops that join one, and the calls.
+        Of each sequence of calls (dimension and group) the ops that join one, and the kind of each call.
     """
 
     rows: NDArray[np.int64]
     edges: NDArray[np.int64]
     heads: tuple[int, ...]
     ends: tuple[int, ...]
-    calls: Mapping[tuple[str, tuple[int, ...]], tuple[NDArray[np.int64], list[Call]]]
+    calls: Mapping[tuple[str, tuple[int, ...]], tuple[NDArray[np.int64], list[int]]]
 
 
 class ProgramBuilder:
@@ -233,8 +284,9 @@ class ProgramBuilder:
         self._edges: list[int] = []
         self._packed: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
         self._count = 0
-        self._calls: list[Call] = []
-        self._places: list[Mapping[int, int]] = []  # of each rank in each call
+        self._kinds: dict[Call, int] = {}
+        self._calls: list[int] = []  # the kind of each
+        self._places: list[Mapping[int, int]] = []  # of each rank in each kind of call
         self._groups: dict[tuple[int, ...], Mapping[int, int]] = {}
         self._last: dict[int, tuple[int, ...]] = {}
         self._sequences: dict[tuple[str, tuple[int, ...]], list[int]] = {}
@@ -306,7 +358,6 @@ class ProgramBuilder:
             new = wanted[max(len(known) - first, 0) :]
             known.extend(range(len(self._calls), len(self._calls) + len(new)))
             self._calls += new
-            self._places += [self._groups[sequence[1]]] * len(new)
             self._made[place] = first + len(wanted)
             rows[places, _CALL] = known[first : first + len(wanted)]
         before = [(op, start + head) for head in pattern.heads for op in self.last(rank)]
@@ -317,11 +368,13 @@ class ProgramBuilder:
 
     def call(self, call: Call) -> int:
         """Register a collective call; every one of its ranks must `join` it once, if it has ops at all."""
-        places = self._groups.get(call.ranks)
-        if places is None:
-            places = self._groups[call.ranks] = {rank: place for place, rank in enumerate(call.ranks)}
-        self._places.append(places)
-        self._calls.append(call)
+        kind = self._kinds.setdefault(call, len(self._kinds))
+        if kind == len(self._places):
+            places = self._groups.get(call.ranks)
+            if places is None:
+                places = self._groups[call.ranks] = {rank: place for place, rank in enumerate(call.ranks)}
+            self._places.append(places)
+        self._calls.append(kind)
         return len(self._calls) - 1
 
     def join(self, call: int, rank: int, timer: str, *, stream: int = MAIN_STREAM, after: Iterable[int] = ()) -> int:
@@ -356,7 +409,7 @@ class ProgramBuilder:
         return {*after, *last} if after else last
 
     def _part(self, call: int, rank: int, timer: str, stream: int) -> tuple[int, ...]:
-        return (rank, COLLECTIVE, stream, self._timers[timer], call, self._places[call][rank], 0)
+        return (rank, COLLECTIVE, stream, self._timers[timer], call, self._places[self._calls[call]][rank], 0)
 
     def _add(self, row: tuple[int, ...], before: Iterable[int]) -> int:
         index = self._count
@@ -391,7 +444,8 @@ class ProgramBuilder:
         self._check_joined(ops)
         ranks = int(ops["rank"].max()) + 1 if self._ranks is None else self._ranks
         some = None if self._representatives is None else tuple(sorted(self._representatives))
-        return Program(ops, successors, tuple(self._calls), tuple(self._timers), ranks, some)
+        calls = CallList(tuple(self._kinds), np.array(self._calls, np.int64))
+        return Program(ops, successors, calls, tuple(self._timers), ranks, some)
 
     def _check_joined(self, ops: NDArray[np.void]) -> None:
         some = self._representatives
@@ -401,8 +455,9 @@ class ProgramBuilder:
         joined = ops["call"][ops["kind"] == COLLECTIVE]
         counts = np.bincount(joined, minlength=len(self._calls))
         taking_part = {group: len(group) if some is None else len(some.intersection(group)) for group in self._groups}
-        wanted = np.array([taking_part[call.ranks] for call in self._calls], np.int64)
+        kinds = list(self._kinds)
+        wanted = np.array([taking_part[call.ranks] for call in kinds], np.int64)[np.array(self._calls, np.int64)]
         for index in np.flatnonzero(counts != wanted).tolist():
-            call = self._calls[index]
+            call = kinds[self._calls[index]]
             msg = f"{call.collective} over {len(call.ranks)} ranks was joined {counts[index]} times"
             raise SimulationError(msg if some is None else f"{msg}, not {wanted[index]}")

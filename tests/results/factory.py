@@ -8,7 +8,7 @@ import numpy as np
 
 from fabricsim.packet_tables import ACK, DATA
 from fabricsim.results.packets import ENTRY, WIRE, PacketLog, Packets, Tap
-from fabricsim.results.result import CallRecord, LinkRecord, Result, Series
+from fabricsim.results.result import CallRecord, CallRecords, LinkRecord, Result, Series
 from fabricsim.tables import COMPUTE, OVERLAPPED_STREAM, SLOWDOWN_BINS, SPAN
 from fabricsim.units import PS_PER_S
 from fabricsim.workload.program import Call, Program, ProgramBuilder
@@ -76,7 +76,7 @@ class Draft:
     def finish(self, transport: str = "tcp-10g", wires: int = 2) -> Result:
         program = self.builder.build()
         spans, times = replay(program, self.cost)
-        calls = tuple(
+        calls = CallRecords.of(
             CallRecord(call.collective, call.dimension, len(call.ranks), call.size, start, end, CAPACITY)
             for call, (start, end) in zip(program.calls, times, strict=True)
         )
@@ -128,7 +128,7 @@ def links(wires: int, iteration: int) -> tuple[LinkRecord, ...]:
     )
 
 
-def series(wires: int, iteration: int, calls: tuple[CallRecord, ...], bins: int = 200) -> Series:
+def series(wires: int, iteration: int, calls: CallRecords, bins: int = 200) -> Series:
     interval = -(-iteration // bins)
     middle = (np.arange(bins) + 0.5) * interval
     busy = np.zeros(bins, bool)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fabricsim.errors import ResultError
 from fabricsim.results.breakdown import critical_rank, rank_time
-from fabricsim.results.result import CallRecord, Result, Series
+from fabricsim.results.result import CallRecord, CallRecords, Result, Series
 from fabricsim.results.summary import HOTTEST, Summary, bus_factor, summarise, timer_totals, to_json
 from fabricsim.tables import COLLECTIVE, COMPUTE, MAIN_STREAM, NONE, OP, OVERLAPPED_STREAM, SLOWDOWN_BINS, SPAN
 from fabricsim.units import PS_PER_S
@@ -122,7 +122,7 @@ def test_waiting_for_an_overlapped_collective_is_exposed(bucketed: Result) -> No
 
 
 def test_alike_calls_are_one_row_and_another_bound_is_another_row(two_ranks: Result) -> None:
-    calls = tuple(
+    calls = CallRecords.of(
         CallRecord("send_recv", "pipeline", 2, 100, 0, end * S, bound) for end, bound in ((1, 5.0), (3, 5.0), (9, 7.0))
     )
     rows = summarise(dataclasses.replace(two_ranks, calls=calls))["collectives"]
@@ -133,7 +133,7 @@ def test_alike_calls_are_one_row_and_another_bound_is_another_row(two_ranks: Res
 
 
 def test_nothing_to_divide_by_is_null(two_ranks: Result) -> None:
-    calls = (CallRecord("broadcast", "data", 2, 0, S, S, float("inf")), *two_ranks.calls[1:])
+    calls = CallRecords.of([CallRecord("broadcast", "data", 2, 0, S, S, float("inf")), *list(two_ranks.calls)[1:]])
     row = summarise(dataclasses.replace(two_ranks, calls=calls))["collectives"][-1]
     assert row["algbw_bytes_per_s"] is None
     assert row["bound_bytes_per_s"] is None
@@ -173,7 +173,7 @@ def test_json_refuses_what_is_not_finite(two_ranks: Result) -> None:
 
 
 def test_a_run_without_work_is_an_error(two_ranks: Result) -> None:
-    empty = dataclasses.replace(two_ranks, ops=np.zeros(0, OP), spans=np.zeros(0, SPAN), calls=(), iteration=0)
+    empty = dataclasses.replace(two_ranks, ops=np.zeros(0, OP), spans=np.zeros(0, SPAN), calls=CallRecords.of([]), iteration=0)
     with pytest.raises(ResultError, match="no work"):
         summarise(empty)
 
@@ -208,7 +208,7 @@ def schedules(draw: st.DrawFn) -> Result:
         spans.append((start, end))
     span = np.array(spans, SPAN)
     return Result(
-        "drawn", "", {}, "tcp-10g", "flow", 0, "0", np.array(ops, OP), span, ("t",), tuple(calls), (),
+        "drawn", "", {}, "tcp-10g", "flow", 0, "0", np.array(ops, OP), span, ("t",), CallRecords.of(calls), (),
         Series(1, (), np.zeros((0, 0)), np.zeros(0)), np.zeros(SLOWDOWN_BINS, np.int64), {},
         int(span["end"].max()), 0.0,
     )  # fmt: skip

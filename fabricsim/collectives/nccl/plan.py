@@ -73,37 +73,50 @@ class Plan:
         self._measured = scenario.transport.nccl
         self._striped = scenario.engine == "flow"
         self._plain = from_settings(scenario.collectives)
-        self.group = cache(self._group)
+        self._group = cache(self._describe)
+        self._choice = cache(self._choose)
         self.group((0, 1)[: scenario.cluster.ranks])  # errors come before the run
 
-    def _group(self, ranks: tuple[int, ...]) -> Group:
-        hosts = len({rank // self._cluster.gpus_per_host for rank in ranks})
+    def group(self, ranks: tuple[int, ...]) -> Group:
+        """Describe a group of ranks: all of one size on as many hosts are alike."""
+        return self._group(len(ranks), self._hosts(ranks))
+
+    def _hosts(self, ranks: tuple[int, ...]) -> int:
+        return len({rank // self._cluster.gpus_per_host for rank in ranks})
+
+    def _describe(self, ranks: int, hosts: int) -> Group:
         adapter = self._settings.adapter_latency / _PS_PER_US
-        found = describe(self._cluster, len(ranks), hosts, network=self._network, tuning=self._tuning, adapter=adapter)
+        found = describe(self._cluster, ranks, hosts, network=self._network, tuning=self._tuning, adapter=adapter)
         most, least = self._settings.max_channels, self._settings.min_channels
         channels = found.channels if most is None else min(found.channels, most)
         return replace(found, channels=channels if least is None else max(channels, least))
 
     def pick(self, collective: str, ranks: tuple[int, ...], size: int) -> Pick:
         """Take NCCL's algorithm and protocol for a call, among those that the settings allow."""
+        return self._pick(collective, self.group(ranks), size)
+
+    def _pick(self, collective: str, group: Group, size: int) -> Pick:
         algorithm = self._settings.wanted("algorithm", collective)
         protocol = self._settings.wanted("protocol", collective)
         return pick(
             collective,
             size,
-            self.group(ranks),
+            group,
             algorithms=[ours for ours, engine in _ENGINE.items() if algorithm is None or algorithm == engine],
             protocols=() if protocol is None else (protocol,),
         )
 
     def __call__(self, collective: str, ranks: tuple[int, ...], size: int) -> Choice:
         """Choose for a call of `size` bytes; see `fabricsim.collectives.choice.Choose`."""
+        return self._choice(collective, len(ranks), self._hosts(ranks), size)
+
+    def _choose(self, collective: str, ranks: int, hosts: int, size: int) -> Choice:
         named = self._settings.wanted("algorithm", collective)
         foreign = named is not None and named not in _ENGINE.values()
-        if len(ranks) == 1 or collective in PAIRED or foreign:
-            return self._unchosen(collective, ranks, size)
-        group = self.group(ranks)
-        found = self.pick(collective, ranks, size)
+        group = self._group(ranks, hosts)
+        if ranks == 1 or collective in PAIRED or foreign:
+            return self._unchosen(collective, group, size)
+        found = self._pick(collective, group, size)
         simulated, chunk = self._channels(found, group), chunks.chunk(found, size, group)
         measured = self._measured_protocol(found.protocol, group)
         merged = found.channels / simulated
@@ -124,15 +137,14 @@ class Plan:
             copy_rate=self._copy_rate if found.algorithm == "ring" else 0.0,
         )
 
-    def _unchosen(self, collective: str, ranks: tuple[int, ...], size: int) -> Choice:
+    def _unchosen(self, collective: str, group: Group, size: int) -> Choice:
         """Take protocol Simple for sends between two ranks, in the chunks of the settings, or LL for small ones.
 
         Over NVLink NCCL sends on two channels per link (``ncclTopoGetNchannels``, src/graph/paths.cc), each with a
         FIFO of its own.
         """
-        plain = self._plain(collective, ranks, size)
-        group = self.group(ranks)
-        sent = size // len(ranks) if collective == "all_to_all" else size
+        plain = self._plain(collective, (), size)
+        sent = size // group.ranks if collective == "all_to_all" else size
         if collective in PAIRED and sent <= _P2P_LL_THRESHOLD and self._tuning.version >= _P2P_LL_SINCE:
             return self._small_sends(plain, group)
         inside = group.hosts == 1 and group.within == "nvlink" and collective in PAIRED
@@ -144,7 +156,7 @@ class Plan:
             window=FIFO_STEPS if inside else plain.window,
             network_step=0 if measured else self._step("network", "ring", "simple", group),
             intra_host_step=self._step(group.within, "ring", "simple", group),
-            start=self._start("ring", "simple", group) + self._own_part(collective, ranks, size),
+            start=self._start("ring", "simple", group) + self._own_part(collective, group, size),
             latency=measured.latency if measured else None,
             byte_latency=measured.byte_latency * PS_PER_S if measured else 0.0,
         )
@@ -175,9 +187,9 @@ class Plan:
         found: NcclProtocol | None = getattr(self._measured, protocol, None) if group.hosts > 1 else None
         return found
 
-    def _own_part(self, collective: str, ranks: tuple[int, ...], size: int) -> int:
+    def _own_part(self, collective: str, group: Group, size: int) -> int:
         """Count the time to copy what a rank of an all-to-all keeps, by the thread blocks that send, ps."""
-        return round(size / len(ranks) / self._copy_rate * PS_PER_S) if collective == "all_to_all" else 0
+        return round(size / group.ranks / self._copy_rate * PS_PER_S) if collective == "all_to_all" else 0
 
     def _channels(self, found: Pick, group: Group) -> int:
         """Channels to simulate: one stands for many that share every resource and run in step."""
