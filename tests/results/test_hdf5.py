@@ -14,7 +14,7 @@ import pytest
 from fabricsim.errors import ResultError
 from fabricsim.results import hdf5
 from fabricsim.results.hdf5_reader import Reader
-from fabricsim.results.result import Result, Series
+from fabricsim.results.result import CallRecords, Result, Series
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +53,12 @@ def test_tables_may_be_empty(two_ranks: Result, tmp_path: Path) -> None:
     nothing = Series(1, (), np.zeros((0, 3)), np.zeros(0))
     computed = two_ranks.ops["call"] == -1
     bare = dataclasses.replace(
-        two_ranks, ops=two_ranks.ops[computed], spans=two_ranks.spans[computed], calls=CallRecords.of([]), links=(), series=nothing
+        two_ranks,
+        ops=two_ranks.ops[computed],
+        spans=two_ranks.spans[computed],
+        calls=CallRecords.of([]),
+        links=(),
+        series=nothing,
     )
     hdf5.write(bare, tmp_path / "out.h5")
     _assert_equal(bare, hdf5.read(tmp_path / "out.h5"))

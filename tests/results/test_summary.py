@@ -173,7 +173,9 @@ def test_json_refuses_what_is_not_finite(two_ranks: Result) -> None:
 
 
 def test_a_run_without_work_is_an_error(two_ranks: Result) -> None:
-    empty = dataclasses.replace(two_ranks, ops=np.zeros(0, OP), spans=np.zeros(0, SPAN), calls=CallRecords.of([]), iteration=0)
+    empty = dataclasses.replace(
+        two_ranks, ops=np.zeros(0, OP), spans=np.zeros(0, SPAN), calls=CallRecords.of([]), iteration=0
+    )
     with pytest.raises(ResultError, match="no work"):
         summarise(empty)
 
