@@ -88,6 +88,7 @@ class Platform:
         self, cluster: Cluster, fabric: Fabric, switch: Switch, link_rate: float, costs: ProtocolCosts, seed: int
     ) -> None:
         self.cluster = cluster
+        self._ranks, self._per_host = cluster.ranks, cluster.gpus_per_host
         self.switch = switch
         self.costs = costs
         self.seed = seed
@@ -126,16 +127,15 @@ class Platform:
     @property
     def endpoints(self) -> int:
         """GPUs and host memories together."""
-        return self.cluster.ranks + self.cluster.hosts
+        return self._ranks + self.cluster.hosts
 
     def host_memory(self, host: int) -> int:
         """Endpoint number of a host's memory."""
-        return self.cluster.ranks + host
+        return self._ranks + host
 
     def host_of(self, endpoint: int) -> int:
         """Return the host of an endpoint."""
-        ranks = self.cluster.ranks
-        return endpoint // self.cluster.gpus_per_host if endpoint < ranks else endpoint - ranks
+        return endpoint // self._per_host if endpoint < self._ranks else endpoint - self._ranks
 
     def nics_of(self, source: int, target: int) -> tuple[int, int]:
         """Find the nodes of the NICs by which a message leaves one endpoint's host and enters another's."""
@@ -147,11 +147,11 @@ class Platform:
 
     def require_rank(self, rank: int) -> None:
         """Refuse a rank that the cluster does not have, by a `SimulationError`."""
-        self._require(rank, self.cluster.ranks)
+        self._require(rank, self._ranks)
 
     def _require(self, endpoint: int, count: int) -> None:
         if not 0 <= endpoint < count:
-            last = self.cluster.ranks - 1
+            last = self._ranks - 1
             msg = f"rank {endpoint} cannot be reached: the cluster has ranks 0 to {last}"
             raise SimulationError(msg)
 
