@@ -195,11 +195,13 @@ def plot(
     check_output_folder(output)
     run_result = read(result)
     folder = output_folder(output if output is not None else result.parent)
-    packets, series = run_result.packets, run_result.series
-    # the flow engine records all rates; a packet run has those that were tapped
-    rates = packets is None or bool(series.rate.any())
+    packets = run_result.packets
+    rates = bool(run_result.series.rate.any())
     names = ("breakdown", "timeline", "utilisation") if rates else ("breakdown", "timeline")
     figures = {name: getattr(plots, name)(run_result) for name in names}
+    if not rates:
+        reason = "no rank communicates over a wire" if packets is None else "no rate of a wire was tapped"
+        note(f"no picture of the utilisation: {reason}")
     if packets is not None:
         figures |= plots.of_packets(packets, f"{run_result.name} over {run_result.transport}")
     for name, figure in figures.items():
