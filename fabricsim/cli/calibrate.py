@@ -1,4 +1,4 @@
-"""The command that fits a transport to measured tables: calibrate."""
+"""The command that fits a transport to measured tables, or takes measured kernels from traces: calibrate."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fabricsim.cli.calibrate_gpu import are_kernel_traces, calibrate_gpu
 from fabricsim.cli.common import (
     JsonOption,
     SettingsOption,
@@ -42,17 +43,24 @@ def calibrate(  # noqa: PLR0913  one parameter per option
         list[str],
         typer.Argument(
             metavar="LOG...",
-            help="nccl-tests logs, osu_latency or osu_bw tables, or names of measured tables that ship.",
+            help="nccl-tests logs, osu_latency or osu_bw tables, or names of measured tables that ship; "
+            "or the profiler's (Kineto) traces of a job, with shapes.",
         ),
     ],
     *,
     cluster: Annotated[
-        str, typer.Option(metavar="NAME", help="Cluster of the library; the log says its hosts and GPUs.")
-    ],
-    transport: Annotated[str, typer.Option(metavar="NAME", help="Transport to begin with: of the library, or a file.")],
+        str | None, typer.Option(metavar="NAME", help="Cluster of the library; the log says its hosts and GPUs.")
+    ] = None,
+    transport: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Transport to begin with: of the library, or a file.")
+    ] = None,
+    gpu: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="GPU that the kernels of traces are laid over: of the library, or a file."),
+    ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="PRESET", help="Write preset.toml, and pictures of the fit beside it."),
+        typer.Option("--output", "-o", metavar="PRESET", help="Write preset.toml, and pictures of a fit beside it."),
     ] = None,
     hold_out: Annotated[
         str | None,
@@ -67,7 +75,10 @@ def calibrate(  # noqa: PLR0913  one parameter per option
     settings: SettingsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit latency, bandwidth and host costs of a transport to measured tables, and write it as a preset."""
+    """Fit latency, bandwidth and host costs of a transport to measured tables, and write it as a preset.
+
+    Of traces it takes the times of kernels, and writes them as a preset of a GPU.
+    """
     from fabricsim.calibration import calibrate as fitting  # noqa: PLC0415  --help must not pay for it
     from fabricsim.calibration import preset  # noqa: PLC0415  as above
     from fabricsim.calibration.measurements import between, read  # noqa: PLC0415  as above
@@ -75,6 +86,21 @@ def calibrate(  # noqa: PLR0913  one parameter per option
     if output is not None:
         preset.check_target(output)
     check_output_file(output)
+    if are_kernel_traces(logs):
+        given = {
+            "--cluster": cluster,
+            "--transport": transport,
+            "--hold-out": hold_out,
+            "--test": test,
+            "--collectives": collectives,
+            "--set": settings,
+        }
+        unused = [option for option, value in given.items() if value]
+        calibrate_gpu(logs, gpu, output, unused=unused, as_json=as_json)
+        return
+    if cluster is None or transport is None or gpu is not None:
+        msg = "a log needs --cluster and --transport, of which the latter is fitted; --gpu is for traces of kernels"
+        raise InputError(msg)
     span = _bytes("--min-bytes", smallest), _bytes("--max-bytes", largest)
     tables = [between(read(log, test), *span) for log in logs]
     chosen = [f"cluster={cluster}", f"transport={json.dumps(transport)}", *_collectives(collectives, tables)]

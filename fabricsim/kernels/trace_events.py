@@ -1,8 +1,8 @@
 """Events of a Chrome trace of PyTorch's profiler, found in the bytes of its JSON without decoding the rest.
 
 Nine tenths of such a file are operators, Python frames and arrows that a replay has no use for. `scan` walks over them
-byte by byte, and notes numbers and places of the events that matter. It checks strings, brackets and the keys of
-events; what else it walks over may be any JSON, and some that is none.
+byte by byte, and notes numbers and places of the events that matter; operators do where they are asked for. It checks
+strings, brackets and the keys of events; what else it walks over may be any JSON, and some that is none.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ TRACE_SCAN = np.dtype(
         ("seen", np.int64),  # events walked over by all calls
         ("origin", np.int64),  # us; where times are counted from
         ("has_origin", np.int64),
+        ("operators", np.int64),  # whether plain operators matter, too
     ],
     align=True,
 )
@@ -427,7 +428,7 @@ def _event(text, start, end, event, state):
             tid, tid_end = position, after
         elif which == _ARGS and text[position] == _OBJECT:
             arguments, arguments_end = position, after
-        if mark == PLAIN and name > start and category >= OPERATOR:
+        if mark == PLAIN and name > start and category >= OPERATOR + state.operators:
             return _past_brackets(text, after, end, 1)
         position = after
     if not has_phase or category == NONE or name == start:

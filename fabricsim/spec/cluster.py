@@ -10,19 +10,48 @@ from fabricsim.spec.base import Spec
 from fabricsim.spec.quantity import Bytes, Duration, Flops, Rate
 
 Fraction = Annotated[float, Field(ge=0.001, le=1)]
+Precision = Literal["fp16", "bf16", "fp32"]
 Size = Annotated[int, Field(ge=1, lt=2**31)]
+StreamName = Literal[
+    "layer norm",
+    "layer norm gradient",
+    "softmax",
+    "softmax gradient",
+    "attention dropout",
+    "attention dropout gradient",
+    "dropout",
+    "dropout gradient",
+    "bias-GELU",
+    "bias-GELU gradient",
+    "residual",
+    "residual gradient",
+    "gather",
+    "gather gradient",
+    "fused attention sums gradient",
+]
+"""Memory-bound kernels of which measured times may be given, as `fabricsim.workload.operations` names them."""
 
 
 class MeasuredKernel(Spec):
     """The time of one kernel as it was measured, which takes the place of the roofline's.
 
     ``shape`` of a product is how many of them in one launch, rows, inner width and columns; of fused attention
-    sequences times heads, queries, width of a head and keys.
+    sequences times heads, queries, width of a head and keys. ``causal`` says of an attention whether a causal mask hid
+    half of the keys; without it the time is that of both.
     """
 
     kernel: Literal["product", "attention", "attention-gradient"] = "product"
     shape: Annotated[tuple[Size, Size, Size, Size], Field(strict=False)]  # TOML has lists only
-    precision: Literal["fp16", "bf16", "fp32"]
+    precision: Precision
+    causal: bool | None = None
+    time: Duration
+
+
+class MeasuredStream(Spec):
+    """The time of one memory-bound kernel as it was measured: what it does, and the bytes that it reads and writes."""
+
+    operation: StreamName
+    bytes: Bytes
     time: Duration
 
 
@@ -41,14 +70,14 @@ class Gpu(Spec):
     (github.com/pytorch/pytorch/issues/28394, 107667), and of 78 GiB 1.8 were lost to fragmentation where a
     model filled an 80 GB card (github.com/vllm-project/compressed-tensors/pull/587, which reserves 5 %, too).
     ``nvlink_efficiency`` is the share of ``nvlink_rate`` that data reaches beside the headers of its packets.
-    ``kernels`` have been measured, and take that time.
+    ``kernels`` and ``streams`` have been measured, and take that time.
     ``nccl_start``, ``nccl_step`` and ``nccl_copy_rate`` are what NCCL's kernels of protocol Simple take over NVLink
     to begin and for each message, and the rate at which they copy out what they do not pass on; NCCL's own tables
     and half the memory's rate where left out. ``nccl_ll_start`` and ``nccl_ll_step`` are the times of protocol LL.
     """
 
     name: str
-    peak: dict[Literal["fp16", "bf16", "fp32"], Flops]
+    peak: dict[Precision, Flops]
     memory: Bytes
     memory_reserved: Annotated[float, Field(ge=0, le=0.9)] = 0.05
     memory_rate: Rate
@@ -70,6 +99,7 @@ class Gpu(Spec):
     nccl_ll_start: Duration | None = None
     nccl_ll_step: Duration | None = None
     kernels: Annotated[tuple[MeasuredKernel, ...], Field(strict=False)] = ()
+    streams: Annotated[tuple[MeasuredStream, ...], Field(strict=False)] = ()
 
 
 class Pcie(Spec):

@@ -14,6 +14,7 @@ one all-to-all each for query, key, value and result (Jacobs et al., arXiv 2309.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.workload.norms import branch, layer_norm, residual
@@ -33,7 +34,7 @@ _FUSED_TOGETHER = 4
 """Matrices of scores that a block of threads of the fused softmax takes."""
 
 
-class _Core(NamedTuple):
+class Core(NamedTuple):
     """The core of an attention on one rank.
 
     Heads are those of the queries; `keys` of keys and values together count once, not per query head.
@@ -49,14 +50,17 @@ class _Core(NamedTuple):
 
     @property
     def query_elements(self) -> int:
+        """Elements of the queries."""
         return self.batch * self.queries * self.heads * self.head
 
     @property
     def key_elements(self) -> int:
+        """Elements of the keys, and as many of the values."""
         return self.batch * self.keys * self.key_heads * self.head
 
     @property
     def scores(self) -> int:
+        """Elements of the products of queries and keys."""
         return self.batch * self.heads * self.queries * self.keys
 
 
@@ -101,25 +105,31 @@ def cross_attention(tape: Tape, job: Job) -> None:
     residual(tape, tokens * hidden)
 
 
-def _core_of(job: Job, queries: int, keys: int, *, causal: bool) -> _Core:
+def _core_of(job: Job, queries: int, keys: int, *, causal: bool) -> Core:
     model, tensor = job.model, job.parallelism.tensor
     head = attention_width(model) // model.heads
     key_heads = model.kv_heads or model.heads
-    return _Core(job.micro_batch, model.heads // tensor, key_heads // tensor, head, queries, keys, causal)
+    return Core(job.micro_batch, model.heads // tensor, key_heads // tensor, head, queries, keys, causal)
 
 
-def _core_attention(tape: Tape, core: _Core) -> None:
+def is_causal(operation: Operation) -> bool:
+    """Whether a causal mask hides part of the keys of a fused attention."""
+    products = PRODUCTS if operation.kernel == "attention" else BACKWARD_PRODUCTS
+    return operation.flops < products * 2 * math.prod(operation.shape or ())
+
+
+def _core_attention(tape: Tape, core: Core) -> None:
     if tape.job.attention == "fused":
         tape.step(
-            [fused(tape, core)],
-            fused_gradient(tape, core),
+            [fused(tape.width, core)],
+            fused_gradient(tape.width, core),
             tape.width * (core.query_elements + 2 * core.key_elements) + _row_sums(core),
         )
         return
     _separate_kernels(tape, core)
 
 
-def _separate_kernels(tape: Tape, core: _Core) -> None:
+def _separate_kernels(tape: Tape, core: Core) -> None:
     """Scores, softmax, dropout, context and its transpose; with selective recomputation all run twice.
 
     Keys and values are copied for all query heads that share them, as Megatron-LM does.
@@ -141,7 +151,7 @@ def _separate_kernels(tape: Tape, core: _Core) -> None:
         tape.repeat(start)
 
 
-def _softmax(tape: Tape, core: _Core, *, stored: int) -> None:
+def _softmax(tape: Tape, core: Core, *, stored: int) -> None:
     """Scale, mask and normalise: in one kernel that takes sequences times heads by fours, or one by one in fp32.
 
     So does ``FusedScaleMaskSoftmax.is_kernel_available`` of Megatron-LM (megatron/model/fused_softmax.py). What is kept
@@ -159,39 +169,39 @@ def _softmax(tape: Tape, core: _Core, *, stored: int) -> None:
     tape.step([cast], [cast])
 
 
-def _row_sums(core: _Core) -> int:
+def _row_sums(core: Core) -> int:
     """Bytes of the logarithms of the sums of all rows of scores."""
     return FP32 * core.batch * core.heads * core.queries
 
 
-def fused(tape: Tape, core: _Core) -> Operation:
-    """Make the forward pass of fused attention."""
-    traffic = tape.width * 2 * (core.query_elements + core.key_elements) + _row_sums(core)
+def fused(width: int, core: Core) -> Operation:
+    """Make the forward pass of fused attention on elements of `width` bytes."""
+    traffic = width * 2 * (core.query_elements + core.key_elements) + _row_sums(core)
     return _attention("attention", core, PRODUCTS, traffic)
 
 
-def fused_gradient(tape: Tape, core: _Core) -> list[Operation]:
+def fused_gradient(width: int, core: Core) -> tuple[Operation, Operation]:
     """Make the backward pass of fused attention, which begins with the sums of result times gradient."""
     rows = _row_sums(core)
-    sums = Operation("fused attention sums gradient", 0, tape.width * 2 * core.query_elements + rows)
-    traffic = tape.width * (3 * core.query_elements + 4 * core.key_elements) + 2 * rows
-    return [sums, _attention("attention-gradient", core, BACKWARD_PRODUCTS, traffic)]
+    sums = Operation("fused attention sums gradient", 0, width * 2 * core.query_elements + rows)
+    traffic = width * (3 * core.query_elements + 4 * core.key_elements) + 2 * rows
+    return sums, _attention("attention-gradient", core, BACKWARD_PRODUCTS, traffic)
 
 
-def _attention(kernel: Kernel, core: _Core, products: int, traffic: int) -> Operation:
+def _attention(kernel: Kernel, core: Core, products: int, traffic: int) -> Operation:
     flops = products * 2 * core.scores * core.head
     shape = (core.batch * core.heads, core.queries, core.head, core.keys)
     return Operation(f"fused {kernel}", flops // 2 if core.causal else flops, traffic, kernel=kernel, shape=shape)
 
 
-def _ring(tape: Tape, core: _Core) -> None:
+def _ring(tape: Tape, core: Core) -> None:
     """Attend to one rank's keys after the other; each step's result is merged into an fp32 sum."""
     ranks = tape.job.parallelism.context
     moved = 2 * core.key_elements * tape.width
     merge = Operation("merge partial results", 0, core.query_elements * (tape.width + 2 * FP32))
     pass_on = Exchange("ring_exchange", "context", moved, asynchronous=True)
     both = Exchange("ring_exchange", "context", 2 * moved, asynchronous=True)
-    part, part_back = fused(tape, core), fused_gradient(tape, core)
+    part, part_back = fused(tape.width, core), fused_gradient(tape.width, core)
     add = Operation("add key and value gradients", 0, 2 * core.key_elements * tape.width * 3)
     forward: list[Item] = []
     backward: list[Item] = []
@@ -205,7 +215,7 @@ def _ring(tape: Tape, core: _Core) -> None:
     tape.step(forward, backward, kept)
 
 
-def _ulysses(tape: Tape, core: _Core) -> None:
+def _ulysses(tape: Tape, core: Core) -> None:
     """Trade sequence for heads, attend to whole sequences, and trade back."""
     ranks = tape.job.parallelism.context
     whole = core._replace(

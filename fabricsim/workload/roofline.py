@@ -22,7 +22,7 @@ a causal mask computes half a block on its diagonal for nothing.
 To each of them comes ``kernel_latency``, in which a kernel starts and drains. Kernels are issued ahead of
 their execution, one per ``kernel_launch``: a row of kernels takes as long as they run, or as they take to issue. In
 passes the host is followed kernel by kernel (`fabricsim.workload.issue`).
-Kernels that were measured (``kernels`` of the GPU) take the measured time.
+Kernels that were measured (``kernels`` and ``streams`` of the GPU) take the measured time.
 """
 
 from __future__ import annotations
@@ -30,20 +30,21 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.units import PS_PER_S
 from fabricsim.workload.attention import BACKWARD_PRODUCTS, PRODUCTS
 from fabricsim.workload.issue import Span, kernel, row
+from fabricsim.workload.measured import measured_times
 from fabricsim.workload.operations import block_work, optimizer_operations
 from fabricsim.workload.tape import FP32, PRECISION_BYTES
 from fabricsim.workload.work import Operation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from fabricsim.spec.cluster import Gpu, MeasuredKernel
+    from fabricsim.spec.cluster import Gpu, Precision
     from fabricsim.spec.job import Job
     from fabricsim.workload.shapes import Block
     from fabricsim.workload.work import Item
@@ -90,13 +91,13 @@ def operations_time(operations: Sequence[Operation], job: Job, gpu: Gpu) -> int:
     KeyError
         Where the GPU has no peak for the job's precision (`compile_job` checks that first).
     """
-    running = sum(_device_time(operation, job, gpu) for operation in operations)
+    running = sum(_device_times(operations, job, gpu))
     return max(running, gpu.kernel_launch * len(operations))
 
 
 def kernels_span(operations: Sequence[Operation], job: Job, gpu: Gpu) -> Span:
     """Put kernels that follow one another in a row; see `operations_time`."""
-    return row(kernel(_device_time(operation, job, gpu), gpu.kernel_launch) for operation in operations)
+    return row(kernel(time, gpu.kernel_launch) for time in _device_times(operations, job, gpu))
 
 
 def operation_time(operation: Operation, job: Job, gpu: Gpu) -> int:
@@ -104,31 +105,36 @@ def operation_time(operation: Operation, job: Job, gpu: Gpu) -> int:
     return operations_time([operation], job, gpu)
 
 
-def _device_time(operation: Operation, job: Job, gpu: Gpu) -> int:
-    if gpu.kernels:
-        measured = _measured(gpu.kernels).get((operation.kernel, operation.shape, job.precision))
-        if measured is not None:
-            return measured
+def _device_times(operations: Sequence[Operation], job: Job, gpu: Gpu) -> Iterator[int]:
+    known = measured_times(gpu.kernels, gpu.streams)
+    for operation in operations:
+        measured = known.of(operation, job.precision) if known else None
+        yield roofline_time(operation, job.precision, gpu) if measured is None else measured
+
+
+def roofline_time(operation: Operation, precision: Precision, gpu: Gpu) -> int:
+    """Time that a kernel runs by its work, ps, whatever was measured.
+
+    Raises
+    ------
+    KeyError
+        Where the GPU has no peak for the precision.
+    """
     memory = operation.traffic / (gpu.memory_rate * gpu.memory_efficiency)
     if operation.kernel == "stream":
         busy = memory
     elif operation.kernel == "function":
         busy = memory / FUNCTION_SHARE
     elif operation.kernel == "product":
-        busy = max(memory, _product(operation, job, gpu))
+        busy = max(memory, _product(operation, precision, gpu))
     else:
-        busy = max(memory, _attention(operation, job, gpu))
+        busy = max(memory, _attention(operation, precision, gpu))
     return round(busy * PS_PER_S) + gpu.kernel_latency
 
 
-@cache
-def _measured(kernels: tuple[MeasuredKernel, ...]) -> dict[tuple[str, tuple[int, ...] | None, str], int]:
-    return {(each.kernel, each.shape, each.precision): each.time for each in kernels}
-
-
-def _product(operation: Operation, job: Job, gpu: Gpu) -> float:
+def _product(operation: Operation, precision: Precision, gpu: Gpu) -> float:
     """Time of products without memory's bound and latency, s."""
-    peak = gpu.peak[job.precision]
+    peak = gpu.peak[precision]
     sustained = operation.flops / (peak * gpu.gemm_efficiency)
     if gpu.processors is None or operation.shape is None:
         return sustained
@@ -139,7 +145,7 @@ def _product(operation: Operation, job: Job, gpu: Gpu) -> float:
         gpu.tile_overhead / PS_PER_S,
         gpu.memory_rate * gpu.memory_efficiency,
     )
-    return max(sustained, _tiled(operation.shape, PRECISION_BYTES[job.precision], machine))
+    return max(sustained, _tiled(operation.shape, PRECISION_BYTES[precision], machine))
 
 
 class _Machine(NamedTuple):
@@ -170,7 +176,7 @@ def _cut(shape: tuple[int, int, int, int], tile: tuple[int, int], splits: int, w
     return waves * (wave + machine.overhead) + written / machine.memory
 
 
-def _attention(operation: Operation, job: Job, gpu: Gpu) -> float:
+def _attention(operation: Operation, precision: Precision, gpu: Gpu) -> float:
     """Time of fused attention without memory's bound and latency, s."""
     batch, queries, head, keys = operation.shape or (1, 1, 1, 1)
     if operation.kernel == "attention":
@@ -181,7 +187,7 @@ def _attention(operation: Operation, job: Job, gpu: Gpu) -> float:
     diagonal = _QUERY_BLOCK // 2 if seen < keys else 0
     blocks = batch * -(-queries // _QUERY_BLOCK)
     idle = max(1.0, (gpu.processors or 1) / blocks)
-    rate = gpu.peak[job.precision] * (share or gpu.gemm_efficiency)
+    rate = gpu.peak[precision] * (share or gpu.gemm_efficiency)
     return idle * operation.flops * (1 + (overhead + diagonal) / seen) / rate
 
 

@@ -122,8 +122,8 @@ class Tape:
         """Record a kernel that streams through memory; `stored` bytes per element are kept."""
         width = width if width is not None else self.width
         self.step(
-            [] if forward is None else [_streamed(name, elements, forward, width, kernel)],
-            [_streamed(f"{name} gradient", elements, each, width, kernel) for each in backward],
+            [] if forward is None else [streamed(name, elements, forward, width, kernel)],
+            [streamed(f"{name} gradient", elements, each, width, kernel) for each in backward],
             elements * stored,
         )
 
@@ -131,11 +131,7 @@ class Tape:
         self, name: str, shape: tuple[int, int, int], *, batch: int = 1, weight: bool = False, output: int | None = None
     ) -> Operation:
         """Make a product (rows, inner, columns); `output` bytes per element of it if not `width`."""
-        rows, inner, columns = shape
-        written = self.width if output is None else output
-        traffic = batch * (self.width * (rows + columns) * inner + written * rows * columns)
-        flops = 2 * batch * rows * inner * columns
-        return Operation(name, flops, traffic, weight, "product", (batch, rows, inner, columns))
+        return product(name, (batch, *shape), self.width, weight=weight, output=output)
 
     def matrix_product(self, name: str, shape: tuple[int, int, int], *, batch: int, stored: int) -> None:
         """Record products of two activations; `stored` elements are kept."""
@@ -188,7 +184,7 @@ class Tape:
         if self.job.fused_accumulation:
             output = 2 * gradient_bytes(self.job)  # reads and writes the buffer
             self._added[batch * inner * columns] += 1
-        shape = (inner, rows, columns)
+        shape = (columns, rows, inner)  # weights lie as (columns, inner): torch.nn.Linear
         to_weight = self.product(f"{name} weight gradient", shape, batch=batch, weight=True, output=output)
         return to_input, to_weight
 
@@ -210,7 +206,18 @@ class Tape:
         return Work(tuple(self.forward), backward, self.stored)
 
 
-def _streamed(name: str, elements: int, move: Pass, width: int, kernel: Kernel) -> Operation:
+def product(
+    name: str, shape: tuple[int, int, int, int], width: int, *, weight: bool = False, output: int | None = None
+) -> Operation:
+    """Make a product of a shape as of `Operation`, elements of `width` bytes; `output` of its result if not `width`."""
+    batch, rows, inner, columns = shape
+    written = width if output is None else output
+    traffic = batch * (width * (rows + columns) * inner + written * rows * columns)
+    return Operation(name, 2 * batch * rows * inner * columns, traffic, weight, "product", shape)
+
+
+def streamed(name: str, elements: int, move: Pass, width: int, kernel: Kernel) -> Operation:
+    """Make a kernel that streams through memory, of elements of `width` bytes."""
     traffic = elements * ((move.reads + move.writes) * width + move.extra)
     return Operation(name, 0, traffic, move.weight, "stream" if move.weight else kernel)
 

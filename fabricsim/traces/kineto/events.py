@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -12,9 +12,12 @@ from fabricsim.errors import TraceError
 from fabricsim.kernels import trace_events as scanner
 from fabricsim.tables import NONE
 from fabricsim.traces.kineto.file import KinetoFile, Window, decoded
+from fabricsim.traces.kineto.inputs import Inputs, inputs_of
 from fabricsim.traces.kineto.messages import Note, note_of, operation_of_kernel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from fabricsim.traces.sources import Source
@@ -32,7 +35,7 @@ ROW = np.dtype(
         ("mark", np.int8),
         ("name", np.int32),  # index into Events.names
         ("place", np.int32),  # index into Events.places
-        ("note", np.int32),  # index into Events.notes; NONE where there is none
+        ("note", np.int32),  # index into Events.notes, of a plain operator into Events.inputs; NONE where there is none
         ("start", np.int64),  # ps after Events.origin
         ("duration", np.int64),
         ("correlation", np.int64),
@@ -76,6 +79,8 @@ class Events:
         us of the file's clock where times are counted from.
     negative
         How many durations are below 0.
+    inputs
+        What operators were called with, where that was asked for.
     """
 
     rows: NDArray[np.void]
@@ -86,12 +91,22 @@ class Events:
     head: dict[str, Any]
     origin: int
     negative: int
+    inputs: list[Inputs] = field(default_factory=list)
 
 
-def read_events(source: Source) -> Events:
-    """Read a file."""
+def read_events(source: Source, operators: Callable[[str], bool] | None = None) -> Events:
+    """Read a file.
+
+    Parameters
+    ----------
+    source
+        The file.
+    operators
+        Whether the inputs of operators of a name matter; where it is not given, plain operators are left out.
+    """
     file = KinetoFile(Window(source))
-    collector = _Collector(source.label, file)
+    file.scan["operators"] = operators is not None
+    collector = _Collector(source.label, file, operators)
     for batch in file.batches():
         collector.take(batch)
     return collector.finish()
@@ -101,14 +116,17 @@ def read_events(source: Source) -> Events:
 class _Collector:
     label: str
     file: KinetoFile
+    operators: Callable[[str], bool] | None = None
     rows: list[NDArray[np.void]] = field(default_factory=list)
     count: int = 0
     names: dict[int, int] = field(default_factory=dict)  # by hash
     texts: list[str] = field(default_factory=list)
     is_message: list[bool] = field(default_factory=list)  # whether a kernel of that name is NCCL's
+    has_inputs: list[bool] = field(default_factory=list)  # whether the inputs of an operator of that name matter
     name_bytes: int = 0
     places: dict[Place, int] = field(default_factory=dict)
     notes: dict[Note, int] = field(default_factory=dict)
+    inputs: dict[Inputs, int] = field(default_factory=dict)
     steps: list[tuple[int, int, int]] = field(default_factory=list)
     negative: int = 0
 
@@ -129,6 +147,8 @@ class _Collector:
         notes = [self._note(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
         if notes:
             rows["note"][found], rows["sequence"][found] = zip(*notes, strict=True)
+        if self.operators is not None:
+            self._take_inputs(rows, batch)
         for row in rows[rows["mark"] == scanner.STEP]:
             self._step(row)
         self.rows.append(rows[rows["mark"] != scanner.STEP])
@@ -166,6 +186,7 @@ class _Collector:
                 text = self._text(batch["name"][first], batch["name_end"][first])
                 self.texts.append(text)
                 self.is_message.append(operation_of_kernel(text) is not None)
+                self.has_inputs.append(self.operators is not None and self.operators(text))
                 self.name_bytes += len(text)
             numbers[i] = number
         if self.name_bytes > MOST_NAMES:
@@ -184,14 +205,27 @@ class _Collector:
         ]
         return np.array(numbers, np.int32)[indices]
 
-    def _note(self, number: int, mark: int, begin: int, end: int) -> tuple[int, int]:
-        """Decode arguments; gives the number of the note and the sequence number that it has."""
+    def _take_inputs(self, rows: NDArray[np.void], batch: NDArray[np.void]) -> None:
+        plain = (rows["category"] == scanner.OPERATOR) & (rows["mark"] == scanner.PLAIN)
+        for at in np.flatnonzero(plain & np.array(self.has_inputs)[rows["name"]]).tolist():
+            event = batch[at]
+            found = inputs_of(self._arguments(rows["name"][at], event["arguments"], event["arguments_end"]))
+            if found is not None:
+                rows["note"][at] = self.inputs.setdefault(found, len(self.inputs))
+            if len(self.inputs) > MOST_NOTES:
+                raise TraceError(self.label, f"more than {MOST_NOTES} shapes of operators; capture fewer iterations")
+
+    def _arguments(self, number: int, begin: int, end: int) -> dict[str, Any]:
         name, raw = self.texts[number], self.file.window.data[begin:end].tobytes()
         try:
-            arguments = decoded(raw) if raw else {}
+            return cast("dict[str, Any]", decoded(raw) if raw else {})
         except ValueError as error:
             what = f"the args of the event {name[:80]!r} are no JSON ({error}); copy the file again"
             raise TraceError(self.label, f"at byte {self.file.window.offset + begin}: {what}") from error
+
+    def _note(self, number: int, mark: int, begin: int, end: int) -> tuple[int, int]:
+        """Decode arguments; gives the number of the note and the sequence number that it has."""
+        name, arguments = self.texts[number], self._arguments(number, begin, end)
         note = note_of(arguments, name if mark == scanner.COLLECTIVE else "")
         noted = self.notes.setdefault(note, len(self.notes))
         if noted == MOST_NOTES:
@@ -210,5 +244,13 @@ class _Collector:
         self.rows.clear()
         origin = int(self.file.scan["origin"][0])
         return Events(
-            rows, self.texts, list(self.places), list(self.notes), self.steps, self.file.head, origin, self.negative
+            rows,
+            self.texts,
+            list(self.places),
+            list(self.notes),
+            self.steps,
+            self.file.head,
+            origin,
+            self.negative,
+            list(self.inputs),
         )

@@ -23,10 +23,10 @@ _DEEPEST = 8
 def calls_by_correlation(rows: NDArray[np.void], correlations: NDArray[np.int64]) -> NDArray[np.int64]:
     """Find the call of each correlation: indices of `rows`, NONE where there is none."""
     calls = np.flatnonzero((rows["category"] == scanner.CALL) & (rows["correlation"] > 0))
-    return _matched(rows["correlation"][calls], calls, correlations)
+    return matched(rows["correlation"][calls], calls, correlations)
 
 
-def _matched(keys: NDArray[np.int64], values: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+def matched(keys: NDArray[np.int64], values: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
     """Look up the first value of each wanted key; NONE where there is none, and for keys below 1."""
     if not len(keys):
         return np.full(len(wanted), NONE, np.int64)
@@ -107,7 +107,7 @@ def notes_of_kernels(
             here = marked[rows["place"][marked] == place]
             launched = np.flatnonzero((launches != NONE) & (rows["place"][launches] == place))
             found[launched] = _around(rows, here, rows["start"][launches[launched]])
-        by_id = _matched(rows["external"][marked], marked, rows["external"][kernels])
+        by_id = matched(rows["external"][marked], marked, rows["external"][kernels])
         # before PyTorch 2.1 a kernel's External id is its correlation, which counts something else
         own = rows["external"][kernels] != rows["correlation"][kernels]
         yield np.where((found == NONE) & own, by_id, found)

@@ -1,0 +1,121 @@
+"""Writing measured kernels as the preset of a GPU: what they were laid over, and each time with its source."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fabricsim.errors import InputError
+from fabricsim.spec import library
+from fabricsim.spec.include import is_file_name
+from fabricsim.spec.load import load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fabricsim.calibration.kernel_times import KernelTime, KernelTimes
+    from fabricsim.spec.cluster import Gpu
+
+_BASE = "hkbu"
+"""A scenario to look up and check GPUs in."""
+_PS_PER_US = 1e6
+
+
+def gpu_of(name: str) -> Gpu:
+    """Look up a GPU.
+
+    Parameters
+    ----------
+    name
+        Of the library, or a file of the user.
+
+    Raises
+    ------
+    InputError
+        Where there is none of that name, or its file is wrong.
+    """
+    if not is_file_name(name):
+        library.path("gpus", name)
+    return load(_BASE, [f"cluster.gpu={json.dumps(name)}"], with_job=False).scenario.cluster.gpu
+
+
+def write(path: Path, gpu: str, found: KernelTimes) -> None:
+    """Write a preset of a GPU with measured kernels.
+
+    Parameters
+    ----------
+    path
+        File to write, ending in ``.toml``.
+    gpu
+        What it is laid over: name in the library, or a file.
+    found
+        What was measured.
+
+    Raises
+    ------
+    InputError
+        Where the file cannot be written, or is `gpu` itself; an older one of that name is still there then.
+    """
+    base = gpu
+    if is_file_name(gpu):
+        if Path(gpu).resolve() == path.resolve():
+            msg = f"-o {path}: is what the preset would be laid over; name another file"
+            raise InputError(msg)
+        base = os.path.relpath(Path(gpu).resolve(), path.resolve().parent)
+    part = path.with_name(f".{path.stem}.part.toml")
+    try:
+        part.write_text(render(base, found), encoding="utf-8")
+        gpu_of(str(part))  # what would not load back is not kept
+        part.replace(path)
+    except OSError as error:
+        msg = f"{path}: cannot be written: {error.strerror}; name another file with -o"
+        raise InputError(msg) from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def render(base: str, found: KernelTimes) -> str:
+    """Give the text of a preset that includes `base`, whose name it keeps: NCCL's model goes by it."""
+    lines = [
+        f"# GPU {base} with kernels that fabricsim calibrate measured",
+        "#",
+        *(f"# {line}" for line in _about(found)),
+        f"include = {json.dumps(base)}",
+    ]
+    for each in found.kernels:
+        lines += ["", *_lines(each, found)]
+    return "\n".join(lines) + "\n"
+
+
+def _about(found: KernelTimes) -> Iterator[str]:
+    yield f"Measured on {found.device or 'a GPU that the traces do not name'}, in"
+    yield from (f"  {source}" for source in found.sources)
+    yield "Times are medians, from start to end on the GPU. All else takes the time that the model gives it."
+
+
+def _lines(each: KernelTime, found: KernelTimes) -> Iterator[str]:
+    one = each.what.operation
+    if one.shape is None:
+        yield "[[streams]]"
+        yield f"operation = {json.dumps(one.name)}"
+        yield f'bytes = "{one.traffic}B"'
+    else:
+        yield "[[kernels]]"
+        yield f"kernel = {json.dumps(one.kernel)}"
+        yield f"shape = {json.dumps(one.shape)}"
+        yield f"precision = {json.dumps(each.what.precision)}"
+        if each.what.causal is not None:
+            yield f"causal = {json.dumps(each.what.causal)}"
+    yield f'time = "{each.median / _PS_PER_US:.3f}us" # {_source(each, found)}'
+
+
+def _source(each: KernelTime, found: KernelTimes) -> str:
+    count = len(each.times)
+    trace = f"trace {Path(found.sources[0]).name}" if len(found.sources) == 1 else f"{len(found.sources)} traces"
+    first, third = (f"{time / _PS_PER_US:.3f}" for time in each.quartiles)
+    times = "once" if count == 1 else f"{count} times, quartiles {first} and {third}us"
+    if each.beside:
+        return f"U: measured, {trace}, {times}, always beside another kernel"
+    return f"T: measured, {trace}, {times}"

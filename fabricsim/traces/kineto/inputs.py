@@ -1,0 +1,68 @@
+"""What an operator was called with, as PyTorch's profiler notes it where ``record_shapes`` is on.
+
+``"Input Dims"`` and ``"Input type"`` are there from PyTorch 1.8 on, ``"Concrete Inputs"`` from 2.1 on
+(``torch/csrc/profiler/util.cpp`` and ``collection.cpp`` of github.com/pytorch/pytorch).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_MOST_ARGUMENTS = 64
+_MOST_DIMENSIONS = 16
+_MOST_LENGTH = 2**40
+_MOST_TEXT = 64
+
+
+class Inputs(NamedTuple):
+    """Arguments of an operator, in the order of its schema.
+
+    Attributes
+    ----------
+    shapes
+        Dimensions of each; empty of what is no tensor, of a number, and of a list of tensors.
+    types
+        Such as ``"c10::BFloat16"``; empty where there is none.
+    values
+        Of what is no tensor, such as ``"True"``; empty of tensors, and all of it where not captured.
+    """
+
+    shapes: tuple[tuple[int, ...], ...]
+    types: tuple[str, ...]
+    values: tuple[str, ...]
+
+    def shape(self, place: int) -> tuple[int, ...]:
+        """Dimensions of an argument; empty where it has none."""
+        return self.shapes[place] if place < len(self.shapes) else ()
+
+    def type(self, place: int) -> str:
+        """Type of an argument; empty where not known."""
+        return self.types[place] if place < len(self.types) else ""
+
+    def value(self, place: int) -> str:
+        """Value of an argument; empty where not known."""
+        return self.values[place] if place < len(self.values) else ""
+
+
+def inputs_of(arguments: Mapping[str, object]) -> Inputs | None:
+    """Read what an event says of the inputs of its operator; None where it says no shapes."""
+    shapes, types, values = (arguments.get(key) for key in ("Input Dims", "Input type", "Concrete Inputs"))
+    if not isinstance(shapes, list):
+        return None
+    return Inputs(tuple(map(_dimensions, shapes[:_MOST_ARGUMENTS])), _texts(types), _texts(values))
+
+
+def _dimensions(shape: object) -> tuple[int, ...]:
+    if not isinstance(shape, list) or len(shape) > _MOST_DIMENSIONS:
+        return ()
+    good = all(type(length) is int and 0 <= length < _MOST_LENGTH for length in shape)
+    return tuple(shape) if good else ()
+
+
+def _texts(listed: object) -> tuple[str, ...]:
+    if not isinstance(listed, list):
+        return ()
+    return tuple(text[:_MOST_TEXT] if isinstance(text, str) else "" for text in listed[:_MOST_ARGUMENTS])

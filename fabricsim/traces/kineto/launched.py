@@ -1,0 +1,174 @@
+"""The kernels of a Kineto file with the operators that launched them.
+
+A kernel belongs to the innermost operator around the call that launched it, on that call's thread. Where no call is
+captured, it is the operator with the kernel's ``External id``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fabricsim.errors import TraceError
+from fabricsim.kernels import trace_events as scanner
+from fabricsim.tables import NONE
+from fabricsim.traces.kineto.events import read_events
+from fabricsim.traces.kineto.job import Job
+from fabricsim.traces.kineto.joins import calls_by_correlation, matched
+from fabricsim.traces.kineto.messages import operation_of_kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from fabricsim.traces.kineto.events import Events
+    from fabricsim.traces.kineto.inputs import Inputs
+    from fabricsim.traces.sources import Source
+
+KERNEL = np.dtype(
+    [
+        ("name", np.int32),  # index into LaunchedKernels.names
+        ("call", np.int64),  # one number for all kernels of one call of an operator; NONE where not known
+        ("operator", np.int32),  # its name, index into LaunchedKernels.names; NONE where not known
+        ("inputs", np.int32),  # index into LaunchedKernels.inputs; NONE where not known
+        ("duration", np.int64),  # ps
+        ("beside", np.bool_),  # whether a kernel of another stream ran at the same time
+    ],
+    align=True,
+)
+"""A kernel that computes."""
+
+
+@dataclass(frozen=True)
+class LaunchedKernels:
+    """Kernels of one rank, those of NCCL left out.
+
+    Attributes
+    ----------
+    source
+        File, and member of an archive.
+    device
+        Name of the GPU; empty where not captured.
+    kernels
+        ``KERNEL`` records, shape ``(n,)``.
+    names
+        Of kernels and operators.
+    inputs
+        Of operators.
+    """
+
+    source: str
+    device: str
+    kernels: NDArray[np.void]
+    names: list[str]
+    inputs: list[Inputs]
+
+
+def read_launched(source: Source, operators: Callable[[str], bool]) -> LaunchedKernels:
+    """Read a file.
+
+    Parameters
+    ----------
+    source
+        The file: one rank.
+    operators
+        Whether the inputs of operators of a name matter.
+
+    Raises
+    ------
+    TraceError
+        Where it is no such file, is cut or damaged, or holds no kernels, operators or shapes.
+    """
+    events = read_events(source, operators)
+    rows = events.rows
+    if not (rows["category"] == scanner.KERNEL).any():
+        msg = "holds no kernels; capture with ProfilerActivity.CUDA, and while the job computes"
+        raise TraceError(source.label, msg)
+    if not (rows["category"] == scanner.OPERATOR).any():
+        msg = "holds no operators, so that kernels have no shapes; capture with ProfilerActivity.CPU as well"
+        raise TraceError(source.label, msg)
+    wanted = np.array([operators(name) for name in events.names], bool)[rows["name"]]
+    if not events.inputs and (wanted & (rows["category"] == scanner.OPERATOR)).any():
+        msg = "holds no shapes of operators; capture with torch.profiler.profile(..., record_shapes=True)"
+        raise TraceError(source.label, msg)
+    kernels = _kernels(events)
+    return LaunchedKernels(source.label, _device(source, events), kernels, events.names, events.inputs)
+
+
+def _device(source: Source, events: Events) -> str:
+    on_device = events.rows[events.rows["category"] == scanner.KERNEL]
+    return Job(source, events.head).device(events.places[int(np.bincount(on_device["place"]).argmax())].first)
+
+
+def _kernels(events: Events) -> NDArray[np.void]:
+    rows = events.rows
+    on_device = np.flatnonzero(rows["category"] == scanner.KERNEL)
+    is_message = np.array([operation_of_kernel(name) is not None for name in events.names])[rows["name"]]
+    beside = _beside(rows, on_device)
+    computing = ~is_message[on_device]
+    on_device, beside = on_device[computing], beside[computing]
+    calls = _operators(events, on_device)
+    kernels = np.empty(len(on_device), KERNEL)
+    kernels["name"], kernels["duration"] = rows["name"][on_device], rows["duration"][on_device]
+    kernels["call"], kernels["beside"] = calls, beside
+    known = calls != NONE
+    kernels["operator"] = np.where(known, rows["name"][calls], NONE)
+    kernels["inputs"] = np.where(known & (rows["mark"][calls] == scanner.PLAIN), rows["note"][calls], NONE)
+    return kernels
+
+
+def _beside(rows: NDArray[np.void], kernels: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Say of each kernel whether one of another stream ran at the same time."""
+    starts, places = rows["start"][kernels], rows["place"][kernels]
+    ends = starts + rows["duration"][kernels]
+    found = np.zeros(len(kernels), bool)
+    for place in np.unique(places):
+        here = places == place
+        order = np.argsort(starts[here], kind="stable")
+        begin, end = starts[here][order], np.maximum.accumulate(ends[here][order])
+        others = np.flatnonzero(~here)
+        first = np.searchsorted(end, starts[others], "right")  # of this stream, the first that ends later
+        later = first < len(begin)
+        found[others[later]] |= begin[first[later]] < ends[others[later]]
+    return found
+
+
+def _operators(events: Events, kernels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Find the row of the innermost operator that launched each kernel; NONE where it is not known."""
+    rows = events.rows
+    launches = calls_by_correlation(rows, rows["correlation"][kernels])
+    operators = np.flatnonzero(rows["category"] == scanner.OPERATOR)
+    found = np.full(len(kernels), NONE, np.int64)
+    for place in np.unique(rows["place"][launches[launches != NONE]]):
+        launched = np.flatnonzero((launches != NONE) & (rows["place"][launches] == place))
+        here = operators[rows["place"][operators] == place]
+        found[launched] = _innermost(rows, here, rows["start"][launches[launched]])
+    # before PyTorch 2.1 a kernel's External id is its correlation, which counts something else
+    own = (rows["external"][kernels] != rows["correlation"][kernels]) & (launches == NONE)
+    by_id = matched(rows["external"][operators], operators, rows["external"][kernels])
+    return np.where(own, by_id, found)
+
+
+def _innermost(rows: NDArray[np.void], spans: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Find the innermost of the spans of a thread around each time; NONE where there is none."""
+    starts, ends = rows["start"][spans], rows["start"][spans] + rows["duration"][spans]
+    order = np.lexsort((-ends, starts))
+    starts, ends, spans = starts[order].tolist(), ends[order].tolist(), spans[order].tolist()
+    found = np.full(len(times), NONE, np.int64)
+    open_: list[int] = []
+    following = 0
+    for at in np.argsort(times, kind="stable").tolist():
+        time = int(times[at])
+        while following < len(spans) and starts[following] <= time:
+            while open_ and ends[open_[-1]] <= starts[following]:
+                open_.pop()
+            open_.append(following)
+            following += 1
+        while open_ and ends[open_[-1]] < time:
+            open_.pop()
+        if open_:
+            found[at] = spans[open_[-1]]
+    return found
