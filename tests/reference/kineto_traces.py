@@ -3,13 +3,17 @@
 Each operation of the made-up job is a call of a Python module with its stack, a tree of operators, the call that
 launches, the kernel, and two arrows; every tenth is an all-reduce with its notes. Proportions of bytes are those of
 captured traces with ``with_stack`` and ``record_shapes``: two thirds Python and operators, a third calls and kernels.
+
+`write_calls` writes the calls of operators that a test names, with shapes and kernels.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 _HEAD = """{
@@ -131,3 +135,52 @@ def write(path: Path, size: int, origin: int = 4_458_677_009_853_422) -> int:
             number += 1
         file.write(_TAIL % (origin // 1000))
     return number
+
+
+class Call(NamedTuple):
+    """A call of an operator: shapes and values of its arguments, and names and ns of the kernels that it launches.
+
+    A kernel that `beside` is of a stream of its own, and begins with the one before it.
+    """
+
+    operator: str
+    shapes: Sequence[Sequence[int]]
+    kernels: Sequence[tuple[str, int]]
+    type: str = "c10::BFloat16"
+    values: Sequence[str] = ()
+    beside: bool = False
+
+
+_GPU = "NVIDIA A100-SXM4-40GB"
+GEMM = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn"
+LAYER = (
+    Call("aten::addmm", [[3072], [8192, 1024], [1024, 3072], [], []], [(GEMM, 260_000)]),
+    Call("aten::mm", [[8192, 3072], [3072, 1024]], [(GEMM, 255_000)]),
+    Call("aten::mm", [[3072, 8192], [8192, 1024]], [(GEMM, 240_000), ("splitKreduce_kernel", 6_000)]),
+    Call("aten::addmm", [[1024], [8192, 1024], [1024, 1024], [], []], [(GEMM, 92_000)]),
+    Call("aten::native_layer_norm", [[8, 1024, 1024], [], [1024], [1024], []], [("vectorized_layer_norm", 24_000)]),
+    Call("aten::tanh", [[8, 1024, 4096]], [("void at::native::vectorized_elementwise_kernel", 90_000)]),
+)
+"""Some of what a layer of GPT-2 medium does with eight sequences."""
+
+
+def write_calls(path: Path, calls: Sequence[Call], *, shapes: bool = True, device: str = _GPU) -> None:
+    """Write a trace of calls that follow one another; without `shapes` as the profiler does without record_shapes."""
+    events, now, number, began = [], 1_000_000, 0, 0
+    for call in calls:
+        said = {"Input Dims": call.shapes, "Input type": [call.type if shape else "Scalar" for shape in call.shapes]}
+        notes = json.dumps({**said, "Concrete Inputs": list(call.values)})[1:-1] if shapes else '"Ev Idx": 1'
+        events.append(event("cpu_op", call.operator, _HOST, (now, 10_000 * (1 + len(call.kernels))), notes))
+        host, now = now, now + 10_000
+        for name, duration in call.kernels:
+            number += 1
+            host += 8_000
+            launch = f'"cbid": 211, "correlation": {number}'
+            events.append(event("cuda_runtime", "cudaLaunchKernel", _HOST, (host, 5_000), launch))
+            stream, began = (20, began) if call.beside else (7, now)
+            notes = f'"device": 0, "stream": {stream}, "correlation": {number}'
+            events.append(event("kernel", name, (0, stream), (began, duration), notes))
+            now += 10_000 + duration
+        now += 10_000 * (1 + len(call.kernels))
+    head = f'{{"deviceProperties": [{{"id": 0, "name": "{device}"}}], "traceEvents": [\n'
+    path.write_text(head + "".join(events).rstrip().rstrip(",") + "]}")
