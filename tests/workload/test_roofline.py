@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricsim.spec.cluster import MeasuredKernel
+from fabricsim.spec.cluster import MeasuredKernel, MeasuredStream
+from fabricsim.workload.attention import Core, fused, fused_gradient, is_causal
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.roofline import FUNCTION_SHARE, block_time, operation_time, operations_time, optimizer_time
 from fabricsim.workload.shapes import stage_blocks
@@ -119,3 +120,47 @@ def test_a_measured_kernel_takes_its_time(make_job: MakeJob, gpu: Gpu) -> None:
     assert operation_time(one, make_job(), known) == 359_000_000
     assert operation_time(one, make_job(precision="bf16"), known) == operation_time(one, make_job(), gpu)
     assert operation_time(other, make_job(), known) == operation_time(other, make_job(), gpu)
+
+
+def test_a_product_takes_the_measured_time_of_its_transpose_where_its_own_is_not_known(
+    make_job: MakeJob, gpu: Gpu
+) -> None:
+    transpose = MeasuredKernel(shape=(1, 1280, 8192, 4096), precision="fp16", time="359us")
+    own = MeasuredKernel(shape=(1, 4096, 8192, 1280), precision="fp16", time="340us")
+    one = Operation("QKV", 2 * 4096 * 8192 * 1280, 1, kernel="product", shape=(1, 4096, 8192, 1280))
+
+    assert operation_time(one, make_job(), gpu.model_copy(update={"kernels": (transpose,)})) == 359_000_000
+    assert operation_time(one, make_job(), gpu.model_copy(update={"kernels": (own, transpose)})) == 340_000_000
+    assert operation_time(one, make_job(), gpu.model_copy(update={"kernels": (transpose, own)})) == 340_000_000
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_measured_attention_is_of_one_mask_or_of_any(
+    causal: bool,  # noqa: FBT001  a column
+    make_job: MakeJob,
+    gpu: Gpu,
+) -> None:
+    core = Core(2, 16, 16, 64, 1024, 1024, causal=causal)
+    both = MeasuredKernel(kernel="attention", shape=(32, 1024, 64, 1024), precision="fp16", time="90us")
+    masked = both.model_copy(update={"causal": True, "time": 50_000_000})
+    other = both.model_copy(update={"causal": not causal})
+    job = make_job()
+
+    assert is_causal(fused(2, core)) == causal
+    assert all(is_causal(each) == causal for each in fused_gradient(2, core)[1:])
+    assert operation_time(fused(2, core), job, gpu.model_copy(update={"kernels": (both,)})) == 90_000_000
+    for order in ((both, masked), (masked, both)):
+        known = gpu.model_copy(update={"kernels": order})
+        assert operation_time(fused(2, core), job, known) == (50_000_000 if causal else 90_000_000)
+    assert operation_time(fused(2, core), job, gpu.model_copy(update={"kernels": (other,)})) == operation_time(
+        fused(2, core), job, gpu
+    )
+
+
+def test_a_measured_stream_takes_its_time(make_job: MakeJob, gpu: Gpu) -> None:
+    known = gpu.model_copy(update={"streams": (MeasuredStream(operation="layer norm", bytes="2MB", time="77us"),)})
+    job = make_job()
+
+    assert operation_time(Operation("layer norm", 0, 2_000_000), job, known) == 77_000_000
+    for other in (Operation("layer norm", 0, 2_000_002), Operation("softmax", 0, 2_000_000)):
+        assert operation_time(other, job, known) == operation_time(other, job, gpu)
