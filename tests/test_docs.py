@@ -54,6 +54,8 @@ def test_commands_of_a_page_work_one_after_another(page: Path, tmp_path: Path, k
         # the reader's own trace is stood in for by a made-up one of one rank of 16
         (tmp_path / "traces").mkdir()
         kineto_traces.write(tmp_path / "traces" / "rank3.pt.trace.json", 2**20)
+    if "$ fabricsim calibrate trace.json" in page.read_text("utf-8"):
+        kineto_traces.write_calls(tmp_path / "trace.json", kineto_traces.LAYER)
     for language, text in blocks(page):
         if language == "toml" and (name := FILE_NAME.match(text)):
             (tmp_path / name[1]).write_text(text, encoding="utf-8")
