@@ -7,7 +7,7 @@ and count only where there are no others.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,7 +16,8 @@ import numpy as np
 from fabricsim.calibration.operators import is_known, parts
 from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
-from fabricsim.traces.kineto.launched import read_launched
+from fabricsim.traces.kineto.launched import NO_SHAPES, read_launched
+from fabricsim.traces.pytorch_et.inputs import read_inputs
 from fabricsim.traces.readers import form_of
 from fabricsim.traces.sources import sources
 from fabricsim.workload.roofline import roofline_time
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
     from fabricsim.calibration.operators import What
     from fabricsim.spec.cluster import Gpu
     from fabricsim.traces.kineto.launched import LaunchedKernels
+    from fabricsim.traces.pytorch_et.inputs import ToldInputs
 
+_SHAPES_ALONE = "pytorch_et"
+"""Form of traces that say shapes and no times."""
 _UNEVEN = 0.2
 """Distance of the quartiles, as a share of the median, above which a time is called uneven."""
 _NAMED = 3
@@ -144,25 +148,20 @@ class KernelTimes:
 def is_kernel_trace(name: str) -> bool:
     """Whether a file, or the first of a folder or an archive, is a trace of kernels.
 
-    Raises
-    ------
-    TraceError
-        Where it is a trace of operators without times.
+    So is an execution trace, which may lie beside one.
     """
     if not Path(name).exists():
         return False
     try:
-        form = form_of(next(sources([name])))
+        return form_of(next(sources([name]))) in {"kineto", _SHAPES_ALONE}
     except TraceError:  # whoever reads it as a log says better what is wrong
         return False
-    if form == "pytorch_et":
-        msg = "is an execution trace, which has no times of kernels; give the profiler's (Kineto) trace of that rank"
-        raise TraceError(name, f"{msg}, captured with record_shapes=True")
-    return form == "kineto"
 
 
 def read_kernels(paths: Sequence[Path | str], progress: Callable[[float], None] | None = None) -> KernelTimes:
     """Read what traces of one or more ranks say of kernels.
+
+    Those without shapes get them from the execution trace of the same rank and run.
 
     Parameters
     ----------
@@ -178,7 +177,14 @@ def read_kernels(paths: Sequence[Path | str], progress: Callable[[float], None] 
     """
     reading = _Reading()
     for source in sources(paths, None, progress):
-        reading.take(read_launched(source, is_known))
+        if form_of(source) == _SHAPES_ALONE:
+            reading.told.append(read_inputs(source, is_known))
+            continue
+        launched = read_launched(source, is_known)
+        if launched.lacks_shapes:
+            reading.shapeless.append(launched)
+        else:
+            reading.take(launched)
     return reading.finish()
 
 
@@ -197,6 +203,8 @@ class _Measured:
 @dataclass
 class _Reading:
     sources: list[str] = field(default_factory=list)
+    told: list[ToldInputs] = field(default_factory=list)
+    shapeless: list[LaunchedKernels] = field(default_factory=list)
     devices: dict[str, str] = field(default_factory=dict)  # the first file of each
     measured: dict[tuple[object, ...], _Measured] = field(default_factory=dict)
     rest: dict[tuple[str, str], list[int]] = field(default_factory=dict)  # count and time
@@ -221,6 +229,22 @@ class _Reading:
             known = self.measured.setdefault(what.key, _Measured(what))
             (known.beside if beside else known.alone).append(time)
 
+    def _told(self, launched: LaunchedKernels) -> LaunchedKernels:
+        """Take shapes from the execution trace of the same rank, or the only one beside the only trace."""
+        alone = len(self.told) == len(self.shapeless) == 1
+        beside = next((each for each in self.told if alone or each.rank == launched.rank != NONE), None)
+        if beside is None:
+            raise TraceError(launched.source, f"{NO_SHAPES}, or give the execution trace of the same rank and run")
+        known = beside.inputs
+        rows = launched.kernels[launched.kernels["inputs"] != NONE]
+        for operator, number in set(zip(rows["operator"].tolist(), rows["inputs"].tolist(), strict=True)):
+            told = known.get(launched.inputs[number].record)
+            if told is None or told[0] != launched.names[operator]:
+                msg = f"does not say what {launched.names[operator]} of {launched.source} was called with"
+                raise TraceError(beside.source, f"{msg}; capture both at the same time")
+        inputs = [known[each.record][1] if each.record in known else each for each in launched.inputs]
+        return replace(launched, inputs=inputs)
+
     def _identify(self, launched: LaunchedKernels) -> None:
         self.sources.append(launched.source)
         if launched.device:
@@ -244,6 +268,13 @@ class _Reading:
 
     def finish(self) -> KernelTimes:
         """Put everything together."""
+        for launched in self.shapeless:
+            self.take(self._told(launched))
+        if not self.sources:
+            msg = (
+                "is an execution trace, which has no times of kernels; give the profiler's (Kineto) trace of that rank"
+            )
+            raise TraceError(self.told[0].source, f"{msg}, captured with record_shapes=True")
         rest = (Unmatched(*names, *counted) for names, counted in self.rest.items())
         unmatched = tuple(sorted(rest, key=lambda each: -each.time))
         if not self.measured:

@@ -140,7 +140,8 @@ def write(path: Path, size: int, origin: int = 4_458_677_009_853_422) -> int:
 class Call(NamedTuple):
     """A call of an operator: shapes and values of its arguments, and names and ns of the kernels that it launches.
 
-    A kernel that `beside` is of a stream of its own, and begins with the one before it.
+    A kernel that is `beside` is of a stream of its own, and begins with the one before it. `record` is the number of
+    the call where an execution trace is captured at the same time.
     """
 
     operator: str
@@ -149,6 +150,7 @@ class Call(NamedTuple):
     type: str = "c10::BFloat16"
     values: Sequence[str] = ()
     beside: bool = False
+    record: int = 0
 
 
 _GPU = "NVIDIA A100-SXM4-40GB"
@@ -169,7 +171,8 @@ def write_calls(path: Path, calls: Sequence[Call], *, shapes: bool = True, devic
     events, now, number, began = [], 1_000_000, 0, 0
     for call in calls:
         said = {"Input Dims": call.shapes, "Input type": [call.type if shape else "Scalar" for shape in call.shapes]}
-        notes = json.dumps({**said, "Concrete Inputs": list(call.values)})[1:-1] if shapes else '"Ev Idx": 1'
+        said |= {"Concrete Inputs": list(call.values)}
+        notes = json.dumps(said if shapes else {"Record function id": call.record})[1:-1]
         events.append(event("cpu_op", call.operator, _HOST, (now, 10_000 * (1 + len(call.kernels))), notes))
         host, now = now, now + 10_000
         for name, duration in call.kernels:
@@ -184,3 +187,21 @@ def write_calls(path: Path, calls: Sequence[Call], *, shapes: bool = True, devic
         now += 10_000 * (1 + len(call.kernels))
     head = f'{{"deviceProperties": [{{"id": 0, "name": "{device}"}}], "traceEvents": [\n'
     path.write_text(head + "".join(events).rstrip().rstrip(",") + "]}")
+
+
+def write_execution_trace(path: Path, calls: Sequence[Call], *, nested: bool) -> None:
+    """Write what ExecutionTraceObserver says of calls, as its flat schema does or its nested one."""
+    nodes = []
+    for number, call in enumerate(calls, start=2):
+        values = [[1, 2, 0, 4, 2, "cuda:0"] if shape else 1 for shape in call.shapes]
+        types = [f"Tensor({call.type})" if shape else "Int" for shape in call.shapes]
+        node = {"id": number, "name": call.operator}
+        if nested:
+            inputs = {"values": values, "shapes": call.shapes, "types": types}
+            attributes = [{"name": "rf_id", "type": "uint64", "value": call.record}]
+            nodes.append({**node, "ctrl_deps": 1, "inputs": inputs, "attrs": attributes})
+        else:
+            flat = {"inputs": values, "input_shapes": call.shapes, "input_types": types}
+            nodes.append({**node, "parent": 1, "rf_id": call.record, **flat})
+    schema = "1.1.0-chakra.0.0.4" if nested else "1.0.1"
+    path.write_text(json.dumps({"schema": schema, "pid": 1, "nodes": nodes}))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
 from fabricsim.traces.kineto.launched import LaunchedKernels, read_launched
+from fabricsim.traces.pytorch_et.inputs import read_inputs
 from fabricsim.traces.sources import sources
 
 if TYPE_CHECKING:
@@ -138,6 +139,23 @@ def test_damage_ends_in_kernels_or_one_error(
             assert (read.kernels["inputs"] < len(read.inputs)).all()
     except TraceError as error:
         assert str(error).isprintable()  # noqa: PT017  an error is one of two good ends
+
+
+@FIXTURES
+@given(drawn=st.data())
+def test_damaged_execution_traces_end_in_inputs_or_one_error(
+    drawn: st.DataObject, tmp_path: Path, mutations: ModuleType, kineto_traces: ModuleType
+) -> None:
+    samples = []
+    for nested in (False, True):
+        kineto_traces.write_execution_trace(tmp_path / "et.json", kineto_traces.LAYER, nested=nested)
+        samples.append((tmp_path / "et.json").read_bytes())
+    (tmp_path / "et.json").write_bytes(drawn.draw(mutations.damaged(samples)))
+    try:
+        for source in sources([tmp_path / "et.json"]):
+            read_inputs(source, lambda name: name.startswith("aten::"))
+    except TraceError as error:
+        assert str(error).isprintable()  # noqa: PT017  as above
 
 
 @pytest.mark.parametrize("operator", ["aten::mm", "aten::relu"])

@@ -1,12 +1,15 @@
 """What an operator was called with, as PyTorch's profiler notes it where ``record_shapes`` is on.
 
 ``"Input Dims"`` and ``"Input type"`` are there from PyTorch 1.8 on, ``"Concrete Inputs"`` from 2.1 on
-(``torch/csrc/profiler/util.cpp`` and ``collection.cpp`` of github.com/pytorch/pytorch).
+(``torch/csrc/profiler/util.cpp`` and ``collection.cpp`` of github.com/pytorch/pytorch). Where an execution trace was
+captured at the same time, ``"Record function id"`` is the ``rf_id`` of its node.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fabricsim.tables import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,6 +18,7 @@ _MOST_ARGUMENTS = 64
 _MOST_DIMENSIONS = 16
 _MOST_LENGTH = 2**40
 _MOST_TEXT = 64
+_MOST_RECORD = 2**63
 
 
 class Inputs(NamedTuple):
@@ -28,11 +32,14 @@ class Inputs(NamedTuple):
         Such as ``"c10::BFloat16"``; empty where there is none.
     values
         Of what is no tensor, such as ``"True"``; empty of tensors, and all of it where not captured.
+    record
+        Where none of them is captured, the node of the execution trace that has them; else NONE.
     """
 
     shapes: tuple[tuple[int, ...], ...]
     types: tuple[str, ...]
     values: tuple[str, ...]
+    record: int = NONE
 
     def shape(self, place: int) -> tuple[int, ...]:
         """Dimensions of an argument; empty where it has none."""
@@ -48,10 +55,16 @@ class Inputs(NamedTuple):
 
 
 def inputs_of(arguments: Mapping[str, object]) -> Inputs | None:
-    """Read what an event says of the inputs of its operator; None where it says no shapes."""
+    """Read what an event says of the inputs of its operator; None where it says neither shapes nor where they are."""
     shapes, types, values = (arguments.get(key) for key in ("Input Dims", "Input type", "Concrete Inputs"))
     if not isinstance(shapes, list):
-        return None
+        record = arguments.get("Record function id")
+        return Inputs((), (), (), record) if type(record) is int and 0 < record < _MOST_RECORD else None
+    return made(shapes, types, values)
+
+
+def made(shapes: list[Any], types: object, values: object) -> Inputs:
+    """Make inputs of lists that nobody has vouched for."""
     return Inputs(tuple(map(_dimensions, shapes[:_MOST_ARGUMENTS])), _texts(types), _texts(values))
 
 

@@ -42,6 +42,10 @@ KERNEL = np.dtype(
 """A kernel that computes."""
 
 
+NO_SHAPES = "holds no shapes of operators; capture with torch.profiler.profile(..., record_shapes=True)"
+"""What is wrong with a trace of which kernels cannot be told apart."""
+
+
 @dataclass(frozen=True)
 class LaunchedKernels:
     """Kernels of one rank, those of NCCL left out.
@@ -50,6 +54,8 @@ class LaunchedKernels:
     ----------
     source
         File, and member of an archive.
+    rank
+        Global rank; NONE where not captured.
     device
         Name of the GPU; empty where not captured.
     kernels
@@ -61,10 +67,16 @@ class LaunchedKernels:
     """
 
     source: str
+    rank: int
     device: str
     kernels: NDArray[np.void]
     names: list[str]
     inputs: list[Inputs]
+
+    @property
+    def lacks_shapes(self) -> bool:
+        """Whether all shapes are in an execution trace that was captured beside it."""
+        return bool(self.inputs) and all(each.record != NONE for each in self.inputs)
 
 
 def read_launched(source: Source, operators: Callable[[str], bool]) -> LaunchedKernels:
@@ -92,15 +104,14 @@ def read_launched(source: Source, operators: Callable[[str], bool]) -> LaunchedK
         raise TraceError(source.label, msg)
     wanted = np.array([operators(name) for name in events.names], bool)[rows["name"]]
     if not events.inputs and (wanted & (rows["category"] == scanner.OPERATOR)).any():
-        msg = "holds no shapes of operators; capture with torch.profiler.profile(..., record_shapes=True)"
-        raise TraceError(source.label, msg)
-    kernels = _kernels(events)
-    return LaunchedKernels(source.label, _device(source, events), kernels, events.names, events.inputs)
+        raise TraceError(source.label, NO_SHAPES)
+    job, kernels = Job(source, events.head), _kernels(events)
+    return LaunchedKernels(source.label, job.rank, job.device(_device(events)), kernels, events.names, events.inputs)
 
 
-def _device(source: Source, events: Events) -> str:
+def _device(events: Events) -> int:
     on_device = events.rows[events.rows["category"] == scanner.KERNEL]
-    return Job(source, events.head).device(events.places[int(np.bincount(on_device["place"]).argmax())].first)
+    return events.places[int(np.bincount(on_device["place"]).argmax())].first
 
 
 def _kernels(events: Events) -> NDArray[np.void]:

@@ -58,6 +58,7 @@ class Node(msgspec.Struct):
     name: str
     parent: Id | None = None
     ctrl_deps: Id | None = None
+    rf_id: Any = None
     tid: Id = 0
     op_schema: str = ""
     inputs: list[Any] | _Values = []
@@ -82,6 +83,12 @@ class Node(msgspec.Struct):
     def attributes(self) -> Mapping[str, Any]:
         """What the nested schema keeps as a list of names and values."""
         return {attribute.name: attribute.value for attribute in self.attrs}
+
+    @property
+    def record(self) -> int | None:
+        """Number of the call, which Kineto notes as ``"Record function id"``; None where it has none."""
+        found = self.attributes.get("rf_id") if self.rf_id is None else self.rf_id
+        return found if type(found) is int else None
 
     @property
     def arguments(self) -> list[Any]:

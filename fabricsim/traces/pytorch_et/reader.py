@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fabricsim.traces.pytorch_et.calls import Message
+    from fabricsim.traces.pytorch_et.nodes import Node
     from fabricsim.traces.sources import Source
     from fabricsim.traces.trace import Recording
 
@@ -45,14 +46,9 @@ def read(source: Source) -> Iterator[Recording]:
     TraceError
         Where the file is cut, damaged or of an unknown schema, or contradicts itself.
     """
-    nodes = ObjectList(source, _OPENING)
-    schema = _OPENING.match(nodes.head)
-    if schema is None or not _KNOWN.match(schema[1]):
-        shown = schema[1][:30].decode("utf-8", "replace") if schema else ""
-        raise TraceError(source.label, f"is of schema {shown!r}; 1.0.1 to 1.1.1 can be read")
     calls = Calls(source.label, Groups(source.label))
-    for number, text in enumerate(nodes):
-        calls.take(node_of(text, source.label, number))
+    for node in nodes_of(source):
+        calls.take(node)
     builder = RecordingBuilder(source.label)
     rank = _rank(calls, source.name)
     groups = _groups(calls, rank, builder)
@@ -69,6 +65,17 @@ def read(source: Source) -> Iterator[Recording]:
         if world == NONE and "0" in groups:
             world = groups["0"].size
         yield builder.build(rank, world, origin=origin)
+
+
+def nodes_of(source: Source) -> Iterator[Node]:
+    """Give the nodes of a file; errors as of `read`."""
+    nodes = ObjectList(source, _OPENING)
+    schema = _OPENING.match(nodes.head)
+    if schema is None or not _KNOWN.match(schema[1]):
+        shown = schema[1][:30].decode("utf-8", "replace") if schema else ""
+        raise TraceError(source.label, f"is of schema {shown!r}; 1.0.1 to 1.1.1 can be read")
+    for number, text in enumerate(nodes):
+        yield node_of(text, source.label, number)
 
 
 def _rank(calls: Calls, name: str) -> int:
@@ -92,6 +99,11 @@ def _rank(calls: Calls, name: str) -> int:
         return next(iter(found))
     if len(locally) == 1:
         return next(iter(locally))
+    return rank_of_name(name)
+
+
+def rank_of_name(name: str) -> int:
+    """Find the rank in the name of a file; NONE where it has none."""
     match = _OF_NAME.search(name)
     return int(match[1]) if match else NONE
 
