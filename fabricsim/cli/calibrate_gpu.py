@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
+import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from fabricsim.cli.common import announce_reading, note, progress, say, show
 from fabricsim.errors import InputError
@@ -94,7 +93,7 @@ def _of_kind(found: KernelTimes) -> dict[str, list[KernelTime]]:
 def _ratios(kernels: Sequence[KernelTime], gpu: Gpu) -> tuple[float, float, float] | None:
     """Median, least and greatest ratio of the roofline's time to the measured one."""
     ratios = [ratio for each in kernels if (ratio := each.ratio(gpu)) is not None]
-    return (float(np.median(ratios)), min(ratios), max(ratios)) if ratios else None
+    return (statistics.median(ratios), min(ratios), max(ratios)) if ratios else None
 
 
 def _kinds(found: KernelTimes, gpu: Gpu) -> Table:
