@@ -186,8 +186,9 @@ def _search(rates: tuple[float, ...], limits: _Limits) -> Graph:
     for rate in rates:
         if best.channels and rate / best.within <= _HALF:
             break
-        by_way = limits.ways * int(limits.each / rate)
-        channels = min(by_way, int(limits.most / rate), _MOST_CHANNELS // 2)
+        most = _MOST_CHANNELS // 2
+        by_way = limits.ways * int(min(limits.each / rate, most))  # one GPU alone has no limits
+        channels = min(by_way, int(min(limits.most / rate, most)))
         if channels * rate > best.channels * best.within:
             best = Graph(channels, rate, rate)
     return best if best.channels else Graph(1, rates[-1], rates[-1])

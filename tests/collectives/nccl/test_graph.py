@@ -45,6 +45,11 @@ def test_nvlink_hosts(gpu: str, gpus: int, ring: Graph, channels: int) -> None:
     assert (group.ring, group.channels) == (ring, channels)
 
 
+def test_one_gpu_alone_has_no_link_to_limit_it() -> None:
+    group = describe(_dgx("v100-sxm2-32gb", 1), 1, 1, network=12.5, tuning=tuning("2.18"))
+    assert (group.ring.channels, group.hosts) == (16, 1)  # as many as the search tries
+
+
 def test_nvls_of_eight_h100() -> None:
     group = describe(_dgx("h100-sxm"), 8, 1, network=50.0, tuning=tuning("2.19"))
     assert group.nvls is not None
