@@ -9,6 +9,7 @@ from fabricsim.collectives import (
     all_to_all,
     bruck,
     chain,
+    chakra,
     collnet,
     halving,
     hierarchical,
@@ -21,7 +22,7 @@ from fabricsim.collectives import (
 from fabricsim.collectives.base import Group
 from fabricsim.collectives.custom import recv_copy, recv_reduce, send, written
 from fabricsim.errors import InputError
-from fabricsim.spec.collectives import ALGORITHMS
+from fabricsim.spec.collectives import ALGORITHMS, is_described
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,8 +78,10 @@ def _by_host(collective: str, algorithm: str, group: Group) -> Template:
 
 
 @lru_cache(maxsize=256)
-def _described(path: str, collective: str, members: int) -> Template:
-    return msccl.template(path, collective, members)
+def _from_files(path: str, collective: str, members: int) -> Template:
+    if path.endswith(".xml"):
+        return msccl.template(path, collective, members)
+    return chakra.read(path, collective, members).template
 
 
 def register(
@@ -109,7 +112,7 @@ def register(
     if collective not in ALGORITHMS:
         msg = f"no collective {collective!r}; there are {', '.join(ALGORITHMS)}"
         raise InputError(msg)
-    if name in ALGORITHMS[collective] or name.endswith(".xml"):
+    if name in ALGORITHMS[collective] or is_described(name):
         msg = f"{collective} has an algorithm {name!r} already, or the name is that of a file: choose another name"
         raise InputError(msg)
     FLAT[collective, name] = written(collective, name, algorithm, shards)
@@ -141,8 +144,8 @@ def template(collective: str, members: int, algorithm: str | None = None, group:
         Where the algorithm does not work for such a group.
     """
     name = algorithm or ALGORITHMS[collective][0]
-    if name.endswith(".xml"):
-        return _described(name, collective, members)
+    if is_described(name):
+        return _from_files(name, collective, members)
     if (collective, name) in FLAT:
         return _flat(collective, name, members)
     return _by_host(collective, name, group or Group(tuple(range(members)), (0,) * members))

@@ -71,6 +71,11 @@ class Builder:
             self._inboxes[lane, source] = self._ins[lane] = self._ins.get(lane, -1) + 1
         return self._inboxes[lane, source]
 
+    @property
+    def widest(self) -> int:
+        """Connections of the lane that has most, in or out."""
+        return 1 + max((*self._ins.values(), *self._sends.values()), default=0)
+
     def build(self) -> Template:
         """Freeze the template; equal scripts are stored once."""
         lanes = self.members * self.strands + len(self.switches)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from fabricsim.collectives import msccl
+from fabricsim.collectives import chakra, msccl
 from fabricsim.errors import InputError
-from fabricsim.spec.collectives import PAIRED
+from fabricsim.spec.collectives import PAIRED, is_described
 
 if TYPE_CHECKING:
     from fabricsim.spec.collectives import Collectives
@@ -84,11 +84,11 @@ Choose = Callable[[str, tuple[int, ...], int], Choice]
 def from_settings(settings: Collectives) -> Choose:
     """Choose what the scenario says, whatever the ranks and the size."""
 
-    def choose(collective: str, _ranks: tuple[int, ...], _size: int) -> Choice:
+    def choose(collective: str, ranks: tuple[int, ...], _size: int) -> Choice:
         paired = collective in PAIRED
         algorithm = settings.algorithm_of(collective)
-        if algorithm.endswith(".xml"):
-            return _described(settings, algorithm)
+        if is_described(algorithm):
+            return _described(settings, algorithm, collective, len(ranks))
         return Choice(
             algorithm=algorithm,
             # Channels of one pair of ranks would share every resource of the pair.
@@ -102,18 +102,28 @@ def from_settings(settings: Collectives) -> Choose:
     return choose
 
 
-def _described(settings: Collectives, path: str) -> Choice:
-    """Choose what a file says of MSCCL, whose channels are among its thread blocks."""
-    protocol = msccl.read(path).protocol
-    if protocol not in PROTOCOLS:
-        msg = f"{path}: proto={protocol!r} is not known; there are {', '.join(PROTOCOLS)}"
-        raise InputError(msg)
-    return Choice(
-        algorithm=path,
+def _described(settings: Collectives, name: str, collective: str, members: int) -> Choice:
+    """Choose what the files of an algorithm say, which has its channels among its messages."""
+    choice = Choice(
+        algorithm=name,
         channels=1,
         chunk=settings.chunk,
         network_step=settings.network_step,
         intra_host_step=settings.intra_host_step,
-        line=PROTOCOLS[protocol],
         reduction_rate=settings.reduction_rate or 0.0,
     )
+    if name.endswith(".xml"):
+        return replace(choice, line=_line(name))
+    found = chakra.read(name, collective, members)
+    most = settings.send_chunk if collective in PAIRED else settings.chunk
+    rate = choice.reduction_rate or found.reduction_rate
+    return replace(choice, chunk=max(1, most // found.most), reduction_rate=rate)
+
+
+def _line(path: str) -> tuple[int, int]:
+    """Find the line of the protocol that a file of MSCCL names."""
+    protocol = msccl.read(path).protocol
+    if protocol not in PROTOCOLS:
+        msg = f"{path}: proto={protocol!r} is not known; there are {', '.join(PROTOCOLS)}"
+        raise InputError(msg)
+    return PROTOCOLS[protocol]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fabricsim.collectives import template
 from fabricsim.errors import InputError
-from fabricsim.spec.collectives import ALGORITHMS
+from fabricsim.spec.collectives import ALGORITHMS, is_described
 from fabricsim.tables import NONE
 from fabricsim.traces.trace import Communication
 from fabricsim.workload.export import Part
@@ -72,7 +72,7 @@ class Lowering:
 
 def _template(call: Call, algorithm: str | None) -> Template:
     known = ALGORITHMS[call.collective]
-    if algorithm is not None and algorithm not in known and not algorithm.endswith(".xml"):
+    if algorithm is not None and algorithm not in known and not is_described(algorithm):
         msg = f"{call.collective} has no algorithm {algorithm!r}; there are {', '.join(known)}"
         raise InputError(msg)
     made = template(call.collective, len(call.ranks), algorithm)

@@ -72,6 +72,54 @@ def check(collective: str, made: Template, name: str, seed: int = 0) -> None:
             _require_all_shards(made, holdings, run.title)
 
 
+def check_messages(made: Template, title: str) -> None:
+    """Refuse a template whose members wait for one another for ever, whatever data their messages carry.
+
+    Parameters
+    ----------
+    made
+        The template; each of its messages has somebody who waits for it.
+    title
+        Of it, for messages.
+
+    Raises
+    ------
+    WrongAlgorithmError
+        Where members wait for ever.
+    """
+    scripts = [made.script(lane)[["wait", "send"]].tolist() for lane in range(made.lanes)]
+    receivers, sources = made.connections.tolist(), made.sources.tolist()
+    through = [0] * made.lanes
+    received = [False] * made.lanes  # of the step that a lane is at
+    held: dict[tuple[int, int], int] = {}
+    ready = deque(lane for lane in range(made.lanes) if scripts[lane])
+    while ready:
+        lane = ready.popleft()
+        script = scripts[lane]
+        while through[lane] < _ROUNDS * len(script):
+            wait, out = script[through[lane] % len(script)]
+            if wait >= 0 and not received[lane]:
+                if not held.get((lane, wait)):
+                    break
+                held[lane, wait] -= 1
+                received[lane] = True
+                ready.append(sources[lane][wait])
+            if out >= 0:
+                receiver, inbox = receivers[lane][out]
+                if held.get((receiver, inbox), 0) >= WINDOW:
+                    break
+                held[receiver, inbox] = held.get((receiver, inbox), 0) + 1
+                ready.append(receiver)
+            through[lane], received[lane] = through[lane] + 1, False
+    stuck = {made.owner(lane) for lane in range(made.lanes) if through[lane] < _ROUNDS * len(scripts[lane])}
+    if stuck:
+        raise WrongAlgorithmError(_stuck(title, stuck))
+
+
+def _stuck(title: str, members: set[int]) -> str:
+    return f"{title}: ranks {sorted(members)[:8]} wait for messages that never come, or send what nobody takes"
+
+
 def start(collective: str, made: Template, owner: int) -> Holding:
     """Fill an owner's buffer with what it holds before; a switch has nothing."""
     n, shards, rest = made.members, made.shards, [0] * (made.slots - made.shards)
@@ -160,9 +208,7 @@ class _Run:
                 at[lane] = self._go_on(lane, scripts[lane], at[lane], rounds)
             open_lanes = [lane for lane in open_lanes if at[lane][0] < len(rounds)]
             if at == before and open_lanes:
-                stuck = sorted({self.made.owner(lane) for lane in open_lanes})
-                msg = f"{self.title}: ranks {stuck[:8]} wait for messages that never come, or send what nobody takes"
-                raise WrongAlgorithmError(msg)
+                raise WrongAlgorithmError(_stuck(self.title, {self.made.owner(lane) for lane in open_lanes}))
 
     def require_receivers(self) -> None:
         """Refuse a connection on which more or fewer messages are sent in a round than are waited for."""

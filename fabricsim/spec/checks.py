@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fabricsim.errors import Mistake
-from fabricsim.spec.collectives import ALGORITHMS
+from fabricsim.spec.collectives import ALGORITHMS, chakra_files, is_described
 from fabricsim.spec.fabric import FABRIC_FILES, TOPOLOGY_KEYS
 from fabricsim.spec.job import DIMENSIONS
 from fabricsim.spec.job_checks import job_problems, peak_problems
@@ -255,17 +255,31 @@ def _algorithms(scenario: Scenario) -> Iterator[Mistake]:
     for collective, name in wanted.items():
         key = f"collectives.algorithm.{collective}"
         names = ALGORITHMS.get(collective)
-        if names is not None and name.endswith(".xml"):
-            problem = not_a_file(Path(name))
-            if problem:
-                yield Mistake(key, f"{show(name)} {problem}", "name an XML file of MSCCL, from the scenario's folder")
+        if names is not None and is_described(name):
+            yield from _described(key, name)
             continue
         if names is None:
             hint = did_you_mean(collective, ALGORITHMS, f"there are {', '.join(ALGORITHMS)}")
             yield Mistake(key, f"{show(collective)} is no collective", hint)
         elif name not in names:
             hint = did_you_mean(name, names, f"there are {', '.join(names)}")
+            if name.endswith(".et"):
+                hint = "for Chakra files of all ranks write name.*.et"
             yield Mistake(key, f"{show(name)} is no algorithm for {collective}", hint)
+
+
+def _described(key: str, name: str) -> Iterator[Mistake]:
+    """Find what is wrong with the name of an algorithm's file or files; of Chakra's the first must be there."""
+    try:
+        files = chakra_files(name)
+    except ValueError as error:
+        yield Mistake(key, str(error), "such as name.*.et@1MiB")
+        return
+    file, kind = (name, "an XML file of MSCCL") if files is None else (files.pattern, "Chakra files, as name.*.et,")
+    problem = not_a_file(Path(file if files is None else f"{file.removesuffix('*.et')}0.et"))
+    if problem:
+        shown = show(file) if files is None else f"{show(file)} for rank 0:"
+        yield Mistake(key, f"{shown} {problem}", f"name {kind} from the scenario's folder")
 
 
 def _in_switches(scenario: Scenario) -> Iterator[Mistake]:

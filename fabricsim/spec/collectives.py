@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import re
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
+from fabricsim import units
 from fabricsim.spec.base import Spec
 from fabricsim.spec.quantity import Bytes, Duration, Rate
 
@@ -37,6 +39,46 @@ PROTOCOLS = ("ll", "ll128", "simple")
 
 PAIRED = ("all_to_all", "send_recv", "ring_exchange")
 """Collectives that NCCL puts together from sends between two ranks: they have ``send_chunk``, and one channel."""
+
+_CHAKRA = re.compile(r"(.+\.\*\.et)(?:\s*@(.*))?", re.DOTALL)
+
+
+class ChakraFiles(NamedTuple):
+    """Files of Chakra that describe an algorithm, one per rank.
+
+    Attributes
+    ----------
+    pattern
+        Their names, with ``*`` for the rank.
+    size
+        Bytes of the collective that they were written for; None where the files are to say it.
+    """
+
+    pattern: str
+    size: int | None
+
+
+def is_described(name: str) -> bool:
+    """Whether the name of an algorithm is that of files: XML of MSCCL, or Chakra's as in ``"mine.*.et@1MiB"``."""
+    return name.endswith(".xml") or _CHAKRA.fullmatch(name) is not None
+
+
+def chakra_files(name: str) -> ChakraFiles | None:
+    """Read the name of an algorithm in Chakra files; None where it is another.
+
+    Raises
+    ------
+    ValueError
+        Where what follows the ``@`` is no size.
+    """
+    found = _CHAKRA.fullmatch(name)
+    if found is None or name.endswith(".xml"):
+        return None
+    size = None if found[2] is None else int(units.parse(found[2].strip(), units.BYTES))
+    if size == 0:
+        msg = f"{found[2]!r} is no size of a collective; write that of the whole buffer"
+        raise ValueError(msg)
+    return ChakraFiles(found[1], size)
 
 
 class Collectives(Spec):
@@ -74,7 +116,8 @@ class Collectives(Spec):
         named = self.algorithm if key == "algorithm" else self.protocol
         name = named.get(collective, "auto") if isinstance(named, dict) else named
         known = ALGORITHMS[collective] if key == "algorithm" else PROTOCOLS
-        return name if name in known else None
+        described = key == "algorithm" and isinstance(named, dict) and is_described(name)
+        return name if name in known or described else None
 
     def algorithm_of(self, collective: str) -> str:
         """Name of the algorithm that a collective takes."""

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from fabricsim.errors import InputError, Mistake, ScenarioError
 from fabricsim.spec import library
 from fabricsim.spec.checks import problems
+from fabricsim.spec.collectives import is_described
 from fabricsim.spec.explain import explain
 from fabricsim.spec.fabric import FABRIC_FILES
 from fabricsim.spec.include import Includer, anchored, names_to_includes, overlay, override
@@ -193,7 +194,7 @@ def _anchored(tree: Node, folder: Path) -> Node:
     algorithm = collectives.value.get("algorithm")
     if algorithm is None or not algorithm.is_table:
         return tree
-    files = [key for key, node in algorithm.value.items() if str(node.value).endswith(".xml")]
+    files = [key for key, node in algorithm.value.items() if is_described(str(node.value))]
     inner = _beside(collectives, "algorithm", folder, files)
     return Node({**tree.value, "collectives": inner}, tree.where)
 

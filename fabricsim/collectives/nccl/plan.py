@@ -15,7 +15,7 @@ from fabricsim.collectives.nccl.gpus import nvlinks
 from fabricsim.collectives.nccl.graph import describe
 from fabricsim.collectives.nccl.tuning import ALGORITHMS as NAMES
 from fabricsim.collectives.nccl.tuning import FIFO_STEPS, PROTOCOLS, tuning
-from fabricsim.spec.collectives import PAIRED
+from fabricsim.spec.collectives import PAIRED, is_described
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -159,6 +159,8 @@ class Plan:
             start=self._start("ring", "simple", group) + self._own_part(collective, group, size),
             latency=measured.latency if measured else None,
             byte_latency=measured.byte_latency * PS_PER_S if measured else 0.0,
+            line=plain.line,
+            reduction_rate=plain.reduction_rate if is_described(plain.algorithm) else 0.0,
         )
 
     def _small_sends(self, plain: Choice, group: Group) -> Choice:

@@ -1,0 +1,272 @@
+"""Reads algorithms that are given as Chakra files, one per rank, as ASTRA-sim takes them.
+
+A file holds the nodes of one rank: sends, receives, and computations that reduce what was received, each with those
+that it waits for. Form: what ``chakra_converter`` of github.com/astra-sim/collectiveapi writes, and
+``CustomAlgorithm.cc`` of github.com/astra-sim/astra-sim (astra-sim/system/astraccl/custom_collectives) runs: ranks are
+places in the group, a send finds the receive of the same tag, and files are named ``<name>.<rank>.et``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from xml.parsers import expat
+
+from fabricsim.errors import TraceError
+from fabricsim.tables import CLOCK_END, NONE
+from fabricsim.traces.chakra.nodes import READ
+from fabricsim.traces.chakra.own import PREFIX, by_name
+from fabricsim.traces.chakra.protobuf import WireError
+from fabricsim.traces.chakra.schema import COMM_RECV, COMM_SEND, COMP, decode_metadata, decode_node, messages
+from fabricsim.traces.sources import sources
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fabricsim.traces.chakra.own import Attributes
+    from fabricsim.traces.chakra.schema import Metadata, Node
+    from fabricsim.traces.sources import Source
+
+MOST_NODES = 2**18
+"""Nodes of all ranks together."""
+MOST_WAITS = 2**20
+"""Dependencies of all nodes together."""
+
+_COLLECTIVES = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "reducescatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+}
+"""By the names that the converter writes into the attribute ``collective``."""
+_MOST_BYTES, _MOST_RANK, _MOST_TAG = 2**50, 10**6, 2**63 - 1
+_PS_PER_US = 10**6
+
+
+class Work(NamedTuple):
+    """A node.
+
+    Attributes
+    ----------
+    id
+        As in the file.
+    kind
+        ``COMM_SEND``, ``COMM_RECV`` or ``COMP`` of the schema.
+    before
+        Places in the file of the nodes that it waits for.
+    peer, tag, bytes
+        Of a message: the other rank, what tells it from others of the pair, and its bytes.
+    duration
+        Of a computation, ps.
+    """
+
+    id: int
+    kind: int
+    before: tuple[int, ...]
+    peer: int = NONE
+    tag: int = 0
+    bytes: int = 0
+    duration: int = 0
+
+
+@dataclass(frozen=True)
+class RankFile:
+    """The file of one rank.
+
+    Attributes
+    ----------
+    path
+        For messages.
+    works
+        Its nodes in their order.
+    collective
+        What it is for; empty where it does not say.
+    size
+        Bytes of the collective that it was written for; 0 where it does not say.
+    """
+
+    path: str
+    works: tuple[Work, ...]
+    collective: str
+    size: int
+
+    def refuse(self, place: int, problem: str) -> NoReturn:
+        """Raise the error that names file and node."""
+        raise TraceError(self.path, f"node {self.works[place].id} {problem}")
+
+
+def file_of(pattern: str, rank: int) -> str:
+    """Name the file of a rank: ``name.*.et`` stands for ``name.0.et`` and so on."""
+    return f"{pattern.removesuffix('*.et')}{rank}.et"
+
+
+def read(pattern: str, ranks: int) -> tuple[RankFile, ...]:
+    """Read the files of all ranks.
+
+    Parameters
+    ----------
+    pattern
+        Such as ``"my-ring.*.et"``.
+    ranks
+        Of the group.
+
+    Raises
+    ------
+    TraceError
+        Where a file is missing, damaged or too large, there is one more than ranks, or a node is none of an algorithm.
+    """
+    if Path(file_of(pattern, ranks)).exists():
+        problem = f"the group has {ranks} ranks, 0 to {ranks - 1}, and this file is for one more"
+        raise TraceError(file_of(pattern, ranks), f"{problem}; name an algorithm for {ranks} ranks")
+    files, nodes, waits = [], MOST_NODES, MOST_WAITS
+    for rank in range(ranks):
+        path = file_of(pattern, rank)
+        if not Path(path).is_file():
+            raise TraceError(path, f"no such file; an algorithm for {ranks} ranks has files 0 to {ranks - 1}")
+        file = _Reader(path, rank, ranks, nodes, waits).read()
+        nodes -= len(file.works)
+        waits -= sum(len(work.before) for work in file.works)
+        files.append(file)
+    return tuple(files)
+
+
+class _Reader:
+    """Reads the file of a rank."""
+
+    def __init__(self, path: str, rank: int, ranks: int, nodes: int, waits: int) -> None:
+        self._path, self._rank, self._ranks = path, rank, ranks
+        self._left = {"nodes": (nodes, MOST_NODES), "dependencies": (waits, MOST_WAITS)}
+
+    def read(self) -> RankFile:
+        nodes: list[Node] = []
+        about, waits = None, 0
+        found = sources([self._path])
+        for message in self._messages(next(found)):
+            if about is None:
+                about = self._decoded_metadata(message)
+                continue
+            nodes.append(self._decoded(message, len(nodes)))
+            waits += len(nodes[-1].data) + len(nodes[-1].control)
+            self._limit("nodes", len(nodes))
+            self._limit("dependencies", waits)
+        if about is None or not nodes:
+            raise TraceError(self._path, "holds no nodes; each rank of an algorithm sends or receives")
+        works = self._works(nodes)
+        collective, size = self._about(by_name(about.attributes), works)
+        return RankFile(self._path, works, collective, size)
+
+    def _limit(self, what: str, count: int) -> None:
+        left, most = self._left[what]
+        if count > left:
+            raise TraceError(
+                self._path, f"with the files before it has more than {most} {what}; no algorithm needs them"
+            )
+
+    def _messages(self, source: Source) -> Iterator[bytes]:
+        try:
+            yield from messages(source.stream)
+        except WireError as error:
+            raise TraceError(self._path, f"is no whole Chakra file ({error}); copy it again") from error
+
+    def _decoded_metadata(self, message: bytes) -> Metadata:
+        try:
+            return decode_metadata(message)
+        except WireError as error:
+            raise TraceError(self._path, f"does not begin as a Chakra file ({error}); copy it again") from error
+
+    def _decoded(self, message: bytes, number: int) -> Node:
+        try:
+            return decode_node(message, wanted=READ)
+        except WireError as error:
+            problem = f"the {number + 1}. node is no node of Chakra ({error}); copy the file again"
+            raise TraceError(self._path, problem) from error
+
+    def _works(self, nodes: list[Node]) -> tuple[Work, ...]:
+        places: dict[int, int] = {}
+        for place, node in enumerate(nodes):
+            if places.setdefault(node.id, place) != place:
+                raise TraceError(self._path, f"two nodes have the id {node.id}; ids must differ")
+        return tuple(self._work(node, places) for node in nodes)
+
+    def _work(self, node: Node, places: dict[int, int]) -> Work:
+        wanted = dict.fromkeys((*node.data, *node.control))
+        absent = next((other for other in wanted if other not in places), None)
+        if absent is not None:
+            self._refuse(node, f"waits for node {absent}, which the file does not hold; copy it again")
+        before, attributes = tuple(places[other] for other in wanted), by_name(node.attributes)
+        if node.type == COMP:
+            return Work(node.id, COMP, before, duration=self._duration(node, attributes))
+        if node.type not in {COMM_SEND, COMM_RECV}:
+            problem = f"has the type {node.type}; an algorithm consists of sends ({COMM_SEND}), receives ({COMM_RECV})"
+            self._refuse(node, f"{problem} and computations ({COMP})")
+        end = "comm_dst" if node.type == COMM_SEND else "comm_src"
+        peer = self._count(node, attributes, end, _MOST_RANK)
+        if peer >= self._ranks or peer == self._rank:
+            self._refuse(node, f"has {end} {peer}; the others are 0 to {self._ranks - 1}, but {self._rank}")
+        size = self._count(node, attributes, "comm_size", _MOST_BYTES, least=1)
+        tag = self._count(node, attributes, "comm_tag", _MOST_TAG) if "comm_tag" in attributes else 0
+        return Work(node.id, node.type, before, peer, tag, size)
+
+    def _duration(self, node: Node, attributes: Attributes) -> int:
+        exact = f"{PREFIX}duration_ps"
+        if exact in attributes:
+            return self._count(node, attributes, exact, CLOCK_END)
+        if node.duration * _PS_PER_US > CLOCK_END:
+            self._refuse(node, f"takes {node.duration} µs; no operation takes 92 days")
+        return node.duration * _PS_PER_US
+
+    def _count(self, node: Node, attributes: Attributes, key: str, most: int, least: int = 0) -> int:
+        if key not in attributes:
+            self._refuse(node, f"has no {key}, which every send and receive needs")
+        value = attributes[key]
+        if not isinstance(value, int) or not least <= value <= most:
+            self._refuse(node, f"has {key} {value!r:.60}; write a number from {least} to {most}")
+        return int(value)
+
+    def _refuse(self, node: Node, problem: str) -> NoReturn:
+        raise TraceError(self._path, f"node {node.id} {problem}")
+
+    def _about(self, attributes: Attributes, works: tuple[Work, ...]) -> tuple[str, int]:
+        """Read what the converter says of the file; the size is chunks times their bytes."""
+        name = attributes.get("collective", "")
+        if name and name not in _COLLECTIVES:
+            problem = f"is for the collective {name!r:.60}; there are {', '.join(_COLLECTIVES)}"
+            raise TraceError(self._path, problem)
+        chunks, sent = _chunks(str(attributes.get("input_file", "")), self._rank)
+        bytes_ = sum(work.bytes for work in works if work.kind == COMM_SEND)
+        size = chunks * bytes_ // sent if sent and bytes_ % sent == 0 else 0
+        return _COLLECTIVES.get(str(name), ""), size
+
+
+def _chunks(text: str, rank: int) -> tuple[int, int]:
+    """Count in an XML file of MSCCL the chunks of the buffer, and those that a rank sends; 0 where it is none."""
+    chunks = sent = 0
+    gpu = NONE
+    parser = expat.ParserCreate()
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        nonlocal chunks, sent, gpu
+        if name == "algo":
+            chunks = _whole(attributes.get("nchunksperloop", ""))
+        elif name == "gpu":
+            gpu = _whole(attributes.get("id", ""))
+        elif name == "step" and gpu == rank and attributes.get("type") == "s":
+            sent += _whole(attributes.get("cnt", ""))
+
+    def stop(*_: object) -> None:  # entities grow without bound
+        parser.StartElementHandler = None
+        raise ValueError
+
+    parser.StartElementHandler, parser.StartDoctypeDeclHandler = start, stop
+    try:
+        parser.Parse(text.encode(), True)  # noqa: FBT003  expat takes it by place
+    except (expat.ExpatError, ValueError):
+        return 0, 0
+    return chunks, sent
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0  # noqa: PLR2004  below 2^31
