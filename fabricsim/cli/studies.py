@@ -12,6 +12,7 @@ import typer
 from fabricsim.cli.common import (
     JsonOption,
     announce_compilation,
+    as_settings,
     check_output_folder,
     note,
     output_folder,
@@ -129,6 +130,9 @@ def bench(  # noqa: PLR0913  one parameter per option
     transport: Annotated[str, typer.Option(metavar="NAME", help="Transport of the library, or a file.")],
     against: LogOption = None,
     collectives: Annotated[str, typer.Option(metavar="NAME", help="Collectives of the library.")] = "nccl-2.6",
+    algorithm: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Algorithm, an XML file of MSCCL, or Chakra files name.*.et.")
+    ] = None,
     smallest: Annotated[str, typer.Option("--min-bytes", metavar="SIZE", help="Smallest size.")] = "4B",
     largest: Annotated[str, typer.Option("--max-bytes", metavar="SIZE", help="Largest size.")] = "512MiB",
 ) -> None:
@@ -144,6 +148,7 @@ def bench(  # noqa: PLR0913  one parameter per option
         library.path("transports", transport)
     library.path("collectives", collectives)
     settings = [f"cluster={cluster}", f"transport={transport}", f"collectives={collectives}"]
+    settings += as_settings({f"collectives.algorithm.{test}": algorithm})
     scenario = load("hkbu", settings).scenario
     sizes = benchtable.sizes(smallest, largest)
     reference = None if against is None else benchtable.read_reference(against, test)

@@ -52,6 +52,7 @@ def summary_text(summary: Summary) -> RenderableType:
         blocks += [_links(summary["links"]), _blame(summary["links"][0])]
     if summary.get("queues"):
         blocks.append(queues_text(summary["queues"]))
+    blocks += [Text(f"Assumed: {assumption}") for assumption in summary.get("assumptions", ())]
     blocks.append(_footer(summary))
     return Group(*blocks)
 

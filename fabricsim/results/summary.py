@@ -12,6 +12,7 @@ from fabricsim.results.breakdown import critical_rank, rank_count, rank_time, si
 from fabricsim.results.capture import summarise_capture
 from fabricsim.results.packets import congested
 from fabricsim.results.slowdown import percentile
+from fabricsim.spec.collectives import chakra_files
 from fabricsim.tables import HOST
 from fabricsim.units import seconds
 
@@ -116,6 +117,8 @@ class Summary(TypedDict):
         In packet runs: the most congested wires (`fabricsim.results.packets.congested`).
     capture
         Of a replayed trace: what was captured, beside the replay (`fabricsim.results.capture.summarise_capture`).
+    assumptions
+        Where a collective went by Chakra files of the user: what of their algorithm could not be checked.
     """
 
     name: str
@@ -138,6 +141,7 @@ class Summary(TypedDict):
     simulated_ranks: NotRequired[int]
     queues: NotRequired[list[QueueSummary]]
     capture: NotRequired[CaptureSummary]
+    assumptions: NotRequired[list[str]]
 
 
 def summarise(result: Result) -> Summary:
@@ -195,7 +199,22 @@ def summarise(result: Result) -> Summary:
         summary["queues"] = congested(result.packets)
     if result.capture is not None:
         summary["capture"] = summarise_capture(result.capture, result.iteration)
+    if unchecked := _unchecked(result):
+        summary["assumptions"] = unchecked
     return summary
+
+
+def _unchecked(result: Result) -> list[str]:
+    """Say which collectives went by Chakra files, in which nothing says what data a message carries."""
+    named = result.resolved.get("collectives", {}).get("algorithm")
+    called = {call.collective for call in result.calls}
+    found = []
+    for collective, name in named.items() if isinstance(named, dict) else ():
+        files = chakra_files(name)
+        if files is not None and collective in called:
+            right = f"the messages of {files.pattern} carry the data of an {collective}"
+            found.append(f"{right}: Chakra files do not say which; checked are sizes, counterparts, order and reach")
+    return found
 
 
 def to_json(summary: Summary) -> str:

@@ -36,6 +36,8 @@ IMPLEMENTATIONS = {
     "all-to-all-implementation": "all_to_all",
 }
 """Collectives by the keys that give their algorithm for each dimension."""
+CUSTOM = {f"{key}-custom": collective for key, collective in IMPLEMENTATIONS.items()}
+"""Collectives by the keys that name Chakra files of their algorithm (``CollectiveImplLookup.cc``)."""
 
 _DIMENSIONS = 8
 _DEPTH = 6
@@ -79,12 +81,15 @@ class System:
         The file.
     algorithms
         For each collective that it names, the algorithm of each dimension.
+    custom
+        For some collectives the beginning of the names of Chakra files, which end in ``.<rank>.et``; these go before.
     others
         Other keys, as written and shortened.
     """
 
     path: Path
     algorithms: dict[str, tuple[str, ...]]
+    custom: dict[str, str]
     others: dict[str, str]
 
 
@@ -140,7 +145,7 @@ def read_system(path: Path | str) -> System:
     Raises
     ------
     TraceError
-        Where it cannot be read, is no object, or an algorithm is no list of names.
+        Where it cannot be read, is no object, or an algorithm is no list of names, or of one beginning of files.
     """
     path = Path(path)
     try:
@@ -150,13 +155,16 @@ def read_system(path: Path | str) -> System:
             path, f"is no system configuration: {error}; give the JSON file of the system layer"
         ) from error
     algorithms: dict[str, tuple[str, ...]] = {}
+    custom: dict[str, str] = {}
     others: dict[str, str] = {}
     for key, value in decoded.items():
         if key in IMPLEMENTATIONS:
             algorithms[IMPLEMENTATIONS[key]] = _algorithms(path, key, value)
+        elif key in CUSTOM:
+            custom[CUSTOM[key]] = _files(path, key, value)
         else:
             others[ascii(key)[1:-1][:60]] = ascii(value)[:60]
-    return System(path, algorithms, others)
+    return System(path, algorithms, custom, others)
 
 
 def _text(path: Path) -> str:
@@ -237,3 +245,11 @@ def _algorithms(path: Path, key: str, value: object) -> tuple[str, ...]:
         if not _ALGORITHM.fullmatch(name):
             _refuse(path, key, name, "an algorithm is a word such as ring, direct or halvingDoubling")
     return tuple(names)
+
+
+def _files(path: Path, key: str, value: object) -> str:
+    """Read the one beginning of file names that ASTRA-sim takes for all dimensions."""
+    match value:
+        case [str() as name] if name and name.isprintable():
+            return name
+    _refuse(path, key, str(value)[:100], "it is a list of one name, that of Chakra files without .<rank>.et")

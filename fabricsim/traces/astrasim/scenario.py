@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.errors import InputError
+from fabricsim.spec.source import not_a_file
 from fabricsim.traces.astrasim.config import Dimension, System, read_network, read_system
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def convert(network: Path | str, system: Path | str | None, output: Path | str) 
     output = Path(output)
     dimensions = read_network(network)
     read = read_system(system) if system is not None else None
-    written = made(dimensions, read, cables_file(output).name)
+    written = made(dimensions, read, cables_file(output).name, output.parent)
     names = [Path(network).name, *([Path(system).name] if system is not None else [])]
     head = [f"# Made of {ascii(' and '.join(names))[1:-1]} of ASTRA-sim", f"name = {_quoted(output.stem)}"]
     losses = [f"# Not carried over: {loss}" for loss in written.losses]
@@ -109,7 +110,7 @@ def convert(network: Path | str, system: Path | str | None, output: Path | str) 
     return tuple(written.losses)
 
 
-def made(dimensions: Sequence[Dimension], system: System | None, cables: str) -> Written:
+def made(dimensions: Sequence[Dimension], system: System | None, cables: str, folder: Path) -> Written:
     """Lay out a scenario.
 
     Parameters
@@ -118,6 +119,8 @@ def made(dimensions: Sequence[Dimension], system: System | None, cables: str) ->
         As read.
     cables
         Name for the file of cables.
+    folder
+        Where the scenario will be, for the names of files beside it.
     """
     written = Written()
     first = dimensions[0]
@@ -128,7 +131,7 @@ def made(dimensions: Sequence[Dimension], system: System | None, cables: str) ->
         _one_switch(written, first)
     else:
         _routers(written, dimensions, cables)
-    _collectives(written, dimensions, system, in_hosts=in_hosts)
+    _collectives(written, dimensions, system, folder, in_hosts=in_hosts)
     if system is not None:
         for key, value in system.others.items():
             written.losses.append(f"{key} = {value}")
@@ -250,7 +253,9 @@ def _degree(dimension: Dimension) -> int:
     return {"Switch": 1, "FullyConnected": n - 1, "Ring": min(n - 1, 2)}[dimension.shape]
 
 
-def _collectives(written: Written, dimensions: Sequence[Dimension], system: System | None, *, in_hosts: bool) -> None:
+def _collectives(
+    written: Written, dimensions: Sequence[Dimension], system: System | None, folder: Path, *, in_hosts: bool
+) -> None:
     """Choose algorithms; one that is not here is taken as fabricsim's first, and that is said."""
     written.lines += ["", "[collectives]", 'include = "ideal"']
     if in_hosts:
@@ -259,8 +264,10 @@ def _collectives(written: Written, dimensions: Sequence[Dimension], system: Syst
     if system is None:
         return
     npus = prod(dimension.npus for dimension in dimensions)
-    chosen = {}
+    chosen = _custom(written, system, folder)
     for collective, names in system.algorithms.items():
+        if collective in chosen:
+            continue
         name = _algorithm(collective, names, npus, several=len(dimensions) > 1)
         if name is None and in_hosts and collective == "all_reduce" and set(names) == {"ring"}:
             name = "hierarchical"
@@ -271,8 +278,27 @@ def _collectives(written: Written, dimensions: Sequence[Dimension], system: Syst
             name = taken
         chosen[collective] = name
     if chosen:
-        table = ", ".join(f'{collective} = "{name}"' for collective, name in chosen.items())
+        table = ", ".join(f"{collective} = {_quoted(name)}" for collective, name in chosen.items())
         written.lines.append(f"algorithm = {{ {table} }}")
+
+
+def _custom(written: Written, system: System, folder: Path) -> dict[str, str]:
+    """Find Chakra files of algorithms; of those that are not there it is said.
+
+    ASTRA-sim looks from its working directory, which often is a folder above that of the configuration.
+    """
+    found = {}
+    beside = folder.absolute()
+    for collective, name in system.custom.items():
+        places = [above / f"{name}.0.et" for above in (Path.cwd(), *system.path.absolute().parents)]
+        first = next((place for place in places if not not_a_file(place)), None)
+        if first is None:
+            shown = ascii(name)[:100]
+            written.losses.append(f"{collective} by the files {shown}, of which .0.et is not found")
+            continue
+        near = first.relative_to(beside) if first.is_relative_to(beside) else first
+        found[collective] = f"{str(near).removesuffix('0.et')}*.et"
+    return found
 
 
 def _algorithm(collective: str, names: tuple[str, ...], npus: int, *, several: bool) -> str | None:
