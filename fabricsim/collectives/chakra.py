@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.collectives.base import Template
-    from fabricsim.collectives.chakra_files import RankFile
+    from fabricsim.collectives.chakra_files import RankFile, Work
     from fabricsim.collectives.chakra_order import Parts, Place
 
 MOST_STRANDS = 256
@@ -152,8 +152,9 @@ def _reduced(file: RankFile) -> set[int]:
 class _Strands:
     """Lays the nodes of all ranks out in strands.
 
-    A node continues a strand where it comes after all of it, best the one that it waits for and that does the like; a
-    receive only where the messages of the sender's strand come in the order in which that sends them.
+    A node continues a strand where it comes after all of it, and where none that is more like the last node of it is to
+    come: a receive follows a receive from the same rank, so that messages which are sent one after the other share a
+    connection, as in NCCL's FIFOs. Messages between two strands are received in the order in which they are sent.
 
     Attributes
     ----------
@@ -173,14 +174,18 @@ class _Strands:
     _past: dict[Place, NDArray[np.int32]] = field(default_factory=dict)
     _left: dict[Place, int] = field(default_factory=dict)
     _taken: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
+    _heirs: dict[Place, int] = field(default_factory=dict)
     _lanes: int = 0
 
     def __post_init__(self) -> None:
         self.of = [[] for _ in self.files]
         for rank, file in enumerate(self.files):
-            for work in file.works:
+            for place, work in enumerate(file.works):
                 for before in work.before:
                     self._left[rank, before] = self._left.get((rank, before), 0) + 1
+                    heir = self._heirs.setdefault((rank, before), place)
+                    if _unlike(file.works[before], work) < _unlike(file.works[before], file.works[heir]):
+                        self._heirs[rank, before] = place
 
     def add(self, place: Place) -> None:
         """Put a node in a strand; those that it waits for are in theirs."""
@@ -193,6 +198,7 @@ class _Strands:
         nodes = self.of[rank][strand]
         self._wait(place, before, strand, self._past[rank, nodes[-1]] if nodes else None)
         if nodes:
+            np.maximum(past, self._past[rank, nodes[-1]], out=past)
             self._forget((rank, nodes[-1]))
         nodes.append(number)
         self.at[place] = strand, len(nodes) - 1
@@ -212,15 +218,17 @@ class _Strands:
         works, strands = self.files[rank].works, self.of[rank]
         work = works[number]
         free = [
-            strand for strand, nodes in enumerate(strands) if past[strand] == len(nodes) and self._fits(place, strand)
+            strand
+            for strand, nodes in enumerate(strands)
+            if self._is_free(place, strand, after=bool(past[strand] == len(nodes)))
         ]
 
-        def liking(strand: int) -> tuple[bool, bool, int]:
+        def disliking(strand: int) -> tuple[bool, tuple[bool, bool], int]:
             last = strands[strand][-1]
-            return last not in work.before, works[last].kind != work.kind, strand
+            return last not in work.before, _unlike(works[last], work), strand
 
         if free:
-            chosen = min(free, key=liking)
+            chosen = min(free, key=disliking)
         else:
             chosen = len(strands)
             strands.append([])
@@ -233,11 +241,19 @@ class _Strands:
             self._taken[source, strand, rank, chosen] = sent
         return chosen
 
-    def _fits(self, place: Place, strand: int) -> bool:
-        if place not in self.sends:
-            return True
-        source, (of, sent) = self.sends[place][0], self.at[self.sends[place]]
-        return self._taken.get((source, of, place[0], strand), -1) < sent
+    def _is_free(self, place: Place, strand: int, *, after: bool) -> bool:
+        """Whether a node may continue a strand, `after` all of which it comes or not."""
+        rank, number = place
+        last = rank, self.of[rank][strand][-1]
+        if place in self.sends:
+            source, (of, sent) = self.sends[place][0], self.at[self.sends[place]]
+            if self._taken.get((source, of, rank, strand), -1) >= sent:
+                return False
+            # what one strand sends to another comes in order anyway
+            if last in self.sends and self.sends[last][0] == source and self.at[self.sends[last]][0] == of:
+                return True
+        heir = self._heirs.get(last, number)
+        return after and (heir == number or (rank, heir) in self.at)
 
     def _wait(self, place: Place, before: list[Place], strand: int, known: NDArray[np.int32] | None) -> None:
         """Note the nodes that neither the strand itself nor another of them has waited for."""
@@ -254,6 +270,11 @@ class _Strands:
             seen = (pasts[:, ends[:, 0]] > ends[:, 1]).sum(axis=0)  # by itself, and by those that come later
             wanted = [one for one, count in zip(wanted, seen.tolist(), strict=True) if count == 1]
         self.tokens[place] = wanted
+
+
+def _unlike(one: Work, other: Work) -> tuple[bool, bool]:
+    """Say how much nodes differ: in what they do, and with whom."""
+    return one.kind != other.kind, one.peer != other.peer
 
 
 class _Maker:

@@ -198,6 +198,17 @@ def test_bench_prints_what_the_reader_of_nccl_tests_reads(fabricsim: Fabricsim, 
     assert log.rows["size"].tolist() == [1024, 2048, 4096]
 
 
+def test_bench_takes_an_algorithm(fabricsim: Fabricsim) -> None:
+    sizes = ["--min-bytes", "1MiB", "--max-bytes", "1MiB"]
+    bench = ["bench", "all_gather", "--cluster", "hkbu", "--transport", "rdma-100g", *sizes]
+    took = {fabricsim(*bench, "--algorithm", name)[1] for name in ("ring", "recursive_doubling", "bruck")}
+
+    assert len(took) == 3
+    code, _, err = fabricsim(*bench, "--algorithm", "none.*.et")
+    assert code == 2
+    assert "collectives.algorithm.all_gather: 'none.*.et' for rank 0: there is no such file" in err
+
+
 def test_bench_latency_prints_what_the_reader_of_osu_reads(fabricsim: Fabricsim, tmp_path: Path) -> None:
     options = ["--cluster", "hkbu", "--transport", "rdma-100g", "--min-bytes", "1B", "--max-bytes", "8B"]
     _, out, _ = fabricsim("bench", "latency", *options)

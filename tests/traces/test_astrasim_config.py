@@ -171,6 +171,13 @@ def test_mistakes_in_a_network(tmp_path: Path, old: str, new: str, message: str)
         ('{"all-reduce-implementation": "ring"}', "all-reduce-implementation is 'ring'; it is a list"),
         ('{"all-reduce-implementation": [1]}', "all-reduce-implementation is '[1]'; it is a list"),
         ('{"all-reduce-implementation": ["ri\\nng"]}', "all-reduce-implementation is 'ri\\nng'; an algorithm is"),
+        (
+            '{"all-reduce-implementation-custom": "ring"}',
+            "all-reduce-implementation-custom is 'ring'; it is a list of one",
+        ),
+        ('{"all-gather-implementation-custom": ["a", "b"]}', "all-gather-implementation-custom is"),
+        ('{"all-to-all-implementation-custom": [7]}', "all-to-all-implementation-custom is '[7]'"),
+        ('{"all-reduce-implementation-custom": ["a\\nb"]}', "all-reduce-implementation-custom is"),
     ],
 )
 def test_mistakes_in_a_system(tmp_path: Path, system: str, message: str) -> None:
@@ -179,6 +186,24 @@ def test_mistakes_in_a_system(tmp_path: Path, system: str, message: str) -> None
 
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_files_of_a_custom_collective_are_looked_for_from_the_configuration_up(tmp_path: Path) -> None:
+    folder = tmp_path / "inputs" / "system"
+    folder.mkdir(parents=True)
+    (folder / "net.yml").write_text(network("Switch", "8", "50", "500"))
+    (folder / "system.json").write_text('{"all-reduce-implementation-custom": ["mine/ring"]}')
+    paths = folder / "net.yml", folder / "system.json", tmp_path / "made.toml"
+    losses = astrasim_scenario.convert(*paths)
+    assert losses == ("all_reduce by the files 'mine/ring', of which .0.et is not found",)
+    assert load(tmp_path / "made.toml").scenario.collectives.algorithm_of("all_reduce") == "ring"
+
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "ring.0.et").write_bytes(b"")
+    assert not astrasim_scenario.convert(*paths)
+    assert 'algorithm = { all_reduce = "mine/ring.*.et" }' in (tmp_path / "made.toml").read_text()
+    found = load(tmp_path / "made.toml").scenario.collectives.algorithm
+    assert found == {"all_reduce": str(tmp_path / "mine" / "ring.*.et")}
 
 
 def test_what_stands_in_a_comment_cannot_leave_it(tmp_path: Path) -> None:
