@@ -143,9 +143,11 @@ class Plan:
         Over NVLink NCCL sends on two channels per link (``ncclTopoGetNchannels``, src/graph/paths.cc), each with a
         FIFO of its own.
         """
-        plain = self._plain(collective, (), size)
+        plain = self._plain(collective, tuple(range(group.ranks)), size)
         sent = size // group.ranks if collective == "all_to_all" else size
-        if collective in PAIRED and sent <= _P2P_LL_THRESHOLD and self._tuning.version >= _P2P_LL_SINCE:
+        own = is_described(plain.algorithm)
+        small = collective in PAIRED and sent <= _P2P_LL_THRESHOLD and self._tuning.version >= _P2P_LL_SINCE
+        if small and not own:  # files of the user say their protocol
             return self._small_sends(plain, group)
         inside = group.hosts == 1 and group.within == "nvlink" and collective in PAIRED
         measured = self._measured_protocol("simple", group)
@@ -160,7 +162,7 @@ class Plan:
             latency=measured.latency if measured else None,
             byte_latency=measured.byte_latency * PS_PER_S if measured else 0.0,
             line=plain.line,
-            reduction_rate=plain.reduction_rate if is_described(plain.algorithm) else 0.0,
+            reduction_rate=plain.reduction_rate if own else 0.0,
         )
 
     def _small_sends(self, plain: Choice, group: Group) -> Choice:
