@@ -187,7 +187,7 @@ class _Reader:
 
     def _communication(self, row: _Row, operation: Operation) -> Communication:
         if row.group_size != "None":
-            size = self._integer(row.group_size, "comm_group_size", MOST_RANKS)
+            size = self._integer(row.group_size, "comm_group_size", MOST_RANKS, least=1)
             if self.sizes.setdefault(row.group, size) != size:
                 self._fail(
                     f"{row.group} has {size} ranks here and {self.sizes[row.group]} above; give one job per file"
@@ -224,6 +224,8 @@ class _Reader:
         data, tensor = self.sizes.get("dp_group", NONE), self.sizes.get("tp_group", 1)
         pipelined = any(what.operation in {"send", "recv"} for what in self.builder.communications)
         if self.world == NONE and data != NONE and not pipelined:
+            if data * tensor > MOST_RANKS:
+                self._fail(f"dp_group of {data} and tp_group of {tensor} ranks; a job has {MOST_RANKS} at most")
             self.world = data * tensor
             sentence = f"how many ranks there are: data times tensor parallel ones, {data} x {tensor}, are taken"
             self.builder.missing[sentence] = None
@@ -235,9 +237,9 @@ class _Reader:
             self._fail(f"_elapsed_time is {row.elapsed[:60]!r}; it is a number of ms, less than 92 days, or None")
         return round(float(row.elapsed) * scale)
 
-    def _integer(self, text: str, what: str, most: int) -> int:
-        if not _NUMBER.fullmatch(text) or int(text) > most:
-            self._fail(f"{what} is {text[:60]!r}; it is a whole number up to {most}")
+    def _integer(self, text: str, what: str, most: int, least: int = 0) -> int:
+        if not _NUMBER.fullmatch(text) or not least <= int(text) <= most:
+            self._fail(f"{what} is {text[:60]!r}; it is a whole number from {least} to {most}")
         return int(text)
 
     def _fail(self, problem: str) -> NoReturn:

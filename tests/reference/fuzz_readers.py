@@ -210,8 +210,9 @@ class Plan:
 
 
 def samples_of(form: str, traces: Path | None) -> list[bytes]:
-    """Give the samples of a form, and pieces of real files where there are any."""
-    return trace_samples.SAMPLES[form] + (trace_samples.real_samples(form, traces) if traces else [])
+    """Give the samples of a form and, as often, pieces of real files where there are any."""
+    made, real = trace_samples.SAMPLES[form], trace_samples.real_samples(form, traces) if traces else []
+    return made * max(len(real) // len(made), 1) + real
 
 
 def _work(plan: Plan, sender: Any) -> None:  # noqa: ANN401  a connection has no public type

@@ -15,6 +15,7 @@ import tarfile
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import wire_damage
 from hypothesis import strategies as st
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ BOMB = 512 * 2**20
 """Bytes that a bomb unpacks to: more than `fabricsim.traces.sources` lets pass without asking for a ratio."""
 
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?")
+_WORD = re.compile(rb"[^\s,:;\[\](){}\"]+")
 _MOST = 256 * 2**10  # bytes of what comes out, before packing
 _DEPTH = 20
 
@@ -89,11 +91,12 @@ _DEPTH = 20
 def mutate(chance: Random, samples: Sequence[bytes]) -> bytes:
     """Damage one of `samples` once or a few times, and sometimes pack it, well or badly."""
     data = chance.choice(samples)
-    for _ in range(chance.randint(1, 4)):
+    for _ in range(chance.choice(_TIMES)):
         data = chance.choice(_DAMAGES)(chance, data, samples)[:_MOST]
-    return chance.choice(_PACKINGS)(chance, data) if chance.random() < _PACKED else data
+    return chance.choice(_PACKINGS)(chance, data, samples) if chance.random() < _PACKED else data
 
 
+_TIMES = (1, 1, 1, 2, 3, 4)  # what is damaged often is seldom read to its end
 _PACKED = 0.1
 
 
@@ -140,13 +143,39 @@ def _insert(chance: Random, data: bytes, samples: Sequence[bytes]) -> bytes:  # 
 
 
 def _number(chance: Random, data: bytes, samples: Sequence[bytes]) -> bytes:  # noqa: ARG001  as above
-    """Put another number in the place of one: of the file, or a strange one."""
-    found = list(_NUMBER.finditer(data))
-    if not found:
+    """Put another number in the place of one: of the file, a near one, a random one, or a strange one."""
+    match, other = _somewhere(chance, _NUMBER, data), _somewhere(chance, _NUMBER, data)
+    if match is None or other is None:
         return data
-    match = chance.choice(found)
-    other = chance.choice((*NUMBERS, chance.choice(found)[0], b"%d" % chance.randint(0, 2 ** chance.randint(1, 80))))
-    return data[: match.start()] + other + data[match.end() :]
+    match chance.randrange(4):
+        case 0:
+            number = other[0]
+        case 1:
+            number = b"%d" % (int(other[0].partition(b".")[0][:_DIGITS] or 0) + chance.choice((-1, 1)))
+        case 2:
+            number = b"%d" % chance.randint(0, 2 ** chance.randint(1, 80))
+        case _:
+            number = chance.choice(NUMBERS)
+    return data[: match.start()] + number + data[match.end() :]
+
+
+_DIGITS = 30
+
+
+def _word(chance: Random, data: bytes, samples: Sequence[bytes]) -> bytes:
+    """Put another word of the file or of a sample in the place of one."""
+    match, other = _somewhere(chance, _WORD, data), _somewhere(chance, _WORD, chance.choice((data, *samples)))
+    if match is None or other is None:
+        return data
+    return data[: match.start()] + other[0][:_LONGEST] + data[match.end() :]
+
+
+_LONGEST = 200
+
+
+def _somewhere(chance: Random, what: re.Pattern[bytes], data: bytes) -> re.Match[bytes] | None:
+    """Find what stands at or after a place that chance gives, or else the first of all."""
+    return what.search(data, chance.randint(0, len(data))) or what.search(data)
 
 
 def _lines(chance: Random, data: bytes, samples: Sequence[bytes]) -> bytes:  # noqa: ARG001  as above
@@ -209,6 +238,11 @@ def _changed_object(chance: Random, value: dict[str, Any], depth: int) -> dict[s
     return {**value, key: _changed(chance, value[key], depth + 1)}
 
 
+def _wire(chance: Random, data: bytes, samples: Sequence[bytes]) -> bytes:
+    """Change one field of protocol buffers, and lengths with it; of text a word."""
+    return wire_damage.damage(chance, data) if b"\0" in data else _word(chance, data, samples)
+
+
 _DAMAGES: tuple[Callable[[Random, bytes, Sequence[bytes]], bytes], ...] = (
     _cut,
     _flip,
@@ -219,31 +253,52 @@ _DAMAGES: tuple[Callable[[Random, bytes, Sequence[bytes]], bytes], ...] = (
     _number,
     _number,
     _lines,
+    _word,
+    _wire,
+    _wire,
     _json,
     _json,
     _json,
 )
 
 
-def _gzip(chance: Random, data: bytes) -> bytes:  # noqa: ARG001  as all packings
+def _gzip(chance: Random, data: bytes, samples: Sequence[bytes]) -> bytes:  # noqa: ARG001  as all packings
     return gzip.compress(data, 1, mtime=0)
 
 
-def _xz(chance: Random, data: bytes) -> bytes:  # noqa: ARG001  as above
+def _xz(chance: Random, data: bytes, samples: Sequence[bytes]) -> bytes:  # noqa: ARG001  as above
     return lzma.compress(data, preset=0)
 
 
-def _torn(chance: Random, data: bytes) -> bytes:
+def _torn(chance: Random, data: bytes, samples: Sequence[bytes]) -> bytes:
     """Damage what is packed."""
-    packed = chance.choice((_gzip, _xz, _tar))(chance, data)
+    packed = chance.choice((_gzip, _xz, _tar))(chance, data, samples)
     return chance.choice((_cut, _flip, _drop, _insert))(chance, packed, [data])
 
 
-def _doubly(chance: Random, data: bytes) -> bytes:
-    return gzip.compress(chance.choice((_gzip, _xz, _tar))(chance, data), 1, mtime=0)
+def _doubly(chance: Random, data: bytes, samples: Sequence[bytes]) -> bytes:
+    return gzip.compress(chance.choice((_gzip, _xz, _tar))(chance, data, samples), 1, mtime=0)
 
 
-def _tar(chance: Random, data: bytes) -> bytes:
+def _job(chance: Random, data: bytes, samples: Sequence[bytes]) -> bytes:
+    """Pack the files of several ranks, of which one is damaged, and perhaps others are of other jobs."""
+    count, damaged = chance.randint(2, 4), chance.randrange(2)
+    others = [chance.choice((chance.choice(samples), data)) for _ in range(count)]
+    contents = [data if rank == damaged else _of_rank(other, rank) for rank, other in enumerate(others)]
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        for rank, content in enumerate(contents):
+            member = tarfile.TarInfo(f"trace.{rank}.et")
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return stream.getvalue()
+
+
+def _of_rank(data: bytes, rank: int) -> bytes:
+    return re.sub(rb'("rank": ?)\d+', rb"\g<1>%d" % rank, data)
+
+
+def _tar(chance: Random, data: bytes, samples: Sequence[bytes]) -> bytes:  # noqa: ARG001  as above
     """Pack an archive with members that are no files of a trace, or want to be elsewhere."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w", format=chance.choice((tarfile.PAX_FORMAT, tarfile.GNU_FORMAT))) as tar:
@@ -275,20 +330,28 @@ _NAMES = (
 _TYPES = (tarfile.REGTYPE, tarfile.REGTYPE, tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE,
           tarfile.CHRTYPE, tarfile.DIRTYPE, b"Z")  # fmt: skip
 
-_PACKINGS: tuple[Callable[[Random, bytes], bytes], ...] = (_gzip, _xz, _torn, _torn, _doubly, _tar, _tar)
+_PACKINGS: tuple[Callable[[Random, bytes, Sequence[bytes]], bytes], ...] = (
+    _gzip,
+    _xz,
+    _torn,
+    _torn,
+    _doubly,
+    _job,
+    _job,
+    _job,
+    _tar,
+    _tar,
+)
 
 
 @cache
 def bombs() -> tuple[bytes, ...]:
     """Small files that unpack to `BOMB` bytes: of spaces, of brackets, of empty lines, in gzip, in xz, and in both."""
-    packed = []
-    for filler in (b" ", b"[", b"\n", b"0"):
-        stream = io.BytesIO()
-        with gzip.GzipFile(fileobj=stream, mode="wb", compresslevel=9, mtime=0) as file:
-            for _ in range(BOMB // 2**20):
-                file.write(filler * 2**20)
-        packed.append(stream.getvalue())
-    packer = lzma.LZMACompressor(preset=1)
-    parts = [packer.compress(b" " * 2**20) for _ in range(BOMB // 2**20)]
-    xz = b"".join([*parts, packer.flush()])
-    return (*packed, xz, gzip.compress(xz, mtime=0), gzip.compress(packed[0], mtime=0))
+    times = BOMB // 2**20
+    packed = [gzip.compress(filler * 2**20, 9, mtime=0) * times for filler in (b"[", b"\n", b"0")]
+    stream = io.BytesIO()
+    with gzip.GzipFile(fileobj=stream, mode="wb", compresslevel=9, mtime=0) as file:  # all others are of many streams
+        for _ in range(times):
+            file.write(b" " * 2**20)
+    xz = lzma.compress(b" " * 2**20) * times
+    return (stream.getvalue(), *packed, xz, gzip.compress(xz, mtime=0), gzip.compress(packed[0], mtime=0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
-from itertools import islice
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any
 
 from fabricsim.traces.chakra.schema import (
@@ -309,7 +309,9 @@ def _piece(form: str, whole: bytes) -> bytes:
     if len(whole) <= _MOST:
         return whole
     if form == "chakra":
-        return b"".join(encode_file_message(message) for message in islice(messages(io.BytesIO(whole)), 50))
+        written = [encode_file_message(message) for message in islice(messages(io.BytesIO(whole)), 50)]
+        sizes = accumulate(map(len, written))
+        return b"".join(message for message, size in zip(written, sizes, strict=True) if size <= _MOST)
     try:
         return _json(_thinned(json.loads(whole), random.Random(1)))  # noqa: S311  no secret
     except ValueError:

@@ -91,6 +91,7 @@ def test_a_log_has_durations_and_iterations(tmp_path: Path) -> None:
         (",4,8,", ",4,-8,", ":2: msg_size is '-8'"),
         (",4,8,", ",4,99999999999999999,", ":2: msg_size is '99999999999999999'"),
         (",4,8,", ",1e3,8,", ":2: comm_group_size is '1e3'"),
+        (",4,8,", ",0,8,", ":2: comm_group_size is '0'; it is a whole number from 1 to 1048576"),
         (",3.5,", ",nan,", ":2: _elapsed_time is 'nan'"),
         (",3.5,", ",-1,", ":2: _elapsed_time is '-1'"),
         (",3.5,", ",1e99,", ":2: _elapsed_time is '1e99'"),
