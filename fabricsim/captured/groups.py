@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
@@ -11,6 +11,8 @@ from fabricsim.tables import NONE
 if TYPE_CHECKING:
     from fabricsim.traces.trace import Group, Recording, Trace
 
+MOST_RANKS = 2**20
+"""Of a job that is replayed."""
 _DATA_PARALLEL = {"dp", "data", "default", "ddp", "fsdp"}
 _OTHER_PARALLEL = {"tp", "tensor", "pp", "pipeline", "cp", "context", "sp", "sequence", "ep", "expert", "model"}
 
@@ -60,6 +62,9 @@ def assign(trace: Trace, scale_to: int | None = None, ranks: int | None = None) 
         Where the size of the job is not known, or `scale_to` is no multiple of it.
     """
     world = _world(trace, ranks)
+    if max(world, scale_to or 0) > MOST_RANKS:
+        msg = f"is to be replayed on {max(world, scale_to or 0)} ranks; at most {MOST_RANKS} can be"
+        raise TraceError(trace.recordings[0].source, f"{msg}; mend the ranks that it names, or scale to fewer")
     known = {recording.rank: number for number, recording in enumerate(trace.recordings)}
     if NONE in known:
         unnamed = known.pop(NONE)
@@ -120,6 +125,40 @@ def _is_open(recording: Recording) -> bool:
     )
 
 
+class Team(NamedTuple):
+    """The ranks of a group.
+
+    Attributes
+    ----------
+    number
+        The same for the same ranks in the same order.
+    ranks
+        In the order of the group.
+    members
+        The same, to ask who is among them.
+    """
+
+    number: int
+    ranks: tuple[int, ...]
+    members: frozenset[int]
+
+
+class _Grid(NamedTuple):
+    """How groups lie side by side: from one of their ranks to the next, and from one block of groups to the next."""
+
+    stride: int
+    span: int
+
+
+class _Captured(NamedTuple):
+    """A group of a recording, within the captured job; `spreads` says whether it grows with the replicas."""
+
+    ranks: tuple[int, ...]
+    members: frozenset[int]
+    spreads: bool
+    grid: _Grid | None
+
+
 class Groups:
     """Finds the ranks of a group.
 
@@ -137,9 +176,14 @@ class Groups:
     def __init__(self, cast: Cast) -> None:
         self.cast = cast
         self.assumed: dict[str, None] = {}
+        self._named: dict[int, bool] = {}  # recordings that call a group data-parallel
+        self._blocks: dict[int, int] = {}  # of recordings, ranks of the largest block of neighbours
+        self._teams: dict[tuple[int, ...], Team] = {}
+        self._captured: dict[tuple[int, int], _Captured] = {}
+        self._found: dict[tuple[int, int, int, int], Team] = {}
 
-    def members(self, recording: Recording, index: int, rank: int) -> tuple[int, ...]:
-        """Give the ranks of the group of `rank` that stands in the place of a group of `recording`.
+    def team(self, recording: Recording, index: int, rank: int) -> Team:
+        """Give the group of `rank` that stands in the place of a group of `recording`.
 
         Parameters
         ----------
@@ -157,17 +201,33 @@ class Groups:
         """
         world = self.cast.captured
         replica, base = divmod(rank, world)
-        if index == NONE:
-            return tuple(range(self.cast.ranks))
-        group = recording.groups[index]
-        members = self._listed(recording, group)
-        if base != max(recording.rank, 0) and base not in members:
-            members = _image(recording, group, members, base, world)
-        if self.cast.replicas == 1:
-            return members
-        if self._spreads(recording, group, members):
-            return tuple(other * world + member for other in range(self.cast.replicas) for member in members)
-        return tuple(replica * world + member for member in members)
+        captured = self._of_recording(recording, index)
+        first = NONE  # of the image; what is found by it is found once, however many ranks there are
+        if base != max(recording.rank, 0) and base not in captured.members:
+            first = _first_of_image(recording, recording.groups[index], captured, base)
+        replicas = range(self.cast.replicas) if captured.spreads else range(replica, replica + 1)
+        key = (id(recording), index, replicas.start, first)
+        if key not in self._found:
+            moved = 0 if first == NONE else first - min(captured.ranks)
+            ranks = tuple(other * world + rank + moved for other in replicas for rank in captured.ranks)
+            self._found[key] = self._team(ranks)
+        return self._found[key]
+
+    def _of_recording(self, recording: Recording, index: int) -> _Captured:
+        """Give a group of a recording, within the captured job."""
+        key = (id(recording), index)
+        if key not in self._captured:
+            group = None if index == NONE else recording.groups[index]
+            ranks = tuple(range(self.cast.captured)) if group is None else self._listed(recording, group)
+            spreads = self.cast.replicas > 1 and (group is None or self._spreads(recording, group, ranks))
+            self._captured[key] = _Captured(ranks, frozenset(ranks), spreads, _grid(ranks, self.cast.captured))
+        return self._captured[key]
+
+    def _team(self, ranks: tuple[int, ...]) -> Team:
+        """Give the one team of these ranks."""
+        if ranks not in self._teams:
+            self._teams[ranks] = Team(len(self._teams), ranks, frozenset(ranks))
+        return self._teams[ranks]
 
     def _listed(self, recording: Recording, group: Group) -> tuple[int, ...]:
         world = range(self.cast.captured)
@@ -188,7 +248,10 @@ class Groups:
         are known; others have all ranks.
         """
         world = self.cast.captured
-        block = max((len(other.ranks) for other in recording.groups if _neighbours(other.ranks)), default=1)
+        if id(recording) not in self._blocks:
+            blocks = (len(other.ranks) for other in recording.groups if _neighbours(other.ranks))
+            self._blocks[id(recording)] = max(blocks, default=1)
+        block = self._blocks[id(recording)]
         apart = _is_data_parallel(group) and block > 1 and world % block == 0
         first = max(recording.rank, 0) % block if apart else 0
         members = tuple(range(first, world, block if apart else 1))
@@ -198,7 +261,9 @@ class Groups:
 
     def _spreads(self, recording: Recording, group: Group, members: tuple[int, ...]) -> bool:
         """Whether a group grows with the replicas: a data-parallel one, or where none is called so that of all."""
-        if any(map(_is_data_parallel, recording.groups)):
+        if id(recording) not in self._named:
+            self._named[id(recording)] = any(map(_is_data_parallel, recording.groups))
+        if self._named[id(recording)]:
             return _is_data_parallel(group)
         return len(members) == self.cast.captured and not _words(group) & _OTHER_PARALLEL
 
@@ -216,16 +281,23 @@ def _neighbours(ranks: tuple[int, ...]) -> bool:
     return len(ranks) > 1 and ranks == tuple(range(ranks[0], ranks[0] + len(ranks))) and ranks[0] % len(ranks) == 0
 
 
-def _image(recording: Recording, group: Group, members: tuple[int, ...], rank: int, world: int) -> tuple[int, ...]:
-    """Move a group along to where `rank` is in it, as ranks are laid out in a grid."""
+def _grid(members: tuple[int, ...], world: int) -> _Grid | None:
+    """Give the grid in which groups like this one lie side by side; none where it is not regular."""
     ordered = sorted(members)
     stride = ordered[1] - ordered[0] if len(ordered) > 1 else 1
     span = stride * len(ordered)
     first = ordered[0]
-    regular = all(member == first + place * stride for place, member in enumerate(ordered))
+    regular = stride > 0 and all(member == first + place * stride for place, member in enumerate(ordered))
     if not regular or first != first // span * span + first % stride or world % span:
-        shown = ", ".join(map(str, members[:8]))
+        return None
+    return _Grid(stride, span)
+
+
+def _first_of_image(recording: Recording, group: Group, captured: _Captured, rank: int) -> int:
+    """Move a group along to where `rank` is in it, as ranks are laid out in a grid; gives its lowest rank."""
+    if captured.grid is None:
+        shown = ", ".join(map(str, captured.ranks[:8]))
         msg = f"lists only ranks {shown} of groups like {group.name!r}, which are no regular grid; capture all ranks"
         raise TraceError(recording.source, msg)
-    start = rank // span * span + rank % stride
-    return tuple(start + member - first for member in members)
+    stride, span = captured.grid
+    return rank // span * span + rank % stride

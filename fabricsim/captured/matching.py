@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fabricsim.captured.groups import Groups
+from fabricsim.captured.groups import Groups, Team
 from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
 from fabricsim.traces.groups import sized
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from fabricsim.traces.trace import Communication, Recording
     from fabricsim.workload.program import CollectiveName
 
+MOST_CALLS = 2**22
+"""Of a program; an all_to_all of which each pair of ranks moves another size has one for each pair."""
 _BARRIER = 4
 """Bytes that PyTorch's NCCL backend all-reduces in a barrier: one element."""
 
@@ -171,13 +173,13 @@ class _Matcher:
         recording, place = self.recordings[index], self.nodes[index]
         rows = self.ordered[index].nodes[place]
         seen: dict[tuple[object, ...], int] = {}
-        members: dict[int, tuple[int, ...]] = {}
+        teams: dict[int, Team] = {}
         numbers = []
         for node, what, sequence in zip(
             place.tolist(), rows["communication"].tolist(), rows["sequence"].tolist(), strict=True
         ):
             communication = recording.communications[what]
-            key, ranks = self._key(recording, communication, rank, members)
+            key, ranks = self._key(recording, communication, rank, teams)
             count = seen[key] = seen.get(key, -1) + 1
             numbered = key[0] == "group" and key[1] in self.numbered
             number = self.known.setdefault((*key, sequence if numbered else count), len(self.matches))
@@ -193,28 +195,28 @@ class _Matcher:
             return NONE
         if communication.member != NONE:
             return communication.member
-        own = self.groups.members(recording, communication.group, max(recording.rank, 0))
+        own = self.groups.team(recording, communication.group, max(recording.rank, 0)).ranks
         if communication.peer in own:
             return own.index(communication.peer)
         self.groups.assumed["roots that the trace does not say are the first of their groups"] = None
         return 0
 
     def _key(
-        self, recording: Recording, communication: Communication, rank: int, members: dict[int, tuple[int, ...]]
+        self, recording: Recording, communication: Communication, rank: int, teams: dict[int, Team]
     ) -> tuple[tuple[object, ...], tuple[int, ...]]:
         """Tell what the communications of different ranks that belong together have in common, and the ranks."""
         if communication.operation in _MESSAGES:
             peer = self._peer(recording, communication, rank)
             ends = (rank, peer) if communication.operation == "send" else (peer, rank)
             return ("message", *ends, communication.tag), ends
-        if communication.group not in members:
-            members[communication.group] = self.groups.members(recording, communication.group, rank)
-        ranks = members[communication.group]
+        if communication.group not in teams:
+            teams[communication.group] = self.groups.team(recording, communication.group, rank)
+        team = teams[communication.group]
         name = _group_name(recording, communication)
-        if rank not in ranks:
-            msg = f"rank {rank} communicates in group {name!r}, whose ranks are {', '.join(map(str, ranks[:8]))}"
+        if rank not in team.members:
+            msg = f"rank {rank} communicates in group {name!r}, whose ranks are {', '.join(map(str, team.ranks[:8]))}"
             raise TraceError(recording.source, f"{msg}; mend the list of its ranks")
-        return ("group", name, ranks), ranks
+        return ("group", name, team.number), team.ranks
 
     def _peer(self, recording: Recording, communication: Communication, rank: int) -> int:
         if communication.peer == NONE:
@@ -306,6 +308,9 @@ class _Writer:
     def _call(self, collective: CollectiveName, ranks: tuple[int, ...], size: int) -> dict[int, tuple[Part, ...]]:
         if size <= 0:
             return {}
+        if len(self.calls) >= MOST_CALLS:
+            msg = f"makes more than {MOST_CALLS} calls; give fewer iterations, or the traces of a smaller job"
+            raise TraceError(self.recording.source, msg)
         self.calls.append(Call(collective, ranks, size, self.dimension))
         return {rank: (Part(len(self.calls) - 1, member),) for member, rank in enumerate(ranks)}
 

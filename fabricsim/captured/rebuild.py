@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from fabricsim.captured.strand import Strand
     from fabricsim.traces.trace import Recording, Trace
 
+MOST_OPERATIONS = 2**23
+"""Of all ranks; one takes half a kilobyte while it is rebuilt."""
+
 
 @dataclass(frozen=True)
 class Rebuilt:
@@ -105,6 +108,10 @@ def rebuild(trace: Trace, *, gpu_speed: float = 1.0, scale_to: int | None = None
     """
     cast = assign(trace, scale_to, ranks)
     ordered = [order(recording) for recording in trace.recordings]
+    count = cast.replicas * sum(len(ordered[index].nodes) for index in cast.of)
+    if count > MOST_OPERATIONS:
+        msg = f"makes {count} operations on {cast.ranks} ranks; at most {MOST_OPERATIONS} can be replayed"
+        raise TraceError(trace.recordings[0].source, f"{msg}; give fewer iterations, or scale to fewer ranks")
     matched = match(cast, trace.recordings, ordered)
     later = delays(trace.recordings, ordered, matched)
     ordered = [delayed(some, int(delay)) for some, delay in zip(ordered, later, strict=True)]

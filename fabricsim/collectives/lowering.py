@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from fabricsim.collectives.base import Template
     from fabricsim.workload.program import Call, Program
 
+MOST_MESSAGES = 2**23
+"""Of all collectives that are written out."""
+
 
 @dataclass(frozen=True)
 class _Message:
@@ -55,19 +58,29 @@ class Lowering:
         self._calls = program.calls
         self._templates: dict[tuple[str, int], _Written] = {}
         self._bases: list[int] = []
-        base = 0
+        base = count = 0
         for call in program.calls:
             key = (call.collective, len(call.ranks))
             if key not in self._templates:
+                _check_messages(len(call.ranks) ** 2, call)  # at the least, of a ring
                 self._templates[key] = _Written(_template(call, algorithms.get(call.collective)))
             self._bases.append(base)
             base += self._templates[key].most
+            count += self._templates[key].count
+            _check_messages(count, call)
 
     def __call__(self, number: int, member: int) -> Part:
         """Say what a member of a call does."""
         call = self._calls[number]
         written = self._templates[call.collective, len(call.ranks)]
         return written.part(call, member, self._bases[number])
+
+
+def _check_messages(count: int, call: Call) -> None:
+    if count > MOST_MESSAGES:
+        msg = f"written out, a job with a {call.collective} of {len(call.ranks)} ranks has more than {MOST_MESSAGES}"
+        msg += " messages; leave collectives whole, or take fewer iterations"
+        raise InputError(msg)
 
 
 def _template(call: Call, algorithm: str | None) -> Template:
@@ -89,6 +102,8 @@ class _Written:
     ----------
     most
         Messages of the pair of members that has most.
+    count
+        Messages of all.
     """
 
     def __init__(self, made: Template) -> None:
@@ -111,7 +126,7 @@ class _Written:
                 number = counts.get(pair, 0)
                 counts[pair] = number + 1
                 sent.setdefault((lane, out), []).append(_Message(*pair, _slots(made, lane, step), number))
-        self.most = max(counts.values(), default=0)
+        self.most, self.count = max(counts.values(), default=0), sum(counts.values())
         return sent
 
     def part(self, call: Call, member: int, base: int) -> Part:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from fabricsim.errors import TraceError
 from fabricsim.tables import CLOCK_END, NONE
 from fabricsim.traces.lines import lines
+from fabricsim.traces.rank_groups import strided
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, WAIT, Communication, Group, RecordingBuilder
 
 if TYPE_CHECKING:
@@ -214,9 +215,9 @@ class _Reader:
         """Ranks of a group of rank 0 in AICB's order of ranks, tp-cp-ep-dp-pp, where sizes leave no choice."""
         size, tensor = self._size_of(name), self.sizes.get("tp_group", 1)
         if size != NONE and (size == self.world or name == "tp_group"):
-            return tuple(range(size))
+            return strided(size)
         if name == "dp_group" and size * tensor == self.world:
-            return tuple(range(0, self.world, tensor))
+            return strided(size, tensor)
         return ()
 
     def _count_ranks(self) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import NONE
+from fabricsim.tables import CLOCK_END, NONE
 from fabricsim.traces.json_objects import ObjectList, decoded
 from fabricsim.traces.kineto.messages import MOST_RANKS, communication, note_of
 from fabricsim.traces.trace import COMMUNICATION, LAUNCH, RecordingBuilder
@@ -34,8 +34,8 @@ _PICKLE = re.compile(rb"\x80[\x02-\x05][\x95\x8c}\](cX)]")
 _AROUND = 16 * 2**20
 _OF_NAME = re.compile(r"(?:rank|trace|fr|dump)[_.-]?(\d{1,7})(?!\d)", re.IGNORECASE)
 _PEER = re.compile(r"(\w+) (\d{1,7})(?:->|<-)(\d{1,7})$")
-_MOST_NS = 2**63 // 1000 - 1
 _PS_PER_NS, _NS_PER_MS = 1000, 1e6
+_MOST_NS = CLOCK_END // _PS_PER_NS
 
 Sizes = list[list[Annotated[int, msgspec.Meta(ge=0, lt=2**40)]]]
 
@@ -48,7 +48,7 @@ class _Entry(msgspec.Struct):
     p2p_seq_id: Annotated[int, msgspec.Meta(ge=-1, lt=2**62)] = NONE
     is_p2p: bool = False
     time_created_ns: Annotated[int, msgspec.Meta(ge=0, lt=2**62)] | None = None
-    duration_ms: Annotated[float, msgspec.Meta(ge=0, lt=1e12)] | None = None
+    duration_ms: Annotated[float, msgspec.Meta(ge=0, le=_MOST_NS / _NS_PER_MS)] | None = None
     input_sizes: Sizes = []
     input_dtypes: list[str] = []
     output_sizes: Sizes = []

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
+from fabricsim.traces.rank_groups import strided
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -70,7 +71,7 @@ def _complete(recording: Recording, group: Group, listed: Mapping[str, tuple[int
             raise TraceError(recording.source, f"{msg}; give the list that belongs to the trace")
         return group._replace(ranks=ranks, size=len(ranks))
     if group.size == NONE and group.description == ALL_RANKS and world != NONE:
-        return group._replace(ranks=tuple(range(world)), size=world)
+        return group._replace(ranks=strided(world), size=world)
     return group
 
 

@@ -20,6 +20,7 @@ from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
 from fabricsim.traces.json_objects import ObjectList, decoded
 from fabricsim.traces.kineto.messages import MOST_RANKS
+from fabricsim.traces.rank_groups import strided
 from fabricsim.traces.trace import COMMUNICATION, COPY, WAIT, Communication, RecordingBuilder
 
 if TYPE_CHECKING:
@@ -266,7 +267,7 @@ class _Timeline:
             return
         builder, group = self.builder, NONE
         if world != NONE and not exchange.crossing:
-            group = builder.group("global", "", tuple(range(world)), world)
+            group = builder.group("global", "", strided(world), world)
         size = exchange.size
         if exchange.operation == "reduce_scatter" and size != NONE:  # what comes out is a rank's part
             size = NONE if world == NONE else size * world

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import NONE
+from fabricsim.tables import CLOCK_END, NONE
 from fabricsim.traces.json_objects import decoded
 from fabricsim.traces.kineto.messages import MOST_RANKS, operation_of_name
+from fabricsim.traces.lines import MOST_BLANK
+from fabricsim.traces.rank_groups import strided
 from fabricsim.traces.trace import COMMUNICATION, Communication, RecordingBuilder
 
 if TYPE_CHECKING:
@@ -27,13 +29,15 @@ if TYPE_CHECKING:
 
 MOST_LINE = 16 * 2**20
 """Bytes of the longest line."""
+_MOST_SIZE = 2**53
 
 _PARTS = frozenset({"all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"})
 """Operations of which the plugin counts the part of one rank."""
 _US_PER_S, _PS_PER_US, _NS_PER_US = 1e6, 1_000_000, 1000
+_LAST = CLOCK_END // _PS_PER_US
 
-Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
-Time = Annotated[float, msgspec.Meta(ge=0, lt=2**53)]
+Number = Annotated[int, msgspec.Meta(ge=0, le=_MOST_SIZE)]
+Time = Annotated[float, msgspec.Meta(ge=0, le=_LAST)]
 
 
 class _Header(msgspec.Struct):
@@ -140,21 +144,7 @@ def rows(source: Source) -> Iterator[Row]:
         Where another line is damaged, or an operation has no header.
     """
     header, metadata = None, _Metadata()
-    number = 0
-    while text := source.stream.readline(MOST_LINE):
-        number += 1
-        ended = text.endswith(b"\n")
-        if len(text) == MOST_LINE and not ended:
-            msg = f"is of more than {MOST_LINE // 2**20} MiB: no line of the inspector is"
-            raise TraceError(source.label, msg, number)
-        if not text.strip():
-            continue
-        try:
-            line = decoded(_decode, text, source.label, f"line {number}")
-        except TraceError:
-            if not ended:
-                return
-            raise
+    for number, line in _lines(source):
         if line.dump_stats is not None or line.header is not None:
             header, metadata = line.header, line.metadata or _Metadata()
         for operation in (line.coll_perf, line.p2p_perf):
@@ -163,7 +153,35 @@ def rows(source: Source) -> Iterator[Row]:
             if header is None:
                 msg = "has no header, and none came before it; give the whole log"
                 raise TraceError(source.label, msg, number)
-            yield _row(operation, header, metadata)
+            row = _row(operation, header, metadata)
+            if row.size > _MOST_SIZE:
+                msg = f"has an operation of {row.size} bytes in all; at most {_MOST_SIZE} can be read"
+                raise TraceError(source.label, f"{msg}; copy the file again", number)
+            yield row
+
+
+def _lines(source: Source) -> Iterator[tuple[int, _Line]]:
+    """Give the lines that are not empty, with their numbers from 1, up to a last one that is cut."""
+    number = idle = 0
+    while text := source.stream.readline(MOST_LINE):
+        number, idle = number + 1, idle + 1
+        ended = text.endswith(b"\n")
+        if len(text) == MOST_LINE and not ended:
+            msg = f"is of more than {MOST_LINE // 2**20} MiB: no line of the inspector is"
+            raise TraceError(source.label, msg, number)
+        if idle > MOST_BLANK:
+            msg = f"more than {MOST_BLANK:,} lines in a row without an operation: nobody writes them"
+            raise TraceError(source.label, f"{msg}; copy the file again", number)
+        if not text.strip():
+            continue
+        try:
+            line = decoded(_decode, text, source.label, f"line {number}")
+        except TraceError:
+            if not ended:
+                return
+            raise
+        idle = 0 if line.coll_perf or line.p2p_perf else idle
+        yield number, line
 
 
 def _row(operation: _Operation, header: _Header, metadata: _Metadata) -> Row:
@@ -226,9 +244,16 @@ def _recording(process: _Process, largest: Row) -> Recording:
     builder = process.builder
     starts = [row.start for row in process.rows if row.start != NONE]
     origin = min(starts, default=0)
+    if max(starts, default=0) - origin > _LAST:
+        msg = f"kernels begin at {origin} and at {max(starts)} us: more than the 92 days of the simulated clock apart"
+        raise TraceError(builder.source, f"{msg}; give the log of one job")
+    groups: dict[tuple[str, str, int], int] = {}
     for row in process.rows:
         whole = row.ranks == largest.ranks and row.group == largest.group
-        group = builder.group(row.group, row.description, tuple(range(row.ranks)) if whole else (), row.ranks)
+        named = (row.group, row.description, row.ranks)
+        if named not in groups:
+            groups[named] = builder.group(*named[:2], strided(row.ranks) if whole else (), row.ranks)
+        group = groups[named]
         peer = row.peer if whole else NONE
         builder.node(
             COMMUNICATION,

@@ -13,6 +13,7 @@ import numpy as np
 
 from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
+from fabricsim.traces.rank_groups import strided
 from fabricsim.traces.trace import COMMUNICATION, LAUNCH, Communication, Group
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def _groups(ours: Recording, theirs: Recording, world: int) -> tuple[list[Group]
     """Give the groups of both, and the number of each of theirs."""
     groups, numbers = list(ours.groups), []
     for group in theirs.groups:
-        ranks = group.ranks or (tuple(range(world)) if 0 < world == group.size else ())
+        ranks = group.ranks or (strided(world) if 0 < world == group.size else ())
         told = Group(group.name, group.description, ranks, len(ranks) or group.size)
         same = next((number for number, one in enumerate(groups) if one.name == group.name), None)
         if same is None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 MOST_LINE = 64 * 2**10
 """Longest line, bytes."""
-MOST_BLANK = 1_000_000
+MOST_BLANK = 100_000
 """Most empty lines in a row: bounds the time that a small packed file of line ends costs."""
 
 

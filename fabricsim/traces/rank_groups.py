@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
+
+MOST_LISTED = 2**22
+"""Ranks in all groups of a recording."""
 
 
 class Sizes(NamedTuple):
@@ -41,4 +45,10 @@ def groups_of_rank_0(sizes: Sizes) -> dict[str, tuple[int, ...]]:
         "PP": (stage, pipeline),
         "all": (1, stage * pipeline),
     }
-    return {name: tuple(range(0, stride * size, stride)) for name, (stride, size) in strides.items()}
+    return {name: strided(size, stride) for name, (stride, size) in strides.items()}
+
+
+@lru_cache(4)
+def strided(size: int, stride: int = 1, first: int = 0) -> tuple[int, ...]:
+    """Give the ranks of a group, the same object for groups alike: a file may name many of a million ranks each."""
+    return tuple(range(first, first + size * stride, stride))

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from fabricsim.tables import NONE
+from fabricsim.errors import TraceError
+from fabricsim.tables import CLOCK_END, NONE
+from fabricsim.traces.rank_groups import MOST_LISTED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -268,14 +270,28 @@ class RecordingBuilder:
     _packed_nodes: list[NDArray[np.void]] = field(default_factory=list)
     _packed_edges: list[NDArray[np.void]] = field(default_factory=list)
     count: int = 0
+    _counted: int = NONE  # the last group whose ranks have been counted
+    _room: int = MOST_LISTED
 
     def lane(self, kind: LaneKind, name: str) -> int:
         """Return the number of a lane."""
         return self.lanes.setdefault(Lane(kind, name), len(self.lanes))
 
     def group(self, name: str, description: str = "", ranks: tuple[int, ...] = (), size: int = NONE) -> int:
-        """Return the number of a group."""
-        return self.groups.setdefault(Group(name, description, ranks, size), len(self.groups))
+        """Return the number of a group.
+
+        Raises
+        ------
+        TraceError
+            Where the groups have too many ranks.
+        """
+        number = self.groups.setdefault(Group(name, description, ranks, size), len(self.groups))
+        if number == len(self.groups) - 1 != self._counted:
+            self._counted, self._room = number, self._room - len(ranks)
+            if self._room < 0:
+                msg = f"its groups have more than {MOST_LISTED} ranks in all; copy the file again"
+                raise TraceError(self.source, msg)
+        return number
 
     def node(  # noqa: PLR0913  one parameter per column
         self,
@@ -290,11 +306,21 @@ class RecordingBuilder:
         flops: int = NONE,
         bytes_: int = NONE,
     ) -> int:
-        """Add a node; returns its index. Parameters are as the columns of ``NODE``."""
+        """Add a node; returns its index. Parameters are as the columns of ``NODE``.
+
+        Raises
+        ------
+        TraceError
+            Where it moves more than `MOST_SIZE`; or, with it or a later one, where a number has more than 64 bits, or a
+            node ends after the clock does.
+        """
         number = self.names.setdefault(name, len(self.names))
         what = NONE
         if communication is not None:
             what = self.communications.setdefault(communication, len(self.communications))
+            if communication.size > MOST_SIZE:
+                msg = f"has a {communication.operation} of {communication.size} bytes; at most {MOST_SIZE} can be read"
+                raise TraceError(self.source, f"{msg}; copy the file again")
         self._nodes.append((kind, lane, number, what, sequence, start, duration, flops, bytes_))
         if len(self._nodes) == _PACK:
             self._pack()
@@ -308,13 +334,23 @@ class RecordingBuilder:
             self._pack()
 
     def _pack(self) -> None:
-        self._packed_nodes.append(np.array(self._nodes, NODE))
+        try:
+            nodes = np.array(self._nodes, NODE)
+        except OverflowError as error:
+            msg = "has an operation whose times or counts are numbers of more than 64 bits; copy the file again"
+            raise TraceError(self.source, msg) from error
+        late = nodes["duration"] > CLOCK_END - np.maximum(nodes["start"], 0)
+        if late.any():
+            name = list(self.names)[nodes["name"][late][0]]
+            msg = f"operation {name[:60]!r} ends after the 92 days of the simulated clock; copy the file again"
+            raise TraceError(self.source, msg)
+        self._packed_nodes.append(nodes)
         self._packed_edges.append(np.array(self._edges, EDGE))
         self._nodes.clear()
         self._edges.clear()
 
     def build(self, rank: int, world: int = NONE, *, origin: int = 0, host: str = "", device: str = "") -> Recording:
-        """Finish; parameters are as of `Recording`."""
+        """Finish; parameters are as of `Recording`, errors as of `node`."""
         self._pack()
         return Recording(
             rank,
@@ -334,5 +370,7 @@ class RecordingBuilder:
         )
 
 
+MOST_SIZE = 2**53
+"""Bytes of the largest communication."""
 _PACK = 2**16
 """Nodes or edges that a builder holds as Python integers."""

@@ -1,7 +1,8 @@
 """Gives readers of traces and logs damaged files, and saves those that do not end as they should.
 
 Each has to end in a trace, or in one error that a user can read; within the time and memory that is allowed, and
-without writing, removing or running anything. A reader runs in processes of its own with a limit of memory (what they
+without writing, removing or running anything. So has what is done with the traces that were read, as of `fuzz_uses`,
+which may write into an output folder only. A reader runs in processes of its own with a limit of memory (what they
 have after a first reading, and ``--memory`` more). What the file system or another program would see is caught by an
 audit hook of Python. Run from the project's folder::
 
@@ -19,171 +20,20 @@ import argparse
 import json
 import multiprocessing
 import os
-import resource
-import signal
 import sys
 import tempfile
 import time
-import traceback
-import warnings
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
+import fuzz_trial
 import mutations
 import trace_samples
-
-from fabricsim.errors import InputError
-from fabricsim.traces.inspecting import inspect
-
-if TYPE_CHECKING:
-    from types import FrameType
-
-_NAME = "nccl_trace_rank_1"  # a name from which a rank can be read
-_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_FORBIDDEN = ("os.", "shutil.", "subprocess.", "socket.", "pickle.", "tempfile.", "ctypes.")
-_HARMLESS = (
-    "os.listdir",
-    "os.scandir",
-    "os.getxattr",
-    "os.listxattr",
-    "os.walk",
-    "os.fwalk",
-    "shutil.get_terminal_size",
-)
-
-
-class TooSlow(BaseException):
-    """The time allowed is over; no reader may catch it."""
-
-
-class Forbidden(BaseException):
-    """A reader has tried to write, or to run something; no reader may catch it."""
-
-    def __init__(self, event: str, arguments: tuple[Any, ...]) -> None:
-        super().__init__(f"{event} {str(arguments)[:300]}")
-
-
-@dataclass
-class Limits:
-    """What one input may take: s, and bytes beyond what a process has after a first reading."""
-
-    seconds: float = 20.0
-    memory: int = 2**30
-
-
-@dataclass
-class Tally:
-    """What became of the inputs of one process."""
-
-    inputs: int = 0
-    read: int = 0
-    refused: int = 0
-    failures: list[str] = field(default_factory=list)
-    slowest: float = 0.0
-    memory: int = 0
-
-
-class Guard:
-    """Raises where Python is about to write or run something, while it is armed."""
-
-    def __init__(self) -> None:
-        self.armed = False
-        sys.addaudithook(self._hook)
-
-    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if not self.armed:
-            return
-        if event == "open":
-            mode, flags = arguments[1], arguments[2]
-            if set(mode or "r") & set("wax+") or (mode is None and (flags or 0) & _WRITES):
-                raise Forbidden(event, arguments)
-        elif event.startswith(_FORBIDDEN) and event not in _HARMLESS:
-            raise Forbidden(event, arguments)
-
-
-class Trial:
-    """Reads one input after the other.
-
-    Parameters
-    ----------
-    form
-        Whose reader.
-    folder
-        Where inputs lie while they are read; nothing else may be there.
-    """
-
-    def __init__(self, form: str, folder: Path) -> None:
-        self.form = form
-        self.file = folder / _NAME
-        self.folder = folder
-        self.warm = sorted(trace_samples.SAMPLES)  # forms whose readers are to be there before anything is forbidden
-        self.guard = Guard()
-        self.tally = Tally()
-
-    def prepare(self, samples: list[bytes], limits: Limits) -> None:
-        """Read samples as they are, so that kernels are compiled and modules imported; then set the limits."""
-        known = [sample for form in self.warm for sample in trace_samples.SAMPLES[form]]
-        for sample, form in [*((sample, None) for sample in known), *((sample, self.form) for sample in samples)]:
-            self.file.write_bytes(sample)
-            try:
-                inspect([self.file], form)
-            except InputError:
-                continue
-        self.limits = limits
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-        most = pages * os.sysconf("SC_PAGE_SIZE") + limits.memory
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
-        signal.signal(signal.SIGALRM, _too_slow)
-        warnings.simplefilter("error")
-
-    def one(self, data: bytes, *, named: bool) -> str:
-        """Read one input; gives what is wrong, or nothing.
-
-        Parameters
-        ----------
-        data
-            The input.
-        named
-            Whether the reader is named, or to be found.
-        """
-        self.file.write_bytes(data)
-        began = time.monotonic()
-        problem = self._read(self.form if named else None)
-        self.tally.slowest = max(self.tally.slowest, time.monotonic() - began)
-        self.tally.memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        self.tally.inputs += 1
-        left = sorted(path.name for path in self.folder.iterdir())
-        return problem or ("" if left == [_NAME] else f"left {left} behind")
-
-    def _read(self, form: str | None) -> str:
-        signal.setitimer(signal.ITIMER_REAL, self.limits.seconds)
-        self.guard.armed = True
-        try:
-            inspect([self.file], form)
-        except InputError as error:
-            self.tally.refused += 1
-            return "" if _readable(str(error)) else f"an error that is not one line of text: {str(error)[:300]!r}"
-        except BaseException:  # noqa: BLE001  anything else is what is looked for
-            self.guard.armed = False
-            return traceback.format_exc()
-        else:
-            self.tally.read += 1
-            return ""
-        finally:
-            self.guard.armed = False
-            signal.setitimer(signal.ITIMER_REAL, 0)
-
-
-def _too_slow(number: int, frame: FrameType | None) -> NoReturn:
-    raise TooSlow(number, frame)
-
-
-def _readable(message: str) -> bool:
-    return message.isprintable() and 0 < len(message) < 2000
+from fuzz_trial import Limits, Tally, Trial
 
 
 def input_of(seed: int, number: int, samples: list[bytes], bombs: int) -> bytes:
@@ -191,7 +41,7 @@ def input_of(seed: int, number: int, samples: list[bytes], bombs: int) -> bytes:
     chance = Random(f"{seed}/{number}")  # noqa: S311  no secret
     if bombs and number % bombs == bombs - 1:
         return chance.choice(mutations.bombs())
-    return mutations.mutate(chance, samples)
+    return mutations.mutate(chance, samples, jobs=True)
 
 
 @dataclass
@@ -204,6 +54,7 @@ class Plan:
     jobs: int
     seed: int
     bombs: int
+    uses: int
     output: Path
     traces: Path | None
     limits: Limits
@@ -219,7 +70,7 @@ def _work(plan: Plan, sender: Any) -> None:  # noqa: ANN401  a connection has no
     """Run inputs ``first``, ``first + jobs``, ..., and report each before it is read."""
     samples = samples_of(plan.form, plan.traces)
     with tempfile.TemporaryDirectory() as folder:
-        trial = Trial(plan.form, Path(folder))
+        trial = Trial(plan.form, Path(folder), plan.uses)
         trial.prepare(samples, plan.limits)
         if plan.bombs:
             mutations.bombs()
@@ -284,8 +135,10 @@ def _added(one: Tally, other: Tally | dict[str, Any]) -> Tally:
         one.inputs + more.inputs,
         one.read + more.read,
         one.refused + more.refused,
+        one.used + more.used,
+        {name: one.uses.get(name, 0) + more.uses.get(name, 0) for name in {**one.uses, **more.uses}},
         one.failures + more.failures,
-        max(one.slowest, more.slowest),
+        *max((one.slowest, one.slowest_number), (more.slowest, one.inputs + more.slowest_number)),
         max(one.memory, more.memory),
     )
 
@@ -311,7 +164,7 @@ def _instrument(atheris: Any) -> None:  # noqa: ANN401  a module that is seldom 
         readers = import_module("fabricsim.traces.readers")
         for form in readers.FORMS:
             readers.reader(form)
-        globals()["inspect"] = import_module("fabricsim.traces.inspecting").inspect
+        fuzz_trial.inspect = import_module("fabricsim.traces.inspecting").inspect
 
 
 def guided(plan: Plan) -> None:
@@ -323,7 +176,7 @@ def guided(plan: Plan) -> None:
     samples = samples_of(plan.form, plan.traces)
     _instrument(atheris)
     folder = Path(tempfile.mkdtemp())
-    trial = Trial(plan.form, folder)
+    trial = Trial(plan.form, folder, plan.uses)
     trial.warm = [plan.form]
     trial.prepare(samples, plan.limits)
 
@@ -334,7 +187,7 @@ def guided(plan: Plan) -> None:
             raise AssertionError(msg)
 
     def mutated(data: bytes, most: int, seed: int) -> bytes:
-        return mutations.mutate(Random(seed), [data, *samples] if data else samples)[:most]  # noqa: S311  no secret
+        return mutations.mutate(Random(seed), [data, *samples] if data else samples, jobs=True)[:most]  # noqa: S311  no secret
 
     corpus = folder.parent / f"{folder.name}-corpus"
     corpus.mkdir()
@@ -353,6 +206,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--bombs", type=int, default=5000, help="one input in so many is a bomb; 0: none")
+    parser.add_argument("--uses", type=int, default=1, help="one in so many traces that were read is used; 0: none")
     parser.add_argument("--seconds", type=float, default=20, help="that one input may take")
     parser.add_argument("--memory", type=int, default=2**30, help="bytes beyond what the process has after one reading")
     parser.add_argument("--output", type=Path, default=Path("failures"), help="where inputs go that fail")
@@ -363,7 +217,9 @@ def main() -> None:
     for form in given.form or sorted(trace_samples.SAMPLES):
         limits = Limits(given.seconds, given.memory)
         folder = Path(traces) if traces else None
-        plan = Plan(form, 0, given.inputs, given.jobs, given.seed, given.bombs, given.output, folder, limits)
+        plan = Plan(
+            form, 0, given.inputs, given.jobs, given.seed, given.bombs, given.uses, given.output, folder, limits
+        )
         if given.atheris:
             guided(plan)
         began = time.monotonic()

@@ -88,12 +88,17 @@ _MOST = 256 * 2**10  # bytes of what comes out, before packing
 _DEPTH = 20
 
 
-def mutate(chance: Random, samples: Sequence[bytes]) -> bytes:
-    """Damage one of `samples` once or a few times, and sometimes pack it, well or badly."""
+def mutate(chance: Random, samples: Sequence[bytes], *, jobs: bool = False) -> bytes:
+    """Damage one of `samples` once or a few times, and sometimes pack it, well or badly.
+
+    With `jobs` what is packed may be the files of several ranks.
+    """
     data = chance.choice(samples)
     for _ in range(chance.choice(_TIMES)):
         data = chance.choice(_DAMAGES)(chance, data, samples)[:_MOST]
-    return chance.choice(_PACKINGS)(chance, data, samples) if chance.random() < _PACKED else data
+    if chance.random() > _PACKED:
+        return data
+    return chance.choice((*_PACKINGS, *((_job,) * 3 if jobs else ())))(chance, data, samples)
 
 
 _TIMES = (1, 1, 1, 2, 3, 4)  # what is damaged often is seldom read to its end
@@ -336,9 +341,6 @@ _PACKINGS: tuple[Callable[[Random, bytes, Sequence[bytes]], bytes], ...] = (
     _torn,
     _torn,
     _doubly,
-    _job,
-    _job,
-    _job,
     _tar,
     _tar,
 )

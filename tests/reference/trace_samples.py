@@ -254,6 +254,11 @@ def _flight_recorder() -> dict[str, Any]:
     return {"version": "2.10", "pg_config": groups, "pg_status": {}, "entries": [entry, sent]}
 
 
+def _without_messages(dump: dict[str, Any]) -> dict[str, Any]:
+    """Leave out sends and receives, of which one rank does not tell what another does."""
+    return dump | {"entries": [entry for entry in dump["entries"] if not entry["is_p2p"]]}
+
+
 def _json(content: object) -> bytes:
     return json.dumps(content).encode()
 
@@ -270,7 +275,7 @@ SAMPLES: dict[str, list[bytes]] = {
     "astrasim": [_ASTRASIM.encode()],
     "horovod": [_json(_horovod())],
     "inspector": [_inspector()],
-    "flight_recorder": [_json(_flight_recorder())],
+    "flight_recorder": [_json(_flight_recorder()), _json(_without_messages(_flight_recorder()))],
     "nccl_log": [_nccl_log().encode()],
     "nccl_tests": [_NCCL_TESTS.encode()],
     "osu": [_OSU.encode()],
@@ -294,6 +299,8 @@ REAL: dict[str, tuple[str, ...]] = {
 """Real files of each form, in the folder of captured traces."""
 
 _MOST = 16 * 2**10
+_LESS = {"aicb": 4 * 2**10, "nccl_log": 8 * 2**10}
+"""Bytes of forms of which each line takes long: a row of AICB is one of each rank of a large job."""
 
 
 def real_samples(form: str, folder: Path) -> list[bytes]:
@@ -306,17 +313,18 @@ def real_samples(form: str, folder: Path) -> list[bytes]:
 def _piece(form: str, whole: bytes) -> bytes:
     if form == "nccl_tests":
         whole = b"".join(line for line in whole.splitlines(keepends=True) if b"NCCL INFO" not in line)
-    if len(whole) <= _MOST:
+    most = _LESS.get(form, _MOST)
+    if len(whole) <= most:
         return whole
     if form == "chakra":
         written = [encode_file_message(message) for message in islice(messages(io.BytesIO(whole)), 50)]
         sizes = accumulate(map(len, written))
-        return b"".join(message for message, size in zip(written, sizes, strict=True) if size <= _MOST)
+        return b"".join(message for message, size in zip(written, sizes, strict=True) if size <= most)
     try:
         return _json(_thinned(json.loads(whole), random.Random(1)))  # noqa: S311  no secret
     except ValueError:
-        end = whole.rfind(b"\n", 0, _MOST) + 1
-        return whole[: end or _MOST]
+        end = whole.rfind(b"\n", 0, most) + 1
+        return whole[: end or most]
 
 
 def _thinned(value: Any, chance: random.Random, most: int = 40) -> Any:  # noqa: ANN401  any JSON

@@ -141,6 +141,7 @@ def test_found_among_all_forms(tmp_path: Path) -> None:
         (written(DUMP).replace(b"[[3, 4]]", b"[[3, -4]]"), "entry 0 cannot be read"),
         (written(DUMP).replace(b'"[1, 3]"', b'"[1, 1]"'), "group '7' are none"),
         (b'{"profiling_name": 1}', "no list"),
+        (written(DUMP).replace(b'"duration_ms": 0.25', b'"duration_ms": 113747595430'), "entry 0 cannot be read"),
     ],
 )
 def test_mistakes(text: bytes, says: str, tmp_path: Path) -> None:

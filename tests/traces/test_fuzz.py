@@ -97,14 +97,14 @@ def test_what_a_trial_finds(tmp_path: Path) -> None:
 import os, sys, time
 from pathlib import Path
 sys.path.insert(0, {str(ROOT / "tests/reference")!r})
-import fuzz_readers
+import fuzz_trial
 from fabricsim.errors import InputError
-trial = fuzz_readers.Trial("osu", Path({str(tmp_path)!r}))
-trial.prepare([], fuzz_readers.Limits(seconds=0.3))
+trial = fuzz_trial.Trial("osu", Path({str(tmp_path)!r}))
+trial.prepare([], fuzz_trial.Limits(seconds=0.3))
 for body in {list(BROKEN)!r}:
     def broken(paths, form):
         exec(body, globals(), dict(paths=paths))
-    fuzz_readers.inspect = broken
+    fuzz_trial.inspect = broken
     print(repr(trial.one(b"x", named=True)))
 """
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}

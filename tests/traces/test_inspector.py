@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
 from fabricsim.traces import inspector, readers
+from fabricsim.traces.lines import MOST_BLANK
 from fabricsim.traces.sources import sources
 from fabricsim.traces.trace import Group
 
@@ -144,11 +145,19 @@ def test_a_last_line_that_is_cut_is_left_out(tmp_path: Path) -> None:
         (NEW.split(b"\n", 1)[1], ":1: has no header"),
         (OLD.replace(b'"n_ranks": 32', b'"n_ranks": 0'), "line 2 cannot be read"),
         (b"x" * (inspector.MOST_LINE + 1), "16 MiB"),
+        (b"{}\n" * (MOST_BLANK + 1), "100,000 lines in a row without an operation"),
+        (OLD.replace(b": 65536", b": %d" % 2**53, 1), ":2: has an operation of"),
+        (OLD.replace(b'_us": 110', b'_us": %d' % 10**13), "line 2 cannot be read"),
     ],
 )
 def test_mistakes(text: bytes, says: str, tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=says):
         read_rows(text, tmp_path)
+
+
+def test_kernels_of_one_job(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="kernels begin at 2003 and at 99999999992003 us: more than the 92 days"):
+        read_text(OLD.replace(b'_ts": 200', b'_ts": 9999999999200') + OLD, tmp_path)
 
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])

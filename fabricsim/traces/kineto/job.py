@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
 from fabricsim.traces.kineto.messages import MOST_RANKS
+from fabricsim.traces.rank_groups import strided
 
 if TYPE_CHECKING:
     from fabricsim.traces.kineto.messages import Note
@@ -61,7 +62,7 @@ class Job:
         size, listed, description = _whole(group.get("pg_size"), 1), group.get("ranks"), group.get("pg_desc")
         ranks: tuple[int, ...] = ()
         if listed == [] and self.world != NONE and size in {NONE, self.world}:
-            ranks = tuple(range(self.world))
+            ranks = strided(self.world)
         elif isinstance(listed, list) and all(_whole(rank) != NONE for rank in listed):
             ranks = tuple(listed) if len(set(listed)) == len(listed) and size in {NONE, len(listed)} else ()
         return description[:_MOST_TEXT] if isinstance(description, str) else "", ranks, len(ranks) or size

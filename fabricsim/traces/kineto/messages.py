@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fabricsim.tables import NONE
+from fabricsim.traces.rank_groups import strided
 from fabricsim.traces.trace import Communication
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ def _members(arguments: Mapping[str, Any], size: int) -> tuple[int, ...]:
     first, stride = _count(arguments, "Global rank start"), _count(arguments, "Global rank stride")
     if first == NONE or not 0 < size <= MOST_RANKS or (stride < 1 and size > 1):
         return ()
-    return tuple(range(first, first + size * max(stride, 1), max(stride, 1)))
+    return strided(size, max(stride, 1), first)
 
 
 def _datatype(name: str) -> str:

@@ -16,6 +16,7 @@ from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
 from fabricsim.traces.kineto.messages import MOST_RANKS, Note, communication, note_of
 from fabricsim.traces.pytorch_et.nodes import tensors
+from fabricsim.traces.rank_groups import MOST_LISTED, strided
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -148,6 +149,7 @@ class Groups:
     def __init__(self, label: str) -> None:
         self.label = label
         self.cut = False
+        self._room = MOST_LISTED
         self._listed: dict[str, Membership] = {}
         self._addresses: dict[str, Membership] = {}
 
@@ -178,12 +180,15 @@ class Groups:
             members.sort(key=lambda rank: ranks[str(rank)] if type(ranks[str(rank)]) is int else 0)
         if type(size) is not int or not 0 < size <= MOST_RANKS:
             size = len(members) or NONE
-        if not members and size != NONE:  # PyTorch lists none for the group of all
-            members = list(range(size))
         addresses = [str(listed[key]) for key in ("backend_id", "pg_id") if type(listed.get(key)) is int]
         called = str(name) if isinstance(name, (str, int)) else addresses[0] if addresses else ""
         described = listed.get("pg_desc")
-        group = Membership(called, described if isinstance(described, str) else "", tuple(members), size)
+        # PyTorch lists none for the group of all
+        whole = strided(size) if not members and size != NONE else tuple(members)
+        self._room -= len(whole)
+        if self._room < 0:
+            raise TraceError(self.label, f"its process groups have more than {MOST_LISTED} ranks; copy the file again")
+        group = Membership(called, described if isinstance(described, str) else "", whole, size)
         self._listed[called] = group
         self._addresses |= dict.fromkeys(addresses, group)
 
