@@ -66,8 +66,8 @@ def samples_of(form: str, traces: Path | None) -> list[bytes]:
     return made * max(len(real) // len(made), 1) + real
 
 
-def _work(plan: Plan, sender: Any) -> None:  # noqa: ANN401  a connection has no public type
-    """Run inputs ``first``, ``first + jobs``, ..., and report each before it is read."""
+def _work(plan: Plan, sender: Any, at: Any) -> None:  # noqa: ANN401  a connection has no public type
+    """Run inputs ``first``, ``first + jobs``, ...; `at` always has the number of the one that is read."""
     samples = samples_of(plan.form, plan.traces)
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial(plan.form, Path(folder), plan.uses)
@@ -75,11 +75,13 @@ def _work(plan: Plan, sender: Any) -> None:  # noqa: ANN401  a connection has no
         if plan.bombs:
             mutations.bombs()
         for number in range(plan.first, plan.inputs, plan.jobs):
-            sender.send(number)
+            at.value = number
             data = input_of(plan.seed, number, samples, plan.bombs)
             problem = trial.one(data, named=number % 4 != 0)
             if problem:
                 trial.tally.failures.append(_save(plan, number, data, problem))
+        trial.tally.measure()
+        trial.tally.slowest_number = plan.first + plan.jobs * trial.tally.slowest_number
         sender.send(asdict(trial.tally))
 
 
@@ -97,14 +99,16 @@ def run(plan: Plan) -> Tally:
     while True:
         receiver, sender = multiprocessing.Pipe(duplex=False)
         context = multiprocessing.get_context("spawn")
-        process = context.Process(target=_work, args=(Plan(**{**vars(plan), "first": first}), sender))
+        at = context.RawValue("q", _NOWHERE)
+        process = context.Process(target=_work, args=(Plan(**{**vars(plan), "first": first}), sender, at))
         process.start()
         sender.close()
-        last, tally = _watch(receiver, process, plan.limits)
+        tally = _watch(receiver, process, at, plan.limits)
         process.join()
         if tally is not None:
             return _added(total, tally)
-        if last is None:
+        last = at.value
+        if last == _NOWHERE:
             msg = f"the reader of {plan.form} cannot even be started"
             raise RuntimeError(msg)
         data = input_of(plan.seed, last, samples_of(plan.form, plan.traces), plan.bombs)
@@ -113,24 +117,24 @@ def run(plan: Plan) -> Tally:
         total, first = _added(total, died), last + plan.jobs
 
 
-def _watch(receiver: Any, process: Any, limits: Limits) -> tuple[int | None, dict[str, Any] | None]:  # noqa: ANN401  as `_work`
+_NOWHERE = -1
+
+
+def _watch(receiver: Any, process: Any, at: Any, limits: Limits) -> Tally | None:  # noqa: ANN401  as `_work`
     """Follow a process to its end, and end it where one input takes far too long, as compiled code may."""
-    last: int | None = None
-    while True:
-        try:
-            if not receiver.poll(None if last is None else 3 * limits.seconds):
-                process.kill()
-                return last, None
-            said = receiver.recv()
-        except EOFError:
-            return last, None
-        if isinstance(said, dict):
-            return last, said
-        last = said
+    last, since = _NOWHERE, time.monotonic()
+    while not receiver.poll(0.2):
+        if at.value != last:
+            last, since = at.value, time.monotonic()
+        elif last != _NOWHERE and time.monotonic() - since > 3 * limits.seconds:
+            process.kill()
+    try:
+        return Tally(**receiver.recv())
+    except EOFError:
+        return None
 
 
-def _added(one: Tally, other: Tally | dict[str, Any]) -> Tally:
-    more = other if isinstance(other, Tally) else Tally(**other)
+def _added(one: Tally, more: Tally) -> Tally:
     return Tally(
         one.inputs + more.inputs,
         one.read + more.read,
@@ -138,7 +142,7 @@ def _added(one: Tally, other: Tally | dict[str, Any]) -> Tally:
         one.used + more.used,
         {name: one.uses.get(name, 0) + more.uses.get(name, 0) for name in {**one.uses, **more.uses}},
         one.failures + more.failures,
-        *max((one.slowest, one.slowest_number), (more.slowest, one.inputs + more.slowest_number)),
+        *max((one.slowest, one.slowest_number), (more.slowest, more.slowest_number)),
         max(one.memory, more.memory),
     )
 

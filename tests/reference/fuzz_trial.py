@@ -83,12 +83,15 @@ class Tally:
     slowest_number: int = 0
     memory: int = 0
 
-    def note(self, seconds: float, memory: int) -> None:
-        """Count an input, which took so long; all so far have taken so much memory."""
+    def note(self, seconds: float) -> None:
+        """Count an input, which took so long."""
         if seconds > self.slowest:
             self.slowest, self.slowest_number = seconds, self.inputs
-        self.memory = max(self.memory, memory)
         self.inputs += 1
+
+    def measure(self) -> None:
+        """Note how much memory this process has ever had."""
+        self.memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 class Guard:
@@ -185,7 +188,7 @@ class Trial:
         problem, form = self._read(self.form if named else None)
         if form and not problem and self.uses and self.tally.read % self.uses == 0:
             problem = self._use(form)
-        self.tally.note(time.monotonic() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+        self.tally.note(time.monotonic() - began)
         left = sorted(path.name for path in self.folder.iterdir())
         return problem or ("" if left == [_NAME, self.output.name] else f"left {left} behind")
 
