@@ -161,6 +161,21 @@ def test_a_job_cannot_be_scaled_to_a_part_of_itself(jobs: ModuleType) -> None:
         rebuild(trace, scale_to=3)
 
 
+def test_what_is_too_much_is_refused_before_it_is_made(jobs: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = reducing(jobs, 0, 10, 131)
+    with pytest.raises(TraceError, match="is to be replayed on 2097152 ranks; at most 1048576 can be"):
+        rebuild(Trace("kineto", (one,), 2**21))
+    monkeypatch.setattr("fabricsim.captured.rebuild.MOST_OPERATIONS", 9)
+    with pytest.raises(TraceError, match="makes 12 operations on 4 ranks; at most 9 can be replayed"):
+        rebuild(Trace("kineto", (one,), 2), scale_to=4)
+    monkeypatch.setattr("fabricsim.captured.matching.MOST_CALLS", 1)
+    uneven = Communication("all_to_all", size=6, sent=(1, 5), received=(1, 5))
+    with pytest.raises(TraceError, match="makes more than 1 calls"):
+        rebuild(
+            jobs.trace_of(_sending(jobs, 0, uneven), _sending(jobs, 1, uneven._replace(sent=(5, 1), received=(5, 1))))
+        )
+
+
 def test_a_group_of_unknown_ranks_is_asked_for(jobs: ModuleType) -> None:
     job = jobs.Captured("rank0.json")
     for name in ("7", "8"):

@@ -128,3 +128,11 @@ def test_algorithms_that_cannot_be_written_out(algorithm: str, problem: str) -> 
     program = _program("all_reduce", 4, 300)
     with pytest.raises(InputError, match=problem):
         Lowering(program, {"all_reduce": algorithm})
+
+
+def test_a_job_is_written_out_up_to_so_many_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fabricsim.collectives.lowering.MOST_MESSAGES", 24)
+    Lowering(_program("all_reduce", 4, 64), {})
+    for members, calls in ((5, 1), (4, 2)):
+        with pytest.raises(InputError, match=f"all_reduce of {members} ranks has more than 24 messages"):
+            Lowering(_program("all_reduce", members, 64, calls), {})
