@@ -18,7 +18,7 @@ from fabricsim.errors import InputError, ScenarioError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.progress import Progress
 
     from fabricsim.engine.recorder import Watch
@@ -71,7 +71,23 @@ def show(*renderables: RenderableType) -> None:
 
     console = Console(width=None if sys.stdout.isatty() else 120, highlight=False, soft_wrap=False)
     for renderable in renderables:
-        console.print(renderable)
+        console.print(_Plain(renderable))
+
+
+class _Plain:
+    """Text of files without what a terminal would obey: control characters become replacement characters."""
+
+    def __init__(self, renderable: RenderableType) -> None:
+        self.renderable = renderable
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.segment import Segment  # noqa: PLC0415  as in `show`
+
+        for text, style, control in console.render(self.renderable, options):
+            yield Segment(text if control else text.translate(_CONTROLS), style, control)
+
+
+_CONTROLS = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0)), "\ufffd") | {ord("\n"): "\n"}
 
 
 def say(text: str) -> None:
@@ -81,7 +97,7 @@ def say(text: str) -> None:
 
 def note(text: str) -> None:
     """Tell the user something beside the results, on standard error."""
-    sys.stderr.write(f"{text}\n")
+    sys.stderr.write(f"{text.translate(_CONTROLS)}\n")
 
 
 def as_settings(options: Options) -> list[str]:

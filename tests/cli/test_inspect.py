@@ -67,3 +67,15 @@ def test_names_of_an_archive_do_not_reach_the_terminal(tmp_path: Path, fabricsim
     assert code == 2
     assert "\x1b" not in err
     assert err.count("\n") == 1
+
+
+def test_names_in_a_trace_do_not_command_the_terminal(
+    tmp_path: Path, fabricsim: Fabricsim, trace_samples: ModuleType
+) -> None:
+    sample = trace_samples.SAMPLES["kineto"][0].replace(b"NVIDIA", rb"\u001b[2J\u009b31m")
+    (tmp_path / "file").write_bytes(sample)
+
+    code, out, _ = fabricsim("inspect", str(tmp_path / "file"))
+
+    assert (code, "\ufffd[2J\ufffd31m A100" in out) == (0, True)
+    assert all(line.isprintable() for line in out.splitlines())
