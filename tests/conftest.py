@@ -144,6 +144,12 @@ def mutations() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def fuzz_uses() -> ModuleType:
+    """What is done with traces that have been read."""
+    return _reference("fuzz_uses")
+
+
+@pytest.fixture(scope="session")
 def trace_samples() -> ModuleType:
     """One small sample or two of each form of traces and logs."""
     return _reference("trace_samples")

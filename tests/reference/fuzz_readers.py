@@ -180,7 +180,7 @@ def guided(plan: Plan) -> None:
     samples = samples_of(plan.form, plan.traces)
     _instrument(atheris)
     folder = Path(tempfile.mkdtemp())
-    trial = Trial(plan.form, folder, plan.uses)
+    trial = Trial(plan.form, folder)
     trial.warm = [plan.form]
     trial.prepare(samples, plan.limits)
 

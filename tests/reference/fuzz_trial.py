@@ -156,12 +156,13 @@ class Trial:
 
     def prepare(self, samples: list[bytes], limits: Limits) -> None:
         """Read samples as they are, so that kernels are compiled and modules imported; then set the limits."""
+        fuzz_uses.lessen()
         known = [(sample, form) for form in self.warm for sample in trace_samples.SAMPLES[form]]
         for sample, form in [*known, *((sample, self.form) for sample in samples)]:
             self.file.write_bytes(sample)
             with suppress(InputError):
                 inspect([self.file], form)
-            for use in fuzz_uses.USES if self.uses else ():
+            for use in fuzz_uses.USES if self.uses and form == self.form else ():
                 with suppress(InputError):
                     use.run(self.file, form, self.output, Random(1))  # noqa: S311  no secret
         self._cleared()

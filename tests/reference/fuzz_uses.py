@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
-rebuild.MOST_OPERATIONS, matching.MOST_CALLS, lowering.MOST_MESSAGES = 2**11, 2**11, 2**12
-"""Less than a user may have, so that what is just allowed does not take most of the time."""
-
 WRITTEN = "written"
 """Name of what is written into the output folder, or its beginning."""
 
@@ -37,7 +34,8 @@ def _convert(file: Path, form: str, output: Path, chance: Random) -> None:
     lower, to = chance.choice(((False, "chakra"), (True, "chakra"), (True, "goal"), (False, "goal")))
     said = io.StringIO()
     with redirect_stderr(said):
-        convert([str(file)], output=str(output / WRITTEN), to=to, lower=lower, form=form, ranks=chance.choice(_RANKS))
+        ranks, path = chance.choice(_RANKS), str(output / WRITTEN)
+        convert([str(file)], output=path, to=to, lower=lower, form=form, ranks=ranks, force=True)
     if not all(line.isprintable() for line in said.getvalue().split("\n")):
         msg = f"says what is no text: {said.getvalue()[:300]!r}"
         raise ValueError(msg)
@@ -55,5 +53,11 @@ def _rebuild(file: Path, form: str, output: Path, chance: Random) -> None:  # no
 
 
 _RANKS = (None, None, 2, 8)
+
+
+def lessen() -> None:
+    """Allow less than a user may have, so that what is just allowed does not take most of the time."""
+    rebuild.MOST_OPERATIONS, matching.MOST_CALLS, lowering.MOST_MESSAGES = 2**11, 2**11, 2**12
+
 
 USES = (Use("converted", _convert), Use("rebuilt", _rebuild))

@@ -49,6 +49,30 @@ def test_damage_ends_in_a_trace_or_one_error(
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
 
 
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=10)
+@pytest.mark.parametrize("form", sorted(FORMS))
+@given(drawn=st.data())
+def test_what_was_read_is_used_or_refused(  # noqa: PLR0913, PLR0917  fixtures
+    form: str,
+    drawn: st.DataObject,
+    tmp_path: Path,
+    mutations: ModuleType,
+    trace_samples: ModuleType,
+    fuzz_uses: ModuleType,
+) -> None:
+    file, output = tmp_path / "nccl_trace_rank_1", tmp_path / "output"
+    output.mkdir(exist_ok=True)
+    file.write_bytes(drawn.draw(mutations.damaged(trace_samples.SAMPLES[form])))
+    chance = drawn.draw(st.randoms(use_true_random=False))
+    for use in fuzz_uses.USES:
+        try:
+            use.run(file, form, output, chance)
+        except InputError as error:
+            assert str(error).isprintable()  # noqa: PT017  as above
+    assert sorted(path.name for path in tmp_path.iterdir()) == [file.name, output.name]
+    assert all(path.name.startswith(fuzz_uses.WRITTEN) for path in output.iterdir())
+
+
 @pytest.mark.parametrize("filler", [b" ", b"\n", b"[", b'{"a":', b"# OSU", b"size count type ", b"a:1:1 [1] ", b"/*"])
 def test_beginnings_are_looked_at_in_no_time(filler: bytes, tmp_path: Path) -> None:
     file = tmp_path / "filled"
