@@ -14,6 +14,7 @@ import traceback
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -162,9 +163,9 @@ class Trial:
             self.file.write_bytes(sample)
             with suppress(InputError):
                 inspect([self.file], form)
-            for use in fuzz_uses.USES if self.uses and form == self.form else ():
+            for use, seed in product(fuzz_uses.USES, range(5)) if self.uses and form == self.form else ():
                 with suppress(InputError):
-                    use.run(self.file, form, self.output, Random(1))  # noqa: S311  no secret
+                    use.run(self.file, form, self.output, Random(seed))  # noqa: S311  no secret
         self._cleared()
         self.limits = limits
         sys.dont_write_bytecode = True
