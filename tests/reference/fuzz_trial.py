@@ -23,6 +23,7 @@ import fuzz_uses
 import trace_samples
 
 from fabricsim.errors import InputError
+from fabricsim.tables import CLOCK_END
 from fabricsim.traces.inspecting import inspect
 
 if TYPE_CHECKING:
@@ -201,6 +202,8 @@ class Trial:
         self.tally.refused += refused
         self.tally.read += bool(found)
         trace = found[0]["trace"] if found else None
+        if trace and not 0 <= (trace["span_s"] or 0) <= CLOCK_END / 1e12:
+            problem = f"spans {trace['span_s']} s"  # numbers have wrapped around
         return problem, trace["form"] if trace else ""
 
     def _use(self, form: str) -> str:
