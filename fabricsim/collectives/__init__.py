@@ -9,11 +9,9 @@ from fabricsim.collectives import (
     all_to_all,
     bruck,
     chain,
-    chakra,
     collnet,
     halving,
     hierarchical,
-    msccl,
     nvls,
     pat,
     ring,
@@ -79,6 +77,8 @@ def _by_host(collective: str, algorithm: str, group: Group) -> Template:
 
 @lru_cache(maxsize=256)
 def _from_files(path: str, collective: str, members: int) -> Template:
+    from fabricsim.collectives import chakra, msccl  # noqa: PLC0415  few scenarios name files
+
     if path.endswith(".xml"):
         return msccl.template(path, collective, members)
     return chakra.read(path, collective, members).template

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from fabricsim.collectives import chakra, msccl
 from fabricsim.errors import InputError
 from fabricsim.spec.collectives import PAIRED, is_described
 
@@ -114,6 +113,8 @@ def _described(settings: Collectives, name: str, collective: str, members: int) 
     )
     if name.endswith(".xml"):
         return replace(choice, line=_line(name))
+    from fabricsim.collectives import chakra  # noqa: PLC0415  few scenarios name files
+
     found = chakra.read(name, collective, members)
     most = settings.send_chunk if collective in PAIRED else settings.chunk
     rate = choice.reduction_rate or found.reduction_rate
@@ -122,6 +123,8 @@ def _described(settings: Collectives, name: str, collective: str, members: int) 
 
 def _line(path: str) -> tuple[int, int]:
     """Find the line of the protocol that a file of MSCCL names."""
+    from fabricsim.collectives import msccl  # noqa: PLC0415  as in `_described`
+
     protocol = msccl.read(path).protocol
     if protocol not in PROTOCOLS:
         msg = f"{path}: proto={protocol!r} is not known; there are {', '.join(PROTOCOLS)}"
