@@ -350,7 +350,11 @@ class RecordingBuilder:
         self._edges.clear()
 
     def build(self, rank: int, world: int = NONE, *, origin: int = 0, host: str = "", device: str = "") -> Recording:
-        """Finish; parameters are as of `Recording`, errors as of `node`."""
+        """Finish; parameters are as of `Recording`, errors as of `node`, and where a job has no ranks."""
+        if world != NONE and world < 1:
+            raise TraceError(
+                self.source, f"is of a job of {world} ranks, but a job has one at least; copy the file again"
+            )
         self._pack()
         return Recording(
             rank,

@@ -39,6 +39,11 @@ def test_a_communication_has_a_size_that_can_be() -> None:
         made.node(COMMUNICATION, 0, "sum", communication=Communication("send", size=MOST_SIZE + 1))
 
 
+def test_a_job_has_a_rank() -> None:
+    with pytest.raises(TraceError, match="file: is of a job of 0 ranks"):
+        builder().build(0, 0)
+
+
 def test_groups_have_so_many_ranks_in_all() -> None:
     made = builder()
     for number in range(4):
