@@ -84,6 +84,8 @@ class ScenarioError(InputError):
 class TraceError(InputError):
     """A trace or log file that cannot be read.
 
+    Its message is one line of text, whatever stands in the file: what cannot be printed is written as Python escapes it.
+
     Parameters
     ----------
     path
@@ -96,7 +98,9 @@ class TraceError(InputError):
 
     def __init__(self, path: Path | str, problem: str, line: int | None = None) -> None:
         place = f"{path}:{line}" if line is not None else str(path)
-        super().__init__(f"{place}: {problem}")
+        message = f"{place}: {problem}"
+        plain = message if message.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in message)
+        super().__init__(plain)
 
 
 class ResultError(InputError):

@@ -39,6 +39,10 @@ def test_a_communication_has_a_size_that_can_be() -> None:
         made.node(COMMUNICATION, 0, "sum", communication=Communication("send", size=MOST_SIZE + 1))
 
 
+def test_an_error_is_one_line_of_text() -> None:
+    assert str(TraceError("a\nb", "group 'x\x7f\u202e\u00e9' is none")) == "a\\nb: group 'x\\x7f\\u202e\u00e9' is none"
+
+
 def test_a_job_has_a_rank() -> None:
     with pytest.raises(TraceError, match="file: is of a job of 0 ranks"):
         builder().build(0, 0)
