@@ -68,18 +68,33 @@ def plan_port(net, port, time):
 def take_port(net, node, now):
     """Take the first port of a node that is to act at `now` (ps) off the plan; NONE where none is."""
     row = net.nodes[node]
-    port, later = np.int64(-1), NEVER
-    for place in range(row.first_port, row.first_port + row.ports):
-        time = net.dues[place]
-        if time == now and port < 0:
-            port = np.int64(net.outs[place])
-            net.dues[place] = NEVER
-        else:
-            later = min(later, time)
-    row.port_due = later
-    if port >= 0:
+    end = np.int64(row.first_port + row.ports)
+    first = end
+    for place in range(end - 1, row.first_port - 1, -1):  # no branch that could be foreseen wrongly
+        first = np.int64(place) if net.dues[place] == now else first
+    port = np.int64(-1)
+    if first < end:
+        port = np.int64(net.outs[first])
+        net.dues[first] = NEVER
         net.world[0].due += 1
+    later = NEVER
+    for place in range(row.first_port, end):
+        later = min(later, net.dues[place])
+    row.port_due = later
     return port
+
+
+@inlined
+def take_nic(net, node, now):
+    """Take the NIC of a host, its one port, off the plan; returns whether it is to act at `now` (ps)."""
+    row = net.nodes[node]
+    time = net.dues[row.first_port]
+    if time != now:
+        row.port_due = time
+        return False
+    net.dues[row.first_port] = row.port_due = NEVER
+    net.world[0].due += 1
+    return True
 
 
 @kernel

@@ -90,37 +90,66 @@ def lose(net, index, packet, time):
         note(net, index, packet, time, LOST)
 
 
-def _depart(net, index, packet, start, duration):
-    """Put a packet on the wire at `start` (ps) for `duration` (ps); returns False if it is lost there."""
-    link = net.links[index]
-    link.packets += 1
-    link.bytes += packet.wire
-    world = net.world[0]
-    if packet.kind == DATA:
-        world.data_hops += 1
-    else:
-        world.ack_hops += 1
-    if link.loss > 0.0 and _draw(net, index) < 1.0 - (1.0 - link.loss) ** (8 * packet.wire):
-        lose(net, index, packet, start)
-        return False
-    if link.log:
-        note(net, index, packet, start, SENT)
-    arrival = start + link.delay
-    if link.cut_through and packet.wire > HEADER_BYTES:
-        arrival += serialisation(link, HEADER_BYTES)
-    else:
-        arrival += duration
-    place = push(net, link)
+@inlined
+def _copy(net, place, packet):
+    """Copy a packet that has been on a link or in a queue."""
     net.pool[place] = packet
-    net.pool[place].time = arrival
-    if link.count == 1:
-        net.arrivals[link.place] = arrival
-        hasten(net, np.int64(link.target), arrival)
-    return True
 
 
-depart = kernel(_depart)
-depart_here = inlined(_depart)
+@inlined
+def _copy_new(net, place, packet):
+    """Copy a packet just made, by column: a processor waits where it reads at once what it wrote in smaller parts."""
+    copied = net.pool[place]
+    copied.stamp = packet.stamp
+    copied.flow = packet.flow
+    copied.number = packet.number
+    copied.echo = packet.echo
+    copied.wire = packet.wire
+    copied.entropy = packet.entropy
+    copied.kind = packet.kind
+    copied.state = packet.state
+
+
+def _departing(copy):
+    """Make a kernel that departs with packets copied by `copy`."""
+
+    def depart(net, index, packet, start, duration):
+        """Put a packet on the wire at `start` (ps) for `duration` (ps); returns False if it is lost there."""
+        link = net.links[index]
+        link.packets += 1
+        link.bytes += packet.wire
+        world = net.world[0]
+        if packet.kind == DATA:
+            world.data_hops += 1
+        else:
+            world.ack_hops += 1
+        if link.loss > 0.0 and _draw(net, index) < 1.0 - (1.0 - link.loss) ** (8 * packet.wire):
+            lose(net, index, packet, start)
+            return False
+        if link.log:
+            note(net, index, packet, start, SENT)
+        arrival = start + link.delay
+        if link.cut_through and packet.wire > HEADER_BYTES:
+            arrival += serialisation(link, HEADER_BYTES)
+        else:
+            arrival += duration
+        cursor = np.int64(packet.cursor)
+        place = push(net, link)
+        copy(net, place, packet)
+        net.pool[place].cursor = cursor + (cursor >= 0)
+        net.pool[place].time = arrival
+        if link.count == 1:
+            net.arrivals[link.place] = arrival
+            hasten(net, np.int64(link.target), arrival)
+        return True
+
+    return depart
+
+
+depart_here = inlined(_departing(_copy))
+_depart_new = inlined(_departing(_copy_new))
+depart = kernel(_departing(_copy_new))
+"""As `depart_here`, for packets that the host has just made."""
 
 
 @kernel
@@ -136,7 +165,7 @@ def write_telemetry(net, index, packet, now, drain):
     first = flow.first_telemetry + packet.entropy * flow.hops
     if net.telemetry[first].stamp != packet.stamp:
         return
-    row = net.telemetry[first + packet.cursor - 1 - flow.path]
+    row = net.telemetry[first + packet.cursor - flow.path]
     link = net.links[index]
     row.time = now
     row.sent = link.bytes - np.int64(max(link.free_at - now, 0) / link.ps_per_byte)
@@ -144,44 +173,50 @@ def write_telemetry(net, index, packet, now, drain):
     row.ps_per_byte = link.ps_per_byte
 
 
-def _transmit(net, index, packet, now, ready):
-    """Give a packet to a plain link: dropped, or its departure fixed.
+def _transmitting(depart):
+    """Make a kernel that gives packets to plain links, from which they leave by `depart`."""
 
-    Parameters
-    ----------
-    index
-        Of the link.
-    packet
-        PACKET record with its cursor already moved on; it is copied.
-    now
-        Present time, ps.
-    ready
-        Time before which it cannot start, ps.
-    """
-    link = net.links[index]
-    if link.down:
-        lose(net, index, packet, now)
-        return
-    drain = max(link.free_at - now, 0)
-    duration = serialisation(link, packet.wire)
-    if drain + duration > link.limit:
-        drop(net, index, packet, now)
-        return
-    if drain > link.mark_low:
-        mark(net, index, packet, drain)
-    if net.world[0].telemetry:
-        write_telemetry(net, index, packet, now, drain)
-    start = max(ready, link.free_at)
-    link.free_at = start + duration
-    link.deepest = max(link.deepest, drain + duration)
-    if link.tap >= 0:
-        sample(net, link.tap, now, drain + duration)
-    depart_here(net, index, packet, start, duration)
+    def transmit(net, index, packet, now, ready):
+        """Give a packet to a plain link: dropped, or its departure fixed.
+
+        Parameters
+        ----------
+        index
+            Of the link.
+        packet
+            PACKET record, which is copied; the cursor of the copy moves on.
+        now
+            Present time, ps.
+        ready
+            Time before which it cannot start, ps.
+        """
+        link = net.links[index]
+        if link.down:
+            lose(net, index, packet, now)
+            return
+        drain = max(link.free_at - now, 0)
+        duration = serialisation(link, packet.wire)
+        if drain + duration > link.limit:
+            drop(net, index, packet, now)
+            return
+        if drain > link.mark_low:
+            mark(net, index, packet, drain)
+        if net.world[0].telemetry:
+            write_telemetry(net, index, packet, now, drain)
+        start = max(ready, link.free_at)
+        link.free_at = start + duration
+        link.deepest = max(link.deepest, drain + duration)
+        if link.tap >= 0:
+            sample(net, link.tap, now, drain + duration)
+        depart(net, index, packet, start, duration)
+
+    return transmit
 
 
-transmit = kernel(_transmit)
-transmit_here = inlined(_transmit)
-"""As `transmit`, for the one place that calls it for each packet at each link."""
+transmit = kernel(_transmitting(_depart_new))
+"""For packets that a host has just made."""
+transmit_here = inlined(_transmitting(depart_here))
+"""For the one place that calls it for each packet at each link."""
 
 
 @kernel

@@ -109,6 +109,16 @@ def _next_take(net, index, flow):
 
 
 @inlined
+def _postpone(net, index, before):
+    """Have a NIC that waits for its wire, which was to be free at `before` (ps), wait for when that is free now."""
+    port = net.ports[index]
+    if net.dues[port.place] == before and port.ready >= 0 and net.flows[port.ready].stages == 0:
+        time = net.links[port.link].free_at
+        net.dues[port.place] = time
+        net.nodes[net.links[port.link].source].port_due = time
+
+
+@inlined
 def _note_departure(net, index, time):
     port = net.ports[index]
     net.departures[index * READ_AHEAD + port.taken % READ_AHEAD] = time
@@ -220,7 +230,7 @@ def _send(net, number, now):
     packet.flow = number
     packet.number = which
     packet.echo = 0
-    packet.cursor = flow.path + 1 if flow.path >= 0 else -1
+    packet.cursor = flow.path
     packet.wire = payload + law.overhead
     packet.entropy = flow.entropy
     packet.kind = DATA
@@ -284,14 +294,16 @@ def answer(net, number, kind, cumulative, echo, stamp, entropy, bits, now):
     packet.flow = number
     packet.number = cumulative
     packet.echo = echo
-    packet.cursor = flow.reverse_path + 1 if flow.reverse_path >= 0 else -1
+    packet.cursor = flow.reverse_path
     packet.wire = law.ack_wire
     packet.entropy = entropy
     packet.kind = kind
     packet.state = bits | (law.ack_class << CLASS_SHIFT)
     index = np.int64(flow.last_link)
     if net.links[index].port < 0:
+        free_at = net.links[index].free_at
         transmit(net, index, packet, now, now)
+        _postpone(net, np.int64(net.nodes[flow.target].port), free_at)
     else:
         enqueue(net, index, packet, np.int64(-1), now)
         pull(net, np.int64(flow.target), now)

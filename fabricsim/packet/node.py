@@ -6,7 +6,7 @@ import numpy as np
 
 from fabricsim.kernels._jit import inlined, kernel
 from fabricsim.kernels.path import mix
-from fabricsim.packet.agenda import first_time, plan, take_first, take_port
+from fabricsim.packet.agenda import first_time, plan, take_first, take_nic, take_port
 from fabricsim.packet.clock import set_next
 from fabricsim.packet.fifo import following, pop, push
 from fabricsim.packet.link import transmit_here
@@ -79,22 +79,23 @@ def _merge_sort(keys, count):
 
 @kernel
 def _gather(net, node, origin, until):
-    """List what arrives before `until`; it stays on its link until its turn comes.
+    """List what arrives at a switch before `until`; it stays on its link until its turn comes.
 
     Returns
     -------
     tuple of int
-        How many arrive, and the time of the next arrival after that (ps). Their keys are in arrival
-        order per link, all packets before all control frames.
+        How many arrive, the time of the next arrival after that (ps), and whether they may be out of
+        order. Their keys are in arrival order per link, all packets before all control frames.
     """
     row = net.nodes[node]
     came, keys, arrivals, pool = net.came, net.keys, net.arrivals, net.pool
-    is_host = row.kind == HOST
     count = np.int64(0)
+    links = np.int64(0)
     later = NEVER
     for i in range(row.first_in, row.first_in + row.ins):
         time = arrivals[i]
         if time < until:
+            links += 1
             index = net.ins[i]
             link = net.links[index]
             place, left = np.int64(link.head), link.count
@@ -103,9 +104,7 @@ def _gather(net, node, origin, until):
                 keys[count] = ((time - origin) << INDEX_BITS) | count
                 count += 1
                 left -= 1
-                if is_host:
-                    prefetch(net.flows, np.int64(pool[place].flow))
-                elif pool[place].cursor >= 0:
+                if pool[place].cursor >= 0:
                     prefetch(net.links, np.int64(net.paths[pool[place].cursor]))
                 if left == 0:
                     time = NEVER
@@ -116,9 +115,10 @@ def _gather(net, node, origin, until):
                     break
             arrivals[i] = time
         later = min(later, time)
+    packets = count
     if net.world[0].controls:
         count, later = _gather_frames(net, row, count, later, origin, until)
-    return count, later
+    return count, later, links > 1 or count > packets
 
 
 @kernel
@@ -168,7 +168,6 @@ def _forward(net, node, packet, came, now):
     """Send a packet on at a switch."""
     if packet.cursor >= 0:
         out = np.int64(net.paths[packet.cursor])
-        packet.cursor += 1
     else:
         out = _route(net, node, packet, now)
     if net.links[out].port < 0:
@@ -254,24 +253,13 @@ def _do(net, node, kind, target, now):
         acknowledge_late(net, target, now)
 
 
-@inlined
-def _let_act(net, node, port, now):
-    """Let a port act as it had planned."""
-    if net.nodes[node].kind == HOST:
-        pull(net, node, now)
-    else:
-        serve(net, port, now)
-
-
 @kernel
-def _hear_frame(net, node, came, now):
-    """Act on the first control frame of a link."""
+def _hear_frame(net, came, now):
+    """Act on the first control frame of a link; returns the port that may now act, or NONE."""
     entry = np.int64(net.links[came].control_head)
     lane, amount = np.int64(net.controls[entry].traffic_class), net.controls[entry].amount
     _free_control(net, came, entry)
-    port = act_on(net, came, lane, amount, now)
-    if port >= 0:
-        _let_act(net, node, port, now)
+    return act_on(net, came, lane, amount, now)
 
 
 @kernel
@@ -285,48 +273,106 @@ def _free_control(net, index, entry):
 
 
 @inlined
-def _take_packet(net, node, is_host, came, now):
-    """Take the first packet of a link in."""
+def _take_frame(net, node, came, place, now):
+    """Take the first control frame of a host's link in; returns when the next one arrives, ps."""
+    if _hear_frame(net, came, now) >= 0:
+        pull(net, node, now)
     link = net.links[came]
-    packet = net.pool[link.head]
-    if is_host:
-        _admit(net, node, packet, came, now)
-    else:
-        _forward(net, node, packet, came, now)
+    time = NEVER if link.control_count == 0 else net.controls[link.control_head].time
+    net.frames[place] = time
+    return time
+
+
+@inlined
+def _take_packet(net, node, came, place, now):
+    """Take the first packet of a host's link in; returns when the next one arrives, ps."""
+    link = net.links[came]
+    head = np.int64(link.head)
+    if link.count > 1:
+        prefetch(net.flows, np.int64(net.pool[following(net, head)].flow))
+    _admit(net, node, net.pool[head], came, now)
     pop(net, link)
+    time = NEVER if link.count == 0 else net.pool[link.head].time
+    net.arrivals[place] = time
+    return time
+
+
+@inlined
+def _act(net, node, agenda_due, due):
+    """Do what a host has planned for `due` (ps): at one time, its NIC comes last."""
+    if due == agenda_due:
+        kind, target = take_first(net, node)
+        _do(net, node, kind, target, due)
+    elif take_nic(net, node, due):
+        pull(net, node, due)
 
 
 @kernel
-def run_node(net, node, until):
-    """Do all that a node has to do before `until` (ps)."""
-    origin = until - net.world[0].window
-    count, later = _gather(net, node, origin, until)
-    keys = net.keys
-    at = _sort(keys, count)
-    end = at + count
+def _run_host(net, node, until):
+    """Do all that a host has to do before `until` (ps): what its one link brings is in order already."""
     row = net.nodes[node]
-    is_host = row.kind == HOST
+    place = np.int64(row.first_in)
+    came = np.int64(net.ins[place])
+    arrival, frame = net.arrivals[place], net.frames[place]
     while True:
         agenda_due = first_time(net, node)
         due = min(agenda_due, row.port_due)
+        now = min(arrival, frame, due)
+        if now >= until:
+            break
+        if arrival == now:
+            arrival = _take_packet(net, node, came, place, now)
+        elif frame == now:
+            frame = _take_frame(net, node, came, place, now)
+        else:
+            _act(net, node, agenda_due, now)
+    set_next(net, node, now)
+
+
+@inlined
+def _take_key(net, node, key, now):
+    """Take in the packet or control frame of a key."""
+    came = np.int64(net.came[key & _INDEX])
+    if came >= 0:
+        link = net.links[came]
+        _forward(net, node, net.pool[link.head], came, now)
+        pop(net, link)
+        return
+    port = _hear_frame(net, ~came, now)
+    if port >= 0:
+        serve(net, port, now)
+
+
+@kernel
+def _run_switch(net, node, until):
+    """Do all that a switch has to do before `until` (ps)."""
+    origin = until - net.world[0].window
+    count, later, unsorted = _gather(net, node, origin, until)
+    keys = net.keys
+    at = _sort(keys, count) if unsorted else np.int64(0)
+    end = at + count
+    row = net.nodes[node]
+    while True:
+        due = row.port_due
         if at < end:
             key = keys[at]
             now = origin + (key >> INDEX_BITS)
             if now <= due:
                 at += 1
-                came = np.int64(net.came[key & _INDEX])
-                if came >= 0:
-                    _take_packet(net, node, is_host, came, now)
-                else:
-                    _hear_frame(net, node, ~came, now)
+                _take_key(net, node, key, now)
                 continue
         if due >= until:
             break
-        if due == agenda_due:  # at one time, ports come last
-            kind, target = take_first(net, node)
-            _do(net, node, kind, target, due)
-        else:
-            port = take_port(net, node, due)
-            if port >= 0:
-                _let_act(net, node, port, due)
+        port = take_port(net, node, due)
+        if port >= 0:
+            serve(net, port, due)
     set_next(net, node, min(later, due))
+
+
+@kernel
+def run_node(net, node, until):
+    """Do all that a node has to do before `until` (ps)."""
+    if net.nodes[node].kind == HOST:
+        _run_host(net, node, until)
+    else:
+        _run_switch(net, node, until)

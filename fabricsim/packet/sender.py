@@ -108,9 +108,9 @@ def wake(net, number, now):
     law = net.laws[flow.law]
     if flow.timeout_at <= now:
         _time_out(net, flow, law, now)
+    reconsider(net, number, now)  # which may set an earlier alarm, for the pace
     if flow.timeout_at < NEVER:
         set_alarm(net, number, flow.timeout_at)
-    reconsider(net, number, now)
 
 
 @kernel
