@@ -85,10 +85,7 @@ PACKET = np.dtype(
         ("flow", np.int32),
         ("number", np.int32),  # of a data packet within its flow; on ACK and NACK: next number awaited
         ("echo", np.int32),  # on ACK and NACK: number of the packet that it answers
-        (
-            "cursor",
-            np.int32,
-        ),  # place in the table of paths of the link that it goes to next; NONE: routed at each switch
+        ("cursor", np.int32),  # place of its next link in the table of paths; NONE: routed at each switch
         ("wire", np.int32),  # bytes on the wire
         ("entropy", np.int16),  # that a spraying sender drew; echoed by an ACK
         ("kind", np.int8),  # DATA, ACK, NACK or CNP
@@ -145,25 +142,24 @@ READ_AHEAD = 16
 With 4 KiB packets that is the 64 KiB of a segment that a TCP stack hands over at once, and of the reads that an RDMA
 adapter keeps outstanding."""
 
-PORT = np.dtype(
+PORT = _on_lines(
     [
         ("link", np.int32),
         ("classes", np.int32),
-        ("weighted", np.int32),  # 1: deficit weighted round robin; 0: strict priority, class 0 first
         ("turn", np.int32),  # class whose turn it is
         ("paused", np.int32),  # bit per class
-        ("paused_since", np.int64),  # ps
-        ("visited", np.int32),  # DWRR: 1: that class has had its weight
         ("waiting", np.int32),  # packets in all classes
         ("place", np.int32),  # among the ports of all nodes
-        ("trimming", np.int32),  # 1: a full queue cuts off payloads
-        ("mark_late", np.int32),  # 1: packets are marked when they leave; 0: when they come
-        ("credit_bytes", np.int64),  # receive buffer per class at the far end; 0: no credits
         ("ready", np.int32),  # of a host: flow whose turn it is; NONE: none
         ("ready_last", np.int32),
         ("taken", np.int64),  # of a host: data packets so far
+        ("credit_bytes", np.int64),  # receive buffer per class at the far end; 0: no credits
+        ("paused_since", np.int64),  # ps
+        ("weighted", np.int8),  # 1: deficit weighted round robin; 0: strict priority, class 0 first
+        ("visited", np.int8),  # DWRR: 1: that class has had its weight
+        ("trimming", np.int8),  # 1: a full queue cuts off payloads
+        ("mark_late", np.int8),  # 1: packets are marked when they leave; 0: when they come
     ],
-    align=True,
 )
 """An egress port that decides at each departure: several classes, PFC, credits, shared buffer, or a host's NIC."""
 
@@ -184,7 +180,7 @@ QUEUE = np.dtype(
 )
 """One class of a port; port ``p`` has queues ``p * CLASSES ...``."""
 
-INGRESS = np.dtype(
+INGRESS = _on_lines(
     [
         ("bytes", np.int64),  # in the node's buffer that came this way
         ("above", np.int64),  # PAUSE is sent beyond this, bytes; with alpha: never less than this; NEVER: no PFC
@@ -198,9 +194,12 @@ INGRESS = np.dtype(
         ("pausing", np.int32),  # 1: a PAUSE is in force
         ("held", np.int64),  # bytes when that PAUSE was sent
     ],
-    align=True,
 )
 """What one class of one incoming link holds; link ``l`` has ``l * CLASSES ...``."""
+
+ARRIVAL = np.dtype([("link", np.int32), ("place", np.int32), ("out", np.int32)], align=True)
+"""What arrives at a switch in a window: its link (``~link``: a control frame, of which the others say nothing), its
+place in the pool, and the link that it goes to next; NONE: it has no path."""
 
 CONTROL = np.dtype(
     [

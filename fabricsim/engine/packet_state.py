@@ -12,6 +12,7 @@ from fabricsim.packet.node import INDEX_BITS, LONGEST_WINDOW
 from fabricsim.packet.window import MESSAGES_PER_EVENT
 from fabricsim.packet_tables import (
     AGENDA,
+    ARRIVAL,
     CHUNK,
     CONTROL,
     CONTROL_BYTES,
@@ -116,7 +117,7 @@ class PacketState:
         self.scores = 0
         self.pool, self.chunk_next = table(0, PACKET), np.zeros(0, np.int32)
         self.controls, self.agenda, self.transfers = table(0, CONTROL), table(0, AGENDA), table(0, TRANSFER)
-        self.came, self.keys = np.zeros(1, np.int32), np.zeros(2, np.int64)
+        self.came, self.keys = table(1, ARRIVAL), np.zeros(2, np.int64)
         self.order = np.zeros(128, np.int32)
         self.deliveries, self.log, self.samples = table(64, DELIVERY), table(1, LOG), table(1, SAMPLE)
         self.wakes = bool((self.ingress["above"] < NEVER).any() or self.ingress["credits"].any())
@@ -248,7 +249,7 @@ class PacketState:
         world["window"] = window
         world["room"] = 4 * busiest * (window // shortest + 4)
         if len(self.came) < int(world["room"]):
-            self.came = np.zeros(int(world["room"]), np.int32)
+            self.came = table(int(world["room"]), ARRIVAL)
             self.keys = np.zeros(2 * int(world["room"]), np.int64)
         if calendar is None:
             calendar = self._few_are_busy(window)

@@ -58,7 +58,7 @@ TABLES: dict[str, np.dtype[Any]] = {
     "agenda": t.AGENDA,
     "arrivals": np.dtype(np.int64),  # first arrival on each incoming link, ps, in the order of ins
     "frames": np.dtype(np.int64),  # first control frame on each incoming link, ps, in the order of ins
-    "came": np.dtype(np.int32),  # link on which each arrival at one node in one window comes; ~link: a control frame
+    "came": t.ARRIVAL,  # what arrives at one switch in one window
     "keys": np.dtype(np.int64),  # to be sorted, and as many scratch ones
     "deliveries": t.DELIVERY,
     "order": np.dtype(np.int32),  # to sort deliveries, and as many scratch ones

@@ -24,12 +24,16 @@ from fabricsim.packet.port import (
 )
 from fabricsim.packet.receiver import acknowledge_late, receive
 from fabricsim.packet.sender import hear, wake
-from fabricsim.packet_tables import ALARM, DATA, HOST, LEAST_LOADED, READ_AHEAD, RECEIVED, TRIMMED
+from fabricsim.packet_tables import ALARM, CLASSES, DATA, HOST, LEAST_LOADED, READ_AHEAD, RECEIVED, TRIMMED
 from fabricsim.tables import NEVER
 
 INDEX_BITS = 18
 """Of a sort key, for the place in the list of arrivals; the bits above hold the time since the window began."""
 _INDEX = (1 << INDEX_BITS) - 1
+MANY_HOSTS = 512
+"""Hosts beyond which records do not fit into the second cache, so that more of them are worth fetching ahead."""
+_AHEAD = 2
+"""Links ahead of which the record of an incoming link is fetched."""
 _FEW = 40
 """Keys up to which the rank of each is counted, which the processor does for several at once."""
 _RECEIVED = np.int64(RECEIVED)
@@ -40,6 +44,9 @@ LONGEST_WINDOW = 1 << 42
 @kernel
 def _sort(keys, count):
     """Sort keys[:count], which all differ; returns where in `keys` the sorted ones begin."""
+    if count == 2:  # noqa: PLR2004  where few packets travel, the most frequent case
+        keys[0], keys[1] = min(keys[0], keys[1]), max(keys[0], keys[1])
+        return np.int64(0)
     if count > _FEW:
         return _merge_sort(keys, count)
     half = len(keys) >> 1
@@ -77,6 +84,22 @@ def _merge_sort(keys, count):
     return source
 
 
+@inlined
+def _list(net, at, index, place, controlled):
+    """List a packet that link `index` brings, as number `at`; what it will use is fetched."""
+    arrival = net.came[at]
+    arrival.link = index
+    arrival.place = place
+    arrival.out = -1
+    cursor = net.pool[place].cursor
+    if cursor >= 0:
+        out = np.int64(net.paths[cursor])
+        arrival.out = out
+        prefetch(net.links, out)
+        if controlled:
+            prefetch(net.queues, np.int64(net.links[out].port) * CLASSES)
+
+
 @kernel
 def _gather(net, node, origin, until):
     """List what arrives at a switch before `until`; it stays on its link until its turn comes.
@@ -88,24 +111,28 @@ def _gather(net, node, origin, until):
         order. Their keys are in arrival order per link, all packets before all control frames.
     """
     row = net.nodes[node]
-    came, keys, arrivals, pool = net.came, net.keys, net.arrivals, net.pool
+    keys, arrivals, pool = net.keys, net.arrivals, net.pool
     count = np.int64(0)
     links = np.int64(0)
     later = NEVER
-    for i in range(row.first_in, row.first_in + row.ins):
+    end = np.int64(row.first_in + row.ins)
+    many, controlled = net.world[0].hosts > MANY_HOSTS, net.world[0].controls != 0
+    for i in range(row.first_in, end):
         time = arrivals[i]
+        if many:
+            prefetch(net.links, np.int64(net.ins[min(i + _AHEAD, end - 1)]))
         if time < until:
             links += 1
             index = net.ins[i]
             link = net.links[index]
             place, left = np.int64(link.head), link.count
+            if controlled:
+                prefetch(net.ingress, np.int64(index) * CLASSES)
             while True:
-                came[count] = index
+                _list(net, count, index, place, controlled)
                 keys[count] = ((time - origin) << INDEX_BITS) | count
                 count += 1
                 left -= 1
-                if pool[place].cursor >= 0:
-                    prefetch(net.links, np.int64(net.paths[pool[place].cursor]))
                 if left == 0:
                     time = NEVER
                     break
@@ -116,7 +143,7 @@ def _gather(net, node, origin, until):
             arrivals[i] = time
         later = min(later, time)
     packets = count
-    if net.world[0].controls:
+    if controlled:
         count, later = _gather_frames(net, row, count, later, origin, until)
     return count, later, links > 1 or count > packets
 
@@ -131,7 +158,7 @@ def _gather_frames(net, row, count, later, origin, until):
             index = net.ins[i]
             entry = np.int64(net.links[index].control_head)
             while time < until and count < len(net.came):  # a switch of very many ports may send yet more credits
-                net.came[count] = ~index
+                net.came[count].link = ~index
                 net.keys[count] = ((time - origin) << INDEX_BITS) | count
                 count += 1
                 entry = np.int64(controls[entry].next)
@@ -164,11 +191,10 @@ def _route(net, node, packet, now):
 
 
 @inlined
-def _forward(net, node, packet, came, now):
-    """Send a packet on at a switch."""
-    if packet.cursor >= 0:
-        out = np.int64(net.paths[packet.cursor])
-    else:
+def _forward(net, node, place, out, came, now):
+    """Send a packet on at a switch, over link `out` if it has a path."""
+    packet = net.pool[place]
+    if out < 0:
         out = _route(net, node, packet, now)
     if net.links[out].port < 0:
         transmit_here(net, out, packet, now, now)
@@ -332,11 +358,11 @@ def _run_host(net, node, until):
 @inlined
 def _take_key(net, node, key, now):
     """Take in the packet or control frame of a key."""
-    came = np.int64(net.came[key & _INDEX])
+    arrival = net.came[key & _INDEX]
+    came = np.int64(arrival.link)
     if came >= 0:
-        link = net.links[came]
-        _forward(net, node, net.pool[link.head], came, now)
-        pop(net, link)
+        _forward(net, node, np.int64(arrival.place), np.int64(arrival.out), came, now)
+        pop(net, net.links[came])
         return
     port = _hear_frame(net, ~came, now)
     if port >= 0:

@@ -13,12 +13,15 @@ import numpy as np
 
 from fabricsim.kernels._jit import inlined, kernel
 from fabricsim.kernels.queue import first_finisher
-from fabricsim.packet.node import run_node
+from fabricsim.packet.net import prefetch
+from fabricsim.packet.node import MANY_HOSTS, run_node
 from fabricsim.packet_tables import CHUNK
 from fabricsim.tables import NEVER
 
 MESSAGES_PER_EVENT = 1024
 """More than a lane sends before it must wait: its window on each of its connections."""
+_STEPS = 3
+"""Hosts ahead of which the first of three fetches is made, each of which needs the one before."""
 
 
 @kernel
@@ -74,6 +77,18 @@ def _run_host(net, node, until):
 
 
 @inlined
+def _fetch_ahead(net, node):
+    """Have the processor fetch what the next hosts need first, each a step further."""
+    ins, nodes, links = net.ins, net.nodes, net.links
+    if node + _STEPS < net.world[0].hosts:
+        prefetch(links, np.int64(ins[nodes[node + _STEPS].first_in]))
+        prefetch(net.pool, max(np.int64(links[ins[nodes[node + 2].first_in]].head), 0))
+        flow = np.int64(net.pool[max(np.int64(links[ins[nodes[node + 1].first_in]].head), 0)].flow)
+        prefetch(net.flows, flow)
+        prefetch(net.receivers, flow)
+
+
+@inlined
 def _run(net, node, until):
     world = net.world[0]
     if world.peers and node < world.hosts:
@@ -98,7 +113,10 @@ def run_window(net):
                 return False
     else:
         times = net.next_times
+        many = world.hosts > MANY_HOSTS
         for node in range(world.node, len(times)):
+            if many:
+                _fetch_ahead(net, np.int64(node))
             if times[node] < until and not _run(net, np.int64(node), until):
                 world.node = node
                 return False
