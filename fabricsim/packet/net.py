@@ -142,11 +142,12 @@ def _setitem(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
 
 
 _LINE = 64  # bytes of a line of the cache
-_PREFETCHED = 2  # lines
+_PREFETCHED = 2  # lines of a row
+_PREFETCHED_OF_FLOW = 5
 
 
 def prefetch(table: object, index: object) -> None:
-    """Have the processor fetch the first lines of a row of a table into its cache; uncompiled, do nothing."""
+    """Have the processor fetch the lines of a row that a packet needs into its cache; uncompiled, do nothing."""
 
 
 @overload(prefetch, inline="always")
@@ -163,7 +164,7 @@ def _prefetch(_context: Any, table: Any, index: Any) -> Any:  # noqa: ANN401  nu
         address = builder.bitcast(_place(context, builder, table, (*arguments, index)), cgutils.voidptr_t)
         kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, *[ir.IntType(32)] * 3])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        for line in range(_PREFETCHED):
+        for line in range(_PREFETCHED_OF_FLOW if table == _array_type("flows") else _PREFETCHED):
             at = cgutils.pointer_add(builder, address, line * _LINE)
             builder.call(function, [at, *[ir.Constant(ir.IntType(32), value) for value in (0, 3, 1)]])
         return context.get_dummy_value()

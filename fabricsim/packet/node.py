@@ -34,6 +34,8 @@ MANY_HOSTS = 512
 """Hosts beyond which records do not fit into the second cache, so that more of them are worth fetching ahead."""
 _AHEAD = 2
 """Links ahead of which the record of an incoming link is fetched."""
+_SOON = 2
+"""Packets ahead of which the place that one will be written to is fetched."""
 _FEW = 40
 """Keys up to which the rank of each is counted, which the processor does for several at once."""
 _RECEIVED = np.int64(RECEIVED)
@@ -121,6 +123,7 @@ def _gather(net, node, origin, until):
         time = arrivals[i]
         if many:
             prefetch(net.links, np.int64(net.ins[min(i + _AHEAD, end - 1)]))
+            prefetch(net.pool, max(np.int64(net.links[net.ins[min(i + 1, end - 1)]].head), 0))
         if time < until:
             links += 1
             index = net.ins[i]
@@ -369,6 +372,14 @@ def _take_key(net, node, key, now):
         serve(net, port, now)
 
 
+@inlined
+def _fetch_tail(net, key):
+    """Have the processor fetch where the link that a packet will go to ends."""
+    out = np.int64(net.came[key & _INDEX].out)
+    if out >= 0:
+        prefetch(net.pool, max(np.int64(net.links[out].tail), 0))
+
+
 @kernel
 def _run_switch(net, node, until):
     """Do all that a switch has to do before `until` (ps)."""
@@ -378,6 +389,7 @@ def _run_switch(net, node, until):
     at = _sort(keys, count) if unsorted else np.int64(0)
     end = at + count
     row = net.nodes[node]
+    many = net.world[0].hosts > MANY_HOSTS
     while True:
         due = row.port_due
         if at < end:
@@ -385,6 +397,8 @@ def _run_switch(net, node, until):
             now = origin + (key >> INDEX_BITS)
             if now <= due:
                 at += 1
+                if many and at + _SOON < end:
+                    _fetch_tail(net, keys[at + _SOON])
                 _take_key(net, node, key, now)
                 continue
         if due >= until:
