@@ -502,6 +502,7 @@ NETWORK = np.dtype(
     [
         ("seed", np.int64),
         ("hosts", np.int32),
+        ("many", np.int32),  # 1: so many that records do not fit into the second cache, and more is fetched ahead
         ("peers", np.int32),  # NICs of a host where they share its servers; 0: none do
         ("controls", np.int32),  # 1: PAUSE frames or credits travel
         ("telemetry", np.int32),  # 1: links write telemetry

@@ -52,6 +52,8 @@ _GROWING = {
     "endpoints": ENDPOINT,
     "telemetry": TELEMETRY,
 }
+_MANY_HOSTS = 512
+"""Hosts beyond which records do not fit into a second cache of 1 MiB, by far: those of 1024 take 5 MB."""
 _BUSY_NODES_PER_SCAN = 0.2
 """Share of the nodes that must have something to do in a window for a scan of all to be the faster way."""
 
@@ -84,6 +86,7 @@ class PacketState:
         self.world = table(1, NETWORK)
         self.world["seed"] = seed
         self.world["hosts"] = np.count_nonzero(nodes["kind"] == 0)
+        self.world["many"] = self.world["hosts"] > _MANY_HOSTS
         for name in ("free_chunk", "free_control", "free_agenda", "free_transfer"):
             self.world[name] = NONE
         self.nodes, self.links = _copy(nodes, NODE), _copy(links, LINK)

@@ -147,7 +147,10 @@ _PREFETCHED_OF_FLOW = 5
 
 
 def prefetch(table: object, index: object) -> None:
-    """Have the processor fetch the lines of a row that a packet needs into its cache; uncompiled, do nothing."""
+    """Have the processor fetch the lines of a row that a packet needs into its cache; uncompiled, do nothing.
+
+    There need be no such row: nothing is fetched then.
+    """
 
 
 @overload(prefetch, inline="always")
@@ -161,7 +164,9 @@ def _prefetch_any(table: Any, index: Any) -> Any:  # noqa: ANN401, ARG001  numba
 @intrinsic
 def _prefetch(_context: Any, table: Any, index: Any) -> Any:  # noqa: ANN401  numba types
     def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:  # noqa: ANN401  LLVM
-        address = builder.bitcast(_place(context, builder, table, (*arguments, index)), cgutils.voidptr_t)
+        data = make_array(table)(context, builder, arguments[0]).data
+        place = builder.gep(data, [context.cast(builder, arguments[1], index, types.intp)])
+        address = builder.bitcast(place, cgutils.voidptr_t)
         kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, *[ir.IntType(32)] * 3])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
         for line in range(_PREFETCHED_OF_FLOW if table == _array_type("flows") else _PREFETCHED):

@@ -30,13 +30,13 @@ from fabricsim.tables import NEVER
 INDEX_BITS = 18
 """Of a sort key, for the place in the list of arrivals; the bits above hold the time since the window began."""
 _INDEX = (1 << INDEX_BITS) - 1
-MANY_HOSTS = 512
-"""Hosts beyond which records do not fit into the second cache, so that more of them are worth fetching ahead."""
-_AHEAD = 2
-"""Links ahead of which the record of an incoming link is fetched."""
+_AHEAD = 8
+"""Links ahead of which the record of an incoming link is fetched; its first packet is half as far ahead."""
+_PER_PREFETCH = 3
+"""Packets in the lines that are fetched at once."""
 _SOON = 2
 """Packets ahead of which the place that one will be written to is fetched."""
-_FEW = 40
+_FEW = 128
 """Keys up to which the rank of each is counted, which the processor does for several at once."""
 _RECEIVED = np.int64(RECEIVED)
 LONGEST_WINDOW = 1 << 42
@@ -44,7 +44,7 @@ LONGEST_WINDOW = 1 << 42
 
 
 @kernel
-def _sort(keys, count):
+def sort(keys, count):
     """Sort keys[:count], which all differ; returns where in `keys` the sorted ones begin."""
     if count == 2:  # noqa: PLR2004  where few packets travel, the most frequent case
         keys[0], keys[1] = min(keys[0], keys[1]), max(keys[0], keys[1])
@@ -87,19 +87,33 @@ def _merge_sort(keys, count):
 
 
 @inlined
-def _list(net, at, index, place, controlled):
+def _list(net, at, index, place, controlled, many):
     """List a packet that link `index` brings, as number `at`; what it will use is fetched."""
     arrival = net.came[at]
     arrival.link = index
     arrival.place = place
     arrival.out = -1
-    cursor = net.pool[place].cursor
-    if cursor >= 0:
+    cursor = np.int64(net.pool[place].cursor)
+    if many:
+        arrival.out = cursor  # for `_look_up`, by when the path is there
+        prefetch(net.paths, cursor)
+    elif cursor >= 0:
         out = np.int64(net.paths[cursor])
         arrival.out = out
         prefetch(net.links, out)
         if controlled:
             prefetch(net.queues, np.int64(net.links[out].port) * CLASSES)
+
+
+@kernel
+def _look_up(net, count):
+    """Look up the next links of all packets listed, and fetch them."""
+    for i in range(count):
+        cursor = np.int64(net.came[i].out)
+        if cursor >= 0:
+            out = np.int64(net.paths[cursor])
+            net.came[i].out = out
+            prefetch(net.links, out)
 
 
 @kernel
@@ -118,12 +132,14 @@ def _gather(net, node, origin, until):
     links = np.int64(0)
     later = NEVER
     end = np.int64(row.first_in + row.ins)
-    many, controlled = net.world[0].hosts > MANY_HOSTS, net.world[0].controls != 0
+    many, controlled = net.world[0].many != 0, net.world[0].controls != 0
     for i in range(row.first_in, end):
         time = arrivals[i]
         if many:
             prefetch(net.links, np.int64(net.ins[min(i + _AHEAD, end - 1)]))
-            prefetch(net.pool, max(np.int64(net.links[net.ins[min(i + 1, end - 1)]].head), 0))
+            head = np.int64(net.links[net.ins[min(i + _AHEAD // 2, end - 1)]].head)
+            prefetch(net.pool, head)
+            prefetch(net.pool, head + _PER_PREFETCH)
         if time < until:
             links += 1
             index = net.ins[i]
@@ -132,7 +148,7 @@ def _gather(net, node, origin, until):
             if controlled:
                 prefetch(net.ingress, np.int64(index) * CLASSES)
             while True:
-                _list(net, count, index, place, controlled)
+                _list(net, count, index, place, controlled, many)
                 keys[count] = ((time - origin) << INDEX_BITS) | count
                 count += 1
                 left -= 1
@@ -146,6 +162,8 @@ def _gather(net, node, origin, until):
             arrivals[i] = time
         later = min(later, time)
     packets = count
+    if many:
+        _look_up(net, count)
     if controlled:
         count, later = _gather_frames(net, row, count, later, origin, until)
     return count, later, links > 1 or count > packets
@@ -377,7 +395,7 @@ def _fetch_tail(net, key):
     """Have the processor fetch where the link that a packet will go to ends."""
     out = np.int64(net.came[key & _INDEX].out)
     if out >= 0:
-        prefetch(net.pool, max(np.int64(net.links[out].tail), 0))
+        prefetch(net.pool, np.int64(net.links[out].tail))
 
 
 @kernel
@@ -386,10 +404,10 @@ def _run_switch(net, node, until):
     origin = until - net.world[0].window
     count, later, unsorted = _gather(net, node, origin, until)
     keys = net.keys
-    at = _sort(keys, count) if unsorted else np.int64(0)
+    at = sort(keys, count) if unsorted else np.int64(0)
     end = at + count
     row = net.nodes[node]
-    many = net.world[0].hosts > MANY_HOSTS
+    many = net.world[0].many != 0
     while True:
         due = row.port_due
         if at < end:

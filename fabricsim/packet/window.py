@@ -14,14 +14,14 @@ import numpy as np
 from fabricsim.kernels._jit import inlined, kernel
 from fabricsim.kernels.queue import first_finisher
 from fabricsim.packet.net import prefetch
-from fabricsim.packet.node import MANY_HOSTS, run_node
+from fabricsim.packet.node import run_node
 from fabricsim.packet_tables import CHUNK
 from fabricsim.tables import NEVER
 
 MESSAGES_PER_EVENT = 1024
 """More than a lane sends before it must wait: its window on each of its connections."""
-_STEPS = 3
-"""Hosts ahead of which the first of three fetches is made, each of which needs the one before."""
+_STEPS = 6
+"""Hosts ahead of which the first of three fetches is made; each needs what the one before has fetched."""
 
 
 @kernel
@@ -79,11 +79,12 @@ def _run_host(net, node, until):
 @inlined
 def _fetch_ahead(net, node):
     """Have the processor fetch what the next hosts need first, each a step further."""
-    ins, nodes, links = net.ins, net.nodes, net.links
+    ins, links = net.ins, net.links  # each host has one link, and hosts come first
     if node + _STEPS < net.world[0].hosts:
-        prefetch(links, np.int64(ins[nodes[node + _STEPS].first_in]))
-        prefetch(net.pool, max(np.int64(links[ins[nodes[node + 2].first_in]].head), 0))
-        flow = np.int64(net.pool[max(np.int64(links[ins[nodes[node + 1].first_in]].head), 0)].flow)
+        prefetch(links, np.int64(ins[node + _STEPS]))
+        prefetch(net.pool, np.int64(links[ins[node + 4]].head))
+        prefetch(links, np.int64(net.ports[net.nodes[node + 4].port].link))
+        flow = np.int64(net.pool[max(np.int64(links[ins[node + 2]].head), 0)].flow)
         prefetch(net.flows, flow)
         prefetch(net.receivers, flow)
 
@@ -113,9 +114,8 @@ def run_window(net):
                 return False
     else:
         times = net.next_times
-        many = world.hosts > MANY_HOSTS
         for node in range(world.node, len(times)):
-            if many:
+            if world.many:
                 _fetch_ahead(net, np.int64(node))
             if times[node] < until and not _run(net, np.int64(node), until):
                 world.node = node

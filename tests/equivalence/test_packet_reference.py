@@ -43,13 +43,16 @@ def test_equals_the_reference_in_rare_cases(seed: int, packet_cases: ModuleType,
     _assert_equal(seed, packet_cases, packet_runs)
 
 
-@pytest.mark.parametrize(("window", "calendar"), [(10**12, True), (20_000, False), (1, True)])
-def test_windows_and_calendar_do_not_matter(
-    *, window: int, calendar: bool, packet_cases: ModuleType, packet_runs: ModuleType
+@pytest.mark.parametrize(
+    ("window", "calendar", "many"),
+    [(10**12, True, False), (20_000, False, False), (1, True, False), (10**12, False, True)],
+)
+def test_windows_calendar_and_fetching_do_not_matter(
+    *, window: int, calendar: bool, many: bool, packet_cases: ModuleType, packet_runs: ModuleType
 ) -> None:
     for seed in range(CHUNK):
         expected = packet_runs.Compiled(packet_cases.draw(seed)).run()
-        found = packet_runs.Compiled(packet_cases.draw(seed), window=window, calendar=calendar).run()
+        found = packet_runs.Compiled(packet_cases.draw(seed), window=window, calendar=calendar, many=many).run()
         assert found == expected, f"seed {seed}"
 
 

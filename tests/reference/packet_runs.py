@@ -73,9 +73,11 @@ class Compiled:
         Longest window, ps.
     calendar
         Whether nodes are found by the calendar rather than by a scan.
+    many
+        Whether more is fetched ahead, as in fabrics of many hosts.
     """
 
-    def __init__(self, case: Case, *, window: int = NEVER, calendar: bool = False) -> None:
+    def __init__(self, case: Case, *, window: int = NEVER, calendar: bool = False, many: bool = False) -> None:
         self._case = case
         tables = case.tables
         records = (tables[name] for name in ("nodes", "links", "ports", "queues", "ingress"))
@@ -88,6 +90,7 @@ class Compiled:
         self.state.group_of, self.state.group_links = tables["group_of"], tables["group_links"]
         self.state.groups = tables["groups"]
         self.state.world["logging"] = 1
+        self.state.world["many"] = many
         self.state.world["peers"] = tables["world"]["peers"]
         smallest = min(HEADER_BYTES, *laws["ack_wire"].tolist(), *(laws["overhead"] + 1).tolist())
         self.state.set_window(window, smallest, calendar=calendar)
