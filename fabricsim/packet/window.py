@@ -20,7 +20,7 @@ from fabricsim.tables import NEVER
 
 MESSAGES_PER_EVENT = 1024
 """More than a lane sends before it must wait: its window on each of its connections."""
-_STEPS = 6
+_STEPS = 8
 """Hosts ahead of which the first of three fetches is made; each needs what the one before has fetched."""
 
 
@@ -79,11 +79,13 @@ def _run_host(net, node, until):
 @inlined
 def _fetch_ahead(net, node):
     """Have the processor fetch what the next hosts need first, each a step further."""
-    ins, links = net.ins, net.links  # each host has one link, and hosts come first
+    ins, links, nodes = net.ins, net.links, net.nodes  # each host has one link, and hosts come first
     if node + _STEPS < net.world[0].hosts:
-        prefetch(links, np.int64(ins[node + _STEPS]))
+        prefetch(nodes, node + _STEPS)
+        prefetch(net.ports, np.int64(nodes[node + 6].port))
+        prefetch(links, np.int64(ins[node + 6]))
+        prefetch(links, np.int64(net.ports[nodes[node + 4].port].link))
         prefetch(net.pool, np.int64(links[ins[node + 4]].head))
-        prefetch(links, np.int64(net.ports[net.nodes[node + 4].port].link))
         flow = np.int64(net.pool[max(np.int64(links[ins[node + 2]].head), 0)].flow)
         prefetch(net.flows, flow)
         prefetch(net.receivers, flow)
