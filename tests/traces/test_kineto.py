@@ -433,6 +433,20 @@ def test_strange_names_are_kept(tmp_path: Path) -> None:
     assert names == ('a "quoted" \u2192 one', "odd \x01\ufffd\t")
 
 
+@pytest.mark.parametrize(
+    ("written", "read_as"),
+    [
+        (r"a\ud800b", "a\ufffdb"),
+        (r"\ud83d\ude00", "\U0001f600"),
+        (r"\ude00\ud83d\ud83d\ude00", "\ufffd\ufffd\U0001f600"),
+        (r"\\ud800", r"\ud800"),
+        (r"\\\ud800\n", "\\\ufffd\n"),
+    ],
+)
+def test_half_a_pair_of_surrogates_is_no_character(written: str, read_as: str) -> None:
+    assert kineto_file.decoded(f'"{written}"'.encode()) == read_as
+
+
 GOOD = json.dumps({"schemaVersion": 1, "traceEvents": [kernel(1, 1), kernel(3, 1)]})
 
 

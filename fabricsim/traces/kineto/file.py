@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from io import BufferedReader, BytesIO
 from pathlib import Path
@@ -201,9 +202,17 @@ class KinetoFile:
 def decoded(value: bytes) -> Any:  # noqa: ANN401  any JSON
     """Decode JSON that the scanner has walked over, so that its nesting is bounded; ValueError where it is none.
 
-    PyTorch writes names as they are: control characters and what is no UTF-8 occur in strings.
+    PyTorch writes names as they are: control characters and what is no UTF-8 occur in strings. Half a pair of
+    surrogates, which no file can be written with, becomes a replacement character.
     """
-    return json.loads(value.decode(errors="replace"), strict=False)
+    text = value.decode(errors="replace")
+    if _HALF.search(text):
+        text = _ESCAPE.sub(lambda match: r"\ufffd" if _HALF.fullmatch(match[0]) else match[0], text)
+    return json.loads(text, strict=False)
+
+
+_HALF = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_ESCAPE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.", re.DOTALL)
 
 
 _TINY = (
