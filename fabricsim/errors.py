@@ -84,7 +84,7 @@ class ScenarioError(InputError):
 class TraceError(InputError):
     """A trace or log file that cannot be read.
 
-    Its message is one line of text, whatever stands in the file: what cannot be printed is written as Python escapes it.
+    Its message is one line of text, whatever stands in the file: what cannot be printed is escaped as by Python.
 
     Parameters
     ----------

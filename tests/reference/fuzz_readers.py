@@ -10,8 +10,8 @@ audit hook of Python. Run from the project's folder::
 
 Inputs are damaged samples of `trace_samples`, and pieces of real files where ``FABRICSIM_TRACES`` names their folder.
 One in ``--bombs`` is a decompression bomb. The same ``--seed`` gives the same inputs, however many jobs there are. With
-``--atheris`` that fuzzer finds inputs instead, guided by what code they reach, for ``--inputs`` runs (``pip install
-atheris``).
+``--atheris SECONDS`` that fuzzer finds inputs instead, guided by what code they reach, for so long or for ``--inputs``
+runs, whichever is less (``pip install atheris``).
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def _instrument(atheris: Any) -> None:  # noqa: ANN401  a module that is seldom 
         fuzz_trial.inspect = import_module("fabricsim.traces.inspecting").inspect
 
 
-def guided(plan: Plan) -> None:
+def guided(plan: Plan, seconds: int) -> None:
     """Let atheris find inputs; it ends the process, with a status that is not 0 where it has found a failure."""
     try:
         import atheris  # noqa: PLC0415  not needed for what stands in CI
@@ -197,8 +197,8 @@ def guided(plan: Plan) -> None:
     corpus.mkdir()
     for number, sample in enumerate(samples):
         (corpus / str(number)).write_bytes(sample)
-    flags = [f"-runs={plan.inputs}", f"-seed={plan.seed}", "-max_len=65536", "-print_final_stats=1", str(corpus)]
-    atheris.Setup([sys.argv[0], *flags], test, custom_mutator=mutated)
+    flags = [f"-runs={plan.inputs}", f"-max_total_time={seconds}", f"-seed={plan.seed}", "-max_len=65536"]
+    atheris.Setup([sys.argv[0], *flags, "-print_final_stats=1", str(corpus)], test, custom_mutator=mutated)
     atheris.Fuzz()
 
 
@@ -214,7 +214,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20, help="that one input may take")
     parser.add_argument("--memory", type=int, default=2**30, help="bytes beyond what the process has after one reading")
     parser.add_argument("--output", type=Path, default=Path("failures"), help="where inputs go that fail")
-    parser.add_argument("--atheris", action="store_true", help="let atheris find inputs, guided by coverage")
+    parser.add_argument("--atheris", type=int, metavar="SECONDS", help="let atheris find inputs, guided by coverage")
     given = parser.parse_args()
     traces = os.environ.get("FABRICSIM_TRACES")
     failed = False
@@ -225,7 +225,7 @@ def main() -> None:
             form, 0, given.inputs, given.jobs, given.seed, given.bombs, given.uses, given.output, folder, limits
         )
         if given.atheris:
-            guided(plan)
+            guided(plan, given.atheris)
         began = time.monotonic()
         tally = fuzz(plan)
         failed |= bool(tally.failures)
