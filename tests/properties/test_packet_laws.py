@@ -1,7 +1,7 @@
 """What must hold of any run of the packet engine: packets are kept, buffers keep to their bounds, all comes to rest.
 
 CI draws a few hundred cases; ``FABRICSIM_EXAMPLES=10000 pytest tests/properties/test_packet_laws.py`` draws as many
-as one has time for.
+as one has time for, others each time; ``--hypothesis-seed`` says which, so that several processes can share them out.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _EXAMPLES = int(os.environ.get("FABRICSIM_EXAMPLES", "300"))
+_SAME = "FABRICSIM_EXAMPLES" not in os.environ
+"""Whether each run draws the same cases."""
 _MOST_REPORTS = 20
 """Of progress, one per two million events: the largest case takes one."""
 _FLOWS = np.dtype([("source", np.int64), ("target", np.int64), ("bytes", np.int64), ("start", np.int64)])
@@ -299,7 +301,7 @@ def _run(traffic: Traffic, *, reaction: int | None = None, calendar: bool | None
 # ---- laws ---------------------------------------------------------------------------------------
 
 
-@settings(max_examples=_EXAMPLES, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=_EXAMPLES, derandomize=_SAME, suppress_health_check=[HealthCheck.too_slow])
 @given(traffic=traffics())
 def test_packets_are_kept_bounds_hold_and_all_comes_to_rest(traffic: Traffic) -> None:
     run = _run(traffic)
@@ -459,7 +461,7 @@ def test_a_lossless_class_loses_nothing_when_its_threshold_falls() -> None:
 # ---- repetition ---------------------------------------------------------------------------------
 
 
-@settings(max_examples=max(_EXAMPLES // 5, 1), derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=max(_EXAMPLES // 5, 1), derandomize=_SAME, suppress_health_check=[HealthCheck.too_slow])
 @given(traffic=traffics(), reaction=st.integers(1, 2 * _US))
 def test_windows_and_calendar_change_nothing(traffic: Traffic, reaction: int) -> None:
     once = _run(traffic)
@@ -490,7 +492,7 @@ def _seen(run: Run) -> tuple[bytes, ...]:
     return tuple(np.ascontiguousarray(table[name]).tobytes() for table, names in tables for name in names)
 
 
-@settings(max_examples=max(_EXAMPLES // 10, 1), derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=max(_EXAMPLES // 10, 1), derandomize=_SAME, suppress_health_check=[HealthCheck.too_slow])
 @given(
     traffic=traffics(), size=st.integers(1, 400_000), name=st.sampled_from(["all_reduce", "all_gather", "broadcast"])
 )
