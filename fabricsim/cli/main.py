@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -21,12 +22,15 @@ app = typer.Typer(
 for module in (runs, replay, inspect, convert, calibrate, studies, traffic, library):
     module.register(app)
 
+_OBJECTS = 50_000
+"""New objects after which circles of objects are looked for: a run makes many objects and few circles."""
 _INTERRUPTED = 130  # as a shell reports a program that SIGINT ends
 _CLOSED_PIPE = 1  # as typer ends where it is the first to meet a closed pipe
 
 
 def main() -> None:
     """Run the command line; exit 2 with one message where the user can mend something."""
+    gc.set_threshold(_OBJECTS, 20, 20)
     try:
         try:
             app(prog_name="fabricsim")  # ends in SystemExit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import InputError
@@ -67,7 +68,7 @@ class Choice:
     copy_rate: float = 0.0
     reduction_rate: float = 0.0
 
-    @property
+    @cached_property
     def wiring(self) -> Choice:
         """What calls share that differ in their chunk alone."""
         return replace(self, chunk=1)

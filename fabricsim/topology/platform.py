@@ -177,8 +177,9 @@ class Platform:
             raise SimulationError(msg)
         if self.host_of(source) == self.host_of(target):
             return Path(tuple(self.within(source, target)), 0, network=False)
-        wires = self.route_links(*self.nics_of(source, target), self.key(source, target, port), port)
-        out, back = self.way_out(source, target=target), self.way_in(target)
+        nics = self.nics_of(source, target)
+        wires = self.route_links(*nics, self.key(source, target, port), port)
+        out, back = self._leaving(source, self.costs.send_copy, nics[0]), self.way_in(target)
         hops = (*out, *[(wire, self.costs.wire) for wire in wires], *back)
         return Path(hops, self._latency(wires), network=True)
 
@@ -238,13 +239,15 @@ class Platform:
             Endpoint to be reached, on which the NIC may depend; without it the source's own NIC is taken.
         """
         copy = self.costs.send_copy if copy is None else copy
-        host = self._hosts[self.host_of(source)]
-        nic = host.own_nic(source)
-        if target is not None:
-            nic = self.nics_of(source, target)[0] % self.cluster.nics_per_host
+        nic = self.nics_of(source, target)[0] if target is not None else self.nics_of(source, source)[1]
+        return self._leaving(source, copy, nic)
+
+    def _leaving(self, source: int, copy: float, nic: int) -> list[Hop]:
+        """List the hops from an endpoint's memory onto the wire of a NIC, by its node."""
         key = (source, copy, nic)
         if key not in self._ways_out:
-            self._ways_out[key] = host.leave(source, copy, staged=self.costs.staged, nic=nic)
+            host, own = self._hosts[self.host_of(source)], nic % self.cluster.nics_per_host
+            self._ways_out[key] = host.leave(source, copy, staged=self.costs.staged, nic=own)
         return self._ways_out[key]
 
     def way_in(self, target: int, copy: float | None = None) -> list[Hop]:
