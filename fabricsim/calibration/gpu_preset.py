@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fabricsim.calibration.preset import write_checked
 from fabricsim.errors import InputError
 from fabricsim.spec import library
 from fabricsim.spec.include import is_file_name
@@ -64,16 +65,7 @@ def write(path: Path, gpu: str, found: KernelTimes) -> None:
             msg = f"-o {path}: is what the preset would be laid over; name another file"
             raise InputError(msg)
         base = os.path.relpath(Path(gpu).resolve(), path.resolve().parent)
-    part = path.with_name(f".{path.stem}.part.toml")
-    try:
-        part.write_text(render(base, found), encoding="utf-8")
-        gpu_of(str(part))  # what would not load back is not kept
-        part.replace(path)
-    except OSError as error:
-        msg = f"{path}: cannot be written: {error.strerror}; name another file with -o"
-        raise InputError(msg) from error
-    finally:
-        part.unlink(missing_ok=True)
+    write_checked(path, render(base, found), gpu_of)
 
 
 def render(base: str, found: KernelTimes) -> str:

@@ -13,7 +13,7 @@ from fabricsim.spec import library
 from fabricsim.spec.load import load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from fabricsim.calibration.calibrate import Calibration
     from fabricsim.calibration.fit import Estimate
@@ -57,10 +57,30 @@ def write(path: Path, base: str, settings: Sequence[str], transport: str, found:
         Where the file cannot be written; an older one of that name is still there then.
     """
     text = render(path.stem, base, settings, transport, found)
+    write_checked(path, text, lambda part: load(base, [*settings, f"transport={json.dumps(part)}"]))
+
+
+def write_checked(path: Path, text: str, check: Callable[[str], object]) -> None:
+    """Write a preset whole or not at all.
+
+    Parameters
+    ----------
+    path
+        File to write, ending in ``.toml``.
+    text
+        What it is to hold.
+    check
+        Called with the name of the file before it takes its place; what would not load back is not kept.
+
+    Raises
+    ------
+    InputError
+        Where the file cannot be written; an older one of that name is still there then.
+    """
     part = path.with_name(f".{path.stem}.part{SUFFIX}")
     try:
         part.write_text(text, encoding="utf-8")
-        load(base, [*settings, f"transport={json.dumps(str(part))}"])  # what would not load back is not kept
+        check(str(part))
         part.replace(path)
     except OSError as error:
         msg = f"{path}: cannot be written: {error.strerror}; name another file with -o"
