@@ -59,6 +59,9 @@ NSCC = 8
 AT_MARKS = 0  # at the first mark of a window
 EVERY_WINDOW = 1  # at the end of each window, marks or none
 
+WATCHED = -1
+"""LINK.calm of a link whose packets are never just sent: somebody records them, or they may be lost."""
+
 _CACHE_LINE = 64  # bytes
 
 
@@ -107,14 +110,15 @@ LINK = _on_lines(
         ("target", np.int32),  # node
         ("port", np.int32),  # managed egress port; NONE: a plain FIFO
         ("place", np.int32),  # among the incoming links of all nodes
-        ("mark_low", np.int64),  # RED: drain time at which marking begins, ps; NEVER: none
-        ("limit", np.int64),  # drain time that a packet may not push the queue beyond, ps
-        ("loss", np.float64),  # bit error rate
+        ("calm", np.int64),  # a packet that makes the queue's drain time no longer than this, ps, is just sent
         ("packets", np.int64),  # sent
         ("bytes", np.int64),  # sent, on the wire
         ("deepest", np.int64),  # longest drain time, ps
-        ("down", np.int32),  # 1: failed; packets are lost
+        ("mark_low", np.int64),  # RED: drain time at which marking begins, ps; NEVER: none
+        ("limit", np.int64),  # drain time that a packet may not push the queue beyond, ps
+        ("loss", np.float64),  # bit error rate
         ("cut_through", np.int32),  # 1: the node at its end forwards on the header
+        ("down", np.int32),  # 1: failed; packets are lost
         ("tap", np.int32),  # of the series of its queue; NONE: not recorded
         ("log", np.int32),  # 1: its packets are logged
         # the rest
@@ -510,6 +514,9 @@ NETWORK = np.dtype(
         ("sampling", np.int32),  # 1: something is tapped
         ("free_chunk", np.int32),
         ("chunks", np.int32),  # free
+        ("used_chunk", np.int32),  # first of those that the present node has left behind
+        ("last_used", np.int32),
+        ("used_chunks", np.int32),  # how many
         ("free_control", np.int32),
         ("controls_left", np.int32),  # free
         ("free_agenda", np.int32),

@@ -17,7 +17,7 @@ import numba
 from numba.core import config as _config
 
 from fabricsim.kernels._cache import FOLDERS, PACKAGE, ProgramCache
-from fabricsim.kernels._program import PartCompiler, ProgramCompiler
+from fabricsim.kernels._program import PartCompiler, ProgramCompiler, RarePartCompiler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,13 +69,15 @@ class Kernel:
     ----------
     function
         What to compile.
-    always_inline
-        Whether kernels that call it have a copy of it in each place.
+    **options
+        Of numba, for it as a part.
     """
 
-    def __init__(self, function: Callable[..., Any], *, always_inline: bool = False) -> None:
+    def __init__(self, function: Callable[..., Any], **options: Any) -> None:  # noqa: ANN401  numba's
         functools.update_wrapper(self, function)
-        self._part = _part(function, always_inline)  # its type refers to it weakly
+        # What is not said of a part it would inherit from the kernel that calls it first.
+        options = {"pipeline_class": PartCompiler, "forceinline": False, **options}
+        self._part = _part(function, options)  # its type refers to it weakly
         self._numba_type_ = self._part._numba_type_  # numba asks for it by this name
 
     def __call__(self, *arguments: Any) -> Any:  # noqa: ANN401  any function
@@ -99,7 +101,12 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     """As `kernel`, and always inlined: for what is called for each packet at each link."""
-    return function if config.DISABLE_JIT else Kernel(function, always_inline=True)
+    return function if config.DISABLE_JIT else Kernel(function, forceinline=True)
+
+
+def rare(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As `kernel`, and never inlined: what seldom happens then takes no registers from what always does."""
+    return function if config.DISABLE_JIT else Kernel(function, pipeline_class=RarePartCompiler)
 
 
 def _njit(**options: Any) -> Any:  # noqa: ANN401  numba's decorators have no types
@@ -107,8 +114,8 @@ def _njit(**options: Any) -> Any:  # noqa: ANN401  numba's decorators have no ty
     return njit(nogil=True, error_model="numpy", _nrt=False, **options)
 
 
-def _part(function: Callable[..., Any], always_inline: bool) -> Any:  # noqa: ANN401, FBT001  as above
-    dispatcher = _njit(pipeline_class=PartCompiler, forceinline=always_inline)(function)
+def _part(function: Callable[..., Any], options: dict[str, Any]) -> Any:  # noqa: ANN401  as above
+    dispatcher = _njit(**options)(function)
 
     def add_overload(result: Any) -> None:  # noqa: ANN401  as above
         # Callers know a function by its entry point, for which anything will do that there is only one of.

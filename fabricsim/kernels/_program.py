@@ -25,6 +25,16 @@ class _Part(JITCodeLibrary):
         self._finalized = True
 
 
+class _RarePart(_Part):
+    """One that stays a function of its own in every program."""
+
+    def add_ir_module(self, module: Any) -> None:  # noqa: ANN401  LLVM's
+        for function in module.functions:
+            if not function.is_declaration and "alwaysinline" not in function.attributes:
+                function.attributes.add("noinline")
+        super().add_ir_module(module)
+
+
 class _Program(JITCodeLibrary):
     """An entry kernel with all the parts that it calls, directly or not."""
 
@@ -76,3 +86,9 @@ class PartCompiler(_OneProgram):
         super().__init__(*state)
         flags = self.state.flags
         flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+
+
+class RarePartCompiler(PartCompiler):
+    """For those that are seldom called."""
+
+    library = _RarePart

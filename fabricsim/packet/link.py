@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import inlined, kernel
+from fabricsim.kernels._jit import inlined, kernel, rare
 from fabricsim.kernels.path import mix
 from fabricsim.packet.clock import hasten
 from fabricsim.packet.fifo import push
@@ -25,14 +25,14 @@ def uniform(seed, index, draw):
     return mix(mix(mix(seed) ^ index) ^ draw) * _UNIT
 
 
-@kernel
+@rare
 def _draw(net, index):
     link = net.links[index]
     link.draws += 1
     return uniform(net.world[0].seed, index, link.draws - 1)
 
 
-@kernel
+@rare
 def mark(net, index, packet, drain):
     """Mark a packet by RED (Floyd and Jacobson 1993) on a drain time of its queue (ps) above the lower threshold."""
     link = net.links[index]
@@ -46,7 +46,7 @@ def mark(net, index, packet, drain):
     link.marks += 1
 
 
-@kernel
+@rare
 def note(net, index, packet, time, fate):
     """Log what became of a packet at a link."""
     world = net.world[0]
@@ -63,7 +63,7 @@ def note(net, index, packet, time, fate):
     entry.fate = fate
 
 
-@kernel
+@rare
 def sample(net, tap, time, value):
     """Record a value of something tapped."""
     world = net.world[0]
@@ -74,7 +74,7 @@ def sample(net, tap, time, value):
     entry.value = value
 
 
-@kernel
+@rare
 def drop(net, index, packet, now):
     """Count a packet that a full queue did not take."""
     net.links[index].drops += 1
@@ -82,7 +82,7 @@ def drop(net, index, packet, now):
         note(net, index, packet, now, DROPPED)
 
 
-@kernel
+@rare
 def lose(net, index, packet, time):
     """Count a packet lost by a bit error or on a failed link."""
     net.links[index].errors += 1
@@ -97,17 +97,78 @@ def _copy(net, place, packet):
 
 
 @inlined
+def fill(packet, kind, flow, number, echo, stamp, cursor, wire, entropy, state):
+    """Make a packet: the columns of PACKET but `time`."""
+    packet.stamp = stamp
+    packet.flow = flow
+    packet.number = number
+    packet.echo = echo
+    packet.cursor = cursor
+    packet.wire = wire
+    packet.entropy = entropy
+    packet.kind = kind
+    packet.state = state
+
+
+@inlined
 def _copy_new(net, place, packet):
     """Copy a packet just made, by column: a processor waits where it reads at once what it wrote in smaller parts."""
-    copied = net.pool[place]
-    copied.stamp = packet.stamp
-    copied.flow = packet.flow
-    copied.number = packet.number
-    copied.echo = packet.echo
-    copied.wire = packet.wire
-    copied.entropy = packet.entropy
-    copied.kind = packet.kind
-    copied.state = packet.state
+    fill(
+        net.pool[place],
+        packet.kind,
+        packet.flow,
+        packet.number,
+        packet.echo,
+        packet.stamp,
+        packet.cursor,
+        packet.wire,
+        packet.entropy,
+        packet.state,
+    )
+
+
+@inlined
+def _count(net, link, kind, wire):
+    link.packets += 1
+    link.bytes += wire
+    world = net.world[0]
+    if kind == DATA:
+        world.data_hops += 1
+    else:
+        world.ack_hops += 1
+
+
+@inlined
+def _arrival(link, wire, start, duration):
+    """When a packet that is on the wire from `start` on for `duration` (ps) may go on from its far end, ps."""
+    if link.cut_through and wire > HEADER_BYTES:
+        return start + link.delay + serialisation(link, HEADER_BYTES)
+    return start + link.delay + duration
+
+
+@inlined
+def _announce(net, link, place, arrival):
+    """Have a packet arrive at the far end of its link at `arrival` (ps)."""
+    net.pool[place].time = arrival
+    if link.count == 1:
+        net.arrivals[link.place] = arrival
+        hasten(net, np.int64(link.target), arrival)
+
+
+@inlined
+def _put(net, link, packet, arrival, copy):
+    """Put a packet on a link at whose far end it is at `arrival` (ps)."""
+    cursor = np.int64(packet.cursor)
+    place = push(net, link)
+    copy(net, place, packet)
+    net.pool[place].cursor = _next(cursor)
+    _announce(net, link, place, arrival)
+
+
+@inlined
+def _next(cursor):
+    """Place of the link after one of a path, where there is a path."""
+    return cursor + (cursor >= 0)
 
 
 def _departing(copy):
@@ -116,34 +177,55 @@ def _departing(copy):
     def depart(net, index, packet, start, duration):
         """Put a packet on the wire at `start` (ps) for `duration` (ps); returns False if it is lost there."""
         link = net.links[index]
-        link.packets += 1
-        link.bytes += packet.wire
-        world = net.world[0]
-        if packet.kind == DATA:
-            world.data_hops += 1
-        else:
-            world.ack_hops += 1
+        _count(net, link, packet.kind, packet.wire)
         if link.loss > 0.0 and _draw(net, index) < 1.0 - (1.0 - link.loss) ** (8 * packet.wire):
             lose(net, index, packet, start)
             return False
         if link.log:
             note(net, index, packet, start, SENT)
-        arrival = start + link.delay
-        if link.cut_through and packet.wire > HEADER_BYTES:
-            arrival += serialisation(link, HEADER_BYTES)
-        else:
-            arrival += duration
-        cursor = np.int64(packet.cursor)
-        place = push(net, link)
-        copy(net, place, packet)
-        net.pool[place].cursor = cursor + (cursor >= 0)
-        net.pool[place].time = arrival
-        if link.count == 1:
-            net.arrivals[link.place] = arrival
-            hasten(net, np.int64(link.target), arrival)
+        _put(net, link, packet, _arrival(link, packet.wire, start, duration), copy)
         return True
 
     return depart
+
+
+@inlined
+def send_at_once(net, index, packet, now):
+    """Give a packet of another node to a plain link where it is neither dropped nor marked, and nobody watches.
+
+    Returns
+    -------
+    bool
+        Whether it was such a link; if not, nothing was done.
+    """
+    link = net.links[index]
+    duration = serialisation(link, packet.wire)
+    drain = max(link.free_at - now, 0) + duration
+    if drain > link.calm:
+        return False
+    link.free_at = now + drain
+    link.deepest = max(link.deepest, drain)
+    _count(net, link, packet.kind, packet.wire)
+    _put(net, link, packet, _arrival(link, packet.wire, now + drain - duration, duration), _copy)
+    return True
+
+
+@inlined
+def emit_at_once(net, index, now, ready, kind, flow, number, echo, stamp, cursor, wire, entropy, state):
+    """Make a packet on a plain link, likewise; it cannot start before `ready` (ps)."""
+    link = net.links[index]
+    duration = serialisation(link, wire)
+    drain = max(link.free_at - now, 0) + duration
+    if drain > link.calm:
+        return False
+    start = max(ready, link.free_at)
+    link.free_at = start + duration
+    link.deepest = max(link.deepest, drain)
+    _count(net, link, kind, wire)
+    place = push(net, link)
+    fill(net.pool[place], kind, flow, number, echo, stamp, _next(cursor), wire, entropy, state)
+    _announce(net, link, place, _arrival(link, wire, start, duration))
+    return True
 
 
 depart_here = inlined(_departing(_copy))
@@ -215,8 +297,8 @@ def _transmitting(depart):
 
 transmit = kernel(_transmitting(_depart_new))
 """For packets that a host has just made."""
-transmit_here = inlined(_transmitting(depart_here))
-"""For the one place that calls it for each packet at each link."""
+transmit_kept = kernel(_transmitting(depart_here))
+"""For packets of other nodes."""
 
 
 @kernel

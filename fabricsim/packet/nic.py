@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import inlined, kernel
+from fabricsim.kernels._jit import inlined, kernel, rare
 from fabricsim.kernels.path import mix
 from fabricsim.packet import control
 from fabricsim.packet.agenda import plan, plan_port
-from fabricsim.packet.link import depart, lose, sample, serialisation, transmit, write_telemetry
+from fabricsim.packet.link import depart, emit_at_once, fill, lose, sample, serialisation, transmit, write_telemetry
 from fabricsim.packet.port import enqueue, may_take, serve, spend
 from fabricsim.packet.recovery import next_lost
 from fabricsim.packet_tables import (
@@ -27,7 +27,7 @@ from fabricsim.tables import NEVER
 
 DESK = 0
 """Place of the pool on which packets are made."""
-_ALARM = np.int64(ALARM)
+_ALARM, _DATA, _NO_ECHO = np.int64(ALARM), np.int64(DATA), np.int64(0)
 _PS = 1e12
 
 
@@ -82,7 +82,7 @@ def reconsider(net, number, now):
         pull(net, np.int64(flow.source), now)
 
 
-@kernel
+@rare
 def _withdraw(net, number):
     """Take a flow out of its NIC's round."""
     flow = net.flows[number]
@@ -150,7 +150,7 @@ def pull(net, node, now):
         activate(net, number, now)
 
 
-@inlined
+@rare
 def _payload_of(net, flow, law, number):
     """Payload of a packet, bytes: the last one of a message has what is left."""
     at = np.int64(flow.first_transfer)
@@ -203,8 +203,9 @@ def pass_way_in(net, flow, payload, now):
     return pass_servers(net, np.int64(flow.first_exit), np.int64(flow.exits), payload, now)
 
 
-@kernel
+@inlined
 def _send(net, number, now):
+    """Make the next packet of a flow and give it to the wire."""
     flow = net.flows[number]
     law = net.laws[flow.law]
     control.before_send(flow, law, now)
@@ -225,16 +226,8 @@ def _send(net, number, now):
     if again or which == flow.send_last:
         payload = _payload_of(net, flow, law, which)
     _choose_entropy(net, flow, law, now)
-    packet = net.pool[DESK]
-    packet.stamp = now
-    packet.flow = number
-    packet.number = which
-    packet.echo = 0
-    packet.cursor = flow.path
-    packet.wire = payload + law.overhead
-    packet.entropy = flow.entropy
-    packet.kind = DATA
-    packet.state = again | (law.data_class << CLASS_SHIFT) | (CAPABLE if law.ecn else 0)
+    wire = payload + law.overhead
+    state = again | (law.data_class << CLASS_SHIFT) | (CAPABLE if law.ecn else 0)
     flow.in_flight += 1
     flow.last_send = now
     if again:
@@ -245,17 +238,22 @@ def _send(net, number, now):
         flow.timeout_at = now + np.int64(flow.timeout)
         set_alarm(net, number, flow.timeout_at)
     if flow.rate < np.inf:
-        flow.next_send = now + np.int64(packet.wire * _PS / flow.rate + 0.5)
-    control.after_send(flow, law, np.int64(packet.wire))
-    _to_wire(net, flow, law, packet, payload, now)
-
-
-@kernel
-def _to_wire(net, flow, law, packet, payload, now):
-    index = np.int64(flow.first_link)
+        flow.next_send = now + np.int64(wire * _PS / flow.rate + 0.5)
+    control.after_send(flow, law, wire)
     ready = now
     if flow.stages > 0:
         ready = pass_servers(net, np.int64(flow.first_stage), np.int64(flow.stages), payload, now)
+    index, path, entropy = np.int64(flow.first_link), np.int64(flow.path), np.int64(flow.entropy)
+    if not emit_at_once(net, index, now, ready, _DATA, number, which, _NO_ECHO, now, path, wire, entropy, state):
+        fill(net.pool[DESK], _DATA, number, which, _NO_ECHO, now, path, wire, entropy, state)
+        _to_wire(net, index, law, ready, now)
+    _note_departure(net, np.int64(net.nodes[flow.source].port), max(ready, np.int64(net.links[index].free_at)))
+
+
+@rare
+def _to_wire(net, index, law, ready, now):
+    """Give the data packet on the desk to a wire that is managed, watched or down, or has queues."""
+    packet = net.pool[DESK]
     link = net.links[index]
     if link.down:
         # The NIC sends all the same: it would take all that the window allows at once otherwise.
@@ -265,7 +263,6 @@ def _to_wire(net, flow, law, packet, payload, now):
         transmit(net, index, packet, now, ready)
     else:
         _past_queues(net, index, law, packet, now, ready)
-    _note_departure(net, np.int64(net.nodes[flow.source].port), max(ready, np.int64(link.free_at)))
 
 
 @inlined
@@ -289,21 +286,15 @@ def answer(net, number, kind, cumulative, echo, stamp, entropy, bits, now):
     """Send an ACK, NACK or CNP from the receiving host of a flow."""
     flow = net.flows[number]
     law = net.laws[flow.law]
-    packet = net.pool[DESK]
-    packet.stamp = stamp
-    packet.flow = number
-    packet.number = cumulative
-    packet.echo = echo
-    packet.cursor = flow.reverse_path
-    packet.wire = law.ack_wire
-    packet.entropy = entropy
-    packet.kind = kind
-    packet.state = bits | (law.ack_class << CLASS_SHIFT)
-    index = np.int64(flow.last_link)
-    if net.links[index].port < 0:
-        free_at = net.links[index].free_at
+    index, path, wire = np.int64(flow.last_link), np.int64(flow.reverse_path), np.int64(law.ack_wire)
+    state = bits | (law.ack_class << CLASS_SHIFT)
+    free_at = net.links[index].free_at
+    if not emit_at_once(net, index, now, now, kind, number, cumulative, echo, stamp, path, wire, entropy, state):
+        packet = net.pool[DESK]
+        fill(packet, kind, number, cumulative, echo, stamp, path, wire, entropy, state)
+        if net.links[index].port >= 0:
+            enqueue(net, index, packet, np.int64(-1), now)
+            pull(net, np.int64(flow.target), now)
+            return
         transmit(net, index, packet, now, now)
-        _postpone(net, np.int64(net.nodes[flow.target].port), free_at)
-    else:
-        enqueue(net, index, packet, np.int64(-1), now)
-        pull(net, np.int64(flow.target), now)
+    _postpone(net, np.int64(net.nodes[flow.target].port), free_at)

@@ -8,10 +8,11 @@ from fabricsim.kernels._jit import inlined, kernel
 from fabricsim.kernels.path import mix
 from fabricsim.packet.agenda import first_time, plan, take_first, take_nic, take_port
 from fabricsim.packet.clock import set_next
-from fabricsim.packet.fifo import following, pop, push
-from fabricsim.packet.link import transmit_here
+from fabricsim.packet.fifo import following, free_used, pop, push, use
+from fabricsim.packet.link import send_at_once, transmit_kept
 from fabricsim.packet.net import prefetch
 from fabricsim.packet.nic import pass_way_in, pull
+from fabricsim.packet.order import sort
 from fabricsim.packet.port import (
     act_on,
     check_pause,
@@ -36,54 +37,9 @@ _PER_PREFETCH = 3
 """Packets in the lines that are fetched at once."""
 _SOON = 2
 """Packets ahead of which the place that one will be written to is fetched."""
-_FEW = 128
-"""Keys up to which the rank of each is counted, which the processor does for several at once."""
 _RECEIVED = np.int64(RECEIVED)
 LONGEST_WINDOW = 1 << 42
 """ps (4 s): so that times within a window fit into a sort key."""
-
-
-@kernel
-def sort(keys, count):
-    """Sort keys[:count], which all differ; returns where in `keys` the sorted ones begin."""
-    if count == 2:  # noqa: PLR2004  where few packets travel, the most frequent case
-        keys[0], keys[1] = min(keys[0], keys[1]), max(keys[0], keys[1])
-        return np.int64(0)
-    if count > _FEW:
-        return _merge_sort(keys, count)
-    half = len(keys) >> 1
-    for i in range(count):
-        key = keys[i]
-        rank = np.int64(0)
-        for j in range(count):  # no branch that could be foreseen wrongly, and several keys at once
-            rank += keys[j] < key
-        keys[half + rank] = key
-    return half
-
-
-@kernel
-def _merge_sort(keys, count):
-    """Do the same for many keys."""
-    half = len(keys) >> 1
-    width = 1
-    source, target = 0, half
-    while width < count:
-        low = 0
-        while low < count:
-            middle, high = min(low + width, count), min(low + 2 * width, count)
-            a, b = source + low, source + middle
-            end_a, end_b = source + middle, source + high
-            for k in range(target + low, target + high):
-                if a < end_a and (b >= end_b or keys[a] <= keys[b]):
-                    keys[k] = keys[a]
-                    a += 1
-                else:
-                    keys[k] = keys[b]
-                    b += 1
-            low = high
-        source, target = target, source
-        width *= 2
-    return source
 
 
 @inlined
@@ -118,7 +74,7 @@ def _look_up(net, count):
 
 @kernel
 def _gather(net, node, origin, until):
-    """List what arrives at a switch before `until`; it stays on its link until its turn comes.
+    """List what arrives at a switch before `until`, and take it off its link; it stays where it is in the pool.
 
     Returns
     -------
@@ -155,10 +111,12 @@ def _gather(net, node, origin, until):
                 if left == 0:
                     time = NEVER
                     break
-                place = following(net, place)
+                place = use(net, place)
                 time = pool[place].time
                 if time >= until:
                     break
+            link.head = place
+            link.count = left
             arrivals[i] = time
         later = min(later, time)
     packets = count
@@ -217,10 +175,10 @@ def _forward(net, node, place, out, came, now):
     packet = net.pool[place]
     if out < 0:
         out = _route(net, node, packet, now)
-    if net.links[out].port < 0:
-        transmit_here(net, out, packet, now, now)
-    else:
+    if net.links[out].port >= 0:
         enqueue(net, out, packet, came, now)
+    elif not send_at_once(net, out, packet, now):
+        transmit_kept(net, out, packet, now, now)
 
 
 @kernel
@@ -383,7 +341,6 @@ def _take_key(net, node, key, now):
     came = np.int64(arrival.link)
     if came >= 0:
         _forward(net, node, np.int64(arrival.place), np.int64(arrival.out), came, now)
-        pop(net, net.links[came])
         return
     port = _hear_frame(net, ~came, now)
     if port >= 0:
@@ -424,6 +381,7 @@ def _run_switch(net, node, until):
         port = take_port(net, node, due)
         if port >= 0:
             serve(net, port, due)
+    free_used(net)
     set_next(net, node, min(later, due))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import inlined, kernel
+from fabricsim.kernels._jit import inlined, kernel, rare
 from fabricsim.packet.agenda import plan
 from fabricsim.packet.nic import answer
 from fabricsim.packet_tables import ACK, ACKNOWLEDGE, CNP, GO_BACK_N, MARKED, NACK, SELECTIVE, TRIMMED
@@ -40,12 +40,10 @@ def acknowledge_late(net, number, now):
         _acknowledge(net, number, now)
 
 
-@kernel
+@rare
 def _complete(net, number, now):
     """Hand over messages of which all packets are there; returns whether there were any."""
     receiver = net.receivers[number]
-    if receiver.expected <= receiver.last:
-        return False
     world = net.world[0]
     done = False
     while True:
@@ -92,7 +90,7 @@ def _keep(net, flow, law, receiver, which):
         receiver.expected += 1
 
 
-@kernel
+@rare
 def _refuse(net, number, packet, now):
     """Answer a packet that is not kept by a NACK, which acknowledges all that was kept so far."""
     receiver = net.receivers[number]
@@ -101,7 +99,7 @@ def _refuse(net, number, packet, now):
     _reply(net, number, _NACK, packet, now)
 
 
-@kernel
+@rare
 def _notify(net, number, packet, now):
     """Send a CNP for a marked packet, one per interval at most."""
     law = net.laws[net.flows[number].law]
@@ -155,7 +153,7 @@ def receive(net, packet, now):
         _acknowledge(net, number, now)
         return
     receiver.unacknowledged += 1
-    complete = receiver.expected > before and _complete(net, number, now)
+    complete = receiver.expected > max(before, receiver.last) and _complete(net, number, now)
     if gap or complete or law.ack_delay == 0 or receiver.unacknowledged >= law.ack_every:
         _acknowledge(net, number, now)
     elif receiver.due == NEVER:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import inlined, kernel
+from fabricsim.kernels._jit import inlined, kernel, rare
 from fabricsim.packet import control
 from fabricsim.packet_tables import GO_BACK_N, NSCC
 from fabricsim.tables import NEVER
@@ -66,7 +66,7 @@ def _is_outstanding(net, flow, law, number):
     return state in (OUTSTANDING, RESENT)
 
 
-@kernel
+@rare
 def _begin_recovery(flow, law, now):
     if flow.recovering == 0 or law.law == NSCC:  # which answers to each NACK
         control.lose(flow, law, now)
@@ -75,7 +75,7 @@ def _begin_recovery(flow, law, now):
         flow.recover = flow.highest if law.recovery == GO_BACK_N else flow.next_number
 
 
-@kernel
+@rare
 def _miss(net, flow, law, number):
     net.scoreboard[_place(flow, law, number)] = MISSING
     flow.lost += 1
@@ -83,7 +83,7 @@ def _miss(net, flow, law, number):
     flow.resend = min(flow.resend, number)
 
 
-@kernel
+@rare
 def _find_lost_again(net, flow, law, now):
     """Declare lost what was sent again, and overtaken by packets that first were sent after that."""
     flow.renewed = NEVER
@@ -108,7 +108,7 @@ def find_lost(net, flow, law, now):
         _find_lost_again(net, flow, law, now)
 
 
-@kernel
+@rare
 def name_lost(net, flow, law, number, now):
     """Declare one packet lost: the receiver got its trimmed header."""
     if flow.acknowledged <= number < flow.next_number and _is_outstanding(net, flow, law, number):
@@ -116,7 +116,7 @@ def name_lost(net, flow, law, number, now):
         _miss(net, flow, law, number)
 
 
-@kernel
+@rare
 def rewind(flow, law, now):
     """Go back to the oldest packet not acknowledged."""
     _begin_recovery(flow, law, now)
@@ -124,7 +124,7 @@ def rewind(flow, law, now):
     flow.in_flight = 0
 
 
-@kernel
+@rare
 def lose_all(net, flow, law):
     """Declare all outstanding packets lost, after a timeout."""
     flow.recovering = 0
@@ -140,7 +140,7 @@ def lose_all(net, flow, law):
     flow.scanned = flow.next_number
 
 
-@kernel
+@rare
 def next_lost(net, flow, law):
     """Take the lowest packet that is to be sent again; there must be one."""
     number = max(flow.resend, flow.acknowledged)

@@ -26,6 +26,7 @@ from fabricsim.packet.delivery import BATCH_DONE, INBOX_BITS, hand_over, report_
 from fabricsim.packet.nic import pass_servers
 from fabricsim.packet.sender import send_message
 from fabricsim.packet.window import has_room, next_time, run_window
+from fabricsim.packet_tables import WATCHED
 from fabricsim.tables import NEVER
 
 ROOM = 5
@@ -248,6 +249,7 @@ def advance(
                 report(world, outbox, JOB_DONE, target)
             elif todo == LINK_DOWN:
                 net.links[target].down += 1
+                net.links[target].calm = WATCHED
             elif todo == LINK_UP:
                 net.links[target].down -= 1
         close_bucket(world, buckets, now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import kernel
+from fabricsim.kernels._jit import kernel, rare
 from fabricsim.packet import control
 from fabricsim.packet.link import sample
 from fabricsim.packet.nic import reconsider, set_alarm
@@ -14,14 +14,14 @@ from fabricsim.tables import NEVER
 from fabricsim.transports import round_trip
 
 
-@kernel
+@rare
 def _forget(net, flow):
     """Give back messages that the receiver is done with: those before the oldest not acknowledged, but one.
 
     The receiver may still stand on the last one that it delivered.
     """
     world = net.world[0]
-    while flow.acknowledged > flow.forget_at:
+    while True:
         first = np.int64(flow.first_transfer)
         after = np.int64(net.transfers[first].next)
         if after < 0:
@@ -80,13 +80,14 @@ def _hear_of_arrivals(net, number, flow, law, packet, now):
         control.acknowledge(net, flow, law, now, newly, marked, rtt, echo, np.int64(packet.entropy))
     if newly > 0:
         _restart_timer(net, number, flow, now)
-        _forget(net, flow)
+        if flow.acknowledged > flow.forget_at:
+            _forget(net, flow)
     if flow.tap >= 0:
         sample(net, flow.tap, now, flow.window)
         sample(net, flow.tap + 1, now, flow.rate)
 
 
-@kernel
+@rare
 def _time_out(net, flow, law, now):
     flow.timeouts += 1
     control.time_out(flow, law, now)
@@ -113,7 +114,7 @@ def wake(net, number, now):
         set_alarm(net, number, flow.timeout_at)
 
 
-@kernel
+@rare
 def _restart_if_idle(net, flow, law, now):
     """Begin slow start anew where all was acknowledged and nothing sent for long."""
     if flow.acknowledged == flow.posted and now - flow.last_send >= law.idle_restart:

@@ -14,7 +14,7 @@ anything reads or changes the rate. No timer runs before the first CNP. Rates by
 
 from __future__ import annotations
 
-from fabricsim.kernels._jit import kernel
+from fabricsim.kernels._jit import inlined, kernel, rare
 from fabricsim.tables import NEVER
 
 ALPHA_DUE = 1  # of flow.notified: a CNP came since alpha was updated
@@ -99,15 +99,19 @@ def _cut(flow, law, now):
     flow.raise_bytes = law.raise_bytes
 
 
-@kernel
+@inlined
 def advance(flow, law, now):
     """Do all that the timers would have done up to `now`, ps.
 
     At one instant alpha comes first, then the increase, then the cut, as their events do in the
     ns-3 model, where each is planned one interval ahead.
     """
-    if flow.alpha_at == NEVER:
-        return
+    if flow.alpha_at < NEVER and min(flow.alpha_at, flow.raise_at, flow.cut_at) <= now:
+        _advance(flow, law, now)
+
+
+@rare
+def _advance(flow, law, now):
     if flow.notified & CUT_DUE and flow.cut_at <= now:
         _update_alpha(flow, law, flow.cut_at)
         _run_raise_timer(flow, law, flow.cut_at)
@@ -137,12 +141,18 @@ def notify(flow, law, now):
         flow.notified = ALPHA_DUE | CUT_DUE
 
 
-@kernel
+@inlined
 def sent(flow, law, wire):
     """Count a packet of `wire` bytes that was sent: every ``law.raise_bytes`` bytes are an increase event."""
     if law.raise_bytes <= 0.0 or flow.alpha_at == NEVER:
         return
     flow.raise_bytes -= wire
+    if flow.raise_bytes <= 0.0:
+        _raise_by_bytes(flow, law)
+
+
+@rare
+def _raise_by_bytes(flow, law):
     while flow.raise_bytes <= 0.0:
         flow.raise_bytes += law.raise_bytes
         flow.byte_stage = min(flow.byte_stage + 1, MANY_STAGES)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fabricsim.packet.node import sort
+from fabricsim.packet.order import BLOCK, sort
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 17, 128, 129, 1000])
 def test_keys_are_sorted(count: int) -> None:
     """Few keys by counting their ranks, many by merging; two, the most frequent case, in their places."""
     drawn = np.random.default_rng(count).permutation(10 * count)[:count]
-    keys = np.zeros(2 * max(count, 1), np.int64)
+    keys = np.zeros(2 * (count + BLOCK), np.int64)
     keys[:count] = drawn
     first = sort(keys, count)
     assert keys[first : first + count].tolist() == sorted(drawn.tolist())
