@@ -207,7 +207,7 @@ def summarise(result: Result) -> Summary:
 def _unchecked(result: Result) -> list[str]:
     """Say which collectives went by Chakra files, in which nothing says what data a message carries."""
     named = result.resolved.get("collectives", {}).get("algorithm")
-    called = {call.collective for call in result.calls}
+    called = {kind.collective for kind in result.calls.kinds}
     found = []
     for collective, name in named.items() if isinstance(named, dict) else ():
         files = chakra_files(name)
