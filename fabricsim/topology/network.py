@@ -1,51 +1,69 @@
-"""Networks as graphs: hosts and switches, and cables with a rate and a length.
+"""Networks: hosts and switches, and cables with a rate and a length.
 
-A topology is a function ``(hosts, fabric, nics_per_host=1) -> networkx.Graph`` in `TOPOLOGIES`. Host nodes are
-``"host0"``, ``"host1"``, ... and carry ``host=<number>``; where hosts have several NICs, each is a node,
-``"host0/nic0"``, ``"host0/nic1"``, ... Every edge carries ``length`` in metres, or ``delay`` in
-picoseconds in its place, and ``rate`` in bytes per second, ``None`` for the host link rate.
+A topology is a function ``(hosts, fabric, nics_per_host=1) -> Network`` in `TOPOLOGIES`. Nodes of hosts come first and
+are ``"host0"``, ``"host1"``, ...; with several NICs per host, each is a node, ``"host0/nic0"``, ``"host0/nic1"``, ...
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from fabricsim.errors import SimulationError
 from fabricsim.traces import topology as files
 
 if TYPE_CHECKING:
-    import networkx as nx
-
     from fabricsim.spec.fabric import Fabric
 
 
-class Topology(Protocol):
-    """Makes the graph of a number of hosts."""
+class Cable(TypedDict, total=False):
+    """What joins two nodes.
 
-    def __call__(self, hosts: int, fabric: Fabric, nics_per_host: int = 1) -> nx.Graph:
+    Attributes
+    ----------
+    rate
+        Bytes per second; None for the host link rate.
+    length
+        Metres.
+    delay
+        Picoseconds, in place of the length.
+    """
+
+    rate: float | None
+    length: float
+    delay: int
+
+
+Network = dict[str, dict[str, Cable]]
+"""Neighbours of each node and the cable to each: what `networkx.Graph` takes, without its import of 0.13 s."""
+
+
+class Topology(Protocol):
+    """Makes the network of a number of hosts."""
+
+    def __call__(self, hosts: int, fabric: Fabric, nics_per_host: int = 1) -> Network:
         """Make it."""
 
 
-def _graph(ends: files.Ends) -> nx.Graph:
-    import networkx as nx  # noqa: PLC0415  a slow import that the command line's start must not pay
-
-    graph = nx.Graph()
-    for end in range(ends.count):
-        graph.add_node(ends.name(end), host=end // ends.nics_per_host)
-    return graph
+def _unjoined(ends: files.Ends) -> Network:
+    return {ends.name(end): {} for end in range(ends.count)}
 
 
-def single_switch(hosts: int, fabric: Fabric, nics_per_host: int = 1) -> nx.Graph:
+def _join(network: Network, a: str, b: str, cable: Cable) -> None:
+    network.setdefault(a, {})[b] = cable
+    network.setdefault(b, {})[a] = cable
+
+
+def single_switch(hosts: int, fabric: Fabric, nics_per_host: int = 1) -> Network:
     """All hosts on one non-blocking switch, or those NICs of theirs that are of one rail."""
     ends = files.Ends(hosts, nics_per_host)
-    graph = _graph(ends)
+    network = _unjoined(ends)
     for end in range(ends.count):
         switch = end % nics_per_host if fabric.rails else 0
-        graph.add_edge(ends.name(end), f"switch{switch}", rate=None, length=fabric.host_cable)
-    return graph
+        _join(network, ends.name(end), f"switch{switch}", {"rate": None, "length": fabric.host_cable})
+    return network
 
 
-def leaf_spine(hosts: int, fabric: Fabric, nics_per_host: int = 1) -> nx.Graph:
+def leaf_spine(hosts: int, fabric: Fabric, nics_per_host: int = 1) -> Network:
     """Two tiers: every leaf has one link to every spine, at ``uplink_rate`` where that is given.
 
     A leaf has all NICs of ``hosts_per_leaf`` hosts, or with rails those of one rail.
@@ -54,15 +72,17 @@ def leaf_spine(hosts: int, fabric: Fabric, nics_per_host: int = 1) -> nx.Graph:
         msg = "a leaf-spine fabric needs fabric.hosts_per_leaf and fabric.spines"
         raise SimulationError(msg)
     ends = files.Ends(hosts, nics_per_host)
-    graph = _graph(ends)
+    network = _unjoined(ends)
+    down: Cable = {"rate": None, "length": fabric.host_cable}
+    up: Cable = {"rate": fabric.uplink_rate, "length": fabric.switch_cable}
     rails = nics_per_host if fabric.rails else 1
     for end in range(ends.count):
         leaf = end // nics_per_host // fabric.hosts_per_leaf * rails + end % rails
-        graph.add_edge(ends.name(end), f"leaf{leaf}", rate=None, length=fabric.host_cable)
+        _join(network, ends.name(end), f"leaf{leaf}", down)
     for leaf in range(-(-hosts // fabric.hosts_per_leaf) * rails):
         for spine in range(fabric.spines):
-            graph.add_edge(f"leaf{leaf}", f"spine{spine}", rate=fabric.uplink_rate, length=fabric.switch_cable)
-    return graph
+            _join(network, f"leaf{leaf}", f"spine{spine}", up)
+    return network
 
 
 def smallest_k(hosts: int) -> int:
@@ -73,24 +93,23 @@ def smallest_k(hosts: int) -> int:
     return k
 
 
-def fat_tree(hosts: int, fabric: Fabric, nics_per_host: int = 1) -> nx.Graph:
+def fat_tree(hosts: int, fabric: Fabric, nics_per_host: int = 1) -> Network:
     """Three-tier k-ary fat tree (Al-Fares, Loukissas, Vahdat, SIGCOMM 2008); unused edge ports stay empty."""
     ends = files.Ends(hosts, nics_per_host)
     k = fabric.k if fabric.k is not None else smallest_k(ends.count)
     half = k // 2
-    graph = _graph(ends)
+    network = _unjoined(ends)
+    down: Cable = {"rate": None, "length": fabric.host_cable}
+    up: Cable = {"rate": fabric.uplink_rate, "length": fabric.switch_cable}
     for end in range(ends.count):
-        graph.add_edge(ends.name(end), f"edge{end // half}", rate=None, length=fabric.host_cable)
+        _join(network, ends.name(end), f"edge{end // half}", down)
     for pod in range(-(-ends.count // half**2)):
         for i in range(half):
             for j in range(half):
                 edge, aggregation = f"edge{pod * half + i}", f"aggregation{pod * half + j}"
-                graph.add_edge(edge, aggregation, rate=fabric.uplink_rate, length=fabric.switch_cable)
-                core = f"core{i * half + j}"
-                graph.add_edge(
-                    f"aggregation{pod * half + i}", core, rate=fabric.uplink_rate, length=fabric.switch_cable
-                )
-    return graph
+                _join(network, edge, aggregation, up)
+                _join(network, f"aggregation{pod * half + i}", f"core{i * half + j}", up)
+    return network
 
 
 def _natural(node: str) -> tuple[str, int, str]:
@@ -99,7 +118,7 @@ def _natural(node: str) -> tuple[str, int, str]:
     return name, int(node[len(name) :] or -1), node
 
 
-def from_file(hosts: int, fabric: Fabric, nics_per_host: int = 1) -> nx.Graph:
+def from_file(hosts: int, fabric: Fabric, nics_per_host: int = 1) -> Network:
     """Whatever a file of cables says; switches in the order of their names and numbers.
 
     Raises
@@ -113,12 +132,12 @@ def from_file(hosts: int, fabric: Fabric, nics_per_host: int = 1) -> nx.Graph:
         msg = "a fabric from a file needs fabric.links"
         raise SimulationError(msg)
     cables = files.read(fabric.links, hosts, nics_per_host)
-    graph = _graph(files.Ends(hosts, nics_per_host))
+    network = _unjoined(files.Ends(hosts, nics_per_host))
     nodes = {node for cable in cables for node in (cable.a, cable.b)}
-    graph.add_nodes_from(sorted(nodes.difference(graph), key=_natural))
+    network |= {node: {} for node in sorted(nodes.difference(network), key=_natural)}
     for cable in cables:
-        graph.add_edge(cable.a, cable.b, rate=cable.rate, delay=cable.delay)
-    return graph
+        _join(network, cable.a, cable.b, {"rate": cable.rate, "delay": cable.delay})
+    return network
 
 
 TOPOLOGIES: dict[str, Topology] = {

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import networkx as nx
     from numpy.typing import NDArray
 
+    from fabricsim.topology.network import Cable, Network
     from fabricsim.topology.resources import Resources
 
 NS_PER_METRE = 5.0
@@ -55,30 +54,43 @@ class Wires:
     propagation: NDArray[np.int64]
     names: tuple[str, ...]
 
+    def graph(self) -> nx.Graph:
+        """Make a graph of the nodes; its edges carry ``rate``, bytes/s, and ``propagation``, ps."""
+        import networkx as nx  # noqa: PLC0415  0.13 s that no run needs
 
-def _propagation(cable: Mapping[str, float]) -> int:
+        graph = nx.Graph()
+        graph.add_nodes_from(self.nodes)
+        for source, target, rate, propagation in zip(
+            self.source.tolist(), self.target.tolist(), self.rate.tolist(), self.propagation.tolist(), strict=True
+        ):
+            graph.add_edge(self.nodes[source], self.nodes[target], rate=rate, propagation=propagation)
+        return graph
+
+
+def _propagation(cable: Cable) -> int:
     return round(cable["delay"] if "delay" in cable else cable["length"] * NS_PER_METRE * 1000)
 
 
-def freeze(graph: nx.Graph, link_rate: float, resources: Resources) -> Wires:
+def freeze(network: Network, link_rate: float, resources: Resources) -> Wires:
     """Give nodes and wires their numbers, and enter the wires as the first resources.
 
     Parameters
     ----------
-    graph
+    network
         As the functions of `fabricsim.topology.network` make it.
     link_rate
         Of cables that name none, bytes/s.
     resources
         Still empty.
     """
-    nodes = tuple(graph.nodes)
+    nodes = tuple(network)
     number = {node: index for index, node in enumerate(nodes)}
     first, source, target, rates, propagation = [0], [], [], [], []
     for index, node in enumerate(nodes):
-        for other in sorted(graph[node], key=number.__getitem__):
-            cable = graph[node][other]
-            rates.append(link_rate if cable["rate"] is None else cable["rate"])
+        for other in sorted(network[node], key=number.__getitem__):
+            cable = network[node][other]
+            rate = cable["rate"]
+            rates.append(link_rate if rate is None else rate)
             resources.add(f"{node}->{other}", WIRE, rates[-1])
             source.append(index)
             target.append(number[other])

@@ -151,7 +151,7 @@ def test_next_hops_are_the_neighbours_on_shortest_paths(
     ideal_scenario: Make, build: Build, hosts: int, topology: str, keys: dict[str, int]
 ) -> None:
     made = ideal_scenario(hosts, topology, **keys)
-    platform, graph = build(made), TOPOLOGIES[topology](hosts, made.fabric)
+    platform, graph = build(made), nx.Graph(TOPOLOGIES[topology](hosts, made.fabric))
     found = platform.next_hops()
     table = found.group_of.reshape(len(platform.nodes) - hosts, hosts)
     for host in range(hosts):
@@ -162,6 +162,18 @@ def test_next_hops_are_the_neighbours_on_shortest_paths(
             expected = [f"{node}->{other}" for other in graph[node] if far[other] == far[node] - 1]
             assert sorted(platform.wires.names[link] for link in links) == sorted(expected)
             assert np.all(np.diff(links) > 0)
+
+
+def test_the_graph_of_the_wires_has_the_cables_of_the_topology(ideal_scenario: Make, build: Build) -> None:
+    made = ideal_scenario(16, "fat-tree", k=4)
+    network = nx.Graph(TOPOLOGIES["fat-tree"](16, made.fabric))
+    platform = build(made)
+    graph = platform.wires.graph()
+    assert list(graph) == list(network)
+    assert set(map(frozenset, graph.edges)) == set(map(frozenset, network.edges))
+    for wire, name in enumerate(platform.wires.names):
+        cable = graph.edges[name.split("->")]
+        assert cable == {"rate": platform.wires.rate[wire], "propagation": platform.wires.propagation[wire]}
 
 
 def test_next_hops_share_groups(ideal_scenario: Make, build: Build) -> None:
