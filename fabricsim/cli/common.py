@@ -69,7 +69,8 @@ def show(*renderables: RenderableType) -> None:
     """Print tables and text to standard output."""
     from rich.console import Console  # noqa: PLC0415  slow to import; not needed for --help and --json
 
-    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False, soft_wrap=False)
+    # without emoji, names of files such as "host:on:1" stay as they are
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False, soft_wrap=False, emoji=False)
     for renderable in renderables:
         console.print(_Plain(renderable))
 
@@ -125,11 +126,12 @@ def naming_options(options: Options) -> Iterator[None]:
 def progress(label: str) -> Iterator[Callable[[float], None]]:
     """Show a bar on standard error once the work has taken two seconds; what is yielded takes the share done."""
     began = time.monotonic()
+    seen = sys.stderr.isatty()  # nobody sees a bar elsewhere, and to import it takes time
     bar: Progress | None = None
 
     def report(share: float) -> None:
         nonlocal bar
-        if bar is None and time.monotonic() - began > _PATIENCE:
+        if bar is None and seen and time.monotonic() - began > _PATIENCE:
             bar = _started_bar(label)
         if bar is not None:
             bar.update(bar.task_ids[0], completed=min(share, 1.0))
@@ -151,8 +153,7 @@ def _started_bar(label: str) -> Progress:
         TextColumn("{task.percentage:3.0f} %"),
         TimeElapsedColumn(),
     )
-    console = Console(stderr=True)
-    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
     bar.add_task(label, total=1.0)
     bar.start()
     return bar
@@ -303,15 +304,16 @@ def write_text(path: Path, text: str) -> None:
 
 def finish(result: Result, output: Path | None, *, as_json: bool) -> None:
     """Write a result where wanted, and print its summary."""
-    from fabricsim.report.text import summary_text  # noqa: PLC0415  --help must not pay for it
-    from fabricsim.results.summary import summarise, to_json  # noqa: PLC0415  as above
+    from fabricsim.results.summary import summarise, to_json  # noqa: PLC0415  --help must not pay for it
 
     summary = summarise(result)
     save(result, output)
     if as_json:
         say(to_json(summary))
-    else:
-        show(summary_text(summary))
+        return
+    from fabricsim.report.text import summary_text  # noqa: PLC0415  imports rich, which JSON does not need
+
+    show(summary_text(summary))
 
 
 def save(result: Result, output: Path | None) -> None:

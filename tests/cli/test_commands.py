@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from fabricsim.cli.common import show
 from fabricsim.cli.main import app
 from fabricsim.errors import AbsentTracesError
 from fabricsim.results.hdf5 import read
@@ -375,6 +377,14 @@ def test_compilation_is_announced_before_a_first_run(
     assert err.startswith("compiling kernels of the flow engine, once")
 
 
+# ---- text ---------------------------------------------------------------------------------------
+
+
+def test_names_between_colons_are_no_emoji(capsys: pytest.CaptureFixture[str]) -> None:
+    show("host:fire:1")
+    assert capsys.readouterr().out == "host:fire:1\n"
+
+
 # ---- progress -----------------------------------------------------------------------------------
 
 
@@ -383,7 +393,7 @@ def test_progress_is_shown_on_standard_error_after_a_while(
     fabricsim: Fabricsim, small: Path, monkeypatch: pytest.MonkeyPatch, patience: float, shown: int
 ) -> None:
     monkeypatch.setattr("fabricsim.cli.common._PATIENCE", patience)
-    monkeypatch.setenv("FORCE_COLOR", "1")  # a terminal, as rich sees it
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
 
     _, out, err = fabricsim("compare", small.name, "--transport", TRANSPORTS, "--json")

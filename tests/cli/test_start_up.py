@@ -16,6 +16,7 @@ HEAVY = {"h5py", "matplotlib", "networkx", "numba", "numpy", "rich", "simpy"}
         (["validate", "--help"], HEAVY),
         (["bench", "--help"], HEAVY),
         (["nonsense"], HEAVY),
+        (["run", "gpt2-medium-dp", "--json"], {"h5py", "matplotlib", "networkx", "rich"}),
     ],
 )
 def test_what_needs_no_library_waits_for_none(arguments: list[str], heavy: set[str]) -> None:
