@@ -11,4 +11,4 @@ class Spec(BaseModel):
     Values are taken strictly: ``true`` and ``"4"`` are no numbers.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
