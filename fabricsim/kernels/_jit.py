@@ -76,9 +76,15 @@ class Kernel:
     def __init__(self, function: Callable[..., Any], **options: Any) -> None:  # noqa: ANN401  numba's
         functools.update_wrapper(self, function)
         # What is not said of a part it would inherit from the kernel that calls it first.
-        options = {"pipeline_class": PartCompiler, "forceinline": False, **options}
-        self._part = _part(function, options)  # its type refers to it weakly
-        self._numba_type_ = self._part._numba_type_  # numba asks for it by this name
+        self._options = {"pipeline_class": PartCompiler, "forceinline": False, **options}
+
+    @property
+    def _numba_type_(self) -> Any:  # noqa: ANN401  numba asks for it by this name
+        return self._part._numba_type_
+
+    @functools.cached_property
+    def _part(self) -> Any:  # noqa: ANN401  what kernels link, made when one is compiled; its type refers to it weakly
+        return _part(self.__wrapped__, self._options)  # type: ignore[attr-defined]  # by update_wrapper
 
     def __call__(self, *arguments: Any) -> Any:  # noqa: ANN401  any function
         return self._program(*arguments)
