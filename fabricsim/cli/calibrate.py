@@ -22,6 +22,8 @@ from fabricsim.cli.common import (
 from fabricsim.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.table import Table
 
     from fabricsim.calibration.calibrate import Calibration
@@ -33,45 +35,57 @@ _OLDEST = (2, 5)
 """First version of NCCL that chooses by cost."""
 
 
+LogsArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="LOG...",
+        help="nccl-tests logs, osu_latency or osu_bw tables, or names of measured tables that ship; "
+        "or the profiler's (Kineto) traces of a job, with shapes.",
+    ),
+]
+ClusterOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Cluster of the library; the log says its hosts and GPUs.")
+]
+TransportOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Transport to begin with: of the library, or a file.")
+]
+GpuOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="GPU that the kernels of traces are laid over: of the library, or a file."),
+]
+PresetOption = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="PRESET", help="Write preset.toml, and pictures of a fit beside it."),
+]
+HoldOutOption = Annotated[
+    str | None,
+    typer.Option(metavar="WHICH", help="Fit the rest and predict these: half, other-half, or a number to draw by."),
+]
+TestOption = Annotated[str | None, typer.Option(metavar="NAME", help="Collective of logs that do not name it.")]
+CollectivesOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Collectives of the library; by default NCCL as the log says.")
+]
+SmallestOption = Annotated[str, typer.Option("--min-bytes", metavar="SIZE", help="Smallest size that counts.")]
+LargestOption = Annotated[str, typer.Option("--max-bytes", metavar="SIZE", help="Largest size that counts.")]
+
+
 def register(app: typer.Typer) -> None:
     """Add the command of this file."""
     app.command()(calibrate)
 
 
 def calibrate(  # noqa: PLR0913  one parameter per option
-    logs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="LOG...",
-            help="nccl-tests logs, osu_latency or osu_bw tables, or names of measured tables that ship; "
-            "or the profiler's (Kineto) traces of a job, with shapes.",
-        ),
-    ],
+    logs: LogsArgument,
     *,
-    cluster: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Cluster of the library; the log says its hosts and GPUs.")
-    ] = None,
-    transport: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Transport to begin with: of the library, or a file.")
-    ] = None,
-    gpu: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="GPU that the kernels of traces are laid over: of the library, or a file."),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="PRESET", help="Write preset.toml, and pictures of a fit beside it."),
-    ] = None,
-    hold_out: Annotated[
-        str | None,
-        typer.Option(metavar="WHICH", help="Fit the rest and predict these: half, other-half, or a number to draw by."),
-    ] = None,
-    test: Annotated[str | None, typer.Option(metavar="NAME", help="Collective of logs that do not name it.")] = None,
-    collectives: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Collectives of the library; by default NCCL as the log says.")
-    ] = None,
-    smallest: Annotated[str, typer.Option("--min-bytes", metavar="SIZE", help="Smallest size that counts.")] = "1B",
-    largest: Annotated[str, typer.Option("--max-bytes", metavar="SIZE", help="Largest size that counts.")] = "1TiB",
+    cluster: ClusterOption = None,
+    transport: TransportOption = None,
+    gpu: GpuOption = None,
+    output: PresetOption = None,
+    hold_out: HoldOutOption = None,
+    test: TestOption = None,
+    collectives: CollectivesOption = None,
+    smallest: SmallestOption = "1B",
+    largest: LargestOption = "1TiB",
     settings: SettingsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -79,46 +93,64 @@ def calibrate(  # noqa: PLR0913  one parameter per option
 
     Of traces it takes the times of kernels, and writes them as a preset of a GPU.
     """
-    from fabricsim.calibration import calibrate as fitting  # noqa: PLC0415  --help must not pay for it
-    from fabricsim.calibration import preset  # noqa: PLC0415  as above
-    from fabricsim.calibration.measurements import between, read  # noqa: PLC0415  as above
-
-    if output is not None:
-        preset.check_target(output)
-    check_output_file(output)
+    _check_output(output)
     if are_kernel_traces(logs):
-        given = {
-            "--cluster": cluster,
-            "--transport": transport,
-            "--hold-out": hold_out,
-            "--test": test,
-            "--collectives": collectives,
-            "--set": settings,
-        }
-        unused = [option for option, value in given.items() if value]
+        given = {"cluster": cluster, "transport": transport, "hold-out": hold_out}
+        given |= {"test": test, "collectives": collectives, "set": settings}
+        unused = [f"--{option}" for option, value in given.items() if value]
         calibrate_gpu(logs, gpu, output, unused=unused, as_json=as_json)
         return
     if cluster is None or transport is None or gpu is not None:
         msg = "a log needs --cluster and --transport, of which the latter is fitted; --gpu is for traces of kernels"
         raise InputError(msg)
-    span = _bytes("--min-bytes", smallest), _bytes("--max-bytes", largest)
-    tables = [between(read(log, test), *span) for log in logs]
+    tables = _tables(logs, test, smallest, largest)
     chosen = [f"cluster={cluster}", f"transport={json.dumps(transport)}", *_collectives(collectives, tables)]
     chosen += settings or []
+    found = _fitted(chosen, tables, hold_out)
+    _show(found, as_json=as_json)
+    if output is not None:
+        _write(found, output, chosen, transport)
+
+
+def _check_output(output: Path | None) -> None:
+    from fabricsim.calibration import preset  # noqa: PLC0415  --help must not pay for it
+
+    if output is not None:
+        preset.check_target(output)
+    check_output_file(output)
+
+
+def _tables(logs: Sequence[str], test: str | None, smallest: str, largest: str) -> list[Measurement]:
+    from fabricsim.calibration.measurements import between, read  # noqa: PLC0415  --help must not pay for it
+
+    span = _bytes("--min-bytes", smallest), _bytes("--max-bytes", largest)
+    return [between(read(log, test), *span) for log in logs]
+
+
+def _fitted(chosen: Sequence[str], tables: Sequence[Measurement], hold_out: str | None) -> Calibration:
+    from fabricsim.calibration import calibrate as fitting  # noqa: PLC0415  --help must not pay for it
+
     announce_compilation()
     with progress("calibrate") as report:
-        found = fitting.calibrate(_BASE, chosen, tables, hold_out, report)
+        return fitting.calibrate(_BASE, chosen, tables, hold_out, report)
+
+
+def _show(found: Calibration, *, as_json: bool) -> None:
     if as_json:
         say(json.dumps(_as_json(found), indent=2, allow_nan=False, ensure_ascii=False))
-    else:
-        show(_table(found))
-        show(_comparison(found))
-        for warning in found.warnings:
-            note(f"warning: {warning}")
-    if output is not None:
-        preset.write(output, _BASE, chosen, transport, found)
-        for written in (output, *_draw(found, output)):
-            note(f"wrote {written}")
+        return
+    show(_table(found))
+    show(_comparison(found))
+    for warning in found.warnings:
+        note(f"warning: {warning}")
+
+
+def _write(found: Calibration, output: Path, chosen: Sequence[str], transport: str) -> None:
+    from fabricsim.calibration import preset  # noqa: PLC0415  --help must not pay for it
+
+    preset.write(output, _BASE, chosen, transport, found)
+    for written in (output, *_draw(found, output)):
+        note(f"wrote {written}")
 
 
 def _bytes(option: str, text: str) -> int:
