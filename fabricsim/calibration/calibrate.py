@@ -10,7 +10,7 @@ import numpy as np
 from fabricsim.calibration.fit import fit
 from fabricsim.calibration.measurements import split
 from fabricsim.calibration.parameters import of_scenario
-from fabricsim.calibration.simulated import Simulated, described, protocol_of, ways
+from fabricsim.calibration.simulated import Simulated, described, ways
 from fabricsim.calibration.warnings import of_fit
 from fabricsim.errors import InputError
 from fabricsim.spec.load import load
@@ -120,13 +120,8 @@ def calibrate(
     usable = [_usable(table) for table in tables]
     parts = [(table, None) if hold_out is None else split(table, hold_out) for table in usable]
     scenarios = [load(base, told).scenario for told in known]
-    protocols = [
-        protocol_of(way)
-        for scenario, (fitted, _) in zip(scenarios, parts, strict=True)
-        for way in ways(scenario, fitted)
-    ]
-    kinds = {table.kind for table in tables}
-    parameters = of_scenario(scenarios[0], [name for name in protocols if name is not None], kinds)
+    ran = {way for scenario, (fitted, _) in zip(scenarios, parts, strict=True) for way in ways(scenario, fitted)}
+    parameters = of_scenario(scenarios[0], ran, {table.kind for table in tables})
     simulated = [Simulated(base, told, fitted, parameters) for told, (fitted, _) in zip(known, parts, strict=True)]
     times = np.concatenate([fitted.undisturbed for fitted, _ in parts])
 

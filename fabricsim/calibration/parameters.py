@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fabricsim.collectives.nccl.plan import Plan
+from fabricsim.collectives.nccl.tuning import ALGORITHMS, PROTOCOLS
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from fabricsim.collectives.nccl.tuning import Protocol
+    from fabricsim.collectives.nccl.tuning import Algorithm, Protocol
     from fabricsim.spec.scenario import Scenario
     from fabricsim.spec.transport import NcclProtocol
 
@@ -40,8 +41,8 @@ class Parameter:
         Where the fit begins: what the scenario says.
     spread
         How sure that is: standard deviation of its natural logarithm.
-    protocol
-        Protocol of NCCL that it belongs to; empty where it belongs to all messages.
+    ways
+        Algorithms and protocols of NCCL that it belongs to, see `way`; empty where it belongs to all messages.
     """
 
     name: str
@@ -52,19 +53,20 @@ class Parameter:
     most: float
     start: float
     spread: float
-    protocol: str = ""
+    ways: frozenset[str] = frozenset()
 
-    def settings(self, value: float) -> list[str]:
-        """Write the value as settings of a scenario."""
-        return [
-            f"transport.{key}='{self.text(value)}'" if self.quoted else f"transport.{key}={self.text(value)}"
-            for key in self.keys
-        ]
+    def concerns(self, way: str) -> bool:
+        """Say whether the time of messages that go by `way` depends on it."""
+        return not self.ways or way in self.ways
 
-    @property
-    def quoted(self) -> bool:
-        """Whether its value is text with a unit."""
-        return self.unit != "share"
+    def put(self, transport: dict[str, Any], value: float) -> None:
+        """Set the value in the tables of a transport, as a preset has it."""
+        for key in self.keys:
+            tables, (*above, last) = transport, key.split(".")
+            for name in above:
+                tables[name] = dict(tables.get(name) or {})  # not the loaded scenario's own
+                tables = tables[name]
+            tables[last] = float(self.text(value)) if self.unit == "share" else self.text(value)
 
     def text(self, value: float) -> str:
         """Write a value as in TOML, without quotes: four digits, or whole picoseconds."""
@@ -89,27 +91,38 @@ _SURE_OF_SHARE = 0.3
 _SURE_OF_COPY = 0.7  # a factor of two
 
 
-def of_scenario(scenario: Scenario, protocols: Iterable[Protocol], kinds: Iterable[str]) -> list[Parameter]:
+def way(algorithm: Algorithm, protocol: Protocol) -> str:
+    """Name algorithm and protocol of a call together."""
+    return f"{algorithm}-{protocol}"
+
+
+def of_scenario(scenario: Scenario, ways: Iterable[str], kinds: Iterable[str]) -> list[Parameter]:
     """List what tables of some kinds may tell of a transport.
 
     Parameters
     ----------
     scenario
         As it is before the fit.
-    protocols
-        Protocols of NCCL that ran.
+    ways
+        Algorithms and protocols of NCCL that ran, see `way`.
     kinds
         Of the tables, see `fabricsim.calibration.measurements.Kind`.
     """
     found: list[Parameter] = []
-    for protocol in sorted(set(protocols)):
-        found += _of_protocol(scenario, protocol)
+    ran = frozenset(ways)
+    for protocol in PROTOCOLS:
+        found += _of_protocol(scenario, protocol, ran)
     if "latency" in kinds:
         found.append(_mpi_latency(scenario))
     return found + _bandwidths(scenario)
 
 
-def _of_protocol(scenario: Scenario, protocol: Protocol) -> list[Parameter]:
+def _of_protocol(scenario: Scenario, protocol: Protocol, ran: frozenset[str]) -> list[Parameter]:
+    """List the parameters of a protocol; rings have a latency of their own where other algorithms ran too."""
+    every, rings = frozenset(way(algorithm, protocol) for algorithm in ALGORITHMS), frozenset({way("ring", protocol)})
+    if not ran & every:
+        return []
+    apart = bool(ran & rings and ran & every - rings)
     transport = scenario.transport
     known: NcclProtocol | None = getattr(transport.nccl, protocol, None)
     software = transport.latency + transport.send_overhead
@@ -118,11 +131,16 @@ def _of_protocol(scenario: Scenario, protocol: Protocol) -> list[Parameter]:
     step = Plan(scenario).network_step(protocol)
     latency = (known.latency if known else software + step) / PS_PER_S
     stored = known.byte_latency if known and known.byte_latency else 1 / scenario.cluster.cpu.copy_rate
-    table = f"nccl.{protocol}"
+    span, table = (1e-7, 1e-1), f"nccl.{protocol}"
+    of_latency = every - rings if apart else every
+    found = [_parameter(f"{table}.latency", "time", "latency", span, latency, _SURE_OF_LATENCY, of_latency)]
+    if apart:
+        ring = known.ring_latency / PS_PER_S if known and known.ring_latency is not None else latency
+        found.append(_parameter(f"{table}.ring_latency", "time", "latency", span, ring, _SURE_OF_LATENCY, rings))
     return [
-        _parameter(f"{table}.latency", "time", "latency", (1e-7, 1e-1), latency, _SURE_OF_LATENCY, protocol),
+        *found,
         _parameter(
-            f"{table}.byte_latency", "time per byte", "stored bytes", (1e-13, 1e-6), stored, _SURE_OF_STORED, protocol
+            f"{table}.byte_latency", "time per byte", "stored bytes", (1e-13, 1e-6), stored, _SURE_OF_STORED, every
         ),
     ]
 
@@ -147,18 +165,19 @@ def _bandwidths(scenario: Scenario) -> list[Parameter]:
 
 
 def _parameter(  # noqa: PLR0913, PLR0917  one after the other, as in `Parameter`
-    name: str, unit: Unit, role: Role, span: tuple[float, float], start: float, spread: float, protocol: str = ""
+    name: str,
+    unit: Unit,
+    role: Role,
+    span: tuple[float, float],
+    start: float,
+    spread: float,
+    ways: frozenset[str] = frozenset(),
 ) -> Parameter:
     least, most = span
-    return Parameter(name, (name,), unit, role, least, most, min(max(start, least), most), spread, protocol)
+    return Parameter(name, (name,), unit, role, least, most, min(max(start, least), most), spread, ways)
 
 
 def _and_also(parameter: Parameter, key: str) -> Parameter:
     from dataclasses import replace  # noqa: PLC0415  used here alone
 
     return replace(parameter, keys=(*parameter.keys, key))
-
-
-def settings_of(parameters: Sequence[Parameter], values: Iterable[float]) -> list[str]:
-    """Write values of several parameters as settings of a scenario."""
-    return [text for parameter, value in zip(parameters, values, strict=True) for text in parameter.settings(value)]

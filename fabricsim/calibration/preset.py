@@ -99,10 +99,8 @@ def render(name: str, base: str, settings: Sequence[str], transport: str, found:
     comments = {key: f"as in {transport}: {text}" for key, text in comments.items()}
     comments["name",] = f"begun with the transport {transport}"
     for estimate in found.fit.estimates:
-        for key in estimate.parameter.keys:
-            place = tuple(key.split("."))
-            _put(tables, place, estimate)
-            comments[place] = _source(estimate, found)
+        estimate.parameter.put(tables, estimate.value)
+        comments |= {tuple(key.split(".")): _source(estimate, found) for key in estimate.parameter.keys}
     head = [f"# Transport calibrated by fabricsim calibrate, begun with {transport}", "#"]
     head += [f"# {line}" for line in _about(found)]
     return "\n".join([*head, *_lines(tables, comments, ())]) + "\n"
@@ -126,14 +124,6 @@ def _source(estimate: Estimate, found: Calibration) -> str:
     if not estimate.determined:
         return f"U: not determined by {names}, {rows} rows: {interval}"
     return f"T: calibrated on {names}, {rows} rows, {interval}"
-
-
-def _put(tables: dict[str, Any], place: tuple[str, ...], estimate: Estimate) -> None:
-    for key in place[:-1]:
-        tables[key] = dict(tables.get(key, {}))  # not the loaded scenario's own
-        tables = tables[key]
-    text = estimate.parameter.text(estimate.value)
-    tables[place[-1]] = text if estimate.parameter.quoted else float(text)
 
 
 def _lines(tables: Mapping[str, Any], comments: _Comments, place: tuple[str, ...]) -> Iterator[str]:

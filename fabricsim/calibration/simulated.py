@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import simpy
 
-from fabricsim.calibration.parameters import settings_of
+from fabricsim.calibration.parameters import way
 from fabricsim.collectives.nccl.plan import Plan
-from fabricsim.collectives.nccl.tuning import PROTOCOLS
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import InputError
 from fabricsim.spec.load import load
+from fabricsim.spec.transport import Transport
 from fabricsim.validation.bench import collective_times, point_to_point_times
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from fabricsim.calibration.measurements import Measurement
     from fabricsim.calibration.parameters import Parameter
-    from fabricsim.collectives.nccl.tuning import Protocol
     from fabricsim.spec.scenario import Scenario
 
 WINDOW = 64
@@ -94,27 +93,35 @@ class Simulated:
     def __init__(
         self, base: str, settings: Sequence[str], measurement: Measurement, parameters: Sequence[Parameter]
     ) -> None:
-        self._base, self._settings = base, list(settings)
+        loaded = load(base, settings)
+        self._scenario: Scenario = loaded.scenario
+        self._transport: dict[str, Any] = loaded.resolved["transport"]
         self.measurement = measurement
         self._parameters = list(parameters)
-        self.ways = ways(load(base, settings).scenario, measurement)
-        names = [protocol_of(way) or "" for way in self.ways]
-        self._groups = [(name, np.array([name == other for other in names])) for name in dict.fromkeys(names)]
+        self.ways = ways(self._scenario, measurement)
+        self._groups = [(name, np.array([name == other for other in self.ways])) for name in dict.fromkeys(self.ways)]
         self._known: dict[tuple[str, tuple[float, ...]], NDArray[np.float64]] = {}
 
     def times(self, values: Sequence[float]) -> NDArray[np.float64]:
         """Seconds by size, shape ``(n,)``, where the parameters have `values`."""
         found = np.empty(len(self.measurement.sizes))
-        for protocol, rows in self._groups:
-            of_group = [not parameter.protocol or parameter.protocol == protocol for parameter in self._parameters]
-            key = protocol, tuple(value for value, belongs in zip(values, of_group, strict=True) if belongs)
+        scenario: Scenario | None = None
+        for name, rows in self._groups:
+            pairs = zip(values, self._parameters, strict=True)
+            key = name, tuple(value for value, parameter in pairs if parameter.concerns(name))
             if key not in self._known:
-                self._known[key] = self._simulated(values, self.measurement.sizes[rows])
+                scenario = scenario or self._with(values)
+                self._known[key] = self._simulated(scenario, self.measurement.sizes[rows])
             found[rows] = self._known[key]
         return found
 
-    def _simulated(self, values: Sequence[float], sizes: NDArray[np.int64]) -> NDArray[np.float64]:
-        scenario = load(self._base, [*self._settings, *settings_of(self._parameters, values)]).scenario
+    def _with(self, values: Sequence[float]) -> Scenario:
+        tables = dict(self._transport)
+        for parameter, value in zip(self._parameters, values, strict=True):
+            parameter.put(tables, value)
+        return self._scenario.model_copy(update={"transport": Transport.model_validate(tables)})
+
+    def _simulated(self, scenario: Scenario, sizes: NDArray[np.int64]) -> NDArray[np.float64]:
         return np.array(_RUNS[self.measurement.kind](scenario, self.measurement.test, sizes.tolist()))
 
 
@@ -124,12 +131,7 @@ def ways(scenario: Scenario, measurement: Measurement) -> list[str]:
         return [""] * len(measurement.sizes)
     plan, ranks = Plan(scenario), tuple(range(scenario.cluster.ranks))
     picks = [plan.pick(measurement.test, ranks, int(size)) for size in measurement.sizes]
-    return [f"{pick.algorithm}-{pick.protocol}" for pick in picks]
-
-
-def protocol_of(way: str) -> Protocol | None:
-    """Name the protocol of what `ways` gives; None of a message of MPI."""
-    return next((protocol for protocol in PROTOCOLS if way.endswith(f"-{protocol}")), None)
+    return [way(pick.algorithm, pick.protocol) for pick in picks]
 
 
 def _collective(scenario: Scenario, test: str, sizes: list[int]) -> list[float]:

@@ -47,12 +47,11 @@ def of_fit(fit: Fit, rows: Rows) -> Iterator[str]:
 
 def _sizes(estimate: Estimate, rows: Rows) -> list[int]:
     """Sizes of the rows that a parameter takes part in."""
-    protocol = estimate.parameter.protocol
     return sorted(
         int(size)
         for table, ways in rows
         for size, way in zip(table.sizes, ways, strict=True)
-        if not protocol or way.endswith(f"-{protocol}")
+        if estimate.parameter.concerns(way)
     )
 
 

@@ -95,7 +95,7 @@ def calibrate(  # noqa: PLR0913  one parameter per option
     """
     _check_output(output)
     if are_kernel_traces(logs):
-        given = {"cluster": cluster, "transport": transport, "hold-out": hold_out}
+        given: dict[str, object] = {"cluster": cluster, "transport": transport, "hold-out": hold_out}
         given |= {"test": test, "collectives": collectives, "set": settings}
         unused = [f"--{option}" for option, value in given.items() if value]
         calibrate_gpu(logs, gpu, output, unused=unused, as_json=as_json)

@@ -32,11 +32,14 @@ class NcclProtocol(Spec):
 
     ``latency`` is one way, without cables, switches and serialisation: kernel flags, proxy threads, software and
     adapter. It takes the place of the transport's or NIC's latency, of the send overhead, of interrupt moderation and
-    of the step time that NCCL's cost model has. ``byte_latency`` is added for each byte of the message: proxies forward
-    a step only when all of it is there, and so store and forward what the wire otherwise overlaps.
+    of the step time that NCCL's cost model has. ``ring_latency`` takes the place of ``latency`` in rings, whose kernels
+    are others; NCCL's own table has a latency of a hop for each algorithm, too. ``byte_latency`` is added for each byte
+    of the message: proxies forward a step only when all of it is there, and so store and forward what the wire
+    otherwise overlaps.
     """
 
     latency: Duration
+    ring_latency: Duration | None = None
     byte_latency: TimePerByte = 0.0
 
 

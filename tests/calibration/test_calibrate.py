@@ -11,7 +11,8 @@ import pytest
 from fabricsim.calibration import preset
 from fabricsim.calibration.calibrate import calibrate
 from fabricsim.calibration.measurements import Measurement, between, read
-from fabricsim.calibration.simulated import described
+from fabricsim.calibration.parameters import of_scenario
+from fabricsim.calibration.simulated import Simulated, described
 from fabricsim.cli.main import app
 from fabricsim.errors import InputError
 from fabricsim.spec.load import load
@@ -50,6 +51,30 @@ def test_a_transport_is_found_again_and_predicts_what_it_did_not_see(made: Measu
     assert summary["rows"] == "held out"
     assert summary["error of time, median"] < 0.02
     assert summary["error of time, 90th percentile"] < 0.05
+
+
+def test_rings_have_a_latency_of_their_own_where_trees_ran_too() -> None:
+    scenario = load("hkbu", SMALL).scenario
+    both = {each.name: each for each in of_scenario(scenario, ["tree-ll", "ring-ll", "ring-simple"], {"collective"})}
+    alone = {each.name: each for each in of_scenario(scenario, ["ring-ll", ""], {"collective"})}
+
+    assert both["nccl.ll.latency"].concerns("tree-ll")
+    assert not both["nccl.ll.latency"].concerns("ring-ll")
+    assert both["nccl.ll.ring_latency"].concerns("ring-ll")
+    assert both["efficiency"].concerns("tree-ll")
+    assert not {"nccl.simple.ring_latency", "nccl.ll128.latency"} & set(both)
+    assert "nccl.ll.ring_latency" not in alone
+    assert alone["nccl.ll.latency"].concerns("ring-ll")
+
+
+def test_times_follow_parameters_as_settings_of_the_scenario_do(made: Measurement) -> None:
+    table = between(made, 1, 2**12)
+    settings = [*SMALL, *SHAPE]
+    parameters = of_scenario(load("hkbu", settings).scenario, ["tree-ll"], {"collective"})
+    simulated = Simulated("hkbu", settings, table, parameters)
+    ours = simulated.times([9e-6, 0.4e-9, *(each.start for each in parameters[2:])])
+
+    assert ours == pytest.approx(table.undisturbed, rel=1e-9)
 
 
 def test_a_table_of_small_messages_tells_no_bandwidth(made: Measurement) -> None:
@@ -144,13 +169,14 @@ def test_logs_of_no_known_version_of_nccl_are_refused() -> None:
         app(["calibrate", "nccl-p4de", "--cluster", "p4de", "--transport", "efa-100g"], standalone_mode=False)
 
 
+@pytest.mark.parametrize("half", ["half", "other-half"])
 @pytest.mark.parametrize(
     ("table", "transport"), [("hkbu-10gbe-default", "tcp-10g"), ("hkbu-100g-ib-default", "rdma-100g")]
 )
-def test_half_of_a_captured_table_tells_the_other_half(table: str, transport: str) -> None:
+def test_half_of_a_captured_table_tells_the_other_half(table: str, transport: str, half: str) -> None:
     """What the calibration is for: 10 % median, 25 % at the 90th percentile, from 1 KiB to 512 MiB."""
     settings = ["cluster=hkbu", f"transport={transport}", "collectives=nccl-2.6"]
-    found = calibrate("hkbu", settings, [read(table)], "half")
+    found = calibrate("hkbu", settings, [read(table)], half)
     held = found.rows(held_out=True)[0]
     judged = held.measurement.sizes >= 1024
 

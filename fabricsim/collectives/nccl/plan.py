@@ -44,6 +44,7 @@ _P2P_LL_THRESHOLD, _P2P_LL_SINCE = 2**14, (2, 14)
 """Bytes up to which a send goes by LL, and the version since when: NCCL_P2P_LL_THRESHOLD, src/enqueue.cc."""
 _MANY = 4
 """Channels up to which each is simulated."""
+_SOCKETS = ("tcp", "ipoib")
 _LINES: Mapping[Protocol, tuple[int, int]] = {"ll": LL, "ll128": LL128, "simple": SIMPLE}
 """Of messages whose times were measured: NCCL's estimate of what else they lose would count that twice."""
 
@@ -71,6 +72,7 @@ class Plan:
         self._gpu = gpu
         self._copy_rate = gpu.nccl_copy_rate or gpu.memory_rate * gpu.memory_efficiency / 2  # read and written
         self._measured = scenario.transport.nccl
+        self._sockets = scenario.transport.kind in _SOCKETS
         self._striped = scenario.engine == "flow"
         self._plain = from_settings(scenario.collectives)
         self._group = cache(self._describe)
@@ -132,8 +134,8 @@ class Plan:
             stripes=self._stripes(group),
             window=_WINDOWS[found.algorithm == "ring" and found.protocol == "simple"],
             start=self._start(found.algorithm, found.protocol, group),
-            latency=measured.latency if measured else None,
-            byte_latency=measured.byte_latency * PS_PER_S / merged if measured else 0.0,
+            latency=_latency(measured, _ENGINE[found.algorithm]) if measured else None,
+            byte_latency=self._byte_latency(measured, found, group) / merged if measured else 0.0,
             copy_rate=self._copy_rate if found.algorithm == "ring" else 0.0,
         )
 
@@ -159,7 +161,7 @@ class Plan:
             network_step=0 if measured else self._step("network", "ring", "simple", group),
             intra_host_step=self._step(group.within, "ring", "simple", group),
             start=self._start("ring", "simple", group) + self._own_part(collective, group, size),
-            latency=measured.latency if measured else None,
+            latency=_latency(measured, plain.algorithm) if measured else None,
             byte_latency=measured.byte_latency * PS_PER_S if measured else 0.0,
             line=plain.line,
             reduction_rate=plain.reduction_rate if own else 0.0,
@@ -190,6 +192,20 @@ class Plan:
         """Find what a message of a protocol costs between hosts on this transport where that was measured."""
         found: NcclProtocol | None = getattr(self._measured, protocol, None) if group.hosts > 1 else None
         return found
+
+    def _byte_latency(self, measured: NcclProtocol, found: Pick, group: Group) -> float:
+        """Work out the latency per byte of a channel, ps.
+
+        Lines of LL lie in the memory of a host, where a GPU polls them over PCIe and its proxy on one thread. The
+        channels of a NIC share both, so bytes of one wait for those of the others: NCCL bounds the rate of LL for all
+        channels, and others for each (``llMaxBws`` and ``perChMax...``, src/graph/tuning.cc). Trees meet anew at each
+        host; in rings, where a message that has waited once follows the other at a distance, channels do not. Over
+        sockets nearly all of it is spent in the kernel and the adapter, for each connection apart: MPI's messages,
+        which have no lines, take as long there.
+        """
+        waiting = found.protocol == "ll" and found.algorithm == "tree" and not self._sockets
+        together = max(1.0, found.channels / self._stripes(group)) if waiting else 1.0
+        return measured.byte_latency * PS_PER_S * together
 
     def _own_part(self, collective: str, group: Group, size: int) -> int:
         """Count the time to copy what a rank of an all-to-all keeps, by the thread blocks that send, ps."""
@@ -244,6 +260,11 @@ class Plan:
             hop /= _NVLS_MESSAGES
         factor = constants.ll_hop if protocol == "ll" and group.hosts > 1 else 1.0
         return round(hop * factor * _PS_PER_US)
+
+
+def _latency(measured: NcclProtocol, algorithm: str) -> int:
+    ring = measured.ring_latency
+    return ring if ring is not None and algorithm == "ring" else measured.latency
 
 
 def chooser(scenario: Scenario) -> Choose:

@@ -119,6 +119,25 @@ def test_measured_messages_take_the_place_of_the_cost_model() -> None:
     assert changed("all_reduce", (0, 1, 2, 3), 64) == plain("all_reduce", (0, 1, 2, 3), 64)  # one host
 
 
+def test_rings_may_have_a_latency_of_their_own() -> None:
+    measured = Plan(_scenario("transport.nccl.ll={latency='7us', ring_latency='5us', byte_latency='0.5ns/B'}"))
+    ranks = tuple(range(32))
+
+    assert measured("all_reduce", ranks, 64).latency == 7_000_000
+    ring = measured("all_reduce", ranks, 2**16)
+    assert (ring.algorithm, ring.line, ring.latency) == ("ring", (8, 16), 5_000_000)
+
+
+@pytest.mark.parametrize(("transport", "waits"), [("rdma-100g", 2), ("tcp-10g", 1)])
+def test_lines_of_a_tree_wait_for_those_of_the_other_but_over_sockets(transport: str, waits: int) -> None:
+    """From 8 KiB on LL takes two channels, and so both trees, each of which the engine gives half of the bytes."""
+    measured = Plan(_scenario(f"transport={transport}", "transport.nccl.ll={latency='7us', byte_latency='0.5ns/B'}"))
+    found = measured("all_reduce", tuple(range(32)), 2**13)
+
+    assert found.algorithm == "tree"
+    assert found.byte_latency == pytest.approx(waits * 500.0)
+
+
 def test_a_ring_of_measured_messages_takes_what_they_take() -> None:
     """62 messages one after the other, of which each host sends every fourth: 14 whole rounds between hosts or more."""
     few = "transport.nccl.ll={latency='100us'}"
