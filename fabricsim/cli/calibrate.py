@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fabricsim.cli.calibrate_gpu import are_kernel_traces, calibrate_gpu
+from fabricsim.cli.calibrate_halves import show_halves
 from fabricsim.cli.common import (
     JsonOption,
     SettingsOption,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from fabricsim.calibration.calibrate import Calibration
+    from fabricsim.calibration.halves import Half
     from fabricsim.calibration.measurements import Measurement
 
 _BASE = "hkbu"
@@ -61,6 +63,12 @@ HoldOutOption = Annotated[
     str | None,
     typer.Option(metavar="WHICH", help="Fit the rest and predict these: half, other-half, or a number to draw by."),
 ]
+HalvesOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=0, help="Fit both alternate halves and N random ones, and say how well each tells the other."
+    ),
+]
 TestOption = Annotated[str | None, typer.Option(metavar="NAME", help="Collective of logs that do not name it.")]
 CollectivesOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="Collectives of the library; by default NCCL as the log says.")
@@ -82,6 +90,7 @@ def calibrate(  # noqa: PLR0913  one parameter per option
     gpu: GpuOption = None,
     output: PresetOption = None,
     hold_out: HoldOutOption = None,
+    halves: HalvesOption = None,
     test: TestOption = None,
     collectives: CollectivesOption = None,
     smallest: SmallestOption = "1B",
@@ -96,7 +105,7 @@ def calibrate(  # noqa: PLR0913  one parameter per option
     _check_output(output)
     if are_kernel_traces(logs):
         given: dict[str, object] = {"cluster": cluster, "transport": transport, "hold-out": hold_out}
-        given |= {"test": test, "collectives": collectives, "set": settings}
+        given |= {"halves": halves is not None, "test": test, "collectives": collectives, "set": settings}
         unused = [f"--{option}" for option, value in given.items() if value]
         calibrate_gpu(logs, gpu, output, unused=unused, as_json=as_json)
         return
@@ -106,6 +115,10 @@ def calibrate(  # noqa: PLR0913  one parameter per option
     tables = _tables(logs, test, smallest, largest)
     chosen = [f"cluster={cluster}", f"transport={json.dumps(transport)}", *_collectives(collectives, tables)]
     chosen += settings or []
+    if halves is not None:
+        _check_halves(hold_out, output)
+        show_halves(_halves(chosen, tables, halves), as_json=as_json)
+        return
     found = _fitted(chosen, tables, hold_out)
     _show(found, as_json=as_json)
     if output is not None:
@@ -133,6 +146,21 @@ def _fitted(chosen: Sequence[str], tables: Sequence[Measurement], hold_out: str 
     announce_compilation()
     with progress("calibrate") as report:
         return fitting.calibrate(_BASE, chosen, tables, hold_out, report)
+
+
+def _check_halves(hold_out: str | None, output: Path | None) -> None:
+    for option, given in (("--hold-out", hold_out), ("--output", output)):
+        if given is not None:
+            msg = f"--halves fits many halves, each of which is held out once, and gives no preset; leave {option} out"
+            raise InputError(msg)
+
+
+def _halves(chosen: Sequence[str], tables: Sequence[Measurement], count: int) -> list[Half]:
+    from fabricsim.calibration import halves  # noqa: PLC0415  --help must not pay for it
+
+    announce_compilation()
+    with progress("calibrate") as report:
+        return halves.halves(_BASE, chosen, tables, count, report)
 
 
 def _show(found: Calibration, *, as_json: bool) -> None:
