@@ -28,8 +28,8 @@ of other jobs disturb some rows, and no transport explains them."""
 _STEPS = {"time": 0.1, "time per byte": 0.2, "share": 0.03}
 """Relative change by which a derivative is taken: more than the few per mille by which chunks get out of step."""
 _MOST_ROUNDS = 12
-_SETTLED = 1e-3
-"""Share of the cost that a round must save to be followed by another."""
+_SETTLED = 0.05
+"""Cost that a round must save to be followed by another: half of the square of a third of a standard error."""
 _FURTHEST = 1.5
 """Most that the logarithm of a parameter changes in a round: a factor of 4.5."""
 _SHARPER = 0.7
@@ -133,9 +133,10 @@ def fit(
     while True:
         place, residuals = _settled(search, place, residuals, progress)
         found = _outcome(search, place, residuals)
-        if found.spread > _SHARPER * search.outlying:
+        sharper = max(found.spread, _LEAST_ERROR)
+        if sharper > _SHARPER * search.outlying:
             return found
-        search.outlying = found.spread  # rows that agree better than was thought leave less to what was known before
+        search.outlying = sharper  # rows that agree better than was thought leave less to what was known before
 
 
 def _settled(
@@ -152,7 +153,7 @@ def _settled(
         place, residuals, damping, saved = search.improve(place, residuals, jacobian, damping)
         if progress is not None:
             progress((round_ + 1) / (_MOST_ROUNDS + 1))
-        if not saved or before - search.cost(place, residuals) < _SETTLED * before:
+        if not saved or before - search.cost(place, residuals) < _SETTLED:
             break
     return place, residuals
 
