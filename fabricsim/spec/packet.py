@@ -27,7 +27,8 @@ class Packet(Spec):
     """Packets and loss recovery; what is left out has the default of the transport's kind.
 
     ``payload`` and ``header`` take the place of what framing and MTU give, to reproduce other
-    simulators. ``maximum_window`` is the receive window or what the sender may hold, whichever is less.
+    simulators; the flow engine uses them, too. ``maximum_window`` is the receive window or what the
+    sender may hold, whichever is less.
     """
 
     recovery: Literal["go-back-n", "selective"] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fabricsim.transports.base import FlowModel, verbs_model
-from fabricsim.transports.framing import Framing
+from fabricsim.transports.parameters import packet_framing
 
 if TYPE_CHECKING:
     from fabricsim.spec.transport import Transport
@@ -13,4 +13,4 @@ if TYPE_CHECKING:
 
 def flow_model(transport: Transport) -> FlowModel:
     """Return the flow engine's view of a preset without headers."""
-    return verbs_model(transport, Framing(payload=transport.mtu, overhead=0))
+    return verbs_model(transport, packet_framing(transport))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fabricsim.transports import framing
 from fabricsim.transports.base import FlowModel, verbs_model
+from fabricsim.transports.parameters import packet_framing
 
 if TYPE_CHECKING:
     from fabricsim.spec.transport import Transport
@@ -13,4 +13,4 @@ if TYPE_CHECKING:
 
 def flow_model(transport: Transport) -> FlowModel:
     """Return the flow engine's view of an InfiniBand preset."""
-    return verbs_model(transport, framing.infiniband(transport.mtu))
+    return verbs_model(transport, packet_framing(transport))

@@ -48,3 +48,10 @@ def test_verbs_leave_the_data_to_the_adapter(kind: str) -> None:
     assert not model.costs.staged
     assert not model.interrupts
     assert model.window == 0
+
+
+@pytest.mark.parametrize("kind", TRANSPORTS)
+def test_written_packets_take_the_place_of_the_framing(kind: str) -> None:
+    model = _model(kind, packet={"payload": "1000B", "header": "60B"})
+    assert model.costs.wire == pytest.approx(1.06)
+    assert model.costs.packet == 1060
