@@ -36,7 +36,7 @@ _PAIR = re.compile(r"(-?[\d.]{1,40})->(-?[\d.]{1,40})", re.ASCII)
 _ZERO = re.compile(r"0+\.0*", re.ASCII)
 _COUNTS = ("Nodes", "Connections", "Triggers", "Failures")
 _KEYS = ("id", "start", "size")
-_REFUSED = ("trigger", "send_done_trigger", "recv_done_trigger", "addon", "prio", "failure")
+_REFUSED = ("Triggers", "Failures", "trigger", "send_done_trigger", "recv_done_trigger", "addon", "prio", "failure")
 """What htsim knows and a list of flows has no place for; to leave it out would change the traffic."""
 
 
@@ -186,7 +186,9 @@ class _Htsim:
         if len(words) != 2 or name in self.counts:  # noqa: PLR2004  a name and its number
             raise TraceError(path, f"not one number after {name}, or a second line of it; write {name} once", number)
         if name in {"Triggers", "Failures"}:
-            self.counts[name] = self.flows.whole(number, name, words[1], 0)
+            self.counts[name] = self.flows.whole(number, name, words[1], MOST_FLOWS)
+            if self.counts[name]:
+                self._refuse(number, name)
         else:
             most = MOST_ENDPOINTS if name == "Nodes" else MOST_FLOWS
             self.counts[name] = self.flows.whole(number, name, words[1], most, 1)

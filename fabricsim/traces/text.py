@@ -98,7 +98,7 @@ def _check_regular(path: Path) -> None:
         raise TraceError(path, "is not a regular file; save its contents to a file first")
     size = path.stat().st_size
     if size == 0:
-        raise TraceError(path, "is empty; give the log of a finished run")
+        raise TraceError(path, "is empty; give a file that was written to its end")
     if size > MAX_BYTES:
         raise TraceError(path, _too_large(f"{size} bytes"))
 
