@@ -10,7 +10,7 @@ import numpy as np
 
 from fabricsim.kernels._jit import inlined, kernel, rare
 from fabricsim.packet import control
-from fabricsim.packet_tables import GO_BACK_N, NSCC
+from fabricsim.packet_tables import BY_FLOW, GO_BACK_N, NSCC
 from fabricsim.tables import NEVER
 
 OUTSTANDING = 0
@@ -106,6 +106,26 @@ def find_lost(net, flow, law, now):
     flow.scanned = max(flow.scanned, number)
     if flow.highest - law.reordering > flow.renewed:
         _find_lost_again(net, flow, law, now)
+
+
+@inlined
+def sent_after_recovery_began(net, flow, law, number):
+    """Whether a packet was sent again in this recovery, on the one way that all packets of the flow take."""
+    if flow.recovering == 0 or law.balance != BY_FLOW or law.recovery == GO_BACK_N or number < flow.acknowledged:
+        return False
+    return net.scoreboard[_place(flow, law, number)] == RESENT
+
+
+@rare
+def find_lost_before(net, flow, law, now):
+    """Declare lost what was sent before this recovery began: what was sent later has arrived (RFC 6582, RFC 8985)."""
+    if flow.recovering == 0:
+        return
+    for number in range(max(flow.scanned, flow.acknowledged), flow.recover):
+        if net.scoreboard[_place(flow, law, number)] == OUTSTANDING:
+            _begin_recovery(flow, law, now)
+            _miss(net, flow, law, number)
+    flow.scanned = max(flow.scanned, flow.recover)
 
 
 @rare

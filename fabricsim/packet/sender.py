@@ -8,7 +8,15 @@ from fabricsim.kernels._jit import kernel, rare
 from fabricsim.packet import control
 from fabricsim.packet.link import sample
 from fabricsim.packet.nic import reconsider, set_alarm
-from fabricsim.packet.recovery import find_lost, lose_all, name_lost, rewind, take_note
+from fabricsim.packet.recovery import (
+    find_lost,
+    find_lost_before,
+    lose_all,
+    name_lost,
+    rewind,
+    sent_after_recovery_began,
+    take_note,
+)
 from fabricsim.packet_tables import ACK, CNP, GO_BACK_N, MARKED
 from fabricsim.tables import NEVER
 from fabricsim.transports import round_trip
@@ -62,6 +70,7 @@ def hear(net, packet, now):
 def _hear_of_arrivals(net, number, flow, law, packet, now):
     cumulative, echo = np.int64(packet.number), np.int64(packet.echo)
     is_ack = packet.kind == ACK
+    later = is_ack and sent_after_recovery_began(net, flow, law, echo)
     newly = take_note(net, flow, law, cumulative, echo if is_ack else np.int64(-1))
     if flow.acknowledged >= flow.recover:
         flow.recovering = 0
@@ -73,6 +82,8 @@ def _hear_of_arrivals(net, number, flow, law, packet, now):
             rewind(flow, law, now)
     elif is_ack:
         find_lost(net, flow, law, now)
+        if later:
+            find_lost_before(net, flow, law, now)
     else:
         name_lost(net, flow, law, echo, now)
     if is_ack:

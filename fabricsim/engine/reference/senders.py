@@ -11,7 +11,7 @@ from fabricsim.engine.reference.hosts import Host, stages_of
 from fabricsim.engine.reference.nodes import AGENDA
 from fabricsim.engine.reference.packets import Packet
 from fabricsim.kernels.path import mix
-from fabricsim.packet_tables import ACK, ALARM, BY_FLOWLET, BY_PACKET, CNP, DATA, HPCC, NSCC, SELECTIVE
+from fabricsim.packet_tables import ACK, ALARM, BY_FLOW, BY_FLOWLET, BY_PACKET, CNP, DATA, HPCC, NSCC, SELECTIVE
 from fabricsim.tables import NEVER, NONE
 from fabricsim.transports import round_trip
 from fabricsim.units import PS_PER_S
@@ -172,9 +172,12 @@ class Sender:
         now = self.network.now
         rtt = now - ack.stamp
         round_trip.measure(self.row, self.law, rtt)
+        later = self._was_sent_after_recovery_began(ack.echo)
         packets = self._take_out(ack.number, ack.echo)
         if self.selective:
             self._find_lost()
+        if later and self.row.recovering:
+            self._find_lost_before()
         if packets > 0:
             self._restart_timer()
         if self.law.law == HPCC:
@@ -240,6 +243,17 @@ class Sender:
         for number in range(int(self.row.acknowledged), self._scanned):
             if self._status.get(number) == IN_FLIGHT and number in self._resent:
                 self._lose(number)
+
+    def _was_sent_after_recovery_began(self, number: int) -> bool:
+        again = self._status.get(number) == IN_FLIGHT and number in self._resent
+        return bool(self.row.recovering and self.balance == BY_FLOW and again)
+
+    def _find_lost_before(self) -> None:
+        """Lose what was sent before this recovery began, and not since: what came later on the same way has arrived."""
+        for number in range(int(self.row.acknowledged), int(self.row.recover)):
+            if self._status.get(number) == IN_FLIGHT and number not in self._resent:
+                self._lose(number)
+        self._scanned = max(self._scanned, int(self.row.recover))
 
     def _lose(self, number: int) -> None:
         self._begin_recovery()

@@ -1,0 +1,33 @@
+"""What later packets have overtaken is found lost without the timer, also at the end of a message."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fabricsim import traffic
+from fabricsim.results.traffic import DEMAND, Matrix
+from fabricsim.spec.load import load
+
+RATE = 12.5e9
+
+
+@pytest.mark.parametrize(("senders", "size", "buffer"), [(2, 200_000, "80kB"), (3, 200_000, "200kB")])
+def test_the_last_packets_of_a_message_are_sent_again_without_a_timeout(senders: int, size: int, buffer: str) -> None:
+    """New Reno's least timeout is 250 ms here, and above the last packets there are too few to find them lost."""
+    settings = [
+        "engine=packet",
+        "fabric=single-switch",
+        "fabric.host_cable=200m",
+        "transport=peers-new-reno-htsim",
+        f"transport.switch.buffer.per_port={buffer}",
+    ]
+    flows = np.zeros(senders, DEMAND)
+    flows["id"], flows["source"], flows["bytes"] = range(1, senders + 1), range(1, senders + 1), size
+
+    result = traffic.simulate(load("ideal-16", settings).scenario, Matrix(flows, senders + 1, "incast"))
+
+    assert result.counters["drops"] > 0
+    assert result.counters["retransmissions"] == result.counters["drops"]
+    assert result.counters["timeouts"] == 0
+    assert result.makespan / 1e12 < 2 * senders * size / RATE
