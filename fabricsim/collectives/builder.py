@@ -102,9 +102,7 @@ class Builder:
     def _script(self, lane: int) -> NDArray[np.void]:
         rows = self._rows.get(lane, [])
         table = steps(len(rows))
-        for step, row in zip(table, rows, strict=True):
-            for column in ("wait", "needed", "send", "shard", "shards", "into", "reduce"):
-                step[column] = getattr(row, column)
-            if row.wait != NONE:
-                step["per_turn"] = self._count[lane, row.wait]
+        for column in ("wait", "needed", "send", "shard", "shards", "into", "reduce"):
+            table[column] = [getattr(row, column) for row in rows]
+        table["per_turn"] = [0 if row.wait == NONE else self._count[lane, row.wait] for row in rows]
         return table

@@ -27,8 +27,6 @@ from fabricsim.traces.chakra.schema import COMM_RECV, COMM_SEND, COMP
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from fabricsim.collectives.base import Template
     from fabricsim.collectives.chakra_files import RankFile, Work
     from fabricsim.collectives.chakra_order import Parts, Place
@@ -171,7 +169,7 @@ class _Strands:
     of: list[list[list[int]]] = field(init=False)
     at: dict[Place, tuple[int, int]] = field(default_factory=dict)
     tokens: dict[Place, list[tuple[int, int]]] = field(default_factory=dict)
-    _past: dict[Place, NDArray[np.int32]] = field(default_factory=dict)
+    _past: dict[Place, list[int]] = field(default_factory=dict)
     _left: dict[Place, int] = field(default_factory=dict)
     _taken: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
     _heirs: dict[Place, int] = field(default_factory=dict)
@@ -191,17 +189,18 @@ class _Strands:
         """Put a node in a strand; those that it waits for are in theirs."""
         rank, number = place
         before = [(rank, other) for other in self.files[rank].works[number].before]
-        past = np.zeros(MOST_STRANDS, np.int32)  # nodes of each strand that come before this one
+        past: list[int] = []  # nodes of each strand that come before this one; strands at the end may be left out
         for other in before:
-            np.maximum(past, self._past[other], out=past)
+            past = _later(past, self._past[other])
         strand = self._choose(place, past)
         nodes = self.of[rank][strand]
         self._wait(place, before, strand, self._past[rank, nodes[-1]] if nodes else None)
         if nodes:
-            np.maximum(past, self._past[rank, nodes[-1]], out=past)
+            past = _later(past, self._past[rank, nodes[-1]])
             self._forget((rank, nodes[-1]))
         nodes.append(number)
         self.at[place] = strand, len(nodes) - 1
+        past = [*past, *[0] * (strand + 1 - len(past))]
         past[strand] = len(nodes)
         self._past[place] = past
         self._left[place] = self._left.get(place, 0) + 1  # the end of a strand is looked at, too
@@ -213,24 +212,19 @@ class _Strands:
         if not self._left[place]:
             del self._past[place]
 
-    def _choose(self, place: Place, past: NDArray[np.int32]) -> int:
+    def _choose(self, place: Place, past: list[int]) -> int:
         rank, number = place
         works, strands = self.files[rank].works, self.of[rank]
         work = works[number]
-        free = [
-            strand
-            for strand, nodes in enumerate(strands)
-            if self._is_free(place, strand, after=bool(past[strand] == len(nodes)))
-        ]
-
-        def disliking(strand: int) -> tuple[bool, tuple[bool, bool], int]:
-            last = strands[strand][-1]
-            return last not in work.before, _unlike(works[last], work), strand
-
-        if free:
-            chosen = min(free, key=disliking)
-        else:
-            chosen = len(strands)
+        chosen, least = len(strands), (2, (True, True))  # disliked more than any that is there
+        for strand, nodes in enumerate(strands):
+            after = strand < len(past) and past[strand] == len(nodes)
+            if self._is_free(place, strand, nodes[-1], after=after):
+                last = nodes[-1]
+                disliking = int(last not in work.before), _unlike(works[last], work)
+                if disliking < least:
+                    chosen, least = strand, disliking
+        if chosen == len(strands):
             strands.append([])
             self._lanes += 1
             if chosen == MOST_STRANDS or self._lanes > MOST_LANES:
@@ -241,10 +235,10 @@ class _Strands:
             self._taken[source, strand, rank, chosen] = sent
         return chosen
 
-    def _is_free(self, place: Place, strand: int, *, after: bool) -> bool:
-        """Whether a node may continue a strand, `after` all of which it comes or not."""
+    def _is_free(self, place: Place, strand: int, end: int, *, after: bool) -> bool:
+        """Whether a node may continue a strand with that end, `after` all of which it comes or not."""
         rank, number = place
-        last = rank, self.of[rank][strand][-1]
+        last = rank, end
         if place in self.sends:
             source, (of, sent) = self.sends[place][0], self.at[self.sends[place]]
             if self._taken.get((source, of, rank, strand), -1) >= sent:
@@ -255,21 +249,33 @@ class _Strands:
         heir = self._heirs.get(last, number)
         return after and (heir == number or (rank, heir) in self.at)
 
-    def _wait(self, place: Place, before: list[Place], strand: int, known: NDArray[np.int32] | None) -> None:
+    def _wait(self, place: Place, before: list[Place], strand: int, known: list[int] | None) -> None:
         """Note the nodes that neither the strand itself nor another of them has waited for."""
         latest: dict[int, int] = {}
         for other in before:
             of, number = self.at[other]
-            if of != strand and (known is None or known[of] <= number):
+            if of != strand and (known is None or of >= len(known) or known[of] <= number):
                 latest[of] = max(latest.get(of, -1), number)
         wanted = list(latest.items())
         if len(wanted) > 1:
             rank, strands = place[0], self.of[place[0]]
-            pasts = np.stack([self._past[rank, strands[of][number]] for of, number in wanted])
+            pasts = np.zeros((len(wanted), len(strands)), np.int32)
+            for row, (of, number) in zip(pasts, wanted, strict=True):
+                past = self._past[rank, strands[of][number]]
+                row[: len(past)] = past
             ends = np.array(wanted)
             seen = (pasts[:, ends[:, 0]] > ends[:, 1]).sum(axis=0)  # by itself, and by those that come later
             wanted = [one for one, count in zip(wanted, seen.tolist(), strict=True) if count == 1]
         self.tokens[place] = wanted
+
+
+def _later(one: list[int], other: list[int]) -> list[int]:
+    """Give the larger of both at each place; what stands behind the end of one is 0."""
+    if len(one) < len(other):
+        one, other = other, one
+    if not other:
+        return one
+    return [*map(max, one, other), *one[len(other) :]]
 
 
 def _unlike(one: Work, other: Work) -> tuple[bool, bool]:

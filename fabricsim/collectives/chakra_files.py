@@ -15,7 +15,6 @@ from xml.parsers import expat
 
 from fabricsim.errors import TraceError
 from fabricsim.tables import CLOCK_END, NONE
-from fabricsim.traces.chakra.nodes import READ
 from fabricsim.traces.chakra.own import PREFIX, by_name
 from fabricsim.traces.chakra.protobuf import WireError
 from fabricsim.traces.chakra.schema import COMM_RECV, COMM_SEND, COMP, decode_metadata, decode_node, messages
@@ -42,6 +41,9 @@ _COLLECTIVES = {
     "reduce": "reduce",
 }
 """By the names that the converter writes into the attribute ``collective``."""
+_DURATION = f"{PREFIX}duration_ps"
+_WANTED = frozenset(name.encode() for name in ("comm_src", "comm_dst", "comm_size", "comm_tag", _DURATION))
+"""Names of the attributes of nodes that are read."""
 _MOST_BYTES, _MOST_RANK, _MOST_TAG = 2**50, 10**6, 2**63 - 1
 _PS_PER_US = 10**6
 
@@ -179,7 +181,7 @@ class _Reader:
 
     def _decoded(self, message: bytes, number: int) -> Node:
         try:
-            return decode_node(message, wanted=READ)
+            return decode_node(message, wanted=_WANTED)
         except WireError as error:
             problem = f"the {number + 1}. node is no node of Chakra ({error}); copy the file again"
             raise TraceError(self._path, problem) from error
@@ -192,11 +194,12 @@ class _Reader:
         return tuple(self._work(node, places) for node in nodes)
 
     def _work(self, node: Node, places: dict[int, int]) -> Work:
-        wanted = dict.fromkeys((*node.data, *node.control))
-        absent = next((other for other in wanted if other not in places), None)
-        if absent is not None:
+        wanted = dict.fromkeys(node.data + node.control)
+        try:
+            before = tuple([places[other] for other in wanted])
+        except KeyError as absent:
             self._refuse(node, f"waits for node {absent}, which the file does not hold; copy it again")
-        before, attributes = tuple(places[other] for other in wanted), by_name(node.attributes)
+        attributes = by_name(node.attributes)
         if node.type == COMP:
             return Work(node.id, COMP, before, duration=self._duration(node, attributes))
         if node.type not in {COMM_SEND, COMM_RECV}:
@@ -211,9 +214,8 @@ class _Reader:
         return Work(node.id, node.type, before, peer, tag, size)
 
     def _duration(self, node: Node, attributes: Attributes) -> int:
-        exact = f"{PREFIX}duration_ps"
-        if exact in attributes:
-            return self._count(node, attributes, exact, CLOCK_END)
+        if _DURATION in attributes:
+            return self._count(node, attributes, _DURATION, CLOCK_END)
         if node.duration * _PS_PER_US > CLOCK_END:
             self._refuse(node, f"takes {node.duration} µs; no operation takes 92 days")
         return node.duration * _PS_PER_US

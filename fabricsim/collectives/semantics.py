@@ -88,10 +88,12 @@ def check_messages(made: Template, title: str) -> None:
         Where members wait for ever.
     """
     scripts = [made.script(lane)[["wait", "send"]].tolist() for lane in range(made.lanes)]
-    receivers, sources = made.connections.tolist(), made.sources.tolist()
+    receivers, sources = made.connections[:, :, 0].tolist(), made.sources.tolist()
+    inboxes = made.sources.shape[1]
+    boxes = (made.connections[:, :, 0] * inboxes + made.connections[:, :, 1]).tolist()
+    held = [0] * (made.lanes * inboxes)  # messages in each lane's inboxes
     through = [0] * made.lanes
     received = [False] * made.lanes  # of the step that a lane is at
-    held: dict[tuple[int, int], int] = {}
     ready = deque(lane for lane in range(made.lanes) if scripts[lane])
     while ready:
         lane = ready.popleft()
@@ -99,17 +101,20 @@ def check_messages(made: Template, title: str) -> None:
         while through[lane] < _ROUNDS * len(script):
             wait, out = script[through[lane] % len(script)]
             if wait >= 0 and not received[lane]:
-                if not held.get((lane, wait)):
+                box = lane * inboxes + wait
+                if not held[box]:
                     break
-                held[lane, wait] -= 1
+                if held[box] == WINDOW:  # for which alone a sender waits
+                    ready.append(sources[lane][wait])
+                held[box] -= 1
                 received[lane] = True
-                ready.append(sources[lane][wait])
             if out >= 0:
-                receiver, inbox = receivers[lane][out]
-                if held.get((receiver, inbox), 0) >= WINDOW:
+                box = boxes[lane][out]
+                if held[box] == WINDOW:
                     break
-                held[receiver, inbox] = held.get((receiver, inbox), 0) + 1
-                ready.append(receiver)
+                if not held[box]:
+                    ready.append(receivers[lane][out])
+                held[box] += 1
             through[lane], received[lane] = through[lane] + 1, False
     stuck = {made.owner(lane) for lane in range(made.lanes) if through[lane] < _ROUNDS * len(scripts[lane])}
     if stuck:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tarfile
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -170,7 +169,7 @@ def ring(ranks: int = 3, duration: int = 0) -> Ranks:
 
 def _saying(node: Node, **values: int) -> Node:
     kept = tuple(one for one in node.attributes if one.name not in values)
-    return replace(node, attributes=(*kept, *(Attribute(key, "int64", value) for key, value in values.items())))
+    return node._replace(attributes=(*kept, *(Attribute(key, "int64", value) for key, value in values.items())))
 
 
 def files(folder: Path, made: Ranks, about: tuple[Attribute, ...] = ()) -> str:
@@ -248,7 +247,7 @@ def _change(rank: int, place: int, **values: int) -> Callable[[Ranks], None]:
 
 def _put(rank: int, place: int, **fields: object) -> Callable[[Ranks], None]:
     def change(made: Ranks) -> None:
-        made[rank][place] = replace(made[rank][place], **fields)  # type: ignore[arg-type]  # of any field
+        made[rank][place] = made[rank][place]._replace(**fields)  # type: ignore[arg-type]  # of any field
 
     return change
 
@@ -257,20 +256,20 @@ def _drop(rank: int, place: int) -> Callable[[Ranks], None]:
     def change(made: Ranks) -> None:
         gone = made[rank].pop(place)
         for number, node in enumerate(made[rank]):
-            made[rank][number] = replace(node, data=tuple(gone.data[0] if one == gone.id else one for one in node.data))
+            made[rank][number] = node._replace(data=tuple(gone.data[0] if one == gone.id else one for one in node.data))
 
     return change
 
 
 def _all_receive_first(made: Ranks) -> None:
     for nodes in made:
-        nodes[0], nodes[1] = replace(nodes[0], data=(1,)), replace(nodes[1], data=())
+        nodes[0], nodes[1] = nodes[0]._replace(data=(1,)), nodes[1]._replace(data=())
 
 
 def _alone(made: Ranks) -> None:
     """Sends wait for nothing, so that nothing is passed on."""
     for nodes in made:
-        nodes[:] = [replace(node, data=()) if node.type == COMM_SEND else node for node in nodes]
+        nodes[:] = [node._replace(data=()) if node.type == COMM_SEND else node for node in nodes]
 
 
 def _once(made: Ranks) -> None:

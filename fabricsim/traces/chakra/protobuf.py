@@ -59,18 +59,28 @@ def fields(data: bytes) -> Iterator[Field]:
     for _ in range(_MOST_FIELDS):
         if at >= end:
             return
-        key, at = (data[at], at + 1) if _FIRST_KEY <= data[at] < _CONTINUED else _key(data, at)
-        number, wire = key >> 3, key & 7
-        if wire == VARINT:
-            value, at = (data[at], at + 1) if at < end and data[at] < _CONTINUED else varint(data, at)
-            yield number, wire, value
+        key = data[at]
+        at += 1
+        if not _FIRST_KEY <= key < _CONTINUED:
+            key, at = _key(data, at - 1)
+        wire = key & 7
+        # a short text or message and a small number, as most are, cost no call
+        short = data[at] if at < end else _CONTINUED
+        if wire == BYTES and short < _CONTINUED and short < end - at:
+            first = at + 1
+            at = first + short
+            yield key >> 3, wire, data[first:at]
+        elif wire == VARINT and short < _CONTINUED:
+            at += 1
+            yield key >> 3, wire, short
+        elif wire == VARINT:
+            value, at = varint(data, at)
+            yield key >> 3, wire, value
         elif wire == _OPEN:
-            at = _after_group(data, at, number)
+            at = _after_group(data, at, key >> 3)
         else:
-            # a short text or message, as most are, costs no call
-            short = wire == BYTES and at < end and data[at] < _CONTINUED and data[at] < end - at
-            first, at = (at + 1, at + 1 + data[at]) if short else _extent(data, at, wire)
-            yield number, wire, data[first:at]
+            first, at = _extent(data, at, wire)
+            yield key >> 3, wire, data[first:at]
     if at < end:
         msg = f"a message has more than {_MOST_FIELDS} fields"
         raise WireError(msg)

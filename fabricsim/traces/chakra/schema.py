@@ -6,14 +6,12 @@ a row of messages, each after its length as varint: one `Metadata`, then `Node` 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.traces.chakra.protobuf import (
     BYTES,
     SCALARS,
-    VARINT,
     WireError,
     encoded,
     encoded_repeated,
@@ -75,8 +73,7 @@ class Tensors(NamedTuple):
     types: str = ""
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(NamedTuple):
     """An operation; times in µs."""
 
     id: int = 0
@@ -149,26 +146,33 @@ def decode_node(data: bytes, *, wanted: Container[bytes] | None = None) -> Node:
     wanted
         Names of the attributes to read, for speed; where given, the text about tensors is left out, too.
     """
-    known: dict[int, list[tuple[int, int | bytes]]] = {}
+    numbers: dict[int, int] = {}  # the last of a field counts
+    lists: dict[int, list[tuple[int, int | bytes]]] = {4: [], 5: []}
+    texts: dict[int, list[bytes]] = {}
     attributes = []
     for number, wire, value in fields(data):
-        if number == _ATTRIBUTE:
-            if wire != BYTES or not isinstance(value, bytes):
-                continue
+        if number in lists:
+            lists[number].append((wire, value))
+        elif isinstance(value, int):
+            numbers[number] = value
+        elif wire != BYTES:
+            continue
+        elif number == _ATTRIBUTE:
             if wanted is None or not _is_other(value, wanted):
                 attributes.append(_short_attribute(value) if len(value) <= _SHORT else _attribute(value))
         elif number < _ATTRIBUTE:
-            known.setdefault(number, []).append((wire, value))
+            texts.setdefault(number, []).append(value)
+    of_type = numbers.get(3, 0)
     return Node(
-        _number(known.get(1), "uint64"),
-        _text(known.get(2)),
-        _number(known.get(3), "int32"),
-        tuple(repeated("uint64", known.get(4, ()))),  # type: ignore[arg-type]  # of integers
-        tuple(repeated("uint64", known.get(5, ()))),  # type: ignore[arg-type]  # as above
-        _number(known.get(6), "uint64"),
-        _number(known.get(7), "uint64"),
-        _tensors(known.get(8)) if wanted is None else None,
-        _tensors(known.get(9)) if wanted is None else None,
+        numbers.get(1, 0),
+        _text(texts.get(2)),
+        of_type if of_type < _TOP else int(SCALARS["int32"].decode(of_type)),
+        tuple(repeated("uint64", lists[4])),  # type: ignore[arg-type]  # of integers
+        tuple(repeated("uint64", lists[5])),  # type: ignore[arg-type]  # as above
+        numbers.get(6, 0),
+        numbers.get(7, 0),
+        _tensors(texts.get(8)) if wanted is None else None,
+        _tensors(texts.get(9)) if wanted is None else None,
         tuple(attributes),
     )
 
@@ -181,27 +185,22 @@ def _is_other(attribute: bytes, wanted: Container[bytes]) -> bool:
 _NAME_KEY = 1 << 3 | BYTES
 _ATTRIBUTE = 10
 """Number of a node's attributes, its last field but for those of storage."""
+_TOP = 1 << 31
+"""Numbers below are the same in 32 bits with a sign."""
 _SHORT = 64
 """Bytes of attributes that are worth keeping: most nodes say the same of themselves."""
 
 
-def _number(values: list[tuple[int, int | bytes]] | None, kind: str) -> int:
-    """Read a number of which the last counts; 0 where it is absent."""
-    number = 0
-    for wire, value in values or ():
-        if wire == VARINT:
-            number = int(SCALARS[kind].decode(value))
-    return number
+def _text(values: list[bytes] | None) -> str:
+    """Read a text of which the last counts, though all must be such; empty where it is absent."""
+    text = ""
+    for value in values or ():
+        text = str(SCALARS["string"].decode(value))
+    return text
 
 
-def _text(values: list[tuple[int, int | bytes]] | None) -> str:
-    texts = [str(SCALARS["string"].decode(value)) for wire, value in values or () if wire == BYTES]
-    return texts[-1] if texts else ""
-
-
-def _tensors(values: list[tuple[int, int | bytes]] | None) -> Tensors | None:
+def _tensors(parts: list[bytes] | None) -> Tensors | None:
     """Read the text about tensors; several messages of one field are one, as the format has it."""
-    parts = [value for wire, value in values or () if wire == BYTES and isinstance(value, bytes)]
     if not parts:
         return None
     texts = {1: "", 2: "", 3: ""}
