@@ -99,6 +99,8 @@ def read(name: str, collective: str, members: int) -> Description:
     order = in_order(files, sends)
     check_reached(collective, files, order, sends)
     made = parts(files, _size(files, named))
+    if named.size is not None:
+        _check_size(files, named.size, made)
     check_volume(collective, files, made)
     strands = _Strands(files, sends)
     for place in order:
@@ -118,6 +120,14 @@ def _size(files: Sequence[RankFile], named: spec.ChakraFiles) -> int:
     differ = "the files say different sizes" if len(sizes) > 1 else "the files do not say the size"
     problem = f"{differ} of the collective that they are for; add it, as in {named.pattern}@1MiB"
     raise TraceError(named.pattern, problem)
+
+
+def _check_size(files: Sequence[RankFile], size: int, made: Parts) -> None:
+    """Refuse a size that differs from the one a file says by more than messages of whole bytes may."""
+    for file in files:
+        if file.size and abs(file.size - size) >= made.shards:
+            problem = f"says that it is for a collective of {file.size} bytes, and @{size}B is asked for"
+            raise TraceError(file.path, f"{problem}; leave the @ and what follows out")
 
 
 def _reduction_rate(files: Sequence[RankFile]) -> float:

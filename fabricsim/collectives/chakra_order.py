@@ -218,24 +218,30 @@ def check_reached(collective: str, files: Sequence[RankFile], order: list[Place]
 
 
 def check_volume(collective: str, files: Sequence[RankFile], made: Parts) -> None:
-    """Refuse an algorithm in which a rank sends or receives less than its collective cannot do without.
+    """Refuse an algorithm in which a rank sends or receives what its collective cannot do with.
 
     Every byte of a result that depends on others must come in, and every byte that others depend on must go out: of an
     all-reduce the whole buffer both ways, of a reduce-scatter, all-gather and all-to-all all but the rank's own part of
-    it, or that part.
+    it, or that part. A place of the buffer that comes in more often than there are different contents for it is one too
+    many: a gathered buffer and a broadcast have one; an all-to-all has the blocks of all others, which a rank may pass
+    on; a reduction has a contribution of each other rank, and the result.
 
     Raises
     ------
     TraceError
         With the rank's file.
     """
+    most = {"all_gather": 1, "broadcast": 1, "all_to_all": len(files) - 1}.get(collective, len(files))
     for rank, file in enumerate(files):
         least = _least(collective, rank, len(files))
         for kind, what, wanted in ((COMM_SEND, "sends", least[0]), (COMM_RECV, "receives", least[1])):
             count = sum(made.of[work.bytes] for work in file.works if work.kind == kind)
+            problem = f"rank {rank} {what} {count}/{made.shards} of the buffer; no {collective} can"
             if count * len(files) < wanted * made.shards:
-                problem = f"rank {rank} {what} {count}/{made.shards} of the buffer"
-                raise TraceError(file.path, f"{problem}; no {collective} can do with less than {wanted}/{len(files)}")
+                raise TraceError(file.path, f"{problem} do with less than {wanted}/{len(files)}")
+            if kind == COMM_RECV and count > most * made.shards:
+                size = "the size that the files are for is larger than was said, or messages are there twice"
+                raise TraceError(file.path, f"{problem} have a use for more than {most} times all of it: {size}")
 
 
 def _least(collective: str, rank: int, ranks: int) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from fabricsim.results.breakdown import critical_rank, rank_count, rank_time, si
 from fabricsim.results.capture import summarise_capture
 from fabricsim.results.packets import congested
 from fabricsim.results.slowdown import percentile
-from fabricsim.spec.collectives import chakra_files
+from fabricsim.spec.collectives import assumed
 from fabricsim.tables import HOST
 from fabricsim.units import seconds
 
@@ -199,22 +199,10 @@ def summarise(result: Result) -> Summary:
         summary["queues"] = congested(result.packets)
     if result.capture is not None:
         summary["capture"] = summarise_capture(result.capture, result.iteration)
-    if unchecked := _unchecked(result):
+    called = {kind.collective for kind in result.calls.kinds}
+    if unchecked := assumed(result.resolved.get("collectives", {}).get("algorithm"), called):
         summary["assumptions"] = unchecked
     return summary
-
-
-def _unchecked(result: Result) -> list[str]:
-    """Say which collectives went by Chakra files, in which nothing says what data a message carries."""
-    named = result.resolved.get("collectives", {}).get("algorithm")
-    called = {kind.collective for kind in result.calls.kinds}
-    found = []
-    for collective, name in named.items() if isinstance(named, dict) else ():
-        files = chakra_files(name)
-        if files is not None and collective in called:
-            right = f"the messages of {files.pattern} carry the data of an {collective}"
-            found.append(f"{right}: Chakra files do not say which; checked are sizes, counterparts, order and reach")
-    return found
 
 
 def to_json(summary: Summary) -> str:

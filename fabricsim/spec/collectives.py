@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
 from fabricsim import units
 from fabricsim.spec.base import Spec
 from fabricsim.spec.quantity import Bytes, Duration, Rate
+
+if TYPE_CHECKING:
+    from collections.abc import Container
 
 ALGORITHMS: dict[str, list[str]] = {
     "all_reduce": [
@@ -79,6 +82,28 @@ def chakra_files(name: str) -> ChakraFiles | None:
         msg = f"{found[2]!r} is no size of a collective; write that of the whole buffer"
         raise ValueError(msg)
     return ChakraFiles(found[1], size)
+
+
+def assumed(algorithm: object, called: Container[str]) -> list[str]:
+    """Say what nothing in a user's Chakra files can be checked for, of the collectives that are called.
+
+    Parameters
+    ----------
+    algorithm
+        As ``collectives.algorithm`` of a scenario.
+    called
+        Collectives of the run.
+    """
+    said = []
+    for collective, name in algorithm.items() if isinstance(algorithm, dict) else ():
+        files = chakra_files(name)
+        if files is not None and collective in called:
+            article = "an" if collective[0] in "aeiou" else "a"
+            right = f"the messages of {files.pattern} carry the data of {article} {collective}"
+            if files.size is not None:
+                right += f" of {files.size} bytes"
+            said.append(f"{right}: Chakra files do not say which; checked are sizes, counterparts, order and reach")
+    return said
 
 
 class Collectives(Spec):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fabricsim import provenance, units
 from fabricsim.errors import InputError
 from fabricsim.report.nccl_table import render
+from fabricsim.spec.collectives import assumed
 from fabricsim.spec.suggest import did_you_mean
 from fabricsim.traces import nccl_tests, osu
 from fabricsim.validation.bench import COLLECTIVES, collective_times, devices, point_to_point_times
@@ -132,6 +133,7 @@ def run(
             transport=scenario.transport.name,
             version=provenance.version(),
         )
+        table += "".join(f"# Assumed: {one}\n" for one in assumed(scenario.collectives.algorithm, {test}))
     return table if reference is None else table + _errors(rows, reference)
 
 

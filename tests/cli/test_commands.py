@@ -15,6 +15,16 @@ from fabricsim.errors import AbsentTracesError
 from fabricsim.results.hdf5 import read
 from fabricsim.spec import library
 from fabricsim.traces import nccl_tests, osu
+from fabricsim.traces.chakra.schema import (
+    COMM_RECV,
+    COMM_SEND,
+    Attribute,
+    Metadata,
+    Node,
+    encode_file_message,
+    encode_metadata,
+    encode_node,
+)
 from fabricsim.validation import anthony2024, dai2024, engines, hkbu, jean_zay, megatron, nccl_tables, peers, vtrain
 from fabricsim.validation.study import Study, ValidationRow
 
@@ -209,6 +219,32 @@ def test_bench_takes_an_algorithm(fabricsim: Fabricsim) -> None:
     code, _, err = fabricsim(*bench, "--algorithm", "none.*.et")
     assert code == 2
     assert "collectives.algorithm.all_gather: 'none.*.et' for rank 0: there is no such file" in err
+
+
+def test_bench_says_what_is_assumed_of_chakra_files(fabricsim: Fabricsim, tmp_path: Path) -> None:
+    for rank in range(32):  # each sends a part of its own to all others
+        ends = [(kind, peer) for kind in (COMM_SEND, COMM_RECV) for peer in range(32) if peer != rank]
+        nodes = [Node(number, "", end[0], attributes=_attributes(*end)) for number, end in enumerate(ends)]
+        parts = [encode_metadata(Metadata()), *map(encode_node, nodes)]
+        (tmp_path / f"mine.{rank}.et").write_bytes(b"".join(map(encode_file_message, parts)))
+    sizes = ["--min-bytes", "1MiB", "--max-bytes", "1MiB"]
+    bench = ["bench", "all_gather", "--cluster", "hkbu", "--transport", "rdma-100g", *sizes]
+
+    code, out, _ = fabricsim(*bench, "--algorithm", "mine.*.et@32KB")
+
+    said = [line for line in out.splitlines() if "Assumed" in line]
+    assert code == 0
+    assert len(said) == 1
+    assert said[0].startswith("# Assumed: the messages of ")
+    assert "mine.*.et carry the data of an all_gather of 32000 bytes: " in said[0]
+    (tmp_path / "log").write_text(out)
+    assert nccl_tests.read(tmp_path / "log").rows["size"].tolist() == [2**20]
+    assert "Assumed" not in fabricsim(*bench, "--algorithm", "ring")[1]
+
+
+def _attributes(kind: int, peer: int) -> tuple[Attribute, ...]:
+    end = "comm_dst" if kind == COMM_SEND else "comm_src"
+    return Attribute(end, "int32", peer), Attribute("comm_size", "int64", 1000)
 
 
 def test_bench_latency_prints_what_the_reader_of_osu_reads(fabricsim: Fabricsim, tmp_path: Path) -> None:

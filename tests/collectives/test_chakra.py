@@ -174,7 +174,8 @@ def _saying(node: Node, **values: int) -> Node:
 
 def files(folder: Path, made: Ranks, about: tuple[Attribute, ...] = ()) -> str:
     for rank, nodes in enumerate(made):
-        parts = [encode_metadata(Metadata("0.0.4", about)), *(encode_node(node) for node in nodes)]
+        said = [one._replace(value=str(one.value).format(rank=rank)) for one in about]
+        parts = [encode_metadata(Metadata("0.0.4", tuple(said))), *(encode_node(node) for node in nodes)]
         (folder / f"mine.{rank}.et").write_bytes(b"".join(encode_file_message(part) for part in parts))
     return str(folder / "mine.*.et")
 
@@ -222,17 +223,15 @@ XML = """<algo nchunksperloop="3" ngpus="3" coll="allreduce"><gpu id="{rank}"><t
     ],
 )
 def test_the_size_is_that_of_the_xml_in_the_metadata(tmp_path: Path, text: str, size: int | None) -> None:
-    made = ring()
-    for rank, nodes in enumerate(made):
-        about = Attribute("input_file", "string", text.format(rank=rank))
-        parts = [encode_metadata(Metadata("", (about,))), *(encode_node(node) for node in nodes)]
-        (tmp_path / f"mine.{rank}.et").write_bytes(b"".join(encode_file_message(part) for part in parts))
-    name = str(tmp_path / "mine.*.et")
+    name = files(tmp_path, ring(), (Attribute("input_file", "string", text),))
     if size is None:
         with pytest.raises(TraceError, match=r"do not say the size .* add it, as in .*mine\.\*\.et@1MiB"):
             template("all_reduce", 3, name)
     else:
         assert template("all_reduce", 3, name).shards == size // 1000
+        assert template("all_reduce", 3, f"{name}@{size + 1}B").shards == size // 1000  # a byte more than whole parts
+        with pytest.raises(TraceError, match=r"mine\.0\.et: says that it is for .* 3000 bytes, and @2000B"):
+            template("all_reduce", 3, f"{name}@2000B")
 
 
 # ---- what is refused ------------------------------------------------------------------------------
@@ -326,6 +325,7 @@ def test_what_does_not_fit_together_is_refused(
     [
         ("5KB", "sends 4/5 of the buffer"),
         ("900B", "has 1000 bytes, more than the 900"),
+        ("1KB", "receives 4/1 of the buffer; no all_reduce can have a use for more than 3 times all of it"),
         ("9999999B", "no multiples of 1/2 to"),
     ],
 )
@@ -333,6 +333,13 @@ def test_a_size_that_the_messages_cannot_be_of_is_refused(tmp_path: Path, size: 
     name = files(tmp_path, ring()) + f"@{size}"
     with pytest.raises(TraceError, match=problem):
         template("all_reduce", 3, name)
+
+
+def test_more_bytes_than_any_rank_can_use_are_refused(tmp_path: Path) -> None:
+    name = written(tmp_path, "all_gather", "ring", 4)
+    assert template("all_gather", 4, name).members == 4
+    with pytest.raises(TraceError, match=r"own\.0\.et: rank 0 receives 3/2 .* the size .* is larger than was said"):
+        template("all_gather", 4, f"{name.partition('@')[0]}@{SIZE // 2}B")
 
 
 def test_computations_of_something_else_take_no_time_here(tmp_path: Path) -> None:
