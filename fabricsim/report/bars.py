@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MOST_RANKS = 16
 """Bars in a breakdown at most."""
+_LEAST = 1 / 500
+"""Share of the longest bar below which a part is thinner than a dot of the picture, and has no place in the legend."""
 
 
 def breakdown(result: Result) -> Figure:
@@ -108,13 +110,22 @@ def _stack(axes: Axes, times: Sequence[RankTime], longest: int) -> None:
     places, bottom = np.arange(len(times)), np.zeros(len(times))
     for label, colour, values in parts:
         height = np.array(values) / scale
-        if height.any():
+        if max(values) >= _LEAST * longest:
             axes.bar(places, height, 0.7, bottom, color=colour, label=label, edgecolor="white", linewidth=0.5)
         bottom += height
-    hidden = np.array([time.overlapped for time in times]) / scale
-    if hidden.any():
+    hidden = [time.overlapped for time in times]
+    if max(hidden) >= _LEAST * longest:
         label = "communication behind\ncompute"
-        axes.bar(places, hidden, 0.7, label=label, facecolor="none", edgecolor="white", hatch="///", linewidth=0.0)
+        axes.bar(
+            places,
+            np.array(hidden) / scale,
+            0.7,
+            label=label,
+            facecolor="none",
+            edgecolor="white",
+            hatch="///",
+            linewidth=0.0,
+        )
     axes.set_ylabel(f"Time in the iteration ({unit})")
     axes.set_xlim(-0.6, len(times) - 0.4)
     style.legend_beside(axes, reverse=True)

@@ -110,6 +110,14 @@ def test_breakdown_stacks_each_rank_up_to_the_iteration(two_ranks: Result) -> No
     assert _heights(axes, "communication behind\ncompute") == [2.0, 2.0]
 
 
+def test_the_legend_has_no_part_that_cannot_be_seen(factory: ModuleType) -> None:
+    for sending, parts in ((10**10, 3), (10**9, 3), (10**11, 4)):  # of 11 s
+        (axes,) = plots.breakdown(factory.two_ranks(sending)).axes
+        labels = [text.get_text() for text in axes.get_legend().get_texts()]
+        assert len(labels) == parts
+        assert ("communication behind\ncompute" in labels) == (parts == 4)
+
+
 def test_many_ranks_are_thinned_and_the_title_says_so(factory: ModuleType) -> None:
     result = factory.pipeline(ranks=20, batches=2)
     for figure in (plots.breakdown(result), plots.timeline(result)):

@@ -138,10 +138,10 @@ def series(wires: int, iteration: int, calls: CallRecords, bins: int = 200) -> S
     return Series(interval, tuple(f"host{wire} > leaf0" for wire in range(wires)), rate, np.full(wires, CAPACITY))
 
 
-def two_ranks() -> Result:
+def two_ranks(sending: int = 2 * S) -> Result:
     """Rank 0 computes 4 s, rank 1 6 s; all-reduce 4 s; optimizer 1 s; a send of 2 s runs behind it from the start."""
     draft = Draft(ProgramBuilder(("forward-compute", "send", "params-all-reduce", "optimizer")), {})
-    send = draft.call("send_recv", (0, 1), 1_000_000, "pipeline", 2 * S)
+    send = draft.call("send_recv", (0, 1), 1_000_000, "pipeline", sending)
     reduce = draft.call("all_reduce", (0, 1), 4_000_000_000, "data", 4 * S)
     for rank, duration in ((0, 4 * S), (1, 6 * S)):
         draft.builder.join(send, rank, "send", stream=OVERLAPPED_STREAM)
