@@ -126,11 +126,11 @@ def _unknown(nodes: NDArray[np.void]) -> int:
 
 
 def _marked_steps(recording: Recording) -> NDArray[np.int64]:
-    """Find what begins and ends each step where only waits tell: the first ends what comes before all steps."""
-    waits = np.flatnonzero(recording.nodes["kind"] == WAIT)
-    if len(waits) != len(recording.steps) + 1:
+    """Find what begins and ends each step where only waits tell: step n lies between the n-th and the next."""
+    waits, numbers = np.flatnonzero(recording.nodes["kind"] == WAIT), recording.steps["number"]
+    if np.any((numbers < 1) | (numbers >= len(waits))):
         return np.zeros((0, 2), np.int64)
-    return np.stack([waits[:-1], waits[1:]], axis=1)
+    return np.stack([waits[numbers - 1], waits[numbers]], axis=1)
 
 
 def _edges(before: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.void]:

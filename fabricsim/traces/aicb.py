@@ -1,7 +1,8 @@
 """CSV files of AICB: the operations of rank 0 one after the other, as generated, or with the times that a run took.
 
 Columns after ``LogItem`` in ``log_analyzer/log.py`` of github.com/aliyun/aicb; what sizes count after
-``workload_applyer.py``, which runs them.
+``workload_applyer.py``, which runs them, and times after ``utils/benchmark_logger.py``, which takes them. Each is
+waited for before the next is launched, so that what an iteration takes beyond its operations is the host's.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from fabricsim.errors import TraceError
 from fabricsim.tables import CLOCK_END, NONE
 from fabricsim.traces.lines import lines
 from fabricsim.traces.rank_groups import strided
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, WAIT, Communication, Group, RecordingBuilder
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, HOST, WAIT, Communication, Group, RecordingBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,8 +73,9 @@ def read(source: Source) -> Iterator[Recording]:
     ------
     Recording
         One, with one stream, as AICB waits for each operation. Durations are those measured, where there are; the end
-        of an iteration is a node of kind WAIT, and where its time was measured a step, too. What comes before the first
-        of them sets up and is no step.
+        of an iteration is a node of kind WAIT, and where its time was measured a step, too, before which a node of the
+        host has what its operations did not take. What comes before the first of them sets up and is no step; nor is
+        the first iteration where others follow: connections are opened in it, and AICB reports it as "Init time".
 
     Raises
     ------
@@ -112,7 +114,8 @@ class _Reader:
     rows: int = 0
     measured: bool = False
     clock: int = 0  # ps, end of the last iteration
-    iterations: int = 0
+    ends: int = 0  # of iterations, and of what sets up
+    busy: int = 0  # ps, operations of this iteration; NONE where one has no time
     sizes: dict[str, int] = field(default_factory=dict)  # of groups, once a row says
 
     def __post_init__(self) -> None:
@@ -140,6 +143,9 @@ class _Reader:
         missing["what other ranks do: the file describes one rank that stands for all"] = None
         if not self.measured:
             missing["durations of communications: the file is a workload, and not the log of a run"] = None
+        if self.builder.steps:
+            missing["what of an operation's time is the host's: it launches the next when one has ended"] = None
+            self._leave_out_the_first()
         if any(what.operation in {"send", "recv"} for what in self.builder.communications):
             missing["the other end of sends and receives: the file names the direction in the pipeline only"] = None
         self._count_ranks()
@@ -148,6 +154,18 @@ class _Reader:
             missing["which ranks are in a group: the file gives their number"] = None
         self.builder.groups = {group: number for number, group in enumerate(groups)}
         return self.builder.build(0, self.world)
+
+    def _leave_out_the_first(self) -> None:
+        """Leave out the iteration in which connections are opened, if there are others."""
+        steps = self.builder.steps
+        if steps[0][0] != 1:
+            return
+        if len(steps) > 1:
+            del steps[0]
+            sentence = "how long the first iteration takes but for opening connections: it is none of the steps"
+        else:
+            sentence = "iterations but the first, whose time includes opening connections"
+        self.builder.missing[sentence] = None
 
     def _take_head(self, line: str) -> None:
         match = _RANKS.fullmatch(line)
@@ -164,27 +182,34 @@ class _Reader:
         elif row.type == "computation":
             # A log has ms and a bandwidth; a generated workload ns (`workload_applyer.py` divides by 1e9) and none.
             scale = _PS_PER_NS if row.bandwidth == "None" else _PS_PER_MS
-            self.builder.node(COMPUTE, self.lane, self._name(row), duration=self._elapsed(row, scale))
+            duration = self._elapsed(row, scale)
+            self.builder.node(COMPUTE, self.lane, self._name(row), duration=duration)
+            self._count_time(duration)
         elif row.type in OPERATIONS:
             duration = self._elapsed(row, _PS_PER_MS)
             self.measured |= duration != NONE
             communication = self._communication(row, OPERATIONS[row.type])
             self.builder.node(COMMUNICATION, self.lane, self._name(row), communication=communication, duration=duration)
+            self._count_time(duration)
         else:
             self._fail(f"{row.type[:60]!r} is no operation of AICB; it is one of {', '.join(OPERATIONS)}, computation")
 
+    def _count_time(self, duration: int) -> None:
+        self.busy = NONE if NONE in {duration, self.busy} else self.busy + duration
+
     def _end_iteration(self, row: _Row) -> None:
+        elapsed, number, busy = self._elapsed(row, _PS_PER_MS), self.ends, self.busy
+        self.ends, self.busy = number + 1, 0
+        if elapsed != NONE:
+            end = self.clock + elapsed
+            if end > CLOCK_END:
+                self._fail(f"iterations of {end / 1e12:.3g} s in all; the simulated clock ends after 92 days")
+            if number:
+                self.builder.steps.append((number, self.clock, end))
+                if NONE != busy < elapsed:
+                    self.builder.node(HOST, self.lane, "between operations", duration=elapsed - busy)
+            self.clock = end
         self.builder.node(WAIT, self.lane, row.type)
-        elapsed = self._elapsed(row, _PS_PER_MS)
-        if elapsed == NONE:
-            return
-        end = self.clock + elapsed
-        if end > CLOCK_END:
-            self._fail(f"iterations of {end / 1e12:.3g} s in all; the simulated clock ends after 92 days")
-        if self.iterations:
-            self.builder.steps.append((self.iterations, self.clock, end))
-        self.iterations += 1
-        self.clock = end
 
     def _communication(self, row: _Row, operation: Operation) -> Communication:
         if row.group_size != "None":

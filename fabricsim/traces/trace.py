@@ -184,7 +184,8 @@ class Recording:
         ``EDGE`` records, shape ``(n_edges,)``.
     steps
         ``STEP`` records in the order of time, shape ``(n_steps,)``; empty where the job marks none. Where nodes have no
-        starts, those of kind WAIT tell them apart: one ends what comes before the first step, and one each step.
+        starts, those of kind WAIT tell them apart: one ends what comes before step 1, and one each step from then on,
+        so that step n lies between the n-th and the next; not all steps have to be there.
     lanes, names, groups, communications
         What nodes refer to.
     origin

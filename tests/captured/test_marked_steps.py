@@ -22,8 +22,8 @@ END = "CommType.epoch_end,None,None,0,,None,None,,{},None,None,1\n"
 
 @pytest.mark.parametrize(
     ("ends", "times"),
-    [("", [1.5]), (END.format(2), [2, 1.5]), (END.format(None), [])],
-    ids=["one", "two", "unmeasured"],
+    [("", [1.5]), (END.format(2), [1.5]), (END.format(None), [1.5]), (END.format(9) + END.format(2), [2, 1.5])],
+    ids=["one", "two", "unmeasured", "three"],
 )
 def test_iterations_of_a_log_without_starts_are_those_between_its_waits(
     tmp_path: Path, ends: str, times: list[float]
@@ -36,3 +36,4 @@ def test_iterations_of_a_log_without_starts_are_those_between_its_waits(
     assert rebuilt.captured_steps.tolist() == [[ms * 10**9 for ms in times]]
     assert rebuilt.steps.shape == (1, len(times), 2)
     assert (rebuilt.steps[..., 0] < rebuilt.steps[..., 1]).all()
+    assert rebuilt.steps.max() == rebuilt.steps[0, -1, 1] == len(rebuilt.program.ops) // 2 - 1  # of two ranks

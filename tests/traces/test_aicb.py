@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
 from fabricsim.traces import aicb, readers
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, WAIT, Communication
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, HOST, WAIT, Communication
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,13 +72,36 @@ def test_a_generated_workload(tmp_path: Path) -> None:
 def test_a_log_has_durations_and_iterations(tmp_path: Path) -> None:
     read = recording(tmp_path, LOG)
 
-    assert read.world == 4
-    durations = [3_500_000_000, NONE, 250_000_000, 125_000_000, NONE, 62_500_000, NONE]
-    assert read.nodes["duration"].tolist() == durations
     ms = 10**9
-    assert read.steps.tolist() == [(1, 10 * ms, 12 * ms), (2, 12 * ms, 13.5 * ms)]
+    assert read.world == 4
+    host = [2 * ms - 375_000_000, 1.5 * ms - 62_500_000]
+    durations = [3_500_000_000, NONE, 250_000_000, 125_000_000, host[0], NONE, 62_500_000, host[1], NONE]
+    assert read.nodes["duration"].tolist() == durations
+    assert (read.nodes["kind"] == HOST).nonzero()[0].tolist() == [4, 7]
+    assert read.steps.tolist() == [(2, 12 * ms, 13.5 * ms)]  # connections are opened in the first
+    assert any("opening connections: it is none of the steps" in sentence for sentence in read.missing)
     assert [(group.name, group.size) for group in read.groups] == [("dp_group", 4), ("ep_group", 2)]
     assert not any("durations" in sentence for sentence in read.missing)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "steps", "hosts"),
+    [
+        ("CommType.epoch_end,None,None,0,,None,None,,1.5,None,None,1\n", "", [1], 1),
+        (",2.0,None", ",None,None", [2], 1),
+        (",2.0,None", ",0.375,None", [2], 1),
+        (",0.125,67.7", ",None,67.7", [2], 1),
+        (",1.5,None", ",0.01,None", [2], 1),
+    ],
+    ids=["only one", "no time of the first", "no time left over", "no time of an operation", "less than operations"],
+)
+def test_the_host_has_what_operations_leave(tmp_path: Path, old: str, new: str, steps: list[int], hosts: int) -> None:
+    assert old in LOG
+    read = recording(tmp_path, LOG.replace(old, new, 1))
+
+    assert read.steps["number"].tolist() == steps
+    assert (read.nodes["kind"] == HOST).sum() == hosts
+    assert ("iterations but the first, whose time includes opening connections" in read.missing) == (steps == [1])
 
 
 @pytest.mark.parametrize(
@@ -131,7 +154,7 @@ def test_damaged_files_end_in_a_recording_or_a_trace_error(
     [
         ("phys_L7B-D1-C01_Llama7B_zero2_mbs1.csv", 128, 306, 0),
         ("phys_L7B-M1-C04_Llama7B_megatron_tp2_pp1_mbs1.csv", 128, 147, 0),
-        ("A100_example_measured.csv.xz", 8, 8527, 10),
+        ("A100_example_measured.csv.xz", 8, 8527, 9),
     ],
 )
 def test_files_of_aicb(traces: Path, file: str, world: int, communications: int, steps: int) -> None:
