@@ -21,8 +21,8 @@ from fabricsim.workload.program import Call, CallList
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from fabricsim.captured.cast import Cast
     from fabricsim.captured.dependencies import Ordered
-    from fabricsim.captured.groups import Cast
     from fabricsim.traces.trace import Communication, Recording
     from fabricsim.workload.program import CollectiveName
 
@@ -228,10 +228,14 @@ class _Matcher:
             raise TraceError(recording.source, msg)
         replica, base = divmod(rank, self.cast.captured)
         own = max(recording.rank, 0)
-        if base != own:
+        if base == own:
+            return replica * self.cast.captured + communication.peer
+        peer = self.groups.peer(recording, communication.peer, rank)
+        if peer == NONE:
             msg = f"has sends and receives, so that rank {base} cannot be taken to do as rank {own} does"
             raise TraceError(recording.source, f"{msg}; give the files of all {self.cast.captured} ranks")
-        return replica * self.cast.captured + communication.peer
+        self.groups.assumed["ranks that were not captured send to the same places of their groups"] = None
+        return peer
 
     def _write(self, found: Match) -> dict[int, tuple[Part, ...]]:
         """Add the calls of a match; gives the parts of each rank."""

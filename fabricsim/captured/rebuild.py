@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fabricsim.captured.cast import assign
 from fabricsim.captured.clocks import delays
 from fabricsim.captured.dependencies import delayed, order
-from fabricsim.captured.groups import assign
 from fabricsim.captured.matching import match
 from fabricsim.captured.strand import TIMERS, strand
 from fabricsim.errors import TraceError
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fabricsim.captured.cast import Cast
     from fabricsim.captured.dependencies import Ordered
-    from fabricsim.captured.groups import Cast
     from fabricsim.captured.matching import Matched
     from fabricsim.captured.strand import Strand
     from fabricsim.traces.trace import Recording, Trace
