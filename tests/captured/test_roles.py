@@ -77,13 +77,10 @@ def test_one_rank_of_each_host_stands_for_the_ranks_of_its_stage(jobs: ModuleTyp
         *[("all_reduce", (4, 5, 6, 7), 1001)] * 2,
         *(("send_recv", (rank, rank + 4), 5000) for rank in range(4)),
     ]
-    assert rebuilt.assumptions[:2] == (
-        (
-            "2 of 8 ranks were captured (0, 4); others are assumed to do as the captured one with their places in groups"
-            " 'pp', 'tp', as far as there is one, of several that before them: 1, 2, 3 as 0; 5, 6, 7 as 4"
-        ),
-        "ranks that were not captured send to the same places of their groups",
-    )
+    chosen = "with their places in groups 'pp', 'tp', as far as there is one, of several that before them"
+    assert rebuilt.assumptions[0].startswith("2 of 8 ranks were captured (0, 4); others are assumed to do as")
+    assert rebuilt.assumptions[0].endswith(f" the captured one {chosen}: 1, 2, 3 as 0; 5, 6, 7 as 4")
+    assert rebuilt.assumptions[1] == "ranks that were not captured send to the same places of their groups"
 
 
 def test_stages_of_which_no_rank_was_captured_cannot_send(jobs: ModuleType) -> None:
