@@ -102,6 +102,25 @@ def sources(
         raise InputError(msg)
 
 
+@contextmanager
+def one(path: Path) -> Iterator[Source]:
+    """Open a file that stands for itself, plain or packed; an archive is none.
+
+    Raises
+    ------
+    TraceError
+        Where it is missing, no regular file, empty, damaged or an archive.
+    """
+    if path.is_dir():
+        raise TraceError(path, "is a directory; name one file in it")
+    (file,) = _files(path)
+    with _opened(file, _Meter(0, None)) as stream:
+        head = _head(stream)
+        if _is_archive(head):
+            raise TraceError(path, "is an archive of several files; unpack it, and name one of them")
+        yield Source(file, "", head, stream)
+
+
 @dataclass
 class _Meter:
     """Adds up what has been read of all files."""
@@ -256,7 +275,7 @@ _PACKINGS: dict[bytes, Callable[[BinaryIO], _Readable]] = {
 
 def _parts(path: Path, stream: BinaryIO) -> Iterator[Source]:
     head = _head(stream)
-    if head[_TAR_PLACE : _TAR_PLACE + len(_TAR_MAGIC)] != _TAR_MAGIC:
+    if not _is_archive(head):
         yield Source(path, "", head, stream)
         return
     found = False
@@ -266,6 +285,10 @@ def _parts(path: Path, stream: BinaryIO) -> Iterator[Source]:
         yield Source(path, name, _head(unpacked), unpacked)
     if not found:
         raise TraceError(path, "there is no file in this archive; pack one trace file per rank")
+
+
+def _is_archive(head: bytes) -> bool:
+    return head[_TAR_PLACE : _TAR_PLACE + len(_TAR_MAGIC)] == _TAR_MAGIC
 
 
 def _head(stream: BinaryIO) -> bytes:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import lzma
 import os
+import tarfile
 import zlib
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import pytest
 
 from fabricsim.errors import TraceError
 from fabricsim.traces import text
+from fabricsim.traces.lines import MOST_LINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,8 +55,8 @@ def test_large_xz_is_read_whole(tmp_path: Path) -> None:
     [
         (b"", "is empty"),
         (b"good\nbad\0line\n", ":2: holds binary data"),
-        (b"x" * (text.MAX_LINE + 1), ":1: the line is longer than 64 KiB"),
-        (b"a\n" + b"x" * (text.MAX_LINE + 1) + b"\n", ":2: the line is longer"),
+        (b"x" * (MOST_LINE + 1), ":1: the line is longer than 64 KiB"),
+        (b"a\n" + b"x" * (MOST_LINE + 1) + b"\n", ":2: the line is longer"),
         (gzip.compress(b"some text\n" * 999)[:-20], "damaged or cut"),
         (lzma.compress(b"some text\n" * 999)[:-20], "damaged or cut"),
         (b"\x1f\x8bnot gzip at all", "damaged or cut"),
@@ -75,12 +77,15 @@ def test_unreadable_content_is_one_trace_error(tmp_path: Path, content: bytes, m
 
 def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
+    with tarfile.open(tmp_path / "logs.tar", "w") as archive:
+        archive.addfile(tarfile.TarInfo("log"))
 
     for path, message in [
         (tmp_path, "is a directory"),
         (tmp_path / "missing", "no such file"),
         (tmp_path / "pipe", "not a regular file"),  # opening it would wait for ever
         (tmp_path / "nul\0byte", "not a file name"),
+        (tmp_path / "logs.tar", "is an archive of several files"),
     ]:
         with pytest.raises(TraceError, match=message):
             read(path)
@@ -103,7 +108,7 @@ def bomb(block: bytes, blocks: int) -> bytes:
 
 @pytest.mark.parametrize(
     ("block", "message"),
-    [(bytes(2**24), "binary data"), (b"x" * 2**24, "longer than"), (b"\n" * 2**24, "lines; cut the log")],
+    [(bytes(2**24), "longer than"), (b"x" * 2**24, "longer than"), (b"\n" * 2**24, "empty lines in a row")],
     ids=["zeros", "one line", "empty lines"],
 )
 def test_bomb_of_one_gibibyte_is_refused(tmp_path: Path, block: bytes, message: str) -> None:
@@ -112,6 +117,14 @@ def test_bomb_of_one_gibibyte_is_refused(tmp_path: Path, block: bytes, message: 
 
     with pytest.raises(TraceError, match=message):
         read(file)
+
+
+def test_more_lines_than_the_limit_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "MAX_LINES", 3)
+    (tmp_path / "log").write_text("a\n" * 4)
+
+    with pytest.raises(TraceError, match=":4: more than 3 lines; cut the log"):
+        read(tmp_path / "log")
 
 
 def test_text_beyond_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
