@@ -61,8 +61,15 @@ class Case:
     judged_from: int = 0
 
 
+def _hosts(cluster: str, count: int) -> tuple[str, str]:
+    return f"cluster={cluster}", f"cluster.hosts={count}"
+
+
+_EFA = 'collectives={nccl="2.18", adapter_latency="75us", protocol="simple"}'
+_SIMPLE = 'collectives={nccl="2.18", protocol="simple"}'
 _NCCL_2_4 = 'collectives={nccl = "2.5", algorithm = "ring", max_channels = 1}'
 _INSIDE = ("cluster.hosts=1", "cluster.intra_host=nvlink", "cluster.gpus_per_pcie_switch=1")
+_ALONE = ("cluster.gpus_per_host=1", "cluster.nics_per_host=1")
 _CALIBRATES = "reduce_scatter"
 CASES = (
     Case("hkbu-10gbe-default", ("transport=tcp-10g",)),
@@ -73,22 +80,22 @@ CASES = (
     Case("hkbu-100g-ib-ring", (_NCCL_2_4,), "as hkbu-10gbe-ring"),
     Case(
         "nccl-p4de",
-        ("cluster=p4de", "transport=efa-100g", 'collectives={nccl="2.18", adapter_latency="75us", protocol="simple"}'),
+        (*_hosts("aws-p4de", 2), "transport=efa-100g", _EFA),
         'aws-ofi-nccl on p4d: "Internode latency set at 75.0 us", "Setting NCCL_PROTO to simple" (its issue 889)',
     ),
-    Case("nccl-p5", ("cluster=p5", 'collectives={nccl="2.18"}')),
+    Case("nccl-p5", (*_hosts("aws-p5", 1), 'collectives={nccl="2.18"}')),
     Case(
         "nccl-g4dn",
-        ("cluster=g4dn-metal", "transport=efa-100g-staged", 'collectives={nccl="2.18", protocol="simple"}'),
+        (*_hosts("aws-g4dn-metal", 2), *_ALONE, "transport=efa-100g-staged", _SIMPLE),
         "aws-ofi-nccl sets NCCL_PROTO to simple where 128 bytes may arrive out of order, as on p4d",
     ),
     Case(
         "nccl-a3-mega",
-        ("cluster=a3-mega", "transport=tcpxo-200g", 'collectives={nccl="2.18"}'),
+        (*_hosts("gcp-a3-mega", 2), "transport=tcpxo-200g", 'collectives={nccl="2.18"}'),
         "latency of TCPXO from the rows up to 16 KiB, which are not judged",
         judged_from=2**15,
     ),
-    Case("nccl-gh200", ("cluster=gh200-slingshot", "transport=slingshot-200g", 'collectives={nccl="2.21"}')),
+    Case("nccl-gh200", (*_hosts("alps", 2), *_ALONE, "transport=slingshot-200g", 'collectives={nccl="2.21"}')),
     Case("nccl-v100-socket", ("cluster=v100-vm", "transport=tcp-10g", 'collectives={nccl="2.11"}')),
 )
 """All tables, in the order of the report."""

@@ -166,7 +166,7 @@ def test_logs_of_no_known_version_of_nccl_are_refused() -> None:
     table = read("nccl-p4de")
     assert table.nccl == "not stated"
     with pytest.raises(InputError, match="--collectives"):
-        app(["calibrate", "nccl-p4de", "--cluster", "p4de", "--transport", "efa-100g"], standalone_mode=False)
+        app(["calibrate", "nccl-p4de", "--cluster", "aws-p4de", "--transport", "efa-100g"], standalone_mode=False)
 
 
 @pytest.mark.parametrize("half", ["half", "other-half"])

@@ -69,7 +69,9 @@ def test_one_channel_stands_for_all_that_share_their_links(monkeypatch: pytest.M
 
 def test_messages_between_hosts_go_by_all_nics() -> None:
     """A large all-gather over two hosts fills the 4 NICs of each: 12.5 GB/s at 97.5 %, less the framing."""
-    described = _scenario("cluster=p4de", "transport=efa-100g", NCCL, "collectives.protocol=simple")
+    described = _scenario(
+        "cluster=aws-p4de", "cluster.hosts=2", "transport=efa-100g", NCCL, "collectives.protocol=simple"
+    )
     seconds = collective_times(described, "all_gather", [2**32])[0].seconds
     assert 15 / 16 * 2**32 / seconds == pytest.approx(4 * 12.5e9 * 0.975, rel=0.02)
 
