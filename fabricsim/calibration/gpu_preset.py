@@ -83,7 +83,7 @@ def render(base: str, found: KernelTimes) -> str:
 
 def _about(found: KernelTimes) -> Iterator[str]:
     yield f"Measured on {found.device or 'a GPU that the traces do not name'}, in"
-    yield from (f"  {source}" for source in found.sources)
+    yield from (f"  {Path(source).name}" for source in found.sources)
     yield "Times are medians, from start to end on the GPU. All else takes the time that the model gives it."
 
 

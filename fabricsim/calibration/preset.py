@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fabricsim.errors import InputError
 from fabricsim.spec import library
 from fabricsim.spec.load import load
+from fabricsim.whole import whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -77,16 +78,9 @@ def write_checked(path: Path, text: str, check: Callable[[str], object]) -> None
     InputError
         Where the file cannot be written; an older one of that name is still there then.
     """
-    part = path.with_name(f".{path.stem}.part{SUFFIX}")
-    try:
+    with whole(path, "name another file with -o", name=f".{path.stem}.part{SUFFIX}") as part:
         part.write_text(text, encoding="utf-8")
         check(str(part))
-        part.replace(path)
-    except OSError as error:
-        msg = f"{path}: cannot be written: {error.strerror}; name another file with -o"
-        raise InputError(msg) from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def render(name: str, base: str, settings: Sequence[str], transport: str, found: Calibration) -> str:

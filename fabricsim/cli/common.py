@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fabricsim.errors import InputError, ScenarioError
+from fabricsim.whole import whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -284,22 +285,15 @@ def _unusable(folder: Path, reason: str) -> InputError:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file under another name and rename it when it is whole.
+    """Write a text file.
 
     Raises
     ------
     InputError
         Where it cannot be written; nothing is left then.
     """
-    part = path.with_name(f"{path.name}.part")
-    try:
+    with whole(path, "name another folder with -o") as part:
         part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    except OSError as error:
-        msg = f"{path}: cannot be written: {error.strerror}; name another folder with -o"
-        raise InputError(msg) from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def finish(result: Result, output: Path | None, *, as_json: bool) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fabricsim.errors import ResultError
 from fabricsim.units import PS_PER_S
+from fabricsim.whole import whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,18 +70,11 @@ def save(figure: Figure, path: Path) -> None:
     if suffix not in _SUFFIXES:
         msg = f"{path}: cannot draw as {suffix or 'a file without suffix'}; use .png or .svg"
         raise ResultError(msg)
-    part = path.with_name(f"{path.name}.part")
     # dates, versions and random ids of elements would differ between runs and machines
     metadata: dict[str, Any] = {"Software": None} if suffix == ".png" else {"Date": None, "Creator": None}
-    try:
-        with mpl.rc_context({"svg.hashsalt": "fabricsim"}):
-            figure.savefig(part, format=suffix[1:], dpi=150, metadata=metadata)
-        part.replace(path)
-    except OSError as error:
-        msg = f"{path}: cannot be written ({error}); name a file in a folder that exists and has room"
-        raise ResultError(msg) from error
-    finally:
-        part.unlink(missing_ok=True)
+    way_out = "name a file in a folder that exists and has room"
+    with whole(path, way_out, ResultError) as part, mpl.rc_context({"svg.hashsalt": "fabricsim"}):
+        figure.savefig(part, format=suffix[1:], dpi=150, metadata=metadata)
 
 
 def time_unit(ps: int) -> tuple[str, float]:

@@ -23,6 +23,7 @@ from fabricsim.results.packets import ENTRY, PROTOCOLS, WIRE, PacketLog, Packets
 from fabricsim.results.result import CallRecord, CallRecords, LinkRecord, Result, Series
 from fabricsim.results.slowdown import edges
 from fabricsim.tables import OP, SLOWDOWN_BINS, SPAN
+from fabricsim.whole import whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -84,15 +85,8 @@ def write_series(packets: Packets, series: Series, path: Path) -> None:
 
 
 def _replace(target: Path, image: bytes) -> None:
-    part = target.with_name(f"{target.name}.part")
-    try:
+    with whole(target, "name a file in a folder that exists and has room", ResultError) as part:
         part.write_bytes(image)
-        part.replace(target)
-    except OSError as error:
-        msg = f"{target}: cannot be written ({error}); name a file in a folder that exists and has room"
-        raise ResultError(msg) from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _image(content: Callable[[h5py.File], None]) -> bytes:

@@ -15,6 +15,7 @@ import numpy as np
 
 from fabricsim.errors import ResultError
 from fabricsim.packet_tables import ACK, AGAIN, CNP, DATA, MARKED, NACK, SENT, TRIMMED
+from fabricsim.whole import whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,15 +82,8 @@ def write(log: PacketLog, path: Path) -> None:
     ResultError
         Where the file cannot be written; nothing is left then.
     """
-    part = path.with_name(f"{path.name}.part")
-    try:
+    with whole(path, "name a folder that exists and has room", ResultError) as part:
         part.write_bytes(image(log))
-        part.replace(path)
-    except OSError as error:
-        msg = f"{path}: cannot be written ({error}); name a folder that exists and has room"
-        raise ResultError(msg) from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def image(log: PacketLog) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,7 +22,6 @@ from fabricsim.workload.work import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
     from types import ModuleType
 
     from fabricsim.spec.cluster import Gpu
@@ -122,6 +122,9 @@ def test_what_the_preset_says_is_what_was_measured(
         for each in found.kernels
         if each.what.operation.shape
     }
+    text = path.read_text(encoding="utf-8")
+    assert str(Path(found.sources[0]).parent) not in text
+    assert f"#   {Path(found.sources[0]).name}\n" in text
     assert [(each.operation, each.bytes, each.time) for each in gpu.streams] == [("layer norm", 2**25, 24 * US)]
     assert gpu.model_copy(update={"kernels": (), "streams": ()}) == base
     assert all("T: measured, trace rank0.json, once" in line for line in lines_of_times(path))

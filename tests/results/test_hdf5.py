@@ -276,7 +276,7 @@ def test_a_disk_that_fills_up_in_the_middle_is_an_error_and_leaves_nothing(two_r
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
     try:
-        with pytest.raises(ResultError, match=r"out.h5: cannot be written \(.*too large"):
+        with pytest.raises(ResultError, match=r"out.h5: cannot be written: .*too large"):
             hdf5.write(two_ranks, tmp_path / "out.h5")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 from fabricsim.errors import InputError
 from fabricsim.tables import NONE
 from fabricsim.traces.trace import COMMUNICATION, KINDS, WAIT, Communication
+from fabricsim.whole import whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,26 +51,14 @@ def write(trace: Trace, path: Path | str) -> tuple[str, ...]:
         msg = f"GOAL needs the schedule of each rank, and {what} not known; give the traces of all ranks"
         raise InputError(msg)
     lost: dict[str, None] = {}
-    with _written(Path(path)) as file:
+    with (
+        whole(Path(path), "name another place") as part,
+        part.open("w", encoding="ascii", newline="\n") as file,
+    ):
         file.write(f"num_ranks {ranks}\n")
         for recording in trace.recordings:
             _write_rank(file, recording, lost)
     return tuple(lost)
-
-
-@contextmanager
-def _written(path: Path) -> Iterator[TextIO]:
-    """Open a file beside the one to write, which takes its place once all is written."""
-    part = path.with_name(f"{path.name}.part")
-    try:
-        with part.open("w", encoding="ascii", newline="\n") as file:
-            yield file
-        part.replace(path)
-    except OSError as error:
-        msg = f"{path}: cannot be written: {error.strerror or error}"
-        raise InputError(msg) from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _ranks(trace: Trace) -> int:

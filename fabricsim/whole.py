@@ -1,0 +1,43 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from fabricsim.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@contextmanager
+def whole(path: Path, way_out: str, error: type[InputError] = InputError, *, name: str = "") -> Iterator[Path]:
+    """Give the path of a file to write beside `path`, whose place it takes in the end.
+
+    Parameters
+    ----------
+    path
+        File that is wanted; one of that name is replaced.
+    way_out
+        What to do where it cannot be written.
+    error
+        Raised then.
+    name
+        Of the file beside it, where its suffix matters.
+
+    Raises
+    ------
+    InputError
+        Or `error`, where the file cannot be written; nothing is left then, and an older one of that name still there.
+    """
+    part = path.with_name(name or f"{path.name}.part")
+    try:
+        yield part
+        part.replace(path)
+    except OSError as problem:
+        msg = f"{path}: cannot be written: {problem.strerror or problem}; {way_out}"
+        raise error(msg) from problem
+    finally:
+        part.unlink(missing_ok=True)
