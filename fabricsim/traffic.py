@@ -20,7 +20,7 @@ from fabricsim import provenance
 from fabricsim.engine.fabric import Fabric
 from fabricsim.engine.records import carried, counters
 from fabricsim.errors import InputError
-from fabricsim.kernels.replay import time_alone
+from fabricsim.kernels.transfer import time_alone
 from fabricsim.results.result import LinkRecord
 from fabricsim.results.traffic import LinkUse, Matrix, TrafficResult
 from fabricsim.spec import library

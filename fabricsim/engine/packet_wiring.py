@@ -188,7 +188,7 @@ class PacketWiring(Wiring):
         return int((np.floor(forwarded * links["ps_per_byte"] + 0.5) + links["delay"]).sum())
 
     def _set_time_alone(self, row: np.void, way: Sequence[int], servers: Sequence[Hop]) -> None:
-        """Set what `fabricsim.kernels.replay.time_alone` needs to know of the packets of a route."""
+        """Set what `fabricsim.kernels.transfer.time_alone` needs to know of the packets of a route."""
         links = self._network.links[list(way)]
         cut_through = links["cut_through"] == 1
         per_byte = links["ps_per_byte"][~cut_through].sum()

@@ -9,10 +9,11 @@ import numpy as np
 
 from fabricsim.engine.state import State
 from fabricsim.errors import SimulationError
+from fabricsim.kernels.dispatch import JOB_DONE
 from fabricsim.kernels.lane import MESSAGE as MESSAGE_EVENT
 from fabricsim.kernels.lane import OP_START
 from fabricsim.kernels.queue import next_time, post
-from fabricsim.kernels.replay import HORIZON, JOB_DONE, LANES, advance
+from fabricsim.kernels.replay import HORIZON, LANES, advance
 from fabricsim.tables import CLOCK_END, NONE
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import numpy as np
 from fabricsim.kernels._jit import kernel
 from fabricsim.kernels.lane import ARRIVED, DELIVERED, NO_EXTRA
 from fabricsim.kernels.queue import post
-from fabricsim.kernels.replay import handed_over, note_slowdown
+from fabricsim.kernels.transfer import handed_over, note_slowdown
 
 BATCH_DONE = np.int64(16)
 """Kind of an event: all messages of a batch are handed over; target: the job that counts them."""

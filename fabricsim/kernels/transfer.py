@@ -1,0 +1,132 @@
+"""One message of the flow engine: when it may start, when all of it is handed over, how long it takes alone."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fabricsim.kernels._jit import kernel
+from fabricsim.packet_tables import HEADER_BYTES
+from fabricsim.tables import SLOWDOWN_BINS, SLOWDOWN_BINS_PER_OCTAVE
+
+_PS = 1e12
+_FULL = 1e-9  # relative; a resource with no more than this left is full
+
+
+@kernel
+def slow_start_delay(size, rate, round_trip, window):
+    """Extra time of a message on a cold TCP connection, ps.
+
+    The congestion window starts at `window` bytes and doubles each round trip (RFC 5681, RFC 6928)
+    until it covers ``rate * round_trip``; in each round before that the sender idles for what is
+    left of the round trip after its window is sent. The last window needs no acknowledgement.
+    """
+    delay = 0
+    left = size
+    while left > window:
+        busy = window / rate * _PS
+        if busy >= round_trip:
+            break
+        delay += round_trip - int(busy)
+        left -= window
+        window *= 2
+    return delay
+
+
+@kernel
+def handed_over(routes, moderation, route, size, started, received):
+    """Time at which a message is handed over whose last byte was sent at `received`, ps."""
+    late = received + routes[route].latency + np.int64(routes[route].byte_latency * size)
+    return max(late, started + _moderated(routes, moderation, route, size))
+
+
+@kernel
+def _moderated(routes, moderation, route, size):
+    """Least time from a message's start to its interrupt, ps."""
+    interval = np.int64(0)
+    if routes[route].moderation >= 0:
+        for i in range(routes[route].moderation_steps):
+            step = moderation[routes[route].moderation + i]
+            if size > step.above:
+                interval = step.interval
+    return interval
+
+
+@kernel
+def _cold_start(world, routes, route, size):
+    """Extra time of a message that begins now, ps; none where the connection is warm."""
+    if routes[route].window == 0 or world[0].now < routes[route].warm_until:
+        return np.int64(0)
+    return np.int64(slow_start_delay(size, routes[route].peak, routes[route].round_trip, routes[route].window))
+
+
+@kernel
+def _leaving(world, resources, routes, flows, legs, flow):
+    """Time that a flow of the host's wire needs for what it has left, ps, if the host limits it; else 0.
+
+    What another part of the network limits is not ahead of the wire.
+    """
+    first_leg = flows[flow].first_leg
+    rate = np.inf
+    full = flows[flow].rate == 0.0  # it has begun in this instant
+    for leg in range(first_leg, first_leg + routes[flows[flow].route].out_hops):
+        resource = np.int64(legs[leg].resource)
+        capacity = resources[resource].capacity
+        rate = min(rate, capacity / legs[leg].cost)
+        # One that has lost a flow in this instant is filled by the others at the end of it.
+        full = full or resources[resource].touched or resources[resource].residual <= _FULL * capacity
+    if not full:
+        return 0.0
+    left = flows[flow].remaining - flows[flow].rate * (world[0].now - flows[flow].updated) / _PS
+    return left / rate * _PS
+
+
+@kernel
+def _adapter_wait(world, resources, routes, hops, flows, legs, route):
+    """Time for which the adapter has taken other messages already, ps.
+
+    An adapter reads ahead of the wire. A message that finds others waits for what it has read of them; only
+    then do they share the wire.
+    """
+    most = np.int64(routes[route].read_ahead)
+    if most == 0:
+        return most
+    wire = np.int64(hops[routes[route].first_hop + routes[route].out_hops - 1].resource)
+    leg = np.int64(resources[wire].first)
+    ahead = 0.0
+    while leg >= 0 and ahead < most:
+        ahead += _leaving(world, resources, routes, flows, legs, np.int64(legs[leg].flow))
+        leg = np.int64(legs[leg].next)
+    return np.int64(min(ahead, float(most)))
+
+
+@kernel
+def entrance(world, resources, routes, hops, flows, legs, route, size):
+    """Time that a message waits before its first byte takes to the wire, ps."""
+    cold = _cold_start(world, routes, route, size)
+    return cold if cold > 0 else _adapter_wait(world, resources, routes, hops, flows, legs, route)
+
+
+@kernel
+def time_alone(route, size):
+    """Time of a message of `size` bytes when alone on its route, ps; of packets, the first has to go all the way.
+
+    The framing of a last packet that is not full is counted by its bytes. Also for arrays of both.
+    """
+    first = np.minimum(size, route["packet"])
+    header = np.minimum(first + route["framing"], HEADER_BYTES)
+    fill = route["base_time"] + first * route["byte_time"] + header * route["header_time"]
+    return fill + (size - first) / route["peak"] * _PS
+
+
+@kernel
+def note_slowdown(slowdowns, routes, route, size, taken):
+    """Count a message by how much longer than alone its transfer took; `taken` in ps."""
+    alone = time_alone(routes[route], size)
+    # A finish time is rounded up to a whole picosecond, which is no slowdown.
+    if taken <= alone + 1.0:
+        slowdowns[0] += 1
+    else:
+        octaves = math.log2(taken / alone) if alone > 0.0 else float(SLOWDOWN_BINS)
+        slowdowns[min(int(octaves * SLOWDOWN_BINS_PER_OCTAVE) + 1, SLOWDOWN_BINS - 1)] += 1
