@@ -7,15 +7,34 @@ strings, brackets and the keys of events; what else it walks over may be any JSO
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from fabricsim.kernels._jit import kernel
+from fabricsim.kernels.json_text import (
+    COLON,
+    COMMA,
+    CUT,
+    END_OF_LIST,
+    END_OF_OBJECT,
+    KIND,
+    NO_JSON,
+    OBJECT,
+    PS_PER_US,
+    QUOTE,
+    SPACE,
+    WORD,
+    integer,
+    looked_up,
+    micros,
+    past_brackets,
+    past_space,
+    past_string,
+    past_value,
+    signature,
+    signature_of,
+    table_of,
+)
 from fabricsim.tables import NONE
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 TRACE_EVENT = np.dtype(
     [
@@ -57,9 +76,7 @@ TRACE_SCAN = np.dtype(
 """Where `scan` stands."""
 
 MORE, FULL, END = range(3)
-"""Why `scan` returns: no whole event is left, no room for events, end of the list."""
-CUT, NO_JSON, TOO_DEEP = -1, -2, -3
-"""In place of a position, or why `scan` returns: the text ends too early, is no JSON, is too deeply nested."""
+"""Why `scan` returns: no whole event is left, no room for events, end of the list; or NO_JSON or TOO_DEEP."""
 
 KERNEL, COPY, CALL, SYNC, OPERATOR, ANNOTATION = range(6)
 """Categories."""
@@ -68,52 +85,17 @@ PLAIN, PARAMETERS, COLLECTIVE, STEP = range(4)
 BAD_START, BAD_DURATION, NEGATIVE = 1, 2, 4
 """Defects: a time that is missing, no number, or out of range; a duration below 0, taken as 0."""
 
-MOST_NESTED = 62
-"""Brackets within brackets; the kinds of the open ones are bits of an int64."""
-
-_SCALE = 1_000_000  # ps per us
 _FARTHEST = 4_000_000_000_000  # us, 46 days: an int64 of ps holds twice as much
 _LATEST = 4_000_000_000_000_000  # us, the year 2096: an int64 of ns holds twice as much
-_MOST_DIGITS = 18
-_BASE = 10
-_TOO_LARGE = 1e17  # us
 _HASH_START, _HASH_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)  # FNV-1a, 64 bits
-_WORD = 8
-_SIZE_SHIFT = 56
-_MOST_SIZE = 127
-
-
-_QUOTE, _BACKSLASH, _OBJECT, _END_OF_OBJECT, _END_OF_LIST = b'"\\{}]'
-_MINUS, _PLUS, _POINT, _ZERO, _EXPONENT, _OLD_EXPONENT, _COMPLETE = b"-+.0eEX"
-_PLAIN, _SPACE, _MARK, _OPENS, _CLOSES, _COMMA, _COLON = range(7)
-_ENDS = np.array([False, True, False, False, True, True, False])  # of each kind, whether it ends a number or word
-_KIND = np.zeros(256, np.int8)  # of each byte between strings
-for _kind, _bytes in {
-    _SPACE: b" \t\n\r",
-    _MARK: b'"',
-    _OPENS: b"[{",
-    _CLOSES: b"]}",
-    _COMMA: b",",
-    _COLON: b":",
-}.items():
-    _KIND[[*_bytes]] = _kind
-
-
-def _signature_of(name: str) -> int:
-    text = np.frombuffer(name.encode(), np.uint8)
-    return sum(int(byte) << 8 * i for i, byte in enumerate(text[:_WORD])) ^ len(text) << _SIZE_SHIFT
-
-
-def _table(values: dict[str, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    return np.array([*map(_signature_of, values)], np.int64), np.array([*values.values()], np.int64)
-
+_COMPLETE = ord("X")
 
 _PH, _CAT, _NAME, _PID, _TID, _TS, _DUR, _ARGS = range(8)
-_KEYS, _KEY = _table(
+_KEYS, _KEY = table_of(
     {"ph": _PH, "cat": _CAT, "name": _NAME, "pid": _PID, "tid": _TID, "ts": _TS, "dur": _DUR, "args": _ARGS}
 )
 _CORRELATION, _EXTERNAL, _DEVICE, _STREAM, _BYTES, _AWAITED_STREAM, _AWAITED_RECORD = range(7)
-_ARGUMENTS, _ARGUMENT = _table(
+_ARGUMENTS, _ARGUMENT = table_of(
     {
         "correlation": _CORRELATION,
         "External id": _EXTERNAL,
@@ -125,7 +107,7 @@ _ARGUMENTS, _ARGUMENT = _table(
         "wait_on_cuda_event_record_corr_id": _AWAITED_RECORD,
     }
 )
-_CATEGORIES, _CATEGORY = _table(
+_CATEGORIES, _CATEGORY = table_of(
     {
         "kernel": KERNEL,
         "Kernel": KERNEL,
@@ -143,161 +125,17 @@ _CATEGORIES, _CATEGORY = _table(
         "user_annotation": ANNOTATION,
     }
 )
-_PARAMETERS, _COLLECTIVE, _STEP = map(_signature_of, ("record_param_comms", "nccl:", "Profiler"))
+_PARAMETERS, _COLLECTIVE, _STEP = map(signature_of, ("record_param_comms", "nccl:", "Profiler"))
 _COLLECTIVE_SIZE = len("nccl:")
 
 
 @kernel
-def _past_space(text, position, end):
-    while position < end and _KIND[text[position]] == _SPACE:
-        position += 1
-    return position
-
-
-@kernel
-def _past_string(text, position, end):
-    """Give the place after the closing quotation mark; `position` is after the opening one."""
-    while position < end:
-        byte = text[position]
-        if byte == _QUOTE:
-            return position + 1
-        position += 1 + (byte == _BACKSLASH)
-    return CUT
-
-
-@kernel
-def past_value(text, position, end):
-    """Give the place after a value, or one of CUT, NO_JSON and TOO_DEEP; `position` is at its first byte."""
-    kind = _KIND[text[position]]
-    if kind == _MARK:
-        return _past_string(text, position + 1, end)
-    if kind == _OPENS:
-        return _past_brackets(text, position + 1, end, np.int64(text[position] == _OBJECT))
-    start = position
-    while position < end:
-        kind = _KIND[text[position]]
-        if kind != _PLAIN:
-            return position if position > start and _ENDS[kind] else NO_JSON
-        position += 1
-    return CUT
-
-
-@kernel
-def _past_brackets(text, position, end, kinds):
-    """Give the place after what has been opened; `kinds` is 1 for an object, 0 for a list."""
-    depth = 1
-    while position < end:
-        byte = text[position]
-        kind = _KIND[byte]
-        position += 1
-        if kind == _MARK:
-            position = _past_string(text, position, end)
-            if position < 0:
-                return CUT
-        elif kind == _OPENS:
-            if depth == MOST_NESTED:
-                return TOO_DEEP
-            kinds = (kinds << 1) | (byte == _OBJECT)
-            depth += 1
-        elif kind == _CLOSES:
-            if (kinds & 1) != (byte == _END_OF_OBJECT):
-                return NO_JSON
-            kinds >>= 1
-            depth -= 1
-            if depth == 0:
-                return position
-    return CUT
-
-
-@kernel
-def _signature(text, position, size):
-    """Give the first bytes of a name and its length as one number, which tells apart all names that matter."""
-    word = np.int64(min(size, _MOST_SIZE)) << _SIZE_SHIFT
-    for i in range(min(size, _WORD)):
-        word ^= np.int64(text[position + i]) << (8 * i)
-    return word
-
-
-@kernel
-def _looked_up(text, position, size, signatures, values):
-    """Look up a name; NONE where it is not in the table."""
-    signature = _signature(text, position, size)
-    for i in range(len(signatures)):
-        if signatures[i] == signature:
-            return values[i]
-    return np.int64(NONE)
-
-
-@kernel
-def _digit(text, position):
-    value = np.int64(text[position]) - _ZERO
-    return value if 0 <= value < _BASE else np.int64(NONE)
-
-
-@kernel
-def _integer(text, position, end):
-    """Read an integer that fits; otherwise NONE."""
-    negative = position < end and text[position] == _MINUS
-    position += negative
-    value = np.int64(0)
-    if position == end or end - position > _MOST_DIGITS:
-        return np.int64(NONE)
-    while position < end:
-        digit = _digit(text, position)
-        if digit == NONE:
-            return np.int64(NONE)
-        value = value * _BASE + digit
-        position += 1
-    return -value if negative else value
-
-
-@kernel
-def _time(text, position, end):
-    """Read us as digits: floats have too few bits. Gives whole us, the rest in ps, and whether it is a number."""
-    negative = position < end and text[position] == _MINUS
-    position += negative
-    whole, rest = np.int64(0), np.int64(0)
-    digits = 0
-    while position < end and _digit(text, position) != NONE:
-        whole = whole * _BASE + _digit(text, position)
-        digits += 1
-        position += 1
-        if digits > _MOST_DIGITS:
-            return whole, rest, False
-    if digits == 0:
-        return whole, rest, False
-    if position < end and text[position] == _POINT:
-        position += 1
-        unit = np.int64(_SCALE // _BASE)
-        while position < end and _digit(text, position) != NONE:
-            rest += unit * _digit(text, position)
-            unit //= _BASE
-            position += 1
-    if position < end and (text[position] == _EXPONENT or text[position] == _OLD_EXPONENT):
-        position += 1
-        lower = position < end and text[position] == _MINUS
-        position += lower or (position < end and text[position] == _PLUS)
-        exponent = _integer(text, position, end)
-        if exponent < 0:
-            return whole, rest, False
-        value = (whole + rest / _SCALE) * float(_BASE) ** (-exponent if lower else exponent)
-        if not value < _TOO_LARGE:
-            return whole, rest, False
-        whole = np.int64(value)
-        rest = np.int64(np.rint((value - whole) * _SCALE))
-        position = end
-    if negative:
-        whole, rest = -whole, -rest
-    return whole, rest, position == end
-
-
-@kernel
 def _mark(text, position, size):
-    if _signature(text, position, size) == _PARAMETERS:
+    if signature(text, position, size) == _PARAMETERS:
         return PARAMETERS
-    if size > _COLLECTIVE_SIZE and _signature(text, position, _COLLECTIVE_SIZE) == _COLLECTIVE:
+    if size > _COLLECTIVE_SIZE and signature(text, position, _COLLECTIVE_SIZE) == _COLLECTIVE:
         return COLLECTIVE
-    return STEP if size > _WORD and _signature(text, position, _WORD) == _STEP else PLAIN
+    return STEP if size > WORD and signature(text, position, WORD) == _STEP else PLAIN
 
 
 @kernel
@@ -305,24 +143,24 @@ def _take_arguments(text, position, end, event):
     """Note the numbers of an event's arguments, an object that is known to be whole."""
     position += 1
     while True:
-        position = _past_space(text, position, end)
-        if _KIND[text[position]] == _COMMA:
+        position = past_space(text, position, end)
+        if KIND[text[position]] == COMMA:
             position += 1
             continue
-        if text[position] != _QUOTE:
+        if text[position] != QUOTE:
             return
         key = position + 1
-        position = _past_string(text, key, end)
+        position = past_string(text, key, end)
         size = position - 1 - key
-        position = _past_space(text, position, end)
-        if _KIND[text[position]] != _COLON:
+        position = past_space(text, position, end)
+        if KIND[text[position]] != COLON:
             return
-        position = _past_space(text, position + 1, end)
+        position = past_space(text, position + 1, end)
         after = past_value(text, position, end)
         if after < 0:
             return
-        which = _looked_up(text, key, size, _ARGUMENTS, _ARGUMENT)
-        number = _integer(text, position, after) if which != NONE else np.int64(NONE)
+        which = looked_up(text, key, size, _ARGUMENTS, _ARGUMENT)
+        number = integer(text, position, after) if which != NONE else np.int64(NONE)
         if which == _CORRELATION:
             event.correlation = number
         elif which == _EXTERNAL:
@@ -342,22 +180,22 @@ def _take_arguments(text, position, end, event):
 
 @kernel
 def _take_times(text, start, start_end, duration, duration_end, event, state):
-    whole, rest, good = _time(text, start, start_end)
+    whole, rest, good = micros(text, start, start_end)
     good = good and -_LATEST < whole < _LATEST
     if good and not state.has_origin:
         state.origin, state.has_origin = whole, 1
     whole -= state.origin
     if good and -_FARTHEST < whole < _FARTHEST:
-        event.start = whole * _SCALE + rest
+        event.start = whole * PS_PER_US + rest
     else:
         event.defects |= BAD_START
-    whole, rest, good = _time(text, duration, duration_end)
+    whole, rest, good = micros(text, duration, duration_end)
     if not good or not -_FARTHEST < whole < _FARTHEST:
         event.defects |= BAD_DURATION
     elif whole < 0 or rest < 0:
         event.defects |= NEGATIVE
     else:
-        event.duration = whole * _SCALE + rest
+        event.duration = whole * PS_PER_US + rest
 
 
 @kernel
@@ -379,43 +217,43 @@ def _event(text, start, end, event, state):
     event.category = NONE
     position = start + 1
     while True:
-        position = _past_space(text, position, end)
+        position = past_space(text, position, end)
         if position >= end:
             return CUT
         byte = text[position]
-        if byte == _END_OF_OBJECT:
+        if byte == END_OF_OBJECT:
             break
-        if _KIND[byte] == _COMMA:
+        if KIND[byte] == COMMA:
             position += 1
             continue
-        if byte != _QUOTE:
+        if byte != QUOTE:
             return NO_JSON
         key = position + 1
-        position = _past_string(text, key, end)
+        position = past_string(text, key, end)
         if position < 0:
             return CUT
         size = position - 1 - key
-        position = _past_space(text, position, end)
+        position = past_space(text, position, end)
         if position >= end:
             return CUT
-        if _KIND[text[position]] != _COLON:
+        if KIND[text[position]] != COLON:
             return NO_JSON
-        position = _past_space(text, position + 1, end)
+        position = past_space(text, position + 1, end)
         if position >= end:
             return CUT
         after = past_value(text, position, end)
         if after < 0:
             return after
-        which = _looked_up(text, key, size, _KEYS, _KEY) if size < _WORD else NONE
+        which = looked_up(text, key, size, _KEYS, _KEY) if size < WORD else NONE
         if which == _PH:
             has_phase = True
             if text[position + 1] != _COMPLETE:
-                return _past_brackets(text, after, end, 1)
+                return past_brackets(text, after, end, 1)
         elif which == _CAT:
-            category = _looked_up(text, position + 1, after - position - 2, _CATEGORIES, _CATEGORY)
+            category = looked_up(text, position + 1, after - position - 2, _CATEGORIES, _CATEGORY)
             if category == NONE:
-                return _past_brackets(text, after, end, 1)
-        elif which == _NAME and text[position] == _QUOTE:
+                return past_brackets(text, after, end, 1)
+        elif which == _NAME and text[position] == QUOTE:
             name, name_end = position + 1, after - 1
             mark = _mark(text, name, name_end - name)
         elif which == _TS:
@@ -426,10 +264,10 @@ def _event(text, start, end, event, state):
             pid, pid_end = position, after
         elif which == _TID:
             tid, tid_end = position, after
-        elif which == _ARGS and text[position] == _OBJECT:
+        elif which == _ARGS and text[position] == OBJECT:
             arguments, arguments_end = position, after
         if mark == PLAIN and name > start and category >= OPERATOR + state.operators:
-            return _past_brackets(text, after, end, 1)
+            return past_brackets(text, after, end, 1)
         position = after
     if not has_phase or category == NONE or name == start:
         return position + 1
@@ -439,8 +277,8 @@ def _event(text, start, end, event, state):
     event.start = event.duration = 0
     event.correlation = event.external = event.device = event.stream = NONE
     event.bytes = event.awaited_stream = event.awaited_record = NONE
-    event.pid = _integer(text, pid, pid_end)
-    event.tid = _integer(text, tid, tid_end)
+    event.pid = integer(text, pid, pid_end)
+    event.tid = integer(text, tid, tid_end)
     event.name, event.name_end = name, name_end
     event.name_hash = _hash(text, name, name_end)
     event.arguments, event.arguments_end = arguments, arguments_end
@@ -473,15 +311,15 @@ def scan(text, position, end, events, states):
     state = states[0]
     state.count = 0
     while True:
-        while position < end and (_KIND[text[position]] == _SPACE or _KIND[text[position]] == _COMMA):
+        while position < end and (KIND[text[position]] == SPACE or KIND[text[position]] == COMMA):
             position += 1
         if position >= end:
             state.status = MORE
             return position
-        if text[position] == _END_OF_LIST:
+        if text[position] == END_OF_LIST:
             state.status = END
             return position + 1
-        if text[position] != _OBJECT:
+        if text[position] != OBJECT:
             state.status = NO_JSON
             return position
         if state.count == len(events):

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from fabricsim.engine.state import table
+from fabricsim.kernels import json_text
 from fabricsim.kernels import trace_events as scanner
-from fabricsim.kernels.trace_events import TRACE_EVENT, TRACE_SCAN, past_value, scan
+from fabricsim.kernels.json_text import past_value
+from fabricsim.kernels.trace_events import TRACE_EVENT, TRACE_SCAN, scan
 from fabricsim.tables import NONE
 
 PS_PER_NS = 1000
@@ -174,13 +176,13 @@ def test_no_room() -> None:
 def test_no_json(content: str) -> None:
     _, state, _ = found(content)
 
-    assert state.status == scanner.NO_JSON
+    assert state.status == json_text.NO_JSON
 
 
 def test_nesting_is_bounded() -> None:
-    deep = scanner.MOST_NESTED
+    deep = json_text.MOST_NESTED
     assert found('{"a":' + "[" * deep + "]" * deep + "}]")[1].status == scanner.END
-    assert found('{"a":' + "[" * (deep + 1) + "]" * (deep + 1) + "}]")[1].status == scanner.TOO_DEEP
+    assert found('{"a":' + "[" * (deep + 1) + "]" * (deep + 1) + "}]")[1].status == json_text.TOO_DEEP
 
 
 @pytest.mark.parametrize("value", ['"a\\"]"', "12.5", "null", "[[], {}]", '{"a": ["}"]}'])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import numpy as np
 
 from fabricsim.errors import TraceError
+from fabricsim.kernels import json_text
 from fabricsim.kernels import trace_events as scanner
 from fabricsim.traces.sources import Source
 
@@ -83,7 +84,7 @@ class Window:
     def value(self) -> bytes:
         """Read the value that is next."""
         self.peek()
-        while (after := scanner.past_value(self.data, self.begin, self.end)) == scanner.CUT:
+        while (after := json_text.past_value(self.data, self.begin, self.end)) == json_text.CUT:
             if not self.more():
                 self.cut()
         if after < 0:
@@ -99,8 +100,8 @@ class Window:
 
     def broken(self, code: int) -> None:
         """Raise what is wrong with the JSON here."""
-        if code == scanner.TOO_DEEP:
-            self.fail(f"more than {scanner.MOST_NESTED} brackets within brackets", "no trace has them; capture again")
+        if code == json_text.TOO_DEEP:
+            self.fail(f"more than {json_text.MOST_NESTED} brackets within brackets", "no trace has them; capture again")
         self.fail("this is no JSON", "the file is damaged; copy it again")
 
     def fail(self, problem: str, way_out: str) -> None:
@@ -138,7 +139,7 @@ class KinetoFile:
         elif first == _OPEN_OBJECT:
             yield from self._object()
         else:
-            window.broken(scanner.NO_JSON)
+            window.broken(json_text.NO_JSON)
         self._finish()
 
     def _finish(self) -> None:
@@ -157,10 +158,10 @@ class KinetoFile:
                 window.begin += 1
                 continue
             if byte != _QUOTE:
-                window.broken(scanner.NO_JSON)
+                window.broken(json_text.NO_JSON)
             key = self._decoded("a key", window.value())
             if window.peek() != _COLON:
-                window.broken(scanner.NO_JSON)
+                window.broken(json_text.NO_JSON)
             window.begin += 1
             if key == _EVENTS:
                 if found or window.peek() != _OPEN_LIST:
