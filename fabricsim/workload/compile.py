@@ -9,12 +9,13 @@ from fabricsim.errors import InputError, ScenarioError
 from fabricsim.spec.job_checks import job_problems, peak_problems
 from fabricsim.units import PS_PER_S, human_bytes, human_seconds, seconds
 from fabricsim.workload import data_parallel, pipeline_parallel
+from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.data_parallel import make_reducer
 from fabricsim.workload.lane import Lane
 from fabricsim.workload.operations import gradient_bytes, gradient_copies, optimizer_operations
 from fabricsim.workload.pipeline_parallel import Pipeline, run_stage
 from fabricsim.workload.placement import Placement
-from fabricsim.workload.program import GroupSet, Program, ProgramBuilder
+from fabricsim.workload.program import GroupSet, Program
 from fabricsim.workload.roofline import operations_time
 from fabricsim.workload.schedules import schedule
 from fabricsim.workload.shapes import embedding_stages
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
     from fabricsim.spec.cluster import Gpu
     from fabricsim.spec.job import Job
+    from fabricsim.workload.builder import Pattern
     from fabricsim.workload.data_parallel import Reducer
-    from fabricsim.workload.program import Pattern
     from fabricsim.workload.schedules import Direction, Step
     from fabricsim.workload.stages import Stage
 

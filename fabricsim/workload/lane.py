@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from fabricsim.spec.cluster import Gpu
+    from fabricsim.workload.builder import ProgramBuilder
     from fabricsim.workload.placement import Placement
-    from fabricsim.workload.program import CollectiveName, ProgramBuilder
+    from fabricsim.workload.program import CollectiveName
     from fabricsim.workload.stages import Timed
 
 

@@ -22,7 +22,7 @@ from fabricsim.workload.program import Call
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fabricsim.workload.program import ProgramBuilder
+    from fabricsim.workload.builder import ProgramBuilder
     from fabricsim.workload.schedules import Direction, Step
 
 TIMERS = (

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
 from fabricsim.errors import SimulationError
-from fabricsim.tables import COLLECTIVE, COMPUTE, HOST, HOST_STREAM, MAIN_STREAM, NONE, OP
+from fabricsim.tables import COLLECTIVE, NONE, OP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -202,11 +202,6 @@ class Plan(Protocol):
 COLUMNS = ("rank", "kind", "stream", "timer", "call", "member", "duration")
 """Those of an ``OP`` that do not depend on the other ops."""
 
-_CALL = COLUMNS.index("call")
-
-_PACK = 2**16
-"""Ops that a builder holds as Python integers."""
-
 
 def assemble(rows: NDArray[np.int64], edges: NDArray[np.int64]) -> tuple[NDArray[np.void], NDArray[np.int64]]:
     """Make the ops of a program and their successors.
@@ -233,231 +228,3 @@ def assemble(rows: NDArray[np.int64], edges: NDArray[np.int64]) -> tuple[NDArray
     ops["first_successor"] = np.cumsum(counts) - counts
     ops["predecessors"] = np.bincount(edges[:, 1], minlength=len(ops))
     return ops, np.ascontiguousarray(edges[:, 1])
-
-
-class Pattern(NamedTuple):
-    """Ops that a rank repeats.
-
-    Attributes
-    ----------
-    rows
-        Columns of each op, shape ``(n_ops, columns)``.
-    edges
-        Pairs of ops counted from the first, shape ``(n_edges, 2)``.
-    heads, ends
-        Ops that wait for what was before, and those that what follows waits for.
-    calls
-        Of each sequence of calls (dimension and group) the ops that join one, and the kind of each call.
-    """
-
-    rows: NDArray[np.int64]
-    edges: NDArray[np.int64]
-    heads: tuple[int, ...]
-    ends: tuple[int, ...]
-    calls: Mapping[tuple[str, tuple[int, ...]], tuple[NDArray[np.int64], list[int]]]
-
-
-class ProgramBuilder:
-    """Builds a `Program` op by op.
-
-    Ops of one rank on the main stream run in the order in which they are added, each after the one
-    before; ``after`` adds further predecessors. Those added by one `join_all` run at once.
-
-    Parameters
-    ----------
-    timers
-        Names under which the ops book their time.
-    ranks
-        How many take part; where left out, up to the highest that has an op.
-    representatives
-        The only ranks that have ops, where these stand for others alike.
-    """
-
-    def __init__(
-        self, timers: Sequence[str], ranks: int | None = None, representatives: Collection[int] | None = None
-    ) -> None:
-        self._timers = {name: number for number, name in enumerate(timers)}
-        self._ranks = ranks
-        self._representatives = None if representatives is None else frozenset(representatives)
-        # Flat: `COLUMNS` of each op, and the two ops of each edge; packed away now and then.
-        self._ops: list[int] = []
-        self._edges: list[int] = []
-        self._packed: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
-        self._count = 0
-        self._kinds: dict[Call, int] = {}
-        self._calls: list[int] = []  # the kind of each
-        self._places: list[Mapping[int, int]] = []  # of each rank in each kind of call
-        self._groups: dict[tuple[int, ...], Mapping[int, int]] = {}
-        self._last: dict[int, tuple[int, ...]] = {}
-        self._sequences: dict[tuple[str, tuple[int, ...]], list[int]] = {}
-        self._made: dict[tuple[int, str, tuple[int, ...]], int] = {}  # calls of a sequence that a rank has found
-        self._found: list[tuple[str, tuple[int, ...]]] | None = None  # sequences of the calls of a pattern
-
-    def compute(self, rank: int, duration: int, timer: str, *, after: Iterable[int] = ()) -> int:
-        """Keep `rank` busy for `duration` ps; returns the op's index."""
-        row = (rank, COMPUTE, MAIN_STREAM, self._timers[timer], NONE, NONE, duration)
-        index = self._add(row, self._before(rank, after))
-        self._last[rank] = (index,)
-        return index
-
-    def issue(self, rank: int, duration: int, timer: str, *, after: Iterable[int]) -> int:
-        """Let the host of `rank` issue kernels for `duration` ps once `after` are done; returns the op's index."""
-        return self._add((rank, HOST, HOST_STREAM, self._timers[timer], NONE, NONE, duration), set(after))
-
-    def next_call(self, rank: int, call: Call) -> int:
-        """Register the next call of a group and dimension, or find it where another rank has.
-
-        All ranks of a group make the same calls in the same order.
-        """
-        place = (rank, call.dimension, call.ranks)
-        number = self._made.get(place, 0)
-        self._made[place] = number + 1
-        calls = self._sequences.setdefault(place[1:], [])
-        if self._found is not None:
-            self._found.append(place[1:])
-        if number == len(calls):
-            calls.append(self.call(call))
-        return calls[number]
-
-    def record(self, rank: int, add: Callable[[], None]) -> Pattern:
-        """Let `add` add ops of `rank` that can be repeated.
-
-        They join calls by `next_call`, wait for one another and for what was last, and for nothing else.
-
-        Returns
-        -------
-        Pattern
-            What it added, for `repeat`.
-        """
-        self._pack()
-        start, packs, self._found = self._count, len(self._packed), []
-        add()
-        self._pack()
-        rows = np.concatenate([rows for rows, _ in self._packed[packs:]]).reshape(-1, len(COLUMNS))
-        edges = np.concatenate([edges for _, edges in self._packed[packs:]]).reshape(-1, 2)
-        inside = edges[:, 0] >= start
-        sequences: dict[tuple[str, tuple[int, ...]], list[int]] = {}
-        for row, sequence in zip(np.flatnonzero(rows[:, _CALL] >= 0).tolist(), self._found, strict=True):
-            sequences.setdefault(sequence, []).append(row)
-        calls = {
-            sequence: (np.array(places), [self._calls[rows[place, _CALL]] for place in places])
-            for sequence, places in sequences.items()
-        }
-        self._found = None
-        heads = tuple(dict.fromkeys((edges[~inside, 1] - start).tolist()))
-        ends = tuple(op - start for op in self.last(rank))
-        return Pattern(rows, edges[inside] - start, heads, ends, calls)
-
-    def repeat(self, rank: int, pattern: Pattern) -> None:
-        """Add the ops of a pattern of `rank` once more."""
-        self._pack()
-        rows, start = pattern.rows.copy(), self._count
-        for sequence, (places, wanted) in pattern.calls.items():
-            known, place = self._sequences[sequence], (rank, *sequence)
-            first = self._made[place]
-            new = wanted[max(len(known) - first, 0) :]
-            known.extend(range(len(self._calls), len(self._calls) + len(new)))
-            self._calls += new
-            self._made[place] = first + len(wanted)
-            rows[places, _CALL] = known[first : first + len(wanted)]
-        before = [(op, start + head) for head in pattern.heads for op in self.last(rank)]
-        edges = np.concatenate([np.array(before, np.int64).reshape(-1, 2), pattern.edges + start])
-        self._packed.append((rows.ravel(), edges.ravel()))
-        self._count += len(rows)
-        self._last[rank] = tuple(start + end for end in pattern.ends)
-
-    def call(self, call: Call) -> int:
-        """Register a collective call; every one of its ranks must `join` it once, if it has ops at all."""
-        kind = self._kinds.setdefault(call, len(self._kinds))
-        if kind == len(self._places):
-            places = self._groups.get(call.ranks)
-            if places is None:
-                places = self._groups[call.ranks] = {rank: place for place, rank in enumerate(call.ranks)}
-            self._places.append(places)
-        self._calls.append(kind)
-        return len(self._calls) - 1
-
-    def join(self, call: int, rank: int, timer: str, *, stream: int = MAIN_STREAM, after: Iterable[int] = ()) -> int:
-        """Let `rank` take part in a registered call; returns the op's index."""
-        if stream == MAIN_STREAM:
-            return self.join_all([call], rank, timer, after=after)[0]
-        return self._add(self._part(call, rank, timer, stream), set(after))
-
-    def join_all(self, calls: Sequence[int], rank: int, timer: str, *, after: Iterable[int] = ()) -> list[int]:
-        """Let `rank` take part in several calls at once on the main stream; returns the ops' indices.
-
-        All start together and the next main-stream op waits for all of them, as in an NCCL group:
-        the spans of the ops overlap, so the time to book is that of their union.
-        """
-        if not calls:
-            return []
-        before = self._before(rank, after)
-        ops = [self._add(self._part(call, rank, timer, MAIN_STREAM), before) for call in calls]
-        self._last[rank] = tuple(ops)
-        return ops
-
-    def last(self, rank: int) -> tuple[int, ...]:
-        """Return the ops that the next main-stream op of `rank` waits for."""
-        return self._last.get(rank, ())
-
-    def wait(self, rank: int, ops: Iterable[int]) -> None:
-        """Let the next main-stream op of `rank` wait for further ops."""
-        self._last[rank] = tuple(dict.fromkeys((*self.last(rank), *ops)))
-
-    def _before(self, rank: int, after: Iterable[int]) -> Iterable[int]:
-        last = self.last(rank)
-        return {*after, *last} if after else last
-
-    def _part(self, call: int, rank: int, timer: str, stream: int) -> tuple[int, ...]:
-        return (rank, COLLECTIVE, stream, self._timers[timer], call, self._places[self._calls[call]][rank], 0)
-
-    def _add(self, row: tuple[int, ...], before: Iterable[int]) -> int:
-        index = self._count
-        self._count += 1
-        self._ops += row
-        for op in before:
-            self._edges += (op, index)
-        if not self._count % _PACK:
-            self._pack()
-        return index
-
-    def _pack(self) -> None:
-        """Turn what has been added into arrays: a Python integer takes several times the space."""
-        if not self._ops and self._packed:
-            return
-        self._packed.append((np.array(self._ops, np.int64), np.array(self._edges, np.int64)))
-        self._ops.clear()
-        self._edges.clear()
-
-    def build(self) -> Program:
-        """Freeze the program.
-
-        Raises
-        ------
-        SimulationError
-            Where a rank of a call has not joined it exactly once, or one that another stands for has ops.
-        """
-        self._pack()
-        rows = np.concatenate([rows for rows, _ in self._packed]).reshape(-1, len(COLUMNS))
-        edges = np.concatenate([edges for _, edges in self._packed]).reshape(-1, 2)
-        ops, successors = assemble(rows, edges)
-        self._check_joined(ops)
-        ranks = int(ops["rank"].max()) + 1 if self._ranks is None else self._ranks
-        some = None if self._representatives is None else tuple(sorted(self._representatives))
-        calls = CallList(tuple(self._kinds), np.array(self._calls, np.int64))
-        return Program(ops, successors, calls, tuple(self._timers), ranks, some)
-
-    def _check_joined(self, ops: NDArray[np.void]) -> None:
-        some = self._representatives
-        if some is not None and not some.issuperset(ops["rank"].tolist()):
-            msg = f"rank {min(set(ops['rank'].tolist()) - some)} has operations, yet another rank stands for it"
-            raise SimulationError(msg)
-        joined = ops["call"][ops["kind"] == COLLECTIVE]
-        counts = np.bincount(joined, minlength=len(self._calls))
-        taking_part = {group: len(group) if some is None else len(some.intersection(group)) for group in self._groups}
-        kinds = list(self._kinds)
-        wanted = np.array([taking_part[call.ranks] for call in kinds], np.int64)[np.array(self._calls, np.int64)]
-        for index in np.flatnonzero(counts != wanted).tolist():
-            call = kinds[self._calls[index]]
-            msg = f"{call.collective} over {len(call.ranks)} ranks was joined {counts[index]} times"
-            raise SimulationError(msg if some is None else f"{msg}, not {wanted[index]}")

@@ -36,8 +36,9 @@ from fabricsim.traces.chakra.schema import (
     messages,
 )
 from fabricsim.traces.chakra.writer import write
+from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.export import exported
-from fabricsim.workload.program import Call, ProgramBuilder
+from fabricsim.workload.program import Call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,8 +13,9 @@ from fabricsim.collectives.lowering import Lowering
 from fabricsim.errors import InputError
 from fabricsim.tables import NONE
 from fabricsim.traces.trace import COMMUNICATION, Trace
+from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.export import exported
-from fabricsim.workload.program import Call, Program, ProgramBuilder
+from fabricsim.workload.program import Call, Program
 
 _POWERS_ONLY = {"halving_doubling", "rabenseifner", "recursive_doubling", "recursive_halving"}
 

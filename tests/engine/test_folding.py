@@ -14,7 +14,8 @@ from fabricsim.engine.folding import fold
 from fabricsim.engine.records import call_records, rate_series
 from fabricsim.errors import SimulationError
 from fabricsim.tables import OVERLAPPED_STREAM
-from fabricsim.workload.program import Call, GroupSet, ProgramBuilder
+from fabricsim.workload.builder import ProgramBuilder
+from fabricsim.workload.program import Call, GroupSet
 from fabricsim.workload.whole import WholeProgram
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ import simpy
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import SimulationError
 from fabricsim.tables import OVERLAPPED_STREAM
-from fabricsim.workload.program import Call, Program, ProgramBuilder
+from fabricsim.workload.builder import ProgramBuilder
+from fabricsim.workload.program import Call, Program
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,8 @@ import simpy
 from fabricsim.engine.fabric import Fabric
 from fabricsim.engine.reference import Reference
 from fabricsim.results.summary import bus_factor
-from fabricsim.workload.program import Call, ProgramBuilder
+from fabricsim.workload.builder import ProgramBuilder
+from fabricsim.workload.program import Call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

@@ -10,7 +10,8 @@ from fabricsim.engine.fabric import Fabric
 from fabricsim.spec.scenario import Scenario
 from fabricsim.spec.transport import Transport
 from fabricsim.transports import TRANSPORTS
-from fabricsim.workload.program import Call, ProgramBuilder
+from fabricsim.workload.builder import ProgramBuilder
+from fabricsim.workload.program import Call
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.tables import OVERLAPPED_STREAM
-from fabricsim.workload.program import Call, GroupSet, Program, ProgramBuilder
+from fabricsim.workload.builder import ProgramBuilder
+from fabricsim.workload.program import Call, GroupSet, Program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

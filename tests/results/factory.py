@@ -11,7 +11,8 @@ from fabricsim.results.packets import ENTRY, WIRE, PacketLog, Packets, Tap
 from fabricsim.results.result import CallRecord, CallRecords, LinkRecord, Result, Series
 from fabricsim.tables import COMPUTE, OVERLAPPED_STREAM, SLOWDOWN_BINS, SPAN
 from fabricsim.units import PS_PER_S
-from fabricsim.workload.program import Call, Program, ProgramBuilder
+from fabricsim.workload.builder import ProgramBuilder
+from fabricsim.workload.program import Call, Program
 
 S = PS_PER_S
 MS = S // 1000

@@ -9,7 +9,8 @@ import simpy
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.spec.load import load
-from fabricsim.workload.program import Call, ProgramBuilder
+from fabricsim.workload.builder import ProgramBuilder
+from fabricsim.workload.program import Call
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,8 +7,9 @@ import pytest
 from fabricsim.errors import InputError
 from fabricsim.tables import NONE
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, Communication, Group
+from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.export import exported
-from fabricsim.workload.program import Call, ProgramBuilder
+from fabricsim.workload.program import Call
 
 
 def test_calls_become_communications() -> None:

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricsim.tables import COLLECTIVE, HOST_STREAM
+from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.issue import EMPTY, Span, kernel, row, waited
 from fabricsim.workload.lane import Lane
 from fabricsim.workload.placement import Placement
-from fabricsim.workload.program import ProgramBuilder
 from fabricsim.workload.work import Exchange
 
 if TYPE_CHECKING:

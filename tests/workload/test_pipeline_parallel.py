@@ -10,8 +10,8 @@ import simpy
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.tables import COLLECTIVE, MAIN_STREAM, OVERLAPPED_STREAM
+from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.pipeline_parallel import TIMERS, Pipeline, run_stage
-from fabricsim.workload.program import Call, Program, ProgramBuilder
 from fabricsim.workload.schedules import Step, schedule
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from fabricsim.engine.completions import Replay
     from fabricsim.spec.scenario import Scenario
+    from fabricsim.workload.program import Call, Program
     from fabricsim.workload.schedules import Name
 
     Make = Callable[..., Scenario]

@@ -6,7 +6,8 @@ import pytest
 
 from fabricsim.errors import SimulationError
 from fabricsim.tables import OVERLAPPED_STREAM
-from fabricsim.workload.program import Call, Program, ProgramBuilder
+from fabricsim.workload.builder import ProgramBuilder
+from fabricsim.workload.program import Call, Program
 from fabricsim.workload.whole import WholeProgram
 
 if TYPE_CHECKING:

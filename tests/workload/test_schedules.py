@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricsim.errors import SimulationError
+from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.pipeline_parallel import TIMERS, Pipeline, run_stage
-from fabricsim.workload.program import ProgramBuilder
 from fabricsim.workload.schedules import Step, gpipe, in_flight, one_forward_one_backward, schedule, zero_bubble_h1
 
 if TYPE_CHECKING:
