@@ -1,0 +1,165 @@
+"""Parts of a result from groups of an HDF5 file; see `fabricsim.results.hdf5`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from fabricsim.results import columns
+from fabricsim.results.capture import Capture, StepTime, Transfer
+from fabricsim.results.packets import ENTRY, PROTOCOLS, WIRE, PacketLog, Packets, Tap
+from fabricsim.results.result import CallRecord, CallRecords, LinkRecord, Result, Series
+from fabricsim.tables import OP, SLOWDOWN_BINS, SPAN
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fabricsim.results.hdf5_reader import Reader
+
+_LOG_NUMBERS = ("payload", "overhead", "ecn")
+_TEXT_ATTRIBUTES = ("name", "source", "transport", "engine", "version")
+
+
+def read_result(reader: Reader) -> Result:
+    """Read all parts of a result; raises `fabricsim.errors.ResultError` where they do not fit together."""
+    ops, spans, timers = _read_ops(reader)
+    calls = _read_calls(reader)
+    reader.require(bool(np.all(ops["call"] < len(calls))), "group ops names calls that group calls does not have")
+    folded = reader.has_attribute("folded_from_ranks")
+    text = {name: reader.text_attribute(name) for name in _TEXT_ATTRIBUTES}
+    return Result(
+        **text,
+        resolved=reader.json_attribute("resolved"),
+        seed=reader.integer_attribute("seed"),
+        ops=ops,
+        spans=spans,
+        timers=timers,
+        calls=calls,
+        links=_read_links(reader, folded=folded),
+        series=_read_series(reader),
+        slowdowns=reader.numbers(columns.FLOWS.group, columns.FLOWS.columns[0], (SLOWDOWN_BINS,)),
+        counters=reader.json_attribute("counters"),
+        iteration=reader.integer_attribute("iteration_ps"),
+        wall_seconds=0.0,
+        packets=_read_packets(reader) if reader.has_group(columns.WIRES.group) else None,
+        ranks=reader.integer_attribute("folded_from_ranks") if folded else None,
+        capture=_read_capture(reader) if reader.has_attribute("capture") else None,
+    )
+
+
+def _read_ops(reader: Reader) -> tuple[NDArray[np.void], NDArray[np.void], tuple[str, ...]]:
+    group = columns.OPS.group
+    count = len(reader.numbers(group, columns.OPS.index))
+    ops, spans = np.zeros(count, OP), np.zeros(count, SPAN)
+    for column in columns.OPS.columns:
+        ops[column.name] = reader.numbers(group, column, (count,))
+    for column in columns.SPANS:
+        spans[column.name] = reader.numbers(group, column, (count,))
+    timers = reader.text(group, columns.TIMER_NAME)
+    reader.require(
+        not count or 0 <= int(ops["timer"].min()) <= int(ops["timer"].max()) < len(timers),
+        "group ops books time under timers that timer_name does not have",
+    )
+    return ops, spans, timers
+
+
+def _read_calls(reader: Reader) -> CallRecords:
+    table = columns.CALLS
+    count = len(reader.numbers(table.group, table.index))
+    data = [reader.values(table.group, column, count) for column in table.columns]
+    return CallRecords.of(CallRecord(*row) for row in zip(*data, strict=True))
+
+
+def _read_links(reader: Reader, *, folded: bool) -> tuple[LinkRecord, ...]:
+    table = columns.LINKS
+    names = reader.text(table.group, table.index)
+    data = [reader.values(table.group, column, len(names)) for column in table.columns]
+    crossing = reader.text(table.group, columns.CROSSING.columns[0])
+    counts = np.array(data.pop(), np.int64)
+    reader.require(
+        bool(np.all(counts >= 0)) and int(counts.sum()) == len(crossing),
+        "crossing_calls do not add up to crossing_call",
+    )
+    ends = np.cumsum(counts)
+    calls = [crossing[end - count : end] for end, count in zip(ends, counts, strict=True)]
+    copies = reader.values(table.group, columns.COPIES, len(names)) if folded else [1] * len(names)
+    return tuple(LinkRecord(*row) for row in zip(names, *data, calls, copies, strict=True))
+
+
+def _read_series(reader: Reader) -> Series:
+    group = "series"
+    names = reader.text(group, columns.SERIES_LINK)
+    bins = len(reader.numbers(group, columns.SERIES_TIME))
+    return Series(
+        interval=reader.integer_attribute("interval_ps", group),
+        names=names,
+        rate=reader.numbers(group, columns.SERIES_RATE, (len(names), bins)),
+        capacity=reader.numbers(group, columns.SERIES_CAPACITY, (len(names),)),
+    )
+
+
+def _read_capture(reader: Reader) -> Capture:
+    told = reader.json_attribute("capture")
+    form, span, assumptions = told.get("form"), told.get("span_ps"), told.get("assumptions")
+    whole = isinstance(form, str) and isinstance(span, int) and isinstance(assumptions, list)
+    reader.require(whole, "capture does not say form, span_ps and assumptions")
+    steps, transfers = (
+        zip(
+            *(
+                reader.values(table.group, column, len(reader.numbers(table.group, table.index)))
+                for column in table.columns
+            ),
+            strict=True,
+        )
+        for table in (columns.STEPS, columns.TRANSFERS)
+    )
+    return Capture(
+        cast("str", form),
+        cast("int", span),
+        tuple(StepTime(*row) for row in steps),
+        tuple(Transfer(*row) for row in transfers),
+        tuple(map(str, cast("list[object]", assumptions))),
+    )
+
+
+def _read_packets(reader: Reader) -> Packets:
+    table = columns.WIRES
+    names = reader.text(table.group, table.index)
+    wires = np.zeros(len(names), WIRE)
+    for column in table.columns:
+        wires[column.name] = reader.numbers(table.group, column, (len(names),))
+    count = reader.integer_attribute("taps", "series")
+    taps = []
+    for index in range(count):
+        group = f"series/tap{index}"
+        reader.require(reader.has_group(group), f"group {group} is missing")
+        taps.append(_read_tap(reader, group))
+    log = _read_log(reader) if reader.has_group(columns.LOG.group) else None
+    return Packets(names, wires, tuple(taps), log)
+
+
+def _read_tap(reader: Reader, group: str) -> Tap:
+    kind = reader.text_attribute("kind", group)
+    reader.require(kind in columns.TAP_VALUES, f"{group} is a tap of the unknown kind {kind!r}")
+    time = reader.numbers(group, columns.TAP_TIME)
+    value = reader.numbers(group, columns.TAP_VALUES[kind], (len(time),))
+    return Tap(cast("Any", kind), reader.text_attribute("of", group), time, value)
+
+
+def _read_log(reader: Reader) -> PacketLog:
+    group = columns.LOG.group
+    wires = reader.text(group, columns.LOG_WIRE)
+    flows = len(reader.numbers(group, columns.LOG_FLOWS.index))
+    source, target = (reader.numbers(group, column, (flows,)) for column in columns.LOG_FLOWS.columns)
+    entries = np.zeros(len(reader.numbers(group, columns.LOG.index)), ENTRY)
+    for column in columns.LOG.columns:
+        entries[column.name] = reader.numbers(group, column, (len(entries),))
+    for name, count in (("wire", len(wires)), ("flow", flows)):
+        inside = bool(np.all((entries[name] >= 0) & (entries[name] < count)))
+        reader.require(inside, f"group {group} names a {name} that is not there")
+    reader.require(bool(np.all(entries["number"] >= 0)), f"group {group} holds a packet without number")
+    protocol = reader.text_attribute("protocol", group)
+    reader.require(protocol in PROTOCOLS, f"group {group} is of the unknown protocol {protocol!r}")
+    payload, overhead, ecn = (reader.integer_attribute(name, group) for name in _LOG_NUMBERS)
+    return PacketLog(entries, wires, source, target, payload, overhead, cast("Any", protocol), bool(ecn))

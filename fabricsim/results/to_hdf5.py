@@ -1,0 +1,161 @@
+"""Parts of a result as groups of an HDF5 file; see `fabricsim.results.hdf5`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fabricsim import provenance
+from fabricsim.results import columns
+from fabricsim.results.slowdown import edges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import h5py
+    from numpy.typing import NDArray
+
+    from fabricsim.results.capture import Capture
+    from fabricsim.results.packets import PacketLog, Packets
+    from fabricsim.results.result import CallRecords, LinkRecord, Result, Series
+
+
+_LOG_NUMBERS = ("payload", "overhead", "ecn")
+_TEXT_ATTRIBUTES = ("name", "source", "transport", "engine", "version")
+
+
+def write_result(file: h5py.File, result: Result) -> None:
+    """Write all parts of a result."""
+    _write_root(file, result)
+    _write_ops(file, result)
+    _write_calls(file, result.calls)
+    _write_links(file, result.links, folded=result.ranks is not None)
+    write_series(file, result.series)
+    messages = {"messages": result.slowdowns}
+    _write_table(file.create_group(columns.FLOWS.group), columns.FLOWS, edges(), messages)
+    if result.packets is not None:
+        write_packets(file, result.packets)
+    if result.capture is not None:
+        _write_capture(file, result.capture)
+
+
+def _write_root(file: h5py.File, result: Result) -> None:
+    file.attrs["format"] = columns.FORMAT
+    file.attrs["format_version"] = columns.FORMAT_VERSION
+    for name in _TEXT_ATTRIBUTES:
+        file.attrs[name] = getattr(result, name)
+    file.attrs["resolved"] = json.dumps(result.resolved)
+    file.attrs["counters"] = json.dumps(result.counters)
+    file.attrs["versions"] = json.dumps(provenance.versions())
+    file.attrs["seed"] = np.int64(result.seed)
+    file.attrs["iteration_ps"] = np.int64(result.iteration)
+    if result.ranks is not None:
+        file.attrs["folded_from_ranks"] = np.int64(result.ranks)
+
+
+def _write_ops(file: h5py.File, result: Result) -> None:
+    group = file.create_group(columns.OPS.group)
+    data = {column.name: result.ops[column.name] for column in columns.OPS.columns}
+    scale = _write_table(group, columns.OPS, np.arange(len(result.ops)), data)
+    for column in columns.SPANS:
+        _write_column(group, column, result.spans[column.name], scale)
+    _write_scale(group, columns.TIMER_NAME, result.timers)
+
+
+def _write_calls(file: h5py.File, calls: CallRecords) -> None:
+    group = file.create_group(columns.CALLS.group)
+    data = {column.name: calls.column(column.name) for column in columns.CALLS.columns}
+    _write_table(group, columns.CALLS, np.arange(len(calls)), data)
+
+
+def _write_links(file: h5py.File, links: Sequence[LinkRecord], *, folded: bool) -> None:
+    group = file.create_group(columns.LINKS.group)
+    data = {name: [getattr(link, name) for link in links] for name in ("kind", "capacity", "load", "payload")}
+    data["crossing_calls"] = [len(link.calls) for link in links]
+    scale = _write_table(group, columns.LINKS, [link.name for link in links], data)
+    if folded:
+        _write_column(group, columns.COPIES, [link.copies for link in links], scale)
+    crossing = [call for link in links for call in link.calls]
+    _write_table(group, columns.CROSSING, np.arange(len(crossing)), {"crossing_call": crossing})
+
+
+def write_series(file: h5py.File, series: Series) -> None:
+    """Write the rates of links over time."""
+    group = file.create_group("series")
+    group.attrs["interval_ps"] = np.int64(series.interval)
+    bins = np.arange(series.rate.shape[1], dtype=np.int64) * series.interval
+    link = _write_scale(group, columns.SERIES_LINK, series.names)
+    time = _write_scale(group, columns.SERIES_TIME, bins)
+    _write_column(group, columns.SERIES_CAPACITY, series.capacity, link)
+    _write_column(group, columns.SERIES_RATE, series.rate, link, time)
+
+
+def _write_capture(file: h5py.File, capture: Capture) -> None:
+    told = {"form": capture.form, "span_ps": capture.span, "assumptions": list(capture.assumptions)}
+    file.attrs["capture"] = json.dumps(told)
+    for table, rows in ((columns.STEPS, capture.steps), (columns.TRANSFERS, capture.transfers)):
+        data = {column.name: [getattr(row, column.name) for row in rows] for column in table.columns}
+        _write_table(file.create_group(table.group), table, np.arange(len(rows)), data)
+
+
+def write_packets(file: h5py.File, packets: Packets) -> None:
+    """Write what a packet run counted and recorded."""
+    group = file.create_group(columns.WIRES.group)
+    _write_table(group, columns.WIRES, packets.names, _fields(packets.wires))
+    series = file["series"]
+    series.attrs["taps"] = np.int64(len(packets.taps))
+    for index, tap in enumerate(packets.taps):
+        member = series.create_group(f"tap{index}")
+        member.attrs["kind"], member.attrs["of"] = tap.kind, tap.of
+        scale = _write_scale(member, columns.TAP_TIME, tap.time)
+        _write_column(member, columns.TAP_VALUES[tap.kind], tap.value, scale)
+    if packets.log is not None:
+        _write_log(file.create_group(columns.LOG.group), packets.log)
+
+
+def _write_log(group: h5py.Group, log: PacketLog) -> None:
+    _write_scale(group, columns.LOG_WIRE, log.wires)
+    _write_table(group, columns.LOG_FLOWS, np.arange(len(log.source)), {"source": log.source, "target": log.target})
+    _write_table(group, columns.LOG, np.arange(len(log.entries)), _fields(log.entries))
+    group.attrs["protocol"] = log.protocol
+    for name in _LOG_NUMBERS:
+        group.attrs[name] = np.int64(getattr(log, name))
+
+
+def _fields(records: NDArray[np.void]) -> dict[str, NDArray[Any]]:
+    return {name: records[name] for name in records.dtype.names or ()}
+
+
+def _write_table(group: h5py.Group, table: columns.Table, index: Iterable[Any], data: dict[str, Any]) -> h5py.Dataset:
+    scale = _write_scale(group, table.index, index)
+    for column in table.columns:
+        _write_column(group, column, data[column.name], scale)
+    return scale
+
+
+def _write_scale(group: h5py.Group, column: columns.Column, values: Iterable[Any]) -> h5py.Dataset:
+    scale = _write_column(group, column, values)
+    scale.make_scale(column.name)
+    return scale
+
+
+def _write_column(
+    group: h5py.Group, column: columns.Column, values: Iterable[Any], *scales: h5py.Dataset
+) -> h5py.Dataset:
+    import h5py  # noqa: PLC0415  loaded by the caller already
+
+    kind = h5py.string_dtype() if column.kind == "text" else np.dtype(f"<{column.kind}")
+    if not isinstance(values, np.ndarray):
+        values = np.array(list(values), dtype=object if column.kind == "text" else kind)
+    # contiguous and unpacked: a reader can then hold what it is promised against the file's size
+    dataset = group.create_dataset(column.name, data=values, dtype=kind, track_times=False)
+    dataset.attrs["units"] = column.units
+    dataset.attrs["long_name"] = column.meaning
+    if column.flags:
+        dataset.attrs["flag_values"] = np.arange(len(column.flags), dtype=kind)
+        dataset.attrs["flag_meanings"] = " ".join(column.flags)
+    for axis, scale in enumerate(scales):
+        dataset.dims[axis].attach_scale(scale)
+    return dataset
