@@ -328,11 +328,11 @@ def save(result: Result, output: Path | None) -> None:
 
 def show_comparison(results: Sequence[Result], *, as_json: bool) -> None:
     """Print several runs side by side."""
-    from fabricsim.report.text import comparison_table  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.report.text import assumed_text, comparison_table  # noqa: PLC0415  --help must not pay for it
     from fabricsim.results.summary import summarise  # noqa: PLC0415  as above
 
     summaries = [summarise(result) for result in results]
     if as_json:
         say(json.dumps(summaries, indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        show(comparison_table(summaries))
+        show(comparison_table(summaries), assumed_text(summaries))

@@ -57,6 +57,16 @@ def summary_text(summary: Summary) -> RenderableType:
     return Group(*blocks)
 
 
+def assumed_text(summaries: Sequence[Summary]) -> RenderableType:
+    """Say what was assumed in some of several runs, each once."""
+    said: dict[str, None] = {}
+    for summary in summaries:
+        if "capture" in summary:
+            said |= dict.fromkeys(summary["capture"]["assumptions"])
+        said |= dict.fromkeys(summary.get("assumptions", ()))
+    return Group(*(Text(f"Assumed: {assumption}") for assumption in said))
+
+
 def comparison_table(summaries: Sequence[Summary]) -> Table:
     """Compare runs of one scenario over several transports, or of one job on several fabrics.
 

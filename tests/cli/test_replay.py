@@ -65,6 +65,7 @@ def test_fabrics_side_by_side(captured: str, fabricsim: Fabricsim, small: Path) 
     assert code == 0
     for label in ("dgx-a100, tcp-10g", "dgx-h100, rdma-200g"):
         assert label in out
+    assert out.count("Assumed: 1 of 16 ranks were captured (3); the others are assumed to do the same") == 1
     assert (small.parent / "what-if" / "comparison.png").is_file()
 
 
