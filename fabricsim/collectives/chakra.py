@@ -9,7 +9,7 @@ what is checked nevertheless.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -18,10 +18,11 @@ import numpy as np
 from fabricsim.collectives import chakra_files
 from fabricsim.collectives.base import alone
 from fabricsim.collectives.builder import Builder
-from fabricsim.collectives.chakra_order import check_reached, check_volume, in_order, matched, parts
+from fabricsim.collectives.chakra_order import Nodes, check_reached, check_volume, in_order, matched, parts
 from fabricsim.collectives.semantics import check_messages
 from fabricsim.errors import InputError, TraceError
 from fabricsim.spec import collectives as spec
+from fabricsim.tables import NONE
 from fabricsim.traces.chakra.schema import COMM_RECV, COMM_SEND, COMP
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from fabricsim.collectives.base import Template
     from fabricsim.collectives.chakra_files import RankFile, Work
-    from fabricsim.collectives.chakra_order import Parts, Place
+    from fabricsim.collectives.chakra_order import Parts
 
 MOST_STRANDS = 256
 """Strands of a rank."""
@@ -95,17 +96,18 @@ def read(name: str, collective: str, members: int) -> Description:
     for file in files:
         if file.collective not in {"", collective}:
             raise TraceError(file.path, f"is for {file.collective}, not for {collective}")
-    sends = matched(files)
-    order = in_order(files, sends)
-    check_reached(collective, files, order, sends)
+    nodes = Nodes(files)
+    sends = matched(nodes)
+    order = in_order(nodes, sends)
+    check_reached(collective, nodes, order, sends)
     made = parts(files, _size(files, named))
     if named.size is not None:
         _check_size(files, named.size, made)
     check_volume(collective, files, made)
-    strands = _Strands(files, sends)
-    for place in order:
-        strands.add(place)
-    template = _Maker(files, sends, made, strands).make()
+    strands = _Strands(nodes, sends)
+    for node in order:
+        strands.add(node)
+    template = _Maker(nodes, sends, made, strands).make()
     check_messages(template, f"algorithm {name!r} for {collective} over {members} ranks")
     return Description(template, max(made.of.values()), _reduction_rate(files))
 
@@ -156,7 +158,6 @@ def _reduced(file: RankFile) -> set[int]:
     return {place for place in after if file.works[place].kind == COMM_RECV}
 
 
-@dataclass
 class _Strands:
     """Lays the nodes of all ranks out in strands.
 
@@ -174,64 +175,61 @@ class _Strands:
         Strand and number of the nodes of the same rank that a node waits for and its own strand does not.
     """
 
-    files: Sequence[RankFile]
-    sends: dict[Place, Place]
-    of: list[list[list[int]]] = field(init=False)
-    at: dict[Place, tuple[int, int]] = field(default_factory=dict)
-    tokens: dict[Place, list[tuple[int, int]]] = field(default_factory=dict)
-    _past: dict[Place, list[int]] = field(default_factory=dict)
-    _left: dict[Place, int] = field(default_factory=dict)
-    _taken: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
-    _heirs: dict[Place, int] = field(default_factory=dict)
-    _lanes: int = 0
+    def __init__(self, nodes: Nodes, sends: Sequence[int]) -> None:
+        count = len(nodes.works)
+        self._nodes, self._sends = nodes, sends
+        self.of: list[list[list[int]]] = [[] for _ in nodes.files]
+        self.at = [(NONE, NONE)] * count
+        self.tokens: list[list[tuple[int, int]]] = [[]] * count
+        self._past: list[list[int]] = [[]] * count
+        self._left = [0] * count  # who still looks at the past of each node
+        self._taken: dict[tuple[int, int, int, int], int] = {}
+        self._lanes = 0
+        self._heirs = [NONE] * count  # of those that wait for a node, the one that is most like it
+        works = nodes.works
+        for node, some in enumerate(nodes.before):
+            for before in some:
+                self._left[before] += 1
+                heir = self._heirs[before]
+                mine = _unlike(works[before], works[node])
+                if heir == NONE or mine < _unlike(works[before], works[heir]):
+                    self._heirs[before] = node
 
-    def __post_init__(self) -> None:
-        self.of = [[] for _ in self.files]
-        for rank, file in enumerate(self.files):
-            for place, work in enumerate(file.works):
-                for before in work.before:
-                    self._left[rank, before] = self._left.get((rank, before), 0) + 1
-                    heir = self._heirs.setdefault((rank, before), place)
-                    if _unlike(file.works[before], work) < _unlike(file.works[before], file.works[heir]):
-                        self._heirs[rank, before] = place
-
-    def add(self, place: Place) -> None:
+    def add(self, node: int) -> None:
         """Put a node in a strand; those that it waits for are in theirs."""
-        rank, number = place
-        before = [(rank, other) for other in self.files[rank].works[number].before]
+        before = self._nodes.before[node]
         past: list[int] = []  # nodes of each strand that come before this one; strands at the end may be left out
         for other in before:
             past = _later(past, self._past[other])
-        strand = self._choose(place, past)
-        nodes = self.of[rank][strand]
-        self._wait(place, before, strand, self._past[rank, nodes[-1]] if nodes else None)
+        strand = self._choose(node, past)
+        nodes = self.of[self._nodes.rank[node]][strand]
+        self._wait(node, strand, self._past[nodes[-1]] if nodes else None)
         if nodes:
-            past = _later(past, self._past[rank, nodes[-1]])
-            self._forget((rank, nodes[-1]))
-        nodes.append(number)
-        self.at[place] = strand, len(nodes) - 1
+            past = _later(past, self._past[nodes[-1]])
+            self._forget(nodes[-1])
+        nodes.append(node)
+        self.at[node] = strand, len(nodes) - 1
         past = [*past, *[0] * (strand + 1 - len(past))]
         past[strand] = len(nodes)
-        self._past[place] = past
-        self._left[place] = self._left.get(place, 0) + 1  # the end of a strand is looked at, too
+        self._past[node] = past
+        self._left[node] += 1  # the end of a strand is looked at, too
         for other in before:
             self._forget(other)
 
-    def _forget(self, place: Place) -> None:
-        self._left[place] -= 1
-        if not self._left[place]:
-            del self._past[place]
+    def _forget(self, node: int) -> None:
+        self._left[node] -= 1
+        if not self._left[node]:
+            self._past[node] = []
 
-    def _choose(self, place: Place, past: list[int]) -> int:
-        rank, number = place
-        works, strands = self.files[rank].works, self.of[rank]
-        work = works[number]
+    def _choose(self, node: int, past: list[int]) -> int:
+        works, rank = self._nodes.works, self._nodes.rank[node]
+        work, before, strands = works[node], self._nodes.before[node], self.of[rank]
         chosen, least = len(strands), (2, (True, True))  # disliked more than any that is there
         for strand, nodes in enumerate(strands):
+            last = nodes[-1]
             after = strand < len(past) and past[strand] == len(nodes)
-            if self._is_free(place, strand, nodes[-1], after=after):
-                last = nodes[-1]
-                disliking = int(last not in work.before), _unlike(works[last], work)
+            if self._is_free(node, strand, last, after=after):
+                disliking = int(last not in before), _unlike(works[last], work)
                 if disliking < least:
                     chosen, least = strand, disliking
         if chosen == len(strands):
@@ -239,44 +237,45 @@ class _Strands:
             self._lanes += 1
             if chosen == MOST_STRANDS or self._lanes > MOST_LANES:
                 limit = f"{MOST_STRANDS} of one rank, {MOST_LANES} of all"
-                self.files[rank].refuse(number, f"needs one more strand side by side than there may be ({limit})")
-        if work.kind == COMM_RECV:
-            source, (strand, sent) = self.sends[place][0], self.at[self.sends[place]]
-            self._taken[source, strand, rank, chosen] = sent
+                self._nodes.refuse(node, f"needs one more strand side by side than there may be ({limit})")
+        send = self._sends[node]
+        if send != NONE:
+            strand, sent = self.at[send]
+            self._taken[self._nodes.rank[send], strand, rank, chosen] = sent
         return chosen
 
-    def _is_free(self, place: Place, strand: int, end: int, *, after: bool) -> bool:
-        """Whether a node may continue a strand with that end, `after` all of which it comes or not."""
-        rank, number = place
-        last = rank, end
-        if place in self.sends:
-            source, (of, sent) = self.sends[place][0], self.at[self.sends[place]]
-            if self._taken.get((source, of, rank, strand), -1) >= sent:
+    def _is_free(self, node: int, strand: int, last: int, *, after: bool) -> bool:
+        """Whether a node may continue a strand that ends with `last`, `after` all of which it comes or not."""
+        send = self._sends[node]
+        if send != NONE:
+            source, (of, sent) = self._nodes.rank[send], self.at[send]
+            if self._taken.get((source, of, self._nodes.rank[node], strand), -1) >= sent:
                 return False
             # what one strand sends to another comes in order anyway
-            if last in self.sends and self.sends[last][0] == source and self.at[self.sends[last]][0] == of:
+            before = self._sends[last]
+            if before != NONE and self._nodes.rank[before] == source and self.at[before][0] == of:
                 return True
-        heir = self._heirs.get(last, number)
-        return after and (heir == number or (rank, heir) in self.at)
+        heir = self._heirs[last]
+        return after and (heir in {NONE, node} or self.at[heir][0] != NONE)
 
-    def _wait(self, place: Place, before: list[Place], strand: int, known: list[int] | None) -> None:
+    def _wait(self, node: int, strand: int, known: list[int] | None) -> None:
         """Note the nodes that neither the strand itself nor another of them has waited for."""
         latest: dict[int, int] = {}
-        for other in before:
+        for other in self._nodes.before[node]:
             of, number = self.at[other]
             if of != strand and (known is None or of >= len(known) or known[of] <= number):
                 latest[of] = max(latest.get(of, -1), number)
         wanted = list(latest.items())
         if len(wanted) > 1:
-            rank, strands = place[0], self.of[place[0]]
+            strands = self.of[self._nodes.rank[node]]
             pasts = np.zeros((len(wanted), len(strands)), np.int32)
             for row, (of, number) in zip(pasts, wanted, strict=True):
-                past = self._past[rank, strands[of][number]]
+                past = self._past[strands[of][number]]
                 row[: len(past)] = past
             ends = np.array(wanted)
             seen = (pasts[:, ends[:, 0]] > ends[:, 1]).sum(axis=0)  # by itself, and by those that come later
             wanted = [one for one, count in zip(wanted, seen.tolist(), strict=True) if count == 1]
-        self.tokens[place] = wanted
+        self.tokens[node] = wanted
 
 
 def _later(one: list[int], other: list[int]) -> list[int]:
@@ -296,53 +295,50 @@ def _unlike(one: Work, other: Work) -> tuple[bool, bool]:
 class _Maker:
     """Makes the template of strands."""
 
-    def __init__(self, files: Sequence[RankFile], sends: dict[Place, Place], made: Parts, strands: _Strands) -> None:
-        self._files, self._sends, self._parts, self._strands = files, sends, made, strands
+    def __init__(self, nodes: Nodes, sends: Sequence[int], made: Parts, strands: _Strands) -> None:
+        self._nodes, self._sends, self._parts, self._strands = nodes, sends, made, strands
+        self._ranks = len(nodes.files)
+        self._lane = [of * self._ranks + rank for (of, _), rank in zip(strands.at, nodes.rank, strict=True)]
         self._first = self._places()
-        self._receiver = {sender: self._lane(*receiver) for receiver, sender in sends.items()}
-        self._builder = Builder(len(files), made.shards, max(len(of) for of in strands.of))
+        self._receiver = {send: self._lane[node] for node, send in enumerate(sends) if send != NONE}
+        self._builder = Builder(self._ranks, made.shards, max(len(of) for of in strands.of))
 
-    def _places(self) -> dict[Place, int]:
+    def _places(self) -> dict[int, int]:
         """Give each message a place in the buffer, one behind the other, so that bytes left over are spread."""
-        first: dict[Place, int] = {}
-        for rank, file in enumerate(self._files):
-            place = rank
-            for number, work in enumerate(file.works):
-                if work.kind == COMM_SEND:
-                    first[rank, number] = place % self._parts.shards
-                    place += self._parts.of[work.bytes]
+        first: dict[int, int] = {}
+        places = list(range(self._ranks))
+        for node, (work, rank) in enumerate(zip(self._nodes.works, self._nodes.rank, strict=True)):
+            if work.kind == COMM_SEND:
+                first[node] = places[rank] % self._parts.shards
+                places[rank] += self._parts.of[work.bytes]
         return first
 
     def make(self) -> Template:
         """Add the nodes of all strands, with the tokens of those that wait for one another."""
-        waited: dict[tuple[int, int, int], list[int]] = {}
-        for (rank, place), tokens in self._strands.tokens.items():
-            lane = self._lane(rank, place)
-            for token in tokens:
-                waited.setdefault((rank, *token), []).append(lane)
+        waited: dict[int, list[int]] = {}
+        for node, tokens in enumerate(self._strands.tokens):
+            strands = self._strands.of[self._nodes.rank[node]]
+            for of, number in tokens:
+                waited.setdefault(strands[of][number], []).append(self._lane[node])
         for rank, strands in enumerate(self._strands.of):
-            reduced = _reduced(self._files[rank])
-            for strand, places in enumerate(strands):
-                for number, place in enumerate(places):
-                    self._add(rank, place, reduce=place in reduced)
-                    for waiting in waited.get((rank, strand, number), ()):
-                        self._builder.send(self._lane(rank, place), waiting, 0, 0)
-        if self._builder.widest * len(self._files) * self._builder.strands > MOST_ENDS:
+            reduced = {self._nodes.first[rank] + place for place in _reduced(self._nodes.files[rank])}
+            for nodes in strands:
+                for node in nodes:
+                    self._add(node, reduce=node in reduced)
+                    for waiting in waited.get(node, ()):
+                        self._builder.send(self._lane[node], waiting, 0, 0)
+        if self._builder.widest * self._ranks * self._builder.strands > MOST_ENDS:
             problem = f"has too many connections: strands times connections of one are at most {MOST_ENDS}"
-            raise TraceError(self._files[0].path, problem)
+            raise TraceError(self._nodes.files[0].path, problem)
         return self._builder.build()
 
-    def _lane(self, rank: int, place: int) -> int:
-        return self._strands.at[rank, place][0] * len(self._files) + rank
-
-    def _add(self, rank: int, place: int, *, reduce: bool) -> None:
-        work, lane = self._files[rank].works[place], self._lane(rank, place)
-        for strand, _ in self._strands.tokens[rank, place]:
-            self._builder.receive(lane, strand * len(self._files) + rank, 0, 0)
+    def _add(self, node: int, *, reduce: bool) -> None:
+        work, lane = self._nodes.works[node], self._lane[node]
+        for strand, _ in self._strands.tokens[node]:
+            self._builder.receive(lane, strand * self._ranks + self._nodes.rank[node], 0, 0)
         if work.kind == COMM_SEND:
-            first = self._first[rank, place]
-            self._builder.send(lane, self._receiver[rank, place], first, self._parts.of[work.bytes])
+            self._builder.send(lane, self._receiver[node], self._first[node], self._parts.of[work.bytes])
         elif work.kind == COMM_RECV:
-            sender = self._sends[rank, place]
-            first, count = self._first[sender], self._parts.of[work.bytes]
-            self._builder.receive(lane, self._lane(*sender), first, count, reduce=reduce)
+            send = self._sends[node]
+            first, count = self._first[send], self._parts.of[work.bytes]
+            self._builder.receive(lane, self._lane[send], first, count, reduce=reduce)

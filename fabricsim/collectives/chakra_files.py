@@ -140,7 +140,7 @@ class _Reader:
 
     def __init__(self, path: str, rank: int, ranks: int, nodes: int, waits: int) -> None:
         self._path, self._rank, self._ranks = path, rank, ranks
-        self._left = {"nodes": (nodes, MOST_NODES), "dependencies": (waits, MOST_WAITS)}
+        self._nodes, self._waits = nodes, waits  # that are left
 
     def read(self) -> RankFile:
         nodes: list[Node] = []
@@ -150,22 +150,17 @@ class _Reader:
             if about is None:
                 about = self._decoded_metadata(message)
                 continue
-            nodes.append(self._decoded(message, len(nodes)))
-            waits += len(nodes[-1].data) + len(nodes[-1].control)
-            self._limit("nodes", len(nodes))
-            self._limit("dependencies", waits)
+            node = self._decoded(message, len(nodes))
+            nodes.append(node)
+            waits += len(node.data) + len(node.control)
+            if len(nodes) > self._nodes or waits > self._waits:
+                most = f"{MOST_NODES} nodes" if len(nodes) > self._nodes else f"{MOST_WAITS} dependencies"
+                raise TraceError(self._path, f"with the files before it has more than {most}; no algorithm needs them")
         if about is None or not nodes:
             raise TraceError(self._path, "holds no nodes; each rank of an algorithm sends or receives")
         works = self._works(nodes)
         collective, size = self._about(by_name(about.attributes), works)
         return RankFile(self._path, works, collective, size)
-
-    def _limit(self, what: str, count: int) -> None:
-        left, most = self._left[what]
-        if count > left:
-            raise TraceError(
-                self._path, f"with the files before it has more than {most} {what}; no algorithm needs them"
-            )
 
     def _messages(self, source: Source) -> Iterator[bytes]:
         try:
@@ -194,7 +189,9 @@ class _Reader:
         return tuple(self._work(node, places) for node in nodes)
 
     def _work(self, node: Node, places: dict[int, int]) -> Work:
-        wanted = dict.fromkeys(node.data + node.control)
+        wanted = node.data + node.control
+        if len(wanted) > 1:
+            wanted = tuple(dict.fromkeys(wanted))
         try:
             before = tuple([places[other] for other in wanted])
         except KeyError as absent:

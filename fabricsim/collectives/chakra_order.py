@@ -7,25 +7,55 @@ has sent or received too little.
 
 from __future__ import annotations
 
-from collections import deque
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from fabricsim.errors import TraceError
+from fabricsim.tables import NONE
 from fabricsim.traces.chakra.schema import COMM_RECV, COMM_SEND
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from fabricsim.collectives.chakra_files import RankFile
 
 MOST_SHARDS = 4096
 """Equal parts of the buffer of which all messages must be made."""
 
-T = TypeVar("T")
 
-Place = tuple[int, int]
-"""A rank, and the place of a node in its file."""
+class Nodes:
+    """The nodes of all ranks, numbered one file after the other.
+
+    Attributes
+    ----------
+    files
+        Of each rank.
+    works
+        All nodes.
+    first
+        Number of the first node of each rank.
+    rank
+        Of each node.
+    before
+        Numbers of the nodes of the same file that each waits for.
+    """
+
+    def __init__(self, files: Sequence[RankFile]) -> None:
+        self.files = files
+        self.works = [work for file in files for work in file.works]
+        self.first: list[int] = []
+        self.rank: list[int] = []
+        self.before: list[list[int]] = []
+        for rank, file in enumerate(files):
+            first = len(self.rank)
+            self.first.append(first)
+            self.rank += [rank] * len(file.works)
+            self.before += [[first + place for place in work.before] for work in file.works]
+
+    def refuse(self, node: int, problem: str) -> NoReturn:
+        """Raise the error that names file and node."""
+        rank = self.rank[node]
+        self.files[rank].refuse(node - self.first[rank], problem)
 
 
 class Parts(NamedTuple):
@@ -43,77 +73,79 @@ class Parts(NamedTuple):
     of: dict[int, int]
 
 
-def matched(files: Sequence[RankFile]) -> dict[Place, Place]:
+def matched(nodes: Nodes) -> list[int]:
     """Find the send of each receive: the first of a pair and tag that is issued belongs to the first, and so on.
+
+    Returns
+    -------
+    list of int
+        Of each node; NONE of those that do not receive.
 
     Raises
     ------
     TraceError
         Where one has no counterpart, or they differ in their bytes, or nodes of a file wait for one another.
     """
-    issued = {kind: dict[tuple[int, int, int], deque[Place]]() for kind in (COMM_SEND, COMM_RECV)}
-    for rank, file in enumerate(files):
-        for place in _issued(file):
-            work = file.works[place]
-            if work.kind in issued:
-                ends = (rank, work.peer) if work.kind == COMM_SEND else (work.peer, rank)
-                issued[work.kind].setdefault((*ends, work.tag), deque()).append((rank, place))
+    issued = {kind: dict[tuple[int, int, int], list[int]]() for kind in (COMM_SEND, COMM_RECV)}
+    for node in _issued(nodes):
+        work, rank = nodes.works[node], nodes.rank[node]
+        if work.kind in issued:
+            key = (rank, work.peer, work.tag) if work.kind == COMM_SEND else (work.peer, rank, work.tag)
+            issued[work.kind].setdefault(key, []).append(node)
     sends, receives = issued[COMM_SEND], issued[COMM_RECV]
-    found = {}
+    found = [NONE] * len(nodes.works)
     for key in dict.fromkeys((*sends, *receives)):
-        some, others = sends.get(key, deque()), receives.get(key, deque())
+        some, others = sends.get(key, []), receives.get(key, [])
         for send, receive in zip(some, others, strict=False):
-            _require_same_bytes(files, send, receive)
+            _require_same_bytes(nodes, send, receive)
             found[receive] = send
         if len(some) != len(others):
-            _refuse_alone(files, key, some, others)
+            _refuse_alone(nodes, key, some, others)
     return found
 
 
-def _refuse_alone(
-    files: Sequence[RankFile], key: tuple[int, int, int], sends: Sequence[Place], receives: Sequence[Place]
-) -> NoReturn:
+def _refuse_alone(nodes: Nodes, key: tuple[int, int, int], sends: Sequence[int], receives: Sequence[int]) -> NoReturn:
     """Name the first message of a pair and tag that only one of both has."""
     sender, receiver, tag = key
     number = min(len(sends), len(receives))
     if len(sends) > number:
-        (rank, place), what, other = sends[number], "sends", f"{files[receiver].path} never receives"
+        node, what, other = sends[number], "sends", f"{nodes.files[receiver].path} never receives"
     else:
-        (rank, place), what, other = receives[number], "receives", f"{files[sender].path} never sends"
+        node, what, other = receives[number], "receives", f"{nodes.files[sender].path} never sends"
     way = f"from rank {sender} to {receiver} with tag {tag}"
-    files[rank].refuse(place, f"{what} message {number + 1} {way}, which {other}")
+    nodes.refuse(node, f"{what} message {number + 1} {way}, which {other}")
 
 
-def _require_same_bytes(files: Sequence[RankFile], send: Place, receive: Place) -> None:
-    sent, received = (files[rank].works[place] for rank, place in (send, receive))
+def _require_same_bytes(nodes: Nodes, send: int, receive: int) -> None:
+    sent, received = nodes.works[send], nodes.works[receive]
     if sent.bytes != received.bytes:
-        problem = (
-            f"receives {received.bytes} bytes of what node {sent.id} of {files[send[0]].path} sends as {sent.bytes}"
-        )
-        files[receive[0]].refuse(receive[1], problem)
+        path = nodes.files[nodes.rank[send]].path
+        nodes.refuse(receive, f"receives {received.bytes} bytes of what node {sent.id} of {path} sends as {sent.bytes}")
 
 
-def _issued(file: RankFile) -> list[int]:
-    """Order the nodes of a file as they can be issued, the first in the file first."""
-    after = _successors(range(len(file.works)), lambda place: file.works[place].before)
-    missing = [len(work.before) for work in file.works]
-    ready = [place for place, count in enumerate(missing) if not count]
+def _issued(nodes: Nodes) -> Iterable[int]:
+    """Order the nodes of each file as they can be issued, the first in the file first."""
+    if all(before < node for node, some in enumerate(nodes.before) for before in some):
+        return range(len(nodes.works))
+    after = _successors(nodes.before)
+    missing = [len(some) for some in nodes.before]
+    ready = [node for node, count in enumerate(missing) if not count]
     heapify(ready)
     order = []
     while ready:
-        place = heappop(ready)
-        order.append(place)
-        for other in after.get(place, ()):
+        node = heappop(ready)
+        order.append(node)
+        for other in after[node]:
             missing[other] -= 1
             if not missing[other]:
                 heappush(ready, other)
     if len(order) < len(missing):
-        place = _in_circle({place: file.works[place].before for place, count in enumerate(missing) if count})
-        file.refuse(place, "waits for itself, by way of others; its dependencies form a circle")
+        node = _in_circle(nodes.before, missing)
+        nodes.refuse(node, "waits for itself, by way of others; its dependencies form a circle")
     return order
 
 
-def in_order(files: Sequence[RankFile], sends: dict[Place, Place]) -> list[Place]:
+def in_order(nodes: Nodes, sends: Sequence[int]) -> list[int]:
     """Order the nodes of all ranks so that each comes after those that it waits for, a receive after its send.
 
     Raises
@@ -121,45 +153,36 @@ def in_order(files: Sequence[RankFile], sends: dict[Place, Place]) -> list[Place
     TraceError
         Where ranks wait for one another for ever.
     """
-    waits = {
-        (rank, place): [
-            *((rank, before) for before in work.before),
-            *([sends[rank, place]] if work.kind == COMM_RECV else []),
-        ]
-        for rank, file in enumerate(files)
-        for place, work in enumerate(file.works)
-    }
-    after = _successors(waits, waits.__getitem__)
-    missing = {place: len(before) for place, before in waits.items()}
-    ready = deque(place for place, count in missing.items() if not count)
-    order = []
-    while ready:
-        order.append(ready.popleft())
-        for other in after.get(order[-1], ()):
+    waits = [before if send == NONE else [*before, send] for before, send in zip(nodes.before, sends, strict=True)]
+    after = _successors(waits)
+    missing = [len(before) for before in waits]
+    order = [node for node, count in enumerate(missing) if not count]
+    for node in order:  # which grows
+        for other in after[node]:
             missing[other] -= 1
             if not missing[other]:
-                ready.append(other)
+                order.append(other)
     if len(order) < len(missing):
-        rank, place = _in_circle({place: waits[place] for place, count in missing.items() if count})
-        files[rank].refuse(place, "waits for itself, by way of other ranks: all of them receive before they send")
+        node = _in_circle(waits, missing)
+        nodes.refuse(node, "waits for itself, by way of other ranks: all of them receive before they send")
     return order
 
 
-def _successors(nodes: Iterable[T], before: Callable[[T], Iterable[T]]) -> dict[T, list[T]]:
-    after: dict[T, list[T]] = {}
-    for node in nodes:
-        for other in before(node):
-            after.setdefault(other, []).append(node)
+def _successors(waits: Sequence[Sequence[int]]) -> list[list[int]]:
+    after: list[list[int]] = [[] for _ in waits]
+    for node, before in enumerate(waits):
+        for other in before:
+            after[other].append(node)
     return after
 
 
-def _in_circle(stuck: dict[T, Sequence[T]]) -> T:
-    """Find a node that waits for itself, among those that can never run."""
-    met = set[T]()
-    node = next(iter(stuck))
+def _in_circle(waits: Sequence[Sequence[int]], missing: Sequence[int]) -> int:
+    """Find a node that waits for itself, among those that can never run: nodes that miss some that they wait for."""
+    met = set[int]()
+    node = next(node for node, count in enumerate(missing) if count)
     while node not in met:
         met.add(node)
-        node = next(other for other in stuck[node] if other in stuck)
+        node = next(other for other in waits[node] if missing[other])
     return node
 
 
@@ -171,14 +194,14 @@ def parts(files: Sequence[RankFile], size: int) -> Parts:
     TraceError
         Where a message is larger than the buffer, or there is no such number up to `MOST_SHARDS`.
     """
-    bytes_: dict[int, Place] = {}
-    for rank, file in enumerate(files):
+    bytes_: dict[int, None] = {}
+    for file in files:
         for place, work in enumerate(file.works):
             if work.bytes > size:
                 problem = f"has {work.bytes} bytes, more than the {size} of the collective that the files are for"
                 file.refuse(place, problem)
             if work.kind == COMM_SEND:
-                bytes_.setdefault(work.bytes, (rank, place))
+                bytes_[work.bytes] = None
     if len(bytes_) <= 2 * MOST_SHARDS:  # each number of parts is rounded up or down
         for shards in range(1, MOST_SHARDS + 1):
             found = {count: round(count * shards / size) for count in bytes_}
@@ -188,7 +211,7 @@ def parts(files: Sequence[RankFile], size: int) -> Parts:
     raise TraceError(files[0].path, f"{problem}; say the size that the files are for, such as name.*.et@1MiB")
 
 
-def check_reached(collective: str, files: Sequence[RankFile], order: list[Place], sends: dict[Place, Place]) -> None:
+def check_reached(collective: str, nodes: Nodes, order: Sequence[int], sends: Sequence[int]) -> None:
     """Refuse an algorithm in which a rank ends without what depends on a rank that it needs.
 
     Raises
@@ -196,18 +219,18 @@ def check_reached(collective: str, files: Sequence[RankFile], order: list[Place]
     TraceError
         With the rank's file.
     """
+    files = nodes.files
     ranks = len(files)
-    known: dict[Place, int] = {}
+    known = [1 << rank for rank in nodes.rank]
     ends = [1 << rank for rank in range(ranks)]
-    for rank, place in order:
-        work = files[rank].works[place]
-        held = 1 << rank
-        for before in work.before:
-            held |= known[rank, before]
-        if work.kind == COMM_RECV:
-            held |= known[sends[rank, place]]
-        known[rank, place] = held
-        ends[rank] |= held
+    for node in order:
+        held = known[node]
+        for before in nodes.before[node]:
+            held |= known[before]
+        if sends[node] != NONE:
+            held |= known[sends[node]]
+        known[node] = held
+        ends[nodes.rank[node]] |= held
     everyone = (1 << ranks) - 1
     needed = {"broadcast": [1] * ranks, "reduce": [everyone] + [0] * (ranks - 1)}.get(collective, [everyone] * ranks)
     for rank, (held, wanted) in enumerate(zip(ends, needed, strict=True)):

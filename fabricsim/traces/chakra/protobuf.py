@@ -261,6 +261,8 @@ def _pieces(wire: int, data: bytes) -> list[int | bytes]:
 
 def _varints(data: bytes) -> list[int]:
     """Read varints that stand one after the other; their low 64 bits."""
+    if data.isascii():  # each has one byte
+        return list(data)
     values = []
     value = shift = 0
     for byte in data:
