@@ -19,6 +19,7 @@ from fabricsim.captured.clocks import delays
 from fabricsim.captured.dependencies import delayed, order
 from fabricsim.captured.matching import match
 from fabricsim.captured.strand import TIMERS, strand
+from fabricsim.captured.wildcards import settled
 from fabricsim.errors import TraceError
 from fabricsim.kernels.acyclic import first_in_cycle
 from fabricsim.tables import NONE
@@ -107,11 +108,12 @@ def rebuild(trace: Trace, *, gpu_speed: float = 1.0, scale_to: int | None = None
         Where something that the program needs is not in the trace and cannot be assumed.
     """
     cast = assign(trace, scale_to, ranks)
-    ordered = [order(recording) for recording in trace.recordings]
-    count = cast.replicas * sum(len(ordered[index].nodes) for index in cast.of)
+    count = cast.replicas * sum(len(trace.recordings[index].nodes) for index in cast.of)
     if count > MOST_OPERATIONS:
         msg = f"makes {count} operations on {cast.ranks} ranks; at most {MOST_OPERATIONS} can be replayed"
         raise TraceError(trace.recordings[0].source, f"{msg}; give fewer iterations, or scale to fewer ranks")
+    trace = settled(trace)
+    ordered = [order(recording) for recording in trace.recordings]
     matched = match(cast, trace.recordings, ordered)
     later = delays(trace.recordings, ordered, matched)
     ordered = [delayed(some, int(delay)) for some, delay in zip(ordered, later, strict=True)]
