@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fabricsim.cli.calibrate_gpu import are_kernel_traces, calibrate_gpu
-from fabricsim.cli.calibrate_halves import show_halves
 from fabricsim.cli.common import (
     JsonOption,
     SettingsOption,
@@ -116,6 +115,8 @@ def calibrate(  # noqa: PLR0913  one parameter per option
     chosen = [f"cluster={cluster}", f"transport={json.dumps(transport)}", *_collectives(collectives, tables)]
     chosen += settings or []
     if halves is not None:
+        from fabricsim.cli.calibrate_halves import show_halves  # noqa: PLC0415  --help must not pay for it
+
         _check_halves(hold_out, output)
         show_halves(_halves(chosen, tables, halves), as_json=as_json)
         return

@@ -8,7 +8,7 @@ import numpy as np
 
 from fabricsim.engine.packet_state import PacketState
 from fabricsim.errors import SimulationError
-from fabricsim.packet_tables import CLASSES, HEADER_BYTES, HOST, INGRESS, LINK, NODE, PORT, QUEUE, SWITCH, WATCHED
+from fabricsim.packet_tables import CLASSES, HEADER_BYTES, HOST, INGRESS, LINK, NODE, PORT, QUEUE, SWITCH
 from fabricsim.tables import NEVER, NONE
 from fabricsim.units import PS_PER_S
 
@@ -38,8 +38,6 @@ def build(platform: Platform, scenario: Scenario) -> PacketState:
     links = _links(wires, hosts, scenario)
     managed = _managed(links, hosts, switch)
     ports, queues = _ports(links, managed, hosts, switch)
-    special = (links["port"] != NONE) | (links["loss"] > 0)
-    links["calm"] = np.where(special, WATCHED, np.minimum(links["limit"], links["mark_low"]))
     nodes = np.zeros(len(wires.nodes), NODE)
     nodes["kind"] = np.where(np.arange(len(nodes)) < hosts, HOST, SWITCH)
     nodes["number"] = np.where(nodes["kind"] == HOST, np.arange(len(nodes)), np.arange(len(nodes)) - hosts)

@@ -35,6 +35,7 @@ from fabricsim.packet_tables import (
     STAGE,
     TELEMETRY,
     TRANSFER,
+    WATCHED,
 )
 from fabricsim.tables import NEVER, NONE
 
@@ -56,6 +57,13 @@ _MANY_HOSTS = 512
 """Hosts beyond which records do not fit into a second cache of 1 MiB, by far: those of 1024 take 5 MB."""
 _BUSY_NODES_PER_SCAN = 0.2
 """Share of the nodes that must have something to do in a window for a scan of all to be the faster way."""
+
+
+def _calm(links: NDArray[np.void]) -> NDArray[np.int64]:
+    """Up to which drain time (ps) packets are just sent."""
+    special = (links["port"] != NONE) | (links["loss"] > 0) | (links["down"] > 0)
+    special |= (links["tap"] != NONE) | (links["log"] > 0)
+    return np.where(special, WATCHED, np.minimum(links["limit"], links["mark_low"]))
 
 
 class PacketState:
@@ -104,6 +112,7 @@ class PacketState:
         self.links["head"] = self.links["tail"] = NONE
         self.links["control_head"] = self.links["control_tail"] = NONE
         self.links["count"] = self.links["control_count"] = 0
+        self.links["calm"] = _calm(self.links)
         self.queues["head"] = self.queues["tail"] = NONE
         self.ports["ready"] = NONE
         self._place_ports()
@@ -138,6 +147,10 @@ class PacketState:
         counts = np.bincount(sources, minlength=len(self.nodes))
         self.nodes["ports"], self.nodes["first_port"] = counts, np.cumsum(counts) - counts
         self.nodes["port_due"] = NEVER
+
+    def watch(self, links: Sequence[int] | slice = slice(None)) -> None:
+        """Have links tell of each packet: in a log, in a series, or in telemetry."""
+        self.links["calm"][links] = WATCHED
 
     # ---- growth ---------------------------------------------------------------------------------
 

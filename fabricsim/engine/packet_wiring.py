@@ -8,7 +8,7 @@ import numpy as np
 
 from fabricsim.engine.wiring import Connection, Wiring
 from fabricsim.errors import SimulationError
-from fabricsim.packet_tables import BY_FLOW, FLOW, HEADER_BYTES, HPCC, RECEIVER, SERVER, STAGE, WATCHED
+from fabricsim.packet_tables import BY_FLOW, FLOW, HEADER_BYTES, HPCC, RECEIVER, SERVER, STAGE
 from fabricsim.tables import NEVER, NONE
 from fabricsim.units import PS_PER_S
 
@@ -53,7 +53,7 @@ class PacketWiring(Wiring):
         self._network.extend("servers", np.zeros(len(platform.resources.names), SERVER))
         if self._law["law"] == HPCC:
             self._network.world["telemetry"] = 1
-            self._network.links["calm"] = WATCHED
+            self._network.watch()
         self._endpoints: dict[int, int] = {}
         self._nic_of: dict[int, int] = {}  # node at which a server serves
         self._on_wire: dict[int, bool] = {}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.errors import InputError
-from fabricsim.packet_tables import AGAIN, BY_FLOW, DATA, SENT, TRIMMED, WATCHED
+from fabricsim.packet_tables import AGAIN, BY_FLOW, DATA, SENT, TRIMMED
 from fabricsim.results.packets import ENTRY, WIRE, PacketLog, Packets, Tap
 from fabricsim.results.result import Series
 from fabricsim.spec.suggest import did_you_mean
@@ -122,7 +122,7 @@ class Recorder:
         self._packets = _matching(names, self.watch.packets, "--pcap ")
         self.network.links["tap"][list(self._queues)] = np.arange(len(self._queues))
         self.network.links["log"][[*self._rates, *self._packets]] = 1
-        self.network.links["calm"][[*self._queues, *self._rates, *self._packets]] = WATCHED
+        self.network.watch([*self._queues, *self._rates, *self._packets])
         self.network.world["sampling"] = bool(self._queues or self.watch.flows)
         self.network.world["logging"] = bool(self._rates or self._packets)
 

@@ -111,7 +111,7 @@ def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def rare(function: Callable[..., Any]) -> Callable[..., Any]:
-    """As `kernel`, and never inlined: what seldom happens then takes no registers from what always does."""
+    """As `kernel`, and never inlined: what few packets or few transports need takes no registers from all others."""
     return function if config.DISABLE_JIT else Kernel(function, pipeline_class=RarePartCompiler)
 
 

@@ -234,7 +234,7 @@ depart = kernel(_departing(_copy_new))
 """As `depart_here`, for packets that the host has just made."""
 
 
-@kernel
+@rare
 def write_telemetry(net, index, packet, now, drain):
     """Leave in-band telemetry for a data packet (HPCC): what the link has sent, and what waits in its queue.
 

@@ -132,7 +132,7 @@ def pull(net, node, now):
     port = net.ports[index]
     link = net.links[port.link]
     managed = link.port >= 0
-    if managed:
+    if managed and port.waiting > 0:
         serve(net, index, now)
     while port.ready >= 0:
         number = np.int64(port.ready)
@@ -163,7 +163,7 @@ def _payload_of(net, flow, law, number):
     return np.int64(law.payload)
 
 
-@inlined
+@rare
 def _choose_entropy(net, flow, law, now):
     """Draw a new entropy where the sender balances load, by packet or after a gap; or a place for telemetry."""
     if flow.first_telemetry >= 0:
@@ -180,7 +180,7 @@ def _choose_entropy(net, flow, law, now):
         flow.draws += 1
 
 
-@kernel
+@rare
 def pass_servers(net, first, count, payload, now):
     """Pass servers one after the other; returns when the last has let the packet go, ps."""
     time = now
@@ -225,7 +225,8 @@ def _send(net, number, now):
     payload = np.int64(law.payload)
     if again or which == flow.send_last:
         payload = _payload_of(net, flow, law, which)
-    _choose_entropy(net, flow, law, now)
+    if flow.first_telemetry >= 0 or law.balance in (BY_PACKET, BY_FLOWLET):
+        _choose_entropy(net, flow, law, now)
     wire = payload + law.overhead
     state = again | (law.data_class << CLASS_SHIFT) | (CAPABLE if law.ecn else 0)
     flow.in_flight += 1
@@ -281,7 +282,7 @@ def _past_queues(net, index, law, packet, now, ready):
         spend(net, port, lane, np.int64(packet.wire))
 
 
-@kernel
+@inlined
 def answer(net, number, kind, cumulative, echo, stamp, entropy, bits, now):
     """Send an ACK, NACK or CNP from the receiving host of a flow."""
     flow = net.flows[number]

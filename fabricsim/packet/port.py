@@ -175,7 +175,10 @@ def enqueue(net, index, packet, came, now):
         queue.bytes += wire
         queue.waiting += duration
         row.waiting += 1
-        serve(net, port, now)
+        if came >= 0 and link.free_at > now:  # at a switch; a host's NIC does not wait for its wire
+            plan_port(net, port, link.free_at)
+        else:
+            serve(net, port, now)
     if came >= 0 and net.nodes[node].accounts:
         check_pause(net, node, came, lane, now)
 

@@ -15,15 +15,14 @@ _ACK, _NACK, _CNP = np.int64(ACK), np.int64(NACK), np.int64(CNP)
 _MARKED, _PLAIN = np.int64(MARKED), np.int64(0)
 
 
-@kernel
+@rare
 def _reply(net, number, kind, packet, now):
     """Send a NACK or CNP about a packet."""
     which, entropy = np.int64(packet.number), np.int64(packet.entropy)
     answer(net, number, kind, net.receivers[number].expected, which, packet.stamp, entropy, _PLAIN, now)
 
 
-@kernel
-def _acknowledge(net, number, now):
+def _send_ack(net, number, now):
     """Send an ACK that echoes the last packet noted."""
     receiver = net.receivers[number]
     receiver.unacknowledged = 0
@@ -33,11 +32,16 @@ def _acknowledge(net, number, now):
     answer(net, number, _ACK, receiver.expected, echo, receiver.stamp, entropy, bits, now)
 
 
+_acknowledge = inlined(_send_ack)
+_acknowledge_apart = rare(_send_ack)
+"""For all places but that by which most packets come."""
+
+
 @kernel
 def acknowledge_late(net, number, now):
     """Send a delayed ACK if it is due."""
     if net.receivers[number].due == now:
-        _acknowledge(net, number, now)
+        _acknowledge_apart(net, number, now)
 
 
 @rare
@@ -138,7 +142,7 @@ def receive(net, packet, now):
             _refuse(net, number, packet, now)
         return
     if receiver.unacknowledged > 0 and marked != receiver.marked:
-        _acknowledge(net, number, now)
+        _acknowledge_apart(net, number, now)
     gap = receiver.highest > before
     if not copy:
         _keep(net, flow, law, receiver, which)
@@ -150,7 +154,7 @@ def receive(net, packet, now):
     if copy:
         if not trimmed:
             receiver.copies += 1
-        _acknowledge(net, number, now)
+        _acknowledge_apart(net, number, now)
         return
     receiver.unacknowledged += 1
     complete = receiver.expected > max(before, receiver.last) and _complete(net, number, now)

@@ -292,6 +292,7 @@ def _run(traffic: Traffic, *, reaction: int | None = None, calendar: bool | None
     if calendar is not None:
         world.network.use_calendar(on=calendar)
     world.network.links["log"] = 1
+    world.network.watch()
     world.network.world["logging"] = 1
     env.process(_look(env, fabric, traffic.looks))
     env.run()

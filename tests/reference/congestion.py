@@ -90,6 +90,7 @@ def run(scenario: Scenario, flows: Sequence[tuple[int, int, int]], target: int =
     network = world.network
     to_target = int(np.flatnonzero(network.links["target"] == target)[0])
     network.links["tap"][to_target] = 0
+    network.watch([to_target])
     network.grown["flows"]["tap"][: len(flows)] = 1 + 2 * np.arange(len(flows))
     network.world["sampling"] = 1
     completion: NDArray[np.int64] = np.asarray(env.run(done))

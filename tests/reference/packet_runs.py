@@ -75,11 +75,16 @@ class Compiled:
         Whether nodes are found by the calendar rather than by a scan.
     many
         Whether more is fetched ahead, as in fabrics of many hosts.
+    logged
+        Whether links tell of each packet; if not, the log of `run` is empty.
     """
 
-    def __init__(self, case: Case, *, window: int = NEVER, calendar: bool = False, many: bool = False) -> None:
+    def __init__(
+        self, case: Case, *, window: int = NEVER, calendar: bool = False, many: bool = False, logged: bool = True
+    ) -> None:
         self._case = case
         tables = case.tables
+        tables["links"]["log"] = logged
         records = (tables[name] for name in ("nodes", "links", "ports", "queues", "ingress"))
         self.state = PacketState(*records, seed=int(tables["world"][0].seed))
         for name in _GROWING:
@@ -89,7 +94,7 @@ class Compiled:
         self.state.add_path(tables["paths"].tolist())
         self.state.group_of, self.state.group_links = tables["group_of"], tables["group_links"]
         self.state.groups = tables["groups"]
-        self.state.world["logging"] = 1
+        self.state.world["logging"] = logged
         self.state.world["many"] = many
         self.state.world["peers"] = tables["world"]["peers"]
         smallest = min(HEADER_BYTES, *laws["ack_wire"].tolist(), *(laws["overhead"] + 1).tolist())
@@ -101,7 +106,9 @@ class Compiled:
         selective = laws["recovery"][flows["law"]] == SELECTIVE
         self.state.add_scores(int(2 * spans[selective].sum()))
         told = laws["law"][flows["law"]] == HPCC
-        self.state.world["telemetry"] = told.any()
+        if told.any():
+            self.state.world["telemetry"] = 1
+            self.state.watch()
         rows = int(((spans[told] + 1) * flows["hops"][told]).sum())
         self.state.extend("telemetry", np.zeros(rows, TELEMETRY))
 

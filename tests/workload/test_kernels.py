@@ -6,20 +6,24 @@ import csv
 import statistics
 import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from fabricsim.spec.cluster import Gpu
+from fabricsim import load
 from fabricsim.spec.job import Job
 from fabricsim.spec.library import root
 from fabricsim.workload.roofline import operation_time
 from fabricsim.workload.work import Kernel, Operation
 
+if TYPE_CHECKING:
+    from fabricsim.spec.cluster import Gpu
+
 FOLDER = Path(__file__).parent / "kernels"
 
 
 def library_gpu(name: str) -> Gpu:
-    return Gpu.model_validate(tomllib.loads((root() / "gpus" / f"{name}.toml").read_text()))
+    return load("ideal-16", [f"cluster.gpu={name}"]).scenario.cluster.gpu
 
 
 def product(batch: int, rows: int, inner: int, columns: int) -> Operation:
