@@ -31,7 +31,7 @@ _ALARM, _DATA, _NO_ECHO = np.int64(ALARM), np.int64(DATA), np.int64(0)
 _PS = 1e12
 
 
-@kernel
+@inlined
 def set_alarm(net, number, time):
     """Have a flow looked at no later than `time` (ps)."""
     flow = net.flows[number]
@@ -48,7 +48,7 @@ def _may_send(flow, law):
     return flow.in_flight == 0 or flow.in_flight + 1 <= flow.window
 
 
-@kernel
+@inlined
 def activate(net, number, now):
     """Let a flow join its NIC's round if it may send, or plan for when its pace allows; returns whether it joined."""
     flow = net.flows[number]
@@ -68,16 +68,22 @@ def activate(net, number, now):
     return True
 
 
-@kernel
+@inlined
 def reconsider(net, number, now):
     """Let a flow whose state has changed join its NIC's round, or leave it; either lets the NIC pull."""
     flow = net.flows[number]
-    if not flow.ready:
-        changed = activate(net, number, now)
+    if flow.ready != _may_send(flow, net.laws[flow.law]):
+        _join_or_leave(net, number, now)
+
+
+@kernel
+def _join_or_leave(net, number, now):
+    flow = net.flows[number]
+    changed = flow.ready == 1
+    if changed:
+        _withdraw(net, number)
     else:
-        changed = not _may_send(flow, net.laws[flow.law])
-        if changed:
-            _withdraw(net, number)
+        changed = activate(net, number, now)
     if changed:
         pull(net, np.int64(flow.source), now)
 
