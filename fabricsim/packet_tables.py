@@ -514,9 +514,6 @@ NETWORK = np.dtype(
         ("sampling", np.int32),  # 1: something is tapped
         ("free_chunk", np.int32),
         ("chunks", np.int32),  # free
-        ("used_chunk", np.int32),  # first of those that the present node has left behind
-        ("last_used", np.int32),
-        ("used_chunks", np.int32),  # how many
         ("free_control", np.int32),
         ("controls_left", np.int32),  # free
         ("free_agenda", np.int32),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import inlined, kernel, rare
+from fabricsim.kernels._jit import inlined, kernel
 from fabricsim.packet.clock import hasten
 from fabricsim.tables import NEVER
 
@@ -64,7 +64,7 @@ def plan_port(net, port, time):
         hasten(net, node, time)
 
 
-@rare
+@inlined
 def take_port(net, node, now):
     """Take the first port of a node that is to act at `now` (ps) off the plan; NONE where none is."""
     row = net.nodes[node]

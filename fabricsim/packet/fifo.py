@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import inlined, rare
+from fabricsim.kernels._jit import inlined, kernel
 from fabricsim.packet_tables import CHUNK
 
 _LAST = CHUNK - 1
 _SHIFT = CHUNK.bit_length() - 1
 
 
-@rare
+@kernel
 def _take_chunk(net):
     world = net.world[0]
     chunk = np.int64(world.free_chunk)
@@ -49,33 +49,6 @@ def following(net, place):
     if place & _LAST != _LAST:
         return place + 1
     return np.int64(net.chunk_next[place >> _SHIFT]) << _SHIFT
-
-
-@inlined
-def use(net, place):
-    """Leave a place for the one after it; a chunk left behind is not free before `free_used`."""
-    if place & _LAST != _LAST:
-        return place + 1
-    chunk = place >> _SHIFT
-    after = np.int64(net.chunk_next[chunk])
-    world = net.world[0]
-    if world.used_chunks == 0:
-        world.last_used = chunk
-    net.chunk_next[chunk] = world.used_chunk
-    world.used_chunk = chunk
-    world.used_chunks += 1
-    return after << _SHIFT
-
-
-@inlined
-def free_used(net):
-    """Free the chunks that `use` has left behind."""
-    world = net.world[0]
-    if world.used_chunks > 0:
-        net.chunk_next[world.last_used] = world.free_chunk
-        world.free_chunk = world.used_chunk
-        world.chunks += world.used_chunks
-        world.used_chunks = 0
 
 
 @inlined

@@ -25,14 +25,14 @@ def uniform(seed, index, draw):
     return mix(mix(mix(seed) ^ index) ^ draw) * _UNIT
 
 
-@rare
+@kernel
 def _draw(net, index):
     link = net.links[index]
     link.draws += 1
     return uniform(net.world[0].seed, index, link.draws - 1)
 
 
-@rare
+@kernel
 def mark(net, index, packet, drain):
     """Mark a packet by RED (Floyd and Jacobson 1993) on a drain time of its queue (ps) above the lower threshold."""
     link = net.links[index]
@@ -214,6 +214,8 @@ def send_at_once(net, index, packet, now):
 def emit_at_once(net, index, now, ready, kind, flow, number, echo, stamp, cursor, wire, entropy, state):
     """Make a packet on a plain link, likewise; it cannot start before `ready` (ps)."""
     link = net.links[index]
+    if link.calm < 0:
+        return False
     duration = serialisation(link, wire)
     drain = max(link.free_at - now, 0) + duration
     if drain > link.calm:

@@ -8,7 +8,7 @@ from fabricsim.kernels._jit import inlined, kernel
 from fabricsim.kernels.path import mix
 from fabricsim.packet.agenda import first_time, plan, take_first, take_nic, take_port
 from fabricsim.packet.clock import set_next
-from fabricsim.packet.fifo import following, free_used, pop, push, use
+from fabricsim.packet.fifo import following, pop, push
 from fabricsim.packet.link import send_at_once, transmit_kept
 from fabricsim.packet.net import prefetch
 from fabricsim.packet.nic import pass_way_in, pull
@@ -74,7 +74,7 @@ def _look_up(net, count):
 
 @kernel
 def _gather(net, node, origin, until):
-    """List what arrives at a switch before `until`, and take it off its link; it stays where it is in the pool.
+    """List what arrives at a switch before `until`; it stays on its link until its turn comes.
 
     Returns
     -------
@@ -111,12 +111,10 @@ def _gather(net, node, origin, until):
                 if left == 0:
                     time = NEVER
                     break
-                place = use(net, place)
+                place = following(net, place)
                 time = pool[place].time
                 if time >= until:
                     break
-            link.head = place
-            link.count = left
             arrivals[i] = time
         later = min(later, time)
     packets = count
@@ -341,6 +339,7 @@ def _take_key(net, node, key, now):
     came = np.int64(arrival.link)
     if came >= 0:
         _forward(net, node, np.int64(arrival.place), np.int64(arrival.out), came, now)
+        pop(net, net.links[came])
         return
     port = _hear_frame(net, ~came, now)
     if port >= 0:
@@ -381,7 +380,6 @@ def _run_switch(net, node, until):
         port = take_port(net, node, due)
         if port >= 0:
             serve(net, port, due)
-    free_used(net)
     set_next(net, node, min(later, due))
 
 
