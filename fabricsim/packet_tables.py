@@ -61,6 +61,8 @@ EVERY_WINDOW = 1  # at the end of each window, marks or none
 
 WATCHED = -1
 """LINK.calm of a link whose packets are never just sent: somebody records them, or they may be lost."""
+MANAGED = -2
+"""LINK.calm of a link with a managed port, of whose packets none is recorded or lost."""
 
 _CACHE_LINE = 64  # bytes
 
@@ -110,27 +112,27 @@ LINK = _on_lines(
         ("target", np.int32),  # node
         ("port", np.int32),  # managed egress port; NONE: a plain FIFO
         ("place", np.int32),  # among the incoming links of all nodes
-        ("calm", np.int64),  # a packet that makes the queue's drain time no longer than this, ps, is just sent
+        ("calm", np.int64),  # a packet with which it drains in this time, ps, or less is just sent; or WATCHED, MANAGED
         ("packets", np.int64),  # sent
         ("bytes", np.int64),  # sent, on the wire
+        ("payload", np.int64),  # sent for the first time, bytes of messages
         ("deepest", np.int64),  # longest drain time, ps
         ("mark_low", np.int64),  # RED: drain time at which marking begins, ps; NEVER: none
         ("limit", np.int64),  # drain time that a packet may not push the queue beyond, ps
-        ("loss", np.float64),  # bit error rate
+        ("source", np.int32),  # node
+        ("reverse", np.int32),  # link the other way; NONE: none
         ("cut_through", np.int32),  # 1: the node at its end forwards on the header
         ("down", np.int32),  # 1: failed; packets are lost
         ("tap", np.int32),  # of the series of its queue; NONE: not recorded
         ("log", np.int32),  # 1: its packets are logged
         # the rest
+        ("loss", np.float64),  # bit error rate
         ("mark_high", np.int64),  # drain time at which every packet is marked, ps
         ("mark_most", np.float64),  # probability of a mark just below mark_high
         ("draws", np.int64),  # random numbers drawn
-        ("source", np.int32),  # node
-        ("reverse", np.int32),  # link the other way; NONE: none
         ("control_head", np.int32),  # pauses and credits on their way to `target`
         ("control_tail", np.int32),
         ("control_count", np.int32),
-        ("payload", np.int64),  # sent for the first time, bytes of messages
         ("marks", np.int64),
         ("drops", np.int64),  # by overflow
         ("errors", np.int64),  # lost by bit errors or failure
@@ -152,7 +154,7 @@ PORT = _on_lines(
         ("classes", np.int32),
         ("turn", np.int32),  # class whose turn it is
         ("paused", np.int32),  # bit per class
-        ("waiting", np.int32),  # packets in all classes
+        ("filled", np.int32),  # bit per class: packets wait in it
         ("place", np.int32),  # among the ports of all nodes
         ("ready", np.int32),  # of a host: flow whose turn it is; NONE: none
         ("ready_last", np.int32),
@@ -179,6 +181,7 @@ QUEUE = np.dtype(
         ("credits", np.int64),  # bytes that may be sent
         ("alpha", np.float64),  # share of the free shared buffer that it may hold; inf: no such bound
         ("lossless", np.int32),  # 1: PFC or credits keep it from overflowing
+        ("shared", np.int32),  # 1: it takes from the shared buffer of its node, and is dropped where none is left
     ],
     align=True,
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fabricsim.engine.state import power_of_two, table
+from fabricsim.packet.lanes import GROUP
 from fabricsim.packet.net import Net
 from fabricsim.packet.node import INDEX_BITS, LONGEST_WINDOW
 from fabricsim.packet.window import MESSAGES_PER_EVENT
@@ -14,15 +15,18 @@ from fabricsim.packet_tables import (
     AGENDA,
     ARRIVAL,
     CHUNK,
+    CLASSES,
     CONTROL,
     CONTROL_BYTES,
     DELIVERY,
     ENDPOINT,
     FLOW,
+    HOST,
     INGRESS,
     LAW,
     LINK,
     LOG,
+    MANAGED,
     NETWORK,
     NODE,
     PACKET,
@@ -61,9 +65,9 @@ _BUSY_NODES_PER_SCAN = 0.2
 
 def _calm(links: NDArray[np.void]) -> NDArray[np.int64]:
     """Up to which drain time (ps) packets are just sent."""
-    special = (links["port"] != NONE) | (links["loss"] > 0) | (links["down"] > 0)
-    special |= (links["tap"] != NONE) | (links["log"] > 0)
-    return np.where(special, WATCHED, np.minimum(links["limit"], links["mark_low"]))
+    watched = (links["loss"] > 0) | (links["down"] > 0) | (links["tap"] != NONE) | (links["log"] > 0)
+    calm = np.where(links["port"] != NONE, MANAGED, np.minimum(links["limit"], links["mark_low"]))
+    return np.where(watched, WATCHED, calm)
 
 
 class PacketState:
@@ -93,7 +97,7 @@ class PacketState:
     ) -> None:
         self.world = table(1, NETWORK)
         self.world["seed"] = seed
-        self.world["hosts"] = np.count_nonzero(nodes["kind"] == 0)
+        self.world["hosts"] = np.count_nonzero(nodes["kind"] == HOST)
         self.world["many"] = self.world["hosts"] > _MANY_HOSTS
         for name in ("free_chunk", "free_control", "free_agenda", "free_transfer"):
             self.world[name] = NONE
@@ -114,6 +118,7 @@ class PacketState:
         self.links["count"] = self.links["control_count"] = 0
         self.links["calm"] = _calm(self.links)
         self.queues["head"] = self.queues["tail"] = NONE
+        self._share_buffers()
         self.ports["ready"] = NONE
         self._place_ports()
         self.grown = {name: table(1, dtype) for name, dtype in _GROWING.items()}
@@ -139,14 +144,25 @@ class PacketState:
         self._take_desk()
 
     def _place_ports(self) -> None:
-        """List the ports node by node."""
+        """List the ports node by node; those of a switch fill up whole groups, which are looked through at once."""
         sources = self.links["source"][self.ports["link"]]
-        self.outs = np.argsort(sources, kind="stable").astype(np.int32)
-        self.ports["place"][self.outs] = np.arange(len(self.outs))
-        self.dues = np.full(len(self.outs), NEVER, np.int64)
         counts = np.bincount(sources, minlength=len(self.nodes))
-        self.nodes["ports"], self.nodes["first_port"] = counts, np.cumsum(counts) - counts
+        rooms = np.where(self.nodes["kind"] == HOST, counts, -(-counts // GROUP) * GROUP)
+        first = np.cumsum(rooms) - rooms
+        order = np.argsort(sources, kind="stable")
+        places = first[sources[order]] + np.arange(len(order)) - (np.cumsum(counts) - counts)[sources[order]]
+        self.outs, self.dues = np.full(rooms.sum(), NONE, np.int32), np.full(rooms.sum(), NEVER, np.int64)
+        self.outs[places] = order
+        self.ports["place"][order] = places
+        self.nodes["ports"], self.nodes["first_port"] = counts, first
         self.nodes["port_due"] = NEVER
+
+    def _share_buffers(self) -> None:
+        """Bound what classes may take from the shared buffers of their nodes, but for lossless ones."""
+        buffers = self.nodes["buffer"][self.links["source"][self.ports["link"]]]
+        shared = (self.queues["lossless"] == 0) & (np.repeat(buffers, CLASSES) > 0)
+        self.queues["shared"] = shared
+        self.queues["alpha"][~shared] = np.inf
 
     def watch(self, links: Sequence[int] | slice = slice(None)) -> None:
         """Have links tell of each packet: in a log, in a series, or in telemetry."""

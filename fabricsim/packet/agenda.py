@@ -3,7 +3,7 @@
 Flows and endpoints: a pairing heap per node, its entries from a common pool (Fredman, Sedgewick,
 Sleator, Tarjan, "The pairing heap: a new form of self-adjusting heap", Algorithmica 1986; with the two
 passes of merging after a removal). Ports, which act at most once at a time: a list of times per node,
-which costs less to scan than a heap to keep.
+which costs less to look through than a heap to keep.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 
 from fabricsim.kernels._jit import inlined, kernel
 from fabricsim.packet.clock import hasten
+from fabricsim.packet.lanes import GROUP, earliest, first_at
 from fabricsim.tables import NEVER
 
 TARGET_BITS = 40
@@ -65,23 +66,36 @@ def plan_port(net, port, time):
 
 
 @inlined
+def plan_departure(net, port, node, time):
+    """Have a port of a switch act at `time` (ps), NEVER included; only while the switch itself is run."""
+    net.dues[net.ports[port].place] = time
+    net.nodes[node].port_due = min(net.nodes[node].port_due, time)
+
+
+@inlined
 def take_port(net, node, now):
-    """Take the first port of a node that is to act at `now` (ps) off the plan; NONE where none is."""
+    """Take the first port of a switch that is to act at `now` (ps) off the plan; NONE where none is.
+
+    The caller looks for the next one, by `look_for_next_port`, when the port has acted.
+    """
     row = net.nodes[node]
-    end = np.int64(row.first_port + row.ports)
-    first = end
-    for place in range(end - 1, row.first_port - 1, -1):  # no branch that could be foreseen wrongly
-        first = np.int64(place) if net.dues[place] == now else first
-    port = np.int64(-1)
-    if first < end:
-        port = np.int64(net.outs[first])
-        net.dues[first] = NEVER
-        net.world[0].due += 1
-    later = NEVER
-    for place in range(row.first_port, end):
-        later = min(later, net.dues[place])
-    row.port_due = later
-    return port
+    for first in range(row.first_port, row.first_port + row.ports, GROUP):
+        place = first_at(net.dues, np.int64(first), now)
+        if place < GROUP:
+            net.dues[first + place] = NEVER
+            net.world[0].due += 1
+            return np.int64(net.outs[first + place])
+    return np.int64(-1)
+
+
+@inlined
+def look_for_next_port(net, node):
+    """Find when a port of a switch is to act next."""
+    row = net.nodes[node]
+    due = NEVER
+    for first in range(row.first_port, row.first_port + row.ports, GROUP):
+        due = min(due, earliest(net.dues, np.int64(first)))
+    row.port_due = due
 
 
 @inlined

@@ -9,7 +9,7 @@ from fabricsim.kernels.path import mix
 from fabricsim.packet import control
 from fabricsim.packet.agenda import plan, plan_port
 from fabricsim.packet.link import depart, emit_at_once, fill, lose, sample, serialisation, transmit, write_telemetry
-from fabricsim.packet.port import enqueue, may_take, serve, spend
+from fabricsim.packet.port import enqueue, may_take, serve_nic, spend
 from fabricsim.packet.recovery import next_lost
 from fabricsim.packet_tables import (
     AGAIN,
@@ -138,8 +138,8 @@ def pull(net, node, now):
     port = net.ports[index]
     link = net.links[port.link]
     managed = link.port >= 0
-    if managed and port.waiting > 0:
-        serve(net, index, now)
+    if managed and port.filled:
+        serve_nic(net, index, now)
     while port.ready >= 0:
         number = np.int64(port.ready)
         flow = net.flows[number]

@@ -2,58 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic, overload
-from numba.np.arrayobj import make_array
 
 from fabricsim.kernels._jit import kernel, rare
+from fabricsim.packet.lanes import BLOCK, count_below
 from fabricsim.tables import NEVER
 
-BLOCK = 16
-"""Keys that are compared with one at once."""
-_LANES = 4
-"""Keys of one comparison: a core that compares eight lowers its frequency for all that it does."""
 _FEW = 128
 """Keys up to which the rank of each is counted."""
-
-
-def count_below(keys: Any, first: Any, key: Any) -> Any:  # noqa: ANN401  as kernels take them
-    """Count the keys below `key` among keys[first:first + BLOCK], all at once and without a branch."""
-    return np.int64(np.count_nonzero(keys[first : first + BLOCK] < key))
-
-
-@overload(count_below, inline="always")
-def _count_below_any(keys: Any, first: Any, key: Any) -> Any:  # noqa: ANN401, ARG001  numba types
-    def count(keys: Any, first: Any, key: Any) -> Any:  # noqa: ANN401
-        return _count_below(keys, first, key)  # type: ignore[call-arg]  # numba passes the context
-
-    return count
-
-
-@intrinsic
-def _count_below(_context: Any, keys: Any, first: Any, key: Any) -> Any:  # noqa: ANN401, ARG001  numba types
-    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:  # noqa: ANN401  LLVM
-        word, index = ir.IntType(64), ir.IntType(32)
-        lanes = ir.VectorType(word, _LANES)
-        data = make_array(keys)(context, builder, arguments[0]).data
-        start = builder.gep(data, [context.cast(builder, arguments[1], first, types.intp)])
-        one = builder.insert_element(ir.Constant(lanes, ir.Undefined), arguments[2], ir.Constant(index, 0))
-        same = builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(index, _LANES), [0] * _LANES))
-        minus = ir.Constant(lanes, [0] * _LANES)
-        for at in range(0, BLOCK, _LANES):
-            place = builder.bitcast(builder.gep(start, [ir.Constant(word, at)]), lanes.as_pointer())
-            below = builder.icmp_signed("<", builder.load(place, align=8), same)
-            minus = builder.add(minus, builder.sext(below, lanes))
-        kind = ir.FunctionType(word, [lanes])
-        total = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.add.v{_LANES}i64")
-        return builder.neg(builder.call(total, [minus]))
-
-    return types.int64(keys, first, types.int64), generate
 
 
 @kernel

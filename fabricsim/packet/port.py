@@ -9,11 +9,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import inlined, kernel
-from fabricsim.packet.agenda import plan_port
+from fabricsim.kernels._jit import inlined, kernel, rare
+from fabricsim.packet.agenda import plan_departure
 from fabricsim.packet.fifo import pop, push
-from fabricsim.packet.link import depart_here, drop, lose, mark, sample, send_control, serialisation, write_telemetry
-from fabricsim.packet_tables import CLASS_SHIFT, CLASSES, DATA, HEADER_BYTES, HOST, TRIMMED
+from fabricsim.packet.lanes import lowest_bit
+from fabricsim.packet.link import (
+    depart_here,
+    drop,
+    lose,
+    mark,
+    put_on_wire,
+    sample,
+    send_control,
+    serialisation,
+    write_telemetry,
+)
+from fabricsim.packet_tables import CLASS_SHIFT, CLASSES, DATA, HEADER_BYTES, TRIMMED, WATCHED
 from fabricsim.tables import NEVER
 
 _CREDIT = 64  # bytes (InfiniBand architecture specification, volume 1, flow control)
@@ -46,11 +57,8 @@ def _credit_bytes(wire):
 @inlined
 def _threshold(net, node, account):
     """Bytes of one incoming link and class beyond which a PAUSE is sent."""
-    above = np.int64(account.above)
-    if account.alpha > 0.0:
-        free = max(net.nodes[node].buffer - net.nodes[node].used, 0)
-        above = max(above, np.int64(account.alpha * free))
-    return above
+    free = max(net.nodes[node].buffer - net.nodes[node].used, 0)
+    return max(np.int64(account.above), np.int64(account.alpha * free))  # alpha is 0 for a static threshold
 
 
 @inlined
@@ -67,7 +75,7 @@ def take_in(net, node, came, lane, wire):
 def check_pause(net, node, came, lane, now):
     """Send a PAUSE back over `came` where its bytes have grown beyond the threshold."""
     account = net.ingress[came * CLASSES + lane]
-    if account.above == NEVER or account.pausing or account.bytes <= _threshold(net, node, account):
+    if account.bytes <= _threshold(net, node, account) or account.pausing:
         return
     account.pausing = 1
     account.held = account.bytes
@@ -96,6 +104,16 @@ def let_go(net, node, came, lane, wire, now):
         send_control(net, back, lane, _credit_bytes(wire), now)
 
 
+@inlined
+def _pass_through(net, node, came, lane, wire, now):
+    """Do what `take_in` and then `let_go` do for a packet that goes on at once."""
+    if came >= 0 and net.nodes[node].accounts:
+        account = net.ingress[came * CLASSES + lane]
+        if account.pausing or account.credits:
+            take_in(net, node, came, lane, wire)
+            let_go(net, node, came, lane, wire, now)
+
+
 @kernel
 def _return_credits(net, came, lane, wire, now):
     """Give back the credits of a packet that is not kept."""
@@ -104,20 +122,43 @@ def _return_credits(net, came, lane, wire, now):
 
 
 @inlined
-def _overflows(net, index, queue, came, lane, wire, drain):
-    """Whether a packet does not fit into its class of the port of link `index`."""
-    link = net.links[index]
-    if drain + serialisation(link, wire) > link.limit:
-        return True
+def _overflows(net, link, queue, came, lane, wire, drain):
+    """Whether a packet, with which its class of the port takes `drain` (ps) to empty, does not fit in."""
     node = net.nodes[link.source]
-    if not queue.lossless:
-        return node.buffer > 0 and (
-            queue.bytes + wire > queue.alpha * (node.buffer - node.used) or node.used + wire > node.buffer
-        )
+    free = node.buffer - node.used
+    # Without asking whether the class is lossless, for packets of different classes alternate.
+    over = drain > link.limit or queue.shared * (wire - free) > 0 or queue.bytes + wire > queue.alpha * max(free, 0)
     if came >= 0 and node.accounts:
         account = net.ingress[came * CLASSES + lane]
-        return account.pausing == 1 and account.bytes + wire > account.held + account.headroom
-    return False
+        if account.pausing:
+            over = over or (queue.lossless == 1 and account.bytes + wire > account.held + account.headroom)
+    return over
+
+
+@rare
+def _turn_away(net, index, packet, came, now):
+    """Drop a packet of a full queue, or trim it into class 0; returns whether it was trimmed."""
+    link = net.links[index]
+    port = np.int64(link.port)
+    wire = np.int64(packet.wire)
+    header = min(wire, HEADER_BYTES)
+    drain = net.queues[port * CLASSES].waiting + max(link.free_at - now, 0)
+    can_trim = net.ports[port].trimming and packet.kind == DATA and not packet.state & TRIMMED
+    if not can_trim or drain + serialisation(link, header) > link.limit:
+        drop(net, index, packet, now)
+        _return_credits(net, came, traffic_class(packet), wire, now)
+        return False
+    packet.wire = header
+    packet.state = (packet.state & ((1 << CLASS_SHIFT) - 1)) | TRIMMED
+    link.trims += 1
+    return True
+
+
+@rare
+def _lose_here(net, index, packet, came, now):
+    """Count a packet for a failed link."""
+    lose(net, index, packet, now)
+    _return_credits(net, came, traffic_class(packet), np.int64(packet.wire), now)
 
 
 @kernel
@@ -134,62 +175,59 @@ def enqueue(net, index, packet, came, now):
         Present time, ps.
     """
     link = net.links[index]
-    lane = traffic_class(packet)
     if link.down:
-        lose(net, index, packet, now)
-        _return_credits(net, came, lane, np.int64(packet.wire), now)
+        _lose_here(net, index, packet, came, now)
         return
     port = np.int64(link.port)
+    row = net.ports[port]
+    lane = traffic_class(packet)
     queue = net.queues[port * CLASSES + lane]
+    wire = np.int64(packet.wire)
+    duration = serialisation(link, wire)
     busy = max(link.free_at - now, 0)
     drain = queue.waiting + busy
-    if _overflows(net, index, queue, came, lane, np.int64(packet.wire), drain):
-        header = min(np.int64(packet.wire), HEADER_BYTES)
-        drain = net.queues[port * CLASSES].waiting + busy
-        can_trim = net.ports[port].trimming and packet.kind == DATA and not packet.state & TRIMMED
-        if not can_trim or drain + serialisation(link, header) > link.limit:
-            drop(net, index, packet, now)
-            _return_credits(net, came, lane, np.int64(packet.wire), now)
+    if _overflows(net, link, queue, came, lane, wire, drain + duration):
+        if not _turn_away(net, index, packet, came, now):
             return
         lane = np.int64(0)
         queue = net.queues[port * CLASSES]
-        packet.wire = header
-        packet.state = (packet.state & ((1 << CLASS_SHIFT) - 1)) | TRIMMED
-        link.trims += 1
-    elif drain > link.mark_low and not net.ports[port].mark_late:
+        wire = np.int64(packet.wire)
+        duration = serialisation(link, wire)
+        drain = queue.waiting + busy
+    elif drain > link.mark_low and not row.mark_late:
         mark(net, index, packet, drain)
-    node = np.int64(link.source)
-    wire = np.int64(packet.wire)
-    duration = serialisation(link, wire)
-    take_in(net, node, came, lane, wire)
     link.deepest = max(link.deepest, drain + duration)
     if link.tap >= 0:
         sample(net, link.tap, now, drain + duration)
-    row = net.ports[port]
-    if row.waiting == 0 and row.weighted == 0 and link.free_at <= now and may_take(net, port, lane, wire):
-        _send_on(net, port, index, lane, packet, came, now)
+    if (row.filled | row.weighted | (busy > 0)) == 0 and may_take(net, port, lane, wire):
+        _send_on(net, port, index, lane, packet, wire, duration, now)
+        _pass_through(net, np.int64(link.source), came, lane, wire, now)
     else:
+        take_in(net, np.int64(link.source), came, lane, wire)
         place = push(net, queue)
         net.pool[place] = packet
         net.pool[place].time = came  # not on a wire yet: its time says where it came from
         queue.bytes += wire
         queue.waiting += duration
-        row.waiting += 1
-        if came >= 0 and link.free_at > now:  # at a switch; a host's NIC does not wait for its wire
-            plan_port(net, port, link.free_at)
+        row.filled |= 1 << lane
+        if came < 0:
+            serve_nic(net, port, now)
+        elif busy > 0:
+            plan_departure(net, port, np.int64(link.source), link.free_at)
         else:
             serve(net, port, now)
-    if came >= 0 and net.nodes[node].accounts:
-        check_pause(net, node, came, lane, now)
+    if came >= 0 and net.nodes[link.source].accounts:
+        check_pause(net, np.int64(link.source), came, lane, now)
 
 
 @inlined
 def _may_go(net, port, lane):
     """Whether the first packet of a class may be sent."""
-    queue = net.queues[port * CLASSES + lane]
-    if queue.count == 0 or (net.ports[port].paused >> lane) & 1:
+    row = net.ports[port]
+    if ((row.filled & ~row.paused) >> lane) & 1 == 0:
         return False
-    return net.ports[port].credit_bytes == 0 or queue.credits >= _credit_bytes(net.pool[queue.head].wire)
+    queue = net.queues[port * CLASSES + lane]
+    return row.credit_bytes == 0 or queue.credits >= _credit_bytes(net.pool[queue.head].wire)
 
 
 @inlined
@@ -210,9 +248,13 @@ def spend(net, port, lane, wire):
 @inlined
 def _first_class(net, port):
     """Lowest class whose first packet may be sent; NONE where there is none."""
-    for lane in range(net.ports[port].classes):
-        if _may_go(net, port, lane):
-            return np.int64(lane)
+    row = net.ports[port]
+    waiting = np.int64(row.filled & ~row.paused)
+    while waiting:
+        lane = lowest_bit(waiting)
+        if row.credit_bytes == 0 or _may_go(net, port, lane):
+            return lane
+        waiting &= waiting - 1
     return np.int64(-1)
 
 
@@ -244,43 +286,67 @@ def _next_class(net, port):
 
 @kernel
 def serve(net, port, now):
-    """Send what may go while the link is free, and plan for when it is free again; a host's NIC does not wait."""
+    """Let a port of a switch send the packet whose turn it is, if it is free, and plan for when it is free again."""
     row = net.ports[port]
     index = np.int64(row.link)
     link = net.links[index]
-    ahead = net.nodes[link.source].kind == HOST
-    while row.waiting > 0:
-        if link.free_at > now and not ahead:
-            plan_port(net, port, link.free_at)
-            return
+    if link.free_at <= now:
         lane = _next_class(net, port)
         if lane < 0:
             return
         _send_first(net, port, index, lane, now)
+    plan_departure(net, port, np.int64(link.source), link.free_at if row.filled else NEVER)
+
+
+@kernel
+def serve_nic(net, port, now):
+    """Let a host's NIC hand all that may go to its wire, for which it does not wait."""
+    row = net.ports[port]
+    while row.filled:
+        lane = _next_class(net, port)
+        if lane < 0:
+            return
+        _send_first(net, port, np.int64(row.link), lane, now)
 
 
 @inlined
 def _send_first(net, port, index, lane, now):
-    """Send the first packet of a class."""
+    """Send the first packet of a class, and free what it took up of the buffer."""
     queue = net.queues[port * CLASSES + lane]
+    link = net.links[index]
     packet = net.pool[queue.head]
     wire = np.int64(packet.wire)
-    queue.bytes -= wire
-    queue.waiting -= serialisation(net.links[index], wire)
-    net.ports[port].waiting -= 1
-    pop(net, queue)
-    _send_on(net, port, index, lane, packet, packet.time, now)
-
-
-@kernel
-def _send_on(net, port, index, lane, packet, came, now):
-    """Put a packet on the free wire, and free what it took up of the buffer."""
-    link = net.links[index]
-    wire = np.int64(packet.wire)
+    came = packet.time
     duration = serialisation(link, wire)
+    queue.bytes -= wire
+    queue.waiting -= duration
+    pop(net, queue)
+    net.ports[port].filled &= ~((queue.count == 0) << lane)
+    _send_on(net, port, index, lane, packet, wire, duration, now)
+    let_go(net, np.int64(link.source), came, lane, wire, now)
+
+
+@inlined
+def _send_on(net, port, index, lane, packet, wire, duration, now):
+    """Put a packet on the free wire."""
+    link = net.links[index]
     waiting = net.queues[port * CLASSES + lane].waiting
     if net.ports[port].mark_late and waiting > link.mark_low:
         mark(net, index, packet, waiting)
+    if link.calm == WATCHED:
+        _send_watched(net, port, index, lane, packet, duration, now)
+        return
+    start = max(now, np.int64(link.free_at))
+    link.free_at = start + duration
+    put_on_wire(net, link, packet, wire, start, duration)
+    spend(net, port, lane, wire)
+
+
+@rare
+def _send_watched(net, port, index, lane, packet, duration, now):
+    """Do so where somebody watches, or the packet may be lost."""
+    link = net.links[index]
+    waiting = net.queues[port * CLASSES + lane].waiting
     if net.world[0].telemetry:
         write_telemetry(net, index, packet, now, waiting)
     start = max(now, np.int64(link.free_at))
@@ -288,8 +354,7 @@ def _send_on(net, port, index, lane, packet, came, now):
     if link.tap >= 0:
         sample(net, link.tap, now, waiting + duration)
     if depart_here(net, index, packet, start, duration):
-        spend(net, port, lane, wire)
-    let_go(net, np.int64(link.source), came, lane, wire, now)
+        spend(net, port, lane, np.int64(packet.wire))
 
 
 @kernel

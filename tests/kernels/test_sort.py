@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fabricsim.packet.order import BLOCK, sort
+from fabricsim.packet.lanes import BLOCK
+from fabricsim.packet.order import sort
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 17, 128, 129, 1000])

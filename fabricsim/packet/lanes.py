@@ -1,0 +1,141 @@
+"""Comparisons of several numbers at once, without a branch that could be foreseen wrongly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, overload
+from numba.np.arrayobj import make_array
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BLOCK = 16
+"""Keys that are compared with one at once."""
+GROUP = 8
+"""Times that are looked through at once."""
+_LANES = 4
+"""Numbers of one comparison: a core that compares eight lowers its frequency for all that it does."""
+_WORD, _INDEX = ir.IntType(64), ir.IntType(32)
+_VECTOR = ir.VectorType(_WORD, _LANES)
+
+
+def count_below(keys: Any, first: Any, key: Any) -> Any:  # noqa: ANN401  as kernels take them
+    """Count the keys below `key` among keys[first:first + BLOCK]."""
+    return np.int64(np.count_nonzero(keys[first : first + BLOCK] < key))
+
+
+def first_at(times: Any, first: Any, time: Any) -> Any:  # noqa: ANN401  as above
+    """Place of the first `time` among times[first:first + GROUP], counted from `first`; GROUP where there is none."""
+    return next((np.int64(i) for i in range(GROUP) if times[first + i] == time), np.int64(GROUP))
+
+
+def earliest(times: Any, first: Any) -> Any:  # noqa: ANN401  as above
+    """Least of times[first:first + GROUP]."""
+    return times[first : first + GROUP].min()
+
+
+def lowest_bit(number: Any) -> Any:  # noqa: ANN401  as above
+    """Place of the lowest bit that is set; 64 where none is."""
+    return np.int64((int(number) & -int(number)).bit_length() - 1 if number else 64)
+
+
+@overload(count_below, inline="always")
+def _count_below_any(keys: Any, first: Any, key: Any) -> Any:  # noqa: ANN401, ARG001  numba types
+    def count(keys: Any, first: Any, key: Any) -> Any:  # noqa: ANN401
+        return _count_below(keys, first, key)  # type: ignore[call-arg]  # numba passes the context
+
+    return count
+
+
+@overload(first_at, inline="always")
+def _first_at_any(times: Any, first: Any, time: Any) -> Any:  # noqa: ANN401, ARG001  as above
+    def find(times: Any, first: Any, time: Any) -> Any:  # noqa: ANN401
+        return _first_at(times, first, time)  # type: ignore[call-arg]  # as above
+
+    return find
+
+
+@overload(earliest, inline="always")
+def _earliest_any(times: Any, first: Any) -> Any:  # noqa: ANN401, ARG001  as above
+    def find(times: Any, first: Any) -> Any:  # noqa: ANN401
+        return _earliest(times, first)  # type: ignore[call-arg]  # as above
+
+    return find
+
+
+@overload(lowest_bit, inline="always")
+def _lowest_bit_any(number: Any) -> Any:  # noqa: ANN401, ARG001  as above
+    def find(number: Any) -> Any:  # noqa: ANN401
+        return _lowest_bit(number)  # type: ignore[call-arg]  # as above
+
+    return find
+
+
+@intrinsic
+def _count_below(_context: Any, keys: Any, first: Any, key: Any) -> Any:  # noqa: ANN401, ARG001  numba types
+    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:  # noqa: ANN401  LLVM
+        same = _everywhere(builder, arguments[2])
+        minus = ir.Constant(_VECTOR, [0] * _LANES)
+        for some in _load(context, builder, keys, arguments, BLOCK):
+            minus = builder.add(minus, builder.sext(builder.icmp_signed("<", some, same), _VECTOR))
+        return builder.neg(_reduce(builder, "add", minus))
+
+    return types.int64(keys, first, types.int64), generate
+
+
+@intrinsic
+def _first_at(_context: Any, times: Any, first: Any, time: Any) -> Any:  # noqa: ANN401, ARG001  as above
+    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:  # noqa: ANN401  as above
+        same = _everywhere(builder, arguments[2])
+        found = ir.Constant(_WORD, 1 << GROUP)
+        for at, some in enumerate(_load(context, builder, times, arguments, GROUP)):
+            bits = builder.bitcast(builder.icmp_signed("==", some, same), ir.IntType(_LANES))
+            found = builder.or_(found, builder.shl(builder.zext(bits, _WORD), ir.Constant(_WORD, at * _LANES)))
+        return builder.cttz(found, ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(times, first, types.int64), generate
+
+
+@intrinsic
+def _earliest(_context: Any, times: Any, first: Any) -> Any:  # noqa: ANN401  as above
+    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:  # noqa: ANN401  as above
+        least, *others = _load(context, builder, times, arguments, GROUP)
+        for some in others:
+            least = builder.select(builder.icmp_signed("<", some, least), some, least)
+        return _reduce(builder, "smin", least)
+
+    return types.int64(times, first), generate
+
+
+@intrinsic
+def _lowest_bit(_context: Any, number: Any) -> Any:  # noqa: ANN401  as above
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:  # noqa: ANN401  as above
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(number), generate
+
+
+def _everywhere(builder: Any, value: Any) -> Any:  # noqa: ANN401  as above
+    """Make a vector of one value."""
+    one = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), value, ir.Constant(_INDEX, 0))
+    return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(_INDEX, _LANES), [0] * _LANES))
+
+
+def _load(context: Any, builder: Any, table: Any, arguments: Any, count: int) -> Iterator[Any]:  # noqa: ANN401  as above
+    """Load `count` numbers of a table, as vectors."""
+    data = make_array(table)(context, builder, arguments[0]).data
+    start = builder.gep(data, [arguments[1]])
+    for at in range(0, count, _LANES):
+        place = builder.bitcast(builder.gep(start, [ir.Constant(_WORD, at)]), _VECTOR.as_pointer())
+        yield builder.load(place, align=8)
+
+
+def _reduce(builder: Any, how: str, vector: Any) -> Any:  # noqa: ANN401  as above
+    kind = ir.FunctionType(_WORD, [_VECTOR])
+    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.{how}.v{_LANES}i64")
+    return builder.call(function, [vector])

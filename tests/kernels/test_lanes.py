@@ -1,0 +1,55 @@
+"""Comparisons of several numbers at once, compiled, against what they say uncompiled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabricsim.kernels._jit import kernel
+from fabricsim.packet.lanes import BLOCK, GROUP, count_below, earliest, first_at, lowest_bit
+from fabricsim.tables import NEVER
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_TIMES = st.integers(0, 3) | st.just(NEVER)
+
+
+@kernel
+def _look(times: NDArray[np.int64], first: np.int64, time: np.int64) -> tuple[int, int]:
+    return int(first_at(times, first, time)), int(earliest(times, first))
+
+
+@kernel
+def _count(keys: NDArray[np.int64], first: np.int64, key: np.int64) -> int:
+    return int(count_below(keys, first, key))
+
+
+@kernel
+def _lowest(number: np.int64) -> int:
+    return int(lowest_bit(number))
+
+
+@given(st.lists(_TIMES, min_size=2 * GROUP, max_size=2 * GROUP), st.integers(0, GROUP), _TIMES)
+def test_times_are_found(drawn: list[int], first: int, time: int) -> None:
+    times = np.array(drawn, np.int64)
+    found, least = _look(times, np.int64(first), np.int64(time))
+    group = drawn[first : first + GROUP]
+    assert found == first_at(times, first, time) == (group.index(time) if time in group else GROUP)
+    assert least == earliest(times, first) == min(group)
+
+
+@given(st.lists(_TIMES, min_size=2 * BLOCK, max_size=2 * BLOCK), st.integers(0, BLOCK), _TIMES)
+def test_lesser_keys_are_counted(drawn: list[int], first: int, key: int) -> None:
+    keys = np.array(drawn, np.int64)
+    expected = sum(other < key for other in drawn[first : first + BLOCK])
+    assert _count(keys, np.int64(first), np.int64(key)) == count_below(keys, first, key) == expected
+
+
+@pytest.mark.parametrize(("number", "place"), [(0, 64), (1, 0), (6, 1), (128, 7), (1 << 62, 62)])
+def test_the_lowest_bit_is_found(number: int, place: int) -> None:
+    assert _lowest(np.int64(number)) == lowest_bit(number) == place
