@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import kernel
+from fabricsim.kernels._jit import inlined, kernel
 from fabricsim.kernels.lane import ARRIVED, DELIVERED, NO_EXTRA
 from fabricsim.kernels.queue import post
 from fabricsim.kernels.transfer import handed_over, note_slowdown
+from fabricsim.packet.order import merge_sorting
 
 BATCH_DONE = np.int64(16)
 """Kind of an event: all messages of a batch are handed over; target: the job that counts them."""
@@ -16,41 +17,16 @@ INBOX_BITS = 20
 _INBOX = (1 << INBOX_BITS) - 1
 
 
-@kernel
-def _before(deliveries, flows, a, b):
-    """Whether delivery `b` comes before delivery `a`: by time, then by receiving node."""
+@inlined
+def _comes_after(net, a, b):
+    """Whether delivery `a` comes after delivery `b`: by time, then by receiving node."""
+    deliveries, flows = net.deliveries, net.flows
     if deliveries[a].time != deliveries[b].time:
-        return deliveries[b].time < deliveries[a].time
-    return flows[deliveries[b].flow].target < flows[deliveries[a].flow].target
+        return deliveries[a].time > deliveries[b].time
+    return flows[deliveries[a].flow].target > flows[deliveries[b].flow].target
 
 
-@kernel
-def _sort(deliveries, flows, order, count):
-    """Sort deliveries stably into order[:count]; the second half of `order` is scratch."""
-    half = len(order) >> 1
-    for i in range(count):
-        order[i] = i
-    source, target = 0, half
-    width = 1
-    while width < count:
-        low = 0
-        while low < count:
-            middle, high = min(low + width, count), min(low + 2 * width, count)
-            a, b = source + low, source + middle
-            end_a, end_b = source + middle, source + high
-            for k in range(target + low, target + high):
-                if a < end_a and (b >= end_b or not _before(deliveries, flows, order[a], order[b])):
-                    order[k] = order[a]
-                    a += 1
-                else:
-                    order[k] = order[b]
-                    b += 1
-            low = high
-        source, target = target, source
-        width *= 2
-    if source:
-        for i in range(count):
-            order[i] = order[half + i]
+_sort = kernel(merge_sorting(_comes_after))
 
 
 @kernel
@@ -58,9 +34,12 @@ def hand_over(world, events, buckets, routes, moderation, messages, jobs, slowdo
     """Post an event for each message received in the window that has ended."""
     network = net.world[0]
     count = np.int64(network.deliveries)
-    _sort(net.deliveries, net.flows, net.order, count)
+    order = net.order
     for i in range(count):
-        delivery = net.deliveries[net.order[i]]
+        order[i] = i
+    first = _sort(net, order, count)
+    for i in range(first, first + count):
+        delivery = net.deliveries[order[i]]
         route = np.int64(net.flows[delivery.flow].route)
         transfer = net.transfers[delivery.transfer]
         size = (transfer.last - transfer.first) * net.laws[net.flows[delivery.flow].law].payload + transfer.tail

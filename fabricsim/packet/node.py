@@ -360,7 +360,7 @@ def _run_switch(net, node, until):
     origin = until - net.world[0].window
     count, later, unsorted = _gather(net, node, origin, until)
     keys = net.keys
-    at = sort(keys, count) if unsorted else np.int64(0)
+    at = sort(net, keys, count) if unsorted else np.int64(0)
     end = at + count
     row = net.nodes[node]
     many = net.world[0].many != 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import kernel, rare
+from fabricsim.kernels._jit import inlined, kernel, rare
 from fabricsim.packet.lanes import BLOCK, count_below
 from fabricsim.tables import NEVER
 
@@ -12,8 +12,46 @@ _FEW = 128
 """Keys up to which the rank of each is counted."""
 
 
+def merge_sorting(comes_after):
+    """Make a kernel that sorts items[:count] stably by ``comes_after(net, a, b)``: whether item `a` follows `b`.
+
+    The second half of `items` is scratch; the kernel returns where the sorted ones begin.
+    """
+
+    def merge_sort(net, items, count):
+        source, target = np.int64(0), np.int64(len(items) >> 1)
+        width = 1
+        while width < count:
+            low = 0
+            while low < count:
+                middle, high = min(low + width, count), min(low + 2 * width, count)
+                a, b = source + low, source + middle
+                end_a, end_b = source + middle, source + high
+                for k in range(target + low, target + high):
+                    if a < end_a and (b >= end_b or not comes_after(net, items[a], items[b])):
+                        items[k] = items[a]
+                        a += 1
+                    else:
+                        items[k] = items[b]
+                        b += 1
+                low = high
+            source, target = target, source
+            width *= 2
+        return source
+
+    return merge_sort
+
+
+@inlined
+def _is_greater(_net, a, b):
+    return a > b
+
+
+_merge_sort = rare(merge_sorting(_is_greater))
+
+
 @kernel
-def sort(keys, count):
+def sort(net, keys, count):
     """Sort keys[:count], which all differ; returns where in `keys` the sorted ones begin.
 
     Each half of `keys` has room for `count` rounded up to whole blocks.
@@ -22,7 +60,7 @@ def sort(keys, count):
         keys[0], keys[1] = min(keys[0], keys[1]), max(keys[0], keys[1])
         return np.int64(0)
     if count > _FEW:
-        return _merge_sort(keys, count)
+        return _merge_sort(net, keys, count)
     half = len(keys) >> 1
     end = (count + BLOCK - 1) // BLOCK * BLOCK
     for i in range(count, end):
@@ -34,28 +72,3 @@ def sort(keys, count):
             rank += count_below(keys, first, key)
         keys[half + rank] = key
     return half
-
-
-@rare
-def _merge_sort(keys, count):
-    """Do the same for many keys."""
-    half = len(keys) >> 1
-    width = 1
-    source, target = 0, half
-    while width < count:
-        low = 0
-        while low < count:
-            middle, high = min(low + width, count), min(low + 2 * width, count)
-            a, b = source + low, source + middle
-            end_a, end_b = source + middle, source + high
-            for k in range(target + low, target + high):
-                if a < end_a and (b >= end_b or keys[a] <= keys[b]):
-                    keys[k] = keys[a]
-                    a += 1
-                else:
-                    keys[k] = keys[b]
-                    b += 1
-            low = high
-        source, target = target, source
-        width *= 2
-    return source
