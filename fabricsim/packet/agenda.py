@@ -12,7 +12,7 @@ import numpy as np
 
 from fabricsim.kernels._jit import inlined, kernel
 from fabricsim.packet.clock import hasten
-from fabricsim.packet.lanes import GROUP, earliest, first_at
+from fabricsim.packet.lanes import GROUP, earliest_other, first_at
 from fabricsim.tables import NEVER
 
 TARGET_BITS = 40
@@ -76,26 +76,22 @@ def plan_departure(net, port, node, time):
 def take_port(net, node, now):
     """Take the first port of a switch that is to act at `now` (ps) off the plan; NONE where none is.
 
-    The caller looks for the next one, by `look_for_next_port`, when the port has acted.
+    When the others are to act is found at once: a load of several times waits for a store of one of them.
     """
     row = net.nodes[node]
-    for first in range(row.first_port, row.first_port + row.ports, GROUP):
-        place = first_at(net.dues, np.int64(first), now)
+    taken, later = np.int64(-1), NEVER
+    for start in range(row.first_port, row.first_port + row.ports, GROUP):
+        first = np.int64(start)
+        place = first_at(net.dues, first, now) if taken < 0 else np.int64(GROUP)
         if place < GROUP:
-            net.dues[first + place] = NEVER
-            net.world[0].due += 1
-            return np.int64(net.outs[first + place])
-    return np.int64(-1)
-
-
-@inlined
-def look_for_next_port(net, node):
-    """Find when a port of a switch is to act next."""
-    row = net.nodes[node]
-    due = NEVER
-    for first in range(row.first_port, row.first_port + row.ports, GROUP):
-        due = min(due, earliest(net.dues, np.int64(first)))
-    row.port_due = due
+            taken = first + place
+        later = min(later, earliest_other(net.dues, first, place))
+    row.port_due = later
+    if taken < 0:
+        return taken
+    net.dues[taken] = NEVER
+    net.world[0].due += 1
+    return np.int64(net.outs[taken])
 
 
 @inlined

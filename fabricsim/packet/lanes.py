@@ -11,6 +11,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic, overload
 from numba.np.arrayobj import make_array
 
+from fabricsim.tables import NEVER
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -34,9 +36,9 @@ def first_at(times: Any, first: Any, time: Any) -> Any:  # noqa: ANN401  as abov
     return next((np.int64(i) for i in range(GROUP) if times[first + i] == time), np.int64(GROUP))
 
 
-def earliest(times: Any, first: Any) -> Any:  # noqa: ANN401  as above
-    """Least of times[first:first + GROUP]."""
-    return times[first : first + GROUP].min()
+def earliest_other(times: Any, first: Any, place: Any) -> Any:  # noqa: ANN401  as above
+    """Least of times[first:first + GROUP] but for that at `place`, counted from `first`."""
+    return min(NEVER if i == place else times[first + i] for i in range(GROUP))
 
 
 def lowest_bit(number: Any) -> Any:  # noqa: ANN401  as above
@@ -60,10 +62,10 @@ def _first_at_any(times: Any, first: Any, time: Any) -> Any:  # noqa: ANN401, AR
     return find
 
 
-@overload(earliest, inline="always")
-def _earliest_any(times: Any, first: Any) -> Any:  # noqa: ANN401, ARG001  as above
-    def find(times: Any, first: Any) -> Any:  # noqa: ANN401
-        return _earliest(times, first)  # type: ignore[call-arg]  # as above
+@overload(earliest_other, inline="always")
+def _earliest_other_any(times: Any, first: Any, place: Any) -> Any:  # noqa: ANN401, ARG001  as above
+    def find(times: Any, first: Any, place: Any) -> Any:  # noqa: ANN401
+        return _earliest_other(times, first, place)  # type: ignore[call-arg]  # as above
 
     return find
 
@@ -102,14 +104,17 @@ def _first_at(_context: Any, times: Any, first: Any, time: Any) -> Any:  # noqa:
 
 
 @intrinsic
-def _earliest(_context: Any, times: Any, first: Any) -> Any:  # noqa: ANN401  as above
+def _earliest_other(_context: Any, times: Any, first: Any, place: Any) -> Any:  # noqa: ANN401, ARG001  as above
     def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:  # noqa: ANN401  as above
-        least, *others = _load(context, builder, times, arguments, GROUP)
-        for some in others:
-            least = builder.select(builder.icmp_signed("<", some, least), some, least)
+        left_out, never = _everywhere(builder, arguments[2]), ir.Constant(_VECTOR, [int(NEVER)] * _LANES)
+        least = never
+        for at, some in enumerate(_load(context, builder, times, arguments, GROUP)):
+            places = ir.Constant(_VECTOR, list(range(at * _LANES, (at + 1) * _LANES)))
+            other = builder.select(builder.icmp_signed("==", places, left_out), never, some)
+            least = builder.select(builder.icmp_signed("<", other, least), other, least)
         return _reduce(builder, "smin", least)
 
-    return types.int64(times, first), generate
+    return types.int64(times, first, types.int64), generate
 
 
 @intrinsic

@@ -6,7 +6,7 @@ import numpy as np
 
 from fabricsim.kernels._jit import inlined, kernel
 from fabricsim.kernels.path import mix
-from fabricsim.packet.agenda import first_time, look_for_next_port, plan, take_first, take_nic, take_port
+from fabricsim.packet.agenda import first_time, plan, take_first, take_nic, take_port
 from fabricsim.packet.clock import set_next
 from fabricsim.packet.fifo import following, pop, push
 from fabricsim.packet.link import send_at_once, transmit_kept
@@ -380,7 +380,6 @@ def _run_switch(net, node, until):
         port = take_port(net, node, due)
         if port >= 0:
             serve(net, port, due)
-        look_for_next_port(net, node)
     set_next(net, node, min(later, due))
 
 
