@@ -57,6 +57,18 @@ _GROWING = {
     "endpoints": ENDPOINT,
     "telemetry": TELEMETRY,
 }
+_BLANK: dict[str, dict[str, float]] = {
+    "flows": {
+        "rate": np.inf,
+        **dict.fromkeys(("timeout_at", "alarm_at"), NEVER),
+        **dict.fromkeys(
+            ("tap", "first_telemetry", "path", "reverse_path", "first_link", "last_link", "next_ready"), NONE
+        ),
+    },
+    "receivers": {"due": NEVER, "nacked": NONE, "transfer": NONE},
+    "endpoints": {"head": NONE, "tail": NONE},
+}
+"""What a new record of a table holds where that is not zero."""
 _MANY_HOSTS = 512
 """Hosts beyond which records do not fit into a second cache of 1 MiB, by far: those of 1024 take 5 MB."""
 _BUSY_NODES_PER_SCAN = 0.2
@@ -121,7 +133,7 @@ class PacketState:
         self._share_buffers()
         self.ports["ready"] = NONE
         self._place_ports()
-        self.grown = {name: table(1, dtype) for name, dtype in _GROWING.items()}
+        self.grown = {name: _filled(name, table(0, dtype), 1) for name, dtype in _GROWING.items()}
         self.used = dict.fromkeys(_GROWING, 0)
         self.paths = np.zeros(16, np.int32)
         self.path_length = 0
@@ -170,15 +182,18 @@ class PacketState:
 
     # ---- growth ---------------------------------------------------------------------------------
 
-    def extend(self, name: str, rows: NDArray[np.void]) -> int:
-        """Append records to a table; returns the index of the first."""
-        first, end = self.used[name], self.used[name] + len(rows)
+    def add(self, name: str, count: int = 1) -> int:
+        """Append blank records to a table; returns the index of the first."""
+        first, end = self.used[name], self.used[name] + count
         if end > len(self.grown[name]):
-            grown = table(power_of_two(end), _GROWING[name])
-            grown[:first] = self.grown[name][:first]
-            self.grown[name] = grown
-        self.grown[name][first:end] = rows
+            self.grown[name] = _filled(name, self.grown[name][:first], power_of_two(end))
         self.used[name] = end
+        return first
+
+    def extend(self, name: str, rows: list[tuple[int, float]] | NDArray[np.void]) -> int:
+        """Append records, or tuples of all their columns, to a table; returns the index of the first."""
+        first = self.add(name, len(rows))
+        self.grown[name][first : first + len(rows)] = rows
         return first
 
     def add_path(self, links: Sequence[int]) -> int:
@@ -346,6 +361,15 @@ def _copy(rows: NDArray[np.void], dtype: np.dtype[np.void]) -> NDArray[np.void]:
     copied = table(len(rows), dtype)
     copied[:] = rows
     return copied
+
+
+def _filled(name: str, rows: NDArray[np.void], length: int) -> NDArray[np.void]:
+    """Return a table that begins with these rows; the others are blank."""
+    filled = table(length, _GROWING[name])
+    filled[: len(rows)] = rows
+    for column, value in _BLANK.get(name, {}).items():
+        filled[column][len(rows) :] = value
+    return filled
 
 
 def _grown(entries: NDArray[Any], dtype: np.dtype[np.void], length: int) -> NDArray[np.void]:

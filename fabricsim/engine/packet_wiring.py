@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from fabricsim.engine.packet_times import PacketTimes
 from fabricsim.engine.wiring import Connection, Wiring
 from fabricsim.errors import SimulationError
-from fabricsim.packet_tables import BY_FLOW, FLOW, HEADER_BYTES, HPCC, RECEIVER, SERVER, STAGE
-from fabricsim.tables import NEVER, NONE
+from fabricsim.packet_tables import BY_FLOW, HPCC, SERVER
+from fabricsim.tables import NONE
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -21,8 +22,19 @@ if TYPE_CHECKING:
     from fabricsim.engine.packet_world import PacketWorld
     from fabricsim.spec.cluster import InterruptStep
     from fabricsim.topology.host import Hop
-    from fabricsim.topology.platform import Platform
+    from fabricsim.topology.platform import Path, Platform
     from fabricsim.transports.base import FlowModel
+
+_Stages = list[tuple[int, float]]
+"""Servers, and the time of each per payload byte, ps: rows of ``STAGE``."""
+
+
+class _Way(NamedTuple):
+    """Servers of the sending host, or of the only one; wires, none within a host; servers of the receiving host."""
+
+    out: _Stages
+    wires: tuple[int, ...]
+    back: _Stages
 
 
 class PacketWiring(Wiring):
@@ -54,9 +66,11 @@ class PacketWiring(Wiring):
         if self._law["law"] == HPCC:
             self._network.world["telemetry"] = 1
             self._network.watch()
+        self._times = PacketTimes(self._network.links, self._law)
+        self._reverse: list[int] = self._network.links["reverse"].tolist()
+        self._way_of: list[_Way] = []  # of each route
         self._endpoints: dict[int, int] = {}
         self._nic_of: dict[int, int] = {}  # node at which a server serves
-        self._on_wire: dict[int, bool] = {}
         if self._law["balance"] != BY_FLOW:
             hops = platform.next_hops()
             self._network.group_of, self._network.group_links = hops.group_of, hops.group_links
@@ -66,10 +80,8 @@ class PacketWiring(Wiring):
         """Give a route a flow for messages from outside, if it has none."""
         if awaited:
             self._await(route)
-        routes = self._world.tables["routes"]
-        if routes["flow"][route] == NONE:
-            flow = self._new_flow(source, target, port, route)
-            self._world.tables["routes"]["flow"][route] = flow
+        if self._world.tables["routes"]["flow"][route] == NONE:
+            self._world.tables["routes"]["flow"][route] = self._new_flow(source, target, port, route)
 
     def _connection_flow(self, source: int, target: int, port: int, route: int) -> int:
         self._await(route)
@@ -77,122 +89,92 @@ class PacketWiring(Wiring):
 
     def _await(self, route: int) -> None:
         """Expect reactions to messages of a route, which its latency keeps apart from their arrival."""
-        if self._on_wire[route]:
+        if self._way_of[route].wires:
             self._packet_world.react_within(int(self._world.tables["routes"]["latency"][route]))
 
-    def _add_route(self, key: Connection) -> int:
+    def _path(self, key: Connection) -> Path:
         if self._switches.is_in_network(max(key.source, key.target)):
             msg = 'no switch reduces in the packet engine: choose another algorithm than collnet, or engine = "flow"'
             raise SimulationError(msg)
-        route = super()._add_route(key)
-        row = self._world.tables["routes"][route]
-        path = self._ways.path(key.source, key.target, key.port, key.stripes)
+        return super()._path(key)
+
+    def _add_route(self, key: Connection, path: Path) -> int:
+        route = super()._add_route(key, path)
+        way = self._way(self._platform.path(key.source, key.target, key.port) if key.stripes else path)
+        self._way_of.append(way)
+        routes = self._world.tables["routes"]
         # Cables and switches are in the network; what remains is what the hosts' software takes.
-        row["latency"] -= path.latency
-        self._on_wire[route] = path.network
-        if path.network:
-            way = self._way(key.source, key.target, key.port)
-            self._set_time_alone(row, way, [*self._way_out(key.source, key.target), *self._way_in(key.target)])
+        routes["latency"][route] -= path.latency
+        if way.wires:
+            _set(routes, route, self._times.of_route(way.wires, [time for _, time in (*way.out, *way.back)]))
         return route
 
-    def _way(self, source: int, target: int, port: int) -> list[int]:
-        platform = self._platform
-        return platform.route_links(*platform.nics_of(source, target), platform.key(source, target, port), port)
+    def _way(self, path: Path) -> _Way:
+        if not path.network:
+            return _Way(self._stages(path.hops), (), [])
+        after = path.out + len(path.wires)
+        return _Way(self._stages(path.hops[: path.out]), path.wires, self._stages(path.hops[after:]))
 
-    def _way_out(self, source: int, target: int) -> list[Hop]:
-        return self._platform.way_out(source, target=target)
-
-    def _way_in(self, target: int) -> list[Hop]:
-        return self._platform.way_in(target)
+    def _stages(self, hops: Sequence[Hop]) -> _Stages:
+        capacities = self._platform.resources.capacities
+        return [(server, cost / capacities[server] * PS_PER_S) for server, cost in hops]
 
     # ---- flows ----------------------------------------------------------------------------------
 
     def _new_flow(self, source: int, target: int, port: int, route: int) -> int:
         """Make a flow; its messages belong to one connection of a collective, or to one route."""
-        table = np.zeros(1, FLOW)
-        flow = table[0]
-        flow["timeout_at"] = flow["alarm_at"] = NEVER
-        flow["rate"] = np.inf
-        for name in ("tap", "first_telemetry", "path", "reverse_path", "first_link", "last_link", "next_ready"):
-            flow[name] = NONE
-        flow["route"] = route
-        if self._switches.is_switch(max(source, target)):
-            self._set_stages(flow, self._switches.path(source, target, port).hops, ())
-        elif self._platform.host_of(source) == self._platform.host_of(target):
-            self._set_stages(flow, self._platform.within(source, target), ())
-        else:
-            self._set_ways(flow, source, target, port)
-            self._set_recovery(flow)
-        receiver = np.zeros(1, RECEIVER)
-        receiver["due"], receiver["nacked"], receiver["transfer"] = NEVER, NONE, NONE
-        self._network.extend("receivers", receiver)
-        return self._network.extend("flows", table)
+        way = self._way_of[route]
+        columns: dict[str, float] = {
+            "route": route,
+            "first_stage": self._network.extend("stages", way.out),
+            "stages": len(way.out),
+            "first_exit": self._network.extend("stages", way.back),
+            "exits": len(way.back),
+        }
+        if way.wires:
+            columns |= self._on_wire(way, target)
+            columns["key"] = self._platform.key(source, target, port)
+        self._network.add("receivers")
+        flow = self._network.add("flows")
+        _set(self._network.grown["flows"], flow, columns)
+        return flow
 
-    def _set_ways(self, flow: np.void, source: int, target: int, port: int) -> None:
-        way = self._way(source, target, port)
-        links = self._network.links
-        back = [int(links["reverse"][link]) for link in reversed(way)]
-        flow["key"] = self._platform.key(source, target, port)
-        flow["source"], flow["target"] = links["source"][way[0]], links["target"][way[-1]]
-        flow["first_link"], flow["last_link"] = way[0], back[0]
-        flow["hops"] = len(way)
+    def _on_wire(self, way: _Way, target: int) -> dict[str, float]:
+        """Columns of a flow that leaves its host."""
+        wires, links = way.wires, self._network.links
+        back = [self._reverse[wire] for wire in reversed(wires)]
+        here, there = int(links["source"][wires[0]]), int(links["target"][wires[-1]])
+        self._note_servers(way.out, here)
+        self._note_servers(way.back, there)
+        columns: dict[str, float] = {
+            "source": here,
+            "target": there,
+            "first_link": wires[0],
+            "last_link": back[0],
+            "hops": len(wires),
+            "endpoint": self._endpoint(target),
+            **self._times.of_flow(wires, back),
+        }
         if self._law["balance"] == BY_FLOW:
-            flow["path"], flow["reverse_path"] = self._network.add_path(way), self._network.add_path(back)
-        before, after = self._way_out(source, target), self._way_in(target)
-        self._set_stages(flow, before, after)
-        self._note_servers(before, int(flow["source"]))
-        self._note_servers(after, int(flow["target"]))
-        if target not in self._endpoints:
-            fifo = np.zeros(1, self._network.grown["endpoints"].dtype)
-            fifo["head"] = fifo["tail"] = NONE
-            self._endpoints[target] = self._network.extend("endpoints", fifo)
-        flow["endpoint"] = self._endpoints[target]
-        packet, ack = int(self._law["payload"] + self._law["overhead"]), int(self._law["ack_wire"])
-        flow["wire"] = packet
-        flow["line_rate"] = PS_PER_S / links["ps_per_byte"][way[0]]
-        flow["base_rtt"] = self._one_way(way, packet) + self._one_way(back, ack)
-        flow["connect"] = int(self._law["handshake"]) * (self._one_way(way, ack) + self._one_way(back, ack))
-
-    def _set_stages(self, flow: np.void, out: Sequence[Hop], back: Sequence[Hop]) -> None:
-        """Store the servers before and after the wire."""
-        flow["first_stage"], flow["stages"] = self._network.extend("stages", self._stages(out)), len(out)
-        flow["first_exit"], flow["exits"] = self._network.extend("stages", self._stages(back)), len(back)
-
-    def _note_servers(self, hops: Sequence[Hop], nic: int) -> None:
-        """Have the NICs of a host run together where they turn out to share a server."""
-        if any(self._nic_of.setdefault(resource, nic) != nic for resource, _ in hops):
-            self._network.world["peers"] = self._platform.cluster.nics_per_host
-
-    def _stages(self, hops: Sequence[Hop]) -> NDArray[np.void]:
-        stages = np.zeros(len(hops), STAGE)
-        for stage, (resource, cost) in zip(stages, hops, strict=True):
-            stage["server"] = resource
-            stage["ps_per_byte"] = cost / self._platform.resources.capacities[resource] * PS_PER_S
-        return stages
-
-    def _set_recovery(self, flow: np.void) -> None:
+            columns["path"], columns["reverse_path"] = self._network.add_path(wires), self._network.add_path(back)
         span = int(self._law["span"])
         if self._law["recovery"]:
-            flow["slot"] = self._network.add_scores(2 * span)
+            columns["slot"] = self._network.add_scores(2 * span)
         if self._law["law"] == HPCC:
-            flow["first_telemetry"] = self._network.extend(
-                "telemetry", np.zeros((span + 1) * int(flow["hops"]), self._network.grown["telemetry"].dtype)
-            )
+            columns["first_telemetry"] = self._network.add("telemetry", (span + 1) * len(wires))
+        return columns
 
-    # ---- times ----------------------------------------------------------------------------------
+    def _endpoint(self, target: int) -> int:
+        if target not in self._endpoints:
+            self._endpoints[target] = self._network.add("endpoints")
+        return self._endpoints[target]
 
-    def _one_way(self, way: Sequence[int], size: int) -> int:
-        """Time of a packet over idle links, ps."""
-        links = self._network.links[list(way)]
-        forwarded = np.where(links["cut_through"] == 1, min(size, HEADER_BYTES), size)
-        return int((np.floor(forwarded * links["ps_per_byte"] + 0.5) + links["delay"]).sum())
+    def _note_servers(self, stages: _Stages, nic: int) -> None:
+        """Have the NICs of a host run together where they turn out to share a server."""
+        if any(self._nic_of.setdefault(server, nic) != nic for server, _ in stages):
+            self._network.world["peers"] = self._platform.cluster.nics_per_host
 
-    def _set_time_alone(self, row: np.void, way: Sequence[int], servers: Sequence[Hop]) -> None:
-        """Set what `fabricsim.kernels.transfer.time_alone` needs to know of the packets of a route."""
-        links = self._network.links[list(way)]
-        cut_through = links["cut_through"] == 1
-        per_byte = links["ps_per_byte"][~cut_through].sum()
-        row["packet"], row["framing"] = self._law["payload"], self._law["overhead"]
-        row["base_time"] = links["delay"].sum() + per_byte * row["framing"]
-        row["byte_time"] = per_byte + self._stages(servers)["ps_per_byte"].sum()
-        row["header_time"] = links["ps_per_byte"][cut_through].sum()
+
+def _set(records: NDArray[np.void], index: int, columns: Mapping[str, float]) -> None:
+    for name, value in columns.items():
+        records[name][index] = value

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fabricsim.engine.world import World
     from fabricsim.spec.cluster import InterruptStep
     from fabricsim.topology.host import Hop
-    from fabricsim.topology.platform import Platform
+    from fabricsim.topology.platform import Path, Platform
     from fabricsim.transports.base import FlowModel
 
 
@@ -154,27 +154,28 @@ class Wiring:
         if self.folding is not None:
             source, target, port, stripes = self.folding.stand_in(source, target, port, stripes)
         key = Connection(source, target, port, network_step, intra_host_step, latency, stripes, byte_latency, polled)
-        if key not in self._routes:
-            self._routes[key] = self._add_route(key)
-        return self._routes[key]
+        route = self._routes.get(key)
+        if route is None:
+            route = self._routes[key] = self._add_route(key, self._path(key))
+        return route
 
     @property
     def connections(self) -> Mapping[Connection, int]:
         """Route of each connection so far."""
         return self._routes
 
-    def _add_route(self, key: Connection) -> int:
-        path = self._ways.path(key.source, key.target, key.port, key.stripes)
+    def _path(self, key: Connection) -> Path:
+        return self._ways.path(key.source, key.target, key.port, key.stripes)
+
+    def _add_route(self, key: Connection, path: Path) -> int:
         model = self._model
         latency, overhead, round_trip, window, idle_restart, moderation = key.intra_host_step, 0, 0, 0, 0, NONE
-        out: Sequence[Hop] = ()
         if path.network:
             software = model.latency if key.latency is None else key.latency
             latency = path.latency + software + key.network_step
             overhead = model.overhead if key.latency is None else 0
             round_trip = 2 * (path.latency + software)
             window, idle_restart = model.window, model.idle_restart
-            out = self._ways.out(key.source, key.target, key.stripes)
             moderation = 0 if self._moderation_steps and not key.polled else NONE
         _check_delay(max(latency, overhead), key)
         hops = [(resource, 1, cost) for resource, cost in path.hops]
@@ -200,8 +201,8 @@ class Wiring:
             0.0,
             0,
             0,
-            len(out) + path.network,
-            self._read_ahead(path.hops[: len(out) + 1]) if path.network and not key.stripes else 0,
+            path.out + path.network,
+            self._read_ahead(path.hops[: path.out + 1]) if path.network and not key.stripes else 0,
         )
         self._world.widen(len(hops))
         self.route_hops.append(tuple(resource for resource, _, _ in hops))

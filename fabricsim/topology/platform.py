@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fabricsim.errors import SimulationError
 from fabricsim.kernels.path import flow_hash
 from fabricsim.topology.host import build_hosts
@@ -61,12 +63,15 @@ class Path:
     """The way of one connection.
 
     ``hops`` are pairs of resource index and cost per payload byte; ``latency`` is that of cables and
-    switches, ps; ``network`` says whether it leaves the host.
+    switches, ps; ``network`` says whether it leaves the host. Of a way from NIC to NIC, ``wires`` are
+    those that it crosses, and ``out`` is how many hops come before them.
     """
 
     hops: tuple[tuple[int, float], ...]
     latency: int
     network: bool
+    out: int = 0
+    wires: tuple[int, ...] = ()
 
 
 class Platform:
@@ -101,6 +106,7 @@ class Platform:
         self._router = Router(self._wires, self.nics, fabric.routing, given)
         self._apart = fabric.rails and fabric.topology == "single-switch"
         self._propagation: list[int] = self._wires.propagation.tolist()
+        self._switching = self._list_switching()
         self._ways_out: dict[tuple[int, float, int], list[Hop]] = {}
         self._ways_in: dict[tuple[int, float], list[Hop]] = {}
 
@@ -139,11 +145,11 @@ class Platform:
 
     def nics_of(self, source: int, target: int) -> tuple[int, int]:
         """Find the nodes of the NICs by which a message leaves one endpoint's host and enters another's."""
-        here, there = self._hosts[self.host_of(source)], self._hosts[self.host_of(target)]
-        enters = there.own_nic(target)
-        leaves = enters if self.cluster.pxn else here.own_nic(source)
+        here, there = self.host_of(source), self.host_of(target)
+        enters = self._hosts[there].own_nic(target)
+        leaves = enters if self.cluster.pxn else self._hosts[here].own_nic(source)
         per_host = self.cluster.nics_per_host
-        return self.host_of(source) * per_host + leaves, self.host_of(target) * per_host + enters
+        return here * per_host + leaves, there * per_host + enters
 
     def require_rank(self, rank: int) -> None:
         """Refuse a rank that the cluster does not have, by a `SimulationError`."""
@@ -181,7 +187,7 @@ class Platform:
         wires = self.route_links(*nics, self.key(source, target, port), port)
         out, back = self._leaving(source, self.costs.send_copy, nics[0]), self.way_in(target)
         hops = (*out, *[(wire, self.costs.wire) for wire in wires], *back)
-        return Path(hops, self._latency(wires), network=True)
+        return Path(hops, self._latency(wires), network=True, out=len(out), wires=tuple(wires))
 
     def key(self, source: int, target: int, port: int = 0) -> int:
         """Hash a connection for ECMP: endpoint numbers and port, 32 bits."""
@@ -268,8 +274,12 @@ class Platform:
 
     def _latency(self, path: list[int]) -> int:
         """Time over cables and through switches, ps."""
-        latency = sum(self._propagation[wire] for wire in path) + (len(path) - 1) * self.switch.latency
+        propagation, switching = self._propagation, self._switching
+        return sum([propagation[wire] for wire in path]) + sum([switching[wire] for wire in path[1:]])
+
+    def _list_switching(self) -> list[int]:
+        """Time that a full packet takes at the switch from which each wire leads, ps."""
+        stored = np.zeros(len(self._wires.rate))
         if self.switch.forwarding == "store-and-forward":
-            rates = [self.resources.capacities[wire] for wire in path[1:]]
-            latency += sum(round(self.costs.packet / rate * PS_PER_S) for rate in rates)
-        return latency
+            stored = np.rint(self.costs.packet / self._wires.rate * PS_PER_S)
+        return (stored.astype(np.int64) + self.switch.latency).tolist()

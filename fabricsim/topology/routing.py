@@ -101,6 +101,7 @@ class Router:
         self._given = given
         self._links = np.arange(len(wires.target))
         self._gates = self._find_gates()
+        self._gate_of: list[int] = self._gates.tolist()
         self._distances: dict[int, NDArray[np.int32]] = {}
 
     def _find_gates(self) -> NDArray[np.int64]:
@@ -144,12 +145,13 @@ class Router:
         if port < len(given):
             return list(given[port])
         wires = self._wires
-        gate = int(self._gates[target])
+        gate = self._gate_of[target]
         distances = self._distances_to(gate)
-        if distances[source] < 0:
+        length = int(distances[source])
+        if length < 0:
             msg = f"no cable leads from {wires.nodes[source]} to {wires.nodes[target]}"
             raise SimulationError(msg)
-        walked = np.empty(int(distances[source]), np.int64)
+        walked = np.empty(length, np.int64)
         if self._routing == "ecmp":
             shortest_path(wires.first, wires.target, self._links, distances, source, key, walked)
         else:
