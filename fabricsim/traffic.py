@@ -214,17 +214,20 @@ def _links(fabric: Fabric, routes: NDArray[np.int64]) -> tuple[LinkUse, ...]:
         flows[list(fabric.wiring.route_hops[route])] += count
     if fabric.recorder is not None and not fabric.recorder.one_path:
         flows[fabric.recorder.between_switches()] = 0  # each packet finds its own way
+    used = np.flatnonzero((flows > 0) | (load > 0))
     return tuple(
         LinkUse(
             LinkRecord(
                 name=resources.names[index],
                 kind=resources.kinds[index],
                 capacity=resources.capacities[index],
-                load=float(load[index]),
-                payload=float(payload[index]),
+                load=load_here,
+                payload=payload_here,
                 calls=(),
             ),
-            int(flows[index]),
+            count,
         )
-        for index in np.flatnonzero((flows > 0) | (load > 0)).tolist()
+        for index, load_here, payload_here, count in zip(
+            used.tolist(), load[used].tolist(), payload[used].tolist(), flows[used].tolist(), strict=True
+        )
     )

@@ -140,7 +140,7 @@ class Fabric:
         weight = checked_weight(weight, self.scenario.engine)
         now = self._pump.now()
         route = self.wiring.route(source, target, port=port, latency=latency)
-        self.wiring.prepare(source, target, port, route, awaited=True)
+        self.wiring.prepare(target, route, awaited=True)
         delay = int(self.world.tables["routes"]["overhead"][route])
         event = self.env.event()
         message = self.world.post_message(now, route, size, weight, delay)
@@ -184,7 +184,7 @@ class Fabric:
 
     def _unawaited_route(self, source: int, target: int, port: int) -> int:
         route = self.wiring.route(source, target, port=port)
-        self.wiring.prepare(source, target, port, route, awaited=False)
+        self.wiring.prepare(target, route, awaited=False)
         return route
 
     def host_memory(self, host: int) -> int:

@@ -57,14 +57,19 @@ class PacketTimes:
         servers
             Time per payload byte of each server before and after them, ps.
         """
-        per_byte = np.add.reduce([self._per_byte[link] for link in way if not self._cut_through[link]])
+        per_byte = _sum([self._per_byte[link] for link in way if not self._cut_through[link]])
         return {
             "packet": self._payload,
             "framing": self._overhead,
             "base_time": sum([self._delay[link] for link in way]) + per_byte * self._overhead,
-            "byte_time": per_byte + np.add.reduce(servers),
-            "header_time": np.add.reduce([self._per_byte[link] for link in way if self._cut_through[link]]),
+            "byte_time": per_byte + _sum(servers),
+            "header_time": _sum([self._per_byte[link] for link in way if self._cut_through[link]]),
         }
+
+
+def _sum(times: Sequence[float]) -> float:
+    """Add as NumPy does: the order of Python's `sum` is one of its version."""
+    return float(np.add.reduce(times)) if times else 0.0
 
 
 def _crossing(links: NDArray[np.void], size: int) -> list[int]:

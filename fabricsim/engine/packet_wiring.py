@@ -30,11 +30,15 @@ _Stages = list[tuple[int, float]]
 
 
 class _Way(NamedTuple):
-    """Servers of the sending host, or of the only one; wires, none within a host; servers of the receiving host."""
+    """Servers of the sending host, or of the only one; wires, none within a host; servers of the receiving host.
+
+    ``key`` is what ECMP hashes.
+    """
 
     out: _Stages
     wires: tuple[int, ...]
     back: _Stages
+    key: int
 
 
 class PacketWiring(Wiring):
@@ -76,16 +80,16 @@ class PacketWiring(Wiring):
             self._network.group_of, self._network.group_links = hops.group_of, hops.group_links
             self._network.groups = hops.groups.astype(np.int64)
 
-    def prepare(self, source: int, target: int, port: int, route: int, *, awaited: bool) -> None:
+    def prepare(self, target: int, route: int, *, awaited: bool) -> None:
         """Give a route a flow for messages from outside, if it has none."""
         if awaited:
             self._await(route)
         if self._world.tables["routes"]["flow"][route] == NONE:
-            self._world.tables["routes"]["flow"][route] = self._new_flow(source, target, port, route)
+            self._world.tables["routes"]["flow"][route] = self._new_flow(target, route)
 
-    def _connection_flow(self, source: int, target: int, port: int, route: int) -> int:
+    def _connection_flow(self, target: int, route: int) -> int:
         self._await(route)
-        return self._new_flow(source, target, port, route)
+        return self._new_flow(target, route)
 
     def _await(self, route: int) -> None:
         """Expect reactions to messages of a route, which its latency keeps apart from their arrival."""
@@ -111,9 +115,9 @@ class PacketWiring(Wiring):
 
     def _way(self, path: Path) -> _Way:
         if not path.network:
-            return _Way(self._stages(path.hops), (), [])
+            return _Way(self._stages(path.hops), (), [], 0)
         after = path.out + len(path.wires)
-        return _Way(self._stages(path.hops[: path.out]), path.wires, self._stages(path.hops[after:]))
+        return _Way(self._stages(path.hops[: path.out]), path.wires, self._stages(path.hops[after:]), path.key)
 
     def _stages(self, hops: Sequence[Hop]) -> _Stages:
         capacities = self._platform.resources.capacities
@@ -121,7 +125,7 @@ class PacketWiring(Wiring):
 
     # ---- flows ----------------------------------------------------------------------------------
 
-    def _new_flow(self, source: int, target: int, port: int, route: int) -> int:
+    def _new_flow(self, target: int, route: int) -> int:
         """Make a flow; its messages belong to one connection of a collective, or to one route."""
         way = self._way_of[route]
         columns: dict[str, float] = {
@@ -133,7 +137,6 @@ class PacketWiring(Wiring):
         }
         if way.wires:
             columns |= self._on_wire(way, target)
-            columns["key"] = self._platform.key(source, target, port)
         self._network.add("receivers")
         flow = self._network.add("flows")
         _set(self._network.grown["flows"], flow, columns)
@@ -147,6 +150,7 @@ class PacketWiring(Wiring):
         self._note_servers(way.out, here)
         self._note_servers(way.back, there)
         columns: dict[str, float] = {
+            "key": way.key,
             "source": here,
             "target": there,
             "first_link": wires[0],

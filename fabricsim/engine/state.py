@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -86,6 +85,13 @@ def power_of_two(count: int) -> int:
     return 1 << max(count - 1, 1).bit_length()
 
 
+def _check(capacities: Sequence[float]) -> None:
+    values = np.asarray(capacities, np.float64)
+    for number in np.flatnonzero(~((values > 0) & np.isfinite(values))).tolist():
+        msg = f"resource {number} has a capacity of {capacities[number]}: it must be above 0"
+        raise SimulationError(msg)
+
+
 class State:
     """Tables of one simulated fabric.
 
@@ -94,10 +100,7 @@ class State:
     """
 
     def __init__(self, capacities: Sequence[float], taps: Sequence[int]) -> None:
-        for number, capacity in enumerate(capacities):
-            if not (capacity > 0 and math.isfinite(capacity)):
-                msg = f"resource {number} has a capacity of {capacity}: it must be above 0"
-                raise SimulationError(msg)
+        _check(capacities)
         self.world = table(1, WORLD)
         self.world["bin"] = _FIRST_BIN
         self._window = 1

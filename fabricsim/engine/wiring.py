@@ -302,7 +302,7 @@ class Wiring:
                         byte_latency=choice.byte_latency,
                         polled=choice.latency is not None,
                     )
-                    flow = self._connection_flow(source, target, channel, route)
+                    flow = self._connection_flow(target, route)
                     rows["route"][channel, lane, i], rows["flow"][channel, lane, i] = route, flow
         first_connection = self._world.extend("connections", rows.reshape(-1))
         first_source = self._world.extend("sources", sources.reshape(-1).astype(np.int64))
@@ -323,13 +323,13 @@ class Wiring:
         self._made[index] = (collective, made)
         return index
 
-    def prepare(self, source: int, target: int, port: int, route: int, *, awaited: bool) -> None:
-        """Have what messages from outside need on a route; in the flow engine nothing more.
+    def prepare(self, target: int, route: int, *, awaited: bool) -> None:
+        """Have what messages from outside need on a route to `target`; in the flow engine nothing more.
 
         `awaited` says whether somebody may react to the end of each.
         """
 
-    def _connection_flow(self, _source: int, _target: int, _port: int, _route: int) -> int:
+    def _connection_flow(self, _target: int, _route: int) -> int:
         """Give a collective's connection a flow of its own; the flow engine has none."""
         return NONE
 

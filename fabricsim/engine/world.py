@@ -87,15 +87,20 @@ class World(State):
         int
             The number under which it will be in the outbox.
         """
-        if self._free_messages:
-            message = self._free_messages.pop()
-        else:
-            message = self.extend("messages", [(0, 0.0, 0, NONE, 0)])
-            self.reserve_flows()
-            self.reserve_events()
+        (message,) = self._take_messages(1)
         self.tables["messages"][message] = (route, weight, size, NONE, 0)
         post(self.world, self.events, self.buckets, now + delay, MESSAGE_EVENT, message, 0)
         return message
+
+    def _take_messages(self, count: int) -> list[int]:
+        """Numbers of messages, free ones first; their records are those of whoever had them."""
+        reused = [self._free_messages.pop() for _ in range(min(count, len(self._free_messages)))]
+        first = self.used["messages"]
+        self.used["messages"] += count - len(reused)
+        self.reserve("messages", self.used["messages"])
+        self.reserve_flows()
+        self.reserve_events()
+        return [*reused, *range(first, self.used["messages"])]
 
     def free_message(self, message: int) -> None:
         """Forget a delivered message."""
@@ -113,10 +118,12 @@ class World(State):
         """
         job = self._take_job(0, 0, 0).number
         self.tables["jobs"][job] = (len(starts), 0)
-        messages = []
-        for start, route, size in zip(starts, routes, sizes, strict=True):
-            messages.append(self.post_message(start, route, size, 1.0, 0))
-            self.tables["messages"]["batch"][messages[-1]] = job
+        messages = self._take_messages(len(starts))
+        columns = {"route": routes, "weight": 1.0, "bytes": sizes, "batch": job, "ended": 0}
+        for column, values in columns.items():
+            self.tables["messages"][column][messages] = values
+        for start, message in zip(starts, messages, strict=True):
+            post(self.world, self.events, self.buckets, start, MESSAGE_EVENT, message, 0)
         return Batch(job, tuple(messages))
 
     def free_batch(self, batch: Batch) -> None:

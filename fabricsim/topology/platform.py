@@ -64,7 +64,7 @@ class Path:
 
     ``hops`` are pairs of resource index and cost per payload byte; ``latency`` is that of cables and
     switches, ps; ``network`` says whether it leaves the host. Of a way from NIC to NIC, ``wires`` are
-    those that it crosses, and ``out`` is how many hops come before them.
+    those that it crosses, ``out`` is how many hops come before them, and ``key`` is what `Platform.key` makes of it.
     """
 
     hops: tuple[tuple[int, float], ...]
@@ -72,6 +72,7 @@ class Path:
     network: bool
     out: int = 0
     wires: tuple[int, ...] = ()
+    key: int = 0
 
 
 class Platform:
@@ -184,10 +185,11 @@ class Platform:
         if self.host_of(source) == self.host_of(target):
             return Path(tuple(self.within(source, target)), 0, network=False)
         nics = self.nics_of(source, target)
-        wires = self.route_links(*nics, self.key(source, target, port), port)
+        key = self.key(source, target, port)
+        wires = self.route_links(*nics, key, port)
         out, back = self._leaving(source, self.costs.send_copy, nics[0]), self.way_in(target)
         hops = (*out, *[(wire, self.costs.wire) for wire in wires], *back)
-        return Path(hops, self._latency(wires), network=True, out=len(out), wires=tuple(wires))
+        return Path(hops, self._latency(wires), network=True, out=len(out), wires=tuple(wires), key=key)
 
     def key(self, source: int, target: int, port: int = 0) -> int:
         """Hash a connection for ECMP: endpoint numbers and port, 32 bits."""
