@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,11 +28,13 @@ from fabricsim.cli.common import (
     watched,
     write_text,
 )
-from fabricsim.errors import InputError
+from fabricsim.errors import InputError, ScenarioError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from fabricsim.cli.common import Options
-    from fabricsim.results.traffic import TrafficResult
+    from fabricsim.results.traffic import Matrix, TrafficResult
 
 _MATRIX = "CSV or htsim connection matrix, or a pattern: permutation, incast, all-to-all, ring or poisson."
 _SCENARIO = "TOML file, or name of a shipped scenario; 16 ideal hosts, or as many as a file has, where left out."
@@ -94,9 +98,12 @@ def traffic(  # noqa: PLR0913  one parameter per option
     overrides = as_settings(parts)
     if scenario is None:
         overrides.append(f"name={cluster or 'ideal'}/{fabric or 'single-switch'}")
-    if scenario is None and cluster is None and demand is not None:
-        overrides.append(f"cluster.hosts={demand.endpoints}")
-    with naming_options(parts | rest):
+    sizing = demand if scenario is None and cluster is None else None
+    if sizing is not None:
+        overrides.append(f"cluster.hosts={sizing.endpoints}")
+    if any(setting.startswith("cluster") for setting in settings or []):
+        sizing = None
+    with naming_options(parts | rest), _naming_line(matrix, sizing):
         found = load_scenario(scenario or _BARE, [*overrides, *(settings or []), *as_settings(rest)]).scenario
     if demand is None:
         demand = request(matrix, found, size=size, flows=flows, load=load)
@@ -104,6 +111,24 @@ def traffic(  # noqa: PLR0913  one parameter per option
     with progress(f"{demand.name} on {found.name}") as report:
         result = simulate(found, demand, watch=watch, progress=report)
     _finish(result, output, as_json=as_json)
+
+
+@contextmanager
+def _naming_line(matrix: str, demand: Matrix | None) -> Iterator[None]:
+    """Name the line of the matrix that gave the number of hosts, in mistakes of a scenario that has it from there."""
+    try:
+        yield
+    except ScenarioError as error:
+        if demand is None:
+            raise
+        key, place = "cluster.hosts", f"{matrix}:{demand.line}"
+        mistakes = [
+            replace(mistake, key=f"{key} = {demand.endpoints}, from this line", where=place)
+            if mistake.key == key
+            else mistake
+            for mistake in error.mistakes
+        ]
+        raise ScenarioError(mistakes) from error
 
 
 def _refuse(matrix: str, options: dict[str, object]) -> None:

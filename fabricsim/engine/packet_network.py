@@ -9,6 +9,7 @@ import numpy as np
 from fabricsim.engine.packet_state import PacketState
 from fabricsim.errors import SimulationError
 from fabricsim.packet_tables import CLASSES, HEADER_BYTES, HOST, INGRESS, LINK, NODE, PORT, QUEUE, SWITCH
+from fabricsim.spec.size_checks import MOST_PACKET_PORTS
 from fabricsim.tables import NEVER, NONE
 from fabricsim.units import PS_PER_S
 
@@ -35,6 +36,7 @@ def build(platform: Platform, scenario: Scenario) -> PacketState:
         Switch type, adapter efficiency, bit error rate and seed.
     """
     wires, hosts, switch = platform.wires, platform.nics, scenario.switch  # to the packets each NIC is a host
+    _check_ports(wires)
     links = _links(wires, hosts, scenario)
     managed = _managed(links, hosts, switch)
     ports, queues = _ports(links, managed, hosts, switch)
@@ -49,6 +51,16 @@ def build(platform: Platform, scenario: Scenario) -> PacketState:
     ingress = _ingress(links, hosts, switch)
     seed = (scenario.seed ^ scenario.seed >> 31) % 2**31
     return PacketState(nodes, links, ports, queues, ingress, seed=seed)
+
+
+def _check_ports(wires: Wires) -> None:
+    """Refuse a switch of too many ports; only that of a fabric from a file comes here."""
+    ports = np.diff(wires.first)
+    if ports.max() > MOST_PACKET_PORTS:
+        node = wires.nodes[int(ports.argmax())]
+        way_out = 'share its cables among several switches, or set engine = "flow"'
+        msg = f"{node} has {ports.max()} ports; the packet engine takes {MOST_PACKET_PORTS}: {way_out}"
+        raise SimulationError(msg)
 
 
 def _links(wires: Wires, hosts: int, scenario: Scenario) -> NDArray[np.void]:

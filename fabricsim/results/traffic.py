@@ -52,11 +52,14 @@ class Matrix:
         Ranks are below this number.
     name
         File or pattern.
+    line
+        Of the file, from 1, that says how many endpoints there are; 0 for a pattern.
     """
 
     flows: NDArray[np.void]
     endpoints: int
     name: str
+    line: int = 0
 
 
 @dataclass(frozen=True)

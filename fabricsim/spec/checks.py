@@ -18,6 +18,7 @@ from fabricsim.spec.job import DIMENSIONS
 from fabricsim.spec.job_checks import job_problems, peak_problems
 from fabricsim.spec.packet_checks import packet_checks
 from fabricsim.spec.partial import Unsettled, settled
+from fabricsim.spec.size_checks import MOST_GPUS, MOST_PORTS, too_large
 from fabricsim.spec.source import not_a_file
 from fabricsim.spec.suggest import did_you_mean, show
 
@@ -26,12 +27,6 @@ if TYPE_CHECKING:
 
     from fabricsim.spec.job import Job, Parallelism
     from fabricsim.spec.scenario import Scenario
-
-MOST_GPUS = 2**20
-"""GPUs of the largest cluster that is accepted; beyond it a slip of the pen is likelier than a wish."""
-
-MOST_PORTS = 1024
-"""Ports of a switch towards others; the largest sold have some hundred."""
 
 SOCKET_KINDS = ("tcp", "ipoib")
 """Transports that go through the kernel's sockets, and so through host memory."""
@@ -90,8 +85,6 @@ def _peak(scenario: Scenario) -> Iterator[Mistake]:
 def _group(scenario: Scenario) -> Iterator[Mistake]:
     cluster = scenario.cluster
     there = cluster.hosts * cluster.gpus_per_host
-    if there > MOST_GPUS:
-        yield Mistake("cluster.hosts", f"the cluster has {there} GPUs, more than {MOST_GPUS}", "lower hosts")
     degrees = _job(scenario).parallelism
     needed = degrees.tensor * degrees.context * degrees.data * degrees.pipeline
     if needed > there:
@@ -326,6 +319,7 @@ _CHECKS: tuple[Callable[[Scenario], Iterator[Mistake]], ...] = (
     *(partial(_few_ports, key=key) for key in ("fabric.k", "fabric.spines")),
     *(partial(_fabric_file, key=key) for key in FABRIC_FILES),
     *(partial(check, adapter=adapter) for adapter in _ADAPTERS for check in (_socket, _inline, _moderation)),
+    too_large,
     _group,
     _job_alone,
     _peak,

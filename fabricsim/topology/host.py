@@ -8,7 +8,7 @@ mirror image. All of these are resources on the path, shared with whatever else 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from fabricsim.topology import pcie
 
@@ -26,6 +26,13 @@ PCIE = "PCIe"
 SOCKET = "inter-socket"
 NVLINK = "NVLink"
 MEMORY = "memory"
+
+
+class Register(Protocol):
+    """Where resources are entered."""
+
+    def add(self, name: str, kind: str, capacity: float) -> int:
+        """Enter a resource; returns its number."""
 
 
 @dataclass(frozen=True)
@@ -176,25 +183,25 @@ def _merged(hops: list[Hop]) -> list[Hop]:
     return list(costs.items())
 
 
-def _lanes(resources: Resources, name: str, kind: str, capacity: float) -> Lanes:
-    return Lanes(resources.add(f"{name}/up", kind, capacity), resources.add(f"{name}/down", kind, capacity))
+def _lanes(register: Register, name: str, kind: str, capacity: float) -> Lanes:
+    return Lanes(register.add(f"{name}/up", kind, capacity), register.add(f"{name}/down", kind, capacity))
 
 
-def _build_pcie(cluster: Cluster, name: str, ports: HostPorts, resources: Resources, share: float) -> None:
+def _build_pcie(cluster: Cluster, name: str, ports: HostPorts, register: Register, share: float) -> None:
     rate = pcie.capacity(cluster.gpu_pcie) * share
     shared = cluster.gpus_per_pcie_switch
     switches: dict[int, Lanes] = {}
     for gpu in range(cluster.gpus_per_host):
-        ports.gpu.append(_lanes(resources, f"{name}/gpu{gpu}/pcie", PCIE, rate))
+        ports.gpu.append(_lanes(register, f"{name}/gpu{gpu}/pcie", PCIE, rate))
         if shared > 1 and gpu // shared not in switches:
-            switches[gpu // shared] = _lanes(resources, f"{name}/pcie-switch{gpu // shared}", PCIE, rate)
+            switches[gpu // shared] = _lanes(register, f"{name}/pcie-switch{gpu // shared}", PCIE, rate)
         ports.switch.append(switches.get(gpu // shared))
         # A switch hangs on one socket, and so do all GPUs below it.
         ports.socket.append(gpu // shared * cluster.cpu.sockets // (cluster.gpus_per_host // shared))
     several = cluster.nics_per_host > 1
     for nic in range(cluster.nics_per_host):
         label = f"{name}/nic{nic}/pcie" if several else f"{name}/nic/pcie"
-        ports.nic.append(_lanes(resources, label, PCIE, pcie.capacity(cluster.nic.pcie) * share))
+        ports.nic.append(_lanes(register, label, PCIE, pcie.capacity(cluster.nic.pcie) * share))
         first = nic * cluster.gpus_per_host // cluster.nics_per_host
         ports.nic_socket.append(ports.socket[first] if several else cluster.nic.socket)
         ports.nic_switch.append(ports.switch[first] if cluster.nic_below_gpu_switch else None)
@@ -202,29 +209,70 @@ def _build_pcie(cluster: Cluster, name: str, ports: HostPorts, resources: Resour
         for here in range(cluster.cpu.sockets):
             for there in range(cluster.cpu.sockets):
                 if here != there:
-                    ports.between_sockets[here, there] = resources.add(
+                    ports.between_sockets[here, there] = register.add(
                         f"{name}/socket{here}->socket{there}", SOCKET, cluster.cpu.inter_socket_rate
                     )
 
 
-def build_hosts(cluster: Cluster, resources: Resources, proxy_threads: int, pcie_share: float = 1.0) -> list[HostPorts]:
-    """Enter the resources of all hosts of a cluster; PCIe links carry `pcie_share` of what their packets allow."""
-    hosts = []
-    for host in range(cluster.hosts):
-        name = f"host{host}"
-        first = host * cluster.gpus_per_host
-        ideal = cluster.join == "ideal"
-        gpus, nics = cluster.gpus_per_host, cluster.nics_per_host
-        ports = HostPorts(first, gpus, nics, cluster.intra_host, ideal, cluster.gpudirect)
-        for gpu in range(cluster.gpus_per_host):
-            ports.threads[first + gpu] = resources.add(f"{name}/gpu{gpu}/proxy", THREAD, float(proxy_threads))
-            if cluster.gpu.nvlink_rate is not None and cluster.intra_host == "nvlink":
-                usable = cluster.gpu.nvlink_rate * cluster.gpu.nvlink_efficiency
-                ports.nvlink.append(_lanes(resources, f"{name}/gpu{gpu}/nvlink", NVLINK, usable))
-            if ideal:
-                ports.memory.append(_lanes(resources, f"{name}/gpu{gpu}/memory", MEMORY, cluster.gpu.memory_rate))
-        ports.threads[cluster.ranks + host] = resources.add(f"{name}/cpu", THREAD, float(proxy_threads))
-        if not ideal:
-            _build_pcie(cluster, name, ports, resources, pcie_share)
-        hosts.append(ports)
-    return hosts
+def _build_host(cluster: Cluster, host: int, register: Register, proxy_threads: int, pcie_share: float) -> HostPorts:
+    name = f"host{host}"
+    first = host * cluster.gpus_per_host
+    ideal = cluster.join == "ideal"
+    gpus, nics = cluster.gpus_per_host, cluster.nics_per_host
+    ports = HostPorts(first, gpus, nics, cluster.intra_host, ideal, cluster.gpudirect)
+    for gpu in range(cluster.gpus_per_host):
+        ports.threads[first + gpu] = register.add(f"{name}/gpu{gpu}/proxy", THREAD, float(proxy_threads))
+        if cluster.gpu.nvlink_rate is not None and cluster.intra_host == "nvlink":
+            usable = cluster.gpu.nvlink_rate * cluster.gpu.nvlink_efficiency
+            ports.nvlink.append(_lanes(register, f"{name}/gpu{gpu}/nvlink", NVLINK, usable))
+        if ideal:
+            ports.memory.append(_lanes(register, f"{name}/gpu{gpu}/memory", MEMORY, cluster.gpu.memory_rate))
+    ports.threads[cluster.ranks + host] = register.add(f"{name}/cpu", THREAD, float(proxy_threads))
+    if not ideal:
+        _build_pcie(cluster, name, ports, register, pcie_share)
+    return ports
+
+
+@dataclass
+class _Numbers:
+    """Stands in for the resources where those of a host have been entered, and gives their numbers again."""
+
+    upcoming: int
+
+    def add(self, name: str, kind: str, capacity: float) -> int:  # noqa: ARG002  as of Resources
+        """Give the next number."""
+        self.upcoming += 1
+        return self.upcoming - 1
+
+
+class Hosts:
+    """The hosts of a cluster, by number.
+
+    They are alike, so that the resources of all are entered as copies of the first one's, and the ports of a host are
+    made when they are first asked for: of a large cluster a few flows need few.
+
+    Parameters
+    ----------
+    cluster
+        What a host is made of, and how many there are.
+    resources
+        Those of all hosts are entered here, host by host.
+    proxy_threads
+        Threads of a GPU's process that share its copying.
+    pcie_share
+        Of what the packets of PCIe links allow, the share that these carry.
+    """
+
+    def __init__(self, cluster: Cluster, resources: Resources, proxy_threads: int, pcie_share: float = 1.0) -> None:
+        self._cluster, self._settings = cluster, (proxy_threads, pcie_share)
+        self._first = len(resources.names)
+        self._ports = {0: _build_host(cluster, 0, resources, *self._settings)}
+        self._each = len(resources.names) - self._first
+        resources.repeat(self._first, "host0", [f"host{host}" for host in range(1, cluster.hosts)])
+
+    def __getitem__(self, host: int) -> HostPorts:
+        """Give the ports of a host of the cluster."""
+        if host not in self._ports:
+            numbers = _Numbers(self._first + host * self._each)
+            self._ports[host] = _build_host(self._cluster, host, numbers, *self._settings)
+        return self._ports[host]

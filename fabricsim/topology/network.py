@@ -57,9 +57,10 @@ def single_switch(hosts: int, fabric: Fabric, nics_per_host: int = 1) -> Network
     """All hosts on one non-blocking switch, or those NICs of theirs that are of one rail."""
     ends = files.Ends(hosts, nics_per_host)
     network = _unjoined(ends)
+    cable: Cable = {"rate": None, "length": fabric.host_cable}
     for end in range(ends.count):
         switch = end % nics_per_host if fabric.rails else 0
-        _join(network, ends.name(end), f"switch{switch}", {"rate": None, "length": fabric.host_cable})
+        _join(network, ends.name(end), f"switch{switch}", cable)
     return network
 
 

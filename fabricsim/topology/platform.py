@@ -12,7 +12,7 @@ import numpy as np
 
 from fabricsim.errors import SimulationError
 from fabricsim.kernels.path import flow_hash
-from fabricsim.topology.host import build_hosts
+from fabricsim.topology.host import Hosts
 from fabricsim.topology.network import TOPOLOGIES
 from fabricsim.topology.resources import Resources
 from fabricsim.topology.routing import Router, read_given
@@ -102,7 +102,7 @@ class Platform:
         self.resources = Resources()
         hosts, nics = cluster.hosts, cluster.nics_per_host
         self._wires = freeze(TOPOLOGIES[fabric.topology](hosts, fabric, nics), link_rate, self.resources)
-        self._hosts = build_hosts(cluster, self.resources, costs.proxy_threads, costs.host)
+        self._hosts = Hosts(cluster, self.resources, costs.proxy_threads, costs.host)
         given = {} if fabric.paths is None else read_given(fabric.paths, self._wires, hosts, nics)
         self._router = Router(self._wires, self.nics, fabric.routing, given)
         self._apart = fabric.rails and fabric.topology == "single-switch"

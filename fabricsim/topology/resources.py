@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from fabricsim.errors import SimulationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 
 @dataclass
@@ -31,3 +37,31 @@ class Resources:
         self.kinds.append(kind)
         self.capacities.append(capacity)
         return len(self.names) - 1
+
+    def add_all(self, names: Sequence[str], kind: str, capacities: Sequence[float]) -> None:
+        """Enter many of a kind; refuses them as `add` does."""
+        values = np.array(capacities, np.float64)
+        for wrong in np.flatnonzero(~((values > 0) & np.isfinite(values))).tolist():
+            self.add(names[wrong], kind, capacities[wrong])
+        self.names += names
+        self.kinds += [kind] * len(names)
+        self.capacities += capacities
+
+    def repeat(self, first: int, stem: str, stems: Iterable[str]) -> None:
+        """Enter copies of the resources from `first` on, one set for each of `stems`, which their names begin with.
+
+        Parameters
+        ----------
+        first
+            Number of the first one that is copied; the last is that entered last.
+        stem
+            What the names of these begin with.
+        stems
+            What those of the copies begin with instead.
+        """
+        ends = [name.removeprefix(stem) for name in self.names[first:]]
+        kinds, capacities = self.kinds[first:], self.capacities[first:]
+        for other in stems:
+            self.names += [other + end for end in ends]
+            self.kinds += kinds
+            self.capacities += capacities

@@ -86,16 +86,18 @@ def freeze(network: Network, link_rate: float, resources: Resources) -> Wires:
     nodes = tuple(network)
     number = {node: index for index, node in enumerate(nodes)}
     first, source, target, rates, propagation = [0], [], [], [], []
+    names: list[str] = []
     for index, node in enumerate(nodes):
-        for other in sorted(network[node], key=number.__getitem__):
-            cable = network[node][other]
+        for other in sorted(number[neighbour] for neighbour in network[node]):
+            cable = network[node][nodes[other]]
             rate = cable["rate"]
             rates.append(link_rate if rate is None else rate)
-            resources.add(f"{node}->{other}", WIRE, rates[-1])
+            names.append(f"{node}->{nodes[other]}")
             source.append(index)
-            target.append(number[other])
+            target.append(other)
             propagation.append(_propagation(cable))
         first.append(len(target))
+    resources.add_all(names, WIRE, rates)
     ends = np.array(source, np.int64), np.array(target, np.int64)
     return Wires(
         nodes,
@@ -104,5 +106,5 @@ def freeze(network: Network, link_rate: float, resources: Resources) -> Wires:
         np.lexsort(ends),  # wires by target, then source: each stands where its reverse does
         np.array(rates, np.float64),
         np.array(propagation, np.int64),
-        tuple(resources.names),
+        tuple(names),
     )

@@ -103,6 +103,8 @@ class _Flows:
     path: Path
     rows: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     ids: set[int] = field(default_factory=set)
+    highest: int = -1
+    line: int = 0
 
     def whole(self, number: int, name: str, text: str, most: int, least: int = 0) -> int:
         """Read a whole number between limits."""
@@ -131,10 +133,12 @@ class _Flows:
             raise TraceError(self.path, f"the id {flow} is given twice; give each flow its own", line)
         self.ids.add(flow)
         self.rows.append(row)
+        if max(source, target) > self.highest:
+            self.highest, self.line = max(source, target), line
 
-    def matrix(self, endpoints: int) -> Matrix:
-        """Freeze what there is."""
-        return Matrix(np.array(self.rows, DEMAND), endpoints, self.path.name)
+    def matrix(self, endpoints: int, line: int) -> Matrix:
+        """Freeze what there is; the line is that which says how many endpoints there are."""
+        return Matrix(np.array(self.rows, DEMAND), endpoints, self.path.name, line)
 
 
 @dataclass
@@ -159,10 +163,9 @@ class _Csv:
         self.flows.add(number, (flow, source, target, size, start))
 
     def finish(self) -> Matrix:
-        rows = self.flows.rows
-        if not rows:
+        if not self.flows.rows:
             raise TraceError(self.flows.path, "holds a header but no flows; write one per line below it")
-        return self.flows.matrix(1 + max(max(row[1], row[2]) for row in rows))
+        return self.flows.matrix(1 + self.flows.highest, self.flows.line)
 
 
 @dataclass
@@ -171,6 +174,7 @@ class _Htsim:
 
     flows: _Flows
     counts: dict[str, int] = field(default_factory=dict)
+    line: int = 0
 
     def take(self, number: int, text: str) -> None:
         words = text.split()
@@ -192,6 +196,7 @@ class _Htsim:
         else:
             most = MOST_ENDPOINTS if name == "Nodes" else MOST_FLOWS
             self.counts[name] = self.flows.whole(number, name, words[1], most, 1)
+            self.line = number if name == "Nodes" else self.line
 
     def _take_connection(self, number: int, source: str, target: str, words: list[str]) -> None:
         if "Nodes" not in self.counts:
@@ -240,4 +245,4 @@ class _Htsim:
         if found != self.counts["Connections"]:
             what = f"Connections {self.counts['Connections']}, but {found} are there"
             raise TraceError(path, f"{what}; the file is cut, or the number wrong")
-        return self.flows.matrix(self.counts["Nodes"])
+        return self.flows.matrix(self.counts["Nodes"], self.line)

@@ -247,3 +247,34 @@ def test_broken_matrix_names_its_line(refused: Callable[..., str], tmp_path: Pat
     (tmp_path / "bad.csv").write_text("src,dst,bytes\n0,1,5\n0,1,0\n")
 
     assert refused("bad.csv", "-o", "out") == "bad.csv:3: bytes '0' is too small; write 1 or more"
+
+
+CABLES = "cluster.hosts{}: the leaf-spine fabric of 1000000 hosts has 17000000 cables (at most 2097152 can be built: "
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "message"),
+    [
+        (
+            "Nodes 1000000\nConnections 1\n0->1 id 1 start 0 size 9\n",
+            ["--engine", "packet"],
+            "wide:1: cluster.hosts = 1000000, from this line: 1000000 hosts give a switch of the single-switch fabric",
+        ),
+        (
+            "src,dst,bytes\n0,5,9\n999999,5,9\n",
+            ["--fabric", "meta-pod"],
+            "wide:3: " + CABLES.format(" = 1000000, from this line"),
+        ),
+        (
+            "src,dst,bytes\n0,5,9\n",
+            ["--fabric", "meta-pod", "--set", "cluster.hosts=1000000"],
+            "--set: " + CABLES.format(""),
+        ),
+    ],
+)
+def test_a_fabric_that_would_take_minutes_to_build_is_refused_at_once(
+    refused: Callable[..., str], tmp_path: Path, text: str, arguments: list[str], message: str
+) -> None:
+    (tmp_path / "wide").write_text(text)
+
+    assert message in refused("wide", *arguments)
