@@ -388,7 +388,8 @@ RECEIVER = _on_lines(
         ("last", np.int64),  # last packet of the message that is being received, or less
         ("delivered", np.int64),  # messages of all numbers below this are delivered
         ("unacknowledged", np.int32),  # packets in sequence since the last ACK
-        ("marked", np.int32),  # whether the last data packet was marked
+        ("marked", np.int16),  # whether the last data packet was marked
+        ("quick", np.int16),  # packets that are yet to be acknowledged at once
         ("due", np.int64),  # of a delayed ACK, ps; NEVER: none
         ("nack_at", np.int64),  # no NACK for the same gap before, ps
         ("nacked", np.int64),  # number that the last NACK asked for
@@ -398,9 +399,26 @@ RECEIVER = _on_lines(
         ("entropy", np.int32),
         ("received", np.int64),  # packets, copies too
         ("copies", np.int64),  # of these, received before
+        ("first_held", np.int32),  # of the ACKs that the hosts' stacks still have: place in ANSWER + 1, 0: none
+        ("last_held", np.int32),
+        ("kept_at", np.int64),  # when the last packet was kept, ps
     ],
 )
 """The receiving half of a flow."""
+
+ANSWER = np.dtype(
+    [
+        ("time", np.int64),  # when it leaves, ps
+        ("expected", np.int64),
+        ("stamp", np.int64),  # ps
+        ("echo", np.int32),
+        ("entropy", np.int32),
+        ("marked", np.int32),
+        ("next", np.int32),  # of the same flow: place + 1, 0: none
+    ],
+    align=True,
+)
+"""An ACK that the stacks of both hosts still have; it has the place of its entry in the agenda."""
 
 LAW = np.dtype(
     [
@@ -418,6 +436,8 @@ LAW = np.dtype(
         ("span", np.int64),  # packets from the oldest outstanding to the newest, a power of two
         ("ack_every", np.int32),  # packets
         ("ack_delay", np.int64),  # of a delayed ACK, ps
+        ("quick_acks", np.int32),  # packets that are acknowledged at once after a pause, and at first
+        ("stacks", np.int64),  # what the software of both hosts adds to a round trip, ps
         ("reordering", np.int32),  # packets above a missing one that prove its loss
         ("nack_interval", np.int64),  # between NACKs for one gap, ps
         ("cnp_interval", np.int64),  # between CNPs of a flow, ps; 0: none

@@ -13,6 +13,7 @@ from fabricsim.packet.node import INDEX_BITS, LONGEST_WINDOW
 from fabricsim.packet.window import MESSAGES_PER_EVENT
 from fabricsim.packet_tables import (
     AGENDA,
+    ANSWER,
     ARRIVAL,
     CHUNK,
     CLASSES,
@@ -146,6 +147,7 @@ class PacketState:
         self.scores = 0
         self.pool, self.chunk_next = table(0, PACKET), np.zeros(0, np.int32)
         self.controls, self.agenda, self.transfers = table(0, CONTROL), table(0, AGENDA), table(0, TRANSFER)
+        self.answers, self._holds_answers = table(0, ANSWER), False
         self.came, self.keys = table(1, ARRIVAL), np.zeros(2, np.int64)
         self.order = np.zeros(128, np.int32)
         self.deliveries, self.log, self.samples = table(64, DELIVERY), table(1, LOG), table(1, SAMPLE)
@@ -188,6 +190,9 @@ class PacketState:
         if end > len(self.grown[name]):
             self.grown[name] = _filled(name, self.grown[name][:first], power_of_two(end))
         self.used[name] = end
+        if name == "laws" and rows["stacks"].any():
+            self._holds_answers = True
+            self.answers = _grown(self.answers, ANSWER, len(self.agenda))
         return first
 
     def extend(self, name: str, rows: list[tuple[int, float]] | NDArray[np.void]) -> int:
@@ -227,6 +232,8 @@ class PacketState:
             before = len(self.agenda)
             self.agenda = _grown(self.agenda, AGENDA, max(2 * before, power_of_two(8 * room)))
             world["agenda_left"] += self._free(self.agenda, before, "free_agenda")
+            if self._holds_answers:
+                self.answers = _grown(self.answers, ANSWER, len(self.agenda))
         if int(world["controls_left"]) <= 2 * room:
             before = len(self.controls)
             self.controls = _grown(self.controls, CONTROL, max(2 * before, power_of_two(4 * room)))
@@ -344,6 +351,7 @@ class PacketState:
             pool=self.pool,
             chunk_next=self.chunk_next,
             agenda=self.agenda,
+            answers=self.answers,
             arrivals=self.arrivals,
             frames=self.frames,
             departures=self.departures,

@@ -38,6 +38,7 @@ def make(
         Where `watch` names a wire that is not there.
     """
     law = law_row(scenario.transport)
+    law["stacks"] = model.stacks
     _require_credits(law, scenario.switch)
     network = build(platform, scenario)
     smallest = smallest_packet(law, scenario.switch)

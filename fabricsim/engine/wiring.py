@@ -174,7 +174,7 @@ class Wiring:
             software = model.latency if key.latency is None else key.latency
             latency = path.latency + software + key.network_step
             overhead = model.overhead if key.latency is None else 0
-            round_trip = 2 * (path.latency + software)
+            round_trip = 2 * path.latency + model.stacks
             window, idle_restart = model.window, model.idle_restart
             moderation = 0 if self._moderation_steps and not key.polled else NONE
         _check_delay(max(latency, overhead), key)

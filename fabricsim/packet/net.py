@@ -56,6 +56,7 @@ TABLES: dict[str, np.dtype[Any]] = {
     "pool": t.PACKET,  # in chunks
     "chunk_next": np.dtype(np.int32),
     "agenda": t.AGENDA,
+    "answers": t.ANSWER,
     "arrivals": np.dtype(np.int64),  # first arrival on each incoming link, ps, in the order of ins
     "frames": np.dtype(np.int64),  # first control frame on each incoming link, ps, in the order of ins
     "came": t.ARRIVAL,  # what arrives at one switch in one window

@@ -22,11 +22,47 @@ def _reply(net, number, kind, packet, now):
     answer(net, number, kind, net.receivers[number].expected, which, packet.stamp, entropy, _PLAIN, now)
 
 
+@rare
+def _hold(net, number, time):
+    """Have an ACK that echoes the last packet noted leave at `time` (ps), when both hosts' stacks have had theirs."""
+    receiver = net.receivers[number]
+    place = np.int64(net.world[0].free_agenda)  # which the entry takes
+    plan(net, np.int64(net.flows[number].target), time, _ACKNOWLEDGE, number)
+    held = net.answers[place]
+    held.time = time
+    held.expected = receiver.expected
+    held.stamp = receiver.stamp
+    held.echo = receiver.echo
+    held.entropy = receiver.entropy
+    held.marked = receiver.marked
+    held.next = 0
+    if receiver.first_held == 0:
+        receiver.first_held = place + 1
+    else:
+        net.answers[receiver.last_held - 1].next = place + 1
+    receiver.last_held = place + 1
+
+
+@rare
+def _release(net, number, now):
+    """Send the ACKs that leave now."""
+    receiver = net.receivers[number]
+    while receiver.first_held > 0 and net.answers[receiver.first_held - 1].time == now:
+        held = net.answers[receiver.first_held - 1]
+        receiver.first_held = held.next
+        bits = _MARKED if held.marked else _PLAIN
+        answer(net, number, _ACK, held.expected, np.int64(held.echo), held.stamp, np.int64(held.entropy), bits, now)
+
+
 def _send_ack(net, number, now):
-    """Send an ACK that echoes the last packet noted."""
+    """Acknowledge by an ACK that echoes the last packet noted."""
     receiver = net.receivers[number]
     receiver.unacknowledged = 0
     receiver.due = NEVER
+    stacks = net.laws[net.flows[number].law].stacks
+    if stacks > 0:
+        _hold(net, number, now + stacks)
+        return
     bits = _MARKED if receiver.marked else _PLAIN
     echo, entropy = np.int64(receiver.echo), np.int64(receiver.entropy)
     answer(net, number, _ACK, receiver.expected, echo, receiver.stamp, entropy, bits, now)
@@ -39,7 +75,9 @@ _acknowledge_apart = rare(_send_ack)
 
 @kernel
 def acknowledge_late(net, number, now):
-    """Send a delayed ACK if it is due."""
+    """Send the ACKs that leave the stacks, and acknowledge if a delayed ACK is due."""
+    if net.receivers[number].first_held > 0:
+        _release(net, number, now)
     if net.receivers[number].due == now:
         _acknowledge_apart(net, number, now)
 
@@ -77,6 +115,18 @@ def _is_copy(net, flow, law, receiver, which):
     if law.recovery == GO_BACK_N or which < receiver.expected:
         return which < receiver.expected
     return net.scoreboard[flow.slot + law.span + (which & (law.span - 1))] != 0
+
+
+@inlined
+def _is_quick(law, receiver, now):
+    """Whether a packet that is kept now is one of the first of its flow, or after a pause; counts it."""
+    if receiver.highest == 0 or now - receiver.kept_at > law.minimum_timeout:
+        receiver.quick = law.quick_acks
+    receiver.kept_at = now
+    if receiver.quick == 0:
+        return False
+    receiver.quick -= 1
+    return True
 
 
 @inlined
@@ -143,10 +193,12 @@ def receive(net, packet, now):
         return
     if receiver.unacknowledged > 0 and marked != receiver.marked:
         _acknowledge_apart(net, number, now)
-    gap = receiver.highest > before
+    at_once = law.ack_delay == 0 or receiver.highest > before
     if not copy:
+        if law.quick_acks > 0 and _is_quick(law, receiver, now):
+            at_once = True
         _keep(net, flow, law, receiver, which)
-        gap = gap or receiver.highest > receiver.expected
+        at_once = at_once or receiver.highest > receiver.expected
     receiver.marked = marked
     receiver.stamp = packet.stamp
     receiver.echo = which
@@ -158,7 +210,7 @@ def receive(net, packet, now):
         return
     receiver.unacknowledged += 1
     complete = receiver.expected > max(before, receiver.last) and _complete(net, number, now)
-    if gap or complete or law.ack_delay == 0 or receiver.unacknowledged >= law.ack_every:
+    if at_once or complete or receiver.unacknowledged >= law.ack_every:
         _acknowledge(net, number, now)
     elif receiver.due == NEVER:
         receiver.due = now + law.ack_delay

@@ -37,6 +37,7 @@ class Packet(Spec):
     ack_wire: Annotated[Bytes, Field(ge=16, le=4096)] | None = None
     ack_every: Annotated[int, Field(ge=1, le=1024)] | None = None
     ack_delay: Duration | None = None
+    quick_acks: Annotated[int, Field(ge=0, le=1024)] | None = None
     reordering: Annotated[int, Field(ge=1, le=65_536)] | None = None
     nack_interval: Interval | None = None
     initial_timeout: Interval | None = None
@@ -65,6 +66,7 @@ _SOCKETS = Packet.model_validate(
         "recovery": "selective",  # SACK, RFC 2018
         "ack_every": 2,  # RFC 9293, section 3.8.6.3
         "ack_delay": "40ms",  # Linux, TCP_DELACK_MIN
+        "quick_acks": 16,  # Linux, TCP_MAX_QUICKACKS
         "reordering": 3,  # RFC 5681, section 3.2
         "nack_interval": "500us",  # with go-back-N
         "initial_timeout": "1s",  # RFC 6298; Linux, TCP_TIMEOUT_INIT
@@ -78,6 +80,7 @@ _VERBS = Packet.model_validate(
         "recovery": "go-back-n",  # IBTA, reliable connections
         "ack_every": 1,
         "ack_delay": "0us",
+        "quick_acks": 0,
         "reordering": 3,  # with selective recovery
         "nack_interval": "500us",  # ns-3 model of the HPCC authors
         "initial_timeout": "67108.864us",  # 4.096 us * 2^14, common in drivers; a queue pair's is fixed
@@ -90,6 +93,7 @@ _IDEAL = Packet.model_validate(
         "recovery": "go-back-n",
         "ack_every": 1,
         "ack_delay": "0us",
+        "quick_acks": 0,
         "reordering": 3,
         "nack_interval": "500us",
         "initial_timeout": "1ms",  # nothing is lost on an ideal switch but by bit errors and failures

@@ -126,6 +126,10 @@ def _acknowledgements(scenario: Scenario) -> Iterator[Mistake]:
     if every > 1 and not delay:
         problem = f"{every} has no effect without ack_delay: each packet is acknowledged at once"
         yield Mistake("transport.packet.ack_every", problem, "write ack_delay, or take it out")
+    packet = scenario.transport.packet
+    if packet is not None and packet.quick_acks and (every == 1 or not delay):
+        problem = f"{packet.quick_acks} has no effect with ack_every {every} and ack_delay {delay} ps: nothing is delayed"
+        yield Mistake("transport.packet.quick_acks", problem, "take it out")
 
 
 def _timeouts(scenario: Scenario) -> Iterator[Mistake]:

@@ -45,6 +45,15 @@ class FlowModel:
     interrupts: bool
     read_ahead: int
 
+    @property
+    def stacks(self) -> int:
+        """What the software of both hosts adds to a round trip as TCP sees it, ps; 0 where adapters acknowledge.
+
+        Data and acknowledgement both pass the driver, the adapter, an interrupt and the kernel, and so what `latency` is.
+        The `overhead` is that of the call that sends, which no acknowledgement waits for.
+        """
+        return 2 * self.latency if self.interrupts else 0
+
 
 def socket_model(transport: Transport, framing: Framing) -> FlowModel:
     """Kernel sockets: a thread copies each byte, TCP starts slowly, interrupts wake the receiver."""

@@ -114,7 +114,9 @@ def law_row(transport: Transport) -> np.ndarray:
 def _set_packets(row: np.void, transport: Transport, framing: Framing) -> None:
     row["payload"], row["overhead"], row["ack_wire"] = framing.payload, framing.overhead, framing.ack
     row["recovery"] = RECOVERIES[setting(transport, "recovery")]
-    for key in ("ack_every", "ack_delay", "reordering", "nack_interval", "handshake", "data_class", "ack_class"):
+    for key in ("ack_every", "ack_delay", "quick_acks", "reordering", "nack_interval", "handshake"):
+        row[key] = setting(transport, key)
+    for key in ("data_class", "ack_class"):
         row[key] = setting(transport, key)
     for key in ("initial_timeout", "minimum_timeout", "maximum_timeout"):
         row[key] = setting(transport, key)

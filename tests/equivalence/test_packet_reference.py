@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from fabricsim.packet_tables import DROPPED
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
 
 CASES = int(os.environ.get("FABRICSIM_CASES", "108"))
@@ -22,16 +23,17 @@ def _first_difference(ours: list[tuple[int, ...]], theirs: list[tuple[int, ...]]
     return next((f"entry {i}: {ours} != {theirs}" for i, (ours, theirs) in pairs if ours != theirs), "lengths differ")
 
 
-def _assert_equal(seed: int, packet_cases: ModuleType, packet_runs: ModuleType) -> None:
-    case = packet_cases.draw(seed)
+def _assert_equal(
+    seed: int, packet_cases: ModuleType, packet_runs: ModuleType, draw: Callable[[int], Any] | None = None
+) -> None:
+    draw = packet_cases.draw if draw is None else draw
+    case = draw(seed)
     expected = packet_runs.reference(case)
-    found = packet_runs.Compiled(packet_cases.draw(seed)).run()
+    found = packet_runs.Compiled(draw(seed)).run()
     assert found.log == expected.log, f"{case.title}: {_first_difference(found.log, expected.log)}"
     assert found.deliveries == expected.deliveries, case.title
     assert found.counters == expected.counters, case.title
-    unseen = packet_runs.Compiled(
-        packet_cases.draw(seed), logged=False
-    ).run()  # packets that nobody watches: a short way
+    unseen = packet_runs.Compiled(draw(seed), logged=False).run()  # packets that nobody watches: a short way
     assert (unseen.deliveries, unseen.counters) == (expected.deliveries, expected.counters), case.title
 
 
@@ -45,6 +47,20 @@ def test_equals_the_reference(first: int, packet_cases: ModuleType, packet_runs:
 def test_equals_the_reference_in_rare_cases(seed: int, packet_cases: ModuleType, packet_runs: ModuleType) -> None:
     """HPCC with more copies than it has telemetry for, and with trimmed ones."""
     _assert_equal(seed, packet_cases, packet_runs)
+
+
+def test_equals_the_reference_where_stacks_hold_acknowledgements_and_the_first_are_quick(
+    packet_cases: ModuleType, packet_runs: ModuleType
+) -> None:
+    def draw(seed: int) -> Any:  # noqa: ANN401  a class of the module
+        case = packet_cases.draw(seed)
+        laws = case.tables["laws"]
+        laws["stacks"] = [(20_000_000, 1, 700_000)[(seed + number) % 3] for number in range(len(laws))]
+        laws["quick_acks"] = [(3, 16, 0, 1)[(seed + number) % 4] for number in range(len(laws))]
+        return case
+
+    for seed in range(CHUNK):
+        _assert_equal(seed, packet_cases, packet_runs, draw)
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,8 @@ REFUSED_TRANSPORTS = [
     ("packet.reordering=5", "packet.reordering", 'no effect with recovery = "go-back-n"'),
     ("packet={ recovery = 'selective', nack_interval = '1us' }", "packet.nack_interval", 'recovery = "selective"'),
     ("packet.ack_every=4", "packet.ack_every", "4 has no effect without ack_delay"),
+    ("packet.quick_acks=4", "packet.quick_acks", "4 has no effect with ack_every 1 and ack_delay 0 ps"),
+    ("packet.quick_acks=1025", "packet.quick_acks", "is too large"),
     ("packet.minimum_timeout=10s", "packet.minimum_timeout", "minimum_timeout <= initial_timeout <= maximum"),
     ("packet.maximum_timeout=1us", "packet.minimum_timeout", "minimum_timeout <= initial_timeout <= maximum"),
     ("packet.initial_timeout=0s", "packet.initial_timeout", "is too small"),

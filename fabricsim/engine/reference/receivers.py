@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from fabricsim.engine.reference.nodes import AGENDA
@@ -30,9 +31,12 @@ class Receiver:
         self._pending: Packet | None = None  # the last one kept, if it is not acknowledged yet
         self._unacknowledged = 0
         self._due = NEVER
+        self._quick = 0  # packets that are yet to be acknowledged at once
+        self._kept_at = 0
         self._nacked = NONE
         self._nack_at = 0
         self._cnp_at = 0
+        self._held: deque[tuple[int, Packet]] = deque()  # when an ACK leaves the stacks, and it
 
     def receive(self, packet: Packet) -> None:
         """Take a data packet, whole or trimmed."""
@@ -68,6 +72,7 @@ class Receiver:
             self._answer(ACK, self._pending)
 
     def _keep(self, packet: Packet) -> None:
+        quick = self._is_quick()
         out_of_order = packet.number != self.expected or packet.number < self._highest
         self._highest = max(self._highest, packet.number + 1)
         self._above.add(packet.number)
@@ -78,11 +83,21 @@ class Receiver:
         self._pending = packet
         self._unacknowledged += 1
         enough = self._unacknowledged >= self.law.ack_every
-        if out_of_order or complete or enough or self.law.ack_delay == 0:
+        if quick or out_of_order or complete or enough or self.law.ack_delay == 0:
             self._answer(ACK, packet)
         elif self._due == NEVER:
             self._due = self.network.now + int(self.law.ack_delay)
             self.host.plan(self._due, AGENDA + ACKNOWLEDGE, self.sender.index, self._acknowledge_if_due)
+
+    def _is_quick(self) -> bool:
+        """Whether a packet that is kept now is one of the first, or after a pause; counts it."""
+        now = self.network.now
+        if self._highest == 0 or now - self._kept_at > self.law.minimum_timeout:
+            self._quick = int(self.law.quick_acks)
+        self._kept_at = now
+        quick = self._quick > 0
+        self._quick -= quick
+        return quick
 
     def _deliver(self) -> bool:
         before = self._delivered
@@ -93,6 +108,8 @@ class Receiver:
         return self._delivered > before
 
     def _acknowledge_if_due(self) -> None:
+        while self._held and self._held[0][0] <= self.network.now:
+            self.host.send_answer(self._held.popleft()[1])
         if self._pending is not None and self._due <= self.network.now:
             self._answer(ACK, self._pending)
 
@@ -118,4 +135,8 @@ class Receiver:
             marked=packet.marked and kind == ACK,
             readings=packet.readings,
         )
-        self.host.send_answer(answer)
+        if kind == ACK and self.law.stacks > 0:
+            self._held.append((self.network.now + int(self.law.stacks), answer))
+            self.host.plan(self._held[-1][0], AGENDA + ACKNOWLEDGE, self.sender.index, self._acknowledge_if_due)
+        else:
+            self.host.send_answer(answer)
