@@ -25,6 +25,10 @@ class FabricsimError(Exception):
     """Base of every error that a user can mend; the message says how."""
 
 
+class FabricsimWarning(UserWarning):
+    """What the user wrote can be simulated, and probably is not what was meant; the message says how to mend it."""
+
+
 class InputError(FabricsimError):
     """Something the user wrote or named cannot be used."""
 

@@ -6,11 +6,17 @@ import atexit
 import gc
 import os
 import sys
+import warnings
+from typing import TYPE_CHECKING
 
 import typer
 
 from fabricsim.cli import calibrate, convert, inspect, library, replay, runs, studies, traffic
-from fabricsim.errors import FabricsimError
+from fabricsim.cli.common import note
+from fabricsim.errors import FabricsimError, FabricsimWarning
+
+if TYPE_CHECKING:
+    from typing import TextIO
 
 app = typer.Typer(
     name="fabricsim",
@@ -29,13 +35,29 @@ _INTERRUPTED = 130  # as a shell reports a program that SIGINT ends
 _CLOSED_PIPE = 1  # as typer ends where it is the first to meet a closed pipe
 
 
+def _warn(  # noqa: PLR0913, PLR0917  as of the standard library
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,  # noqa: ARG001  as above
+    line: str | None = None,
+) -> None:
+    """Write a warning as a note; one of another package with its place."""
+    ours = issubclass(category, FabricsimWarning)
+    note(f"warning: {message}" if ours else warnings.formatwarning(message, category, filename, lineno, line).rstrip())
+
+
 def main() -> None:
     """Run the command line; exit 2 with one message where the user can mend something."""
     gc.set_threshold(_OBJECTS, 20, 20)
     atexit.register(gc.freeze)  # all memory goes with the process: to look for circles in it takes 0.3 s of CPU
     try:
         try:
-            app(prog_name="fabricsim")  # ends in SystemExit
+            with warnings.catch_warnings():
+                warnings.simplefilter("once", FabricsimWarning)
+                warnings.showwarning = _warn
+                app(prog_name="fabricsim")  # ends in SystemExit
         finally:
             sys.stdout.flush()  # at interpreter exit nobody could catch what it raises
     except FabricsimError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fabricsim.collectives.nccl.plan import chooser
+from fabricsim.engine.headroom import warn_of_loss
 from fabricsim.engine.packet_network import build, smallest_packet
 from fabricsim.engine.packet_wiring import PacketWiring
 from fabricsim.engine.packet_world import PacketWorld
@@ -41,6 +42,7 @@ def make(
     law["stacks"] = model.stacks
     _require_credits(law, scenario.switch)
     network = build(platform, scenario)
+    warn_of_loss(scenario, platform.wires, network.links, law, platform.nics)
     smallest = smallest_packet(law, scenario.switch)
     world = PacketWorld(platform.resources.capacities, network, smallest, names=platform.wires.names)
     for failure in scenario.fabric.failures:

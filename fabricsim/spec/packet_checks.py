@@ -128,8 +128,8 @@ def _acknowledgements(scenario: Scenario) -> Iterator[Mistake]:
         yield Mistake("transport.packet.ack_every", problem, "write ack_delay, or take it out")
     packet = scenario.transport.packet
     if packet is not None and packet.quick_acks and (every == 1 or not delay):
-        problem = f"{packet.quick_acks} has no effect with ack_every {every} and ack_delay {delay} ps: nothing is delayed"
-        yield Mistake("transport.packet.quick_acks", problem, "take it out")
+        problem = f"{packet.quick_acks} has no effect with ack_every {every} and ack_delay {delay} ps"
+        yield Mistake("transport.packet.quick_acks", f"{problem}: nothing is delayed", "take it out")
 
 
 def _timeouts(scenario: Scenario) -> Iterator[Mistake]:

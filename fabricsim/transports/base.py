@@ -49,8 +49,8 @@ class FlowModel:
     def stacks(self) -> int:
         """What the software of both hosts adds to a round trip as TCP sees it, ps; 0 where adapters acknowledge.
 
-        Data and acknowledgement both pass the driver, the adapter, an interrupt and the kernel, and so what `latency` is.
-        The `overhead` is that of the call that sends, which no acknowledgement waits for.
+        Data and acknowledgement both pass the driver, the adapter, an interrupt and the kernel: that is `latency`. The
+        `overhead` is that of the call that sends, which no acknowledgement waits for.
         """
         return 2 * self.latency if self.interrupts else 0
 

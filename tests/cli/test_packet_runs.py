@@ -52,14 +52,14 @@ def test_traffic_shows_use_queues_and_counts_of_packets(fabricsim: Fabricsim) ->
 
 
 def test_what_was_dropped_is_sent_again_and_told(fabricsim: Fabricsim) -> None:
-    arguments = (*INCAST, "--transport", "cubic-100g", "--size", "1MB", "--set", "transport.switch.buffer.shared=60kB")
+    arguments = (*INCAST, "--transport", "cubic-100g", "--size", "1MB", "--set", "transport.switch.buffer.shared=30kB")
     content = summary(fabricsim, *arguments)
 
     worst = content["queues"][0]
     assert worst["name"] == "switch0->host0"
     assert worst["drops"] == content["counters"]["drops"] > 0
     assert content["counters"]["retransmissions"] >= worst["drops"]
-    assert worst["deepest_queue_bytes"] <= 60_000
+    assert worst["deepest_queue_bytes"] <= 30_000
     _, out, _ = fabricsim(*arguments)
     assert f"Most congested: switch0->host0, {worst['drops']:,} packets dropped" in out
 
@@ -151,3 +151,12 @@ def test_compare_of_engines_as_json(fabricsim: Fabricsim, small: Path) -> None:
     assert packet["timers_s"]["optimizer"] == pytest.approx(flow["timers_s"]["optimizer"])
     assert "queues" in packet
     assert "queues" not in flow
+
+
+def test_headroom_that_is_too_small_is_warned_of_once_before_the_run(fabricsim: Fabricsim) -> None:
+    scarce = ("--transport", "roce-100g-pfc", "--set", "transport.switch.pfc.headroom=1000B", "--size", "1MB")
+    code, out, err = fabricsim(*INCAST, *scarce)
+
+    assert (code, "Most congested" in out) == (0, True)
+    assert err.startswith("warning: transport.switch.pfc.headroom: 1000 B are too few on 16 of 32 links")
+    assert err.count("\n") == 1
