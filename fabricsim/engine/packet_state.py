@@ -190,15 +190,15 @@ class PacketState:
         if end > len(self.grown[name]):
             self.grown[name] = _filled(name, self.grown[name][:first], power_of_two(end))
         self.used[name] = end
-        if name == "laws" and rows["stacks"].any():
-            self._holds_answers = True
-            self.answers = _grown(self.answers, ANSWER, len(self.agenda))
         return first
 
     def extend(self, name: str, rows: list[tuple[int, float]] | NDArray[np.void]) -> int:
         """Append records, or tuples of all their columns, to a table; returns the index of the first."""
         first = self.add(name, len(rows))
         self.grown[name][first : first + len(rows)] = rows
+        if name == "laws" and self.grown[name]["stacks"].any():
+            self._holds_answers = True
+            self.answers = _grown(self.answers, ANSWER, len(self.agenda))
         return first
 
     def add_path(self, links: Sequence[int]) -> int:

@@ -105,7 +105,7 @@ class State:
         self.world["bin"] = _FIRST_BIN
         self._window = 1
         self.resources = table(len(capacities), RESOURCE)
-        self.resources["capacity"] = self.resources["residual"] = values
+        self.resources["capacity"] = self.resources["residual"] = capacities
         self.resources["settled"] = np.inf
         self.resources["first"] = NONE
         self.tap(taps)
