@@ -1,0 +1,99 @@
+"""What routes and flows of the packet engine begin with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import simpy
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabricsim.engine.fabric import Fabric
+from fabricsim.engine.packet_times import PacketTimes
+from fabricsim.packet_tables import HEADER_BYTES, LAW, LINK
+from fabricsim.spec.load import load
+from fabricsim.tables import NEVER, NONE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fabricsim.engine.packet_state import PacketState
+    from fabricsim.engine.packet_world import PacketWorld
+
+FLOWS = np.dtype([("source", np.int64), ("target", np.int64), ("bytes", np.int64), ("start", np.int64)])
+LINKS = st.lists(
+    st.tuples(st.integers(0, 10**9), st.floats(0.5, 8e4), st.booleans()), min_size=1, max_size=12
+)  # delay, ps per byte, cut-through
+PAYLOAD, OVERHEAD, ACK = 4096, 62, 84
+
+
+def _links(columns: list[tuple[int, float, bool]]) -> NDArray[np.void]:
+    links = np.zeros(len(columns), LINK)
+    links["delay"], links["ps_per_byte"], links["cut_through"] = zip(*columns, strict=True)
+    return links
+
+
+def _times(links: NDArray[np.void]) -> PacketTimes:
+    law = np.zeros(1, LAW)
+    law["payload"], law["overhead"], law["ack_wire"], law["handshake"] = PAYLOAD, OVERHEAD, ACK, 1
+    return PacketTimes(links, law[0])
+
+
+def _crossing(link: tuple[int, float, bool], size: int) -> int:
+    delay, per_byte, cut_through = link
+    return delay + int((min(size, HEADER_BYTES) if cut_through else size) * per_byte + 0.5)
+
+
+@given(columns=LINKS)
+def test_a_packet_and_its_acknowledgement_take_the_time_of_each_link(columns: list[tuple[int, float, bool]]) -> None:
+    way = range(len(columns))
+    found = _times(_links(columns)).of_flow(way, way[::-1])
+    acknowledged = sum(_crossing(link, ACK) for link in columns)
+    assert found["wire"] == PAYLOAD + OVERHEAD
+    assert found["base_rtt"] == sum(_crossing(link, PAYLOAD + OVERHEAD) for link in columns) + acknowledged
+    assert found["connect"] == 2 * acknowledged
+
+
+@given(columns=LINKS, servers=st.lists(st.floats(0, 1e3), max_size=12))
+def test_a_route_alone_has_the_sums_of_its_links(columns: list[tuple[int, float, bool]], servers: list[float]) -> None:
+    links = _links(columns)
+    stored = links["cut_through"] == 0
+    found = _times(links).of_route(range(len(links)), servers)
+    per_byte = links["ps_per_byte"][stored].sum()
+    # To the last bit: the results of a version do not depend on how a way was added up.
+    assert found["base_time"] == links["delay"].sum() + per_byte * OVERHEAD
+    assert found["byte_time"] == per_byte + np.array(servers).sum()
+    assert found["header_time"] == links["ps_per_byte"][~stored].sum()
+
+
+def _fabric() -> tuple[simpy.Environment, Fabric, PacketState]:
+    env = simpy.Environment()
+    fabric = Fabric(env, load("ideal-16", ["engine=packet"]).scenario, time_unit=1)
+    return env, fabric, cast("PacketWorld", fabric.world).network
+
+
+def test_new_records_are_blank_however_often_a_table_has_grown() -> None:
+    _, _, network = _fabric()
+    for count in (1, 3, 7, 20):
+        first = network.add("flows", count)
+        flows = network.grown["flows"][first : first + count]
+        assert np.isinf(flows["rate"]).all()
+        assert (flows["timeout_at"] == NEVER).all()
+        assert (flows["path"] == NONE).all()
+        assert not flows["posted"].any()
+        network.grown["flows"]["path"][:first] = 5
+    assert (network.grown["flows"]["path"][:11] == 5).all()
+
+
+def test_messages_of_a_batch_take_the_places_of_delivered_ones() -> None:
+    env, fabric, _ = _fabric()
+    matrix = np.zeros(5, FLOWS)
+    matrix["source"], matrix["target"], matrix["bytes"] = 0, np.arange(1, 6), 10_000
+    first = env.run(fabric.send_all(matrix[:3], [0] * 3))
+    env.run()
+    again = env.run(fabric.send_all(matrix, [0] * 5))
+    assert fabric.world.used["messages"] == 5
+    assert len(first) == 3
+    assert (again > 0).all()
+    assert len(set(again.tolist())) == 5  # the NIC sends one packet after the other
