@@ -2,10 +2,14 @@
 
 Switches write into each packet when it left them, what they had sent by then and how long their
 queue was; the ACK brings it back. As in the authors' ns-3 model the flow starts with a utilisation
-of one and the window stays within its bandwidth-delay product. Windows in packets, times ps.
+of one, the window stays within its bandwidth-delay product, and a packet may go while less than the window is in flight
+(``RdmaQueuePair::IsWinBound``): its last packet need not fit, which matters where it is a few packets. Windows in
+packets, times ps.
 """
 
 from __future__ import annotations
+
+import math
 
 from fabricsim.kernels._jit import kernel
 
@@ -15,17 +19,18 @@ LEAST_OVERUSE = 1e-9  # an idle path lets the window grow to its bound
 
 @kernel
 def _set_window(flow, law, window):
-    """Bound the window and pace it over the base round trip."""
+    """Bound the window, let whole packets of it go, and pace it over the base round trip; returns the window."""
     most = min(flow.line_rate * flow.base_rtt / PS_PER_S / flow.wire, law.maximum_window)
-    flow.window = max(min(window, most), law.minimum_window)
-    flow.rate = min(flow.window * flow.wire / flow.base_rtt * PS_PER_S, flow.line_rate)
+    window = max(min(window, most), law.minimum_window)
+    flow.window = float(math.ceil(window))
+    flow.rate = min(window * flow.wire / flow.base_rtt * PS_PER_S, flow.line_rate)
+    return window
 
 
 @kernel
 def start(flow, law):
     """Fill the bandwidth-delay product."""
-    _set_window(flow, law, law.maximum_window)
-    flow.reference = flow.window
+    flow.reference = _set_window(flow, law, law.maximum_window)
     flow.utilisation = 1.0
     flow.stage = 0
     flow.epoch = 0
@@ -81,9 +86,9 @@ def acknowledge(flow, law, now, packets, telemetry, number, slot):  # noqa: ARG0
     overuse = flow.utilisation / law.eta
     whole = overuse >= 1.0 or flow.stage >= law.stages
     scale = max(overuse, LEAST_OVERUSE) if whole else 1.0
-    _set_window(flow, law, flow.reference / scale + law.additive)
+    window = _set_window(flow, law, flow.reference / scale + law.additive)
     if number >= flow.epoch:
-        flow.reference = flow.window
+        flow.reference = window
         flow.stage = 0 if whole else flow.stage + 1
         flow.epoch = flow.next_number
 

@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from fabricsim import traffic
+from fabricsim.results.traffic import DEMAND, Matrix
+from fabricsim.spec.load import load
+
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -106,6 +110,17 @@ def test_hpcc_uses_95_percent_and_no_queue(congestion: ModuleType, senders: int)
     assert seen.queue.between(MS, end).values.max() / packet < 8
     goodput = congestion.HPCC_BYTES / (seen.completion.max() * 1e-12)
     assert goodput == pytest.approx(0.95 * 12.5e9 * 1000 / packet, rel=0.02)
+
+
+@pytest.mark.parametrize("cable", ["5m", "200m"])
+def test_hpcc_fills_short_paths_both_ways(cable: str) -> None:
+    """Products of 3 and 15 packets: each flow's acknowledgements wait for packets of the other."""
+    settings = ["transport=roce-100g-hpcc", "engine=packet", "cluster.hosts=2", f"fabric.host_cable={cable}"]
+    flows = np.zeros(2, DEMAND)
+    flows["id"], flows["source"], flows["target"], flows["bytes"] = (1, 2), (0, 1), (1, 0), 4_000_000
+    result = traffic.simulate(load("ideal-16", settings).scenario, Matrix(flows, 2, "both ways"))
+    goodput = 4_000_000 / (result.completion * 1e-12)
+    assert goodput == pytest.approx(0.95 * 0.99 * 12.5e9 * 4096 / 4178, rel=0.05)  # eta of what the adapter sends
 
 
 # ---- CUBIC --------------------------------------------------------------------------------------
