@@ -167,8 +167,8 @@ class Switches:
             at = on_wire[0 if outwards else -1]
             wire = path.hops[at][0]
             if (wires.target if outwards else wires.source)[wire] == node - self._first_node:
-                hops, out = (path.hops[: at + 1], platform.way_out(rank)) if outwards else (path.hops[at:], ())
-                return Path(hops, self._latency([wire]), network=True, out=len(out))
+                hops, out = (path.hops[: at + 1], at) if outwards else (path.hops[at:], 0)
+                return Path(hops, self._latency([wire]), network=True, out=out)
         msg = f"rank {rank} has no cable to switch {wires.nodes[node - self._first_node]}"
         raise SimulationError(msg)
 

@@ -91,7 +91,7 @@ def lose(net, index, packet, time):
 
 
 @inlined
-def _copy(net, place, packet):
+def copy_kept(net, place, packet):
     """Copy a packet that has been on a link or in a queue."""
     net.pool[place] = packet
 
@@ -111,7 +111,7 @@ def fill(packet, kind, flow, number, echo, stamp, cursor, wire, entropy, state):
 
 
 @inlined
-def _copy_new(net, place, packet):
+def copy_new(net, place, packet):
     """Copy a packet just made, by column: a processor waits where it reads at once what it wrote in smaller parts."""
     fill(
         net.pool[place],
@@ -171,11 +171,21 @@ def _next(cursor):
     return cursor + (cursor >= 0)
 
 
-@inlined
-def put_on_wire(net, link, packet, wire, start, duration):
-    """Put a packet of `wire` bytes on a link that nobody watches, at `start` (ps) for `duration` (ps)."""
-    _count(net, link, packet.kind, wire)
-    _put(net, link, packet, _arrival(link, wire, start, duration), _copy)
+def _putting(copy):
+    """Make a kernel that puts packets on a link, copied by `copy`."""
+
+    def put_on_wire(net, link, packet, wire, start, duration):
+        """Put a packet of `wire` bytes on a link that nobody watches, at `start` (ps) for `duration` (ps)."""
+        _count(net, link, packet.kind, wire)
+        _put(net, link, packet, _arrival(link, wire, start, duration), copy)
+
+    return put_on_wire
+
+
+put_kept = inlined(_putting(copy_kept))
+"""For packets that have been on a link or in a queue."""
+put_new = inlined(_putting(copy_new))
+"""For packets that the host has just made."""
 
 
 def _departing(copy):
@@ -212,7 +222,7 @@ def send_at_once(net, index, packet, now):
         return False
     link.free_at = now + drain
     link.deepest = max(link.deepest, drain)
-    put_on_wire(net, link, packet, packet.wire, now + drain - duration, duration)
+    put_kept(net, link, packet, packet.wire, now + drain - duration, duration)
     return True
 
 
@@ -236,9 +246,9 @@ def emit_at_once(net, index, now, ready, kind, flow, number, echo, stamp, cursor
     return True
 
 
-depart_here = inlined(_departing(_copy))
-_depart_new = inlined(_departing(_copy_new))
-depart = kernel(_departing(_copy_new))
+depart_here = inlined(_departing(copy_kept))
+_depart_new = inlined(_departing(copy_new))
+depart = kernel(_departing(copy_new))
 """As `depart_here`, for packets that the host has just made."""
 
 

@@ -14,11 +14,14 @@ from fabricsim.packet.agenda import plan_departure
 from fabricsim.packet.fifo import pop, push
 from fabricsim.packet.lanes import lowest_bit
 from fabricsim.packet.link import (
+    copy_kept,
+    copy_new,
     depart_here,
     drop,
     lose,
     mark,
-    put_on_wire,
+    put_kept,
+    put_new,
     sample,
     send_control,
     serialisation,
@@ -199,20 +202,27 @@ def enqueue(net, index, packet, came, now):
     link.deepest = max(link.deepest, drain + duration)
     if link.tap >= 0:
         sample(net, link.tap, now, drain + duration)
-    if (row.filled | row.weighted | (busy > 0)) == 0 and may_take(net, port, lane, wire):
-        _send_on(net, port, index, lane, packet, wire, duration, now)
+    held_up = came >= 0 and busy > 0  # at a switch; a host's NIC does not wait for its wire
+    if (row.filled | row.weighted | held_up) == 0 and may_take(net, port, lane, wire):
+        if came < 0:
+            _send_new(net, port, index, lane, packet, wire, duration, now)
+        else:
+            _send_kept(net, port, index, lane, packet, wire, duration, now)
         _pass_through(net, np.int64(link.source), came, lane, wire, now)
     else:
         take_in(net, np.int64(link.source), came, lane, wire)
         place = push(net, queue)
-        net.pool[place] = packet
+        if came < 0:
+            copy_new(net, place, packet)
+        else:
+            copy_kept(net, place, packet)
         net.pool[place].time = came  # not on a wire yet: its time says where it came from
         queue.bytes += wire
         queue.waiting += duration
         row.filled |= 1 << lane
         if came < 0:
             serve_nic(net, port, now)
-        elif busy > 0:
+        elif held_up:
             plan_departure(net, port, np.int64(link.source), link.free_at)
         else:
             serve(net, port, now)
@@ -322,24 +332,28 @@ def _send_first(net, port, index, lane, now):
     queue.waiting -= duration
     pop(net, queue)
     net.ports[port].filled &= ~((queue.count == 0) << lane)
-    _send_on(net, port, index, lane, packet, wire, duration, now)
+    _send_kept(net, port, index, lane, packet, wire, duration, now)
     let_go(net, np.int64(link.source), came, lane, wire, now)
 
 
-@inlined
-def _send_on(net, port, index, lane, packet, wire, duration, now):
-    """Put a packet on the free wire."""
-    link = net.links[index]
-    waiting = net.queues[port * CLASSES + lane].waiting
-    if net.ports[port].mark_late and waiting > link.mark_low:
-        mark(net, index, packet, waiting)
-    if link.calm == WATCHED:
-        _send_watched(net, port, index, lane, packet, duration, now)
-        return
-    start = max(now, np.int64(link.free_at))
-    link.free_at = start + duration
-    put_on_wire(net, link, packet, wire, start, duration)
-    spend(net, port, lane, wire)
+def _sending(put):
+    """Make a kernel that sends packets by `put`."""
+
+    def send_on(net, port, index, lane, packet, wire, duration, now):
+        """Put a packet on the free wire."""
+        link = net.links[index]
+        waiting = net.queues[port * CLASSES + lane].waiting
+        if net.ports[port].mark_late and waiting > link.mark_low:
+            mark(net, index, packet, waiting)
+        if link.calm == WATCHED:
+            _send_watched(net, port, index, lane, packet, duration, now)
+            return
+        start = max(now, np.int64(link.free_at))
+        link.free_at = start + duration
+        put(net, link, packet, wire, start, duration)
+        spend(net, port, lane, wire)
+
+    return send_on
 
 
 @rare
@@ -355,6 +369,11 @@ def _send_watched(net, port, index, lane, packet, duration, now):
         sample(net, link.tap, now, waiting + duration)
     if depart_here(net, index, packet, start, duration):
         spend(net, port, lane, np.int64(packet.wire))
+
+
+_send_kept = inlined(_sending(put_kept))
+_send_new = inlined(_sending(put_new))
+"""Of a packet that the host has just made."""
 
 
 @kernel
