@@ -147,7 +147,7 @@ class PacketState:
         self.scores = 0
         self.pool, self.chunk_next = table(0, PACKET), np.zeros(0, np.int32)
         self.controls, self.agenda, self.transfers = table(0, CONTROL), table(0, AGENDA), table(0, TRANSFER)
-        self.answers, self._holds_answers = table(0, ANSWER), False
+        self.answers = table(0, ANSWER)
         self.came, self.keys = table(1, ARRIVAL), np.zeros(2, np.int64)
         self.order = np.zeros(128, np.int32)
         self.deliveries, self.log, self.samples = table(64, DELIVERY), table(1, LOG), table(1, SAMPLE)
@@ -196,10 +196,17 @@ class PacketState:
         """Append records, or tuples of all their columns, to a table; returns the index of the first."""
         first = self.add(name, len(rows))
         self.grown[name][first : first + len(rows)] = rows
-        if name == "laws" and self.grown[name]["stacks"].any():
-            self._holds_answers = True
-            self.answers = _grown(self.answers, ANSWER, len(self.agenda))
         return first
+
+    def add_law(self, law: NDArray[np.void]) -> None:
+        """Append a ``LAW`` record; its acknowledgements have a table where they pass stacks."""
+        self.extend("laws", law)
+        self._fit_answers()
+
+    def _fit_answers(self) -> None:
+        """Have a place for an acknowledgement beside each entry of the agenda, where any pass stacks."""
+        if self.grown["laws"]["stacks"].any():
+            self.answers = _grown(self.answers, ANSWER, len(self.agenda))
 
     def add_path(self, links: Sequence[int]) -> int:
         """Store a path; returns its first place."""
@@ -232,8 +239,7 @@ class PacketState:
             before = len(self.agenda)
             self.agenda = _grown(self.agenda, AGENDA, max(2 * before, power_of_two(8 * room)))
             world["agenda_left"] += self._free(self.agenda, before, "free_agenda")
-            if self._holds_answers:
-                self.answers = _grown(self.answers, ANSWER, len(self.agenda))
+            self._fit_answers()
         if int(world["controls_left"]) <= 2 * room:
             before = len(self.controls)
             self.controls = _grown(self.controls, CONTROL, max(2 * before, power_of_two(4 * room)))

@@ -65,7 +65,7 @@ class PacketWiring(Wiring):
         self._network = world.network
         self._packet_world = world
         self._law = law[0]
-        self._network.extend("laws", law)
+        self._network.add_law(law)
         self._network.extend("servers", np.zeros(len(platform.resources.names), SERVER))
         if self._law["law"] == HPCC:
             self._network.world["telemetry"] = 1

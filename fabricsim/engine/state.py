@@ -37,6 +37,7 @@ from fabricsim.tables import (
     TEMPLATE,
     WORLD,
 )
+from fabricsim.topology.resources import unusable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,13 +86,6 @@ def power_of_two(count: int) -> int:
     return 1 << max(count - 1, 1).bit_length()
 
 
-def _check(capacities: Sequence[float]) -> None:
-    values = np.asarray(capacities, np.float64)
-    for number in np.flatnonzero(~((values > 0) & np.isfinite(values))).tolist():
-        msg = f"resource {number} has a capacity of {capacities[number]}: it must be above 0"
-        raise SimulationError(msg)
-
-
 class State:
     """Tables of one simulated fabric.
 
@@ -100,7 +94,9 @@ class State:
     """
 
     def __init__(self, capacities: Sequence[float], taps: Sequence[int]) -> None:
-        _check(capacities)
+        for number in unusable(capacities):
+            msg = f"resource {number} has a capacity of {capacities[number]}: it must be above 0"
+            raise SimulationError(msg)
         self.world = table(1, WORLD)
         self.world["bin"] = _FIRST_BIN
         self._window = 1

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
+def unusable(capacities: Sequence[float]) -> list[int]:
+    """Find the capacities that are not above 0 and finite; returns their numbers."""
+    values = np.asarray(capacities, np.float64)
+    return np.flatnonzero(~((values > 0) & np.isfinite(values))).tolist()
+
+
 @dataclass
 class Resources:
     """Names, kinds and capacities of all resources, by index."""
@@ -40,8 +46,7 @@ class Resources:
 
     def add_all(self, names: Sequence[str], kind: str, capacities: Sequence[float]) -> None:
         """Enter many of a kind; refuses them as `add` does."""
-        values = np.array(capacities, np.float64)
-        for wrong in np.flatnonzero(~((values > 0) & np.isfinite(values))).tolist():
+        for wrong in unusable(capacities):
             self.add(names[wrong], kind, capacities[wrong])
         self.names += names
         self.kinds += [kind] * len(names)
