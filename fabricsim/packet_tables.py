@@ -544,7 +544,8 @@ NETWORK = np.dtype(
         ("free_transfer", np.int32),
         ("transfers_left", np.int32),  # free
         ("calendar", np.int32),  # 1: nodes are found by the tournament over their next times
-        ("window", np.int64),  # length of a window, ps
+        ("smallest", np.int64),  # wire bytes of the smallest packet that windows are made for
+        ("window", np.int64),  # length of a window, ps; 0: to be fixed anew, for a smaller packet
         ("open", np.int32),  # 1: a window has begun and not ended
         ("until", np.int64),  # end of the present window, ps
         ("node", np.int32),  # next node of the present window

@@ -161,8 +161,8 @@ def _ingress(links: NDArray[np.void], hosts: int, switch: Switch) -> NDArray[np.
 
 
 def smallest_packet(law: NDArray[np.void], switch: Switch) -> int:
-    """Bytes of the shortest packet that may be on a wire."""
-    candidates = [int(law["ack_wire"][0]), int(law["overhead"][0]) + 1]
+    """Bytes of the shortest packet that may be on a wire as long as messages fill their packets."""
+    candidates = [int(law["ack_wire"][0]), int(law["overhead"][0]) + int(law["payload"][0])]
     if switch.trimming or switch.forwarding == "cut-through":
         candidates.append(HEADER_BYTES)
     return min(candidates)

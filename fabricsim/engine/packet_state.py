@@ -306,7 +306,7 @@ class PacketState:
         shortest = max(int(np.floor(smallest * self.links["ps_per_byte"].min(initial=1e3) + 0.5)), 1)
         most = (1 << INDEX_BITS) // (8 * busiest) - 2  # packets of one link in one window
         window = max(1, min(self.lookahead(smallest), longest, most * shortest, LONGEST_WINDOW))
-        world["window"] = window
+        world["window"], world["smallest"] = window, smallest
         world["room"] = 4 * busiest * (window // shortest + 4)
         if len(self.came) < int(world["room"]):
             self.came = table(int(world["room"]), ARRIVAL)

@@ -11,7 +11,7 @@ from fabricsim.engine.world import World
 from fabricsim.errors import SimulationError
 from fabricsim.kernels.queue import next_time, post
 from fabricsim.kernels.replay import HORIZON, LANES
-from fabricsim.packet.replay import LINK_DOWN, LINK_UP, ROOM, advance
+from fabricsim.packet.replay import LINK_DOWN, LINK_UP, ROOM, SMALLER, advance
 from fabricsim.packet.window import next_time as next_in_network
 from fabricsim.tables import CLOCK_END, NEVER
 
@@ -34,7 +34,7 @@ class PacketWorld(World):
     network
         Its tables.
     smallest
-        Wire bytes of the smallest packet.
+        Wire bytes of the smallest packet, but for those that end a message.
     names
         Of its links, for messages.
     calendar
@@ -55,7 +55,8 @@ class PacketWorld(World):
         self._next_search = _FIRST_SEARCH
         self._failures = 0
         super().__init__(capacities, ())
-        self._smallest, self._calendar = smallest, calendar
+        self._calendar = calendar
+        network.world["smallest"] = smallest
         self._shortest_reaction = NEVER
         self._fix_window()
 
@@ -69,7 +70,7 @@ class PacketWorld(World):
 
     def _fix_window(self) -> None:
         longest = max(self._shortest_reaction, 1)
-        self.network.set_window(longest, self._smallest, calendar=self._calendar)
+        self.network.set_window(longest, int(self.network.world["smallest"][0]), calendar=self._calendar)
 
     # ---- what is posted -------------------------------------------------------------------------
 
@@ -99,6 +100,8 @@ class PacketWorld(World):
                 self.grow_calls()
             elif code == ROOM:
                 self.network.make_room()
+            elif code == SMALLER:
+                self._fix_window()
             elif self._is_time_to_search() and (deadlock := self.explain()) is not None:
                 raise SimulationError(deadlock)
             elif code == HORIZON and horizon > CLOCK_END:

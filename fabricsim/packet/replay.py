@@ -19,6 +19,8 @@ from fabricsim.tables import NEVER
 
 ROOM = 5
 """What `advance` stopped for, beside what stops the flow engine: a pool has to grow; come back."""
+SMALLER = 6
+"""A packet smaller than those that windows are made for is about to be sent: fix windows anew; come back."""
 LINK_DOWN = np.int64(17)
 LINK_UP = np.int64(18)
 """Kinds of events: a link fails or is mended; target: the link."""
@@ -155,7 +157,7 @@ def advance(
     Returns
     -------
     int
-        IDLE, HORIZON, COMPLETIONS, LANES, PAUSED or ROOM.
+        IDLE, HORIZON, COMPLETIONS, LANES, PAUSED, ROOM or SMALLER.
     """
     network = net.world[0]
     budget += world[0].events
@@ -178,6 +180,8 @@ def advance(
         if min(now, first) > horizon:
             return HORIZON
         if first < now:
+            if network.window == 0:
+                return SMALLER
             network.until = min(first + network.window, now, horizon + 1)
             network.open = 1
             continue

@@ -135,6 +135,14 @@ def _restart_if_idle(net, flow, law, now):
 
 
 @kernel
+def _note_size(world, law, wire):
+    """Have windows fixed anew for a packet that is smaller than any before, by half at least: not for each of many."""
+    if wire < world.smallest:
+        world.smallest = max(min(wire, world.smallest // 2), law.overhead + 1)
+        world.window = 0
+
+
+@kernel
 def send_message(net, number, size, owner, now):
     """Give a flow a message of `size` bytes."""
     world = net.world[0]
@@ -149,6 +157,7 @@ def send_message(net, number, size, owner, now):
     packets = max((size + law.payload - 1) // law.payload, 1)
     transfer.last = flow.posted + packets - 1
     transfer.tail = size - (packets - 1) * law.payload
+    _note_size(world, law, law.overhead + transfer.tail)
     transfer.owner = owner
     transfer.posted = now
     if flow.posted == 0:
