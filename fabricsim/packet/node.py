@@ -19,6 +19,7 @@ from fabricsim.packet.port import (
     drain_time,
     enqueue,
     let_go,
+    pass_at_once,
     serve,
     take_in,
     traffic_class,
@@ -174,7 +175,8 @@ def _forward(net, node, place, out, came, now):
     if out < 0:
         out = _route(net, node, packet, now)
     if net.links[out].port >= 0:
-        enqueue(net, out, packet, came, now)
+        if not pass_at_once(net, out, packet, came, now):
+            enqueue(net, out, packet, came, now)
     elif not send_at_once(net, out, packet, now):
         transmit_kept(net, out, packet, now, now)
 

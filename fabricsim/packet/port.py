@@ -27,7 +27,7 @@ from fabricsim.packet.link import (
     serialisation,
     write_telemetry,
 )
-from fabricsim.packet_tables import CLASS_SHIFT, CLASSES, DATA, HEADER_BYTES, TRIMMED, WATCHED
+from fabricsim.packet_tables import CLASS_SHIFT, CLASSES, DATA, HEADER_BYTES, MANAGED, TRIMMED, WATCHED
 from fabricsim.tables import NEVER
 
 _CREDIT = 64  # bytes (InfiniBand architecture specification, volume 1, flow control)
@@ -125,13 +125,20 @@ def _return_credits(net, came, lane, wire, now):
 
 
 @inlined
+def _exceeds(net, link, queue, wire):
+    """Whether a packet takes more of the shared buffer than is left for its class.
+
+    Lossless classes are not asked for, as packets of different classes alternate.
+    """
+    free = net.nodes[link.source].buffer - net.nodes[link.source].used
+    return queue.shared * (wire - free) > 0 or queue.bytes + wire > queue.alpha * max(free, 0)
+
+
+@inlined
 def _overflows(net, link, queue, came, lane, wire, drain):
     """Whether a packet, with which its class of the port takes `drain` (ps) to empty, does not fit in."""
-    node = net.nodes[link.source]
-    free = node.buffer - node.used
-    # Without asking whether the class is lossless, for packets of different classes alternate.
-    over = drain > link.limit or queue.shared * (wire - free) > 0 or queue.bytes + wire > queue.alpha * max(free, 0)
-    if came >= 0 and node.accounts:
+    over = drain > link.limit or _exceeds(net, link, queue, wire)
+    if came >= 0 and net.nodes[link.source].accounts:
         account = net.ingress[came * CLASSES + lane]
         if account.pausing:
             over = over or (queue.lossless == 1 and account.bytes + wire > account.held + account.headroom)
@@ -162,6 +169,33 @@ def _lose_here(net, index, packet, came, now):
     """Count a packet for a failed link."""
     lose(net, index, packet, now)
     _return_credits(net, came, traffic_class(packet), np.int64(packet.wire), now)
+
+
+@inlined
+def pass_at_once(net, index, packet, came, now):
+    """Send a packet on over a switch's managed port where that is idle and nothing can keep it.
+
+    Returns
+    -------
+    bool
+        Whether it was such a port; if not, nothing was done.
+    """
+    link = net.links[index]
+    row = net.ports[link.port]
+    if (row.filled | row.paused | row.guarded) != 0 or link.free_at > now or link.calm != MANAGED:
+        return False
+    lane = traffic_class(packet)
+    account = net.ingress[came * CLASSES + lane]
+    if account.pausing or account.bytes > account.above:
+        return False
+    wire = np.int64(packet.wire)
+    duration = serialisation(link, wire)
+    if duration > link.limit or _exceeds(net, link, net.queues[link.port * CLASSES + lane], wire):
+        return False
+    link.free_at = now + duration
+    link.deepest = max(link.deepest, duration)
+    put_kept(net, link, packet, wire, now, duration)
+    return True
 
 
 @kernel
