@@ -229,6 +229,7 @@ NODE = np.dtype(
         ("agenda", np.int32),  # root of its heap of what it has to do; NONE: nothing
         ("first_port", np.int32),  # into the list of ports, in which those of a node follow each other
         ("ports", np.int32),
+        ("strict", np.int32),  # 0: nothing is wrong if its ports act later within a window than they are due
         ("port_due", np.int64),  # no port of it is to act before, ps
         ("accounts", np.int32),  # 1: it counts what each incoming link holds (PFC, credits)
         ("port", np.int32),  # of a host: its NIC

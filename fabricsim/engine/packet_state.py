@@ -170,6 +170,8 @@ class PacketState:
         self.ports["place"][order] = places
         self.nodes["ports"], self.nodes["first_port"] = counts, first
         self.nodes["port_due"] = NEVER
+        self.nodes["strict"] = (self.nodes["kind"] == HOST) | self.ingress["credits"].any()
+        self.watch(np.flatnonzero(self.links["calm"] == WATCHED))
 
     def _share_buffers(self) -> None:
         """Bound what classes may take from the shared buffers of their nodes, but for lossless ones."""
@@ -179,9 +181,10 @@ class PacketState:
         self.queues["alpha"][~shared] = np.inf
         self.ports["guarded"] = (self.ports["weighted"] != 0) | (self.ports["credit_bytes"] > 0)
 
-    def watch(self, links: Sequence[int] | slice = slice(None)) -> None:
+    def watch(self, links: Sequence[int] | NDArray[np.int64] | slice = slice(None)) -> None:
         """Have links tell of each packet: in a log, in a series, or in telemetry."""
         self.links["calm"][links] = WATCHED
+        self.nodes["strict"][self.links["source"][links]] = 1
 
     # ---- growth ---------------------------------------------------------------------------------
 

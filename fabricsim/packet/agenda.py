@@ -12,7 +12,6 @@ import numpy as np
 
 from fabricsim.kernels._jit import inlined, kernel
 from fabricsim.packet.clock import hasten
-from fabricsim.packet.lanes import GROUP, earliest_other, first_at
 from fabricsim.tables import NEVER
 
 TARGET_BITS = 40
@@ -67,31 +66,9 @@ def plan_port(net, port, time):
 
 @inlined
 def plan_departure(net, port, node, time):
-    """Have a port of a switch act at `time` (ps), NEVER included; only while the switch itself is run."""
+    """Have a port of a switch act at `time` (ps); only while the switch itself is run."""
     net.dues[net.ports[port].place] = time
     net.nodes[node].port_due = min(net.nodes[node].port_due, time)
-
-
-@inlined
-def take_port(net, node, now):
-    """Take the first port of a switch that is to act at `now` (ps) off the plan; NONE where none is.
-
-    When the others are to act is found at once: a load of several times waits for a store of one of them.
-    """
-    row = net.nodes[node]
-    taken, later = np.int64(-1), NEVER
-    for start in range(row.first_port, row.first_port + row.ports, GROUP):
-        first = np.int64(start)
-        place = first_at(net.dues, first, now) if taken < 0 else np.int64(GROUP)
-        if place < GROUP:
-            taken = first + place
-        later = min(later, earliest_other(net.dues, first, place))
-    row.port_due = later
-    if taken < 0:
-        return taken
-    net.dues[taken] = NEVER
-    net.world[0].due += 1
-    return np.int64(net.outs[taken])
 
 
 @inlined

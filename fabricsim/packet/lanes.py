@@ -31,14 +31,14 @@ def count_below(keys: Any, first: Any, key: Any) -> Any:  # noqa: ANN401  as ker
     return np.int64(np.count_nonzero(keys[first : first + BLOCK] < key))
 
 
-def first_at(times: Any, first: Any, time: Any) -> Any:  # noqa: ANN401  as above
-    """Place of the first `time` among times[first:first + GROUP], counted from `first`; GROUP where there is none."""
-    return next((np.int64(i) for i in range(GROUP) if times[first + i] == time), np.int64(GROUP))
+def bits_before(times: Any, first: Any, end: Any) -> Any:  # noqa: ANN401  as above
+    """Tell which of times[first:first + GROUP] are before `end`: bit 0 stands for the first."""
+    return np.int64(sum(1 << i for i in range(GROUP) if times[first + i] < end))
 
 
-def earliest_other(times: Any, first: Any, place: Any) -> Any:  # noqa: ANN401  as above
-    """Least of times[first:first + GROUP] but for that at `place`, counted from `first`."""
-    return min(NEVER if i == place else times[first + i] for i in range(GROUP))
+def earliest_from(times: Any, first: Any, begin: Any) -> Any:  # noqa: ANN401  as above
+    """Least of times[first:first + GROUP] that are not before `begin`; NEVER where all are."""
+    return min(NEVER if times[first + i] < begin else times[first + i] for i in range(GROUP))
 
 
 def lowest_bit(number: Any) -> Any:  # noqa: ANN401  as above
@@ -54,18 +54,18 @@ def _count_below_any(keys: Any, first: Any, key: Any) -> Any:  # noqa: ANN401, A
     return count
 
 
-@overload(first_at, inline="always")
-def _first_at_any(times: Any, first: Any, time: Any) -> Any:  # noqa: ANN401, ARG001  as above
-    def find(times: Any, first: Any, time: Any) -> Any:  # noqa: ANN401
-        return _first_at(times, first, time)  # type: ignore[call-arg]  # as above
+@overload(bits_before, inline="always")
+def _bits_before_any(times: Any, first: Any, end: Any) -> Any:  # noqa: ANN401, ARG001  as above
+    def find(times: Any, first: Any, end: Any) -> Any:  # noqa: ANN401
+        return _bits_before(times, first, end)  # type: ignore[call-arg]  # as above
 
     return find
 
 
-@overload(earliest_other, inline="always")
-def _earliest_other_any(times: Any, first: Any, place: Any) -> Any:  # noqa: ANN401, ARG001  as above
-    def find(times: Any, first: Any, place: Any) -> Any:  # noqa: ANN401
-        return _earliest_other(times, first, place)  # type: ignore[call-arg]  # as above
+@overload(earliest_from, inline="always")
+def _earliest_from_any(times: Any, first: Any, begin: Any) -> Any:  # noqa: ANN401, ARG001  as above
+    def find(times: Any, first: Any, begin: Any) -> Any:  # noqa: ANN401
+        return _earliest_from(times, first, begin)  # type: ignore[call-arg]  # as above
 
     return find
 
@@ -91,27 +91,26 @@ def _count_below(_context: Any, keys: Any, first: Any, key: Any) -> Any:  # noqa
 
 
 @intrinsic
-def _first_at(_context: Any, times: Any, first: Any, time: Any) -> Any:  # noqa: ANN401, ARG001  as above
+def _bits_before(_context: Any, times: Any, first: Any, end: Any) -> Any:  # noqa: ANN401, ARG001  as above
     def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:  # noqa: ANN401  as above
         same = _everywhere(builder, arguments[2])
-        found = ir.Constant(_WORD, 1 << GROUP)
+        found = ir.Constant(_WORD, 0)
         for at, some in enumerate(_load(context, builder, times, arguments, GROUP)):
-            bits = builder.bitcast(builder.icmp_signed("==", some, same), ir.IntType(_LANES))
+            bits = builder.bitcast(builder.icmp_signed("<", some, same), ir.IntType(_LANES))
             found = builder.or_(found, builder.shl(builder.zext(bits, _WORD), ir.Constant(_WORD, at * _LANES)))
-        return builder.cttz(found, ir.Constant(ir.IntType(1), 1))
+        return found
 
     return types.int64(times, first, types.int64), generate
 
 
 @intrinsic
-def _earliest_other(_context: Any, times: Any, first: Any, place: Any) -> Any:  # noqa: ANN401, ARG001  as above
+def _earliest_from(_context: Any, times: Any, first: Any, begin: Any) -> Any:  # noqa: ANN401, ARG001  as above
     def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:  # noqa: ANN401  as above
-        left_out, never = _everywhere(builder, arguments[2]), ir.Constant(_VECTOR, [int(NEVER)] * _LANES)
+        same, never = _everywhere(builder, arguments[2]), ir.Constant(_VECTOR, [int(NEVER)] * _LANES)
         least = never
-        for at, some in enumerate(_load(context, builder, times, arguments, GROUP)):
-            places = ir.Constant(_VECTOR, list(range(at * _LANES, (at + 1) * _LANES)))
-            other = builder.select(builder.icmp_signed("==", places, left_out), never, some)
-            least = builder.select(builder.icmp_signed("<", other, least), other, least)
+        for some in _load(context, builder, times, arguments, GROUP):
+            later = builder.select(builder.icmp_signed("<", some, same), never, some)
+            least = builder.select(builder.icmp_signed("<", later, least), later, least)
         return _reduce(builder, "smin", least)
 
     return types.int64(times, first, types.int64), generate

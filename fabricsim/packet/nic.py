@@ -9,7 +9,7 @@ from fabricsim.kernels.path import mix
 from fabricsim.packet import control
 from fabricsim.packet.agenda import plan, plan_port
 from fabricsim.packet.link import depart, emit_at_once, fill, lose, sample, serialisation, transmit, write_telemetry
-from fabricsim.packet.port import enqueue, may_take, serve_nic, spend
+from fabricsim.packet.port import may_take, serve_nic, spend, submit
 from fabricsim.packet.recovery import next_lost
 from fabricsim.packet_tables import (
     AGAIN,
@@ -300,7 +300,7 @@ def answer(net, number, kind, cumulative, echo, stamp, entropy, bits, now):
         packet = net.pool[DESK]
         fill(packet, kind, number, cumulative, echo, stamp, path, wire, entropy, state)
         if net.links[index].port >= 0:
-            enqueue(net, index, packet, np.int64(-1), now)
+            submit(net, index, packet, now)
             pull(net, np.int64(flow.target), now)
             return
         transmit(net, index, packet, now, now)

@@ -6,24 +6,15 @@ import numpy as np
 
 from fabricsim.kernels._jit import inlined, kernel
 from fabricsim.kernels.path import mix
-from fabricsim.packet.agenda import first_time, plan, take_first, take_nic, take_port
+from fabricsim.packet.agenda import first_time, plan, take_first, take_nic
+from fabricsim.packet.buffer import let_go, take_in, traffic_class
 from fabricsim.packet.clock import set_next
 from fabricsim.packet.fifo import following, pop, push
 from fabricsim.packet.link import send_at_once, transmit_kept
 from fabricsim.packet.net import prefetch
 from fabricsim.packet.nic import pass_way_in, pull
 from fabricsim.packet.order import sort
-from fabricsim.packet.port import (
-    act_on,
-    check_pause,
-    drain_time,
-    enqueue,
-    let_go,
-    pass_at_once,
-    serve,
-    take_in,
-    traffic_class,
-)
+from fabricsim.packet.port import act_on, check_pause, drain_time, enqueue, pass_at_once, serve, settle
 from fabricsim.packet.receiver import acknowledge_late, receive
 from fabricsim.packet.sender import hear, wake
 from fabricsim.packet_tables import ALARM, CLASSES, DATA, HOST, LEAST_LOADED, READ_AHEAD, RECEIVED, TRIMMED
@@ -194,8 +185,7 @@ def _admit(net, node, packet, came, now):
         receive(net, packet, now)
         return
     lane = traffic_class(packet)
-    if net.nodes[node].accounts:
-        take_in(net, node, came, lane, np.int64(packet.wire))
+    take_in(net, node, came, lane, np.int64(packet.wire))
     endpoint = np.int64(flow.endpoint)
     fifo = net.endpoints[endpoint]
     place = push(net, fifo)
@@ -366,23 +356,19 @@ def _run_switch(net, node, until):
     end = at + count
     row = net.nodes[node]
     many = net.world[0].many != 0
-    while True:
-        due = row.port_due
-        if at < end:
-            key = keys[at]
-            now = origin + (key >> INDEX_BITS)
-            if now <= due:
-                at += 1
-                if many and at + _SOON < end:
-                    _fetch_tail(net, keys[at + _SOON])
-                _take_key(net, node, key, now)
-                continue
-        if due >= until:
-            break
-        port = take_port(net, node, due)
-        if port >= 0:
-            serve(net, port, due)
-    set_next(net, node, min(later, due))
+    while at < end:
+        key = keys[at]
+        now = origin + (key >> INDEX_BITS)
+        if row.strict and row.port_due < now:
+            settle(net, node, row.port_due + 1)
+            continue
+        at += 1
+        if many and at + _SOON < end:
+            _fetch_tail(net, keys[at + _SOON])
+        _take_key(net, node, key, now)
+    while row.port_due < until:
+        settle(net, node, row.port_due + 1 if row.strict else until)
+    set_next(net, node, min(later, row.port_due))
 
 
 @kernel

@@ -1,8 +1,12 @@
 """Managed egress ports, which decide at each departure.
 
 Traffic classes with strict priority or deficit weighted round robin (Shreedhar and Varghese,
-SIGCOMM 1995), shared buffers with dynamic thresholds (Choudhury and Hahne, IEEE/ACM ToN 1998), PFC
-(IEEE 802.1Qbb), InfiniBand credits per virtual lane, and packet trimming.
+SIGCOMM 1995), paused by PFC or held up for want of credits, and packet trimming.
+
+What a port of a switch sends within a window matters to that port alone, as long as its node neither has
+sent a PAUSE nor gives credits: it is made up for when the next packet comes to the port, or at the end of
+the window. Until then the node counts some bytes that have left, so that what looks full is asked again
+once all its ports have caught up.
 """
 
 from __future__ import annotations
@@ -11,8 +15,21 @@ import numpy as np
 
 from fabricsim.kernels._jit import inlined, kernel, rare
 from fabricsim.packet.agenda import plan_departure
+from fabricsim.packet.buffer import (
+    PAUSE,
+    credit_bytes,
+    exceeds,
+    exceeds_headroom,
+    let_go,
+    pass_through,
+    pause,
+    return_credits,
+    take_in,
+    traffic_class,
+    wants_pause,
+)
 from fabricsim.packet.fifo import pop, push
-from fabricsim.packet.lanes import lowest_bit
+from fabricsim.packet.lanes import GROUP, bits_before, earliest_from, lowest_bit
 from fabricsim.packet.link import (
     copy_kept,
     copy_new,
@@ -23,126 +40,24 @@ from fabricsim.packet.link import (
     put_kept,
     put_new,
     sample,
-    send_control,
     serialisation,
     write_telemetry,
 )
 from fabricsim.packet_tables import CLASS_SHIFT, CLASSES, DATA, HEADER_BYTES, MANAGED, TRIMMED, WATCHED
 from fabricsim.tables import NEVER
 
-_CREDIT = 64  # bytes (InfiniBand architecture specification, volume 1, flow control)
-_PAUSE = np.int64(0)
-_RESUME = np.int64(-1)
-
-
-@inlined
-def traffic_class(packet):
-    """Class, or virtual lane, of a packet."""
-    return (np.int64(packet.state) >> CLASS_SHIFT) & (CLASSES - 1)
-
 
 @kernel
 def drain_time(net, index, now):
     """Time until all that waits at link `index` has left, ps."""
     link = net.links[index]
+    if link.port >= 0:
+        _catch_up(net, np.int64(link.port), now)
     drain = max(link.free_at - now, 0)
     if link.port >= 0:
         for lane in range(net.ports[link.port].classes):
             drain += net.queues[link.port * CLASSES + lane].waiting
     return drain
-
-
-@inlined
-def _credit_bytes(wire):
-    return (wire + _CREDIT - 1) // _CREDIT * _CREDIT
-
-
-@inlined
-def _threshold(net, node, account):
-    """Bytes of one incoming link and class beyond which a PAUSE is sent."""
-    free = max(net.nodes[node].buffer - net.nodes[node].used, 0)
-    return max(np.int64(account.above), np.int64(account.alpha * free))  # alpha is 0 for a static threshold
-
-
-@inlined
-def take_in(net, node, came, lane, wire):
-    """Count bytes that link `came` brought into a node's buffer; NONE: they are its own."""
-    counted = came >= 0 and net.nodes[node].accounts
-    if counted:
-        net.ingress[came * CLASSES + lane].bytes += wire
-    if counted or net.nodes[node].buffer > 0:
-        net.nodes[node].used += wire
-
-
-@inlined
-def check_pause(net, node, came, lane, now):
-    """Send a PAUSE back over `came` where its bytes have grown beyond the threshold."""
-    account = net.ingress[came * CLASSES + lane]
-    if account.bytes <= _threshold(net, node, account) or account.pausing:
-        return
-    account.pausing = 1
-    account.held = account.bytes
-    send_control(net, np.int64(net.links[came].reverse), lane, _PAUSE, now)
-
-
-@inlined
-def let_go(net, node, came, lane, wire, now):
-    """Free bytes that `came` had brought in; sends a RESUME or credits back."""
-    counted = came >= 0 and net.nodes[node].accounts
-    if counted or net.nodes[node].buffer > 0:
-        net.nodes[node].used -= wire
-    if not counted:
-        return
-    account = net.ingress[came * CLASSES + lane]
-    account.bytes -= wire
-    back = np.int64(net.links[came].reverse)
-    if account.pausing:
-        resume = np.int64(account.below)
-        if account.alpha > 0.0:
-            resume = max(resume, _threshold(net, node, account) - account.below)
-        if account.bytes <= resume:
-            account.pausing = 0
-            send_control(net, back, lane, _RESUME, now)
-    if account.credits:
-        send_control(net, back, lane, _credit_bytes(wire), now)
-
-
-@inlined
-def _pass_through(net, node, came, lane, wire, now):
-    """Do what `take_in` and then `let_go` do for a packet that goes on at once."""
-    if came >= 0 and net.nodes[node].accounts:
-        account = net.ingress[came * CLASSES + lane]
-        if account.pausing or account.credits:
-            take_in(net, node, came, lane, wire)
-            let_go(net, node, came, lane, wire, now)
-
-
-@kernel
-def _return_credits(net, came, lane, wire, now):
-    """Give back the credits of a packet that is not kept."""
-    if came >= 0 and net.ingress[came * CLASSES + lane].credits:
-        send_control(net, np.int64(net.links[came].reverse), lane, _credit_bytes(wire), now)
-
-
-@inlined
-def _exceeds(net, link, queue, wire):
-    """Whether a packet takes more of the shared buffer than is left for its class.
-
-    Lossless classes are not asked for, as packets of different classes alternate.
-    """
-    free = net.nodes[link.source].buffer - net.nodes[link.source].used
-    return queue.shared * (wire - free) > 0 or queue.bytes + wire > queue.alpha * max(free, 0)
-
-
-@inlined
-def _overflows(net, link, queue, came, lane, wire, drain):
-    """Whether a packet, with which its class of the port takes `drain` (ps) to empty, does not fit in."""
-    over = drain > link.limit or _exceeds(net, link, queue, wire)
-    if came >= 0 and net.nodes[link.source].accounts:
-        account = net.ingress[came * CLASSES + lane]
-        if account.pausing:
-            over = over or (queue.lossless == 1 and account.bytes + wire > account.held + account.headroom)
-    return over
 
 
 @rare
@@ -156,7 +71,7 @@ def _turn_away(net, index, packet, came, now):
     can_trim = net.ports[port].trimming and packet.kind == DATA and not packet.state & TRIMMED
     if not can_trim or drain + serialisation(link, header) > link.limit:
         drop(net, index, packet, now)
-        _return_credits(net, came, traffic_class(packet), wire, now)
+        return_credits(net, came, traffic_class(packet), wire, now)
         return False
     packet.wire = header
     packet.state = (packet.state & ((1 << CLASS_SHIFT) - 1)) | TRIMMED
@@ -168,7 +83,7 @@ def _turn_away(net, index, packet, came, now):
 def _lose_here(net, index, packet, came, now):
     """Count a packet for a failed link."""
     lose(net, index, packet, now)
-    _return_credits(net, came, traffic_class(packet), np.int64(packet.wire), now)
+    return_credits(net, came, traffic_class(packet), np.int64(packet.wire), now)
 
 
 @inlined
@@ -182,6 +97,7 @@ def pass_at_once(net, index, packet, came, now):
     """
     link = net.links[index]
     row = net.ports[link.port]
+    _catch_up(net, np.int64(link.port), now)
     if (row.filled | row.paused | row.guarded) != 0 or link.free_at > now or link.calm != MANAGED:
         return False
     lane = traffic_class(packet)
@@ -190,7 +106,7 @@ def pass_at_once(net, index, packet, came, now):
         return False
     wire = np.int64(packet.wire)
     duration = serialisation(link, wire)
-    if duration > link.limit or _exceeds(net, link, net.queues[link.port * CLASSES + lane], wire):
+    if duration > link.limit or exceeds(net, np.int64(link.source), net.queues[link.port * CLASSES + lane], wire):
         return False
     link.free_at = now + duration
     link.deepest = max(link.deepest, duration)
@@ -198,16 +114,42 @@ def pass_at_once(net, index, packet, came, now):
     return True
 
 
+@inlined
+def _overflows(net, link, queue, came, lane, wire, drain):
+    """Whether a packet, with which its class of the port takes `drain` (ps) to empty, does not fit in."""
+    node = np.int64(link.source)
+    return drain > link.limit or exceeds(net, node, queue, wire) or exceeds_headroom(net, node, queue, came, lane, wire)
+
+
+@rare
+def _overflows_settled(net, link, queue, came, lane, wire, drain, now):
+    """Ask again when all that has left the node is counted; some of it may not have been.
+
+    `drain` cannot have changed: the port itself has caught up.
+    """
+    _settle_before(net, np.int64(link.source), now)
+    return _overflows(net, link, queue, came, lane, wire, drain)
+
+
+@inlined
+def _settle_before(net, node, now):
+    """Let all ports of a switch catch up, where they may be behind."""
+    if not net.nodes[node].strict:
+        settle(net, node, now)
+
+
 @kernel
 def enqueue(net, index, packet, came, now):
-    """Put a packet into its class at the managed port of link `index`, and let the port serve.
+    """Put a packet of another node into its class at the managed port of a switch, and let the port serve.
 
     Parameters
     ----------
+    index
+        Link of the port.
     packet
         PACKET record; it is copied.
     came
-        Link on which it came; NONE for a packet of this host.
+        Link on which it came.
     now
         Present time, ps.
     """
@@ -215,15 +157,18 @@ def enqueue(net, index, packet, came, now):
     if link.down:
         _lose_here(net, index, packet, came, now)
         return
-    port = np.int64(link.port)
+    node, port = np.int64(link.source), np.int64(link.port)
     row = net.ports[port]
+    _catch_up(net, port, now)
     lane = traffic_class(packet)
     queue = net.queues[port * CLASSES + lane]
     wire = np.int64(packet.wire)
     duration = serialisation(link, wire)
     busy = max(link.free_at - now, 0)
     drain = queue.waiting + busy
-    if _overflows(net, link, queue, came, lane, wire, drain + duration):
+    if _overflows(net, link, queue, came, lane, wire, drain + duration) and _overflows_settled(
+        net, link, queue, came, lane, wire, drain + duration, now
+    ):
         if not _turn_away(net, index, packet, came, now):
             return
         lane = np.int64(0)
@@ -236,32 +181,67 @@ def enqueue(net, index, packet, came, now):
     link.deepest = max(link.deepest, drain + duration)
     if link.tap >= 0:
         sample(net, link.tap, now, drain + duration)
-    held_up = came >= 0 and busy > 0  # at a switch; a host's NIC does not wait for its wire
+    held_up = busy > 0
     if (row.filled | row.weighted | held_up) == 0 and may_take(net, port, lane, wire):
-        if came < 0:
-            _send_new(net, port, index, lane, packet, wire, duration, now)
-        else:
-            _send_kept(net, port, index, lane, packet, wire, duration, now)
-        _pass_through(net, np.int64(link.source), came, lane, wire, now)
+        _send_kept(net, port, index, lane, packet, wire, duration, now)
+        pass_through(net, node, came, lane, wire, now)
     else:
-        take_in(net, np.int64(link.source), came, lane, wire)
-        place = push(net, queue)
-        if came < 0:
-            copy_new(net, place, packet)
-        else:
-            copy_kept(net, place, packet)
+        take_in(net, node, came, lane, wire)
+        place = _join(net, port, lane, wire, duration)
+        copy_kept(net, place, packet)
         net.pool[place].time = came  # not on a wire yet: its time says where it came from
-        queue.bytes += wire
-        queue.waiting += duration
-        row.filled |= 1 << lane
-        if came < 0:
-            serve_nic(net, port, now)
-        elif held_up:
-            plan_departure(net, port, np.int64(link.source), link.free_at)
+        if held_up:
+            plan_departure(net, port, node, link.free_at)
         else:
             serve(net, port, now)
-    if came >= 0 and net.nodes[link.source].accounts:
-        check_pause(net, np.int64(link.source), came, lane, now)
+    if net.nodes[node].accounts:
+        check_pause(net, node, came, lane, now)
+
+
+@kernel
+def submit(net, index, packet, now):
+    """Put a packet that a host has just made into its class at the NIC, which does not wait for its wire."""
+    link = net.links[index]
+    if link.down:
+        lose(net, index, packet, now)
+        return
+    port = np.int64(link.port)
+    lane, wire = traffic_class(packet), np.int64(packet.wire)
+    duration = serialisation(link, wire)
+    drain = net.queues[port * CLASSES + lane].waiting + max(link.free_at - now, 0) + duration
+    link.deepest = max(link.deepest, drain)
+    if link.tap >= 0:
+        sample(net, link.tap, now, drain)
+    if (net.ports[port].filled | net.ports[port].weighted) == 0 and may_take(net, port, lane, wire):
+        _send_new(net, port, index, lane, packet, wire, duration, now)
+    else:
+        copy_new(net, _join(net, port, lane, wire, duration), packet)
+        serve_nic(net, port, now)
+
+
+@inlined
+def _join(net, port, lane, wire, duration):
+    """Take a place in the queue of a class; the caller fills it."""
+    queue = net.queues[port * CLASSES + lane]
+    queue.bytes += wire
+    queue.waiting += duration
+    net.ports[port].filled |= 1 << lane
+    return push(net, queue)
+
+
+@inlined
+def check_pause(net, node, came, lane, now):
+    """Send a PAUSE back over `came` where its bytes have grown beyond the threshold."""
+    if wants_pause(net, node, came, lane):
+        _pause_settled(net, node, came, lane, now)
+
+
+@rare
+def _pause_settled(net, node, came, lane, now):
+    """Send a PAUSE where it is still wanted when all that has left is counted."""
+    _settle_before(net, node, now)
+    if wants_pause(net, node, came, lane):
+        pause(net, node, came, lane, now)
 
 
 @inlined
@@ -271,7 +251,7 @@ def _may_go(net, port, lane):
     if ((row.filled & ~row.paused) >> lane) & 1 == 0:
         return False
     queue = net.queues[port * CLASSES + lane]
-    return row.credit_bytes == 0 or queue.credits >= _credit_bytes(net.pool[queue.head].wire)
+    return row.credit_bytes == 0 or queue.credits >= credit_bytes(net.pool[queue.head].wire)
 
 
 @inlined
@@ -279,14 +259,14 @@ def may_take(net, port, lane, wire):
     """Whether a host's NIC may take a packet of `wire` bytes of a class from its flows."""
     if (net.ports[port].paused >> lane) & 1:
         return False
-    return net.ports[port].credit_bytes == 0 or net.queues[port * CLASSES + lane].credits >= _credit_bytes(wire)
+    return net.ports[port].credit_bytes == 0 or net.queues[port * CLASSES + lane].credits >= credit_bytes(wire)
 
 
 @inlined
 def spend(net, port, lane, wire):
     """Use up the credits of a packet that is sent."""
     if net.ports[port].credit_bytes > 0:
-        net.queues[port * CLASSES + lane].credits -= _credit_bytes(wire)
+        net.queues[port * CLASSES + lane].credits -= credit_bytes(wire)
 
 
 @inlined
@@ -329,6 +309,52 @@ def _next_class(net, port):
 
 
 @kernel
+def settle(net, node, until):
+    """Let all ports of a switch send what leaves before `until` (ps)."""
+    row = net.nodes[node]
+    dues = net.dues
+    later = NEVER
+    for start in range(row.first_port, row.first_port + row.ports, GROUP):
+        first = np.int64(start)
+        later = min(later, earliest_from(dues, first, until))
+        behind = bits_before(dues, first, until)
+        while behind:
+            later = min(later, _serve_before(net, np.int64(net.outs[first + lowest_bit(behind)]), until))
+            behind &= behind - 1
+    row.port_due = later
+
+
+@inlined
+def _catch_up(net, port, now):
+    """Let a port send what has left before `now` (ps)."""
+    if net.dues[net.ports[port].place] < now:
+        _serve_before(net, port, now)
+
+
+@kernel
+def _serve_before(net, port, until):
+    """Let a port of a switch send what leaves before `until` (ps); returns when it is to act next, ps."""
+    row = net.ports[port]
+    index = np.int64(row.link)
+    link = net.links[index]
+    due = NEVER
+    while row.filled:
+        due = np.int64(link.free_at)
+        if due >= until:
+            break
+        lane = _next_class(net, port)
+        if lane < 0:
+            due = NEVER
+            break
+        came, wire = _send_first(net, port, index, lane, due)
+        let_go(net, np.int64(link.source), came, lane, wire, due)
+        net.world[0].due += 1
+        due = NEVER
+    net.dues[row.place] = due
+    return due
+
+
+@kernel
 def serve(net, port, now):
     """Let a port of a switch send the packet whose turn it is, if it is free, and plan for when it is free again."""
     row = net.ports[port]
@@ -338,7 +364,8 @@ def serve(net, port, now):
         lane = _next_class(net, port)
         if lane < 0:
             return
-        _send_first(net, port, index, lane, now)
+        came, wire = _send_first(net, port, index, lane, now)
+        let_go(net, np.int64(link.source), came, lane, wire, now)
     plan_departure(net, port, np.int64(link.source), link.free_at if row.filled else NEVER)
 
 
@@ -355,19 +382,19 @@ def serve_nic(net, port, now):
 
 @inlined
 def _send_first(net, port, index, lane, now):
-    """Send the first packet of a class, and free what it took up of the buffer."""
+    """Send the first packet of a class; returns the link that it came by, and its size on the wire, bytes."""
     queue = net.queues[port * CLASSES + lane]
     link = net.links[index]
     packet = net.pool[queue.head]
     wire = np.int64(packet.wire)
-    came = packet.time
+    came = np.int64(packet.time)
     duration = serialisation(link, wire)
     queue.bytes -= wire
     queue.waiting -= duration
     pop(net, queue)
     net.ports[port].filled &= ~((queue.count == 0) << lane)
     _send_kept(net, port, index, lane, packet, wire, duration, now)
-    let_go(net, np.int64(link.source), came, lane, wire, now)
+    return came, wire
 
 
 def _sending(put):
@@ -422,11 +449,12 @@ def act_on(net, index, lane, amount, now):
     port = np.int64(net.links[net.links[index].reverse].port)
     if port < 0:
         return port
+    _catch_up(net, port, now)
     row = net.ports[port]
     link = net.links[row.link]
     if amount > 0:
         net.queues[port * CLASSES + lane].credits += amount
-    elif amount == _PAUSE:
+    elif amount == PAUSE:
         if row.paused == 0:
             row.paused_since = now
         row.paused |= 1 << lane

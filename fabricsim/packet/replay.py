@@ -242,6 +242,7 @@ def advance(
             elif todo == LINK_DOWN:
                 net.links[target].down += 1
                 net.links[target].calm = WATCHED
+                net.nodes[net.links[target].source].strict += 1
             elif todo == LINK_UP:
                 net.links[target].down -= 1
         close_bucket(world, buckets, now)

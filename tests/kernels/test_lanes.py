@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricsim.kernels._jit import kernel
-from fabricsim.packet.lanes import BLOCK, GROUP, count_below, earliest_other, first_at, lowest_bit
+from fabricsim.packet.lanes import BLOCK, GROUP, bits_before, count_below, earliest_from, lowest_bit
 from fabricsim.tables import NEVER
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ _TIMES = st.integers(0, 3) | st.just(NEVER)
 
 @kernel
 def _look(times: NDArray[np.int64], first: np.int64, time: np.int64) -> tuple[int, int]:
-    place = first_at(times, first, time)
-    return int(place), int(earliest_other(times, first, place))
+    return int(bits_before(times, first, time)), int(earliest_from(times, first, time))
 
 
 @kernel
@@ -36,13 +35,12 @@ def _lowest(number: np.int64) -> int:
 
 
 @given(st.lists(_TIMES, min_size=2 * GROUP, max_size=2 * GROUP), st.integers(0, GROUP), _TIMES)
-def test_times_are_found(drawn: list[int], first: int, time: int) -> None:
+def test_times_are_parted(drawn: list[int], first: int, time: int) -> None:
     times = np.array(drawn, np.int64)
-    found, least = _look(times, np.int64(first), np.int64(time))
+    before, later = _look(times, np.int64(first), np.int64(time))
     group = drawn[first : first + GROUP]
-    assert found == first_at(times, first, time) == (group.index(time) if time in group else GROUP)
-    group[found : found + 1] = []
-    assert least == earliest_other(times, first, found) == min(group)
+    assert before == bits_before(times, first, time) == sum(1 << i for i in range(GROUP) if group[i] < time)
+    assert later == earliest_from(times, first, time) == min([NEVER, *(other for other in group if other >= time)])
 
 
 @given(st.lists(_TIMES, min_size=2 * BLOCK, max_size=2 * BLOCK), st.integers(0, BLOCK), _TIMES)
