@@ -8,7 +8,18 @@ from fabricsim.kernels._jit import inlined, kernel, rare
 from fabricsim.kernels.path import mix
 from fabricsim.packet.clock import hasten
 from fabricsim.packet.fifo import push
-from fabricsim.packet_tables import CAPABLE, CONTROL_BYTES, DATA, DROPPED, HEADER_BYTES, LOST, MARKED, SENT, TRIMMED
+from fabricsim.packet_tables import (
+    CAPABLE,
+    CONTROL_BYTES,
+    DATA,
+    DROPPED,
+    HEADER_BYTES,
+    LOST,
+    MANAGED,
+    MARKED,
+    SENT,
+    TRIMMED,
+)
 
 _UNIT = 1.0 / 4294967296.0  # mix gives 32 bits
 
@@ -227,18 +238,25 @@ def send_at_once(net, index, packet, now):
 
 
 @inlined
+def _is_held_up(net, link, kind):
+    """Whether the managed NIC of a host may have to keep a packet just made; of data it only takes what may go."""
+    row = net.ports[link.port]
+    return row.guarded or (kind != DATA and (row.filled | row.paused) != 0)
+
+
+@inlined
 def emit_at_once(net, index, now, ready, kind, flow, number, echo, stamp, cursor, wire, entropy, state):
-    """Make a packet on a plain link, likewise; it cannot start before `ready` (ps)."""
+    """Make a packet on a host's link, likewise, or where its NIC is managed; it cannot start before `ready` (ps)."""
     link = net.links[index]
-    if link.calm < 0:
-        return False
+    managed = link.calm == MANAGED
     duration = serialisation(link, wire)
     drain = max(link.free_at - now, 0) + duration
-    if drain > link.calm:
+    if (managed and _is_held_up(net, link, kind)) or (not managed and drain > link.calm):
         return False
     start = max(ready, link.free_at)
     link.free_at = start + duration
-    link.deepest = max(link.deepest, drain)
+    if kind != DATA or not managed:
+        link.deepest = max(link.deepest, drain)
     _count(net, link, kind, wire)
     place = push(net, link)
     fill(net.pool[place], kind, flow, number, echo, stamp, _next(cursor), wire, entropy, state)
