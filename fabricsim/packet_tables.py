@@ -156,7 +156,6 @@ PORT = _on_lines(
         ("paused", np.int32),  # bit per class
         ("filled", np.int32),  # bit per class: packets wait in it
         ("place", np.int32),  # among the ports of all nodes
-        ("guarded", np.int32),  # 1: credits or weights: even an idle port may keep a packet
         ("ready", np.int32),  # of a host: flow whose turn it is; NONE: none
         ("ready_last", np.int32),
         ("taken", np.int64),  # of a host: data packets so far

@@ -179,7 +179,6 @@ class PacketState:
         shared = (self.queues["lossless"] == 0) & (np.repeat(buffers, CLASSES) > 0)
         self.queues["shared"] = shared
         self.queues["alpha"][~shared] = np.inf
-        self.ports["guarded"] = (self.ports["weighted"] != 0) | (self.ports["credit_bytes"] > 0)
 
     def watch(self, links: Sequence[int] | NDArray[np.int64] | slice = slice(None)) -> None:
         """Have links tell of each packet: in a log, in a series, or in telemetry."""

@@ -68,16 +68,6 @@ def let_go(net, node, came, lane, wire, now):
         send_control(net, back, lane, credit_bytes(wire), now)
 
 
-@inlined
-def pass_through(net, node, came, lane, wire, now):
-    """Do what `take_in` and then `let_go` do for a packet that goes on at once."""
-    if net.nodes[node].accounts:
-        account = net.ingress[came * CLASSES + lane]
-        if account.pausing or account.credits:
-            take_in(net, node, came, lane, wire)
-            let_go(net, node, came, lane, wire, now)
-
-
 @kernel
 def return_credits(net, came, lane, wire, now):
     """Give back the credits of a packet that is not kept."""
@@ -108,7 +98,7 @@ def exceeds_headroom(net, node, queue, came, lane, wire):
 def wants_pause(net, node, came, lane):
     """Whether the bytes of `came` have grown beyond the threshold, and no PAUSE is in force."""
     account = net.ingress[came * CLASSES + lane]
-    return account.bytes > _threshold(net, node, account) and not account.pausing
+    return account.bytes > account.above and account.bytes > _threshold(net, node, account) and not account.pausing
 
 
 @inlined

@@ -241,7 +241,7 @@ def send_at_once(net, index, packet, now):
 def _is_held_up(net, link, kind):
     """Whether the managed NIC of a host may have to keep a packet just made; of data it only takes what may go."""
     row = net.ports[link.port]
-    return row.guarded or (kind != DATA and (row.filled | row.paused) != 0)
+    return row.weighted or row.credit_bytes > 0 or (kind != DATA and (row.filled | row.paused) != 0)
 
 
 @inlined

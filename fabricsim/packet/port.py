@@ -21,7 +21,6 @@ from fabricsim.packet.buffer import (
     exceeds,
     exceeds_headroom,
     let_go,
-    pass_through,
     pause,
     return_credits,
     take_in,
@@ -88,7 +87,7 @@ def _lose_here(net, index, packet, came, now):
 
 @inlined
 def pass_at_once(net, index, packet, came, now):
-    """Send a packet on over a switch's managed port where that is idle and nothing can keep it.
+    """Send a packet on over the managed port of a switch where that is idle, and nothing can keep it.
 
     Returns
     -------
@@ -98,7 +97,7 @@ def pass_at_once(net, index, packet, came, now):
     link = net.links[index]
     row = net.ports[link.port]
     _catch_up(net, np.int64(link.port), now)
-    if (row.filled | row.paused | row.guarded) != 0 or link.free_at > now or link.calm != MANAGED:
+    if (row.filled | row.paused | row.weighted) != 0 or link.free_at > now or link.calm != MANAGED:
         return False
     lane = traffic_class(packet)
     account = net.ingress[came * CLASSES + lane]
@@ -108,9 +107,21 @@ def pass_at_once(net, index, packet, came, now):
     duration = serialisation(link, wire)
     if duration > link.limit or exceeds(net, np.int64(link.source), net.queues[link.port * CLASSES + lane], wire):
         return False
+    if row.credit_bytes > 0 and not _trade_credits(net, link, came, lane, wire, now):
+        return False
     link.free_at = now + duration
     link.deepest = max(link.deepest, duration)
     put_kept(net, link, packet, wire, now, duration)
+    return True
+
+
+@kernel
+def _trade_credits(net, link, came, lane, wire, now):
+    """Spend the credits of a packet, and return those that it came with; False where there are too few."""
+    if not may_take(net, np.int64(link.port), lane, wire):
+        return False
+    spend(net, np.int64(link.port), lane, wire)
+    return_credits(net, came, lane, wire, now)
     return True
 
 
@@ -138,9 +149,9 @@ def _settle_before(net, node, now):
         settle(net, node, now)
 
 
-@kernel
+@inlined
 def enqueue(net, index, packet, came, now):
-    """Put a packet of another node into its class at the managed port of a switch, and let the port serve.
+    """Put a packet that did not pass at once into its class at the managed port of a switch, and let the port serve.
 
     Parameters
     ----------
@@ -158,8 +169,6 @@ def enqueue(net, index, packet, came, now):
         _lose_here(net, index, packet, came, now)
         return
     node, port = np.int64(link.source), np.int64(link.port)
-    row = net.ports[port]
-    _catch_up(net, port, now)
     lane = traffic_class(packet)
     queue = net.queues[port * CLASSES + lane]
     wire = np.int64(packet.wire)
@@ -176,24 +185,19 @@ def enqueue(net, index, packet, came, now):
         wire = np.int64(packet.wire)
         duration = serialisation(link, wire)
         drain = queue.waiting + busy
-    elif drain > link.mark_low and not row.mark_late:
+    elif drain > link.mark_low and not net.ports[port].mark_late:
         mark(net, index, packet, drain)
     link.deepest = max(link.deepest, drain + duration)
     if link.tap >= 0:
         sample(net, link.tap, now, drain + duration)
-    held_up = busy > 0
-    if (row.filled | row.weighted | held_up) == 0 and may_take(net, port, lane, wire):
-        _send_kept(net, port, index, lane, packet, wire, duration, now)
-        pass_through(net, node, came, lane, wire, now)
+    take_in(net, node, came, lane, wire)
+    place = _join(net, port, lane, wire, duration)
+    copy_kept(net, place, packet)
+    net.pool[place].time = came  # not on a wire yet: its time says where it came from
+    if busy > 0:
+        plan_departure(net, port, node, link.free_at)
     else:
-        take_in(net, node, came, lane, wire)
-        place = _join(net, port, lane, wire, duration)
-        copy_kept(net, place, packet)
-        net.pool[place].time = came  # not on a wire yet: its time says where it came from
-        if held_up:
-            plan_departure(net, port, node, link.free_at)
-        else:
-            serve(net, port, now)
+        serve(net, port, now)
     if net.nodes[node].accounts:
         check_pause(net, node, came, lane, now)
 
