@@ -8,8 +8,9 @@ from fabricsim.kernels._jit import inlined, kernel, rare
 from fabricsim.kernels.path import mix
 from fabricsim.packet import control
 from fabricsim.packet.agenda import plan, plan_port
+from fabricsim.packet.departure import may_take, serve_nic, spend
 from fabricsim.packet.link import depart, emit_at_once, fill, lose, sample, serialisation, transmit, write_telemetry
-from fabricsim.packet.port import may_take, serve_nic, spend, submit
+from fabricsim.packet.port import submit
 from fabricsim.packet.recovery import next_lost
 from fabricsim.packet_tables import (
     AGAIN,

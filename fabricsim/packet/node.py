@@ -9,12 +9,13 @@ from fabricsim.kernels.path import mix
 from fabricsim.packet.agenda import first_time, plan, take_first, take_nic
 from fabricsim.packet.buffer import let_go, take_in, traffic_class
 from fabricsim.packet.clock import set_next
+from fabricsim.packet.departure import drain_time, serve, settle
 from fabricsim.packet.fifo import following, pop, push
 from fabricsim.packet.link import send_at_once, transmit_kept
 from fabricsim.packet.net import prefetch
 from fabricsim.packet.nic import pass_way_in, pull
 from fabricsim.packet.order import sort
-from fabricsim.packet.port import act_on, check_pause, drain_time, enqueue, pass_at_once, serve, settle
+from fabricsim.packet.port import act_on, check_pause, enqueue, pass_at_once
 from fabricsim.packet.receiver import acknowledge_late, receive
 from fabricsim.packet.sender import hear, wake
 from fabricsim.packet_tables import ALARM, CLASSES, DATA, HOST, LEAST_LOADED, READ_AHEAD, RECEIVED, TRIMMED
