@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fabricsim.engine.cutoff import CutOff
 from fabricsim.engine.deadlock import explain
 from fabricsim.engine.world import World
 from fabricsim.errors import SimulationError
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from fabricsim.engine.packet_state import PacketState
 
 _FIRST_SEARCH = 1_000_000
-"""Events before the first search for deadlocks; each is that much and a quarter of all events later than the last."""
+"""Events before the first search for what stands still; each is that much and a quarter of all events later than the
+last."""
 
 
 class PacketWorld(World):
@@ -54,6 +56,7 @@ class PacketWorld(World):
         self._names = names
         self._next_search = _FIRST_SEARCH
         self._failures = 0
+        self._cut_off = CutOff(network, names)
         super().__init__(capacities, ())
         self._calendar = calendar
         network.world["smallest"] = smallest
@@ -82,7 +85,9 @@ class PacketWorld(World):
         self._failures += 2
         self.reserve_events()
         post(self.world, self.events, self.buckets, begin, LINK_DOWN, np.int64(link), np.int64(0))
-        if until is not None:
+        if until is None:
+            self._cut_off.expect(link, begin)
+        else:
             post(self.world, self.events, self.buckets, until, LINK_UP, np.int64(link), np.int64(0))
 
     def more_events(self) -> int:
@@ -102,11 +107,11 @@ class PacketWorld(World):
                 self.network.make_room()
             elif code == SMALLER:
                 self._fix_window()
-            elif self._is_time_to_search() and (deadlock := self.explain()) is not None:
-                raise SimulationError(deadlock)
+            elif self._is_time_to_search() and (reason := self.explain() or self._cut_off.explain()) is not None:
+                raise SimulationError(reason)
             elif code == HORIZON and horizon > CLOCK_END:
                 msg = "simulated time runs past 92 days, the end of the clock: a rate is too small or a time too long"
-                raise SimulationError(msg)
+                raise SimulationError(self._cut_off.describe() or msg)
             else:
                 return code
 
@@ -115,12 +120,12 @@ class PacketWorld(World):
         return explain(self.network, self._names)
 
     def _is_time_to_search(self) -> bool:
-        """Whether so much has happened that a search for deadlocks takes no time to speak of.
+        """Whether so much has happened that a search for what stands still takes no time to speak of.
 
-        Timeouts go on in a deadlocked network, and would do so for good.
+        Timeouts go on in a deadlocked network and before a failed link, and would do so for good.
         """
         events = int(self.world["events"][0])
-        if not self.network.wakes or events < self._next_search:
+        if not (self.network.wakes or self._cut_off.expected) or events < self._next_search:
             return False
         self._next_search = _FIRST_SEARCH + events + events // 4
         return True

@@ -30,6 +30,8 @@ _PER_PREFETCH = 3
 """Packets in the lines that are fetched at once."""
 _SOON = 2
 """Packets ahead of which the place that one will be written to is fetched."""
+_FAILED = np.int64(1 << 61)
+"""ps, more than any drain time: what a link that is down counts besides, where the least loaded one is taken."""
 _RECEIVED = np.int64(RECEIVED)
 LONGEST_WINDOW = 1 << 42
 """ps (4 s): so that times within a window fit into a sort key."""
@@ -155,6 +157,8 @@ def _route(net, node, packet, now):
     for i in range(choices):
         index = np.int64(net.group_links[first + (pick + i) % choices])
         drain = drain_time(net, index, now)
+        if net.links[index].down > 0:
+            drain += _FAILED
         if drain < least:
             best, least = index, drain
     return best

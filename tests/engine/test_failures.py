@@ -74,3 +74,37 @@ def test_messages_of_a_broadcast_are_kept_while_their_acknowledgements_are_lost(
 
     assert _errors(fabric)["host1->switch0"] > 32
     assert fabric.world.network.world["transfers_left"][0] > 0
+
+
+def test_adaptive_switches_go_round_a_cable_that_has_failed() -> None:
+    env = simpy.Environment()
+    fabric = 'fabric={topology="leaf-spine", hosts_per_leaf=2, spines=2, failures=[{link="leaf0->spine1"}]}'
+    settings = ["engine=packet", "cluster.hosts=4", fabric, "transport.load_balancing.kind=adaptive"]
+    network = Fabric(env, load("ideal-16", settings).scenario)
+
+    env.run(env.all_of([network.send(0, 2, SIZE), network.send(1, 3, SIZE)]))
+
+    assert not _errors(network)
+
+
+# A cable that fails for good would have its senders send again until the clock ends, in 92 days.
+
+
+@pytest.mark.parametrize("transport", ["tcp-10g", "rdma-100g", "roce-100g", "uec-100g", "ideal-100g"])
+def test_what_a_failure_cuts_off_for_good_is_named(transport: str) -> None:
+    failure = "fabric.failures=[{ link = 'host0-switch0', from = '2us' }]"
+    env = simpy.Environment()
+    settings = ["engine=packet", "cluster.hosts=4", failure, f"transport={transport}"]
+    fabric = Fabric(env, load("ideal-16", settings).scenario)
+
+    said = r"from host0 to host1, .*: host0->switch0 is down for good since 2 us.*failures.until"
+    with pytest.raises(SimulationError, match=said):
+        env.run(env.all_of([fabric.send(0, 1, 10 * SIZE), fabric.send(2, 3, SIZE)]))
+
+
+def test_what_goes_on_beside_a_failure_is_waited_for() -> None:
+    env = simpy.Environment()
+    fabric = _fabric(env, "{ link = 'host0->switch0', from = '2s' }", "{ link = 'host1->switch0', until = '2s' }")
+
+    assert env.run(fabric.send(1, 0, SIZE)) > 2
+    assert env.now < 5

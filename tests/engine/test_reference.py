@@ -432,6 +432,23 @@ def test_the_least_loaded_way_is_taken_in_turn(cases: ModuleType) -> None:
     assert [taken[n] for n in range(9)] == [(4, 6, 8)[(first + n) % 3] for n in range(9)]
 
 
+def test_the_least_loaded_way_goes_round_a_failed_link(cases: ModuleType) -> None:
+    builder = parallel(cases, balance=LEAST_LOADED)
+    builder.cables[2:] = [cases.Cable(cable.ends, 10.0, DELAY) for cable in builder.cables[2:]]
+    builder.down = (6,)
+    network = run(cases, builder, (0, 0, 30 * PAYLOAD))
+    assert {entry.link for entry in network.log if entry.link in {4, 6, 8}} == {4, 8}
+    assert not any(entry.fate == LOST for entry in network.log)
+
+
+def test_where_all_ways_have_failed_the_packet_is_lost_on_one(cases: ModuleType) -> None:
+    builder = parallel(cases, balance=LEAST_LOADED)
+    builder.down = (4, 6, 8)
+    network = run(cases, builder, (0, 0, PAYLOAD), until=100 * US)
+    key = network.senders[0].key
+    assert [(entry.link, entry.fate) for entry in network.log if entry.link > 3] == [(hashed(key, 0, 2), LOST)]
+
+
 # Loss and recovery.
 
 

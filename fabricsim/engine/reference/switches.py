@@ -29,7 +29,7 @@ class Switch(Node):
         """Link that a packet takes from here; its cursor moves on."""
         choices = self._choices(packet)
         if self.network.senders[packet.flow].balance == LEAST_LOADED:
-            return min(choices, key=lambda link: link.drain_time())
+            return min(choices, key=lambda link: (link.down, link.drain_time()))
         return choices[0]
 
     def _choices(self, packet: Packet) -> list[Link]:
