@@ -23,7 +23,7 @@ GROWN = ("laws", "servers", "stages", "endpoints", "flows", "receivers")
 LEAVES = {"topology": "leaf-spine", "hosts_per_leaf": 2, "spines": 2}
 PXN = {"pxn": True, "intra_host": "nvlink"}
 DIRECT = {"join": "pcie", "gpudirect": True, "gpus_per_pcie_switch": 2, "nic_below_gpu_switch": True}
-PFC = {"above": "30KiB", "below": "20KiB", "headroom": "30KiB"}
+PFC = {"above": "30KiB", "below": "20KiB", "headroom": "100KiB"}
 LOSSLESS = {"pfc": PFC, "buffer": {"shared": "1MiB"}}
 
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
