@@ -78,6 +78,12 @@ RESOURCE = np.dtype(
 )
 """Anything with a capacity that flows share: a link direction, a PCIe direction, a thread."""
 
+SERIES_BINS = 1024
+"""Bins of a rate series, a power of two: where a run outgrows them, neighbours are merged."""
+
+SERIES = np.dtype([("bytes", np.float64, SERIES_BINS)], align=True)
+"""Payload that a recorded resource carried, bytes per bin."""
+
 HEAP = np.dtype([("level", np.float64), ("resource", np.int64)], align=True)
 """An entry of the solver's heap: the level at which something may happen on a resource."""
 
@@ -304,6 +310,9 @@ MESSAGE = np.dtype(
 
 JOB = np.dtype([("open_ops", np.int64), ("ended", np.int64)], align=True)
 """A program being replayed: ops not yet done, and when the last one was, ps."""
+
+COMPLETION = np.dtype([("kind", np.int64), ("number", np.int64)], align=True)
+"""What Python is told of: a job or a message that is done, and its number."""
 
 WORLD = np.dtype(
     [

@@ -146,7 +146,7 @@ def simulate(
     done = fabric.send_all(matrix.flows, ports.tolist())
     routes = _routes(fabric, matrix, ports)
     if fabric.recorder is not None:
-        flows = fabric.world.tables["routes"]["flow"][routes].tolist()
+        flows = fabric.world.routes["flow"][routes].tolist()
         fabric.recorder.tap_flows(dict(zip(flows, map(str, matrix.flows["id"].tolist()), strict=True)))
     completion = cast("NDArray[np.int64]", env.run(done))
     wall = time.perf_counter() - began
@@ -200,7 +200,7 @@ def _time_alone(fabric: Fabric, routes: NDArray[np.int64], sizes: NDArray[np.int
 
     Slow start and interrupt moderation are left out: they are what a transport adds to it, and so part of the slowdown.
     """
-    table = fabric.world.tables["routes"][routes]
+    table = fabric.world.routes[routes]
     transfer: NDArray[np.float64] = inspect.unwrap(time_alone)(table, sizes)  # not compiled: for arrays
     alone: NDArray[np.int64] = table["overhead"] + np.ceil(transfer).astype(np.int64) + table["latency"]
     return alone

@@ -89,7 +89,7 @@ class Completions:
 
     def _finish_batch(self, number: int) -> None:
         event, batch, starts = self._batches.pop(number)
-        ended = self._world.tables["messages"]["ended"][list(batch.messages)]
+        ended = self._world.messages["ended"][list(batch.messages)]
         self._world.free_batch(batch)
         event.succeed(ended - starts)
 
@@ -98,15 +98,15 @@ class Completions:
         job = waiting.job
         if job is None:
             return
-        tables = self._world.tables
-        end = int(tables["jobs"]["ended"][number])
+        world = self._world
+        end = int(world.jobs["ended"][number])
         if waiting.elapsed:
             value: float | Replay = (end - waiting.posted) / self._unit
         else:
-            spans = np.array(tables["spans"][job.first_op : job.first_op + job.ops], SPAN)
-            calls = np.array(tables["calls"][job.first_call : job.first_call + job.calls], CALL)
+            spans = np.array(world.spans[job.first_op : job.first_op + job.ops], SPAN)
+            calls = np.array(world.calls[job.first_call : job.first_call + job.calls], CALL)
             value = Replay(waiting.posted, end, spans, calls)
-        self._world.free_job(job)
+        world.free_job(job)
         waiting.event.succeed(value)
 
     def fail(self) -> None:

@@ -141,7 +141,7 @@ class Fabric:
         now = self._pump.now()
         route = self.wiring.route(source, target, port=port, latency=latency)
         self.wiring.prepare(target, route, awaited=True)
-        delay = int(self.world.tables["routes"]["overhead"][route])
+        delay = int(self.world.routes["overhead"][route])
         event = self.env.event()
         message = self.world.post_message(now, route, size, weight, delay)
         self._completions.await_message(message, event, now)
@@ -173,7 +173,7 @@ class Fabric:
         rows = zip(matrix["source"].tolist(), matrix["target"].tolist(), ports, strict=True)
         routes = [self._unawaited_route(source, target, port) for source, target, port in rows]
         starts = (matrix["start"] + now).tolist()
-        overheads = self.world.tables["routes"]["overhead"][routes].tolist()
+        overheads = self.world.routes["overhead"][routes].tolist()
         sizes = [checked_size(size, "a transfer") for size in matrix["bytes"].tolist()]
         event = self.env.event()
         begin = [start + overhead for start, overhead in zip(starts, overheads, strict=True)]

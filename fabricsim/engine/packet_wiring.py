@@ -84,8 +84,8 @@ class PacketWiring(Wiring):
         """Give a route a flow for messages from outside, if it has none."""
         if awaited:
             self._await(route)
-        if self._world.tables["routes"]["flow"][route] == NONE:
-            self._world.tables["routes"]["flow"][route] = self._new_flow(target, route)
+        if self._world.routes["flow"][route] == NONE:
+            self._world.routes["flow"][route] = self._new_flow(target, route)
 
     def _connection_flow(self, target: int, route: int) -> int:
         self._await(route)
@@ -94,7 +94,7 @@ class PacketWiring(Wiring):
     def _await(self, route: int) -> None:
         """Expect reactions to messages of a route, which its latency keeps apart from their arrival."""
         if self._way_of[route].wires:
-            self._packet_world.react_within(int(self._world.tables["routes"]["latency"][route]))
+            self._packet_world.react_within(int(self._world.routes["latency"][route]))
 
     def _path(self, key: Connection) -> Path:
         if self._switches.is_in_network(max(key.source, key.target)):
@@ -106,7 +106,7 @@ class PacketWiring(Wiring):
         route = super()._add_route(key, path)
         way = self._way(self._platform.path(key.source, key.target, key.port) if key.stripes else path)
         self._way_of.append(way)
-        routes = self._world.tables["routes"]
+        routes = self._world.routes
         # Cables and switches are in the network; what remains is what the hosts' software takes.
         routes["latency"][route] -= path.latency
         if way.wires:

@@ -84,15 +84,15 @@ class PacketWorld(World):
         """Have a link fail for a time, ps; for good where `until` is None."""
         self._failures += 2
         self.reserve_events()
-        post(self.world, self.events, self.buckets, begin, LINK_DOWN, np.int64(link), np.int64(0))
+        post(self, begin, LINK_DOWN, np.int64(link), np.int64(0))
         if until is None:
             self._cut_off.expect(link, begin)
         else:
-            post(self.world, self.events, self.buckets, until, LINK_UP, np.int64(link), np.int64(0))
+            post(self, until, LINK_UP, np.int64(link), np.int64(0))
 
     def more_events(self) -> int:
         """Events beyond those of programs and messages that may be queued at once."""
-        return self._failures + len(self.tables["jobs"])
+        return self._failures + len(self.jobs)
 
     # ---- the kernel -----------------------------------------------------------------------------
 
@@ -100,7 +100,7 @@ class PacketWorld(World):
         """Run the kernel until it stops for something other than a lack of room; as `World.advance`."""
         self.reserve_outbox()
         while True:
-            code = int(advance(min(horizon, CLOCK_END), budget, *self._arguments()))
+            code = int(advance(min(horizon, CLOCK_END), budget, self, self.network.net()))
             if code == LANES:
                 self.grow_calls()
             elif code == ROOM:
@@ -132,33 +132,4 @@ class PacketWorld(World):
 
     def next_time(self) -> int:
         """When something happens next, ps; NEVER where nothing does."""
-        return min(int(next_time(self.world, self.buckets)), int(next_in_network(self.network.net())))
-
-    def _arguments(self) -> tuple[object, ...]:
-        tables, indices = self.tables, self.indices
-        return (
-            self.world,
-            tables["routes"],
-            tables["moderation"],
-            self.events,
-            self.buckets,
-            tables["ops"],
-            tables["spans"],
-            indices["successors"],
-            tables["jobs"],
-            indices["job_of_op"],
-            tables["calls"],
-            tables["communicators"],
-            tables["templates"],
-            tables["scripts"],
-            tables["steps"],
-            tables["connections"],
-            indices["sources"],
-            self.lanes,
-            self.inboxes,
-            self.free_blocks,
-            tables["messages"],
-            self.outbox,
-            self.slowdowns,
-            self.network.net(),
-        )
+        return min(int(next_time(self)), int(next_in_network(self.network.net())))

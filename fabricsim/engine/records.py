@@ -110,7 +110,7 @@ def rate_series(fabric: Fabric, end: int) -> Series:
     return Series(
         interval=width,
         names=tuple(names[tap] for tap in fabric.taps),
-        rate=fabric.world.series[:, :bins] / (width / PS_PER_S),
+        rate=fabric.world.series["bytes"][:, :bins] / (width / PS_PER_S),
         capacity=np.array(capacity),
     )
 

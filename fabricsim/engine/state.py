@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,10 +11,12 @@ from fabricsim.engine.arena import Arena
 from fabricsim.errors import SimulationError
 from fabricsim.kernels.lane import CLASSES, LACKS_LANES
 from fabricsim.kernels.queue import rehash
+from fabricsim.kernels.simulation import Simulation
 from fabricsim.tables import (
     BUCKET,
     CALL,
     COMMUNICATOR,
+    COMPLETION,
     CONNECTION,
     EVENT,
     FLOW,
@@ -31,6 +34,7 @@ from fabricsim.tables import (
     RESOURCE,
     ROUTE,
     SCRIPT,
+    SERIES,
     SLOWDOWN_BINS,
     SPAN,
     STEP,
@@ -44,29 +48,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_TABLES = {
-    "moderation": MODERATION,
-    "routes": ROUTE,
-    "hops": HOP,
-    "ops": OP,
-    "spans": SPAN,
-    "jobs": JOB,
-    "calls": CALL,
-    "communicators": COMMUNICATOR,
-    "templates": TEMPLATE,
-    "scripts": SCRIPT,
-    "steps": STEP,
-    "connections": CONNECTION,
-    "messages": MESSAGE,
-}
-_INDEX_TABLES = ("successors", "job_of_op", "sources")
-_SERIES_BINS = 1024
 _FIRST_BIN = 1_000_000  # ps; the engine doubles it as the run grows longer
 _CACHE_LINE = 64  # bytes
 _MOST_ROWS = 2**31 - 1  # records refer to one another by 32-bit indices
 
 
-def table(length: int, dtype: np.dtype[np.void]) -> NDArray[np.void]:
+def table(length: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return a zeroed plain array whose elements have attributes.
 
     So the kernels' source also runs uncompiled. A ``recarray`` would do so as well, but costs
@@ -78,7 +65,7 @@ def table(length: int, dtype: np.dtype[np.void]) -> NDArray[np.void]:
     # On a line of the cache: records are laid out so that what is needed together lies on the same lines.
     memory = np.zeros(length * dtype.itemsize + _CACHE_LINE, np.uint8)
     first = -memory.ctypes.data % _CACHE_LINE
-    return memory[first : first + length * dtype.itemsize].view(np.dtype((np.record, dtype)))
+    return memory[first : first + length * dtype.itemsize].view(np.dtype((np.record, dtype)) if dtype.names else dtype)
 
 
 def power_of_two(count: int) -> int:
@@ -86,17 +73,18 @@ def power_of_two(count: int) -> int:
     return 1 << max(count - 1, 1).bit_length()
 
 
-class State:
+class State(Simulation):
     """Tables of one simulated fabric.
 
-    Records live in `tables` and `indices`, ``used`` of each are filled; flows, events, lanes and
-    inboxes have tables of their own, long enough for whatever may be in flight at once.
+    Of what is posted, ``used`` rows of each table are filled; those of flows, events, lanes and
+    inboxes are long enough for whatever may be in flight at once.
     """
 
     def __init__(self, capacities: Sequence[float], taps: Sequence[int]) -> None:
         for number in unusable(capacities):
             msg = f"resource {number} has a capacity of {capacities[number]}: it must be above 0"
             raise SimulationError(msg)
+        super().__init__()
         self.world = table(1, WORLD)
         self.world["bin"] = _FIRST_BIN
         self._window = 1
@@ -107,9 +95,13 @@ class State:
         self.tap(taps)
         self.heap = table(len(capacities), HEAP)
         self.touched = np.zeros(len(capacities), np.int32)
-        self.tables = {name: table(16, dtype) for name, dtype in _TABLES.items()}
-        self.indices = {name: np.zeros(16, np.int64) for name in _INDEX_TABLES}
-        self.used = dict.fromkeys((*_TABLES, *_INDEX_TABLES), 0)
+        self.moderation, self.routes, self.hops = table(16, MODERATION), table(16, ROUTE), table(16, HOP)
+        self.ops, self.spans, self.jobs = table(16, OP), table(16, SPAN), table(16, JOB)
+        self.successors, self.job_of_op, self.sources = (table(16, np.dtype(np.int64)) for _ in range(3))
+        self.calls, self.communicators, self.templates = table(16, CALL), table(16, COMMUNICATOR), table(16, TEMPLATE)
+        self.scripts, self.steps, self.connections = table(16, SCRIPT), table(16, STEP), table(16, CONNECTION)
+        self.messages = table(16, MESSAGE)
+        self.used: Counter[str] = Counter()
         self.op_arena, self.edge_arena, self.call_arena = Arena(), Arena(), Arena()
         self.free_blocks = np.full(2 * CLASSES, NONE, np.int64)
         self.lanes, self.inboxes = table(16, LANE), table(16, INBOX)
@@ -117,7 +109,7 @@ class State:
         self.tree = np.full(2, NEVER, np.int64)
         self.begun = self.members = np.zeros(0, np.int32)
         self.events, self.buckets = table(0, EVENT), table(0, BUCKET)
-        self.outbox = np.zeros((16, 2), np.int64)
+        self.outbox = table(16, COMPLETION)
         self.slowdowns = np.zeros(SLOWDOWN_BINS, np.int64)
         self._width = 1
         self.world["free_flow"] = self.world["free_event"] = self.world["free_bucket"] = NONE
@@ -128,19 +120,15 @@ class State:
         """Record the payload rate of these resources, and of no others."""
         self.resources["tap"] = NONE
         self.resources["tap"][list(taps)] = np.arange(len(taps))
-        self.series = np.zeros((len(taps), _SERIES_BINS))
+        self.series = table(len(taps), SERIES)
 
     def reserve(self, name: str, length: int) -> None:
         """Make a table at least `length` long, keeping what is in it."""
-        if name in self.indices:
-            indices = self.indices[name]
-            if length > len(indices):
-                self.indices[name] = np.zeros(power_of_two(length), np.int64)
-                self.indices[name][: len(indices)] = indices
-        elif length > len(self.tables[name]):
-            grown = table(power_of_two(length), _TABLES[name])
-            grown[: len(self.tables[name])] = self.tables[name]
-            self.tables[name] = grown
+        rows = getattr(self, name)
+        if length > len(rows):
+            grown = table(power_of_two(length), self.TABLES[name])
+            grown[: len(rows)] = rows
+            setattr(self, name, grown)
 
     def extend(self, name: str, rows: Sequence[Any] | NDArray[Any]) -> int:
         """Append rows to a table; returns the index of the first.
@@ -155,14 +143,12 @@ class State:
         first, end = self.used[name], self.used[name] + len(rows)
         self.used[name] = end
         self.reserve(name, end)
-        (self.tables if name in self.tables else self.indices)[name][first:end] = (
-            rows if isinstance(rows, np.ndarray) else list(rows)
-        )
+        getattr(self, name)[first:end] = rows if isinstance(rows, np.ndarray) else list(rows)
         return first
 
     def reserve_flows(self) -> None:
         """Have a flow for each connection of a lane and each message: neither has more than one in transfer."""
-        wanted = power_of_two(len(self.inboxes) + len(self.tables["messages"]))
+        wanted = power_of_two(len(self.inboxes) + len(self.messages))
         before = len(self.flows)
         if wanted <= before:
             return
@@ -215,7 +201,7 @@ class State:
         Two more keep the bucket that is being emptied, and the event that a lack of lanes puts back.
         """
         in_calls = 2 * len(self.lanes) + (1 + 2 * self._window) * len(self.inboxes)
-        posted = len(self.tables["ops"]) + len(self.tables["messages"]) + self.more_events()
+        posted = len(self.ops) + len(self.messages) + self.more_events()
         wanted = power_of_two(in_calls + posted + 2)
         before = len(self.events)
         if wanted <= before:
@@ -226,7 +212,7 @@ class State:
         events["next"][-1] = self.world["free_event"][0]
         self.world["free_event"] = before
         self.events, self.buckets = events, buckets
-        rehash(self.world, self.buckets)
+        rehash(self)
 
     def more_events(self) -> int:
         """Events of other kinds that may be queued at once."""
@@ -261,6 +247,6 @@ class State:
         """Have room for the completion of every job and message: each has one before it is fetched."""
         room = self.used["jobs"] + self.used["messages"]
         if len(self.outbox) < room:
-            grown = np.zeros((2 * room, 2), np.int64)
+            grown = table(2 * room, COMPLETION)
             grown[: len(self.outbox)] = self.outbox
             self.outbox = grown

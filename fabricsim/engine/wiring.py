@@ -350,15 +350,14 @@ class Wiring:
 
     def _add_demand(self, demand: dict[int, float], communicator: int, carried: NDArray[np.float64]) -> None:
         """Add the units of each resource that a byte of the buffer takes; `carried` is `Template.shares`."""
-        tables = self._world.tables
-        hops = tables["hops"]
-        channels = int(tables["communicators"][communicator].channels)
+        world = self._world
+        channels = int(world.communicators[communicator].channels)
         for number, route in enumerate(self._routes_of(communicator)):
             if route == NONE:
                 continue
-            row = tables["routes"][route]
+            row = world.routes[route]
             share = carried.flat[number % carried.size] / channels
-            for hop in hops[row.first_hop : row.first_hop + row.hops]:
+            for hop in world.hops[row.first_hop : row.first_hop + row.hops]:
                 resource = int(hop["resource"])
                 demand[resource] = demand.get(resource, 0.0) + float(hop["cost"]) * share
 
@@ -373,10 +372,10 @@ class Wiring:
 
     def _routes_of(self, communicator: int) -> list[int]:
         """Route of each connection, by channel and lane; NONE where there is none."""
-        tables = self._world.tables
-        row = tables["communicators"][communicator]
+        world = self._world
+        row = world.communicators[communicator]
         made = self._made[communicator][1]
-        lanes = min(int(tables["templates"][row.template].members), made.members) - made.members + made.lanes
+        lanes = min(int(world.templates[row.template].members), made.members) - made.members + made.lanes
         first, count = int(row.first_connection), int(row.channels) * lanes * made.connections.shape[1]
-        routes: list[int] = tables["connections"]["route"][first : first + count].tolist()
+        routes: list[int] = world.connections["route"][first : first + count].tolist()
         return routes

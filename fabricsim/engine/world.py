@@ -88,8 +88,8 @@ class World(State):
             The number under which it will be in the outbox.
         """
         (message,) = self._take_messages(1)
-        self.tables["messages"][message] = (route, weight, size, NONE, 0)
-        post(self.world, self.events, self.buckets, now + delay, MESSAGE_EVENT, message, 0)
+        self.messages[message] = (route, weight, size, NONE, 0)
+        post(self, now + delay, MESSAGE_EVENT, message, 0)
         return message
 
     def _take_messages(self, count: int) -> list[int]:
@@ -117,13 +117,13 @@ class World(State):
             Of each message; bytes.
         """
         job = self._take_job(0, 0, 0).number
-        self.tables["jobs"][job] = (len(starts), 0)
+        self.jobs[job] = (len(starts), 0)
         messages = self._take_messages(len(starts))
         columns = {"route": routes, "weight": 1.0, "bytes": sizes, "batch": job, "ended": 0}
         for column, values in columns.items():
-            self.tables["messages"][column][messages] = values
+            self.messages[column][messages] = values
         for start, message in zip(starts, messages, strict=True):
-            post(self.world, self.events, self.buckets, start, MESSAGE_EVENT, message, 0)
+            post(self, start, MESSAGE_EVENT, message, 0)
         return Batch(job, tuple(messages))
 
     def free_batch(self, batch: Batch) -> None:
@@ -153,17 +153,17 @@ class World(State):
             raise SimulationError(msg)
         job = self._take_job(len(ops), len(successors), len(calls))
         here = slice(job.first_op, job.first_op + job.ops)
-        table = self.tables["ops"]
+        table = self.ops
         table[here] = ops
         table["first_successor"][here] += job.first_edge
         table["call"][here] += np.where(ops["call"] >= 0, job.first_call, 0).astype(np.int32)
-        self.tables["spans"][here] = np.zeros(1, self.tables["spans"].dtype)
-        self.indices["job_of_op"][here] = job.number
-        self.indices["successors"][job.first_edge : job.first_edge + job.edges] = successors + job.first_op
-        self.tables["calls"][job.first_call : job.first_call + job.calls] = calls
-        self.tables["jobs"][job.number] = (job.ops, 0)
+        self.spans[here] = np.zeros(1, self.spans.dtype)
+        self.job_of_op[here] = job.number
+        self.successors[job.first_edge : job.first_edge + job.edges] = successors + job.first_op
+        self.calls[job.first_call : job.first_call + job.calls] = calls
+        self.jobs[job.number] = (job.ops, 0)
         for op in np.flatnonzero(ops["predecessors"] == 0).tolist():
-            post(self.world, self.events, self.buckets, now, OP_START, job.first_op + op, 0)
+            post(self, now, OP_START, job.first_op + op, 0)
         return job
 
     def _take_job(self, ops: int, edges: int, calls: int) -> Job:
@@ -220,7 +220,7 @@ class World(State):
         """
         self.reserve_outbox()
         while True:
-            code = int(advance(min(horizon, CLOCK_END), budget, *self._arguments()))
+            code = int(advance(min(horizon, CLOCK_END), budget, self))
             if code == LANES:
                 self.grow_calls()
             elif code == HORIZON and horizon > CLOCK_END:
@@ -231,48 +231,10 @@ class World(State):
 
     def next_time(self) -> int:
         """When something happens next, ps; NEVER where nothing does."""
-        return min(int(next_time(self.world, self.buckets)), int(self.tree[1]))
+        return min(int(next_time(self)), int(self.tree[1]))
 
     def fetch(self) -> list[tuple[bool, int]]:
         """Empty the outbox: for each completion whether it is a job, and its number."""
         count = int(self.world[0]["outbox"])
         self.world[0]["outbox"] = 0
         return [(kind == JOB_DONE, number) for kind, number in self.outbox[:count].tolist()]
-
-    def _arguments(self) -> tuple[object, ...]:
-        tables, indices = self.tables, self.indices
-        return (
-            self.world,
-            self.resources,
-            tables["routes"],
-            tables["hops"],
-            tables["moderation"],
-            self.flows,
-            self.legs,
-            self.tree,
-            self.series,
-            self.begun,
-            self.touched,
-            self.members,
-            self.heap,
-            self.events,
-            self.buckets,
-            tables["ops"],
-            tables["spans"],
-            indices["successors"],
-            tables["jobs"],
-            indices["job_of_op"],
-            tables["calls"],
-            tables["communicators"],
-            tables["templates"],
-            tables["scripts"],
-            tables["steps"],
-            tables["connections"],
-            indices["sources"],
-            self.lanes,
-            self.inboxes,
-            self.free_blocks,
-            tables["messages"],
-            self.outbox,
-            self.slowdowns,
-        )

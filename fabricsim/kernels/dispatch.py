@@ -38,100 +38,72 @@ _LAUNCHED = np.int64(1)  # extra of an OP_START whose kernel has been launched
 
 
 @kernel
-def _start_collective(
-    world,
-    events,
-    buckets,
-    ops,
-    spans,
-    calls,
-    communicators,
-    templates,
-    scripts,
-    sources,
-    lanes,
-    inboxes,
-    free_blocks,
-    op,
-):
+def _start_collective(sim, op):
     """Let a rank join its call; returns False where there are too few lanes or inboxes for the call."""
+    ops, calls, communicators = sim.ops, sim.calls, sim.communicators
     call = np.int64(ops[op].call)
     if calls[call].first_lane < 0:
         communicator = communicators[calls[call].communicator]
-        template = templates[communicator.template]
+        template = sim.templates[communicator.template]
         wanted = lanes_per_channel(template) * communicator.channels
-        if not lanes_fit(world, free_blocks, len(lanes), len(inboxes), wanted, wanted * template.inboxes):
+        if not lanes_fit(sim, wanted, wanted * template.inboxes):
             return False
-        open_call(world, calls, communicators, templates, scripts, lanes, inboxes, free_blocks, call)
+        open_call(sim, call)
     if communicators[calls[call].communicator].start == 0:
-        spans[op].start = world[0].now
+        sim.spans[op].start = sim.world[0].now
     member = np.int64(ops[op].member)
-    join(world, events, buckets, calls, communicators, templates, sources, lanes, op, call, member)
+    join(sim, op, call, member)
     return True
 
 
 @kernel
-def report(world, outbox, kind, number):
+def report(sim, kind, number):
     """Tell of the end of a job or message."""
-    outbox[world[0].outbox, 0] = kind
-    outbox[world[0].outbox, 1] = number
-    world[0].outbox += 1
+    world, outbox = sim.world[0], sim.outbox
+    outbox[world.outbox].kind = kind
+    outbox[world.outbox].number = number
+    world.outbox += 1
 
 
 @kernel
-def _release(world, events, buckets, ops, spans, successors, jobs, job_of_op, outbox, op):
+def _release(sim, op):
     """Note the end of an op, and start those that waited for it."""
-    now = world[0].now
-    spans[op].end = now
-    world[0].dag_nodes += 1
+    world = sim.world[0]
+    ops, jobs = sim.ops, sim.jobs
+    now = world.now
+    sim.spans[op].end = now
+    world.dag_nodes += 1
     for i in range(ops[op].successors):
-        after = successors[ops[op].first_successor + i]
+        after = sim.successors[ops[op].first_successor + i]
         ops[after].predecessors -= 1
         if ops[after].predecessors == 0:
-            post(world, events, buckets, now, OP_START, after, NO_EXTRA)
-    job = job_of_op[op]
+            post(sim, now, OP_START, after, NO_EXTRA)
+    job = sim.job_of_op[op]
     jobs[job].open_ops -= 1
     if jobs[job].open_ops == 0:
         jobs[job].ended = now
-        report(world, outbox, JOB_DONE, job)
+        report(sim, JOB_DONE, job)
 
 
 @kernel
-def _note_delivery(world, jobs, messages, outbox, message):
+def _note_delivery(sim, message):
     """Report a message from outside, or count it in its batch."""
+    world = sim.world[0]
+    jobs, messages = sim.jobs, sim.messages
     batch = np.int64(messages[message].batch)
     if batch < 0:
-        report(world, outbox, MESSAGE_DONE, message)
+        report(sim, MESSAGE_DONE, message)
         return
-    messages[message].ended = world[0].now
-    world[0].dag_nodes += 1
-    jobs[batch].ended = world[0].now
+    messages[message].ended = world.now
+    world.dag_nodes += 1
+    jobs[batch].ended = world.now
     jobs[batch].open_ops -= 1
     if jobs[batch].open_ops == 0:
-        report(world, outbox, JOB_DONE, batch)
+        report(sim, JOB_DONE, batch)
 
 
 @inlined
-def handle(
-    world,
-    events,
-    buckets,
-    ops,
-    spans,
-    successors,
-    jobs,
-    job_of_op,
-    calls,
-    communicators,
-    templates,
-    scripts,
-    sources,
-    lanes,
-    inboxes,
-    free_blocks,
-    messages,
-    outbox,
-):
+def handle(sim):
     """Take the earliest event, and do what it takes but for the network's part.
 
     Returns
@@ -141,11 +113,14 @@ def handle(
         POST (a message from outside, extra of its event), an event that only one engine knows (its
         kind), NOTHING, or NO_LANES.
     """
-    now = world[0].now
-    kind, target, extra = take(world, events, buckets)
-    world[0].events += 1
+    world = sim.world[0]
+    ops, spans, calls = sim.ops, sim.spans, sim.calls
+    communicators, lanes = sim.communicators, sim.lanes
+    now = world.now
+    kind, target, extra = take(sim)
+    world.events += 1
     if kind == ARRIVED:
-        inboxes[lanes[target].first_inbox + extra].arrived += 1
+        sim.inboxes[lanes[target].first_inbox + extra].arrived += 1
         return RUN, target, extra
     if kind == RESUME:
         return RUN, target, extra
@@ -157,35 +132,20 @@ def handle(
     if kind == MESSAGE:
         return POST, target, extra
     if kind == DELIVERED:
-        _note_delivery(world, jobs, messages, outbox, target)
+        _note_delivery(sim, target)
     elif kind == OP_DONE:
-        _release(world, events, buckets, ops, spans, successors, jobs, job_of_op, outbox, target)
+        _release(sim, target)
     elif kind != OP_START:
         return kind, target, extra
     elif ops[target].kind != COLLECTIVE:
         spans[target].start = now
-        post(world, events, buckets, now + ops[target].duration, OP_DONE, target, NO_EXTRA)
+        post(sim, now + ops[target].duration, OP_DONE, target, NO_EXTRA)
     elif extra == NO_EXTRA and communicators[calls[ops[target].call].communicator].start > 0:
         spans[target].start = now
         launched = now + communicators[calls[ops[target].call].communicator].start
-        post(world, events, buckets, launched, OP_START, target, _LAUNCHED)
-    elif not _start_collective(
-        world,
-        events,
-        buckets,
-        ops,
-        spans,
-        calls,
-        communicators,
-        templates,
-        scripts,
-        sources,
-        lanes,
-        inboxes,
-        free_blocks,
-        target,
-    ):
-        post(world, events, buckets, now, OP_START, target, extra)
-        world[0].events -= 1
+        post(sim, launched, OP_START, target, _LAUNCHED)
+    elif not _start_collective(sim, target):
+        post(sim, now, OP_START, target, extra)
+        world.events -= 1
         return NO_LANES, target, extra
     return NOTHING, target, extra

@@ -9,7 +9,7 @@ import numpy as np
 from fabricsim.kernels._jit import kernel
 from fabricsim.kernels.maxmin import attach, detach, rate_alone, solve
 from fabricsim.kernels.queue import set_finish
-from fabricsim.tables import CLOCK_END, NEVER
+from fabricsim.tables import CLOCK_END, NEVER, SERIES_BINS
 
 _PS = 1e12  # picoseconds per second
 _SAME = 1e-12  # relative; a smaller change of a rate is rounding
@@ -33,7 +33,7 @@ def finish_time(now, remaining, rate):
 
 
 @kernel
-def start(world, resources, routes, hops, flows, legs, tree, begun, route, size, weight, owner, connection):
+def start(sim, route, size, weight, owner, connection):
     """Begin a message now; its rate is set at the end of this instant unless it is alone.
 
     Parameters
@@ -45,9 +45,11 @@ def start(world, resources, routes, hops, flows, legs, tree, begun, route, size,
     owner, connection
         The sending lane and its connection; an external message and NONE.
     """
-    flow = np.int64(world[0].free_flow)
-    world[0].free_flow = flows[flow].next_free
-    now = world[0].now
+    world = sim.world[0]
+    flows, tree = sim.flows, sim.tree
+    flow = np.int64(world.free_flow)
+    world.free_flow = flows[flow].next_free
+    now = world.now
     flows[flow].route = route
     flows[flow].owner = owner
     flows[flow].connection = connection
@@ -56,112 +58,122 @@ def start(world, resources, routes, hops, flows, legs, tree, begun, route, size,
     flows[flow].bytes = size
     flows[flow].started = now
     flows[flow].updated = now
-    world[0].active += 1
-    world[0].messages += 1
-    if attach(resources, routes, hops, flows, legs, flow):
-        rate = rate_alone(resources, flows, legs, flow)
+    world.active += 1
+    world.messages += 1
+    if attach(sim, flow):
+        rate = rate_alone(sim, flow)
         flows[flow].rate = rate
-        world[0].rate_updates += 1
+        world.rate_updates += 1
         set_finish(tree, flow, finish_time(now, float(size), rate))
     elif size == 0:
         set_finish(tree, flow, now)
     else:
-        begun[world[0].arrived] = flow
-        world[0].arrived += 1
+        sim.begun[world.arrived] = flow
+        world.arrived += 1
 
 
 @kernel
-def _halve(world, series):
+def _halve(sim):
     """Double the width of the bins, merging neighbours, so that memory does not grow with time."""
-    bins = series.shape[1]
-    for tap in range(series.shape[0]):
-        for i in range(bins // 2):
-            series[tap, i] = series[tap, 2 * i] + series[tap, 2 * i + 1]
-        series[tap, bins // 2 :] = 0.0
-    world[0].bin *= 2
+    for tap in range(len(sim.series)):
+        carried = sim.series[tap].bytes
+        for i in range(SERIES_BINS // 2):
+            carried[i] = carried[2 * i] + carried[2 * i + 1]
+        for i in range(SERIES_BINS // 2, SERIES_BINS):
+            carried[i] = 0.0
+    sim.world[0].bin *= 2
 
 
 @kernel
-def _record(world, series, tap, start_time, end_time, rate):
+def _record(sim, tap, start_time, end_time, rate):
     """Add ``rate * time`` bytes to the bins between two times."""
-    while end_time > world[0].bin * series.shape[1]:
-        _halve(world, series)
-    width = world[0].bin
+    world = sim.world[0]
+    carried = sim.series[tap].bytes
+    while end_time > world.bin * SERIES_BINS:
+        _halve(sim)
+    width = world.bin
     i = start_time // width
     while start_time < end_time:
         edge = min((i + 1) * width, end_time)
-        series[tap, i] += rate * (edge - start_time) / _PS
+        carried[i] += rate * (edge - start_time) / _PS
         start_time = edge
         i += 1
 
 
 @kernel
-def _record_flow(world, resources, flows, legs, series, flow, start_time):
+def _record_flow(sim, flow, start_time):
     """Add what a flow carried since a time to the series of its tapped resources."""
+    flows, legs = sim.flows, sim.legs
     first_leg = flows[flow].first_leg
     for leg in range(first_leg, first_leg + flows[flow].legs):
-        tap = resources[legs[leg].resource].tap
+        tap = sim.resources[legs[leg].resource].tap
         if tap >= 0:
-            _record(world, series, tap, start_time, world[0].now, flows[flow].rate * legs[leg].copies)
+            _record(sim, tap, start_time, sim.world[0].now, flows[flow].rate * legs[leg].copies)
 
 
 @kernel
-def advance_flow(world, resources, flows, legs, series, flow):
+def advance_flow(sim, flow):
     """Bring the bytes left of a flow up to now."""
-    now = world[0].now
+    flows = sim.flows
+    now = sim.world[0].now
     before = flows[flow].updated
     if now == before:
         return
     flows[flow].remaining = max(flows[flow].remaining - flows[flow].rate * (now - before) / _PS, 0.0)
     flows[flow].updated = now
-    if len(series) > 0:
-        _record_flow(world, resources, flows, legs, series, flow, before)
+    if len(sim.series) > 0:
+        _record_flow(sim, flow, before)
 
 
 @kernel
-def finish(world, resources, flows, legs, tree, series, touched, flow):
+def finish(sim, flow):
     """End a message whose last byte has left: book it on its resources and free its slot."""
-    advance_flow(world, resources, flows, legs, series, flow)
-    detach(world, resources, flows, legs, touched, flow)
+    world = sim.world[0]
+    resources, flows, legs = sim.resources, sim.flows, sim.legs
+    advance_flow(sim, flow)
+    detach(sim, flow)
     size = flows[flow].bytes
     first_leg = flows[flow].first_leg
     for leg in range(first_leg, first_leg + flows[flow].legs):
         resource = legs[leg].resource
         resources[resource].load += legs[leg].cost * size
         resources[resource].payload += legs[leg].copies * size
-    set_finish(tree, flow, np.int64(NEVER))
-    flows[flow].next_free = world[0].free_flow
-    world[0].free_flow = flow
-    world[0].active -= 1
+    set_finish(sim.tree, flow, np.int64(NEVER))
+    flows[flow].next_free = world.free_flow
+    world.free_flow = flow
+    world.active -= 1
 
 
 @kernel
-def _keep_rate(resources, flows, legs, flow):
+def _keep_rate(sim, flow):
     """Book the old rate again where the new one differs by rounding only."""
+    flows, legs = sim.flows, sim.legs
     excess = flows[flow].share - flows[flow].rate
     first_leg = flows[flow].first_leg
     for leg in range(first_leg, first_leg + flows[flow].legs):
-        resources[legs[leg].resource].residual += excess * legs[leg].cost
+        sim.resources[legs[leg].resource].residual += excess * legs[leg].cost
 
 
 @kernel
-def settle(world, resources, flows, legs, tree, series, begun, touched, members, heap):
+def settle(sim):
     """Set new rates after all arrivals and departures of this instant."""
-    if world[0].arrived == 0 and world[0].touched == 0:
+    world = sim.world[0]
+    flows = sim.flows
+    if world.arrived == 0 and world.touched == 0:
         return
-    for i in range(world[0].touched):
-        resources[touched[i]].touched = 0
-    count = solve(world, resources, flows, legs, begun, world[0].arrived, touched, world[0].touched, members, heap)
-    world[0].arrived = 0
-    world[0].touched = 0
-    now = world[0].now
+    for i in range(world.touched):
+        sim.resources[sim.touched[i]].touched = 0
+    count = solve(sim)
+    world.arrived = 0
+    world.touched = 0
+    now = world.now
     for i in range(count):
-        flow = np.int64(members[i])
+        flow = np.int64(sim.members[i])
         rate = flows[flow].share
         if abs(rate - flows[flow].rate) <= _SAME * rate:
-            _keep_rate(resources, flows, legs, flow)
+            _keep_rate(sim, flow)
             continue
-        advance_flow(world, resources, flows, legs, series, flow)
+        advance_flow(sim, flow)
         flows[flow].rate = rate
-        world[0].rate_updates += 1
-        set_finish(tree, flow, finish_time(now, flows[flow].remaining, rate))
+        world.rate_updates += 1
+        set_finish(sim.tree, flow, finish_time(now, flows[flow].remaining, rate))

@@ -57,14 +57,16 @@ def lanes_per_channel(template):
 
 
 @kernel
-def lanes_fit(world, free_blocks, lane_count, inbox_count, wanted, inboxes):
-    """Whether blocks for `wanted` lanes and so many `inboxes` are free, or fit into tables of those lengths."""
+def lanes_fit(sim, wanted, inboxes):
+    """Whether blocks for `wanted` lanes and so many `inboxes` are free, or fit into the tables."""
+    world = sim.world[0]
+    free_blocks = sim.free_blocks
     c, k = block_class(wanted), block_class(inboxes)
-    if free_blocks[c] < 0 and world[0].next_lane + (1 << c) > lane_count:
-        world[0].lacks = LACKS_LANES
+    if free_blocks[c] < 0 and world.next_lane + (1 << c) > len(sim.lanes):
+        world.lacks = LACKS_LANES
         return False
-    if free_blocks[CLASSES + k] < 0 and world[0].next_inbox + (1 << k) > inbox_count:
-        world[0].lacks = LACKS_INBOXES
+    if free_blocks[CLASSES + k] < 0 and world.next_inbox + (1 << k) > len(sim.inboxes):
+        world.lacks = LACKS_INBOXES
         return False
     return True
 
@@ -124,42 +126,47 @@ def round_bytes(part, shards, chunk, turn):
 
 
 @kernel
-def _take_lanes(world, lanes, free_blocks, wanted):
+def _take_lanes(sim, wanted):
     """Take a block for `wanted` lanes; returns its first lane and its class."""
+    world = sim.world[0]
+    free_blocks = sim.free_blocks
     c = block_class(wanted)
     first = np.int64(free_blocks[c])
     if first >= 0:
-        free_blocks[c] = lanes[first].call
+        free_blocks[c] = sim.lanes[first].call
     else:
-        first = np.int64(world[0].next_lane)
-        world[0].next_lane = first + (1 << c)
+        first = np.int64(world.next_lane)
+        world.next_lane = first + (1 << c)
     return first, c
 
 
 @kernel
-def _take_inboxes(world, inboxes, free_blocks, wanted):
+def _take_inboxes(sim, wanted):
     """Take a block for `wanted` inboxes; returns the first."""
+    world = sim.world[0]
+    free_blocks = sim.free_blocks
     c = block_class(wanted)
     first = np.int64(free_blocks[CLASSES + c])
     if first >= 0:
-        free_blocks[CLASSES + c] = inboxes[first].sent
+        free_blocks[CLASSES + c] = sim.inboxes[first].sent
     else:
-        first = np.int64(world[0].next_inbox)
-        world[0].next_inbox = first + (1 << c)
+        first = np.int64(world.next_inbox)
+        world.next_inbox = first + (1 << c)
     return first
 
 
 @kernel
-def open_call(world, calls, communicators, templates, scripts, lanes, inboxes, free_blocks, call):
+def open_call(sim, call):
     """Take lanes and inboxes for all members and channels of a call."""
-    communicator = communicators[calls[call].communicator]
-    template = templates[communicator.template]
+    calls, lanes, inboxes = sim.calls, sim.lanes, sim.inboxes
+    communicator = sim.communicators[calls[call].communicator]
+    template = sim.templates[communicator.template]
     members = np.int64(template.members)
     per_channel = lanes_per_channel(template)
     of_members = members * template.strands
     total = per_channel * communicator.channels
-    first, block = _take_lanes(world, lanes, free_blocks, total)
-    first_inbox = _take_inboxes(world, inboxes, free_blocks, total * template.inboxes)
+    first, block = _take_lanes(sim, total)
+    first_inbox = _take_inboxes(sim, total * template.inboxes)
     calls[call].first_lane = first
     calls[call].block = block
     size = calls[call].bytes
@@ -170,7 +177,7 @@ def open_call(world, calls, communicators, templates, scripts, lanes, inboxes, f
             place = channel * per_channel + number
             lane = first + place
             member = number % members
-            script = scripts[template.first_script + (0 if template.symmetric else number)]
+            script = sim.scripts[template.first_script + (0 if template.symmetric else number)]
             lanes[lane].call = call
             lanes[lane].member = member
             lanes[lane].peers = first + channel * per_channel
@@ -202,29 +209,31 @@ def open_call(world, calls, communicators, templates, scripts, lanes, inboxes, f
 
 
 @kernel
-def _close_call(world, calls, communicators, templates, lanes, inboxes, free_blocks, call):
-    communicator = communicators[calls[call].communicator]
-    template = templates[communicator.template]
+def _close_call(sim, call):
+    calls, lanes, free_blocks = sim.calls, sim.lanes, sim.free_blocks
+    communicator = sim.communicators[calls[call].communicator]
+    template = sim.templates[communicator.template]
     c = calls[call].block
     first = calls[call].first_lane
     first_inbox = lanes[first].first_inbox
     lanes[first].call = free_blocks[c]
     free_blocks[c] = first
     k = CLASSES + block_class(lanes_per_channel(template) * communicator.channels * template.inboxes)
-    inboxes[first_inbox].sent = free_blocks[k]
+    sim.inboxes[first_inbox].sent = free_blocks[k]
     free_blocks[k] = first_inbox
     calls[call].first_lane = -1
-    calls[call].ended = world[0].now
+    calls[call].ended = sim.world[0].now
 
 
 @kernel
-def join(world, events, buckets, calls, communicators, templates, sources, lanes, op, call, member):
+def join(sim, op, call, member):
     """Let a member take part: its own lanes start, and so do senders that waited for it."""
-    communicator = communicators[calls[call].communicator]
-    template = templates[communicator.template]
+    calls, lanes = sim.calls, sim.lanes
+    communicator = sim.communicators[calls[call].communicator]
+    template = sim.templates[communicator.template]
     first = np.int64(calls[call].first_lane)
     per_channel = lanes_per_channel(template)
-    now = world[0].now
+    now = sim.world[0].now
     calls[call].joined += 1
     if calls[call].joined == template.members:
         calls[call].started = now - communicator.start  # when the last rank began
@@ -233,77 +242,68 @@ def join(world, events, buckets, calls, communicators, templates, sources, lanes
         base = first + channel * per_channel
         for strand in range(template.strands):
             number = strand * template.members + member
-            post(world, events, buckets, now, RESUME, base + number, NO_EXTRA)
+            post(sim, now, RESUME, base + number, NO_EXTRA)
             for k in range(template.inboxes):
-                source = sources[communicator.first_source + number * template.inboxes + k]
+                source = sim.sources[communicator.first_source + number * template.inboxes + k]
                 if source >= 0 and lanes[base + source].blocked:
                     lanes[base + source].blocked = 0
-                    post(world, events, buckets, now, RESUME, base + source, NO_EXTRA)
+                    post(sim, now, RESUME, base + source, NO_EXTRA)
 
 
 @kernel
-def _finish_lane(world, events, buckets, calls, communicators, templates, lanes, inboxes, free_blocks, lane):
+def _finish_lane(sim, lane):
+    calls, lanes = sim.calls, sim.lanes
     call = np.int64(lanes[lane].call)
     home = lanes[lane].home
     lanes[home].open -= 1
     if lanes[home].open > 0:
         return
     if lanes[home].op != _NO_OP:
-        post(world, events, buckets, world[0].now, OP_DONE, np.int64(lanes[home].op), NO_EXTRA)
+        post(sim, sim.world[0].now, OP_DONE, np.int64(lanes[home].op), NO_EXTRA)
     calls[call].finished += 1
-    communicator = communicators[calls[call].communicator]
-    template = templates[communicator.template]
+    communicator = sim.communicators[calls[call].communicator]
+    template = sim.templates[communicator.template]
     if calls[call].finished == template.members + template.switches * communicator.channels:
-        _close_call(world, calls, communicators, templates, lanes, inboxes, free_blocks, call)
+        _close_call(sim, call)
 
 
 @kernel
-def _take(world, events, buckets, calls, communicators, templates, sources, lanes, inboxes, lane, k):
+def _take(sim, lane, k):
     """Take a message out of an inbox; wakes its sender if it waited for a free buffer."""
-    inboxes[lanes[lane].first_inbox + k].consumed += 1
+    lanes = sim.lanes
+    sim.inboxes[lanes[lane].first_inbox + k].consumed += 1
     lanes[lane].received = 1
-    communicator = communicators[calls[lanes[lane].call].communicator]
-    template = templates[communicator.template]
+    communicator = sim.communicators[sim.calls[lanes[lane].call].communicator]
+    template = sim.templates[communicator.template]
     number = lane - lanes[lane].peers
-    source = sources[communicator.first_source + number * template.inboxes + k]
+    source = sim.sources[communicator.first_source + number * template.inboxes + k]
     sender = np.int64(lanes[lane].peers + source)
     if lanes[sender].blocked:
         lanes[sender].blocked = 0
-        post(world, events, buckets, world[0].now, RESUME, sender, NO_EXTRA)
+        post(sim, sim.world[0].now, RESUME, sender, NO_EXTRA)
 
 
 @kernel
-def _work(calls, communicators, templates, step, lanes, lane):
+def _work(sim, step, lane):
     """Time to reduce what a lane has received with its own, and to copy out what it does not pass on, ps."""
-    call = calls[lanes[lane].call]
-    communicator = communicators[call.communicator]
+    lanes = sim.lanes
+    call = sim.calls[lanes[lane].call]
+    communicator = sim.communicators[call.communicator]
     per_byte = communicator.reduction if step.reduce > 0 else 0.0
     if step.send < 0:
         per_byte += communicator.copying
     if per_byte == 0.0 or lanes[lane].op == _NO_OP:
         return np.int64(0)
     shards = max(np.int64(step.reduce), np.int64(1))
-    size = _present_bytes(communicator, templates, call.chunk, lanes, lane, step.into, shards, ALL, ALL)
+    size = _present_bytes(sim, communicator, call.chunk, lane, step.into, shards, ALL, ALL)
     return np.int64(math.ceil(size * per_byte))
 
 
 @kernel
-def run_lane(
-    world,
-    events,
-    buckets,
-    calls,
-    communicators,
-    templates,
-    steps,
-    connections,
-    sources,
-    lanes,
-    inboxes,
-    free_blocks,
-    lane,
-):
+def run_lane(sim, lane):
     """Go through a lane's script until it must wait; returns the connection to send on, or -1."""
+    world = sim.world[0]
+    connections, lanes, inboxes = sim.connections, sim.lanes, sim.inboxes
     if lanes[lane].sending or lanes[lane].turn >= lanes[lane].turns or lanes[lanes[lane].home].op < 0:
         return -1
     while True:
@@ -311,29 +311,29 @@ def run_lane(
             lanes[lane].step = 0
             lanes[lane].turn += 1
             if lanes[lane].turn >= lanes[lane].turns:
-                _finish_lane(world, events, buckets, calls, communicators, templates, lanes, inboxes, free_blocks, lane)
+                _finish_lane(sim, lane)
                 return -1
-        step = steps[lanes[lane].first_step + lanes[lane].step]
+        step = sim.steps[lanes[lane].first_step + lanes[lane].step]
         if step.wait >= 0 and lanes[lane].received != 1:
             if lanes[lane].received == 0:
                 arrived = inboxes[lanes[lane].first_inbox + step.wait].arrived
                 if arrived < lanes[lane].turn * step.per_turn + step.needed:
                     return -1
                 if step.reduce > 0 or step.send < 0:
-                    delay = _work(calls, communicators, templates, step, lanes, lane)
+                    delay = _work(sim, step, lane)
                     if delay > 0:
                         lanes[lane].received = _REDUCING
                         lanes[lane].sending = 1
-                        post(world, events, buckets, world[0].now + delay, REDUCED, lane, NO_EXTRA)
+                        post(sim, world.now + delay, REDUCED, lane, NO_EXTRA)
                         return -1
             wait = np.int64(step.wait)
-            _take(world, events, buckets, calls, communicators, templates, sources, lanes, inboxes, lane, wait)
+            _take(sim, lane, wait)
         if step.send >= 0:
             place = np.int64(lanes[lane].first_connection + step.send)
             receiver = np.int64(lanes[lane].peers + connections[place].member)
             inbox = lanes[receiver].first_inbox + connections[place].inbox
             joined = lanes[lanes[receiver].home].op >= 0
-            window = communicators[calls[lanes[lane].call].communicator].window
+            window = sim.communicators[sim.calls[lanes[lane].call].communicator].window
             if not joined or inboxes[inbox].sent - inboxes[inbox].consumed >= window:
                 lanes[lane].blocked = 1
                 return -1
@@ -341,15 +341,16 @@ def run_lane(
             if connections[place].route >= 0:
                 lanes[lane].sending = 1
                 return place
-            post(world, events, buckets, world[0].now, ARRIVED, receiver, np.int64(connections[place].inbox))
+            post(sim, world.now, ARRIVED, receiver, np.int64(connections[place].inbox))
         lanes[lane].step += 1
         lanes[lane].received = 0
 
 
 @kernel
-def _present_bytes(communicator, templates, chunk, lanes, lane, shard, count, run, every):
+def _present_bytes(sim, communicator, chunk, lane, shard, count, run, every):
     """Bytes of `count` shards from `shard` on in a lane's present round."""
-    template = templates[communicator.template]
+    lanes = sim.lanes
+    template = sim.templates[communicator.template]
     first, shards = np.int64(shard), np.int64(template.shards)
     if template.relative:
         first += lanes[lane].member
@@ -360,29 +361,32 @@ def _present_bytes(communicator, templates, chunk, lanes, lane, shard, count, ru
 
 
 @kernel
-def message_bytes(calls, communicators, templates, steps, lanes, lane):
+def message_bytes(sim, lane):
     """Size of what a lane sends in its present step, bytes."""
-    call = calls[lanes[lane].call]
-    communicator = communicators[call.communicator]
-    step = steps[lanes[lane].first_step + lanes[lane].step]
+    lanes = sim.lanes
+    call = sim.calls[lanes[lane].call]
+    communicator = sim.communicators[call.communicator]
+    step = sim.steps[lanes[lane].first_step + lanes[lane].step]
     run, every = np.int64(step.run), np.int64(step.every)
-    payload = _present_bytes(communicator, templates, call.chunk, lanes, lane, step.shard, step.shards, run, every)
+    payload = _present_bytes(sim, communicator, call.chunk, lane, step.shard, step.shards, run, every)
     if communicator.line == 1:
         return payload
     return -(-payload // communicator.line_payload) * communicator.line
 
 
 @kernel
-def inbox_of(connections, lanes, lane, connection):
+def inbox_of(sim, lane, connection):
     """Find the inbox that a lane's connection leads to."""
+    connections, lanes = sim.connections, sim.lanes
     receiver = np.int64(lanes[lane].peers + connections[connection].member)
     return np.int64(lanes[receiver].first_inbox + connections[connection].inbox)
 
 
 @kernel
-def sent(connections, lanes, lane, connection):
+def sent(sim, lane, connection):
     """Step on after a lane has handed its message to a connection; returns the receiving lane."""
+    lanes = sim.lanes
     lanes[lane].sending = 0
     lanes[lane].received = 0
     lanes[lane].step += 1
-    return np.int64(lanes[lane].peers + connections[connection].member)
+    return np.int64(lanes[lane].peers + sim.connections[connection].member)

@@ -26,9 +26,10 @@ _EPSILON = 1e-9  # relative; float64 sums over thousands of flows keep 1e-12
 
 
 @kernel
-def attach(resources, routes, hops, flows, legs, flow):
+def attach(sim, flow):
     """Enter a flow into the lists of its resources; returns whether it has all of them for itself."""
-    route = routes[flows[flow].route]
+    resources, flows, legs = sim.resources, sim.flows, sim.legs
+    route = sim.routes[flows[flow].route]
     first_leg = flow * (len(legs) // len(flows))
     flows[flow].first_leg = first_leg
     flows[flow].legs = route.hops
@@ -36,7 +37,7 @@ def attach(resources, routes, hops, flows, legs, flow):
     flows[flow].rate = 0.0
     alone = True
     for i in range(route.hops):
-        hop = hops[route.first_hop + i]
+        hop = sim.hops[route.first_hop + i]
         leg = first_leg + i
         first = resources[hop.resource].first
         legs[leg].resource = hop.resource
@@ -54,9 +55,11 @@ def attach(resources, routes, hops, flows, legs, flow):
 
 
 @kernel
-def detach(world, resources, flows, legs, touched, flow):
+def detach(sim, flow):
     """Take a flow out of the lists of its resources and note those on which others remain."""
-    _leave_bottleneck(resources, flows, flow)
+    world = sim.world[0]
+    resources, flows, legs = sim.resources, sim.flows, sim.legs
+    _leave_bottleneck(sim, flow)
     first_leg = flows[flow].first_leg
     for leg in range(first_leg, first_leg + flows[flow].legs):
         resource = legs[leg].resource
@@ -74,13 +77,14 @@ def detach(world, resources, flows, legs, touched, flow):
         resources[resource].residual += flows[flow].rate * legs[leg].cost
         if not resources[resource].touched:
             resources[resource].touched = 1
-            touched[world[0].touched] = resource
-            world[0].touched += 1
+            sim.touched[world.touched] = resource
+            world.touched += 1
 
 
 @kernel
-def rate_alone(resources, flows, legs, flow):
+def rate_alone(sim, flow):
     """Rate of a flow that shares none of its resources; books it and sets its bottleneck."""
+    resources, flows, legs = sim.resources, sim.flows, sim.legs
     first_leg, last_leg = flows[flow].first_leg, flows[flow].first_leg + flows[flow].legs
     rate = np.inf
     bottleneck = -1
@@ -99,8 +103,9 @@ def rate_alone(resources, flows, legs, flow):
 
 
 @kernel
-def _leave_bottleneck(resources, flows, flow):
+def _leave_bottleneck(sim, flow):
     """Cross a flow off the resource that limited it."""
+    resources, flows = sim.resources, sim.flows
     resource = flows[flow].bottleneck
     flows[flow].bottleneck = -1
     if resource >= 0:
@@ -110,14 +115,15 @@ def _leave_bottleneck(resources, flows, flow):
 
 
 @kernel
-def _limit(resources, flows, flow, resource):
-    flows[flow].bottleneck = resource
-    resources[resource].limited += 1
+def _limit(sim, flow, resource):
+    sim.flows[flow].bottleneck = resource
+    sim.resources[resource].limited += 1
 
 
 @kernel
-def _key(resources, resource):
+def _key(sim, resource):
     """Level at which something may happen on a resource: it is full, or its old flows should freeze."""
+    resources = sim.resources
     level = resources[resource].settled
     if resources[resource].open > 0:
         level = min(level, max(resources[resource].residual, 0.0) / resources[resource].demand)
@@ -125,21 +131,24 @@ def _key(resources, resource):
 
 
 @kernel
-def _before(heap, one, other):
+def _before(sim, one, other):
+    heap = sim.heap
     here, there = heap[one].level, heap[other].level
     return here < there or (here == there and heap[one].resource < heap[other].resource)
 
 
 @kernel
-def _put(heap, resources, place, level, resource):
+def _put(sim, place, level, resource):
+    heap = sim.heap
     heap[place].level = level
     heap[place].resource = resource
-    resources[resource].place = place
+    sim.resources[resource].place = place
 
 
 @kernel
-def _sift_up(heap, resources, child):
+def _sift_up(sim, child):
     """Move an entry up to where it belongs in the heap, of four children to a node."""
+    heap = sim.heap
     level = heap[child].level
     resource = np.int64(heap[child].resource)
     while child > 0:
@@ -147,14 +156,15 @@ def _sift_up(heap, resources, child):
         other = np.int64(heap[parent].resource)
         if heap[parent].level < level or (heap[parent].level == level and other < resource):
             break
-        _put(heap, resources, child, heap[parent].level, other)
+        _put(sim, child, heap[parent].level, other)
         child = parent
-    _put(heap, resources, child, level, resource)
+    _put(sim, child, level, resource)
 
 
 @kernel
-def _sift_down(heap, resources, size, hole):
+def _sift_down(sim, size, hole):
     """Move an entry down to where it belongs in the heap, of four children to a node."""
+    heap = sim.heap
     level = heap[hole].level
     resource = np.int64(heap[hole].resource)
     while True:
@@ -162,41 +172,44 @@ def _sift_down(heap, resources, size, hole):
         if least >= size:
             break
         for child in range(least + 1, min(least + 4, size)):
-            if _before(heap, child, least):
+            if _before(sim, child, least):
                 least = child
         other = np.int64(heap[least].resource)
         if level < heap[least].level or (level == heap[least].level and resource < other):
             break
-        _put(heap, resources, hole, heap[least].level, other)
+        _put(sim, hole, heap[least].level, other)
         hole = least
-    _put(heap, resources, hole, level, resource)
+    _put(sim, hole, level, resource)
 
 
 @kernel
-def _see(resources, heap, size, mark, resource):
+def _see(sim, size, mark, resource):
     """Enter a resource into the filling; returns the heap's size."""
-    resources[resource].mark = mark
-    heap[size].level = _key(resources, resource)
+    heap = sim.heap
+    sim.resources[resource].mark = mark
+    heap[size].level = _key(sim, resource)
     heap[size].resource = resource
-    _sift_up(heap, resources, size)
+    _sift_up(sim, size)
     return size + 1
 
 
 @kernel
-def _fill_anew(resources, flows, legs, heap, size, mark, flow, members, count):
+def _fill_anew(sim, size, mark, flow, count):
     """Make a flow a member of the filling; returns the heap's size.
 
     A flow that crosses a resource already full at this level cannot rise: it only changes bottleneck.
     """
+    resources, flows, legs = sim.resources, sim.flows, sim.legs
+    heap = sim.heap
     first_leg, last_leg = flows[flow].first_leg, flows[flow].first_leg + flows[flow].legs
     flows[flow].mark = mark
-    members[count] = flow
-    _leave_bottleneck(resources, flows, flow)
+    sim.members[count] = flow
+    _leave_bottleneck(sim, flow)
     for leg in range(first_leg, last_leg):
         resource = np.int64(legs[leg].resource)
         if resources[resource].mark == mark and resources[resource].place < 0:
             flows[flow].share = flows[flow].rate
-            _limit(resources, flows, flow, resource)
+            _limit(sim, flow, resource)
             return size
     flows[flow].share = -1.0
     for leg in range(first_leg, last_leg):
@@ -205,24 +218,25 @@ def _fill_anew(resources, flows, legs, heap, size, mark, flow, members, count):
         if resources[resource].mark != mark:
             resources[resource].demand = flows[flow].weight * legs[leg].cost
             resources[resource].open = 1
-            size = _see(resources, heap, size, mark, resource)
+            size = _see(sim, size, mark, resource)
             continue
         resources[resource].demand += flows[flow].weight * legs[leg].cost
         resources[resource].open += 1
-        key = _key(resources, resource)
+        key = _key(sim, resource)
         place = np.int64(resources[resource].place)
         if key < heap[place].level:
             heap[place].level = key
-            _sift_up(heap, resources, place)
+            _sift_up(sim, place)
     return size
 
 
 @kernel
-def _freeze(resources, flows, legs, flow, resource, level):
+def _freeze(sim, flow, resource, level):
     """Fix a member's level and book it on all its resources."""
+    resources, flows, legs = sim.resources, sim.flows, sim.legs
     rate = flows[flow].weight * level
     flows[flow].share = rate
-    _limit(resources, flows, flow, resource)
+    _limit(sim, flow, resource)
     first_leg = flows[flow].first_leg
     for leg in range(first_leg, first_leg + flows[flow].legs):
         other = legs[leg].resource
@@ -232,12 +246,13 @@ def _freeze(resources, flows, legs, flow, resource, level):
 
 
 @kernel
-def _join(resources, flows, legs, heap, size, mark, resource, freed, bound, members, count):
+def _join(sim, size, mark, resource, freed, bound, count):
     """Make those flows of a resource members that it frees, or squeezes below their old level.
 
     Returns the heap's size and the number of members. Where none joins, what the resource has left
     and for whom is summed up anew on the way, so that rounding never adds up.
     """
+    resources, flows, legs = sim.resources, sim.flows, sim.legs
     spent = 0.0
     demand = 0.0
     before = count
@@ -251,7 +266,7 @@ def _join(resources, flows, legs, heap, size, mark, resource, freed, bound, memb
             else:
                 joins = flows[flow].rate > flows[flow].weight * bound * (1.0 + _EPSILON)
             if joins:
-                size = _fill_anew(resources, flows, legs, heap, size, mark, flow, members, count)
+                size = _fill_anew(sim, size, mark, flow, count)
                 count += 1
             spent += flows[flow].rate * cost
         elif flows[flow].share < 0.0:
@@ -267,74 +282,68 @@ def _join(resources, flows, legs, heap, size, mark, resource, freed, bound, memb
 
 
 @kernel
-def _freeze_all(resources, flows, legs, mark, resource, level):
+def _freeze_all(sim, mark, resource, level):
     """Freeze the members that are left on a full resource."""
+    resources, flows, legs = sim.resources, sim.flows, sim.legs
     leg = resources[resource].first
     while leg >= 0:
         flow = np.int64(legs[leg].flow)
         if flows[flow].mark == mark and flows[flow].share < 0.0:
-            _freeze(resources, flows, legs, flow, resource, level)
+            _freeze(sim, flow, resource, level)
         leg = legs[leg].next
     # The least, so that it cannot creep up while flows within the tolerance of it stay as they are.
     resources[resource].settled = min(resources[resource].settled, level)
 
 
 @kernel
-def _remove(heap, resources, size, place):
+def _remove(sim, size, place):
     """Take a resource out of the heap for good; returns the heap's size."""
-    resources[heap[place].resource].place = -1
+    heap = sim.heap
+    sim.resources[heap[place].resource].place = -1
     size -= 1
     if place < size:
         heap[place].level = heap[size].level
         heap[place].resource = heap[size].resource
-        _sift_down(heap, resources, size, place)
+        _sift_down(sim, size, place)
     return size
 
 
 @kernel
-def solve(world, resources, flows, legs, begun, begun_count, touched, touched_count, members, heap):
+def solve(sim):
     """Find the new max-min rates after arrivals and departures.
 
-    Parameters
-    ----------
-    world, resources, flows, legs
-        The tables. ``residual``, ``settled`` and ``limited`` of all resources and ``bottleneck`` of
-        all flows are kept between solves.
-    begun
-        Flows without a rate yet, ``begun[:begun_count]``.
-    touched
-        Resources that lost a flow, ``touched[:touched_count]``.
-    members
-        Filled with the flows whose rate may have changed; it stands in their ``share``.
-    heap
-        Room for one ``HEAP`` record per resource.
+    Begun are flows without a rate yet, touched the resources that lost a flow. ``residual``, ``settled`` and
+    ``limited`` of all resources and ``bottleneck`` of all flows are kept between solves.
 
     Returns
     -------
     int
-        How many `members` there are. All other flows keep their rate.
+        How many `members` there are: flows whose rate may have changed. It stands in their ``share``; all other
+        flows keep their rate.
     """
-    world[0].solve += 1
-    world[0].solves += 1
-    mark = np.int64(world[0].solve)
+    world = sim.world[0]
+    resources, heap = sim.resources, sim.heap
+    world.solve += 1
+    world.solves += 1
+    mark = np.int64(world.solve)
     size, count = np.int64(0), np.int64(0)
-    for i in range(begun_count):
-        size = _fill_anew(resources, flows, legs, heap, size, mark, np.int64(begun[i]), members, count)
+    for i in range(world.arrived):
+        size = _fill_anew(sim, size, mark, np.int64(sim.begun[i]), count)
         count += 1
-    for i in range(touched_count):
-        resource = np.int64(touched[i])
+    for i in range(world.touched):
+        resource = np.int64(sim.touched[i])
         if resources[resource].mark != mark:
             resources[resource].demand = 0.0
             resources[resource].open = 0
-            size = _see(resources, heap, size, mark, resource)
+            size = _see(sim, size, mark, resource)
     while size > 0:
         resource = np.int64(heap[0].resource)
         if heap[0].level == np.inf:
             break
-        level = _key(resources, resource)
+        level = _key(sim, resource)
         if level > heap[0].level:
             heap[0].level = level
-            _sift_down(heap, resources, size, _TOP)
+            _sift_down(sim, size, _TOP)
             continue
         full = np.inf
         if resources[resource].open > 0:
@@ -342,19 +351,19 @@ def solve(world, resources, flows, legs, begun, begun_count, touched, touched_co
         freed = resources[resource].settled < full * (1.0 - _EPSILON)
         bound = resources[resource].settled if freed else full
         before = count
-        size, count = _join(resources, flows, legs, heap, size, mark, resource, freed, bound, members, count)
+        size, count = _join(sim, size, mark, resource, freed, bound, count)
         if freed:
             resources[resource].settled = np.inf
         if freed or count > before:
             place = np.int64(resources[resource].place)
-            heap[place].level = _key(resources, resource)
-            _sift_down(heap, resources, size, place)
+            heap[place].level = _key(sim, resource)
+            _sift_down(sim, size, place)
             continue
         exact = max(resources[resource].residual, 0.0) / resources[resource].demand
         if abs(exact - full) > _EPSILON * full:  # rounding had added up after all: look again
-            heap[0].level = _key(resources, resource)
-            _sift_down(heap, resources, size, _TOP)
+            heap[0].level = _key(sim, resource)
+            _sift_down(sim, size, _TOP)
             continue
-        _freeze_all(resources, flows, legs, mark, resource, exact)
-        size = _remove(heap, resources, size, np.int64(resources[resource].place))
+        _freeze_all(sim, mark, resource, exact)
+        size = _remove(sim, size, np.int64(resources[resource].place))
     return count

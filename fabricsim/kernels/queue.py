@@ -14,30 +14,33 @@ from fabricsim.tables import NEVER
 
 
 @kernel
-def _hash(time, buckets):
+def _hash(sim, time):
     # Folded, not multiplied: the same source must run uncompiled, where a product would overflow.
-    return (time ^ (time >> 11) ^ (time >> 23) ^ (time >> 37)) & (len(buckets) - 1)
+    return (time ^ (time >> 11) ^ (time >> 23) ^ (time >> 37)) & (len(sim.buckets) - 1)
 
 
 @kernel
-def _find(buckets, time):
-    bucket = np.int64(buckets[_hash(time, buckets)].hash)
+def _find(sim, time):
+    buckets = sim.buckets
+    bucket = np.int64(buckets[_hash(sim, time)].hash)
     while bucket >= 0 and buckets[bucket].time != time:
         bucket = np.int64(buckets[bucket].chain)
     return bucket
 
 
 @kernel
-def _open_bucket(world, buckets, time):
-    bucket = np.int64(world[0].free_bucket)
-    world[0].free_bucket = buckets[bucket].chain
-    place = _hash(time, buckets)
+def _open_bucket(sim, time):
+    world = sim.world[0]
+    buckets = sim.buckets
+    bucket = np.int64(world.free_bucket)
+    world.free_bucket = buckets[bucket].chain
+    place = _hash(sim, time)
     buckets[bucket].time = time
     buckets[bucket].head = -1
     buckets[bucket].chain = buckets[place].hash
     buckets[place].hash = bucket
-    child = world[0].heap_size
-    world[0].heap_size = child + 1
+    child = world.heap_size
+    world.heap_size = child + 1
     while child > 0:
         parent = (child - 1) >> 1
         if buckets[buckets[parent].heap].time < time:
@@ -49,23 +52,25 @@ def _open_bucket(world, buckets, time):
 
 
 @kernel
-def post(world, events, buckets, time, kind, target, extra):
+def post(sim, time, kind, target, extra):
     """Put an event at the end of the bucket of `time` (ps).
 
     `kind`, `target` and `extra` should be int64: numba compiles it once for each mix of widths.
     """
-    event = world[0].free_event
-    world[0].free_event = events[event].next
+    world = sim.world[0]
+    events, buckets = sim.events, sim.buckets
+    event = world.free_event
+    world.free_event = events[event].next
     events[event].kind = kind
     events[event].target = target
     events[event].extra = extra
     events[event].next = -1
-    bucket = np.int64(world[0].recent_bucket) - 1  # synchronised senders post to one instant in a row
+    bucket = np.int64(world.recent_bucket) - 1  # synchronised senders post to one instant in a row
     if bucket < 0 or buckets[bucket].time != time:
-        bucket = _find(buckets, time)
+        bucket = _find(sim, time)
         if bucket < 0:
-            bucket = _open_bucket(world, buckets, time)
-        world[0].recent_bucket = bucket + 1
+            bucket = _open_bucket(sim, time)
+        world.recent_bucket = bucket + 1
     if buckets[bucket].head < 0:
         buckets[bucket].head = event
     else:
@@ -74,45 +79,51 @@ def post(world, events, buckets, time, kind, target, extra):
 
 
 @kernel
-def next_time(world, buckets):
+def next_time(sim):
     """Time of the earliest event, ps; NEVER where there is none."""
-    if world[0].heap_size == 0:
+    buckets = sim.buckets
+    if sim.world[0].heap_size == 0:
         return NEVER
     return buckets[buckets[0].heap].time
 
 
 @kernel
-def take(world, events, buckets):
+def take(sim):
     """Remove the earliest event; returns its kind, target and extra.
 
     The emptied bucket stays until `close_bucket`, so that events posted at the same instant join it.
     """
+    world = sim.world[0]
+    events, buckets = sim.events, sim.buckets
     bucket = buckets[0].heap
     event = buckets[bucket].head
     buckets[bucket].head = events[event].next
-    events[event].next = world[0].free_event
-    world[0].free_event = event
+    events[event].next = world.free_event
+    world.free_event = event
     return np.int64(events[event].kind), np.int64(events[event].target), np.int64(events[event].extra)
 
 
 @kernel
-def has_event_at(world, buckets, time):
+def has_event_at(sim, time):
     """Whether the earliest bucket is that of `time` and still holds an event."""
-    if world[0].heap_size == 0:
+    buckets = sim.buckets
+    if sim.world[0].heap_size == 0:
         return False
     bucket = buckets[0].heap
     return buckets[bucket].time == time and buckets[bucket].head >= 0
 
 
 @kernel
-def close_bucket(world, buckets, time):
+def close_bucket(sim, time):
     """Remove the emptied bucket of `time`, if it is the earliest."""
-    if world[0].heap_size == 0 or buckets[buckets[0].heap].time != time:
+    world = sim.world[0]
+    buckets = sim.buckets
+    if world.heap_size == 0 or buckets[buckets[0].heap].time != time:
         return
     bucket = buckets[0].heap
-    if world[0].recent_bucket == bucket + 1:
-        world[0].recent_bucket = 0
-    place = _hash(time, buckets)
+    if world.recent_bucket == bucket + 1:
+        world.recent_bucket = 0
+    place = _hash(sim, time)
     if buckets[place].hash == bucket:
         buckets[place].hash = buckets[bucket].chain
     else:
@@ -120,10 +131,10 @@ def close_bucket(world, buckets, time):
         while buckets[before].chain != bucket:
             before = buckets[before].chain
         buckets[before].chain = buckets[bucket].chain
-    buckets[bucket].chain = world[0].free_bucket
-    world[0].free_bucket = bucket
-    size = world[0].heap_size - 1
-    world[0].heap_size = size
+    buckets[bucket].chain = world.free_bucket
+    world.free_bucket = bucket
+    size = world.heap_size - 1
+    world.heap_size = size
     if size == 0:
         return
     last = buckets[size].heap
@@ -168,19 +179,21 @@ def first_finisher(tree):
 
 
 @kernel
-def rehash(world, buckets):
+def rehash(sim):
     """Rebuild hash chains and free list after the table has grown."""
+    world = sim.world[0]
+    buckets = sim.buckets
     count = len(buckets)
     for i in range(count):
         buckets[i].hash = -1
         buckets[i].chain = -2
-    for i in range(world[0].heap_size):
+    for i in range(world.heap_size):
         bucket = buckets[i].heap
-        place = _hash(buckets[bucket].time, buckets)
+        place = _hash(sim, buckets[bucket].time)
         buckets[bucket].chain = buckets[place].hash
         buckets[place].hash = bucket
-    world[0].free_bucket = -1
+    world.free_bucket = -1
     for i in range(count - 1, -1, -1):
         if buckets[i].chain == -2:  # noqa: PLR2004  set above: not in the heap
-            buckets[i].chain = world[0].free_bucket
-            world[0].free_bucket = i
+            buckets[i].chain = world.free_bucket
+            world.free_bucket = i

@@ -34,77 +34,45 @@ _HAS_WAITED = np.int64(1)  # extra of a MESSAGE event that has waited for its sl
 
 
 @kernel
-def _hand_over(
-    world,
-    resources,
-    routes,
-    hops,
-    flows,
-    legs,
-    tree,
-    begun,
-    events,
-    buckets,
-    connections,
-    lanes,
-    inboxes,
-    lane,
-    connection,
-    size,
-):
+def _hand_over(sim, lane, connection, size):
     """Give a lane's message to its connection: it starts when it has its turn and the adapter takes it."""
-    inbox = inbox_of(connections, lanes, lane, connection)
+    inboxes = sim.inboxes
+    inbox = inbox_of(sim, lane, connection)
     if inboxes[inbox].moving:
         at = (inboxes[inbox].head + inboxes[inbox].waiting) % LONGEST_FIFO
         inboxes[inbox].queued[at] = size
         inboxes[inbox].waiting += 1
         return
     inboxes[inbox].moving = 1
-    route = np.int64(connections[connection].route)
-    delay = entrance(world, resources, routes, hops, flows, legs, route, size)
+    route = np.int64(sim.connections[connection].route)
+    delay = entrance(sim, route, size)
     if delay > 0:
         inboxes[inbox].entering = size
-        post(world, events, buckets, world[0].now + delay, ENTER, lane, connection)
+        post(sim, sim.world[0].now + delay, ENTER, lane, connection)
     else:
-        start(world, resources, routes, hops, flows, legs, tree, begun, route, size, 1.0, lane, connection)
+        start(sim, route, size, 1.0, lane, connection)
 
 
 @kernel
-def _deliver(
-    world,
-    resources,
-    routes,
-    hops,
-    moderation,
-    flows,
-    legs,
-    tree,
-    series,
-    begun,
-    touched,
-    events,
-    buckets,
-    connections,
-    lanes,
-    inboxes,
-    slowdowns,
-):
+def _deliver(sim):
     """End the flow that finishes first, post its arrival, and start what its connection has queued."""
-    flow = first_finisher(tree)
-    now = world[0].now
+    routes, flows, connections = sim.routes, sim.flows, sim.connections
+    inboxes = sim.inboxes
+    flow = first_finisher(sim.tree)
+    now = sim.world[0].now
     route = np.int64(flows[flow].route)
     owner, connection = np.int64(flows[flow].owner), np.int64(flows[flow].connection)
-    arrival = handed_over(routes, moderation, route, flows[flow].bytes, flows[flow].started, now)
-    note_slowdown(slowdowns, routes, route, flows[flow].bytes, now - flows[flow].started)
-    finish(world, resources, flows, legs, tree, series, touched, flow)
+    arrival = handed_over(sim, route, flows[flow].bytes, flows[flow].started, now)
+    note_slowdown(sim, route, flows[flow].bytes, now - flows[flow].started)
+    finish(sim, flow)
     idle_restart = routes[route].idle_restart
     routes[route].warm_until = NEVER if idle_restart == NEVER else now + idle_restart
     if connection < 0:
-        post(world, events, buckets, arrival, DELIVERED, owner, NO_EXTRA)
+        post(sim, arrival, DELIVERED, owner, NO_EXTRA)
         return
-    receiver = np.int64(lanes[owner].peers + connections[connection].member)
-    post(world, events, buckets, arrival, ARRIVED, receiver, np.int64(connections[connection].inbox))
-    inbox = inbox_of(connections, lanes, owner, connection)
+    receiver = np.int64(sim.lanes[owner].peers + connections[connection].member)
+    post(sim, arrival, ARRIVED, receiver, np.int64(connections[connection].inbox))
+    inbox = inbox_of(sim, owner, connection)
     if inboxes[inbox].waiting == 0:
         inboxes[inbox].moving = 0
         return
@@ -113,118 +81,29 @@ def _deliver(
     queued = np.int64(inboxes[inbox].queued[at])
     inboxes[inbox].head = (at + 1) % LONGEST_FIFO
     inboxes[inbox].waiting -= 1
-    start(world, resources, routes, hops, flows, legs, tree, begun, route, queued, 1.0, owner, connection)
+    start(sim, route, queued, 1.0, owner, connection)
 
 
 @kernel
-def _work(
-    world,
-    resources,
-    routes,
-    hops,
-    flows,
-    legs,
-    tree,
-    begun,
-    events,
-    buckets,
-    calls,
-    communicators,
-    templates,
-    steps,
-    connections,
-    sources,
-    lanes,
-    inboxes,
-    free_blocks,
-    lane,
-    connection,
-):
+def _work(sim, lane, connection):
     """Let a lane go on until it must wait; `connection` is that on which it is due to send, or NONE."""
     while True:
         if connection < 0:
-            connection = run_lane(
-                world,
-                events,
-                buckets,
-                calls,
-                communicators,
-                templates,
-                steps,
-                connections,
-                sources,
-                lanes,
-                inboxes,
-                free_blocks,
-                lane,
-            )
+            connection = run_lane(sim, lane)
             if connection < 0:
                 return
-            overhead = np.int64(routes[connections[connection].route].overhead)
+            overhead = np.int64(sim.routes[sim.connections[connection].route].overhead)
             if overhead > 0:
-                post(world, events, buckets, world[0].now + overhead, SEND, lane, connection)
+                post(sim, sim.world[0].now + overhead, SEND, lane, connection)
                 return
-        size = message_bytes(calls, communicators, templates, steps, lanes, lane)
-        _hand_over(
-            world,
-            resources,
-            routes,
-            hops,
-            flows,
-            legs,
-            tree,
-            begun,
-            events,
-            buckets,
-            connections,
-            lanes,
-            inboxes,
-            lane,
-            connection,
-            size,
-        )
-        sent(connections, lanes, lane, connection)
+        size = message_bytes(sim, lane)
+        _hand_over(sim, lane, connection, size)
+        sent(sim, lane, connection)
         connection = np.int64(-1)
 
 
 @kernel
-def advance(
-    horizon,
-    budget,
-    world,
-    resources,
-    routes,
-    hops,
-    moderation,
-    flows,
-    legs,
-    tree,
-    series,
-    begun,
-    touched,
-    members,
-    heap,
-    events,
-    buckets,
-    ops,
-    spans,
-    successors,
-    jobs,
-    job_of_op,
-    calls,
-    communicators,
-    templates,
-    scripts,
-    steps,
-    connections,
-    sources,
-    lanes,
-    inboxes,
-    free_blocks,
-    messages,
-    outbox,
-    slowdowns,
-):
+def advance(horizon, budget, sim):
     """Advance until something is in the outbox, the horizon is reached, or nothing is left.
 
     Parameters
@@ -234,8 +113,8 @@ def advance(
     budget
         Stop at the end of the instant in which this many events are used up, so that somebody can
         be told of the progress. The end of a flow counts as an event.
-    world, ..., slowdowns
-        Tables of `fabricsim.tables`, in the order of ``World._arguments``.
+    sim
+        All tables.
 
     Returns
     -------
@@ -243,37 +122,20 @@ def advance(
         IDLE, HORIZON, COMPLETIONS, LANES or PAUSED. All that happens at one instant is done before
         rates are set anew, once; only LANES stops within an instant, and may be called again.
     """
-    budget += world[0].events
+    world = sim.world[0]
+    tree = sim.tree
+    budget += world.events
     while True:
-        now = min(next_time(world, buckets), tree[1])
+        now = min(next_time(sim), tree[1])
         if now == NEVER:
             return IDLE
         if now > horizon:
             return HORIZON
-        world[0].now = now
+        world.now = now
         while True:
             lane, connection = np.int64(-1), np.int64(-1)
-            if has_event_at(world, buckets, now):
-                todo, target, extra = handle(
-                    world,
-                    events,
-                    buckets,
-                    ops,
-                    spans,
-                    successors,
-                    jobs,
-                    job_of_op,
-                    calls,
-                    communicators,
-                    templates,
-                    scripts,
-                    sources,
-                    lanes,
-                    inboxes,
-                    free_blocks,
-                    messages,
-                    outbox,
-                )
+            if has_event_at(sim, now):
+                todo, target, extra = handle(sim)
                 if todo == RUN:
                     lane = target
                 elif todo == START:
@@ -281,83 +143,29 @@ def advance(
                 elif todo == NO_LANES:
                     return LANES
                 elif todo == ENTER:
-                    route = np.int64(connections[extra].route)
-                    size = inboxes[inbox_of(connections, lanes, target, extra)].entering
-                    start(world, resources, routes, hops, flows, legs, tree, begun, route, size, 1.0, target, extra)
+                    route = np.int64(sim.connections[extra].route)
+                    size = sim.inboxes[inbox_of(sim, target, extra)].entering
+                    start(sim, route, size, 1.0, target, extra)
                 elif todo == POST:
-                    row = messages[target]
+                    row = sim.messages[target]
                     route, size, weight = np.int64(row.route), row.bytes, row.weight
                     delay = np.int64(0)
                     if extra == NO_EXTRA:
-                        delay = entrance(world, resources, routes, hops, flows, legs, route, size)
+                        delay = entrance(sim, route, size)
                     if delay > 0:
-                        post(world, events, buckets, now + delay, MESSAGE, target, _HAS_WAITED)
+                        post(sim, now + delay, MESSAGE, target, _HAS_WAITED)
                         continue
-                    start(
-                        world,
-                        resources,
-                        routes,
-                        hops,
-                        flows,
-                        legs,
-                        tree,
-                        begun,
-                        route,
-                        size,
-                        weight,
-                        target,
-                        connection,
-                    )
+                    start(sim, route, size, weight, target, connection)
             elif tree[1] == now:
-                world[0].events += 1
-                _deliver(
-                    world,
-                    resources,
-                    routes,
-                    hops,
-                    moderation,
-                    flows,
-                    legs,
-                    tree,
-                    series,
-                    begun,
-                    touched,
-                    events,
-                    buckets,
-                    connections,
-                    lanes,
-                    inboxes,
-                    slowdowns,
-                )
+                world.events += 1
+                _deliver(sim)
             else:
                 break
             if lane >= 0:
-                _work(
-                    world,
-                    resources,
-                    routes,
-                    hops,
-                    flows,
-                    legs,
-                    tree,
-                    begun,
-                    events,
-                    buckets,
-                    calls,
-                    communicators,
-                    templates,
-                    steps,
-                    connections,
-                    sources,
-                    lanes,
-                    inboxes,
-                    free_blocks,
-                    lane,
-                    connection,
-                )
-        close_bucket(world, buckets, now)
-        settle(world, resources, flows, legs, tree, series, begun, touched, members, heap)
-        if world[0].outbox > 0:
+                _work(sim, lane, connection)
+        close_bucket(sim, now)
+        settle(sim)
+        if world.outbox > 0:
             return COMPLETIONS
-        if world[0].events >= budget:
+        if world.events >= budget:
             return PAUSED

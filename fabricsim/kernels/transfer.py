@@ -35,42 +35,46 @@ def slow_start_delay(size, rate, round_trip, window):
 
 
 @kernel
-def handed_over(routes, moderation, route, size, started, received):
+def handed_over(sim, route, size, started, received):
     """Time at which a message is handed over whose last byte was sent at `received`, ps."""
+    routes = sim.routes
     late = received + routes[route].latency + np.int64(routes[route].byte_latency * size)
-    return max(late, started + _moderated(routes, moderation, route, size))
+    return max(late, started + _moderated(sim, route, size))
 
 
 @kernel
-def _moderated(routes, moderation, route, size):
+def _moderated(sim, route, size):
     """Least time from a message's start to its interrupt, ps."""
+    routes = sim.routes
     interval = np.int64(0)
     if routes[route].moderation >= 0:
         for i in range(routes[route].moderation_steps):
-            step = moderation[routes[route].moderation + i]
+            step = sim.moderation[routes[route].moderation + i]
             if size > step.above:
                 interval = step.interval
     return interval
 
 
 @kernel
-def _cold_start(world, routes, route, size):
+def _cold_start(sim, route, size):
     """Extra time of a message that begins now, ps; none where the connection is warm."""
-    if routes[route].window == 0 or world[0].now < routes[route].warm_until:
+    routes = sim.routes
+    if routes[route].window == 0 or sim.world[0].now < routes[route].warm_until:
         return np.int64(0)
     return np.int64(slow_start_delay(size, routes[route].peak, routes[route].round_trip, routes[route].window))
 
 
 @kernel
-def _leaving(world, resources, routes, flows, legs, flow):
+def _leaving(sim, flow):
     """Time that a flow of the host's wire needs for what it has left, ps, if the host limits it; else 0.
 
     What another part of the network limits is not ahead of the wire.
     """
+    resources, flows, legs = sim.resources, sim.flows, sim.legs
     first_leg = flows[flow].first_leg
     rate = np.inf
     full = flows[flow].rate == 0.0  # it has begun in this instant
-    for leg in range(first_leg, first_leg + routes[flows[flow].route].out_hops):
+    for leg in range(first_leg, first_leg + sim.routes[flows[flow].route].out_hops):
         resource = np.int64(legs[leg].resource)
         capacity = resources[resource].capacity
         rate = min(rate, capacity / legs[leg].cost)
@@ -78,34 +82,35 @@ def _leaving(world, resources, routes, flows, legs, flow):
         full = full or resources[resource].touched or resources[resource].residual <= _FULL * capacity
     if not full:
         return 0.0
-    left = flows[flow].remaining - flows[flow].rate * (world[0].now - flows[flow].updated) / _PS
+    left = flows[flow].remaining - flows[flow].rate * (sim.world[0].now - flows[flow].updated) / _PS
     return left / rate * _PS
 
 
 @kernel
-def _adapter_wait(world, resources, routes, hops, flows, legs, route):
+def _adapter_wait(sim, route):
     """Time for which the adapter has taken other messages already, ps.
 
     An adapter reads ahead of the wire. A message that finds others waits for what it has read of them; only
     then do they share the wire.
     """
+    routes, legs = sim.routes, sim.legs
     most = np.int64(routes[route].read_ahead)
     if most == 0:
         return most
-    wire = np.int64(hops[routes[route].first_hop + routes[route].out_hops - 1].resource)
-    leg = np.int64(resources[wire].first)
+    wire = np.int64(sim.hops[routes[route].first_hop + routes[route].out_hops - 1].resource)
+    leg = np.int64(sim.resources[wire].first)
     ahead = 0.0
     while leg >= 0 and ahead < most:
-        ahead += _leaving(world, resources, routes, flows, legs, np.int64(legs[leg].flow))
+        ahead += _leaving(sim, np.int64(legs[leg].flow))
         leg = np.int64(legs[leg].next)
     return np.int64(min(ahead, float(most)))
 
 
 @kernel
-def entrance(world, resources, routes, hops, flows, legs, route, size):
+def entrance(sim, route, size):
     """Time that a message waits before its first byte takes to the wire, ps."""
-    cold = _cold_start(world, routes, route, size)
-    return cold if cold > 0 else _adapter_wait(world, resources, routes, hops, flows, legs, route)
+    cold = _cold_start(sim, route, size)
+    return cold if cold > 0 else _adapter_wait(sim, route)
 
 
 @kernel
@@ -121,9 +126,10 @@ def time_alone(route, size):
 
 
 @kernel
-def note_slowdown(slowdowns, routes, route, size, taken):
+def note_slowdown(sim, route, size, taken):
     """Count a message by how much longer than alone its transfer took; `taken` in ps."""
-    alone = time_alone(routes[route], size)
+    slowdowns = sim.slowdowns
+    alone = time_alone(sim.routes[route], size)
     # A finish time is rounded up to a whole picosecond, which is no slowdown.
     if taken <= alone + 1.0:
         slowdowns[0] += 1

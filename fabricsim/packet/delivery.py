@@ -30,7 +30,7 @@ _sort = kernel(merge_sorting(_comes_after))
 
 
 @kernel
-def hand_over(world, events, buckets, routes, moderation, messages, jobs, slowdowns, net):
+def hand_over(sim, net):
     """Post an event for each message received in the window that has ended."""
     network = net.world[0]
     count = np.int64(network.deliveries)
@@ -43,29 +43,30 @@ def hand_over(world, events, buckets, routes, moderation, messages, jobs, slowdo
         route = np.int64(net.flows[delivery.flow].route)
         transfer = net.transfers[delivery.transfer]
         size = (transfer.last - transfer.first) * net.laws[net.flows[delivery.flow].law].payload + transfer.tail
-        arrival = handed_over(routes, moderation, route, size, delivery.posted, delivery.time)
-        note_slowdown(slowdowns, routes, route, size, delivery.time - delivery.posted)
-        report_arrival(world, events, buckets, messages, jobs, delivery.owner, arrival, network.until)
+        arrival = handed_over(sim, route, size, delivery.posted, delivery.time)
+        note_slowdown(sim, route, size, delivery.time - delivery.posted)
+        report_arrival(sim, delivery.owner, arrival, network.until)
     network.deliveries = 0
 
 
 @kernel
-def report_arrival(world, events, buckets, messages, jobs, owner, arrival, earliest):
+def report_arrival(sim, owner, arrival, earliest):
     """Post what follows when a message is handed over at `arrival` (ps).
 
     The end of a batch, to which nobody reacts within a window, is posted no sooner than `earliest`.
     """
+    messages, jobs = sim.messages, sim.jobs
     if owner >= 0:
-        post(world, events, buckets, arrival, ARRIVED, owner >> INBOX_BITS, owner & _INBOX)
+        post(sim, arrival, ARRIVED, owner >> INBOX_BITS, owner & _INBOX)
         return
     message = -1 - owner
     batch = np.int64(messages[message].batch)
     if batch < 0:
-        post(world, events, buckets, arrival, DELIVERED, message, NO_EXTRA)
+        post(sim, arrival, DELIVERED, message, NO_EXTRA)
         return
     messages[message].ended = arrival
-    world[0].dag_nodes += 1
+    sim.world[0].dag_nodes += 1
     jobs[batch].open_ops -= 1
     jobs[batch].ended = max(jobs[batch].ended, arrival)
     if jobs[batch].open_ops == 0:
-        post(world, events, buckets, max(jobs[batch].ended, earliest), BATCH_DONE, batch, NO_EXTRA)
+        post(sim, max(jobs[batch].ended, earliest), BATCH_DONE, batch, NO_EXTRA)

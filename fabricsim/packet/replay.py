@@ -40,107 +40,50 @@ def _within_host(net, flow, size, now):
 
 
 @kernel
-def _start(world, events, buckets, routes, messages, jobs, net, number, size, owner):
+def _start(sim, net, number, size, owner):
     """Begin a message on a flow."""
-    now = world[0].now
+    world = sim.world[0]
+    now = world.now
     flow = net.flows[number]
-    world[0].messages += 1
+    world.messages += 1
     if flow.first_link >= 0:
         send_message(net, number, size, owner, now)
         return
-    arrival = _within_host(net, flow, size, now) + routes[flow.route].latency
-    report_arrival(world, events, buckets, messages, jobs, owner, arrival, now)
+    arrival = _within_host(net, flow, size, now) + sim.routes[flow.route].latency
+    report_arrival(sim, owner, arrival, now)
 
 
 @kernel
-def _run_lane(
-    world,
-    events,
-    buckets,
-    routes,
-    calls,
-    communicators,
-    templates,
-    steps,
-    connections,
-    sources,
-    lanes,
-    inboxes,
-    free_blocks,
-    messages,
-    jobs,
-    net,
-    lane,
-    connection,
-):
+def _run_lane(sim, net, lane, connection):
     """Let a lane go on until it must wait; `connection` is that on which it is due to send, or NONE.
 
     A lane does not wait for its message to leave: the flow keeps messages in order.
     """
+    world = sim.world[0]
+    connections = sim.connections
     while True:
         if connection < 0:
-            connection = run_lane(
-                world,
-                events,
-                buckets,
-                calls,
-                communicators,
-                templates,
-                steps,
-                connections,
-                sources,
-                lanes,
-                inboxes,
-                free_blocks,
-                lane,
-            )
+            connection = run_lane(sim, lane)
             if connection < 0:
                 return
-            overhead = routes[connections[connection].route].overhead
+            overhead = sim.routes[connections[connection].route].overhead
             if overhead > 0:
-                post(world, events, buckets, world[0].now + overhead, SEND, lane, connection)
+                post(sim, world.now + overhead, SEND, lane, connection)
                 return
-        size = message_bytes(calls, communicators, templates, steps, lanes, lane)
+        size = message_bytes(sim, lane)
         number = np.int64(connections[connection].flow)
         inbox = np.int64(connections[connection].inbox)
-        receiver = sent(connections, lanes, lane, connection)
+        receiver = sent(sim, lane, connection)
         owner = (receiver << INBOX_BITS) | inbox
         if size == 0:
-            report_arrival(world, events, buckets, messages, jobs, owner, world[0].now, world[0].now)
+            report_arrival(sim, owner, world.now, world.now)
         else:
-            _start(world, events, buckets, routes, messages, jobs, net, number, size, owner)
+            _start(sim, net, number, size, owner)
         connection = np.int64(-1)
 
 
 @kernel
-def advance(
-    horizon,
-    budget,
-    world,
-    routes,
-    moderation,
-    events,
-    buckets,
-    ops,
-    spans,
-    successors,
-    jobs,
-    job_of_op,
-    calls,
-    communicators,
-    templates,
-    scripts,
-    steps,
-    connections,
-    sources,
-    lanes,
-    inboxes,
-    free_blocks,
-    messages,
-    outbox,
-    slowdowns,
-    net,
-):
+def advance(horizon, budget, sim, net):
     """Advance until something is in the outbox, the horizon is reached, or nothing is left.
 
     Parameters
@@ -149,8 +92,8 @@ def advance(
         Nothing after this time (ps) is done.
     budget
         Stop when this many events are used up, so that somebody can be told of the progress.
-    world, ..., slowdowns
-        Tables of `fabricsim.tables`, in the order of ``PacketWorld._arguments``.
+    sim
+        Tables of programs, messages and routes.
     net
         The network.
 
@@ -159,21 +102,23 @@ def advance(
     int
         IDLE, HORIZON, COMPLETIONS, LANES, PAUSED, ROOM or SMALLER.
     """
+    world = sim.world[0]
+    messages = sim.messages
     network = net.world[0]
-    budget += world[0].events
+    budget += world.events
     hops = network.data_hops + network.ack_hops + network.due
     while True:
         if network.open:
             if not run_window(net):
                 return ROOM
             network.open = 0
-            hand_over(world, events, buckets, routes, moderation, messages, jobs, slowdowns, net)
+            hand_over(sim, net)
             done = network.data_hops + network.ack_hops + network.due
-            world[0].events += done - hops
+            world.events += done - hops
             hops = done
-            if world[0].events >= budget:
+            if world.events >= budget:
                 return PAUSED
-        now = next_event(world, buckets)
+        now = next_event(sim)
         first = next_time(net)
         if min(now, first) == NEVER:
             return IDLE
@@ -185,68 +130,30 @@ def advance(
             network.until = min(first + network.window, now, horizon + 1)
             network.open = 1
             continue
-        world[0].now = now
-        while has_event_at(world, buckets, now):
+        world.now = now
+        while has_event_at(sim, now):
             if not has_room(net):
                 return ROOM
-            todo, target, extra = handle(
-                world,
-                events,
-                buckets,
-                ops,
-                spans,
-                successors,
-                jobs,
-                job_of_op,
-                calls,
-                communicators,
-                templates,
-                scripts,
-                sources,
-                lanes,
-                inboxes,
-                free_blocks,
-                messages,
-                outbox,
-            )
+            todo, target, extra = handle(sim)
             if todo == NO_LANES:
                 return LANES
             if todo in (RUN, START):
                 connection = extra if todo == START else np.int64(-1)
-                _run_lane(
-                    world,
-                    events,
-                    buckets,
-                    routes,
-                    calls,
-                    communicators,
-                    templates,
-                    steps,
-                    connections,
-                    sources,
-                    lanes,
-                    inboxes,
-                    free_blocks,
-                    messages,
-                    jobs,
-                    net,
-                    target,
-                    connection,
-                )
+                _run_lane(sim, net, target, connection)
             elif todo == POST:
-                number = np.int64(routes[messages[target].route].flow)
+                number = np.int64(sim.routes[messages[target].route].flow)
                 size = messages[target].bytes
-                _start(world, events, buckets, routes, messages, jobs, net, number, size, -1 - target)
+                _start(sim, net, number, size, -1 - target)
             elif todo == BATCH_DONE:
-                report(world, outbox, JOB_DONE, target)
+                report(sim, JOB_DONE, target)
             elif todo == LINK_DOWN:
                 net.links[target].down += 1
                 net.links[target].calm = WATCHED
                 net.nodes[net.links[target].source].strict += 1
             elif todo == LINK_UP:
                 net.links[target].down -= 1
-        close_bucket(world, buckets, now)
-        if world[0].outbox > 0:
+        close_bucket(sim, now)
+        if world.outbox > 0:
             return COMPLETIONS
-        if world[0].events >= budget:
+        if world.events >= budget:
             return PAUSED

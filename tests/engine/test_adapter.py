@@ -30,14 +30,14 @@ def _times(transport: str, targets: Sequence[int], size: int = SIZE) -> tuple[Fa
 
 def _read_ahead(fabric: Fabric) -> float:
     """Time of 16 packets of 4096 bytes on the wire, which is narrower than the PCIe links before it, seconds."""
-    return READ_AHEAD * 4096 / float(fabric.world.tables["routes"][0]["peak"])
+    return READ_AHEAD * 4096 / float(fabric.world.routes[0]["peak"])
 
 
 def test_the_first_of_two_messages_is_ahead_by_what_the_adapter_reads() -> None:
     fabric, (alone,) = _times("rdma-100g", [1])
     _, (first, second) = _times("rdma-100g", [1, 2])
     assert second - first == pytest.approx(_read_ahead(fabric), abs=2 * PS)
-    on_wire = SIZE / fabric.world.tables["routes"][0]["peak"]
+    on_wire = SIZE / fabric.world.routes[0]["peak"]
     assert second == pytest.approx(alone + on_wire, rel=1e-9)  # the wire is never idle
 
 
@@ -51,7 +51,7 @@ def test_all_but_the_first_of_many_messages_wait_alike() -> None:
 def test_small_messages_leave_one_after_the_other() -> None:
     size = 2**13
     fabric, (first, second) = _times("rdma-100g", [1, 2], size)
-    on_wire = size / fabric.world.tables["routes"][0]["peak"]
+    on_wire = size / fabric.world.routes[0]["peak"]
     assert second - first == pytest.approx(on_wire, rel=1e-6)
 
 

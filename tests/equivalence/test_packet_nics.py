@@ -72,7 +72,7 @@ def test_equals_the_reference(
     sizes = [draw.randint(1, 200_000) for _ in pairs]
     events = [network.send(*pair, size) for pair, size in zip(pairs, sizes, strict=True)]
     routes = [network.wiring.route(*pair) for pair in pairs]
-    flows = network.world.tables["routes"]["flow"][routes].tolist()
+    flows = network.world.routes["flow"][routes].tolist()
     posts = [
         packet_cases.Post(0, flow, size, owner) for owner, (flow, size) in enumerate(zip(flows, sizes, strict=True))
     ]

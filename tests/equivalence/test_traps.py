@@ -327,7 +327,7 @@ def _reference(made: Scenario, sends: list[tuple[int, int, int]]) -> tuple[list[
     for source, target, _ in sends:
         route = fabric.wiring.route(source, target)
         fabric.wiring.prepare(target, route, awaited=True)
-        flows.append(int(fabric.world.tables["routes"]["flow"][route]))
+        flows.append(int(fabric.world.routes["flow"][route]))
     assert fabric.recorder is not None
     reference = Reference(fabric.recorder.network.net())
     for owner, (flow, (_, _, size)) in enumerate(zip(flows, sends, strict=True)):

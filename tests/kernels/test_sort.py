@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fabricsim.packet.lanes import BLOCK
-from fabricsim.packet.net import TABLES, Net
+from fabricsim.packet.net import Net
 from fabricsim.packet.order import sort
 
 
@@ -16,6 +16,6 @@ def test_keys_are_sorted(count: int) -> None:
     drawn = np.random.default_rng(count).permutation(10 * count)[:count]
     keys = np.zeros(2 * (count + BLOCK), np.int64)
     keys[:count] = drawn
-    net = Net(**{name: np.zeros(1, dtype) for name, dtype in TABLES.items()})
+    net = Net(**{name: np.zeros(1, dtype) for name, dtype in Net.TABLES.items()})
     first = sort(net, keys, count)
     assert keys[first : first + count].tolist() == sorted(drawn.tolist())

@@ -94,10 +94,10 @@ def _require_bytes(fabric: Fabric, ranks: tuple[int, ...], collectives: list[str
     wiring = fabric.wiring
     for collective in collectives:
         communicator, _ = wiring.call(collective, ranks, size)
-        row = fabric.world.tables["communicators"][communicator]
+        row = fabric.world.communicators[communicator]
         shares = wiring.template_of(communicator).shares().reshape(-1)
         first, channels = int(row.first_connection), int(row.channels)
-        routes = fabric.world.tables["connections"]["route"][first : first + channels * len(shares)]
+        routes = fabric.world.connections["route"][first : first + channels * len(shares)]
         for number, route in enumerate(routes.tolist()):
             if route >= 0:
                 expected[list(wiring.route_hops[route])] += 2 * size / channels * shares[number % len(shares)]

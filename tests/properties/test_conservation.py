@@ -118,7 +118,7 @@ def test_recorded_rates_keep_to_capacity_and_add_up(ideal_scenario: Make, load: 
     fabric, _ = _run(ideal_scenario, load)
     world = fabric.world
     taps = list(fabric.taps)
-    series = world.series  # bytes per bin
+    series = world.series["bytes"]
     capacity = world.resources["capacity"][taps] / fabric.model.costs.wire  # payload bytes/s
     # A message ends at a whole picosecond: its last rate is booked for up to one too many.
     rounding = int(world.world[0].messages) * 1e-12 * capacity.max()

@@ -173,7 +173,7 @@ def test_byte_latency_is_paid_once_per_message_and_takes_no_bandwidth(ideal_scen
     fabric = Fabric(env, made)
     route = fabric.wiring.route(0, 1, byte_latency=200.0)
     plain = fabric.wiring.route(0, 1)
-    routes = fabric.world.tables["routes"]
+    routes = fabric.world.routes
     assert (routes["byte_latency"][route], routes["byte_latency"][plain]) == (200.0, 0.0)
     assert routes["peak"][route] == routes["peak"][plain]
     routes["byte_latency"][plain] = 200.0
