@@ -79,7 +79,7 @@ def test_packet_hops(measured: Callable[..., Any], name: str) -> None:
 
     fabric = measured(run, make, "packet_hops")
     packets = -(-matrix.flows["bytes"] // PAYLOAD)
-    flows = fabric.world.network.grown["flows"][: len(packets)]
+    flows = fabric.world.network.flows[: len(packets)]
     hops = int(np.sum(packets * flows["hops"]))
     network = fabric.world.network.world[0]
     assert int(network.data_hops) == hops

@@ -79,7 +79,7 @@ class CutOff:
         )
 
     def _look(self) -> _Look:
-        flows, receivers = self._network.grown["flows"], self._network.grown["receivers"]
+        flows, receivers = self._network.flows, self._network.receivers
         lost = sum(self._lost(link) for link in self._since)
         return _Look(int(receivers["expected"].sum()), flows["timeouts"][: self._network.used["flows"]].tolist(), lost)
 
@@ -90,13 +90,13 @@ class CutOff:
     def _waiting(self) -> list[int]:
         """Flows between hosts that have something to send which was not received."""
         count = self._network.used["flows"]
-        flows, receivers = self._network.grown["flows"][:count], self._network.grown["receivers"][:count]
+        flows, receivers = self._network.flows[:count], self._network.receivers[:count]
         waits = (flows["first_link"] != NONE) & (receivers["expected"] < flows["posted"])
         found: list[int] = np.flatnonzero(waits).tolist()
         return found
 
     def _named(self, waiting: Sequence[int]) -> str:
-        flows = self._network.grown["flows"][list(waiting)]
+        flows = self._network.flows[list(waiting)]
         ways = zip(flows["first_link"].tolist(), flows["last_link"].tolist(), strict=True)
         pairs = [f"{_source(self._names[first])} to {_source(self._names[last])}" for first, last in ways]
         return _shortened(list(dict.fromkeys(pairs)))

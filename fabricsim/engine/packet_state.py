@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,11 +21,8 @@ from fabricsim.packet_tables import (
     CONTROL,
     CONTROL_BYTES,
     DELIVERY,
-    ENDPOINT,
-    FLOW,
     HOST,
     INGRESS,
-    LAW,
     LINK,
     LOG,
     MANAGED,
@@ -34,11 +32,7 @@ from fabricsim.packet_tables import (
     PORT,
     QUEUE,
     READ_AHEAD,
-    RECEIVER,
     SAMPLE,
-    SERVER,
-    STAGE,
-    TELEMETRY,
     TRANSFER,
     WATCHED,
 )
@@ -49,15 +43,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_GROWING = {
-    "flows": FLOW,
-    "receivers": RECEIVER,
-    "laws": LAW,
-    "stages": STAGE,
-    "servers": SERVER,
-    "endpoints": ENDPOINT,
-    "telemetry": TELEMETRY,
-}
 _BLANK: dict[str, dict[str, float]] = {
     "flows": {
         "rate": np.inf,
@@ -83,7 +68,7 @@ def _calm(links: NDArray[np.void]) -> NDArray[np.int64]:
     return np.where(watched, WATCHED, calm)
 
 
-class PacketState:
+class PacketState(Net):
     """Tables of one simulated network.
 
     Parameters
@@ -108,6 +93,7 @@ class PacketState:
         *,
         seed: int,
     ) -> None:
+        super().__init__()
         self.world = table(1, NETWORK)
         self.world["seed"] = seed
         self.world["hosts"] = np.count_nonzero(nodes["kind"] == HOST)
@@ -134,8 +120,10 @@ class PacketState:
         self._share_buffers()
         self.ports["ready"] = NONE
         self._place_ports()
-        self.grown = {name: _filled(name, table(0, dtype), 1) for name, dtype in _GROWING.items()}
-        self.used = dict.fromkeys(_GROWING, 0)
+        self.flows, self.receivers = _blank("flows", 1), _blank("receivers", 1)
+        self.laws, self.stages, self.servers = _blank("laws", 1), _blank("stages", 1), _blank("servers", 1)
+        self.endpoints, self.telemetry = _blank("endpoints", 1), _blank("telemetry", 1)
+        self.used: Counter[str] = Counter()
         self.paths = np.zeros(16, np.int32)
         self.path_length = 0
         self.group_of, self.groups, self.group_links = (
@@ -190,15 +178,18 @@ class PacketState:
     def add(self, name: str, count: int = 1) -> int:
         """Append blank records to a table; returns the index of the first."""
         first, end = self.used[name], self.used[name] + count
-        if end > len(self.grown[name]):
-            self.grown[name] = _filled(name, self.grown[name][:first], power_of_two(end))
+        rows = getattr(self, name)
+        if end > len(rows):
+            grown = _blank(name, power_of_two(end))
+            grown[:first] = rows[:first]
+            setattr(self, name, grown)
         self.used[name] = end
         return first
 
     def extend(self, name: str, rows: list[tuple[int, float]] | NDArray[np.void]) -> int:
         """Append records, or tuples of all their columns, to a table; returns the index of the first."""
         first = self.add(name, len(rows))
-        self.grown[name][first : first + len(rows)] = rows
+        getattr(self, name)[first : first + len(rows)] = rows
         return first
 
     def add_law(self, law: NDArray[np.void]) -> None:
@@ -208,7 +199,7 @@ class PacketState:
 
     def _fit_answers(self) -> None:
         """Have a place for an acknowledgement beside each entry of the agenda, where any pass stacks."""
-        if self.grown["laws"]["stacks"].any():
+        if self.laws["stacks"].any():
             self.answers = _grown(self.answers, ANSWER, len(self.agenda))
 
     def add_path(self, links: Sequence[int]) -> int:
@@ -336,43 +327,6 @@ class PacketState:
                 tree[low : 2 * low] = tree[2 * low : 4 * low].reshape(-1, 2).min(axis=1)
         self.tree = tree
 
-    def net(self) -> Net:
-        """All tables as the kernels take them."""
-        return Net(
-            world=self.world,
-            nodes=self.nodes,
-            next_times=self.next_times,
-            tree=self.tree,
-            ins=self.ins,
-            links=self.links,
-            ports=self.ports,
-            outs=self.outs,
-            dues=self.dues,
-            queues=self.queues,
-            ingress=self.ingress,
-            controls=self.controls,
-            paths=self.paths,
-            group_of=self.group_of,
-            groups=self.groups,
-            group_links=self.group_links,
-            transfers=self.transfers,
-            scoreboard=self.scoreboard,
-            pool=self.pool,
-            chunk_next=self.chunk_next,
-            agenda=self.agenda,
-            answers=self.answers,
-            arrivals=self.arrivals,
-            frames=self.frames,
-            departures=self.departures,
-            came=self.came,
-            keys=self.keys,
-            deliveries=self.deliveries,
-            order=self.order,
-            log=self.log,
-            samples=self.samples,
-            **self.grown,
-        )
-
 
 def _copy(rows: NDArray[np.void], dtype: np.dtype[np.void]) -> NDArray[np.void]:
     copied = table(len(rows), dtype)
@@ -380,13 +334,12 @@ def _copy(rows: NDArray[np.void], dtype: np.dtype[np.void]) -> NDArray[np.void]:
     return copied
 
 
-def _filled(name: str, rows: NDArray[np.void], length: int) -> NDArray[np.void]:
-    """Return a table that begins with these rows; the others are blank."""
-    filled = table(length, _GROWING[name])
-    filled[: len(rows)] = rows
+def _blank(name: str, length: int) -> NDArray[Any]:
+    """Return a table of blank records."""
+    rows = table(length, Net.TABLES[name])
     for column, value in _BLANK.get(name, {}).items():
-        filled[column][len(rows) :] = value
-    return filled
+        rows[column] = value
+    return rows
 
 
 def _grown(entries: NDArray[Any], dtype: np.dtype[np.void], length: int) -> NDArray[np.void]:

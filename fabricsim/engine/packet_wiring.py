@@ -139,7 +139,7 @@ class PacketWiring(Wiring):
             columns |= self._on_wire(way, target)
         self._network.add("receivers")
         flow = self._network.add("flows")
-        _set(self._network.grown["flows"], flow, columns)
+        _set(self._network.flows, flow, columns)
         return flow
 
     def _on_wire(self, way: _Way, target: int) -> dict[str, float]:

@@ -100,7 +100,7 @@ class PacketWorld(World):
         """Run the kernel until it stops for something other than a lack of room; as `World.advance`."""
         self.reserve_outbox()
         while True:
-            code = int(advance(min(horizon, CLOCK_END), budget, self, self.network.net()))
+            code = int(advance(min(horizon, CLOCK_END), budget, self, self.network))
             if code == LANES:
                 self.grow_calls()
             elif code == ROOM:
@@ -132,4 +132,4 @@ class PacketWorld(World):
 
     def next_time(self) -> int:
         """When something happens next, ps; NEVER where nothing does."""
-        return min(int(next_time(self)), int(next_in_network(self.network.net())))
+        return min(int(next_time(self)), int(next_in_network(self.network)))

@@ -149,14 +149,14 @@ class Recorder:
                 raise InputError(_no_match("--tap flow:", pattern, "flow", list(names.values())))
             self._flows.update((flow, names[flow]) for flow in found)
         first = len(self._queues)
-        self.network.grown["flows"]["tap"][list(self._flows)] = first + 2 * np.arange(len(self._flows))
+        self.network.flows["tap"][list(self._flows)] = first + 2 * np.arange(len(self._flows))
 
     def _flow_names(self) -> dict[int, str]:
         """Name the flows that cross a wire: ``0->5``, and further ones of the same pair ``0->5#1`` and so on."""
         pair = {route: (key.source, key.target) for key, route in self.wiring.connections.items()}
         count: dict[tuple[int, int], int] = {}
         names = {}
-        flows = self.network.grown["flows"][: self.network.used["flows"]]
+        flows = self.network.flows[: self.network.used["flows"]]
         for index in np.flatnonzero(flows["first_link"] >= 0).tolist():
             ends = pair[int(flows["route"][index])]
             number = count.get(ends, 0)
@@ -169,7 +169,7 @@ class Recorder:
     @property
     def one_path(self) -> bool:
         """Whether all packets of a flow go the same way."""
-        return bool(self.network.grown["laws"]["balance"][0] == BY_FLOW)
+        return bool(self.network.laws["balance"][0] == BY_FLOW)
 
     def between_switches(self) -> NDArray[np.int64]:
         """Give the wires that join no host."""
@@ -190,7 +190,7 @@ class Recorder:
         """Total what links and flows counted."""
         world, links = self.network.world, self.network.links
         used = self.network.used["flows"]
-        flows, receivers = self.network.grown["flows"][:used], self.network.grown["receivers"][:used]
+        flows, receivers = self.network.flows[:used], self.network.receivers[:used]
         return {
             **{name: int(world[name][0]) for name in ("data_hops", "ack_hops")},
             **{name: int(links[name].sum()) for name in ("marks", "drops", "errors", "trims", "pauses")},
@@ -245,7 +245,7 @@ class Recorder:
         kept["bytes"], kept["flow"] = entries["wire"], flow
         kept["wire"] = np.searchsorted(self._packets, entries["link"])
         pair = {route: (key.source, key.target) for key, route in self.wiring.connections.items()}
-        ends = np.array([pair[int(self.network.grown["flows"]["route"][index])] for index in flows], np.int32)
+        ends = np.array([pair[int(self.network.flows["route"][index])] for index in flows], np.int32)
         ends = ends.reshape(-1, 2)
         names = self.platform.wires.names
         return PacketLog(
@@ -256,16 +256,16 @@ class Recorder:
             payload=self._payload,
             overhead=self._overhead,
             protocol=_protocol(self.transport),
-            ecn=bool(self.network.grown["laws"]["ecn"][0]),
+            ecn=bool(self.network.laws["ecn"][0]),
         )
 
     @property
     def _payload(self) -> int:
-        return int(self.network.grown["laws"]["payload"][0])
+        return int(self.network.laws["payload"][0])
 
     @property
     def _overhead(self) -> int:
-        return int(self.network.grown["laws"]["overhead"][0])
+        return int(self.network.laws["overhead"][0])
 
     def series(self, end: int) -> Series:
         """Take the rates of payload that is sent for the first time on the tapped wires, from zero to `end` (ps)."""

@@ -71,7 +71,7 @@ def _carried_by_packets(
     network: PacketState, capacity: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Load is time in use at the capacity, so that what an adapter's efficiency takes from a wire counts."""
-    links, servers = network.links, network.grown["servers"][: len(capacity)]
+    links, servers = network.links, network.servers[: len(capacity)]
     busy, payload = servers["busy"].astype(np.float64), servers["bytes"].astype(np.float64)
     busy[: len(links)] = links["bytes"] * links["ps_per_byte"]
     payload[: len(links)] = _payload_of_wires(network)
@@ -85,7 +85,7 @@ def _payload_of_wires(network: PacketState) -> NDArray[np.float64]:
     each packet finds its own way, only the wires at the hosts are known; the others have 0.
     """
     links = network.links
-    flows = network.grown["flows"][: network.used["flows"]]
+    flows = network.flows[: network.used["flows"]]
     flows = flows[flows["first_link"] >= 0]
     first = flows["first_link"]
     posted = np.bincount(first, flows["posted"], minlength=len(links))

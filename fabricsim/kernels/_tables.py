@@ -55,7 +55,17 @@ class Tables:
             setattr(self, name, table)
 
     def __setattr__(self, name: str, value: Any) -> None:  # noqa: ANN401  any attribute
+        """Hold a table; nothing else guards the memory, for a kernel is told no more than address and length.
+
+        Raises
+        ------
+        TypeError
+            Where it is not one-dimensional, not contiguous, or of other elements than `TABLES` says.
+        """
         if name in self._PLACES:
+            if value.dtype != self.TABLES[name] or value.ndim != 1 or not value.flags.c_contiguous:
+                msg = f"{name} is a contiguous row of {self.TABLES[name]}, not {value.ndim}-dimensional {value.dtype}"
+                raise TypeError(msg)
             self._entries[self._PLACES[name]] = value.ctypes.data, len(value)
         super().__setattr__(name, value)
 

@@ -77,13 +77,13 @@ def test_new_records_are_blank_however_often_a_table_has_grown() -> None:
     _, _, network = _fabric()
     for count in (1, 3, 7, 20):
         first = network.add("flows", count)
-        flows = network.grown["flows"][first : first + count]
+        flows = network.flows[first : first + count]
         assert np.isinf(flows["rate"]).all()
         assert (flows["timeout_at"] == NEVER).all()
         assert (flows["path"] == NONE).all()
         assert not flows["posted"].any()
-        network.grown["flows"]["path"][:first] = 5
-    assert (network.grown["flows"]["path"][:11] == 5).all()
+        network.flows["path"][:first] = 5
+    assert (network.flows["path"][:11] == 5).all()
 
 
 def test_messages_of_a_batch_take_the_places_of_delivered_ones() -> None:

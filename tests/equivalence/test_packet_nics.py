@@ -46,7 +46,7 @@ def tables_of(state: PacketState) -> dict[str, Any]:
     tables = {name: getattr(state, name).copy() for name in names}
     tables["links"]["log"] = 1
     tables["paths"] = state.paths[: state.path_length].copy()
-    return tables | {name: state.grown[name][: state.used[name]].copy() for name in GROWN}
+    return tables | {name: getattr(state, name)[: state.used[name]].copy() for name in GROWN}
 
 
 @pytest.mark.parametrize("lossless", [False, True])

@@ -329,7 +329,7 @@ def _reference(made: Scenario, sends: list[tuple[int, int, int]]) -> tuple[list[
         fabric.wiring.prepare(target, route, awaited=True)
         flows.append(int(fabric.world.routes["flow"][route]))
     assert fabric.recorder is not None
-    reference = Reference(fabric.recorder.network.net())
+    reference = Reference(fabric.recorder.network)
     for owner, (flow, (_, _, size)) in enumerate(zip(flows, sends, strict=True)):
         reference.post(0, flow, size, owner)
     reference.run(10**12)

@@ -248,7 +248,7 @@ def _check_bounds(fabric: Fabric) -> None:
     if not queues["lossless"].any():
         bounded = nodes["buffer"] > 0
         assert (nodes["used"] <= nodes["buffer"])[bounded].all()
-    flows = network.grown["flows"][: network.used["flows"]]
+    flows = network.flows[: network.used["flows"]]
     assert (flows["in_flight"] >= 0).all()
     assert (flows["lost"] >= 0).all()
     assert (flows["acknowledged"] <= flows["posted"]).all()
@@ -267,12 +267,12 @@ class Run:
 
     @property
     def flows(self) -> NDArray[np.void]:
-        flows: NDArray[np.void] = self.net.grown["flows"][: self.net.used["flows"]]
+        flows: NDArray[np.void] = self.net.flows[: self.net.used["flows"]]
         return flows
 
     @property
     def receivers(self) -> NDArray[np.void]:
-        receivers: NDArray[np.void] = self.net.grown["receivers"][: self.net.used["receivers"]]
+        receivers: NDArray[np.void] = self.net.receivers[: self.net.used["receivers"]]
         return receivers
 
     @property
@@ -322,7 +322,7 @@ def _check_delivery(run: Run, traffic: Traffic) -> None:
     assert (run.completion >= np.floor(sizes / _RATE * 1e12)).all()
     assert int(run.fabric.world.world["messages"][0]) == len(traffic.flows)
     assert int(run.fabric.world.world["dag_nodes"][0]) == len(traffic.flows)
-    law = run.net.grown["laws"][0]
+    law = run.net.laws[0]
     assert run.flows["posted"].sum() == (-(-sizes // law["payload"])).sum()
     assert (run.receivers["expected"] == run.flows["posted"]).all()
     assert (run.receivers["delivered"] == run.flows["posted"]).all()
@@ -342,7 +342,7 @@ def _check_flows(run: Run) -> None:
     trimmed = np.bincount(data["flow"][headers], minlength=len(flows))
     assert (run.receivers["received"] + gone + trimmed == taken).all()
     kept = run.receivers["received"] - run.receivers["copies"]
-    if run.net.grown["laws"][0]["recovery"] == GO_BACK_N:
+    if run.net.laws[0]["recovery"] == GO_BACK_N:
         assert (kept >= run.flows["posted"]).all()  # what comes out of order is thrown away
     else:
         assert (kept == run.flows["posted"]).all()
@@ -396,7 +396,7 @@ def _check_rest(run: Run) -> None:
     assert not net.links["count"].any()
     assert not net.links["control_count"].any()
     assert not net.queues["count"].any()
-    assert not net.grown["endpoints"]["count"].any()
+    assert not net.endpoints["count"].any()
     assert not net.ports["filled"].any()
     assert not net.ports["paused"].any()
     assert not net.ingress["pausing"].any()
@@ -416,14 +416,14 @@ def _check_rest(run: Run) -> None:
         assert (times == NEVER).all()
     assert not net.links["count"].any()
     assert not net.links["control_count"].any()
-    assert not net.grown["endpoints"]["waiting"].any()
+    assert not net.endpoints["waiting"].any()
 
 
 def _check_pools(run: Run) -> None:
     """All that was taken from a pool is back in it."""
     net = run.net
     world = net.world[0]
-    fifos = (net.links, net.queues, net.grown["endpoints"][: net.used["endpoints"]])
+    fifos = (net.links, net.queues, net.endpoints[: net.used["endpoints"]])
     held = sum(int((fifo["head"] >= 0).sum()) for fifo in fifos)  # an empty FIFO keeps one chunk
     desk = 1
     assert _chain(net.chunk_next, int(world["free_chunk"])) == int(world["chunks"])

@@ -69,7 +69,7 @@ class Experiment:
 
     @property
     def flows(self) -> NDArray[np.void]:
-        flows: NDArray[np.void] = self.network.grown["flows"][: self.network.used["flows"]]
+        flows: NDArray[np.void] = self.network.flows[: self.network.used["flows"]]
         return flows
 
     @property
@@ -91,7 +91,7 @@ def run(scenario: Scenario, flows: Sequence[tuple[int, int, int]], target: int =
     to_target = int(np.flatnonzero(network.links["target"] == target)[0])
     network.links["tap"][to_target] = 0
     network.watch([to_target])
-    network.grown["flows"]["tap"][: len(flows)] = 1 + 2 * np.arange(len(flows))
+    network.flows["tap"][: len(flows)] = 1 + 2 * np.arange(len(flows))
     network.world["sampling"] = 1
     completion: NDArray[np.int64] = np.asarray(env.run(done))
     samples = network.samples[: int(network.world["sampled"][0])]

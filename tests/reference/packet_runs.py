@@ -116,7 +116,7 @@ class Compiled:
         """Run until the end of the case."""
         world = self.state.world[0]
         posts = sorted(self._case.posts, key=lambda post: post.time)
-        net = self.state.net()
+        net = self.state
         while True:
             first = int(next_time(net))
             post = posts[0].time if posts else NEVER
@@ -125,7 +125,6 @@ class Compiled:
             if _lacks_room(net):
                 self._take_deliveries()
                 self.state.make_room()
-                net = self.state.net()
             if post <= first:
                 message = posts.pop(0)
                 numbers = (message.flow, message.size, message.owner, post)
@@ -135,7 +134,6 @@ class Compiled:
             while not _run(net):
                 self._take_deliveries()
                 self.state.make_room()
-                net = self.state.net()
             self._take_deliveries()
 
     def _take_deliveries(self) -> None:
