@@ -232,7 +232,7 @@ class _Htsim:
 
     def _refuse(self, number: int, word: str) -> None:
         if word in _REFUSED:
-            what = f"{word} cannot be replayed: flows here start at given times and share links equally; take it out"
+            what = f"{word} cannot be replayed: flows here have ends, a size and a start, and no more; take it out"
         else:
             what = f"{show(word)} is nothing that a connection matrix has; write lines like 0->1 id 1 start 0 size 4096"
         raise TraceError(self.flows.path, what, number)

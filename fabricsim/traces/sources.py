@@ -169,7 +169,7 @@ def _opened(path: Path, meter: _Meter) -> Iterator[BinaryIO]:
     with packed:
         stream = _unpacked(str(path), packed, meter)
         if not _head(stream):
-            raise TraceError(path, "is empty; give the trace of a finished run")
+            raise TraceError(path, "is empty; give the whole file, written to its end")
         yield stream
 
 

@@ -134,7 +134,7 @@ def test_other_headers(tmp_path: Path, header: str, message: str) -> None:
         ("0->2 id 1 trigger 3 size 5", "trigger cannot be replayed"),
         ("0->2 id 1 start 0 size 5 prio 3", "prio cannot be replayed"),
         ("trigger id 1 oneshot", "trigger cannot be replayed"),
-        ("Triggers 3", "Triggers cannot be replayed: flows here start at given times"),
+        ("Triggers 3", "Triggers cannot be replayed: flows here have ends, a size and a start"),
         ("Nodes 5", "not one number after Nodes, or a second line of it"),
         ("Flows 5", "'Flows' is nothing that a connection matrix has"),
     ],
