@@ -74,6 +74,8 @@ def test_windows_calendar_and_fetching_do_not_matter(
         expected = packet_runs.Compiled(packet_cases.draw(seed)).run()
         found = packet_runs.Compiled(packet_cases.draw(seed), window=window, calendar=calendar, many=many).run()
         assert found == expected, f"seed {seed}"
+        unseen = packet_runs.Compiled(packet_cases.draw(seed), window=window, calendar=calendar, logged=False).run()
+        assert (unseen.deliveries, unseen.counters) == (expected.deliveries, expected.counters), f"seed {seed}"
 
 
 def test_cases_are_eventful(packet_cases: ModuleType, packet_runs: ModuleType) -> None:
