@@ -14,7 +14,6 @@ from fabricsim.packet.node import INDEX_BITS, LONGEST_WINDOW
 from fabricsim.packet.window import MESSAGES_PER_EVENT
 from fabricsim.packet_tables import (
     AGENDA,
-    ANSWER,
     ARRIVAL,
     CHUNK,
     CLASSES,
@@ -33,10 +32,10 @@ from fabricsim.packet_tables import (
     QUEUE,
     READ_AHEAD,
     SAMPLE,
-    TRANSFER,
     WATCHED,
 )
 from fabricsim.tables import NEVER, NONE
+from fabricsim.transport_tables import ANSWER, TRANSFER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

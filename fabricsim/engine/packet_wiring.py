@@ -9,8 +9,8 @@ import numpy as np
 from fabricsim.engine.packet_times import PacketTimes
 from fabricsim.engine.wiring import Connection, Wiring
 from fabricsim.errors import SimulationError
-from fabricsim.packet_tables import BY_FLOW, HPCC, SERVER
 from fabricsim.tables import NONE
+from fabricsim.transport_tables import BY_FLOW, HPCC, SERVER
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.errors import InputError
-from fabricsim.packet_tables import AGAIN, BY_FLOW, DATA, SENT, TRIMMED
+from fabricsim.packet_tables import AGAIN, DATA, SENT, TRIMMED
 from fabricsim.results.packets import ENTRY, WIRE, PacketLog, Packets, Tap
 from fabricsim.results.result import Series
 from fabricsim.spec.suggest import did_you_mean
+from fabricsim.transport_tables import BY_FLOW
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:

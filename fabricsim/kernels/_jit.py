@@ -29,6 +29,7 @@ _SOURCES = [
     *sorted(source for folder in FOLDERS for source in (PACKAGE / folder).glob("*.py")),
     PACKAGE / "tables.py",
     PACKAGE / "packet_tables.py",
+    PACKAGE / "transport_tables.py",
 ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fabricsim.kernels._jit import inlined, kernel
-from fabricsim.packet_tables import CUBIC, DCQCN, DCTCP, HPCC, NEW_RENO, NSCC, SWIFT, TIMELY
+from fabricsim.transport_tables import CUBIC, DCQCN, DCTCP, HPCC, NEW_RENO, NSCC, SWIFT, TIMELY
 from fabricsim.transports import cubic, dcqcn, dctcp, hpcc, new_reno, nscc, swift, timely
 
 

@@ -12,6 +12,7 @@ from numba.extending import intrinsic, overload
 from numba.np.arrayobj import make_array
 
 from fabricsim import packet_tables as t
+from fabricsim import transport_tables as tt
 from fabricsim.kernels._tables import Tables, table_type
 
 
@@ -36,19 +37,19 @@ class Net(Tables):
         "group_of": np.dtype(np.int32),  # by switch number * hosts + host number
         "groups": np.dtype(np.int64),  # first of each group
         "group_links": np.dtype(np.int32),
-        "flows": t.FLOW,
-        "receivers": t.RECEIVER,
-        "laws": t.LAW,
-        "stages": t.STAGE,
-        "servers": t.SERVER,
-        "endpoints": t.ENDPOINT,
-        "transfers": t.TRANSFER,
+        "flows": tt.FLOW,
+        "receivers": tt.RECEIVER,
+        "laws": tt.LAW,
+        "stages": tt.STAGE,
+        "servers": tt.SERVER,
+        "endpoints": tt.ENDPOINT,
+        "transfers": tt.TRANSFER,
         "scoreboard": np.dtype(np.uint8),
-        "telemetry": t.TELEMETRY,
+        "telemetry": tt.TELEMETRY,
         "pool": t.PACKET,  # in chunks
         "chunk_next": np.dtype(np.int32),
         "agenda": t.AGENDA,
-        "answers": t.ANSWER,
+        "answers": tt.ANSWER,
         "arrivals": np.dtype(np.int64),  # first arrival on each incoming link, ps, in the order of ins
         "frames": np.dtype(np.int64),  # first control frame on each incoming link, ps, in the order of ins
         "came": t.ARRIVAL,  # what arrives at one switch in one window
@@ -88,7 +89,7 @@ def _prefetch(_context: Any, table: Any, index: Any) -> Any:  # noqa: ANN401  nu
         address = builder.bitcast(place, cgutils.voidptr_t)
         kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, *[ir.IntType(32)] * 3])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        for line in range(_PREFETCHED_OF_FLOW if table == table_type(t.FLOW) else _PREFETCHED):
+        for line in range(_PREFETCHED_OF_FLOW if table == table_type(tt.FLOW) else _PREFETCHED):
             at = cgutils.pointer_add(builder, address, line * _LINE)
             builder.call(function, [at, *[ir.Constant(ir.IntType(32), value) for value in (0, 3, 1)]])
         return context.get_dummy_value()

@@ -12,19 +12,9 @@ from fabricsim.packet.departure import may_take, serve_nic, spend
 from fabricsim.packet.link import depart, emit_at_once, fill, lose, sample, serialisation, transmit, write_telemetry
 from fabricsim.packet.port import submit
 from fabricsim.packet.recovery import next_lost
-from fabricsim.packet_tables import (
-    AGAIN,
-    ALARM,
-    BY_FLOWLET,
-    BY_PACKET,
-    CAPABLE,
-    CLASS_SHIFT,
-    CLASSES,
-    DATA,
-    GO_BACK_N,
-    READ_AHEAD,
-)
+from fabricsim.packet_tables import AGAIN, ALARM, CAPABLE, CLASS_SHIFT, CLASSES, DATA, READ_AHEAD
 from fabricsim.tables import NEVER
+from fabricsim.transport_tables import BY_FLOWLET, BY_PACKET, GO_BACK_N
 
 DESK = 0
 """Place of the pool on which packets are made."""

@@ -18,8 +18,9 @@ from fabricsim.packet.order import sort
 from fabricsim.packet.port import act_on, check_pause, enqueue, pass_at_once
 from fabricsim.packet.receiver import acknowledge_late, receive
 from fabricsim.packet.sender import hear, wake
-from fabricsim.packet_tables import ALARM, CLASSES, DATA, HOST, LEAST_LOADED, READ_AHEAD, RECEIVED, TRIMMED
+from fabricsim.packet_tables import ALARM, CLASSES, DATA, HOST, READ_AHEAD, RECEIVED, TRIMMED
 from fabricsim.tables import NEVER
+from fabricsim.transport_tables import LEAST_LOADED
 
 INDEX_BITS = 18
 """Of a sort key, for the place in the list of arrivals; the bits above hold the time since the window began."""

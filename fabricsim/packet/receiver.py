@@ -7,8 +7,9 @@ import numpy as np
 from fabricsim.kernels._jit import inlined, kernel, rare
 from fabricsim.packet.agenda import plan
 from fabricsim.packet.nic import answer
-from fabricsim.packet_tables import ACK, ACKNOWLEDGE, CNP, GO_BACK_N, MARKED, NACK, SELECTIVE, TRIMMED
+from fabricsim.packet_tables import ACK, ACKNOWLEDGE, CNP, MARKED, NACK, TRIMMED
 from fabricsim.tables import NEVER
+from fabricsim.transport_tables import GO_BACK_N, SELECTIVE
 
 _ACKNOWLEDGE = np.int64(ACKNOWLEDGE)
 _ACK, _NACK, _CNP = np.int64(ACK), np.int64(NACK), np.int64(CNP)

@@ -10,8 +10,8 @@ import numpy as np
 
 from fabricsim.kernels._jit import inlined, kernel, rare
 from fabricsim.packet import control
-from fabricsim.packet_tables import BY_FLOW, GO_BACK_N, NSCC
 from fabricsim.tables import NEVER
+from fabricsim.transport_tables import BY_FLOW, GO_BACK_N, NSCC
 
 OUTSTANDING = 0
 ARRIVED = 1

@@ -17,8 +17,9 @@ from fabricsim.packet.recovery import (
     sent_after_recovery_began,
     take_note,
 )
-from fabricsim.packet_tables import ACK, CNP, GO_BACK_N, MARKED
+from fabricsim.packet_tables import ACK, CNP, MARKED
 from fabricsim.tables import NEVER
+from fabricsim.transport_tables import GO_BACK_N
 from fabricsim.transports import round_trip
 
 

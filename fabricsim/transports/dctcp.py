@@ -11,7 +11,7 @@ ACK raises it.
 from __future__ import annotations
 
 from fabricsim.kernels._jit import kernel
-from fabricsim.packet_tables import EVERY_WINDOW
+from fabricsim.transport_tables import EVERY_WINDOW
 from fabricsim.transports import new_reno
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabricsim import packet_tables as pt
+from fabricsim import transport_tables as tt
 from fabricsim.spec.congestion import Dcqcn, Dctcp, Hpcc, Nscc, Swift, Timely, law_in_force
 from fabricsim.spec.packet import MAXIMUM_PACKETS, LoadBalancing, setting
 from fabricsim.tables import NEVER
@@ -19,30 +19,30 @@ if TYPE_CHECKING:
     from fabricsim.spec.transport import Transport
 
 LAWS = {
-    "none": pt.NONE_LAW,
-    "new-reno": pt.NEW_RENO,
-    "cubic": pt.CUBIC,
-    "dctcp": pt.DCTCP,
-    "dcqcn": pt.DCQCN,
-    "timely": pt.TIMELY,
-    "swift": pt.SWIFT,
-    "hpcc": pt.HPCC,
-    "nscc": pt.NSCC,
+    "none": tt.NONE_LAW,
+    "new-reno": tt.NEW_RENO,
+    "cubic": tt.CUBIC,
+    "dctcp": tt.DCTCP,
+    "dcqcn": tt.DCQCN,
+    "timely": tt.TIMELY,
+    "swift": tt.SWIFT,
+    "hpcc": tt.HPCC,
+    "nscc": tt.NSCC,
 }
 """Numbers of the laws by their names in a scenario."""
 
 BALANCES = {
-    "ecmp": pt.BY_FLOW,
-    "spray": pt.BY_PACKET,
-    "flowlet": pt.BY_FLOWLET,
-    "adaptive": pt.LEAST_LOADED,
+    "ecmp": tt.BY_FLOW,
+    "spray": tt.BY_PACKET,
+    "flowlet": tt.BY_FLOWLET,
+    "adaptive": tt.LEAST_LOADED,
 }
 """Numbers of the ways to balance load by their names in a scenario."""
 
-RECOVERIES = {"go-back-n": pt.GO_BACK_N, "selective": pt.SELECTIVE}
+RECOVERIES = {"go-back-n": tt.GO_BACK_N, "selective": tt.SELECTIVE}
 """Numbers of the ways to recover from loss by their names in a scenario."""
 
-CUTS = {"marked": pt.AT_MARKS, "every-window": pt.EVERY_WINDOW}
+CUTS = {"marked": tt.AT_MARKS, "every-window": tt.EVERY_WINDOW}
 """Numbers of the times when DCTCP cuts, by their names in a scenario."""
 
 INITIAL_WINDOW = 10
@@ -82,11 +82,11 @@ def law_row(transport: Transport) -> np.ndarray:
     Returns
     -------
     numpy.ndarray
-        One row of `fabricsim.packet_tables.LAW`; times ps, rates bytes/s, windows packets. Parameters
+        One row of `fabricsim.transport_tables.LAW`; times ps, rates bytes/s, windows packets. Parameters
         that its law has no use for are zero.
     """
     law = law_in_force(transport)
-    table = np.zeros(1, pt.LAW)
+    table = np.zeros(1, tt.LAW)
     row = table[0]
     framing = packet_framing(transport)
     _set_packets(row, transport, framing)
@@ -96,7 +96,7 @@ def law_row(transport: Transport) -> np.ndarray:
     row["ecn"] = law.law in _MARKED
     row["maximum_window"] = row["initial_window"] = window
     row["initial_threshold"] = math.inf
-    row["span"] = _span(window, bounded=row["recovery"] == pt.SELECTIVE or isinstance(law, Hpcc))
+    row["span"] = _span(window, bounded=row["recovery"] == tt.SELECTIVE or isinstance(law, Hpcc))
     if isinstance(law, Hpcc):
         row["span"] = min(row["span"], MOST_TELEMETRY)
     if isinstance(law, Dctcp):
@@ -104,7 +104,7 @@ def law_row(transport: Transport) -> np.ndarray:
     if law.law in _TCP:
         row["initial_window"] = min(transport.initial_window or INITIAL_WINDOW, window)
         row["idle_restart"] = NEVER if transport.idle_restart is None else transport.idle_restart
-    columns = {key: value for key, value in law if key in (pt.LAW.names or ()) and key not in _NAMED}
+    columns = {key: value for key, value in law if key in (tt.LAW.names or ()) and key not in _NAMED}
     for key, value in {**columns, **_derived(law, transport.line_rate, framing)}.items():
         if value is not None:
             row[key] = value

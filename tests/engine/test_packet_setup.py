@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.engine.packet_times import PacketTimes
-from fabricsim.packet_tables import HEADER_BYTES, LAW, LINK
+from fabricsim.packet_tables import HEADER_BYTES, LINK
 from fabricsim.spec.load import load
 from fabricsim.tables import NEVER, NONE
+from fabricsim.transport_tables import LAW
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,26 +15,9 @@ import pytest
 
 from fabricsim.engine.reference import Reference
 from fabricsim.kernels.path import mix
-from fabricsim.packet_tables import (
-    ACK,
-    BY_FLOWLET,
-    BY_PACKET,
-    CUBIC,
-    DATA,
-    DCTCP,
-    DROPPED,
-    HPCC,
-    LEAST_LOADED,
-    LOST,
-    MARKED,
-    NACK,
-    NEW_RENO,
-    READ_AHEAD,
-    SELECTIVE,
-    SENT,
-    TRIMMED,
-)
+from fabricsim.packet_tables import ACK, DATA, DROPPED, LOST, MARKED, NACK, READ_AHEAD, SENT, TRIMMED
 from fabricsim.tables import NEVER
+from fabricsim.transport_tables import BY_FLOWLET, BY_PACKET, CUBIC, DCTCP, HPCC, LEAST_LOADED, NEW_RENO, SELECTIVE
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -19,7 +19,15 @@ pytestmark = pytest.mark.skipif(bool(os.environ.get("NUMBA_DISABLE_JIT")), reaso
 
 def environment(folder: Path) -> Path:
     """A copy of what kernels need, as another environment has it."""
-    for name in ("__init__.py", "errors.py", "tables.py", "packet_tables.py", "units.py", "provenance.py"):
+    for name in (
+        "__init__.py",
+        "errors.py",
+        "tables.py",
+        "packet_tables.py",
+        "transport_tables.py",
+        "units.py",
+        "provenance.py",
+    ):
         target = folder / "fabricsim" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(PACKAGE / name, target)  # with a time of its own

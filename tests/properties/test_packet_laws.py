@@ -18,9 +18,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fabricsim.engine.fabric import Fabric
-from fabricsim.packet_tables import CHUNK, CLASS_SHIFT, CLASSES, DATA, DROPPED, GO_BACK_N, HOST, LOST, SENT, TRIMMED
+from fabricsim.packet_tables import CHUNK, CLASS_SHIFT, CLASSES, DATA, DROPPED, HOST, LOST, SENT, TRIMMED
 from fabricsim.spec.load import load
 from fabricsim.tables import NEVER
+from fabricsim.transport_tables import GO_BACK_N
 
 if TYPE_CHECKING:
     from collections.abc import Generator

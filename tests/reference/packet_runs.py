@@ -12,8 +12,9 @@ from fabricsim.engine.reference import Reference
 from fabricsim.kernels._jit import kernel
 from fabricsim.packet.sender import send_message
 from fabricsim.packet.window import has_room, next_time, run_window
-from fabricsim.packet_tables import HEADER_BYTES, HPCC, LOG, SELECTIVE, TELEMETRY
+from fabricsim.packet_tables import HEADER_BYTES, LOG
 from fabricsim.tables import NEVER
+from fabricsim.transport_tables import HPCC, SELECTIVE, TELEMETRY
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabricsim.packet_tables import AT_MARKS, EVERY_WINDOW
+from fabricsim.transport_tables import AT_MARKS, EVERY_WINDOW
 from fabricsim.transports import dctcp
 
 if TYPE_CHECKING:

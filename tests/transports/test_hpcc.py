@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricsim.packet_tables import TELEMETRY
+from fabricsim.transport_tables import TELEMETRY
 from fabricsim.transports import hpcc
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fabricsim import packet_tables as pt
+from fabricsim import transport_tables as tt
 from fabricsim.spec.load import load
 from fabricsim.spec.transport import Transport
 from fabricsim.tables import NEVER
@@ -27,7 +27,7 @@ def _transport(kind: str = "roce", **keys: object) -> Transport:
 def _row(kind: str = "roce", **keys: object) -> Any:  # noqa: ANN401  a record
     table = law_row(_transport(kind, **keys))
     assert table.shape == (1,)
-    assert table.dtype == pt.LAW
+    assert table.dtype == tt.LAW
     return table[0]
 
 
@@ -70,7 +70,7 @@ def test_packet_settings_pass_in_their_units() -> None:
 
     row = _row(packet=keys)
 
-    assert row["recovery"] == pt.SELECTIVE
+    assert row["recovery"] == tt.SELECTIVE
     assert [row[key] for key in ("ack_every", "reordering", "handshake", "data_class", "ack_class")] == [4, 7, 1, 3, 2]
     assert row["ack_delay"] == 2 * US
     assert [row[f"{key}_timeout"] for key in ("initial", "minimum", "maximum")] == [3000 * US, 2000 * US, 4000 * US]
@@ -109,7 +109,7 @@ def test_hpcc_has_a_span_even_with_go_back_n_because_it_keeps_telemetry() -> Non
     """1 MiB are 524 packets of 2000 bytes; twice that is within 2048."""
     row = _law("hpcc")
 
-    assert (row["recovery"], row["maximum_window"], row["span"]) == (pt.GO_BACK_N, 2**20 // 2000, 2048)
+    assert (row["recovery"], row["maximum_window"], row["span"]) == (tt.GO_BACK_N, 2**20 // 2000, 2048)
 
 
 def test_telemetry_is_kept_for_no_more_packets_than_a_packet_can_name() -> None:
@@ -121,7 +121,7 @@ def test_telemetry_is_kept_for_no_more_packets_than_a_packet_can_name() -> None:
 def test_without_a_bound_half_of_the_sequence_numbers_may_be_in_flight() -> None:
     row = _row("infiniband")
 
-    assert (row["law"], row["maximum_window"], row["initial_window"]) == (pt.NONE_LAW, 2**23, 2**23)
+    assert (row["law"], row["maximum_window"], row["initial_window"]) == (tt.NONE_LAW, 2**23, 2**23)
 
 
 @pytest.mark.parametrize("law", ["new-reno", "cubic", "dctcp"])
@@ -153,7 +153,7 @@ def test_laws_and_balances_have_their_numbers() -> None:
 def test_flowlets_and_entropies_pass_through() -> None:
     row = _row(load_balancing={"kind": "flowlet", "entropies": 16, "flowlet_gap": "50us"})
 
-    assert (row["balance"], row["entropies"], row["flowlet_gap"]) == (pt.BY_FLOWLET, 16, 50 * US)
+    assert (row["balance"], row["entropies"], row["flowlet_gap"]) == (tt.BY_FLOWLET, 16, 50 * US)
 
 
 def _values(row: Any, keys: str) -> list[float]:  # noqa: ANN401  a record
@@ -163,13 +163,13 @@ def _values(row: Any, keys: str) -> list[float]:  # noqa: ANN401  a record
 def test_cubic_and_dctcp_have_the_constants_of_their_rfcs() -> None:
     assert _values(_law("cubic"), "scale decrease") == [0.4, 0.7]  # RFC 9438, section 4.6 and 5
     assert _values(_law("dctcp"), "gain") == [1 / 16]  # RFC 8257, section 4.2
-    assert _values(_law("dctcp"), "initial_alpha cut") == [1, pt.AT_MARKS]  # RFC 8257, section 3.3
+    assert _values(_law("dctcp"), "initial_alpha cut") == [1, tt.AT_MARKS]  # RFC 8257, section 3.3
 
 
 def test_dctcp_may_cut_at_the_end_of_every_window() -> None:
     row = _law("dctcp", initial_alpha=0.0, cut="every-window")
 
-    assert _values(row, "initial_alpha cut") == [0, pt.EVERY_WINDOW]
+    assert _values(row, "initial_alpha cut") == [0, tt.EVERY_WINDOW]
 
 
 def test_dcqcn_has_the_tuned_set_at_100_gbps() -> None:
@@ -246,7 +246,7 @@ def test_nscc_scales_with_the_bandwidth_delay_product() -> None:
 def test_presets_say_what_the_defaults_of_their_kind_say(preset: str, but: str) -> None:
     transport = load("gpt2-medium-dp", [f"transport={preset}"]).scenario.transport
     bare = transport.model_copy(update={"packet": None, "congestion_control": None})
-    same = [name for name in pt.LAW.names or () if not but or but not in name]
+    same = [name for name in tt.LAW.names or () if not but or but not in name]
 
     np.testing.assert_array_equal(law_row(transport)[same], law_row(bare)[same])
 
@@ -255,5 +255,5 @@ def test_the_uec_preset_sends_packets_of_4160_bytes() -> None:
     row = law_row(load("gpt2-medium-dp", ["transport=uec-100g"]).scenario.transport)[0]
 
     assert row["payload"] + row["overhead"] == 4160
-    assert (row["balance"], row["recovery"], row["data_class"]) == (pt.BY_PACKET, pt.SELECTIVE, 1)
+    assert (row["balance"], row["recovery"], row["data_class"]) == (tt.BY_PACKET, tt.SELECTIVE, 1)
     assert row["reordering"] > 1.5 * 150_000 / 4096 + 1  # more than ever is in flight: nothing is lost by overtaking

@@ -13,8 +13,9 @@ from fabricsim.engine.reference.ports import Port
 from fabricsim.engine.reference.receivers import Receiver
 from fabricsim.engine.reference.senders import Sender
 from fabricsim.engine.reference.switches import Switch
-from fabricsim.packet_tables import HOST, HPCC, TELEMETRY
+from fabricsim.packet_tables import HOST
 from fabricsim.tables import NONE
+from fabricsim.transport_tables import HPCC, TELEMETRY
 
 if TYPE_CHECKING:
     from collections.abc import Callable

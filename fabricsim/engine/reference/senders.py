@@ -11,8 +11,9 @@ from fabricsim.engine.reference.hosts import Host, stages_of
 from fabricsim.engine.reference.nodes import AGENDA
 from fabricsim.engine.reference.packets import Packet
 from fabricsim.kernels.path import mix
-from fabricsim.packet_tables import ACK, ALARM, BY_FLOW, BY_FLOWLET, BY_PACKET, CNP, DATA, HPCC, NSCC, SELECTIVE
+from fabricsim.packet_tables import ACK, ALARM, CNP, DATA
 from fabricsim.tables import NEVER, NONE
+from fabricsim.transport_tables import BY_FLOW, BY_FLOWLET, BY_PACKET, HPCC, NSCC, SELECTIVE
 from fabricsim.transports import round_trip
 from fabricsim.units import PS_PER_S
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from fabricsim.engine.reference.nodes import Node
 from fabricsim.kernels.path import mix
-from fabricsim.packet_tables import DATA, LEAST_LOADED
+from fabricsim.packet_tables import DATA
 from fabricsim.tables import NONE
+from fabricsim.transport_tables import LEAST_LOADED
 
 if TYPE_CHECKING:
     from fabricsim.engine.reference.links import Link
