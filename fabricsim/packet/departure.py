@@ -225,10 +225,10 @@ def settle_before(net, node, now):
 def drain_time(net, index, now):
     """Time until all that waits at link `index` has left, ps."""
     link = net.links[index]
-    if link.port >= 0:
-        catch_up(net, np.int64(link.port), now)
-    drain = max(link.free_at - now, 0)
-    if link.port >= 0:
-        for lane in range(net.ports[link.port].classes):
-            drain += net.queues[link.port * CLASSES + lane].waiting
+    if link.port < 0:
+        return np.int64(max(link.free_at - now, 0))
+    catch_up(net, np.int64(link.port), now)
+    drain = np.int64(max(link.free_at - now, 0))
+    for lane in range(net.ports[link.port].classes):
+        drain += net.queues[link.port * CLASSES + lane].waiting
     return drain

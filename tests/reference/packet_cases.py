@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fabricsim import packet_tables as types
+from fabricsim import transport_tables as transport_types
 from fabricsim.tables import NEVER, NONE
 
 US = 1_000_000  # ps
@@ -153,11 +154,11 @@ class Builder:
             "groups": groups,
             "group_links": group_links,
             "flows": flows,
-            "receivers": _rows(types.RECEIVER, [RECEIVER_DEFAULTS] * len(self.flows)),
-            "laws": _rows(types.LAW, self.laws),
+            "receivers": _rows(transport_types.RECEIVER, [RECEIVER_DEFAULTS] * len(self.flows)),
+            "laws": _rows(transport_types.LAW, self.laws),
             "stages": stages,
             "servers": servers,
-            "endpoints": _rows(types.ENDPOINT, [{"head": NONE, "tail": NONE}] * self.hosts),
+            "endpoints": _rows(transport_types.ENDPOINT, [{"head": NONE, "tail": NONE}] * self.hosts),
         }
 
     # Links, ports, nodes.
@@ -350,16 +351,16 @@ class Builder:
             back = self._walk(flow["target"], flow["source"], key)
             row = self._flow(flow, law, links, there, back)
             row |= {"key": key, "slot": slot, "first_telemetry": NONE, "path": NONE, "reverse_path": NONE}
-            if law["balance"] == types.BY_FLOW:
+            if law["balance"] == transport_types.BY_FLOW:
                 row |= {"path": len(paths), "reverse_path": len(paths) + len(there)}
                 paths += [*there, *back]
-            if law["recovery"] == types.SELECTIVE:
+            if law["recovery"] == transport_types.SELECTIVE:
                 slot += 2 * law["span"]
-            if law["law"] == types.HPCC:
+            if law["law"] == transport_types.HPCC:
                 row["first_telemetry"] = telemetry
                 telemetry += (law["span"] + 1) * len(there)
             rows.append(row)
-        return _rows(types.FLOW, rows), paths
+        return _rows(transport_types.FLOW, rows), paths
 
     def _flow(
         self, flow: dict[str, Any], law: dict[str, Any], links: np.ndarray, there: list[int], back: list[int]
@@ -397,18 +398,18 @@ class Builder:
             for place, rate in enumerate([*self.way_out, *self.way_in]):
                 shares = self.shared_first and place == len(self.way_out)
                 stages.append({"server": first if shares else first + place, "ps_per_byte": 1000.0 / rate})
-        return _rows(types.STAGE, stages), _rows(types.SERVER, [{}] * len(stages))
+        return _rows(transport_types.STAGE, stages), _rows(transport_types.SERVER, [{}] * len(stages))
 
 
 LAW_DEFAULTS: dict[str, Any] = {
-    "law": types.NONE_LAW,
-    "recovery": types.GO_BACK_N,
+    "law": transport_types.NONE_LAW,
+    "recovery": transport_types.GO_BACK_N,
     "payload": 4096,
     "overhead": 64,
     "ack_wire": 64,
     "data_class": 1,
     "ack_class": 0,
-    "balance": types.BY_FLOW,
+    "balance": transport_types.BY_FLOW,
     "entropies": 64,
     "flowlet_gap": 2 * US,
     "ecn": 1,
@@ -493,7 +494,7 @@ def fat_tree(hosts: int, rate: float, slow: float, delay: int, options: Options)
 
 # Random cases.
 
-LAWS = range(types.NSCC + 1)
+LAWS = range(transport_types.NSCC + 1)
 SWITCHES = ("plain", "strict", "dwrr", "trimming", "shared", "pfc", "pfc-shared", "credits")
 RATES = (10.0, 25.0, 100.0)  # Gb/s
 MTUS = (1000, 1460, 4096)  # payload, bytes
@@ -585,15 +586,17 @@ def _draw_law(rng: random.Random, kind: int, payload: int) -> dict[str, Any]:
     maximum = float(rng.randint(4, 64))
     columns = {
         "law": kind,
-        "recovery": types.SELECTIVE if selective else types.GO_BACK_N,
+        "recovery": transport_types.SELECTIVE if selective else transport_types.GO_BACK_N,
         "payload": payload,
         "overhead": OVERHEAD,
         "ack_wire": rng.choice((64, 84)),
         "data_class": 1,
         "ack_class": rng.choice((0, 0, 1)),
         # Telemetry is kept by link of a path, and for as many packets as may be outstanding.
-        "balance": types.BY_FLOW if kind == types.HPCC else rng.randint(types.BY_FLOW, types.LEAST_LOADED),
-        "span": rng.choice((64, 128)) if selective or kind == types.HPCC else 1 << 40,
+        "balance": transport_types.BY_FLOW
+        if kind == transport_types.HPCC
+        else rng.randint(transport_types.BY_FLOW, transport_types.LEAST_LOADED),
+        "span": rng.choice((64, 128)) if selective or kind == transport_types.HPCC else 1 << 40,
         "ack_every": rng.choice((1, 1, 2, 4)),
         "ack_delay": rng.choice((0, 5 * US, 40 * US)),
         "flowlet_gap": rng.randint(0, 3 * US),
@@ -613,11 +616,11 @@ def _draw_law(rng: random.Random, kind: int, payload: int) -> dict[str, Any]:
 
 
 LAW_COLUMNS: dict[int, dict[str, Any]] = {
-    types.NONE_LAW: {},
-    types.NEW_RENO: {},
-    types.CUBIC: {"scale": 0.4, "decrease": 0.7},
-    types.DCTCP: {"gain": 1 / 16},
-    types.DCQCN: {
+    transport_types.NONE_LAW: {},
+    transport_types.NEW_RENO: {},
+    transport_types.CUBIC: {"scale": 0.4, "decrease": 0.7},
+    transport_types.DCTCP: {"gain": 1 / 16},
+    transport_types.DCQCN: {
         "gain": 1 / 256,
         "additive": 40 * GBPS / 1000,
         "hyper": 400 * GBPS / 1000,
@@ -629,7 +632,7 @@ LAW_COLUMNS: dict[int, dict[str, Any]] = {
         "stages": 1,
         "clamp": 1,
     },
-    types.TIMELY: {
+    transport_types.TIMELY: {
         "gain": 0.875,
         "decrease": 0.8,
         "additive": 40 * GBPS / 1000,
@@ -640,7 +643,7 @@ LAW_COLUMNS: dict[int, dict[str, Any]] = {
         "high": 50.0 * US,
         "minimum_rtt": 4.0 * US,
     },
-    types.SWIFT: {
+    transport_types.SWIFT: {
         "minimum_window": 0.1,
         "additive": 1.0,
         "decrease": 0.8,
@@ -652,8 +655,8 @@ LAW_COLUMNS: dict[int, dict[str, Any]] = {
         "flow_high": 100.0,
         "stages": 3,
     },
-    types.HPCC: {"eta": 0.95, "additive": 0.1, "stages": 5},
-    types.NSCC: {
+    transport_types.HPCC: {"eta": 0.95, "additive": 0.1, "stages": 5},
+    transport_types.NSCC: {
         "gain": 0.0125,
         "decrease": 0.8,
         "largest_cut": 0.5,
@@ -674,9 +677,9 @@ LAW_COLUMNS: dict[int, dict[str, Any]] = {
 
 def _draw_variant(rng: random.Random, kind: int) -> dict[str, Any]:
     """Vary DCQCN, as published or as adapters do it, with and without CNPs; and DCTCP."""
-    if kind == types.DCTCP:
+    if kind == transport_types.DCTCP:
         return {"initial_alpha": rng.choice((0.0, 1.0)), "cut": rng.randint(0, 1)}
-    if kind != types.DCQCN:
+    if kind != transport_types.DCQCN:
         return {}
     return {
         "cut_interval": rng.choice((0, 4 * US)),
