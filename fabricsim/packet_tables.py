@@ -25,6 +25,8 @@ CLASSES = 8
 """Traffic classes, or virtual lanes, of a port."""
 CONTROL_BYTES = 64
 """Wire bytes of a PAUSE frame or a credit update."""
+CREDIT_BYTES = 64
+"""Unit of credits (InfiniBand architecture specification, volume 1, flow control)."""
 HEADER_BYTES = 64
 """What a cut-through switch must have of a packet before it forwards it, and what trimming leaves, bytes."""
 CHUNK = 8

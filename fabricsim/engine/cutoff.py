@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from fabricsim.spec.suggest import some_of
 from fabricsim.tables import NONE
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class CutOff:
         flows = self._network.flows[list(waiting)]
         ways = zip(flows["first_link"].tolist(), flows["last_link"].tolist(), strict=True)
         pairs = [f"{_source(self._names[first])} to {_source(self._names[last])}" for first, last in ways]
-        return _shortened(list(dict.fromkeys(pairs)))
+        return some_of(list(dict.fromkeys(pairs)), _MOST_NAMED)
 
 
 def _source(name: str) -> str:
@@ -108,9 +109,5 @@ def _source(name: str) -> str:
 
 
 def _listed(links: Mapping[int, int], names: Sequence[str]) -> str:
-    return _shortened([f"{names[link]} is down for good since {begin / 1e6:g} us" for link, begin in links.items()])
-
-
-def _shortened(texts: Sequence[str]) -> str:
-    more = len(texts) - _MOST_NAMED
-    return ", ".join(texts[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    down = [f"{names[link]} is down for good since {begin / 1e6:g} us" for link, begin in links.items()]
+    return some_of(down, _MOST_NAMED)

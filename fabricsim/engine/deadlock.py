@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fabricsim.packet_tables import CHUNK, CLASS_SHIFT, CLASSES, HOST
+from fabricsim.packet_tables import CHUNK, CLASS_SHIFT, CLASSES, CREDIT_BYTES, HOST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from fabricsim.engine.packet_state import PacketState
-
-_CREDIT = 64  # bytes
 
 
 class _Lane(NamedTuple):
@@ -90,7 +88,7 @@ def _held_up(network: PacketState) -> Iterator[_Lane]:
     for port, number in np.argwhere(waiting).tolist():
         paused = int(ports["paused"][port]) >> number & 1
         wire = int(network.pool["wire"][queues["head"][port, number]])
-        needed = -(-wire // _CREDIT) * _CREDIT if ports["credit_bytes"][port] else 0
+        needed = -(-wire // CREDIT_BYTES) * CREDIT_BYTES if ports["credit_bytes"][port] else 0
         if paused or queues["credits"][port, number] < needed:
             yield _Lane(int(ports["link"][port]), number)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fabricsim.engine.packet_state import PacketState
 from fabricsim.errors import SimulationError
-from fabricsim.packet_tables import CLASSES, HEADER_BYTES, HOST, INGRESS, LINK, NODE, PORT, QUEUE, SWITCH
+from fabricsim.packet_tables import CLASSES, CREDIT_BYTES, HEADER_BYTES, HOST, INGRESS, LINK, NODE, PORT, QUEUE, SWITCH
 from fabricsim.spec.size_checks import MOST_PACKET_PORTS
 from fabricsim.tables import NEVER, NONE
 from fabricsim.units import PS_PER_S
@@ -133,7 +133,7 @@ def _ports(
     if switch.pfc is not None:
         by_class["lossless"][:, list(switch.pfc.classes)] = 1
     if switch.credits is not None:
-        ports["credit_bytes"] = queues["credits"] = switch.credits.per_class // 64 * 64
+        ports["credit_bytes"] = queues["credits"] = switch.credits.per_class // CREDIT_BYTES * CREDIT_BYTES
         queues["lossless"] = 1
     if switch.scheduler is not None and switch.scheduler.kind == "dwrr":
         ports["weighted"] = 1

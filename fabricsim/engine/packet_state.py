@@ -104,17 +104,8 @@ class PacketState(Net):
         self.nodes["agenda"] = NONE
         self.next_times = np.full(len(nodes), NEVER, np.int64)
         self.tree = np.full(2, NEVER, np.int64)
-        order = np.argsort(links["target"], kind="stable").astype(np.int32)
-        self.ins = order
-        self.links["place"][order] = np.arange(len(order))
-        self.arrivals, self.frames = np.full(len(order), NEVER, np.int64), np.full(len(order), NEVER, np.int64)
+        self._place_links()
         self.departures = np.zeros(len(self.ports) * READ_AHEAD, np.int64)
-        counts = np.bincount(links["target"], minlength=len(nodes))
-        self.nodes["ins"], self.nodes["first_in"] = counts, np.cumsum(counts) - counts
-        self.links["head"] = self.links["tail"] = NONE
-        self.links["control_head"] = self.links["control_tail"] = NONE
-        self.links["count"] = self.links["control_count"] = 0
-        self.links["calm"] = _calm(self.links)
         self.queues["head"] = self.queues["tail"] = NONE
         self._share_buffers()
         self.ports["ready"] = NONE
@@ -132,15 +123,32 @@ class PacketState(Net):
         )
         self.scoreboard = np.zeros(1, np.uint8)
         self.scores = 0
+        self.wakes = bool((self.ingress["above"] < NEVER).any() or self.ingress["credits"].any())
+        self.world["controls"] = self.wakes
+        self.world["telemetry"] = 0
+        self._make_pools()
+
+    def _place_links(self) -> None:
+        """List the incoming links node by node, with nothing on them."""
+        order = np.argsort(self.links["target"], kind="stable").astype(np.int32)
+        self.ins = order
+        self.links["place"][order] = np.arange(len(order))
+        self.arrivals, self.frames = np.full(len(order), NEVER, np.int64), np.full(len(order), NEVER, np.int64)
+        counts = np.bincount(self.links["target"], minlength=len(self.nodes))
+        self.nodes["ins"], self.nodes["first_in"] = counts, np.cumsum(counts) - counts
+        self.links["head"] = self.links["tail"] = NONE
+        self.links["control_head"] = self.links["control_tail"] = NONE
+        self.links["count"] = self.links["control_count"] = 0
+        self.links["calm"] = _calm(self.links)
+
+    def _make_pools(self) -> None:
+        """Make the tables that grow with what is on its way."""
         self.pool, self.chunk_next = table(0, PACKET), np.zeros(0, np.int32)
         self.controls, self.agenda, self.transfers = table(0, CONTROL), table(0, AGENDA), table(0, TRANSFER)
         self.answers = table(0, ANSWER)
         self.came, self.keys = table(1, ARRIVAL), np.zeros(2, np.int64)
         self.order = np.zeros(128, np.int32)
         self.deliveries, self.log, self.samples = table(64, DELIVERY), table(1, LOG), table(1, SAMPLE)
-        self.wakes = bool((self.ingress["above"] < NEVER).any() or self.ingress["credits"].any())
-        self.world["controls"] = self.wakes
-        self.world["telemetry"] = 0
         self._grow_pool(64)
         self._take_desk()
 

@@ -11,6 +11,7 @@ from fabricsim.engine.packet_wiring import PacketWiring
 from fabricsim.engine.packet_world import PacketWorld
 from fabricsim.engine.recorder import Recorder, Watch
 from fabricsim.errors import SimulationError
+from fabricsim.packet_tables import CREDIT_BYTES
 from fabricsim.spec.suggest import did_you_mean
 from fabricsim.transports.parameters import law_row
 
@@ -69,8 +70,8 @@ def _links_of(failure: Failure, names: Sequence[str]) -> list[int]:
 def _require_credits(law: np.ndarray, switch: Switch) -> None:
     """Refuse a receive buffer that no full packet fits into: headers count, and credits come in blocks of 64 bytes."""
     packet = int(law["payload"][0] + law["overhead"][0])
-    needed = -(-packet // 64) * 64
-    if switch.credits is not None and switch.credits.per_class // 64 * 64 < needed:
+    needed = -(-packet // CREDIT_BYTES) * CREDIT_BYTES
+    if switch.credits is not None and switch.credits.per_class // CREDIT_BYTES * CREDIT_BYTES < needed:
         msg = (
             f"the switch {switch.name!r} gives credits for {switch.credits.per_class} B per class, and a full packet "
             f"takes {needed} B with its headers: raise credits.per_class, or lower transport.mtu"

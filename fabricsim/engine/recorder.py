@@ -13,7 +13,7 @@ from fabricsim.errors import InputError
 from fabricsim.packet_tables import AGAIN, DATA, SENT, TRIMMED
 from fabricsim.results.packets import ENTRY, WIRE, PacketLog, Packets, Tap
 from fabricsim.results.result import Series
-from fabricsim.spec.suggest import did_you_mean
+from fabricsim.spec.suggest import did_you_mean, some_of
 from fabricsim.transport_tables import BY_FLOW
 from fabricsim.units import PS_PER_S
 
@@ -327,5 +327,4 @@ def _matching(names: Sequence[str], patterns: Iterable[str], option: str) -> tup
 
 
 def _no_match(option: str, pattern: str, what: str, names: Sequence[str]) -> str:
-    some = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
-    return f"{option}{pattern}: no {what} is called so; there are {some or 'none'}"
+    return f"{option}{pattern}: no {what} is called so; there are {some_of(names, _NAMED) or 'none'}"

@@ -66,7 +66,7 @@ def plan_port(net, port, time):
 
 @inlined
 def plan_departure(net, port, node, time):
-    """Have a port of a switch act at `time` (ps); only while the switch itself is run."""
+    """Have a port of a switch act at `time` (ps), NEVER included; only while the switch itself is run."""
     net.dues[net.ports[port].place] = time
     net.nodes[node].port_due = min(net.nodes[node].port_due, time)
 

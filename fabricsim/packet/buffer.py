@@ -10,12 +10,11 @@ import numpy as np
 
 from fabricsim.kernels._jit import inlined, kernel
 from fabricsim.packet.link import send_control
-from fabricsim.packet_tables import CLASS_SHIFT, CLASSES
+from fabricsim.packet_tables import CLASS_SHIFT, CLASSES, CREDIT_BYTES
 
 PAUSE = np.int64(0)
 RESUME = np.int64(-1)
 """What a control frame says in the place of credits."""
-_CREDIT = 64  # bytes (InfiniBand architecture specification, volume 1, flow control)
 
 
 @inlined
@@ -27,7 +26,7 @@ def traffic_class(packet):
 @inlined
 def credit_bytes(wire):
     """Bytes of the credits that a packet takes."""
-    return (wire + _CREDIT - 1) // _CREDIT * _CREDIT
+    return (wire + CREDIT_BYTES - 1) // CREDIT_BYTES * CREDIT_BYTES
 
 
 @inlined
@@ -79,7 +78,7 @@ def return_credits(net, came, lane, wire, now):
 def exceeds(net, node, queue, wire):
     """Whether a packet takes more of the shared buffer than is left for its class.
 
-    Lossless classes are not asked for, as packets of different classes alternate.
+    Nothing branches on whether the class shares the buffer, as packets of different classes alternate.
     """
     free = net.nodes[node].buffer - net.nodes[node].used
     return queue.shared * (wire - free) > 0 or queue.bytes + wire > queue.alpha * max(free, 0)

@@ -35,7 +35,7 @@ def _may_go(net, port, lane):
 
 @inlined
 def may_take(net, port, lane, wire):
-    """Whether a host's NIC may take a packet of `wire` bytes of a class from its flows."""
+    """Whether a port may take a packet of `wire` bytes of a class that has none waiting: a host's from its flows."""
     if (net.ports[port].paused >> lane) & 1:
         return False
     return net.ports[port].credit_bytes == 0 or net.queues[port * CLASSES + lane].credits >= credit_bytes(wire)
@@ -210,6 +210,7 @@ def _send_watched(net, port, index, lane, packet, duration, now):
 
 
 _send_kept = inlined(_sending(put_kept))
+"""Of a packet that has been on a link or in a queue."""
 send_new = inlined(_sending(put_new))
 """Of a packet that the host has just made."""
 

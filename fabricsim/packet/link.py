@@ -255,7 +255,7 @@ def emit_at_once(net, index, now, ready, kind, flow, number, echo, stamp, cursor
         return False
     start = max(ready, link.free_at)
     link.free_at = start + duration
-    if kind != DATA or not managed:
+    if kind != DATA or not managed:  # a managed NIC leaves data with its flows until the wire has room
         link.deepest = max(link.deepest, drain)
     _count(net, link, kind, wire)
     place = push(net, link)

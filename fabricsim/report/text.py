@@ -14,6 +14,7 @@ from fabricsim.errors import ResultError
 from fabricsim.report.capture_text import capture_text
 from fabricsim.report.labels import Run, tell_apart
 from fabricsim.report.queues_text import queues_text
+from fabricsim.spec.suggest import some_of
 from fabricsim.units import human_bytes, human_seconds
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ def _links(rows: list[LinkSummary]) -> Group:
             _percent(row["utilisation"]),
             _gigabits(row["payload_rate_mean_bytes_per_s"] or None),
             _gigabits(row["payload_rate_peak_bytes_per_s"]),
-            escape(_few(row["calls"])),
+            escape(some_of(row["calls"], CALLS)),
         )
     return _titled("Hottest links and host resources, rates of the payload", table)
 
@@ -212,7 +213,7 @@ def _times(link: LinkSummary) -> str:
 def _blame(link: LinkSummary) -> Text:
     text = Text("Hottest: ")
     text.append(link["name"] + _times(link), style="bold")
-    crossed = f", crossed by {_few(link['calls'])}" if link["calls"] else ""
+    crossed = f", crossed by {some_of(link['calls'], CALLS)}" if link["calls"] else ""
     text.append(f", {_percent(link['utilisation'])} used over the iteration{crossed}\n")
     return text
 
@@ -234,11 +235,6 @@ def _footer(summary: Summary) -> Text:
 
 def _hottest(links: list[LinkSummary]) -> str:
     return f"{escape(links[0]['name'])} ({_percent(links[0]['utilisation'])})" if links else "-"
-
-
-def _few(names: list[str]) -> str:
-    rest = len(names) - CALLS
-    return ", ".join(names[:CALLS]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _gigabits(value: float | None) -> str:

@@ -6,7 +6,7 @@ import difflib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 _LONGEST = 60
 """Characters of a value that a message repeats."""
@@ -22,6 +22,12 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
     """Ask for the closest known name; `otherwise` where none is close."""
     match = closest(word, known)
     return f"did you mean {match!r}?" if match is not None else otherwise
+
+
+def some_of(names: Sequence[str], most: int) -> str:
+    """List the first `most` names, and say how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def show(value: object) -> str:
