@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fabricsim.kernels._jit import kernel
+from fabricsim.kernels._jit import inlined, kernel
 
 _MASK = 0xFFFFFFFF
 
@@ -14,6 +14,12 @@ def mix(value):
     value = (((value >> 16) ^ value) * 0x45D9F3B) & _MASK
     value = (((value >> 16) ^ value) * 0x45D9F3B) & _MASK
     return (value >> 16) ^ value
+
+
+@inlined
+def remainder(number, count):
+    """Return `number` modulo `count`, without a division where that is a power of two, as it mostly is."""
+    return number & (count - 1) if count & (count - 1) == 0 else number % count
 
 
 @kernel

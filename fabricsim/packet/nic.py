@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fabricsim.kernels._jit import inlined, kernel, rare
-from fabricsim.kernels.path import mix
+from fabricsim.kernels.path import mix, remainder
 from fabricsim.packet import control
 from fabricsim.packet.agenda import plan, plan_port
 from fabricsim.packet.departure import may_take, serve_nic, spend
@@ -173,7 +173,7 @@ def _choose_entropy(net, flow, law, now):
     elif law.balance == BY_PACKET or (
         law.balance == BY_FLOWLET and flow.last_send != NEVER and now - flow.last_send > law.flowlet_gap
     ):
-        flow.entropy = mix(mix(mix(net.world[0].seed) ^ flow.key) ^ flow.draws) % law.entropies
+        flow.entropy = remainder(mix(mix(mix(net.world[0].seed) ^ flow.key) ^ flow.draws), np.int64(law.entropies))
         flow.draws += 1
 
 

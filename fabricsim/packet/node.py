@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fabricsim.kernels._jit import inlined, kernel
-from fabricsim.kernels.path import mix
+from fabricsim.kernels.path import mix, remainder
 from fabricsim.packet.agenda import first_time, plan, take_first, take_nic
 from fabricsim.packet.buffer import let_go, take_in, traffic_class
 from fabricsim.packet.clock import set_next
@@ -149,10 +149,9 @@ def _route(net, node, packet, now):
     group = net.group_of[np.int64(net.nodes[node].number) * net.world[0].hosts + net.nodes[host].number]
     first = net.groups[group]
     choices = net.groups[group + 1] - first
-    if choices == 1:
-        return np.int64(net.group_links[first])
-    pick = mix(mix(np.int64(flow.key) ^ np.int64(packet.entropy)) ^ mix(node + 1)) % choices
-    if net.laws[flow.law].balance != LEAST_LOADED:
+    # Not branched on, though it picks among one choice too: which of its links a packet meets cannot be foreseen.
+    pick = remainder(mix(mix(np.int64(flow.key) ^ np.int64(packet.entropy)) ^ mix(node + 1)), choices)
+    if net.laws[flow.law].balance != LEAST_LOADED or choices == 1:
         return np.int64(net.group_links[first + pick])
     best, least = np.int64(-1), NEVER
     for i in range(choices):
