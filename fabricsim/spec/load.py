@@ -230,7 +230,7 @@ def _locate_base(name: str, file: Path) -> tuple[Path, str]:
 
 
 def _checked(root: Node, includer: Includer) -> tuple[Scenario, dict[str, Any]]:
-    root = includer.resolve(root)
+    root = _with_base_switch(includer.resolve(root))
     mistakes = list(includer.mistakes)
     tables = plain(root)
     try:
@@ -243,6 +243,18 @@ def _checked(root: Node, includer: Includer) -> tuple[Scenario, dict[str, Any]]:
     if mistakes:
         raise ScenarioError(mistakes)
     return scenario, tables
+
+
+def _with_base_switch(root: Node) -> Node:
+    """Lay a switch of the fabric that has no name over that of the transport, which it changes some keys of."""
+    fabric, transport = root.value.get("fabric"), root.value.get("transport")
+    if fabric is None or transport is None or not (fabric.is_table and transport.is_table):
+        return root
+    switch, base = fabric.value.get("switch"), transport.value.get("switch")
+    if switch is None or base is None or not (switch.is_table and base.is_table) or "name" in switch.value:
+        return root
+    laid = overlay(base, switch, ("fabric", "switch"))
+    return Node({**root.value, "fabric": Node({**fabric.value, "switch": laid}, fabric.where)}, root.where)
 
 
 def _placed(mistakes: Sequence[Mistake], root: Node) -> list[Mistake]:

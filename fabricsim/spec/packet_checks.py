@@ -56,8 +56,9 @@ def _ecn(switch: Switch, at: str) -> Iterator[Mistake]:
     ecn = switch.ecn
     if ecn is not None and ecn.low > ecn.high:
         yield Mistake(f"{at}.ecn.low", f"{ecn.low} B is above high, {ecn.high} B", "lower it, or raise high")
-    if ecn is not None and ecn.low == ecn.high and "probability" in ecn.model_fields_set:
-        yield Mistake(f"{at}.ecn.probability", "has no effect with low = high: all is marked", "take it out")
+    if ecn is not None and ecn.low == ecn.high and ecn.probability != 1.0:
+        problem = f"{ecn.probability:g} has no effect with low = high: all is marked"
+        yield Mistake(f"{at}.ecn.probability", problem, "take it out, or write 1.0")
 
 
 def _one_flow_control(switch: Switch, at: str) -> Iterator[Mistake]:

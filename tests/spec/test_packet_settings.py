@@ -277,6 +277,28 @@ def test_tables_of_a_switch_are_taken_out_by_none(table: str) -> None:
     assert getattr(_scenario("fabric.switch=spectrum-sn2700").switch, table) is not None
 
 
+def test_a_switch_without_a_name_changes_keys_of_that_of_the_transport() -> None:
+    plain, other = _scenario(ROCE).switch, _scenario(ROCE, "fabric.switch.ecn.low=300kB").switch
+    credited = _scenario(ROCE, "fabric.switch.credits.per_class=64KiB").switch
+
+    assert plain.ecn is not None
+    assert other.ecn is not None
+    assert (other.ecn.low, other.ecn.high) == (300_000, plain.ecn.high)
+    assert other.model_copy(update={"ecn": plain.ecn}) == plain
+    assert (credited.pfc, credited.buffer) == (None, None)
+    assert _mistakes(ROCE, "fabric.switch.ecn.low=9GB")[0].key == "fabric.switch.ecn.low"
+
+
+def test_marks_of_a_preset_become_a_step_on_the_command_line() -> None:
+    step = ["fabric.switch.ecn.low=300kB", "fabric.switch.ecn.high=300kB"]
+    (mistake,) = _mistakes(ROCE, *step)
+    ecn = _scenario(ROCE, *step, "fabric.switch.ecn.probability=1.0").switch.ecn
+
+    assert (mistake.key, mistake.way_out) == ("fabric.switch.ecn.probability", "take it out, or write 1.0")
+    assert ecn is not None
+    assert ecn.low == ecn.high
+
+
 def test_another_recovery_drops_what_only_the_one_below_uses() -> None:
     packet = _scenario("transport=tcp-10g", "transport.packet.recovery=go-back-n").transport.packet
 
