@@ -17,7 +17,7 @@ from fabricsim.packet.window import next_time as next_in_network
 from fabricsim.tables import CLOCK_END, NEVER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from fabricsim.engine.packet_state import PacketState
 
@@ -41,9 +41,11 @@ class PacketWorld(World):
         Of its links, for messages.
     calendar
         Whether nodes are found by the tournament over their next times; chosen where it is None.
+    check
+        Called before the network runs on, with all flows so far made.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the last two are rarely given, and by name only
         self,
         capacities: Sequence[float],
         network: PacketState,
@@ -51,9 +53,11 @@ class PacketWorld(World):
         *,
         names: Sequence[str],
         calendar: bool | None = None,
+        check: Callable[[], None] | None = None,
     ) -> None:
         self.network = network
         self._names = names
+        self._check = check
         self._next_search = _FIRST_SEARCH
         self._failures = 0
         self._cut_off = CutOff(network, names)
@@ -99,6 +103,8 @@ class PacketWorld(World):
     def advance(self, horizon: int, budget: int) -> int:
         """Run the kernel until it stops for something other than a lack of room; as `World.advance`."""
         self.reserve_outbox()
+        if self._check is not None:
+            self._check()
         while True:
             code = int(advance(min(horizon, CLOCK_END), budget, self, self.network))
             if code == LANES:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fabricsim.collectives.nccl.plan import chooser
+from fabricsim.engine.delay_target import DelayTargets
 from fabricsim.engine.headroom import warn_of_loss
 from fabricsim.engine.packet_network import build, smallest_packet
 from fabricsim.engine.packet_wiring import PacketWiring
@@ -45,9 +46,11 @@ def make(
     network = build(platform, scenario)
     warn_of_loss(scenario, platform.wires, network.links, law, platform.nics)
     smallest = smallest_packet(law, scenario.switch)
-    world = PacketWorld(platform.resources.capacities, network, smallest, names=platform.wires.names)
+    targets = DelayTargets(network, law, scenario.transport.name, platform.wires.nodes)
+    names = platform.wires.names
+    world = PacketWorld(platform.resources.capacities, network, smallest, names=names, check=targets.check)
     for failure in scenario.fabric.failures:
-        for link in _links_of(failure, platform.wires.names):
+        for link in _links_of(failure, names):
             world.post_failure(link, failure.begin, failure.until)
     moderation = scenario.nic.interrupt_moderation
     wiring = PacketWiring(world, platform, model, chooser(scenario), moderation, law)
