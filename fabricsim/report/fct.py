@@ -61,7 +61,7 @@ def _times(axes: Axes, result: TrafficResult) -> None:
         axes.set_xscale("log")
     axes.set_xlabel(f"Flow completion time ({unit})")
     _distribution_axis(axes)
-    axes.legend(loc="lower right")
+    style.legend_above(axes)
 
 
 def _slowdown_distribution(axes: Axes, slowdown: NDArray[np.float64]) -> None:
@@ -104,7 +104,7 @@ def _slowdown_over_size(axes: Axes, sizes: NDArray[np.int64], slowdown: NDArray[
     axes.set_xlabel("Flow size (bytes)")
     axes.set_ylabel("Slowdown (completion time / time alone)")
     axes.grid(visible=True, which="major", alpha=0.3)
-    axes.legend(loc="best")
+    style.legend_above(axes)
 
 
 def _groups(sizes: NDArray[np.int64]) -> list[NDArray[np.int64]]:

@@ -53,6 +53,23 @@ def test_nothing_is_clipped_and_axes_are_named(name: str, tmp_path: Path) -> Non
     save(figure, tmp_path / "plot.png")
 
 
+@pytest.mark.parametrize("name", RUNS)
+def test_legends_lie_outside_of_the_panels_and_do_not_narrow_them(name: str) -> None:
+    figure = completion_times(RUNS[name])
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    legends = [(axes, axes.get_legend()) for axes in figure.axes if axes.get_legend() is not None]
+    title = figure.texts[0].get_window_extent()
+
+    assert legends
+    for axes, legend in legends:
+        box = legend.get_window_extent()
+        assert not box.overlaps(axes.get_window_extent())
+        assert not box.overlaps(title)
+    width = figure.get_window_extent().width
+    assert all(axes.get_window_extent().width > 0.42 * width for axes in figure.axes)
+
+
 def test_lines_are_the_distribution_of_the_flows() -> None:
     times, slowdowns = completion_times(RUNS["one size"]).axes
     busy, alone = times.lines
