@@ -11,7 +11,7 @@ from fabricsim.engine.state import power_of_two, table
 from fabricsim.packet.lanes import GROUP
 from fabricsim.packet.net import Net
 from fabricsim.packet.node import INDEX_BITS, LONGEST_WINDOW
-from fabricsim.packet.window import MESSAGES_PER_EVENT
+from fabricsim.packet.window import MESSAGES_PER_EVENT, SAMPLES_PER_EVENT
 from fabricsim.packet_tables import (
     AGENDA,
     ARRIVAL,
@@ -254,8 +254,9 @@ class PacketState(Net):
             self.order = np.zeros(2 * len(self.deliveries), np.int32)
         if world["logging"] and int(world["logged"]) + 2 * room >= len(self.log):
             self.log = _grown(self.log, LOG, 2 * len(self.log) + 4 * room)
-        if world["sampling"] and int(world["sampled"]) + 4 * room >= len(self.samples):
-            self.samples = _grown(self.samples, SAMPLE, 2 * len(self.samples) + 8 * room)
+        if world["sampling"] and int(world["sampled"]) + 4 * room + SAMPLES_PER_EVENT >= len(self.samples):
+            more = 2 * (4 * room + SAMPLES_PER_EVENT)
+            self.samples = _grown(self.samples, SAMPLE, 2 * len(self.samples) + more)
 
     def _free(self, entries: NDArray[np.void], before: int, head: str) -> int:
         """Put entries from `before` on at the head of a free list; returns how many."""

@@ -170,6 +170,9 @@ def send_message(net, number, size, owner, now):
         flow.last_send = NEVER
         control.start(flow, law)
         round_trip.start(flow, law)
+        if flow.tap >= 0:
+            sample(net, flow.tap, now, flow.window)
+            sample(net, flow.tap + 1, now, flow.rate)
     else:
         _restart_if_idle(net, flow, law, now)
         net.transfers[flow.last_transfer].next = at

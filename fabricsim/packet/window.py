@@ -20,6 +20,8 @@ from fabricsim.tables import NEVER
 
 MESSAGES_PER_EVENT = 1024
 """More than a lane sends before it must wait: its window on each of its connections."""
+SAMPLES_PER_EVENT = 2 * MESSAGES_PER_EVENT
+"""Window and rate of each flow that begins."""
 _STEPS = 8
 """Hosts ahead of which the first of three fetches is made; each needs what the one before has fetched."""
 
@@ -47,7 +49,7 @@ def has_room(net):
         and world.transfers_left > MESSAGES_PER_EVENT
         and world.deliveries + room < len(net.deliveries)
         and (world.logging == 0 or world.logged + 2 * room < len(net.log))
-        and (world.sampling == 0 or world.sampled + 4 * room < len(net.samples))
+        and (world.sampling == 0 or world.sampled + 4 * room + SAMPLES_PER_EVENT < len(net.samples))
     )
 
 

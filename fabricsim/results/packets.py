@@ -65,7 +65,7 @@ class Tap:
     kind
         ``queue``: what waits before a wire and is being sent, bytes; between two points it falls, and it rises where
         two points have one time. ``window``: congestion window of a flow, packets. ``pace``: rate at which a flow may
-        send, wire bytes per second. Both hold until the next point.
+        send, wire bytes per second. Both begin with the flow's first message, and hold until the next point.
     of
         Name of the wire, or of the flow.
     time

@@ -133,7 +133,34 @@ def test_slow_start_adds_a_packet_per_acknowledged_packet() -> None:
     # RFC 5681: ten packets at first, one more for each that is acknowledged: 16 at once, then every other. The last
     # acknowledgement comes when the message is there, and the run has ended.
     assert (tap.kind, tap.of) == ("window", "1->0")
-    assert tap.value.tolist() == [*range(11, 27), *range(28, 70, 2)]
+    assert tap.value.tolist() == [*range(10, 27), *range(28, 70, 2)]
+    assert tap.time[0] == 0
+
+
+def test_windows_and_rates_begin_with_their_flows() -> None:
+    flows = np.zeros(2, DEMAND)
+    flows["source"], flows["bytes"], flows["start"] = (1, 2), 100 * PACKET, (0, 10**9)
+    scenario = load("ideal-16", ["engine=packet", "transport=roce-100g", "transport.send_overhead=0us"]).scenario
+    packets = simulate(scenario, Matrix(flows, 16, "mine"), watch=Watch(flows=("*",))).packets
+    assert packets is not None
+
+    # DCQCN begins at line rate, 99 % of which the preset reaches, and has no window
+    assert [(tap.kind, tap.of, tap.time[0]) for tap in packets.taps] == [("pace", "1->0", 0), ("pace", "2->0", 10**9)]
+    assert [tap.value[0] for tap in packets.taps] == pytest.approx([0.99 * RATE] * 2)
+
+
+def test_all_flows_of_a_collective_begin_with_the_first_window() -> None:
+    env = simpy.Environment()
+    settings = ["engine=packet", "transport=cubic-100g", "cluster.hosts=64"]
+    fabric = Fabric(env, load("ideal-16", settings).scenario, watch=Watch(flows=("*",)))
+    fabric.all_to_all(range(64), 64_000)
+    assert fabric.recorder is not None
+    fabric.recorder.tap_flows()
+    env.run()
+
+    taps = fabric.recorder.packets().taps
+    assert len(taps) == 64 * 63
+    assert {tap.value[0] for tap in taps} == {10}
 
 
 def test_flows_are_found_by_id_and_by_pair() -> None:
