@@ -78,10 +78,11 @@ def return_credits(net, came, lane, wire, now):
 def exceeds(net, node, queue, wire):
     """Whether a packet takes more of the shared buffer than is left for its class.
 
-    Nothing branches on whether the class shares the buffer, as packets of different classes alternate.
+    Nothing branches on whether the class shares the buffer, as packets of different classes alternate: where it does
+    not, its alpha is infinite. That is never multiplied by zero: a last byte counts as free, into which no packet fits.
     """
     free = net.nodes[node].buffer - net.nodes[node].used
-    return queue.shared * (wire - free) > 0 or queue.bytes + wire > queue.alpha * max(free, 0)
+    return queue.shared * (wire - free) > 0 or queue.bytes + wire > queue.alpha * max(free, 1)
 
 
 @inlined
