@@ -180,7 +180,8 @@ class Platform:
         for endpoint in (source, target):
             self._require(endpoint, self.endpoints)
         if source == target:
-            msg = f"rank {source} cannot send to itself"
+            what = f"rank {source}" if source < self._ranks else f"the memory of host {self.host_of(source)}"
+            msg = f"{what} cannot send to itself: nothing would cross a link; leave the message out"
             raise SimulationError(msg)
         if self.host_of(source) == self.host_of(target):
             return Path(tuple(self.within(source, target)), 0, network=False)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
+from itertools import pairwise, permutations
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricsim.errors import SimulationError
+from fabricsim.spec.library import names
+from fabricsim.spec.load import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,6 +96,24 @@ def test_a_rank_outside_the_cluster_is_named(ideal_scenario: Make, build: Build,
 def test_a_rank_does_not_send_to_itself(ideal_scenario: Make, build: Build) -> None:
     with pytest.raises(SimulationError, match="rank 1 cannot send to itself"):
         build(ideal_scenario(2)).path(1, 1)
+
+
+def test_the_memory_of_a_host_does_not_send_to_itself(ideal_scenario: Make, build: Build) -> None:
+    platform = build(ideal_scenario(2))
+    memory = platform.host_memory(1)
+    with pytest.raises(SimulationError, match="the memory of host 1 cannot send to itself"):
+        platform.path(memory, memory)
+
+
+# The rate of a flow is that of its narrowest resource, so that a way without any has none.
+@pytest.mark.parametrize("transport", ["ideal-100g", "tcp-10g", "rdma-100g"])
+@pytest.mark.parametrize("cluster", names("clusters"))
+def test_every_way_has_a_resource_that_limits_it(build: Build, cluster: str, transport: str) -> None:
+    platform = build(load("ideal-16", [f"cluster={cluster}", "cluster.hosts=2", f"transport={transport}"]).scenario)
+    capacities = platform.resources.capacities
+    for source, target in permutations(range(platform.endpoints), 2):
+        limits = [capacities[resource] / cost for resource, cost in platform.path(source, target).hops]
+        assert 0 < min(limits) < float("inf")
 
 
 def test_host_memories_are_endpoints_after_the_ranks(ideal_scenario: Make, build: Build) -> None:
