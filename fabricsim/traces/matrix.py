@@ -36,8 +36,14 @@ _PAIR = re.compile(r"(-?[\d.]{1,40})->(-?[\d.]{1,40})", re.ASCII)
 _ZERO = re.compile(r"0+\.0*", re.ASCII)
 _COUNTS = ("Nodes", "Connections", "Triggers", "Failures")
 _KEYS = ("id", "start", "size")
-_REFUSED = ("Triggers", "Failures", "trigger", "send_done_trigger", "recv_done_trigger", "addon", "prio", "failure")
-"""What htsim knows and a list of flows has no place for; to leave it out would change the traffic."""
+_TRIGGERED = "starts flows when others end; give each flow a start, or write a GOAL schedule for `fabricsim replay`"
+_BROKEN = "is a failure of the fabric; take it out, and name the cable in fabric.failures of a scenario"
+_REFUSED = {
+    **dict.fromkeys(("Triggers", "trigger", "send_done_trigger", "recv_done_trigger", "addon"), _TRIGGERED),
+    **dict.fromkeys(("Failures", "failure"), _BROKEN),
+    "prio": "is a priority, and all flows here have the same; take it out",
+}
+"""What htsim knows and a list of flows has no place for, and why; to leave it out would change the traffic."""
 
 
 def read(path: Path | str) -> Matrix:
@@ -183,7 +189,7 @@ class _Htsim:
         elif pair := _PAIR.fullmatch(words[0]):
             self._take_connection(number, pair[1], pair[2], words[1:])
         else:
-            self._refuse(number, words[0])
+            self._refuse(number, *words[:3])
 
     def _take_count(self, number: int, words: list[str]) -> None:
         name, path = words[0], self.flows.path
@@ -192,7 +198,7 @@ class _Htsim:
         if name in {"Triggers", "Failures"}:
             self.counts[name] = self.flows.whole(number, name, words[1], MOST_FLOWS)
             if self.counts[name]:
-                self._refuse(number, name)
+                self._refuse(number, *words)
         else:
             most = MOST_ENDPOINTS if name == "Nodes" else MOST_FLOWS
             self.counts[name] = self.flows.whole(number, name, words[1], most, 1)
@@ -221,7 +227,7 @@ class _Htsim:
         values: dict[str, str] = {}
         for key, value in zip(words[::2], [*words[1::2], ""], strict=False):
             if key not in _KEYS:
-                self._refuse(number, key)
+                self._refuse(number, key, value)
             if key in values or not value:
                 raise TraceError(self.flows.path, f"{key} is given twice or without a value", number)
             values[key] = value
@@ -230,9 +236,9 @@ class _Htsim:
                 raise TraceError(self.flows.path, f"the connection has no {key}; the line is cut or damaged", number)
         return values
 
-    def _refuse(self, number: int, word: str) -> None:
+    def _refuse(self, number: int, word: str, *values: str) -> None:
         if word in _REFUSED:
-            what = f"{word} cannot be replayed: flows here have ends, a size and a start, and no more; take it out"
+            what = f"{show(' '.join([word, *values]).rstrip())} {_REFUSED[word]}"
         else:
             what = f"{show(word)} is nothing that a connection matrix has; write lines like 0->1 id 1 start 0 size 4096"
         raise TraceError(self.flows.path, what, number)
