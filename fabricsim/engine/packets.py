@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 from fabricsim.collectives.nccl.plan import chooser
@@ -11,9 +12,10 @@ from fabricsim.engine.packet_network import build, smallest_packet
 from fabricsim.engine.packet_wiring import PacketWiring
 from fabricsim.engine.packet_world import PacketWorld
 from fabricsim.engine.recorder import Recorder, Watch
-from fabricsim.errors import SimulationError
+from fabricsim.errors import FabricsimWarning, SimulationError
 from fabricsim.packet_tables import CREDIT_BYTES
 from fabricsim.spec.suggest import did_you_mean
+from fabricsim.transport_tables import BY_PACKET, GO_BACK_N, LEAST_LOADED
 from fabricsim.transports.parameters import law_row
 
 if TYPE_CHECKING:
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
     from fabricsim.spec.switch import Switch
     from fabricsim.topology.platform import Platform
     from fabricsim.transports.base import FlowModel
+
+_LEAST_ARRIVING = 0.5
+"""Share of full packets that bit errors have to leave on each link: over six links one in 64 arrives then."""
+_BITS = 8
 
 
 def make(
@@ -43,6 +49,8 @@ def make(
     law = law_row(scenario.transport)
     law["stacks"] = model.stacks
     _require_credits(law, scenario.switch)
+    _require_arrivals(law, scenario.fabric.bit_error_rate)
+    _warn_of_overtaking(law, scenario)
     network = build(platform, scenario)
     warn_of_loss(scenario, platform.wires, network.links, law, platform.nics)
     smallest = smallest_packet(law, scenario.switch)
@@ -80,3 +88,27 @@ def _require_credits(law: np.ndarray, switch: Switch) -> None:
             f"takes {needed} B with its headers: raise credits.per_class, or lower transport.mtu"
         )
         raise SimulationError(msg)
+
+
+def _require_arrivals(law: np.ndarray, bit_error_rate: float) -> None:
+    """Refuse bit errors among which hardly any packet arrives: senders would try for ever."""
+    packet = int(law["payload"][0] + law["overhead"][0])
+    if (1 - bit_error_rate) ** (_BITS * packet) < _LEAST_ARRIVING:
+        most = 1 - _LEAST_ARRIVING ** (1 / (_BITS * packet))
+        msg = (
+            f"fabric.bit_error_rate: {bit_error_rate:g} loses over half of all packets of {packet} B on each link, "
+            f"so that hardly any arrives: write {most:.1e} or less, or send smaller packets (transport.mtu)"
+        )
+        raise SimulationError(msg)
+
+
+def _warn_of_overtaking(law: np.ndarray, scenario: Scenario) -> None:
+    """Warn where packets overtake one another and the transport takes that for a loss of all that follows."""
+    overtaking = law["balance"][0] in {BY_PACKET, LEAST_LOADED} and scenario.fabric.topology != "single-switch"
+    if law["recovery"][0] != GO_BACK_N or not overtaking:
+        return
+    problem = "packets overtake one another, and go-back-N sends again whatever follows a gap"
+    outcome = "or waits for a timeout where an ACK overtakes the NACK"
+    way_out = 'write transport.packet.recovery = "selective" with a large transport.packet.reordering, or kind = "ecmp"'
+    text = f"transport.load_balancing.kind: {problem}, {outcome}; {way_out}"
+    warnings.warn(text, FabricsimWarning, stacklevel=2)

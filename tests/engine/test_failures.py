@@ -79,7 +79,8 @@ def test_messages_of_a_broadcast_are_kept_while_their_acknowledgements_are_lost(
 def test_adaptive_switches_go_round_a_cable_that_has_failed() -> None:
     env = simpy.Environment()
     fabric = 'fabric={topology="leaf-spine", hosts_per_leaf=2, spines=2, failures=[{link="leaf0->spine1"}]}'
-    settings = ["engine=packet", "cluster.hosts=4", fabric, "transport.load_balancing.kind=adaptive"]
+    transport = ["transport.load_balancing.kind=adaptive", "transport.packet.recovery=selective"]
+    settings = ["engine=packet", "cluster.hosts=4", fabric, *transport]
     network = Fabric(env, load("ideal-16", settings).scenario)
 
     env.run(env.all_of([network.send(0, 2, SIZE), network.send(1, 3, SIZE)]))

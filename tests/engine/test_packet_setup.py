@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
+import pytest
 import simpy
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.engine.packet_times import PacketTimes
+from fabricsim.errors import FabricsimWarning, SimulationError
 from fabricsim.packet_tables import HEADER_BYTES, LINK
 from fabricsim.spec.load import load
 from fabricsim.tables import NEVER, NONE
@@ -98,3 +100,26 @@ def test_messages_of_a_batch_take_the_places_of_delivered_ones() -> None:
     assert len(first) == 3
     assert (again > 0).all()
     assert len(set(again.tolist())) == 5  # the NIC sends one packet after the other
+
+
+def _settled(*settings: str) -> Fabric:
+    return Fabric(simpy.Environment(), load("ideal-16", ["engine=packet", "fabric=two-tier", *settings]).scenario)
+
+
+def test_bit_errors_that_let_hardly_anything_arrive_are_refused() -> None:
+    way_out = r"0.0001 loses over half of all packets of 4096 B on each link.* write 2.1e-05 or less"
+    with pytest.raises(SimulationError, match=way_out):
+        _settled("fabric.bit_error_rate=1e-4")
+
+    _settled("fabric.bit_error_rate=2.1e-5")
+    _settled("fabric.bit_error_rate=1e-4", "transport.mtu=512")
+
+
+@pytest.mark.parametrize("kind", ["spray", "adaptive"])
+def test_go_back_n_among_packets_that_overtake_one_another_is_warned_of(kind: str) -> None:
+    with pytest.warns(FabricsimWarning, match=r"transport\.load_balancing\.kind: .*recovery = \"selective\""):
+        _settled(f"transport.load_balancing.kind={kind}")
+
+    _settled(f"transport.load_balancing.kind={kind}", "transport.packet.recovery=selective")
+    _settled(f"transport.load_balancing.kind={kind}", "fabric=single-switch")
+    _settled("transport.load_balancing.kind=flowlet")

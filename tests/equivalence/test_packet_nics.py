@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from fabricsim.engine.packet_state import PacketState
     from fabricsim.spec.scenario import Scenario
 
+pytestmark = pytest.mark.filterwarnings("ignore:transport.load_balancing.kind")  # go-back-N where packets overtake
+
 HOSTS, GPUS = 3, 4
 PAIRS = 40
 GROWN = ("laws", "servers", "stages", "endpoints", "flows", "receivers")
