@@ -18,7 +18,7 @@ from fabricsim.packet.agenda import plan_departure
 from fabricsim.packet.buffer import credit_bytes, let_go
 from fabricsim.packet.fifo import pop
 from fabricsim.packet.lanes import GROUP, bits_before, earliest_from, lowest_bit
-from fabricsim.packet.link import depart_here, mark, put_kept, put_new, sample, serialisation, write_telemetry
+from fabricsim.packet.link import depart, mark, put_on_wire, sample, serialisation, write_telemetry
 from fabricsim.packet_tables import CLASSES, WATCHED
 from fabricsim.tables import NEVER
 
@@ -170,28 +170,24 @@ def _send_first(net, port, index, lane, now):
     queue.waiting -= duration
     pop(net, queue)
     net.ports[port].filled &= ~((queue.count == 0) << lane)
-    _send_kept(net, port, index, lane, packet, wire, duration, now)
+    _send_on(net, port, index, lane, packet, wire, duration, now)
     return came, wire
 
 
-def _sending(put):
-    """Make a kernel that sends packets by `put`."""
-
-    def send_on(net, port, index, lane, packet, wire, duration, now):
-        """Put a packet on the free wire."""
-        link = net.links[index]
-        waiting = net.queues[port * CLASSES + lane].waiting
-        if net.ports[port].mark_late and waiting > link.mark_low:
-            mark(net, index, packet, waiting)
-        if link.calm == WATCHED:
-            _send_watched(net, port, index, lane, packet, duration, now)
-            return
-        start = max(now, np.int64(link.free_at))
-        link.free_at = start + duration
-        put(net, link, packet, wire, start, duration)
-        spend(net, port, lane, wire)
-
-    return send_on
+@inlined
+def _send_on(net, port, index, lane, packet, wire, duration, now):
+    """Put a packet on the free wire."""
+    link = net.links[index]
+    waiting = net.queues[port * CLASSES + lane].waiting
+    if net.ports[port].mark_late and waiting > link.mark_low:
+        mark(net, index, packet, waiting)
+    if link.calm == WATCHED:
+        _send_watched(net, port, index, lane, packet, duration, now)
+        return
+    start = max(now, np.int64(link.free_at))
+    link.free_at = start + duration
+    put_on_wire(net, link, packet, wire, start, duration)
+    spend(net, port, lane, wire)
 
 
 @rare
@@ -205,14 +201,8 @@ def _send_watched(net, port, index, lane, packet, duration, now):
     link.free_at = start + duration
     if link.tap >= 0:
         sample(net, link.tap, now, waiting + duration)
-    if depart_here(net, index, packet, start, duration):
+    if depart(net, index, packet, start, duration):
         spend(net, port, lane, np.int64(packet.wire))
-
-
-_send_kept = inlined(_sending(put_kept))
-"""Of a packet that has been on a link or in a queue."""
-send_new = inlined(_sending(put_new))
-"""Of a packet that the host has just made."""
 
 
 @inlined

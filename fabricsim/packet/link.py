@@ -102,12 +102,6 @@ def lose(net, index, packet, time):
 
 
 @inlined
-def copy_kept(net, place, packet):
-    """Copy a packet that has been on a link or in a queue."""
-    net.pool[place] = packet
-
-
-@inlined
 def fill(packet, kind, flow, number, echo, stamp, cursor, wire, entropy, state):
     """Make a packet: the columns of PACKET but `time`."""
     packet.stamp = stamp
@@ -119,23 +113,6 @@ def fill(packet, kind, flow, number, echo, stamp, cursor, wire, entropy, state):
     packet.entropy = entropy
     packet.kind = kind
     packet.state = state
-
-
-@inlined
-def copy_new(net, place, packet):
-    """Copy a packet just made, by column: a processor waits where it reads at once what it wrote in smaller parts."""
-    fill(
-        net.pool[place],
-        packet.kind,
-        packet.flow,
-        packet.number,
-        packet.echo,
-        packet.stamp,
-        packet.cursor,
-        packet.wire,
-        packet.entropy,
-        packet.state,
-    )
 
 
 @inlined
@@ -167,11 +144,11 @@ def _announce(net, link, place, arrival):
 
 
 @inlined
-def _put(net, link, packet, arrival, copy):
+def _put(net, link, packet, arrival):
     """Put a packet on a link at whose far end it is at `arrival` (ps)."""
     cursor = np.int64(packet.cursor)
     place = push(net, link)
-    copy(net, place, packet)
+    net.pool[place] = packet
     net.pool[place].cursor = _next(cursor)
     _announce(net, link, place, arrival)
 
@@ -182,39 +159,25 @@ def _next(cursor):
     return cursor + (cursor >= 0)
 
 
-def _putting(copy):
-    """Make a kernel that puts packets on a link, copied by `copy`."""
-
-    def put_on_wire(net, link, packet, wire, start, duration):
-        """Put a packet of `wire` bytes on a link that nobody watches, at `start` (ps) for `duration` (ps)."""
-        _count(net, link, packet.kind, wire)
-        _put(net, link, packet, _arrival(link, wire, start, duration), copy)
-
-    return put_on_wire
+@inlined
+def put_on_wire(net, link, packet, wire, start, duration):
+    """Put a packet of `wire` bytes on a link that nobody watches, at `start` (ps) for `duration` (ps)."""
+    _count(net, link, packet.kind, wire)
+    _put(net, link, packet, _arrival(link, wire, start, duration))
 
 
-put_kept = inlined(_putting(copy_kept))
-"""For packets that have been on a link or in a queue."""
-put_new = inlined(_putting(copy_new))
-"""For packets that the host has just made."""
-
-
-def _departing(copy):
-    """Make a kernel that departs with packets copied by `copy`."""
-
-    def depart(net, index, packet, start, duration):
-        """Put a packet on the wire at `start` (ps) for `duration` (ps); returns False if it is lost there."""
-        link = net.links[index]
-        _count(net, link, packet.kind, packet.wire)
-        if link.loss > 0.0 and _draw(net, index) < 1.0 - (1.0 - link.loss) ** (8 * packet.wire):
-            lose(net, index, packet, start)
-            return False
-        if link.log:
-            note(net, index, packet, start, SENT)
-        _put(net, link, packet, _arrival(link, packet.wire, start, duration), copy)
-        return True
-
-    return depart
+@inlined
+def depart(net, index, packet, start, duration):
+    """Put a packet on the wire at `start` (ps) for `duration` (ps); returns False if it is lost there."""
+    link = net.links[index]
+    _count(net, link, packet.kind, packet.wire)
+    if link.loss > 0.0 and _draw(net, index) < 1.0 - (1.0 - link.loss) ** (8 * packet.wire):
+        lose(net, index, packet, start)
+        return False
+    if link.log:
+        note(net, index, packet, start, SENT)
+    _put(net, link, packet, _arrival(link, packet.wire, start, duration))
+    return True
 
 
 @inlined
@@ -233,7 +196,7 @@ def send_at_once(net, index, packet, now):
         return False
     link.free_at = now + drain
     link.deepest = max(link.deepest, drain)
-    put_kept(net, link, packet, packet.wire, now + drain - duration, duration)
+    put_on_wire(net, link, packet, packet.wire, now + drain - duration, duration)
     return True
 
 
@@ -264,12 +227,6 @@ def emit_at_once(net, index, now, ready, kind, flow, number, echo, stamp, cursor
     return True
 
 
-depart_here = inlined(_departing(copy_kept))
-_depart_new = inlined(_departing(copy_new))
-depart = kernel(_departing(copy_new))
-"""As `depart_here`, for packets that the host has just made."""
-
-
 @rare
 def write_telemetry(net, index, packet, now, drain):
     """Leave in-band telemetry for a data packet (HPCC): what the link has sent, and what waits in its queue.
@@ -291,50 +248,40 @@ def write_telemetry(net, index, packet, now, drain):
     row.ps_per_byte = link.ps_per_byte
 
 
-def _transmitting(depart):
-    """Make a kernel that gives packets to plain links, from which they leave by `depart`."""
+@kernel
+def transmit(net, index, packet, now, ready):
+    """Give a packet to a plain link: dropped, or its departure fixed.
 
-    def transmit(net, index, packet, now, ready):
-        """Give a packet to a plain link: dropped, or its departure fixed.
-
-        Parameters
-        ----------
-        index
-            Of the link.
-        packet
-            PACKET record, which is copied; the cursor of the copy moves on.
-        now
-            Present time, ps.
-        ready
-            Time before which it cannot start, ps.
-        """
-        link = net.links[index]
-        if link.down:
-            lose(net, index, packet, now)
-            return
-        drain = max(link.free_at - now, 0)
-        duration = serialisation(link, packet.wire)
-        if drain + duration > link.limit:
-            drop(net, index, packet, now)
-            return
-        if drain > link.mark_low:
-            mark(net, index, packet, drain)
-        if net.world[0].telemetry:
-            write_telemetry(net, index, packet, now, drain)
-        start = max(ready, link.free_at)
-        link.free_at = start + duration
-        link.deepest = max(link.deepest, drain + duration)
-        if link.tap >= 0:
-            sample(net, link.tap, now, drain + duration)
-        depart(net, index, packet, start, duration)
-
-    return transmit
-
-
-transmit = kernel(_transmitting(_depart_new))
-"""For packets that a host has just made."""
-transmit_kept = kernel(_transmitting(depart_here))
-"""For packets of other nodes."""
+    Parameters
+    ----------
+    index
+        Of the link.
+    packet
+        PACKET record, which is copied; the cursor of the copy moves on.
+    now
+        Present time, ps.
+    ready
+        Time before which it cannot start, ps.
+    """
+    link = net.links[index]
+    if link.down:
+        lose(net, index, packet, now)
+        return
+    drain = max(link.free_at - now, 0)
+    duration = serialisation(link, packet.wire)
+    if drain + duration > link.limit:
+        drop(net, index, packet, now)
+        return
+    if drain > link.mark_low:
+        mark(net, index, packet, drain)
+    if net.world[0].telemetry:
+        write_telemetry(net, index, packet, now, drain)
+    start = max(ready, link.free_at)
+    link.free_at = start + duration
+    link.deepest = max(link.deepest, drain + duration)
+    if link.tap >= 0:
+        sample(net, link.tap, now, drain + duration)
+    depart(net, index, packet, start, duration)
 
 
 @kernel

@@ -11,7 +11,7 @@ from fabricsim.packet.buffer import let_go, take_in, traffic_class
 from fabricsim.packet.clock import set_next
 from fabricsim.packet.departure import drain_time, serve, settle
 from fabricsim.packet.fifo import following, pop, push
-from fabricsim.packet.link import send_at_once, transmit_kept
+from fabricsim.packet.link import send_at_once, transmit
 from fabricsim.packet.net import prefetch
 from fabricsim.packet.nic import pass_way_in, pull
 from fabricsim.packet.order import sort
@@ -174,7 +174,7 @@ def _forward(net, node, place, out, came, now):
         if not pass_at_once(net, out, packet, came, now):
             enqueue(net, out, packet, came, now)
     elif not send_at_once(net, out, packet, now):
-        transmit_kept(net, out, packet, now, now)
+        transmit(net, out, packet, now, now)
 
 
 @kernel

@@ -19,9 +19,9 @@ from fabricsim.packet.buffer import (
     traffic_class,
     wants_pause,
 )
-from fabricsim.packet.departure import catch_up, may_take, send_new, serve, serve_nic, settle_before, spend
+from fabricsim.packet.departure import catch_up, may_take, serve, serve_nic, settle_before, spend
 from fabricsim.packet.fifo import push
-from fabricsim.packet.link import copy_kept, copy_new, drop, lose, mark, put_kept, sample, serialisation
+from fabricsim.packet.link import drop, lose, mark, put_on_wire, sample, serialisation
 from fabricsim.packet_tables import CLASS_SHIFT, CLASSES, DATA, HEADER_BYTES, MANAGED, TRIMMED
 
 
@@ -77,7 +77,7 @@ def pass_at_once(net, index, packet, came, now):
         return False
     link.free_at = now + duration
     link.deepest = max(link.deepest, duration)
-    put_kept(net, link, packet, wire, now, duration)
+    put_on_wire(net, link, packet, wire, now, duration)
     return True
 
 
@@ -151,7 +151,7 @@ def enqueue(net, index, packet, came, now):
         sample(net, link.tap, now, drain + duration)
     take_in(net, node, came, lane, wire)
     place = _join(net, port, lane, wire, duration)
-    copy_kept(net, place, packet)
+    net.pool[place] = packet
     net.pool[place].time = came  # not on a wire yet: its time says where it came from
     if busy > 0:
         plan_departure(net, port, node, link.free_at)
@@ -175,11 +175,8 @@ def submit(net, index, packet, now):
     link.deepest = max(link.deepest, drain)
     if link.tap >= 0:
         sample(net, link.tap, now, drain)
-    if (net.ports[port].filled | net.ports[port].weighted) == 0 and may_take(net, port, lane, wire):
-        send_new(net, port, index, lane, packet, wire, duration, now)
-    else:
-        copy_new(net, _join(net, port, lane, wire, duration), packet)
-        serve_nic(net, port, now)
+    net.pool[_join(net, port, lane, wire, duration)] = packet
+    serve_nic(net, port, now)
 
 
 @inlined
