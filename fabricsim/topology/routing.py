@@ -149,7 +149,8 @@ class Router:
         distances = self._distances_to(gate)
         length = int(distances[source])
         if length < 0:
-            msg = f"no cable leads from {wires.nodes[source]} to {wires.nodes[target]}"
+            ends = f"{wires.nodes[source]} to {wires.nodes[target]}"
+            msg = f"fabric.links: no cable leads from {ends}; write cables that join their switches"
             raise SimulationError(msg)
         walked = np.empty(length, np.int64)
         if self._routing == "ecmp":

@@ -82,7 +82,7 @@ def test_rates_and_delays_of_the_file_count(make: Make) -> None:
 
 def test_unjoined_hosts_are_named(make: Make) -> None:
     platform = make("a,b,gbps,delay_ns\n0,2,1,1\n1,3,1,1\n", 2)
-    with pytest.raises(SimulationError, match="no cable leads from host0 to host1"):
+    with pytest.raises(SimulationError, match=r"fabric\.links: no cable leads from host0 to host1; write cables"):
         platform.path(0, 1)
     assert platform.next_hops().group_of.tolist() == [0, -1, -1, 1]
 
