@@ -232,7 +232,7 @@ def _send(net, number, now):
         flow.retransmissions += 1
     else:
         net.links[flow.first_link].payload += payload
-    if flow.timeout_at == NEVER:
+    if flow.timeout_at == NEVER or (again and which == flow.acknowledged):
         flow.timeout_at = now + np.int64(flow.timeout)
         set_alarm(net, number, flow.timeout_at)
     if flow.rate < np.inf:

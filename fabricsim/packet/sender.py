@@ -71,6 +71,7 @@ def hear(net, packet, now):
 def _hear_of_arrivals(net, number, flow, law, packet, now):
     cumulative, echo = np.int64(packet.number), np.int64(packet.echo)
     is_ack = packet.kind == ACK
+    oldest = flow.acknowledged
     later = is_ack and sent_after_recovery_began(net, flow, law, echo)
     newly = take_note(net, flow, law, cumulative, echo if is_ack else np.int64(-1))
     if flow.acknowledged >= flow.recover:
@@ -90,7 +91,7 @@ def _hear_of_arrivals(net, number, flow, law, packet, now):
     if is_ack:
         marked = 1 if law.ecn and packet.state & MARKED else 0
         control.acknowledge(net, flow, law, now, newly, marked, rtt, echo, np.int64(packet.entropy))
-    if newly > 0:
+    if flow.acknowledged > oldest:  # RFC 6298, 5.3: not by what arrived after a gap, which may never be filled
         _restart_timer(net, number, flow, now)
         if flow.acknowledged > flow.forget_at:
             _forget(net, flow)

@@ -1,4 +1,4 @@
-"""What later packets have overtaken is found lost without the timer, also at the end of a message."""
+"""What later packets have overtaken is found lost without the timer, and by the timer where nothing tells of it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 from fabricsim import traffic
 from fabricsim.results.traffic import DEMAND, Matrix
 from fabricsim.spec.load import load
+from fabricsim.transports.parameters import law_row
 
 RATE = 12.5e9
 
@@ -31,3 +32,17 @@ def test_the_last_packets_of_a_message_are_sent_again_without_a_timeout(senders:
     assert result.counters["retransmissions"] == result.counters["drops"]
     assert result.counters["timeouts"] == 0
     assert result.makespan / 1e12 < 2 * senders * size / RATE
+
+
+def test_arrivals_beyond_a_gap_do_not_put_off_the_timer() -> None:
+    """A failure tells nobody of what it lost, and sprayed packets beyond it arrive all the time (RFC 6298, 5.3)."""
+    settings = ["engine=packet", "fabric=two-tier", "transport=uec-100g"]
+    matrix = traffic.request("permutation", load("ideal-16", settings).scenario, size="1MB")
+    failure = 'fabric.failures=[{link="leaf0->spine0",from="20us",until="50us"}]'
+
+    alone = traffic.simulate(load("ideal-16", settings).scenario, matrix)
+    result = traffic.simulate(load("ideal-16", [*settings, failure]).scenario, matrix)
+
+    timeout = int(law_row(load("ideal-16", settings).scenario.transport)["minimum_timeout"][0])
+    assert result.counters["errors"] > 0
+    assert result.makespan < alone.makespan + timeout

@@ -112,7 +112,7 @@ class Sender:
             self._plan_alarm(self._next_send)
         laws.after_send(self.row, self.law, packet.wire)
         self._last_taken = now
-        if self._timeout_at == NEVER:
+        if self._timeout_at == NEVER or (again and number == self.row.acknowledged):
             self._start_timer()
         return packet
 
@@ -174,12 +174,13 @@ class Sender:
         rtt = now - ack.stamp
         round_trip.measure(self.row, self.law, rtt)
         later = self._was_sent_after_recovery_began(ack.echo)
+        oldest = int(self.row.acknowledged)
         packets = self._take_out(ack.number, ack.echo)
         if self.selective:
             self._find_lost()
         if later and self.row.recovering:
             self._find_lost_before()
-        if packets > 0:
+        if self.row.acknowledged > oldest:
             self._restart_timer()
         if self.law.law == HPCC:
             if not any(readings is ack.readings for readings in self._readings):
@@ -189,7 +190,8 @@ class Sender:
         laws.acknowledge(self.network.telemetry, self.row, self.law, now, packets, int(ack.marked), rtt, ack.echo, slot)
 
     def _receive_nack(self, nack: Packet) -> None:
-        packets = self._take_out(nack.number, NONE)
+        oldest = int(self.row.acknowledged)
+        self._take_out(nack.number, NONE)
         if self.selective:
             if self._status.get(nack.echo) == IN_FLIGHT:
                 self._lose(nack.echo)
@@ -197,7 +199,7 @@ class Sender:
             self._begin_recovery()
             self.row.next_number = nack.number
             self.row.in_flight = 0
-        if packets > 0:
+        if self.row.acknowledged > oldest:
             self._restart_timer()
 
     def _take_out(self, number: int, echo: int) -> int:
