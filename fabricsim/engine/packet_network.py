@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.engine.packet_state import PacketState
+from fabricsim.engine.state import table
 from fabricsim.errors import SimulationError
 from fabricsim.packet_tables import CLASSES, CREDIT_BYTES, HEADER_BYTES, HOST, INGRESS, LINK, NODE, PORT, QUEUE, SWITCH
 from fabricsim.spec.size_checks import MOST_PACKET_PORTS
@@ -40,7 +41,7 @@ def build(platform: Platform, scenario: Scenario) -> PacketState:
     links = _links(wires, hosts, scenario)
     managed = _managed(links, hosts, switch)
     ports, queues = _ports(links, managed, hosts, switch)
-    nodes = np.zeros(len(wires.nodes), NODE)
+    nodes = table(len(wires.nodes), NODE)
     nodes["kind"] = np.where(np.arange(len(nodes)) < hosts, HOST, SWITCH)
     nodes["number"] = np.where(nodes["kind"] == HOST, np.arange(len(nodes)), np.arange(len(nodes)) - hosts)
     nodes["port"] = NONE
@@ -65,7 +66,7 @@ def _check_ports(wires: Wires) -> None:
 
 def _links(wires: Wires, hosts: int, scenario: Scenario) -> NDArray[np.void]:
     switch = scenario.switch
-    links = np.zeros(len(wires.source), LINK)
+    links = table(len(wires.source), LINK)
     links["source"], links["target"], links["reverse"] = wires.source, wires.target, wires.reverse
     links["ps_per_byte"] = PS_PER_S / wires.rate
     from_host = wires.source < hosts
@@ -118,14 +119,14 @@ def _ports(
     if len(nics) != hosts or len(set(links["source"][nics].tolist())) != hosts:
         msg = 'the packet engine wants one cable per host; give each host exactly one, or use engine = "flow"'
         raise SimulationError(msg)
-    ports = np.zeros(len(of_switches) + hosts, PORT)
+    ports = table(len(of_switches) + hosts, PORT)
     ports["link"] = np.concatenate([of_switches, nics])
     ports["classes"] = switch.classes
     ports["trimming"][: len(of_switches)] = switch.trimming
     ports["mark_late"][: len(of_switches)] = switch.ecn is not None and switch.ecn.at == "dequeue"
     own = ports["link"][managed[ports["link"]]]
     links["port"][own] = np.flatnonzero(managed[ports["link"]])
-    queues = np.zeros(len(ports) * CLASSES, QUEUE)
+    queues = table(len(ports) * CLASSES, QUEUE)
     queues["alpha"] = np.inf
     if switch.buffer is not None and switch.buffer.shared is not None:
         queues["alpha"] = 1.0 if switch.buffer.alpha is None else switch.buffer.alpha
@@ -143,7 +144,7 @@ def _ports(
 
 def _ingress(links: NDArray[np.void], hosts: int, switch: Switch) -> NDArray[np.void]:
     """Say when what an incoming link brings makes a node send PAUSE, and whether it gives credits back."""
-    ingress = np.zeros(len(links) * CLASSES, INGRESS)
+    ingress = table(len(links) * CLASSES, INGRESS)
     ingress["above"] = NEVER
     ingress["credits"] = switch.credits is not None
     if switch.pfc is None:

@@ -21,15 +21,10 @@ from fabricsim.packet_tables import (
     CONTROL_BYTES,
     DELIVERY,
     HOST,
-    INGRESS,
-    LINK,
     LOG,
     MANAGED,
     NETWORK,
-    NODE,
     PACKET,
-    PORT,
-    QUEUE,
     READ_AHEAD,
     SAMPLE,
     WATCHED,
@@ -70,6 +65,8 @@ def _calm(links: NDArray[np.void]) -> NDArray[np.int64]:
 class PacketState(Net):
     """Tables of one simulated network.
 
+    Those that it is given are from `fabricsim.engine.state.table`, and its own from then on.
+
     Parameters
     ----------
     nodes
@@ -99,8 +96,7 @@ class PacketState(Net):
         self.world["many"] = self.world["hosts"] > _MANY_HOSTS
         for name in ("free_chunk", "free_control", "free_agenda", "free_transfer"):
             self.world[name] = NONE
-        self.nodes, self.links = _copy(nodes, NODE), _copy(links, LINK)
-        self.ports, self.queues, self.ingress = _copy(ports, PORT), _copy(queues, QUEUE), _copy(ingress, INGRESS)
+        self.nodes, self.links, self.ports, self.queues, self.ingress = nodes, links, ports, queues, ingress
         self.nodes["agenda"] = NONE
         self.next_times = np.full(len(nodes), NEVER, np.int64)
         self.tree = np.full(2, NEVER, np.int64)
@@ -334,12 +330,6 @@ class PacketState(Net):
                 low = 1 << (level - 1)
                 tree[low : 2 * low] = tree[2 * low : 4 * low].reshape(-1, 2).min(axis=1)
         self.tree = tree
-
-
-def _copy(rows: NDArray[np.void], dtype: np.dtype[np.void]) -> NDArray[np.void]:
-    copied = table(len(rows), dtype)
-    copied[:] = rows
-    return copied
 
 
 def _blank(name: str, length: int) -> NDArray[Any]:

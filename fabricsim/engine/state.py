@@ -89,7 +89,7 @@ class State(Simulation):
         self.world["bin"] = _FIRST_BIN
         self._window = 1
         self.resources = table(len(capacities), RESOURCE)
-        self.resources["capacity"] = self.resources["residual"] = capacities
+        self.resources["capacity"] = self.resources["residual"] = np.array(capacities)
         self.resources["settled"] = np.inf
         self.resources["first"] = NONE
         self.tap(taps)

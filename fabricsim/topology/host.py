@@ -8,12 +8,12 @@ mirror image. All of these are resources on the path, shared with whatever else 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from fabricsim.topology import pcie
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from fabricsim.spec.cluster import Cluster
     from fabricsim.topology.resources import Resources
@@ -27,12 +27,8 @@ SOCKET = "inter-socket"
 NVLINK = "NVLink"
 MEMORY = "memory"
 
-
-class Register(Protocol):
-    """Where resources are entered."""
-
-    def add(self, name: str, kind: str, capacity: float) -> int:
-        """Enter a resource; returns its number."""
+_FIRST = "host0"
+"""What the names of the first host's resources begin with."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +48,12 @@ class Lanes:
 
 @dataclass
 class HostPorts:
-    """The resources of one host.
+    """The resources of one host, and the ways over them between its GPUs, its memory and the wire.
 
-    ``gpu``, ``switch`` and ``socket`` are indexed by the GPU's number in the host, those of NICs by the NIC's.
+    GPUs are given by their number in the host, its memory as None. ``gpu``, ``switch`` and ``socket`` are indexed by
+    the GPU's number, those of NICs by the NIC's; ``threads`` are those of the GPUs, and the last is the memory's.
     """
 
-    first_rank: int
     gpus: int
     nics: int
     intra_host: str
@@ -72,7 +68,7 @@ class HostPorts:
     between_sockets: dict[tuple[int, int], int] = field(default_factory=dict)
     nvlink: list[Lanes] = field(default_factory=list)
     memory: list[Lanes] = field(default_factory=list)
-    threads: dict[int, int] = field(default_factory=dict)
+    threads: list[int] = field(default_factory=list)
 
     def _gpu_hops(self, gpu: int, cost: pcie.Cost) -> Iterator[Hop]:
         yield from self.gpu[gpu].hops(cost)
@@ -100,58 +96,50 @@ class HostPorts:
         if source != target and (source, target) in self.between_sockets:
             yield self.between_sockets[source, target], 1.0
 
-    def _thread(self, endpoint: int, seconds_per_byte: float) -> Iterator[Hop]:
+    def _thread(self, gpu: int | None, seconds_per_byte: float) -> Iterator[Hop]:
         if seconds_per_byte:
-            yield self.threads[endpoint], seconds_per_byte
-
-    def _number(self, endpoint: int) -> int | None:
-        number = endpoint - self.first_rank
-        return number if 0 <= number < self.gpus else None
+            yield self.threads[-1 if gpu is None else gpu], seconds_per_byte
 
     def _nic_of(self, gpu: int) -> int:
         return gpu * self.nics // self.gpus
 
-    def own_nic(self, endpoint: int) -> int:
-        """Give the number of an endpoint's NIC in its host: the GPU's, or NIC 0 of the host's memory."""
-        gpu = self._number(endpoint)
+    def own_nic(self, gpu: int | None) -> int:
+        """Give the number of a GPU's NIC, or that of the memory's: 0."""
         return 0 if gpu is None else self._nic_of(gpu)
 
-    def leave(self, endpoint: int, copy: float, *, staged: bool, nic: int | None = None) -> list[Hop]:
-        """List the hops from an endpoint's memory onto the wire, by its own NIC or another of the host."""
-        gpu = self._number(endpoint)
+    def leave(self, gpu: int | None, copy: float, *, staged: bool, nic: int | None = None) -> list[Hop]:
+        """List the hops from a GPU's memory, or the host's, onto the wire, by its own NIC or another of the host."""
         if gpu is not None and nic is not None and nic != self._nic_of(gpu):
             # NCCL's PXN: the data is written to a GPU of that NIC, which sends it (src/graph/paths.cc)
             gateway = nic * self.gpus // self.nics
             over = [(self.nvlink[gpu].up, 1.0), (self.nvlink[gateway].down, 1.0)]
-            return [*over, *self.leave(self.first_rank + gateway, copy, staged=staged)]
+            return [*over, *self.leave(gateway, copy, staged=staged)]
         if self.ideal:
-            return list(self._thread(endpoint, copy))
+            return list(self._thread(gpu, copy))
         if gpu is None:
-            return [*self._thread(endpoint, copy), *self._nic_hops(nic or 0, pcie.DMA_READ)]
+            return [*self._thread(gpu, copy), *self._nic_hops(nic or 0, pcie.DMA_READ)]
         own = self._nic_of(gpu)
         crossing = self._cross(self.socket[gpu], self.nic_socket[own])
         if self.gpudirect and not staged:
             return self._direct(gpu, pcie.DMA_READ, crossing)
         stores = self._gpu_hops(gpu, pcie.GPU_STORE)
-        return _merged([*stores, *crossing, *self._thread(endpoint, copy), *self._nic_hops(own, pcie.DMA_READ)])
+        return _merged([*stores, *crossing, *self._thread(gpu, copy), *self._nic_hops(own, pcie.DMA_READ)])
 
-    def enter(self, endpoint: int, copy: float, *, staged: bool) -> list[Hop]:
-        """List the hops from the wire into an endpoint's memory."""
+    def enter(self, gpu: int | None, copy: float, *, staged: bool) -> list[Hop]:
+        """List the hops from the wire into a GPU's memory, or the host's."""
         if self.ideal:
-            return list(self._thread(endpoint, copy))
-        gpu = self._number(endpoint)
+            return list(self._thread(gpu, copy))
         if gpu is None:
-            return [*self._nic_hops(0, pcie.DMA_WRITE), *self._thread(endpoint, copy)]
+            return [*self._nic_hops(0, pcie.DMA_WRITE), *self._thread(gpu, copy)]
         own = self._nic_of(gpu)
         crossing = self._cross(self.nic_socket[own], self.socket[gpu])
         if self.gpudirect and not staged:
             return self._direct(gpu, pcie.DMA_WRITE, crossing)
         loads = self._gpu_hops(gpu, pcie.GPU_LOAD)
-        return _merged([*self._nic_hops(own, pcie.DMA_WRITE), *crossing, *self._thread(endpoint, copy), *loads])
+        return _merged([*self._nic_hops(own, pcie.DMA_WRITE), *crossing, *self._thread(gpu, copy), *loads])
 
-    def within(self, source: int, target: int) -> list[Hop]:
-        """List the hops from one GPU's memory to another's, or the host's, in the same host."""
-        here, there = self._number(source), self._number(target)
+    def within(self, here: int | None, there: int | None) -> list[Hop]:
+        """List the hops from one GPU's memory to another's, or to or from the host's."""
         if here is None or there is None:
             pair = [gpu for gpu in (here, there) if gpu is not None]
             return [hop for gpu in pair for hop in self._to_host_memory(gpu, stores=here is not None)]
@@ -183,25 +171,25 @@ def _merged(hops: list[Hop]) -> list[Hop]:
     return list(costs.items())
 
 
-def _lanes(register: Register, name: str, kind: str, capacity: float) -> Lanes:
-    return Lanes(register.add(f"{name}/up", kind, capacity), register.add(f"{name}/down", kind, capacity))
+def _lanes(resources: Resources, name: str, kind: str, capacity: float) -> Lanes:
+    return Lanes(resources.add(f"{name}/up", kind, capacity), resources.add(f"{name}/down", kind, capacity))
 
 
-def _build_pcie(cluster: Cluster, name: str, ports: HostPorts, register: Register, share: float) -> None:
+def _build_pcie(cluster: Cluster, name: str, ports: HostPorts, resources: Resources, share: float) -> None:
     rate = pcie.capacity(cluster.gpu_pcie) * share
     shared = cluster.gpus_per_pcie_switch
     switches: dict[int, Lanes] = {}
     for gpu in range(cluster.gpus_per_host):
-        ports.gpu.append(_lanes(register, f"{name}/gpu{gpu}/pcie", PCIE, rate))
+        ports.gpu.append(_lanes(resources, f"{name}/gpu{gpu}/pcie", PCIE, rate))
         if shared > 1 and gpu // shared not in switches:
-            switches[gpu // shared] = _lanes(register, f"{name}/pcie-switch{gpu // shared}", PCIE, rate)
+            switches[gpu // shared] = _lanes(resources, f"{name}/pcie-switch{gpu // shared}", PCIE, rate)
         ports.switch.append(switches.get(gpu // shared))
         # A switch hangs on one socket, and so do all GPUs below it.
         ports.socket.append(gpu // shared * cluster.cpu.sockets // (cluster.gpus_per_host // shared))
     several = cluster.nics_per_host > 1
     for nic in range(cluster.nics_per_host):
         label = f"{name}/nic{nic}/pcie" if several else f"{name}/nic/pcie"
-        ports.nic.append(_lanes(register, label, PCIE, pcie.capacity(cluster.nic.pcie) * share))
+        ports.nic.append(_lanes(resources, label, PCIE, pcie.capacity(cluster.nic.pcie) * share))
         first = nic * cluster.gpus_per_host // cluster.nics_per_host
         ports.nic_socket.append(ports.socket[first] if several else cluster.nic.socket)
         ports.nic_switch.append(ports.switch[first] if cluster.nic_below_gpu_switch else None)
@@ -209,47 +197,29 @@ def _build_pcie(cluster: Cluster, name: str, ports: HostPorts, register: Registe
         for here in range(cluster.cpu.sockets):
             for there in range(cluster.cpu.sockets):
                 if here != there:
-                    ports.between_sockets[here, there] = register.add(
+                    ports.between_sockets[here, there] = resources.add(
                         f"{name}/socket{here}->socket{there}", SOCKET, cluster.cpu.inter_socket_rate
                     )
 
 
-def _build_host(cluster: Cluster, host: int, register: Register, proxy_threads: int, pcie_share: float) -> HostPorts:
-    name = f"host{host}"
-    first = host * cluster.gpus_per_host
+def _build_host(cluster: Cluster, resources: Resources, proxy_threads: int, pcie_share: float) -> HostPorts:
     ideal = cluster.join == "ideal"
-    gpus, nics = cluster.gpus_per_host, cluster.nics_per_host
-    ports = HostPorts(first, gpus, nics, cluster.intra_host, ideal, cluster.gpudirect)
+    ports = HostPorts(cluster.gpus_per_host, cluster.nics_per_host, cluster.intra_host, ideal, cluster.gpudirect)
     for gpu in range(cluster.gpus_per_host):
-        ports.threads[first + gpu] = register.add(f"{name}/gpu{gpu}/proxy", THREAD, float(proxy_threads))
+        ports.threads.append(resources.add(f"{_FIRST}/gpu{gpu}/proxy", THREAD, float(proxy_threads)))
         if cluster.gpu.nvlink_rate is not None and cluster.intra_host == "nvlink":
             usable = cluster.gpu.nvlink_rate * cluster.gpu.nvlink_efficiency
-            ports.nvlink.append(_lanes(register, f"{name}/gpu{gpu}/nvlink", NVLINK, usable))
+            ports.nvlink.append(_lanes(resources, f"{_FIRST}/gpu{gpu}/nvlink", NVLINK, usable))
         if ideal:
-            ports.memory.append(_lanes(register, f"{name}/gpu{gpu}/memory", MEMORY, cluster.gpu.memory_rate))
-    ports.threads[cluster.ranks + host] = register.add(f"{name}/cpu", THREAD, float(proxy_threads))
+            ports.memory.append(_lanes(resources, f"{_FIRST}/gpu{gpu}/memory", MEMORY, cluster.gpu.memory_rate))
+    ports.threads.append(resources.add(f"{_FIRST}/cpu", THREAD, float(proxy_threads)))
     if not ideal:
-        _build_pcie(cluster, name, ports, register, pcie_share)
+        _build_pcie(cluster, _FIRST, ports, resources, pcie_share)
     return ports
 
 
-@dataclass
-class _Numbers:
-    """Stands in for the resources where those of a host have been entered, and gives their numbers again."""
-
-    upcoming: int
-
-    def add(self, name: str, kind: str, capacity: float) -> int:  # noqa: ARG002  as of Resources
-        """Give the next number."""
-        self.upcoming += 1
-        return self.upcoming - 1
-
-
 class Hosts:
-    """The hosts of a cluster, by number.
-
-    They are alike, so that the resources of all are entered as copies of the first one's, and the ports of a host are
-    made when they are first asked for: of a large cluster a few flows need few.
+    """The hosts of a cluster: the first one, of which all others are copies.
 
     Parameters
     ----------
@@ -261,18 +231,20 @@ class Hosts:
         Threads of a GPU's process that share its copying.
     pcie_share
         Of what the packets of PCIe links allow, the share that these carry.
+
+    Attributes
+    ----------
+    ports
+        Of the first host.
     """
 
     def __init__(self, cluster: Cluster, resources: Resources, proxy_threads: int, pcie_share: float = 1.0) -> None:
-        self._cluster, self._settings = cluster, (proxy_threads, pcie_share)
-        self._first = len(resources.names)
-        self._ports = {0: _build_host(cluster, 0, resources, *self._settings)}
-        self._each = len(resources.names) - self._first
-        resources.repeat(self._first, "host0", [f"host{host}" for host in range(1, cluster.hosts)])
+        first = len(resources.names)
+        self.ports = _build_host(cluster, resources, proxy_threads, pcie_share)
+        self._each = len(resources.names) - first
+        resources.repeat(first, _FIRST, [f"host{host}" for host in range(1, cluster.hosts)])
 
-    def __getitem__(self, host: int) -> HostPorts:
-        """Give the ports of a host of the cluster."""
-        if host not in self._ports:
-            numbers = _Numbers(self._first + host * self._each)
-            self._ports[host] = _build_host(self._cluster, host, numbers, *self._settings)
-        return self._ports[host]
+    def of(self, host: int, hops: Iterable[Hop]) -> list[Hop]:
+        """Give the hops in a host that are those in the first one."""
+        beyond = host * self._each
+        return [(resource + beyond, cost) for resource, cost in hops]

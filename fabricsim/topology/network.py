@@ -104,12 +104,14 @@ def fat_tree(hosts: int, fabric: Fabric, nics_per_host: int = 1) -> Network:
     up: Cable = {"rate": fabric.uplink_rate, "length": fabric.switch_cable}
     for end in range(ends.count):
         _join(network, ends.name(end), f"edge{end // half}", down)
+    cores = [f"core{number}" for number in range(half**2)]
     for pod in range(-(-ends.count // half**2)):
+        switches = range(pod * half, (pod + 1) * half)
+        edges, aggregations = [f"edge{number}" for number in switches], [f"aggregation{number}" for number in switches]
         for i in range(half):
             for j in range(half):
-                edge, aggregation = f"edge{pod * half + i}", f"aggregation{pod * half + j}"
-                _join(network, edge, aggregation, up)
-                _join(network, f"aggregation{pod * half + i}", f"core{i * half + j}", up)
+                _join(network, edges[i], aggregations[j], up)
+                _join(network, aggregations[i], cores[i * half + j], up)
     return network
 
 

@@ -6,7 +6,7 @@ Endpoints are numbered: GPUs (ranks) first, then one host memory per host.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -58,8 +58,7 @@ class ProtocolCosts:
     host: float = 1.0
 
 
-@dataclass(frozen=True)
-class Path:
+class Path(NamedTuple):
     """The way of one connection.
 
     ``hops`` are pairs of resource index and cost per payload byte; ``latency`` is that of cables and
@@ -108,8 +107,8 @@ class Platform:
         self._apart = fabric.rails and fabric.topology == "single-switch"
         self._propagation: list[int] = self._wires.propagation.tolist()
         self._switching = self._list_switching()
-        self._ways_out: dict[tuple[int, float, int], list[Hop]] = {}
-        self._ways_in: dict[tuple[int, float], list[Hop]] = {}
+        self._ways_out: dict[tuple[int | None, float, int], list[Hop]] = {}  # of the first host
+        self._ways_in: dict[tuple[int | None, float], list[Hop]] = {}
 
     @property
     def hosts(self) -> int:
@@ -144,11 +143,16 @@ class Platform:
         """Return the host of an endpoint."""
         return endpoint // self._per_host if endpoint < self._ranks else endpoint - self._ranks
 
+    def _gpu(self, endpoint: int) -> int | None:
+        """Give the number of a GPU in its host; None for a host's memory."""
+        return endpoint % self._per_host if endpoint < self._ranks else None
+
     def nics_of(self, source: int, target: int) -> tuple[int, int]:
         """Find the nodes of the NICs by which a message leaves one endpoint's host and enters another's."""
         here, there = self.host_of(source), self.host_of(target)
-        enters = self._hosts[there].own_nic(target)
-        leaves = enters if self.cluster.pxn else self._hosts[here].own_nic(source)
+        own_nic = self._hosts.ports.own_nic
+        enters = own_nic(self._gpu(target))
+        leaves = enters if self.cluster.pxn else own_nic(self._gpu(source))
         per_host = self.cluster.nics_per_host
         return here * per_host + leaves, there * per_host + enters
 
@@ -233,7 +237,8 @@ class Platform:
 
     def within(self, source: int, target: int) -> list[Hop]:
         """List the hops between two endpoints of one host."""
-        return self._hosts[self.host_of(source)].within(source, target)
+        hops = self._hosts.ports.within(self._gpu(source), self._gpu(target))
+        return self._hosts.of(self.host_of(source), hops)
 
     def way_out(self, source: int, copy: float | None = None, *, target: int | None = None) -> list[Hop]:
         """List the hops from an endpoint's memory onto the wire.
@@ -253,11 +258,11 @@ class Platform:
 
     def _leaving(self, source: int, copy: float, nic: int) -> list[Hop]:
         """List the hops from an endpoint's memory onto the wire of a NIC, by its node."""
-        key = (source, copy, nic)
+        host, own = divmod(nic, self.cluster.nics_per_host)
+        key = (self._gpu(source), copy, own)
         if key not in self._ways_out:
-            host, own = self._hosts[self.host_of(source)], nic % self.cluster.nics_per_host
-            self._ways_out[key] = host.leave(source, copy, staged=self.costs.staged, nic=own)
-        return self._ways_out[key]
+            self._ways_out[key] = self._hosts.ports.leave(key[0], copy, staged=self.costs.staged, nic=own)
+        return self._hosts.of(host, self._ways_out[key])
 
     def way_in(self, target: int, copy: float | None = None) -> list[Hop]:
         """List the hops from the wire into an endpoint's memory.
@@ -270,10 +275,10 @@ class Platform:
             CPU seconds per payload byte of the receiving thread; that of the transport where left out.
         """
         copy = self.costs.receive_copy if copy is None else copy
-        if (target, copy) not in self._ways_in:
-            host = self._hosts[self.host_of(target)]
-            self._ways_in[target, copy] = host.enter(target, copy, staged=self.costs.staged)
-        return self._ways_in[target, copy]
+        key = (self._gpu(target), copy)
+        if key not in self._ways_in:
+            self._ways_in[key] = self._hosts.ports.enter(*key, staged=self.costs.staged)
+        return self._hosts.of(self.host_of(target), self._ways_in[key])
 
     def _latency(self, path: list[int]) -> int:
         """Time over cables and through switches, ps."""

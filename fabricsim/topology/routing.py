@@ -167,34 +167,44 @@ class Router:
         wires, nics = self._wires, self._nics
         gates, gate_of = np.unique(self._gates, return_inverse=True)
         distances = np.stack([self._distances_to(gate) for gate in gates.tolist()], axis=1)
-        by_gate = np.empty((len(wires.nodes) - nics, len(gates)), np.int32)
-        sizes, links, count = [], [], 0
-        for switch, row in enumerate(by_gate):
-            leaving = np.arange(wires.first[nics + switch], wires.first[nics + switch + 1])
-            nearer = distances[wires.target[leaving]] == distances[nics + switch] - 1
-            row[:], sets = _grouped(nearer.T, count)
-            sizes.append(sets.sum(axis=1))
-            links.append(leaving[np.nonzero(sets)[1]])
-            count += len(sets)
+        ports = int(np.diff(wires.first[nics:]).max(initial=0))
+        bits = np.zeros((len(wires.nodes) - nics, len(gates), -(-ports // 32) * 4), np.uint8)  # of each port, by words
+        for switch, row in enumerate(bits, nics):
+            leaving = slice(wires.first[switch], wires.first[switch + 1])
+            near = np.packbits(distances[wires.target[leaving]] == distances[switch] - 1, axis=0)
+            row[:, : len(near)] = near.T
+        numbers, switch_of, sets = _grouped(bits)
+        of_set, port = np.nonzero(sets)
+        links = wires.first[nics + switch_of[of_set]] + port
         # A switch forwards to its own NICs by a wire of each.
         behind = np.flatnonzero((self._gates >= nics) & (self._gates != np.arange(nics)))
-        group_of = by_gate[:, gate_of]
-        group_of[self._gates[behind] - nics, behind] = count + np.arange(len(behind))
-        sizes.append(np.ones(len(behind), np.int64))
-        links.append(wires.reverse[wires.first[behind]])
-        groups = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
-        return NextHops(group_of.ravel(), groups.astype(np.int32), np.concatenate(links).astype(np.int32))
+        group_of = numbers[:, gate_of]
+        group_of[self._gates[behind] - nics, behind] = len(sets) + np.arange(len(behind))
+        links = np.concatenate([links, wires.reverse[wires.first[behind]]])
+        sizes = np.concatenate([[0], sets.sum(axis=1), np.ones(len(behind), np.int64)])
+        return NextHops(group_of.ravel(), np.cumsum(sizes).astype(np.int32), links.astype(np.int32))
 
 
-def _grouped(rows: NDArray[np.bool_], start: int) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-    """Give equal rows one number, from `start`; returns the number of each row, and the row of each number.
+def _grouped(bits: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.bool_]]:
+    """Give equal sets of ports of a switch one number.
 
-    Rows without any true value have the number -1.
+    Parameters
+    ----------
+    bits
+        A bit for each port, the first one highest, shape ``(switches, destinations, bytes)``, in words of 4 bytes.
+
+    Returns
+    -------
+    tuple of numpy.ndarray
+        Number of each switch and destination, switch by switch; -1 where there are no ports. Of each number, its switch
+        and whether each port is in it.
     """
-    packed = np.ascontiguousarray(np.packbits(rows, axis=1))
-    words = packed.view(np.dtype((np.void, packed.shape[1])))[:, 0]
-    _, where, which = np.unique(words, return_index=True, return_inverse=True)
-    sets = rows[where]
+    switches, destinations, width = bits.shape
+    rows = bits.reshape(switches * destinations, width)
+    where = rank = np.repeat(np.arange(switches), destinations)
+    for word in rows.view(">u4").T:
+        _, where, rank = np.unique(rank << 32 | word, return_index=True, return_inverse=True)
+    sets = np.unpackbits(rows[where], axis=1).astype(bool)
     some = sets.any(axis=1)
-    numbers = np.where(some, start + np.cumsum(some) - 1, NONE)
-    return numbers[which].astype(np.int32), sets[some]
+    numbers = np.where(some, np.cumsum(some) - 1, NONE)[rank].reshape(switches, destinations)
+    return numbers.astype(np.int32), where[some] // destinations, sets[some]

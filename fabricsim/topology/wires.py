@@ -85,26 +85,19 @@ def freeze(network: Network, link_rate: float, resources: Resources) -> Wires:
     """
     nodes = tuple(network)
     number = {node: index for index, node in enumerate(nodes)}
-    first, source, target, rates, propagation = [0], [], [], [], []
-    names: list[str] = []
-    for index, node in enumerate(nodes):
-        for other in sorted(number[neighbour] for neighbour in network[node]):
-            cable = network[node][nodes[other]]
-            rate = cable["rate"]
-            rates.append(link_rate if rate is None else rate)
-            names.append(f"{node}->{nodes[other]}")
-            source.append(index)
-            target.append(other)
-            propagation.append(_propagation(cable))
-        first.append(len(target))
-    resources.add_all(names, WIRE, rates)
-    ends = np.array(source, np.int64), np.array(target, np.int64)
-    return Wires(
-        nodes,
-        np.array(first, np.int64),
-        *ends,
-        np.lexsort(ends),  # wires by target, then source: each stands where its reverse does
-        np.array(rates, np.float64),
-        np.array(propagation, np.int64),
-        tuple(names),
-    )
+    first = np.cumsum([0, *map(len, network.values())])
+    source = np.repeat(np.arange(len(nodes)), np.diff(first))
+    target = np.array([number[other] for beyond in network.values() for other in beyond], np.int64)
+    cables = [cable for beyond in network.values() for cable in beyond.values()]
+    # Most cables of a network are alike, and are one object.
+    _, one, which = np.unique(np.array([*map(id, cables)], np.int64), return_index=True, return_inverse=True)
+    distinct = [cables[index] for index in one.tolist()]
+    rates = [link_rate if cable["rate"] is None else cable["rate"] for cable in distinct]
+    order = np.lexsort((target, source))
+    target, which = target[order], which[order]
+    rate, propagation = np.array(rates, np.float64)[which], np.array([*map(_propagation, distinct)], np.int64)[which]
+    ends = zip(map(nodes.__getitem__, source.tolist()), map(nodes.__getitem__, target.tolist()), strict=True)
+    names = tuple([f"{here}->{there}" for here, there in ends])
+    resources.add_all(names, WIRE, rate.tolist())
+    reverse = np.lexsort((source, target))  # wires by target, then source: each stands where its reverse does
+    return Wires(nodes, first, source, target, reverse, rate, propagation, names)
