@@ -19,6 +19,7 @@ import simpy
 from fabricsim import provenance
 from fabricsim.engine.fabric import Fabric
 from fabricsim.engine.records import carried, counters
+from fabricsim.engine.wiring import connections
 from fabricsim.errors import InputError
 from fabricsim.kernels.transfer import time_alone
 from fabricsim.results.result import LinkRecord
@@ -180,9 +181,7 @@ def _check_ranks(scenario: Scenario, matrix: Matrix) -> None:
 
 def _routes(fabric: Fabric, matrix: Matrix, ports: NDArray[np.int64]) -> NDArray[np.int64]:
     """Route of each flow, an index into the table of routes."""
-    route = fabric.wiring.route
-    ways = zip(matrix.flows["source"].tolist(), matrix.flows["target"].tolist(), ports.tolist(), strict=True)
-    return np.array([route(source, target, port=port) for source, target, port in ways], np.int64)
+    return np.array(fabric.wiring.routes(connections(matrix.flows, ports.tolist())), np.int64)
 
 
 def _ports(matrix: Matrix) -> NDArray[np.int64]:

@@ -18,6 +18,7 @@ from fabricsim.engine.arguments import (
 from fabricsim.engine.assembly import assemble, tapped
 from fabricsim.engine.completions import Completions
 from fabricsim.engine.pump import Pump
+from fabricsim.engine.wiring import connections
 from fabricsim.errors import SimulationError
 from fabricsim.tables import CALL, CLOCK_END, COLLECTIVE, NONE, OP
 from fabricsim.units import PS_PER_S
@@ -140,7 +141,7 @@ class Fabric:
         weight = checked_weight(weight, self.scenario.engine)
         now = self._pump.now()
         route = self.wiring.route(source, target, port=port, latency=latency)
-        self.wiring.prepare(target, route, awaited=True)
+        self.wiring.prepare([route], awaited=True)
         delay = int(self.world.routes["overhead"][route])
         event = self.env.event()
         message = self.world.post_message(now, route, size, weight, delay)
@@ -170,22 +171,16 @@ class Fabric:
             As `send`.
         """
         now = self._pump.now()
-        rows = zip(matrix["source"].tolist(), matrix["target"].tolist(), ports, strict=True)
-        routes = [self._unawaited_route(source, target, port) for source, target, port in rows]
-        starts = (matrix["start"] + now).tolist()
-        overheads = self.world.routes["overhead"][routes].tolist()
-        sizes = [checked_size(size, "a transfer") for size in matrix["bytes"].tolist()]
+        for size in np.unique(matrix["bytes"]).tolist():
+            checked_size(size, "a transfer")
+        routes = self.wiring.routes(connections(matrix, ports))
+        self.wiring.prepare(routes, awaited=False)
+        starts = (matrix["start"] + now).astype(np.int64)
         event = self.env.event()
-        begin = [start + overhead for start, overhead in zip(starts, overheads, strict=True)]
-        batch = self.world.post_batch(begin, routes, sizes)
-        self._completions.await_batch(batch, event, np.array(starts, np.int64))
+        batch = self.world.post_batch(starts + self.world.routes["overhead"][routes], routes, matrix["bytes"])
+        self._completions.await_batch(batch, event, starts)
         self._pump.wake()
         return event
-
-    def _unawaited_route(self, source: int, target: int, port: int) -> int:
-        route = self.wiring.route(source, target, port=port)
-        self.wiring.prepare(target, route, awaited=False)
-        return route
 
     def host_memory(self, host: int) -> int:
         """Endpoint number of a host's memory, for `send`; a `SimulationError` where there is no such host."""

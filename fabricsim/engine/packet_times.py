@@ -10,7 +10,7 @@ from fabricsim.packet_tables import HEADER_BYTES
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 class PacketTimes:
     """Times of packets of one transport on ways over idle wires.
 
-    They are looked up in plain lists: for the handful of wires of a way an array takes longer.
+    They are looked up in plain lists: for the handful of wires of a way an array takes longer. Most ways of a network
+    are alike, wire by wire, and what they take is worked out once.
 
     Parameters
     ----------
@@ -36,9 +37,22 @@ class PacketTimes:
         self._delay: list[int] = links["delay"].tolist()
         self._per_byte: list[float] = links["ps_per_byte"].tolist()
         self._cut_through: list[int] = links["cut_through"].tolist()
+        self._kind = _kinds(links)
+        self._flows: dict[tuple[tuple[int, ...], tuple[int, ...]], Mapping[str, float]] = {}
+        self._routes: dict[tuple[tuple[int, ...], tuple[float, ...]], Mapping[str, float]] = {}
 
-    def of_flow(self, way: Sequence[int], back: Sequence[int]) -> dict[str, float]:
+    def _kinds_of(self, way: Sequence[int]) -> tuple[int, ...]:
+        kind = self._kind
+        return tuple([kind[link] for link in way])
+
+    def of_flow(self, way: Sequence[int], back: Sequence[int]) -> Mapping[str, float]:
         """Columns of ``FLOW`` that the times on its way, and on that of its acknowledgements, decide."""
+        key = self._kinds_of(way), self._kinds_of(back)
+        if key not in self._flows:
+            self._flows[key] = self._of_flow(way, back)
+        return self._flows[key]
+
+    def _of_flow(self, way: Sequence[int], back: Sequence[int]) -> Mapping[str, float]:
         acknowledged = sum([self._ack[link] for link in back])
         return {
             "wire": self._payload + self._overhead,
@@ -47,7 +61,7 @@ class PacketTimes:
             "connect": self._handshakes * (sum([self._ack[link] for link in way]) + acknowledged),
         }
 
-    def of_route(self, way: Sequence[int], servers: Sequence[float]) -> dict[str, float]:
+    def of_route(self, way: Sequence[int], servers: Sequence[float]) -> Mapping[str, float]:
         """Columns of ``ROUTE`` that `fabricsim.kernels.transfer.time_alone` needs.
 
         Parameters
@@ -57,6 +71,12 @@ class PacketTimes:
         servers
             Time per payload byte of each server before and after them, ps.
         """
+        key = self._kinds_of(way), tuple(servers)
+        if key not in self._routes:
+            self._routes[key] = self._of_route(way, servers)
+        return self._routes[key]
+
+    def _of_route(self, way: Sequence[int], servers: Sequence[float]) -> Mapping[str, float]:
         per_byte = _sum([self._per_byte[link] for link in way if not self._cut_through[link]])
         return {
             "packet": self._payload,
@@ -70,6 +90,13 @@ class PacketTimes:
 def _sum(times: Sequence[float]) -> float:
     """Add as NumPy does: the order of Python's `sum` is one of its version."""
     return float(np.add.reduce(times)) if times else 0.0
+
+
+def _kinds(links: NDArray[np.void]) -> list[int]:
+    """Give each link a number that it shares with those over which all packets take as long."""
+    _, delays = np.unique(links["delay"], return_inverse=True)
+    rates, rate = np.unique(links["ps_per_byte"], return_inverse=True)
+    return ((delays * len(rates) + rate) * 2 + links["cut_through"]).tolist()  # type: ignore[no-any-return]  # of integers
 
 
 def _crossing(links: NDArray[np.void], size: int) -> list[int]:

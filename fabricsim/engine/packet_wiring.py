@@ -9,7 +9,7 @@ import numpy as np
 from fabricsim.engine.packet_times import PacketTimes
 from fabricsim.engine.wiring import Connection, Wiring
 from fabricsim.errors import SimulationError
-from fabricsim.tables import NONE
+from fabricsim.tables import NEVER, NONE
 from fabricsim.transport_tables import BY_FLOW, HPCC, SERVER
 from fabricsim.units import PS_PER_S
 
@@ -32,13 +32,15 @@ _Stages = list[tuple[int, float]]
 class _Way(NamedTuple):
     """Servers of the sending host, or of the only one; wires, none within a host; servers of the receiving host.
 
-    ``key`` is what ECMP hashes.
+    ``reverse`` are the wires of acknowledgements, ``key`` is what ECMP hashes, ``target`` is the receiving endpoint.
     """
 
     out: _Stages
     wires: tuple[int, ...]
     back: _Stages
+    reverse: tuple[int, ...]
     key: int
+    target: int
 
 
 class PacketWiring(Wiring):
@@ -80,21 +82,23 @@ class PacketWiring(Wiring):
             self._network.group_of, self._network.group_links = hops.group_of, hops.group_links
             self._network.groups = hops.groups.astype(np.int64)
 
-    def prepare(self, target: int, route: int, *, awaited: bool) -> None:
-        """Give a route a flow for messages from outside, if it has none."""
+    def prepare(self, routes: Sequence[int], *, awaited: bool) -> None:
+        """Give routes flows for messages from outside, where they have none."""
         if awaited:
-            self._await(route)
-        if self._world.routes["flow"][route] == NONE:
-            self._world.routes["flow"][route] = self._new_flow(target, route)
+            self._await(routes)
+        flows = self._world.routes["flow"]
+        new = [route for route in dict.fromkeys(routes) if flows[route] == NONE]
+        if new:
+            flows[new] = self._new_flows(new)
 
-    def _connection_flow(self, target: int, route: int) -> int:
-        self._await(route)
-        return self._new_flow(target, route)
+    def _connection_flows(self, routes: Sequence[int]) -> NDArray[np.int64]:
+        self._await(routes)
+        return self._new_flows(routes)
 
-    def _await(self, route: int) -> None:
-        """Expect reactions to messages of a route, which its latency keeps apart from their arrival."""
-        if self._way_of[route].wires:
-            self._packet_world.react_within(int(self._world.routes["latency"][route]))
+    def _await(self, routes: Sequence[int]) -> None:
+        """Expect reactions to messages of routes, which their latency keeps apart from their arrival."""
+        latencies = self._world.routes["latency"][[route for route in routes if self._way_of[route].wires]]
+        self._packet_world.react_within(int(latencies.min(initial=NEVER)))
 
     def _path(self, key: Connection) -> Path:
         if self._switches.is_in_network(max(key.source, key.target)):
@@ -102,22 +106,30 @@ class PacketWiring(Wiring):
             raise SimulationError(msg)
         return super()._path(key)
 
-    def _add_route(self, key: Connection, path: Path) -> int:
-        route = super()._add_route(key, path)
-        way = self._way(self._platform.path(key.source, key.target, key.port) if key.stripes else path)
-        self._way_of.append(way)
+    def _add_routes(self, keys: Sequence[Connection], paths: Sequence[Path]) -> int:
+        first = super()._add_routes(keys, paths)
+        own = [  # packets are not striped
+            self._platform.path(key.source, key.target, key.port) if key.stripes else path
+            for key, path in zip(keys, paths, strict=True)
+        ]
+        ways = [self._way(key.target, path) for key, path in zip(keys, own, strict=True)]
+        self._way_of += ways
         routes = self._world.routes
         # Cables and switches are in the network; what remains is what the hosts' software takes.
-        routes["latency"][route] -= path.latency
-        if way.wires:
-            _set(routes, route, self._times.of_route(way.wires, [time for _, time in (*way.out, *way.back)]))
-        return route
+        routes["latency"][first : first + len(keys)] -= [path.latency for path in paths]
+        wired = [number for number, way in enumerate(ways, first) if way.wires]
+        servers = [[time for _, time in (*way.out, *way.back)] for way in ways if way.wires]
+        crossed = [way.wires for way in ways if way.wires]
+        _set(routes, wired, [*map(self._times.of_route, crossed, servers)])
+        return first
 
-    def _way(self, path: Path) -> _Way:
+    def _way(self, target: int, path: Path) -> _Way:
         if not path.network:
-            return _Way(self._stages(path.hops), (), [], 0)
+            return _Way(self._stages(path.hops), (), [], (), 0, target)
         after = path.out + len(path.wires)
-        return _Way(self._stages(path.hops[: path.out]), path.wires, self._stages(path.hops[after:]), path.key)
+        out, back = self._stages(path.hops[: path.out]), self._stages(path.hops[after:])
+        reverse = self._reverse
+        return _Way(out, path.wires, back, tuple([reverse[wire] for wire in path.wires[::-1]]), path.key, target)
 
     def _stages(self, hops: Sequence[Hop]) -> _Stages:
         capacities = self._platform.resources.capacities
@@ -125,60 +137,69 @@ class PacketWiring(Wiring):
 
     # ---- flows ----------------------------------------------------------------------------------
 
-    def _new_flow(self, target: int, route: int) -> int:
-        """Make a flow; its messages belong to one connection of a collective, or to one route."""
-        way = self._way_of[route]
-        columns: dict[str, float] = {
-            "route": route,
-            "first_stage": self._network.extend("stages", way.out),
-            "stages": len(way.out),
-            "first_exit": self._network.extend("stages", way.back),
-            "exits": len(way.back),
-        }
-        if way.wires:
-            columns |= self._on_wire(way, target)
-        self._network.add("receivers")
-        flow = self._network.add("flows")
-        _set(self._network.flows, flow, columns)
-        return flow
+    def _new_flows(self, routes: Sequence[int]) -> NDArray[np.int64]:
+        """Make flows; the messages of each belong to one connection of a collective, or to one route."""
+        network, ways = self._network, [self._way_of[route] for route in routes]
+        network.add("receivers", len(ways))
+        new = network.add("flows", len(ways)) + np.arange(len(ways))
+        flows = network.flows
+        flows["route"][new] = routes
+        stages, exits = np.array([len(way.out) for way in ways]), np.array([len(way.back) for way in ways])
+        first = network.extend("stages", [stage for way in ways for stage in (*way.out, *way.back)])
+        flows["stages"][new], flows["exits"][new] = stages, exits
+        flows["first_stage"][new] = first + _before(stages + exits)
+        flows["first_exit"][new] = flows["first_stage"][new] + stages
+        wired = np.array([bool(way.wires) for way in ways])
+        if wired.any():
+            self._set_on_wire(new[wired], [way for way in ways if way.wires])
+        return new
 
-    def _on_wire(self, way: _Way, target: int) -> dict[str, float]:
-        """Columns of a flow that leaves its host."""
-        wires, links = way.wires, self._network.links
-        back = [self._reverse[wire] for wire in reversed(wires)]
-        here, there = int(links["source"][wires[0]]), int(links["target"][wires[-1]])
-        self._note_servers(way.out, here)
-        self._note_servers(way.back, there)
-        columns: dict[str, float] = {
-            "key": way.key,
-            "source": here,
-            "target": there,
-            "first_link": wires[0],
-            "last_link": back[0],
-            "hops": len(wires),
-            "endpoint": self._endpoint(target),
-            **self._times.of_flow(wires, back),
-        }
-        if self._law["balance"] == BY_FLOW:
-            columns["path"], columns["reverse_path"] = self._network.add_path(wires), self._network.add_path(back)
-        span = int(self._law["span"])
-        if self._law["recovery"]:
-            columns["slot"] = self._network.add_scores(2 * span)
-        if self._law["law"] == HPCC:
-            columns["first_telemetry"] = self._network.add("telemetry", (span + 1) * len(wires))
-        return columns
+    def _set_on_wire(self, new: NDArray[np.int64], ways: Sequence[_Way]) -> None:
+        """Fill in the columns of flows that leave their hosts."""
+        network, law, flows = self._network, self._law, self._network.flows
+        hops = np.array([len(way.wires) for way in ways])
+        path = _before(2 * hops)
+        links = np.array([link for way in ways for link in (*way.wires, *way.reverse)])
+        flows["hops"][new], flows["key"][new] = hops, [way.key for way in ways]
+        flows["first_link"][new], flows["last_link"][new] = links[path], links[path + hops]
+        here, there = network.links["source"][links[path]], network.links["source"][links[path + hops]]
+        flows["source"][new], flows["target"][new] = here, there
+        flows["endpoint"][new] = self._endpoints_of([way.target for way in ways])
+        if self._platform.cluster.nics_per_host > 1:
+            self._note_servers(ways, here.tolist(), there.tolist())
+        _set(flows, new, [self._times.of_flow(way.wires, way.reverse) for way in ways])
+        if law["balance"] == BY_FLOW:
+            path += network.add_path(links)
+            flows["path"][new], flows["reverse_path"][new] = path, path + hops
+        span = int(law["span"])
+        if law["recovery"]:
+            flows["slot"][new] = network.add_scores(2 * span * len(ways)) + 2 * span * np.arange(len(ways))
+        if law["law"] == HPCC:
+            entries = (span + 1) * hops
+            flows["first_telemetry"][new] = network.add("telemetry", int(entries.sum())) + _before(entries)
 
-    def _endpoint(self, target: int) -> int:
-        if target not in self._endpoints:
-            self._endpoints[target] = self._network.add("endpoints")
-        return self._endpoints[target]
+    def _endpoints_of(self, targets: Sequence[int]) -> list[int]:
+        new = [target for target in dict.fromkeys(targets) if target not in self._endpoints]
+        first = self._network.add("endpoints", len(new))
+        self._endpoints.update(zip(new, range(first, first + len(new)), strict=True))
+        return [self._endpoints[target] for target in targets]
 
-    def _note_servers(self, stages: _Stages, nic: int) -> None:
+    def _note_servers(self, ways: Sequence[_Way], here: Sequence[int], there: Sequence[int]) -> None:
         """Have the NICs of a host run together where they turn out to share a server."""
-        if any(self._nic_of.setdefault(server, nic) != nic for server, _ in stages):
-            self._network.world["peers"] = self._platform.cluster.nics_per_host
+        for way, *nics in zip(ways, here, there, strict=True):
+            for stages, nic in zip((way.out, way.back), nics, strict=True):
+                if any(self._nic_of.setdefault(server, nic) != nic for server, _ in stages):
+                    self._network.world["peers"] = self._platform.cluster.nics_per_host
 
 
-def _set(records: NDArray[np.void], index: int, columns: Mapping[str, float]) -> None:
-    for name, value in columns.items():
-        records[name][index] = value
+def _before(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Add up all counts before each."""
+    return np.cumsum(counts) - counts
+
+
+def _set(
+    records: NDArray[np.void], rows: Sequence[int] | NDArray[np.int64], columns: Sequence[Mapping[str, float]]
+) -> None:
+    """Fill in some columns, the same ones of each row."""
+    for name in columns[0] if columns else ():
+        records[name][rows] = [each[name] for each in columns]

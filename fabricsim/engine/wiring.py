@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -38,20 +39,41 @@ _MOST_MESSAGES = 2**31 - 1
 
 
 class Connection(NamedTuple):
-    """What distinguishes one connection from another: endpoints, port, latencies that replace or add, and stripes.
+    """What distinguishes one connection from another.
 
-    ``stripes`` are further pairs of endpoints whose NICs carry an equal share each.
+    Attributes
+    ----------
+    source, target
+        Endpoints.
+    port
+        Tells connections of one pair apart.
+    network_step, intra_host_step
+        Added to the latency if the route leaves the host, or if it does not, ps.
+    latency
+        Takes the place of the transport's own latency, ps.
+    stripes
+        Pairs of endpoints by whose NICs the message goes in equal parts; its own where left out.
+    byte_latency
+        Added to the latency for each byte of a message that leaves the host, ps.
+    polled
+        Whether no interrupt that may be moderated announces a message.
     """
 
     source: int
     target: int
-    port: int
-    network_step: int
-    intra_host_step: int
-    latency: int | None
+    port: int = 0
+    network_step: int = 0
+    intra_host_step: int = 0
+    latency: int | None = None
     stripes: Stripes = ()
     byte_latency: float = 0.0
     polled: bool = False
+
+
+def connections(matrix: NDArray[np.void], ports: Sequence[int]) -> list[Connection]:
+    """Give the connections of messages with ``source`` and ``target``, and their ports."""
+    ends = zip(matrix["source"].tolist(), matrix["target"].tolist(), ports, strict=True)
+    return [Connection(source, target, port) for source, target, port in ends]
 
 
 def _check_delay(delay: int, key: Connection) -> None:
@@ -119,45 +141,33 @@ class Wiring:
         rows = sorted((step.above, step.interval) for step in moderation)
         world.extend("moderation", np.array(rows, MODERATION))
 
-    def route(  # noqa: PLR0913  what tells connections apart, by name only
-        self,
-        source: int,
-        target: int,
-        *,
-        port: int = 0,
-        network_step: int = 0,
-        intra_host_step: int = 0,
-        latency: int | None = None,
-        stripes: Stripes = (),
-        byte_latency: float = 0.0,
-        polled: bool = False,
+    def route(
+        self, source: int, target: int, *, port: int = 0, latency: int | None = None, byte_latency: float = 0.0
     ) -> int:
-        """Index of a connection's route.
+        """Index of a connection's route; all else of the `Connection` is left out."""
+        return self.routes([Connection(source, target, port, latency=latency, byte_latency=byte_latency)])[0]
 
-        Parameters
-        ----------
-        source, target
-            Endpoints.
-        port
-            Tells connections of one pair apart.
-        network_step, intra_host_step
-            Added to the latency if the route leaves the host, or if it does not, ps.
-        latency
-            Takes the place of the transport's own latency, ps.
-        stripes
-            Pairs of endpoints by whose NICs the message goes in equal parts; its own where left out.
-        byte_latency
-            Added to the latency for each byte of a message that leaves the host, ps.
-        polled
-            Whether no interrupt that may be moderated announces a message.
+    def routes(self, keys: Sequence[Connection]) -> list[int]:
+        """Index of the route of each connection.
+
+        Raises
+        ------
+        SimulationError
+            Where there is no way for one of them, or it takes too long; none is made then.
         """
         if self.folding is not None:
-            source, target, port, stripes = self.folding.stand_in(source, target, port, stripes)
-        key = Connection(source, target, port, network_step, intra_host_step, latency, stripes, byte_latency, polled)
-        route = self._routes.get(key)
-        if route is None:
-            route = self._routes[key] = self._add_route(key, self._path(key))
-        return route
+            keys = [self._stand_in(key, self.folding) for key in keys]
+        known = self._routes
+        new = [key for key in dict.fromkeys(keys) if key not in known]
+        if new:
+            first = self._add_routes(new, [self._path(key) for key in new])
+            known.update(zip(new, range(first, first + len(new)), strict=True))
+        return [known[key] for key in keys]
+
+    @staticmethod
+    def _stand_in(key: Connection, folding: Folding) -> Connection:
+        source, target, port, stripes = folding.stand_in(key.source, key.target, key.port, key.stripes)
+        return key._replace(source=source, target=target, port=port, stripes=stripes)
 
     @property
     def connections(self) -> Mapping[Connection, int]:
@@ -167,7 +177,27 @@ class Wiring:
     def _path(self, key: Connection) -> Path:
         return self._ways.path(key.source, key.target, key.port, key.stripes)
 
-    def _add_route(self, key: Connection, path: Path) -> int:
+    def _add_routes(self, keys: Sequence[Connection], paths: Sequence[Path]) -> int:
+        """Enter the routes of new connections; returns the index of the first."""
+        pairs = list(zip(keys, paths, strict=True))
+        crossed = [self._hops(key, path) for key, path in pairs]
+        first_hop, rows = self._world.used["hops"], []
+        for (key, path), hops in zip(pairs, crossed, strict=True):
+            rows.append(self._row(key, path, first_hop, len(hops)))
+            first_hop += len(hops)
+        self._world.extend("hops", [*chain.from_iterable(crossed)])
+        self._world.widen(max(map(len, crossed)))
+        self.route_hops += [tuple([resource for resource, _, _ in hops]) for hops in crossed]
+        return self._world.extend("routes", rows)
+
+    def _hops(self, key: Connection, path: Path) -> list[tuple[int, int, float]]:
+        """Rows of ``HOP`` of a connection."""
+        if self.folding is not None:
+            return self.folding.hops(key.source, key.target, key.port, key.stripes)
+        return [(resource, 1, cost) for resource, cost in path.hops]
+
+    def _row(self, key: Connection, path: Path, first_hop: int, hops: int) -> tuple[float, ...]:
+        """Row of ``ROUTE`` of a connection."""
         model = self._model
         latency, overhead, round_trip, window, idle_restart, moderation = key.intra_host_step, 0, 0, 0, 0, NONE
         if path.network:
@@ -178,13 +208,10 @@ class Wiring:
             window, idle_restart = model.window, model.idle_restart
             moderation = 0 if self._moderation_steps and not key.polled else NONE
         _check_delay(max(latency, overhead), key)
-        hops = [(resource, 1, cost) for resource, cost in path.hops]
-        if self.folding is not None:
-            hops = self.folding.hops(key.source, key.target, key.port, key.stripes)
         capacities = self._platform.resources.capacities
-        row = (
-            self._world.extend("hops", hops),
-            len(hops),
+        return (
+            first_hop,
+            hops,
             latency,
             key.byte_latency if path.network else 0.0,
             overhead,
@@ -204,9 +231,6 @@ class Wiring:
             path.out + path.network,
             self._read_ahead(path.hops[: path.out + 1]) if path.network and not key.stripes else 0,
         )
-        self._world.widen(len(hops))
-        self.route_hops.append(tuple(resource for resource, _, _ in hops))
-        return self._world.extend("routes", [row])
 
     def _read_ahead(self, hops: Sequence[Hop]) -> int:
         """Time that the wire, or what is narrower before it, needs for what an adapter reads ahead, ps.
@@ -286,24 +310,18 @@ class Wiring:
         rows["inbox"] = connections[None, :, :, 1]
         rows["route"] = rows["flow"] = NONE
         endpoints = [*ranks * made.strands, *self._switches.endpoints(ranks, made.switches)]
-        used = shape_of(made).used
-        for channel in range(choice.channels):
-            for lane, i in np.argwhere(used[: len(connections)]).tolist():
-                source, target = endpoints[lane], endpoints[made.connections[lane, i, 0]]
-                if source != target:
-                    route = self.route(
-                        source,
-                        target,
-                        port=channel,
-                        network_step=choice.network_step,
-                        intra_host_step=choice.intra_host_step,
-                        latency=choice.latency,
-                        stripes=self._ways.stripes(source, target, ranks, choice.stripes),
-                        byte_latency=choice.byte_latency,
-                        polled=choice.latency is not None,
-                    )
-                    flow = self._connection_flow(target, route)
-                    rows["route"][channel, lane, i], rows["flow"][channel, lane, i] = route, flow
+        places, keys = [], []
+        for lane, i in np.argwhere(shape_of(made).used[: len(connections)]).tolist():
+            source, target = endpoints[lane], endpoints[made.connections[lane, i, 0]]
+            if source != target:
+                places.append((lane, i))
+                keys.append(self._key(source, target, ranks, choice))
+        if keys:
+            every = [key._replace(port=channel) for channel in range(choice.channels) for key in keys]
+            routes = self.routes(every)
+            lane, i = np.array(places).T
+            rows["route"][:, lane, i] = np.reshape(routes, (choice.channels, -1))
+            rows["flow"][:, lane, i] = np.reshape(self._connection_flows(routes), (choice.channels, -1))
         first_connection = self._world.extend("connections", rows.reshape(-1))
         first_source = self._world.extend("sources", sources.reshape(-1).astype(np.int64))
         per_byte = PS_PER_S / choice.reduction_rate if choice.reduction_rate else 0.0
@@ -323,15 +341,28 @@ class Wiring:
         self._made[index] = (collective, made)
         return index
 
-    def prepare(self, target: int, route: int, *, awaited: bool) -> None:
-        """Have what messages from outside need on a route to `target`; in the flow engine nothing more.
+    def _key(self, source: int, target: int, ranks: tuple[int, ...], choice: Choice) -> Connection:
+        """Give the connection of two members of a group, for channel 0."""
+        return Connection(
+            source,
+            target,
+            network_step=choice.network_step,
+            intra_host_step=choice.intra_host_step,
+            latency=choice.latency,
+            stripes=self._ways.stripes(source, target, ranks, choice.stripes),
+            byte_latency=choice.byte_latency,
+            polled=choice.latency is not None,
+        )
+
+    def prepare(self, routes: Sequence[int], *, awaited: bool) -> None:
+        """Have what messages from outside need on routes; in the flow engine nothing more.
 
         `awaited` says whether somebody may react to the end of each.
         """
 
-    def _connection_flow(self, _target: int, _route: int) -> int:
-        """Give a collective's connection a flow of its own; the flow engine has none."""
-        return NONE
+    def _connection_flows(self, routes: Sequence[int]) -> NDArray[np.int64]:
+        """Give each of a collective's connections a flow of its own; the flow engine has none."""
+        return np.full(len(routes), NONE)
 
     def bus_bandwidth_bound(self, communicator: int) -> float:
         """Bus bandwidth that the narrowest resource of a communicator allows, bytes/s.

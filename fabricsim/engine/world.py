@@ -106,7 +106,7 @@ class World(State):
         """Forget a delivered message."""
         self._free_messages.append(message)
 
-    def post_batch(self, starts: Sequence[int], routes: Sequence[int], sizes: Sequence[int]) -> Batch:
+    def post_batch(self, starts: NDArray[np.int64], routes: Sequence[int], sizes: NDArray[np.int64]) -> Batch:
         """Send messages at given times, which nobody reacts to before the last is there.
 
         Parameters
@@ -122,7 +122,7 @@ class World(State):
         columns = {"route": routes, "weight": 1.0, "bytes": sizes, "batch": job, "ended": 0}
         for column, values in columns.items():
             self.messages[column][messages] = values
-        for start, message in zip(starts, messages, strict=True):
+        for start, message in zip(starts.tolist(), messages, strict=True):
             post(self, start, MESSAGE_EVENT, message, 0)
         return Batch(job, tuple(messages))
 

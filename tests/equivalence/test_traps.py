@@ -326,7 +326,7 @@ def _reference(made: Scenario, sends: list[tuple[int, int, int]]) -> tuple[list[
     flows = []
     for source, target, _ in sends:
         route = fabric.wiring.route(source, target)
-        fabric.wiring.prepare(target, route, awaited=True)
+        fabric.wiring.prepare([route], awaited=True)
         flows.append(int(fabric.world.routes["flow"][route]))
     assert fabric.recorder is not None
     reference = Reference(fabric.recorder.network)
