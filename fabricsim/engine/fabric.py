@@ -171,7 +171,7 @@ class Fabric:
             As `send`.
         """
         now = self._pump.now()
-        for size in np.unique(matrix["bytes"]).tolist():
+        for size in set(matrix["bytes"].tolist()):
             checked_size(size, "a transfer")
         routes = self.wiring.routes(connections(matrix, ports))
         self.wiring.prepare(routes, awaited=False)

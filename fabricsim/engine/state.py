@@ -65,7 +65,7 @@ def table(length: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     # On a line of the cache: records are laid out so that what is needed together lies on the same lines.
     memory = np.zeros(length * dtype.itemsize + _CACHE_LINE, np.uint8)
     first = -memory.ctypes.data % _CACHE_LINE
-    return memory[first : first + length * dtype.itemsize].view(np.dtype((np.record, dtype)) if dtype.names else dtype)
+    return np.ndarray(length, np.dtype((np.record, dtype)) if dtype.names else dtype, memory, first)
 
 
 def power_of_two(count: int) -> int:
