@@ -94,6 +94,7 @@ class Platform:
     ) -> None:
         self.cluster = cluster
         self._ranks, self._per_host = cluster.ranks, cluster.gpus_per_host
+        self._endpoints = cluster.ranks + cluster.hosts
         self.switch = switch
         self.costs = costs
         self.seed = seed
@@ -133,7 +134,7 @@ class Platform:
     @property
     def endpoints(self) -> int:
         """GPUs and host memories together."""
-        return self._ranks + self.cluster.hosts
+        return self._endpoints
 
     def host_memory(self, host: int) -> int:
         """Endpoint number of a host's memory."""
@@ -193,7 +194,8 @@ class Platform:
         key = self.key(source, target, port)
         wires = self.route_links(*nics, key, port)
         out, back = self._leaving(source, self.costs.send_copy, nics[0]), self.way_in(target)
-        hops = (*out, *[(wire, self.costs.wire) for wire in wires], *back)
+        cost = self.costs.wire
+        hops = (*out, *[(wire, cost) for wire in wires], *back)
         return Path(hops, self._latency(wires), network=True, out=len(out), wires=tuple(wires), key=key)
 
     def key(self, source: int, target: int, port: int = 0) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pytest
 import simpy
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricsim.engine.fabric import Fabric
@@ -70,10 +70,17 @@ def test_a_route_alone_has_the_sums_of_its_links(columns: list[tuple[int, float,
     assert found["header_time"] == links["ps_per_byte"][~stored].sum()
 
 
-def _fabric() -> tuple[simpy.Environment, Fabric, PacketState]:
+def _fabric(*changes: str) -> tuple[simpy.Environment, Fabric, PacketState]:
     env = simpy.Environment()
-    fabric = Fabric(env, load("ideal-16", ["engine=packet"]).scenario, time_unit=1)
+    fabric = Fabric(env, load("ideal-16", ["engine=packet", *changes]).scenario, time_unit=1)
     return env, fabric, cast("PacketWorld", fabric.world).network
+
+
+def _matrix(pairs: list[tuple[int, int, int]]) -> NDArray[np.void]:
+    matrix = np.zeros(len(pairs), FLOWS)
+    matrix["source"], matrix["target"], _ = zip(*pairs, strict=True)
+    matrix["bytes"] = 10_000
+    return matrix
 
 
 def test_new_records_are_blank_however_often_a_table_has_grown() -> None:
@@ -123,3 +130,39 @@ def test_go_back_n_among_packets_that_overtake_one_another_is_warned_of(kind: st
     _settled(f"transport.load_balancing.kind={kind}", "transport.packet.recovery=selective")
     _settled(f"transport.load_balancing.kind={kind}", "fabric=single-switch")
     _settled("transport.load_balancing.kind=flowlet")
+
+
+KINDS = {
+    "given ways": ("fabric.topology=fat-tree", "transport=roce-100g-hpcc"),
+    "spraying": ("fabric.topology=fat-tree", "transport=peers-nscc"),
+    "PCIe and threads": ("cluster=dgx-a100", "cluster.hosts=3", "transport=tcp-10g", "fabric=single-switch"),
+}
+PAIRS = st.lists(
+    st.tuples(st.integers(0, 15), st.integers(0, 15), st.integers(0, 2)).filter(lambda pair: pair[0] != pair[1]),
+    min_size=1,
+    max_size=12,
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(pairs=PAIRS)
+@settings(max_examples=15, deadline=None)
+def test_routes_and_flows_of_a_batch_are_those_made_one_by_one(kind: str, pairs: list[tuple[int, int, int]]) -> None:
+    _, whole, network = _fabric(*KINDS[kind])
+    _, single, other = _fabric(*KINDS[kind])
+    whole.send_all(_matrix(pairs), [port for _, _, port in pairs])
+    for source, target, port in pairs:
+        single.wiring.prepare([single.wiring.route(source, target, port=port)], awaited=False)
+    assert whole.wiring.connections == single.wiring.connections
+    for name in ("routes", "hops"):
+        assert getattr(whole.world, name).tobytes() == getattr(single.world, name).tobytes()
+    for name in ("world", "flows", "receivers", "stages", "endpoints", "telemetry", "paths", "scoreboard"):
+        assert getattr(network, name).tobytes() == getattr(other, name).tobytes()
+
+
+def test_a_batch_with_a_pair_that_cannot_be_reached_makes_no_route() -> None:
+    _, fabric, network = _fabric()
+    with pytest.raises(SimulationError, match="rank 99 cannot be reached"):
+        fabric.send_all(_matrix([(0, 1, 0), (1, 99, 0)]), [0, 0])
+    assert not fabric.wiring.connections
+    assert network.used["flows"] == fabric.world.used["routes"] == fabric.world.used["messages"] == 0

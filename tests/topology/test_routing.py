@@ -145,6 +145,7 @@ def test_ways_of_a_host_take_the_copy_that_is_asked_for(ideal_scenario: Make, bu
         (7, "leaf-spine", {"hosts_per_leaf": 3, "spines": 4}),
         (16, "fat-tree", {"k": 4}),
         (21, "fat-tree", {"k": 6}),
+        (4, "leaf-spine", {"hosts_per_leaf": 2, "spines": 70}),  # more ports than there are bits in two words
     ],
 )
 def test_next_hops_are_the_neighbours_on_shortest_paths(
