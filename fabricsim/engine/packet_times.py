@@ -37,7 +37,9 @@ class PacketTimes:
         self._delay: list[int] = links["delay"].tolist()
         self._per_byte: list[float] = links["ps_per_byte"].tolist()
         self._cut_through: list[int] = links["cut_through"].tolist()
-        self._kind = _kinds(links)
+        alike: dict[tuple[int, float, int], int] = {}
+        columns = zip(self._delay, self._per_byte, self._cut_through, strict=True)
+        self._kind = [alike.setdefault(link, len(alike)) for link in columns]
         self._flows: dict[tuple[tuple[int, ...], tuple[int, ...]], Mapping[str, float]] = {}
         self._routes: dict[tuple[tuple[int, ...], tuple[float, ...]], Mapping[str, float]] = {}
 
@@ -90,13 +92,6 @@ class PacketTimes:
 def _sum(times: Sequence[float]) -> float:
     """Add as NumPy does: the order of Python's `sum` is one of its version."""
     return float(np.add.reduce(times)) if times else 0.0
-
-
-def _kinds(links: NDArray[np.void]) -> list[int]:
-    """Give each link a number that it shares with those over which all packets take as long."""
-    _, delays = np.unique(links["delay"], return_inverse=True)
-    rates, rate = np.unique(links["ps_per_byte"], return_inverse=True)
-    return ((delays * len(rates) + rate) * 2 + links["cut_through"]).tolist()  # type: ignore[no-any-return]  # of integers
 
 
 def _crossing(links: NDArray[np.void], size: int) -> list[int]:

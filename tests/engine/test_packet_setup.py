@@ -70,6 +70,19 @@ def test_a_route_alone_has_the_sums_of_its_links(columns: list[tuple[int, float,
     assert found["header_time"] == links["ps_per_byte"][~stored].sum()
 
 
+@given(kinds=LINKS, ways=st.lists(st.lists(st.integers(0, 23), min_size=1, max_size=4), min_size=1, max_size=6))
+def test_what_a_way_takes_does_not_depend_on_ways_before_it(
+    kinds: list[tuple[int, float, bool]], ways: list[list[int]]
+) -> None:
+    links = _links([kinds[number % len(kinds)] for number in range(24)])  # many are alike
+    times = _times(links)
+    for way in ways:
+        fresh = _times(links)
+        assert times.of_flow(way, way[::-1]) == fresh.of_flow(way, way[::-1])
+        assert times.of_route(way, [0.5] * len(ways)) == fresh.of_route(way, [0.5] * len(ways))
+        assert times.of_route(way, []) == fresh.of_route(way, [])
+
+
 def _fabric(*changes: str) -> tuple[simpy.Environment, Fabric, PacketState]:
     env = simpy.Environment()
     fabric = Fabric(env, load("ideal-16", ["engine=packet", *changes]).scenario, time_unit=1)
