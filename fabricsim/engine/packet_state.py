@@ -205,7 +205,7 @@ class PacketState(Net):
         if self.laws["stacks"].any():
             self.answers = _grown(self.answers, ANSWER, len(self.agenda))
 
-    def add_path(self, links: NDArray[np.int64]) -> int:
+    def add_path(self, links: Sequence[int]) -> int:
         """Store paths, one after the other; returns the first place."""
         first, end = self.path_length, self.path_length + len(links)
         if end > len(self.paths):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from fabricsim.engine.packet_times import PacketTimes
 from fabricsim.engine.wiring import Connection, Wiring
 from fabricsim.errors import SimulationError
-from fabricsim.tables import NEVER, NONE
+from fabricsim.tables import NONE
 from fabricsim.transport_tables import BY_FLOW, HPCC, SERVER
 from fabricsim.units import PS_PER_S
 
@@ -91,14 +92,16 @@ class PacketWiring(Wiring):
         if new:
             flows[new] = self._new_flows(new)
 
-    def _connection_flows(self, routes: Sequence[int]) -> NDArray[np.int64]:
+    def _connection_flows(self, routes: Sequence[int]) -> Sequence[int]:
         self._await(routes)
         return self._new_flows(routes)
 
     def _await(self, routes: Sequence[int]) -> None:
         """Expect reactions to messages of routes, which their latency keeps apart from their arrival."""
-        latencies = self._world.routes["latency"][[route for route in routes if self._way_of[route].wires]]
-        self._packet_world.react_within(int(latencies.min(initial=NEVER)))
+        latencies = self._world.routes["latency"]
+        for route in routes:
+            if self._way_of[route].wires:
+                self._packet_world.react_within(int(latencies[route]))
 
     def _path(self, key: Connection) -> Path:
         if self._switches.is_in_network(max(key.source, key.target)):
@@ -117,10 +120,10 @@ class PacketWiring(Wiring):
         routes = self._world.routes
         # Cables and switches are in the network; what remains is what the hosts' software takes.
         routes["latency"][first : first + len(keys)] -= [path.latency for path in paths]
-        wired = [number for number, way in enumerate(ways, first) if way.wires]
-        servers = [[time for _, time in (*way.out, *way.back)] for way in ways if way.wires]
-        crossed = [way.wires for way in ways if way.wires]
-        _set(routes, wired, [*map(self._times.of_route, crossed, servers)])
+        times = [
+            self._times.of_route(way.wires, [time for _, time in (*way.out, *way.back)]) for way in ways if way.wires
+        ]
+        _set(routes, [number for number, way in enumerate(ways, first) if way.wires], _columns(times))
         return first
 
     def _way(self, target: int, path: Path) -> _Way:
@@ -137,46 +140,56 @@ class PacketWiring(Wiring):
 
     # ---- flows ----------------------------------------------------------------------------------
 
-    def _new_flows(self, routes: Sequence[int]) -> NDArray[np.int64]:
+    def _new_flows(self, routes: Sequence[int]) -> range:
         """Make flows; the messages of each belong to one connection of a collective, or to one route."""
         network, ways = self._network, [self._way_of[route] for route in routes]
+        stages, exits = [len(way.out) for way in ways], [len(way.back) for way in ways]
+        both = list(map(sum, zip(stages, exits, strict=True)))
+        first_stage = _starts(network.extend("stages", [each for way in ways for each in (*way.out, *way.back)]), both)
+        columns = {
+            "route": routes,
+            "first_stage": first_stage,
+            "stages": stages,
+            "first_exit": list(map(sum, zip(first_stage, stages, strict=True))),
+            "exits": exits,
+        }
         network.add("receivers", len(ways))
-        new = network.add("flows", len(ways)) + np.arange(len(ways))
-        flows = network.flows
-        flows["route"][new] = routes
-        stages, exits = np.array([len(way.out) for way in ways]), np.array([len(way.back) for way in ways])
-        first = network.extend("stages", [stage for way in ways for stage in (*way.out, *way.back)])
-        flows["stages"][new], flows["exits"][new] = stages, exits
-        flows["first_stage"][new] = first + _before(stages + exits)
-        flows["first_exit"][new] = flows["first_stage"][new] + stages
-        wired = np.array([bool(way.wires) for way in ways])
-        if wired.any():
-            self._set_on_wire(new[wired], [way for way in ways if way.wires])
+        first = network.add("flows", len(ways))
+        new = range(first, first + len(ways))
+        _set(network.flows, new, columns)
+        wired = [flow for flow, way in zip(new, ways, strict=True) if way.wires]
+        if wired:
+            _set(network.flows, wired, self._on_wire([way for way in ways if way.wires]))
         return new
 
-    def _set_on_wire(self, new: NDArray[np.int64], ways: Sequence[_Way]) -> None:
-        """Fill in the columns of flows that leave their hosts."""
-        network, law, flows = self._network, self._law, self._network.flows
-        hops = np.array([len(way.wires) for way in ways])
-        path = _before(2 * hops)
-        links = np.array([link for way in ways for link in (*way.wires, *way.reverse)])
-        flows["hops"][new], flows["key"][new] = hops, [way.key for way in ways]
-        flows["first_link"][new], flows["last_link"][new] = links[path], links[path + hops]
-        here, there = network.links["source"][links[path]], network.links["source"][links[path + hops]]
-        flows["source"][new], flows["target"][new] = here, there
-        flows["endpoint"][new] = self._endpoints_of([way.target for way in ways])
-        if self._platform.cluster.nics_per_host > 1:
-            self._note_servers(ways, here.tolist(), there.tolist())
-        _set(flows, new, [self._times.of_flow(way.wires, way.reverse) for way in ways])
+    def _on_wire(self, ways: Sequence[_Way]) -> dict[str, Sequence[float]]:
+        """Columns of flows that leave their hosts."""
+        network, law, source = self._network, self._law, self._network.links["source"]
+        hops = [len(way.wires) for way in ways]
+        first, last = [way.wires[0] for way in ways], [way.reverse[0] for way in ways]
+        here, there = source[first].tolist(), source[last].tolist()
+        self._note_servers(ways, here, there)
+        columns: dict[str, Sequence[float]] = {
+            "key": [way.key for way in ways],
+            "source": here,
+            "target": there,
+            "first_link": first,
+            "last_link": last,
+            "hops": hops,
+            "endpoint": self._endpoints_of([way.target for way in ways]),
+            **_columns([self._times.of_flow(way.wires, way.reverse) for way in ways]),
+        }
         if law["balance"] == BY_FLOW:
-            path += network.add_path(links)
-            flows["path"][new], flows["reverse_path"][new] = path, path + hops
+            links = [link for way in ways for link in (*way.wires, *way.reverse)]
+            paths = _starts(network.add_path(links), [2 * each for each in hops])
+            columns |= {"path": paths, "reverse_path": list(map(sum, zip(paths, hops, strict=True)))}
         span = int(law["span"])
         if law["recovery"]:
-            flows["slot"][new] = network.add_scores(2 * span * len(ways)) + 2 * span * np.arange(len(ways))
+            columns["slot"] = _starts(network.add_scores(2 * span * len(ways)), [2 * span] * len(ways))
         if law["law"] == HPCC:
-            entries = (span + 1) * hops
-            flows["first_telemetry"][new] = network.add("telemetry", int(entries.sum())) + _before(entries)
+            entries = [(span + 1) * each for each in hops]
+            columns["first_telemetry"] = _starts(network.add("telemetry", sum(entries)), entries)
+        return columns
 
     def _endpoints_of(self, targets: Sequence[int]) -> list[int]:
         new = [target for target in dict.fromkeys(targets) if target not in self._endpoints]
@@ -192,14 +205,18 @@ class PacketWiring(Wiring):
                     self._network.world["peers"] = self._platform.cluster.nics_per_host
 
 
-def _before(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Add up all counts before each."""
-    return np.cumsum(counts) - counts
+def _starts(first: int, counts: Sequence[int]) -> list[int]:
+    """Give where each of some ranges begins that follow each other from `first` on."""
+    return list(accumulate(counts[:-1], initial=first))
 
 
-def _set(
-    records: NDArray[np.void], rows: Sequence[int] | NDArray[np.int64], columns: Sequence[Mapping[str, float]]
-) -> None:
-    """Fill in some columns, the same ones of each row."""
-    for name in columns[0] if columns else ():
-        records[name][rows] = [each[name] for each in columns]
+def _columns(rows: Sequence[Mapping[str, float]]) -> dict[str, Sequence[float]]:
+    """Turn rows of the same columns into those."""
+    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+
+
+def _set(records: NDArray[np.void], rows: Sequence[int], columns: Mapping[str, Sequence[float]]) -> None:
+    """Fill in columns of some rows, in plain lists: for a single row arrays take several times as long."""
+    where = slice(rows[0], rows[-1] + 1) if rows and rows[-1] - rows[0] == len(rows) - 1 else rows  # both ascend
+    for name, values in columns.items():
+        records[name][where] = values

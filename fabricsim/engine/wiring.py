@@ -360,9 +360,9 @@ class Wiring:
         `awaited` says whether somebody may react to the end of each.
         """
 
-    def _connection_flows(self, routes: Sequence[int]) -> NDArray[np.int64]:
+    def _connection_flows(self, routes: Sequence[int]) -> Sequence[int]:
         """Give each of a collective's connections a flow of its own; the flow engine has none."""
-        return np.full(len(routes), NONE)
+        return [NONE] * len(routes)
 
     def bus_bandwidth_bound(self, communicator: int) -> float:
         """Bus bandwidth that the narrowest resource of a communicator allows, bytes/s.
