@@ -17,7 +17,7 @@ Share = Annotated[float, Field(gt=0, le=1024)]
 
 
 def _none(value: object) -> object:
-    """Read ``"none"``: it takes out a table that a preset has."""
+    """Read ``"none"``: it takes out a table or key that a preset has."""
     return None if value == "none" else value
 
 
@@ -32,7 +32,7 @@ class Buffer(Spec):
 
     per_port: Annotated[Bytes, Field(gt=0)] | None = None
     shared: Annotated[Bytes, Field(gt=0)] | None = None
-    alpha: Share | None = None
+    alpha: Annotated[Share | None, _OrNone] = None
 
 
 class Ecn(Spec):
@@ -60,7 +60,7 @@ class Pfc(Spec):
     above: Bytes | None = None
     below: Bytes
     headroom: Bytes
-    alpha: Share | None = None
+    alpha: Annotated[Share | None, _OrNone] = None
     classes: Annotated[tuple[Annotated[int, Field(ge=0, lt=CLASSES)], ...], Field(strict=False)] = (0,)
 
 

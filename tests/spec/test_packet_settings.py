@@ -277,6 +277,16 @@ def test_tables_of_a_switch_are_taken_out_by_none(table: str) -> None:
     assert getattr(_scenario("fabric.switch=spectrum-sn2700").switch, table) is not None
 
 
+def test_dynamic_thresholds_of_a_preset_make_way_for_static_ones() -> None:
+    static = [f"fabric.switch.pfc.{key}" for key in ("alpha=none", "above=200kB", "below=190kB")]
+    switch = _scenario("fabric.switch=spectrum-sn2700", *static, "fabric.switch.buffer.alpha=none").switch
+
+    assert switch.pfc is not None
+    assert (switch.pfc.alpha, switch.pfc.above, switch.pfc.below) == (None, 200_000, 190_000)
+    assert switch.buffer is not None
+    assert switch.buffer.alpha is None
+
+
 def test_a_switch_without_a_name_changes_keys_of_that_of_the_transport() -> None:
     plain, other = _scenario(ROCE).switch, _scenario(ROCE, "fabric.switch.ecn.low=300kB").switch
     credited = _scenario(ROCE, "fabric.switch.credits.per_class=64KiB").switch
