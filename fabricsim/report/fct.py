@@ -21,7 +21,7 @@ SIZE_BINS = 12
 """Groups of sizes, each with about as many flows, that the lines over size go through."""
 
 _MANY = 10.0
-"""A range of times of more than this factor gets a logarithmic axis."""
+"""A range of more than this factor gets a logarithmic axis."""
 
 
 def completion_times(result: TrafficResult) -> Figure:
@@ -57,8 +57,7 @@ def _times(axes: Axes, result: TrafficResult) -> None:
     completion, alone = result.completion / scale, result.alone / scale
     _steps(axes, completion, color=style.COMPUTE_COLOUR, label="in this traffic")
     _steps(axes, alone, color=style.MEASURED_COLOUR, linestyle="--", label="alone on the idle fabric")
-    if completion.max() > _MANY * alone.min():
-        axes.set_xscale("log")
+    _scale(axes, float(alone.min()), float(completion.max()))
     axes.set_xlabel(f"Flow completion time ({unit})")
     _distribution_axis(axes)
     style.legend_above(axes)
@@ -66,8 +65,7 @@ def _times(axes: Axes, result: TrafficResult) -> None:
 
 def _slowdown_distribution(axes: Axes, slowdown: NDArray[np.float64]) -> None:
     _steps(axes, slowdown, color=style.COMPUTE_COLOUR)
-    if slowdown.max() > _MANY:
-        axes.set_xscale("log")
+    _scale(axes, float(slowdown.min()), float(slowdown.max()))
     axes.set_xlabel("Slowdown (completion time / time alone)")
     _distribution_axis(axes)
 
@@ -79,6 +77,12 @@ def _steps(axes: Axes, values: NDArray[np.float64], **line: str) -> None:
     axes.step(np.concatenate([ordered[:1], ordered]), np.concatenate([[0.0], shares]), where="post", **line)  # type: ignore[arg-type]
 
 
+def _scale(axes: Axes, lowest: float, highest: float) -> None:
+    if highest > _MANY * lowest:
+        axes.set_xscale("log")
+        style.logarithmic(axes.xaxis, lowest, highest)
+
+
 def _distribution_axis(axes: Axes) -> None:
     axes.set_ylim(0, 1.02)
     axes.set_ylabel("Share of flows")
@@ -86,8 +90,6 @@ def _distribution_axis(axes: Axes) -> None:
 
 
 def _slowdown_over_size(axes: Axes, sizes: NDArray[np.int64], slowdown: NDArray[np.float64]) -> None:
-    from matplotlib.ticker import LogLocator  # noqa: PLC0415  matplotlib loads slowly, and only plots need it
-
     shown = style.evenly(len(sizes), MOST_POINTS)
     axes.plot(sizes[shown], slowdown[shown], ".", markersize=3, alpha=0.35, color=style.SERIES_COLOURS[3], label="flow")
     groups = _groups(sizes)
@@ -97,10 +99,7 @@ def _slowdown_over_size(axes: Axes, sizes: NDArray[np.int64], slowdown: NDArray[
         axes.plot(centre, line, "o-", markersize=4, color=colour, label=f"p{share} of a group of sizes")
     axes.set_xscale("log")
     axes.set_yscale("log")
-    # with powers of ten alone a range of less than a decade would have one label or none
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_minor_formatter("")
+    style.logarithmic(axes.yaxis, float(slowdown[shown].min()), float(slowdown[shown].max()))
     axes.set_xlabel("Flow size (bytes)")
     axes.set_ylabel("Slowdown (completion time / time alone)")
     axes.grid(visible=True, which="major", alpha=0.3)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 COMPUTE_COLOUR = "#0072B2"
@@ -39,6 +40,8 @@ HATCHES = ("", "////", "....")
 """Laid over the colours when those run out."""
 
 _MIN_WIDTH = 6.4
+_FEW_DECADES = 1000.0
+"""Factor between the ends of a logarithmic axis up to which more than powers of ten are labelled."""
 _SUFFIXES = {".png", ".svg"}
 
 
@@ -75,6 +78,23 @@ def save(figure: Figure, path: Path) -> None:
     way_out = "name a file in a folder that exists and has room"
     with whole(path, way_out, ResultError) as part, mpl.rc_context({"svg.hashsalt": "fabricsim"}):
         figure.savefig(part, format=suffix[1:], dpi=150, metadata=metadata)
+
+
+def logarithmic(axis: Axis, lowest: float, highest: float) -> None:
+    """Label a logarithmic axis with plain numbers: 1, 2 and 5 of each decade, of which a short range has few.
+
+    Parameters
+    ----------
+    axis
+        Of x or y, whose scale is logarithmic already.
+    lowest, highest
+        What it shows; above 0.
+    """
+    from matplotlib.ticker import LogLocator  # noqa: PLC0415  matplotlib loads slowly, and only plots need it
+
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if highest < _FEW_DECADES * lowest else (1.0,)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter("")
 
 
 def time_unit(ps: int) -> tuple[str, float]:
