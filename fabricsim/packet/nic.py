@@ -32,6 +32,13 @@ def set_alarm(net, number, time):
 
 
 @inlined
+def start_timer(net, number, flow, now):
+    """Have the retransmission timer run from `now` (ps) on."""
+    flow.timeout_at = now + np.int64(flow.timeout)
+    set_alarm(net, number, flow.timeout_at)
+
+
+@inlined
 def _may_send(flow, law):
     """Whether a flow has something that its window lets it send."""
     if flow.lost == 0 and (flow.next_number >= flow.posted or flow.next_number - flow.acknowledged >= law.span):
@@ -233,8 +240,7 @@ def _send(net, number, now):
     else:
         net.links[flow.first_link].payload += payload
     if flow.timeout_at == NEVER or (again and which == flow.acknowledged):
-        flow.timeout_at = now + np.int64(flow.timeout)
-        set_alarm(net, number, flow.timeout_at)
+        start_timer(net, number, flow, now)
     if flow.rate < np.inf:
         flow.next_send = now + np.int64(wire * _PS / flow.rate + 0.5)
     control.after_send(flow, law, wire)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import kernel, rare
+from fabricsim.kernels._jit import inlined, kernel, rare
 from fabricsim.packet import control
 from fabricsim.packet.link import sample
-from fabricsim.packet.nic import reconsider, set_alarm
+from fabricsim.packet.nic import reconsider, set_alarm, start_timer
 from fabricsim.packet.recovery import (
     find_lost,
     find_lost_before,
@@ -45,11 +45,18 @@ def _forget(net, flow):
         world.transfers_left += 1
 
 
+@inlined
+def _sample_pace(net, flow, now):
+    """Record window and rate of a flow that is tapped."""
+    if flow.tap >= 0:
+        sample(net, flow.tap, now, flow.window)
+        sample(net, flow.tap + 1, now, flow.rate)
+
+
 @kernel
 def _restart_timer(net, number, flow, now):
     if flow.acknowledged < flow.next_number:
-        flow.timeout_at = now + np.int64(flow.timeout)
-        set_alarm(net, number, flow.timeout_at)
+        start_timer(net, number, flow, now)
     else:
         flow.timeout_at = NEVER
 
@@ -95,9 +102,7 @@ def _hear_of_arrivals(net, number, flow, law, packet, now):
         _restart_timer(net, number, flow, now)
         if flow.acknowledged > flow.forget_at:
             _forget(net, flow)
-    if flow.tap >= 0:
-        sample(net, flow.tap, now, flow.window)
-        sample(net, flow.tap + 1, now, flow.rate)
+    _sample_pace(net, flow, now)
 
 
 @rare
@@ -107,9 +112,7 @@ def _time_out(net, flow, law, now):
     round_trip.back_off(flow, law)
     lose_all(net, flow, law)
     flow.timeout_at = now + np.int64(flow.timeout)
-    if flow.tap >= 0:
-        sample(net, flow.tap, now, flow.window)
-        sample(net, flow.tap + 1, now, flow.rate)
+    _sample_pace(net, flow, now)
 
 
 @kernel
@@ -171,9 +174,7 @@ def send_message(net, number, size, owner, now):
         flow.last_send = NEVER
         control.start(flow, law)
         round_trip.start(flow, law)
-        if flow.tap >= 0:
-            sample(net, flow.tap, now, flow.window)
-            sample(net, flow.tap + 1, now, flow.rate)
+        _sample_pace(net, flow, now)
     else:
         _restart_if_idle(net, flow, law, now)
         net.transfers[flow.last_transfer].next = at

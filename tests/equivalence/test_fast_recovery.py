@@ -37,12 +37,13 @@ def test_the_last_packets_of_a_message_are_sent_again_without_a_timeout(senders:
 def test_arrivals_beyond_a_gap_do_not_put_off_the_timer() -> None:
     """A failure tells nobody of what it lost, and sprayed packets beyond it arrive all the time (RFC 6298, 5.3)."""
     settings = ["engine=packet", "fabric=two-tier", "transport=uec-100g"]
-    matrix = traffic.request("permutation", load("ideal-16", settings).scenario, size="1MB")
+    scenario = load("ideal-16", settings).scenario
+    matrix = traffic.request("permutation", scenario, size="1MB")
     failure = 'fabric.failures=[{link="leaf0->spine0",from="20us",until="50us"}]'
 
-    alone = traffic.simulate(load("ideal-16", settings).scenario, matrix)
+    alone = traffic.simulate(scenario, matrix)
     result = traffic.simulate(load("ideal-16", [*settings, failure]).scenario, matrix)
 
-    timeout = int(law_row(load("ideal-16", settings).scenario.transport)["minimum_timeout"][0])
+    timeout = int(law_row(scenario.transport)["minimum_timeout"][0])
     assert result.counters["errors"] > 0
     assert result.makespan < alone.makespan + timeout
