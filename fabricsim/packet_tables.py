@@ -36,6 +36,9 @@ CHUNK = 8
 HOST = 0
 SWITCH = 1
 
+WHEN_FREE = -1
+"""NODE.port_due of a host whose NIC acts when its wire is free."""
+
 WATCHED = -1
 """LINK.calm of a link whose packets are never just sent: somebody records them, or they may be lost."""
 MANAGED = -2
@@ -206,7 +209,7 @@ NODE = np.dtype(
         ("first_port", np.int32),  # into the list of ports, in which those of a node follow each other
         ("ports", np.int32),
         ("strict", np.int32),  # 0: nothing is wrong if its ports act later within a window than they are due
-        ("port_due", np.int64),  # no port of it is to act before, ps
+        ("port_due", np.int64),  # no port of it is to act before, ps; of a host: its NIC, or WHEN_FREE
         ("accounts", np.int32),  # 1: it counts what each incoming link holds (PFC, credits)
         ("port", np.int32),  # of a host: its NIC
         ("buffer", np.int64),  # shared, bytes; 0: none

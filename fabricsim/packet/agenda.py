@@ -52,36 +52,10 @@ def first_time(net, node):
 
 
 @inlined
-def plan_port(net, port, time):
-    """Have a port act at `time` (ps), instead of what was planned for it."""
-    row = net.ports[port]
-    if net.dues[row.place] == time:
-        return
-    net.dues[row.place] = time
-    node = np.int64(net.links[row.link].source)
-    if time < net.nodes[node].port_due:
-        net.nodes[node].port_due = time
-        hasten(net, node, time)
-
-
-@inlined
 def plan_departure(net, port, node, time):
     """Have a port of a switch act at `time` (ps), NEVER included; only while the switch itself is run."""
     net.dues[net.ports[port].place] = time
     net.nodes[node].port_due = min(net.nodes[node].port_due, time)
-
-
-@inlined
-def take_nic(net, node, now):
-    """Take the NIC of a host, its one port, off the plan; returns whether it is to act at `now` (ps)."""
-    row = net.nodes[node]
-    time = net.dues[row.first_port]
-    if time != now:
-        row.port_due = time
-        return False
-    net.dues[row.first_port] = row.port_due = NEVER
-    net.world[0].due += 1
-    return True
 
 
 @kernel

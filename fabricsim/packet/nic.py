@@ -7,12 +7,13 @@ import numpy as np
 from fabricsim.kernels._jit import inlined, kernel, rare
 from fabricsim.kernels.path import mix, remainder
 from fabricsim.packet import control
-from fabricsim.packet.agenda import plan, plan_port
+from fabricsim.packet.agenda import plan
+from fabricsim.packet.clock import hasten
 from fabricsim.packet.departure import may_take, serve_nic, spend
 from fabricsim.packet.link import depart, emit_at_once, fill, lose, sample, serialisation, transmit, write_telemetry
 from fabricsim.packet.port import submit
 from fabricsim.packet.recovery import next_lost
-from fabricsim.packet_tables import AGAIN, ALARM, CAPABLE, CLASS_SHIFT, CLASSES, DATA, READ_AHEAD
+from fabricsim.packet_tables import AGAIN, ALARM, CAPABLE, CLASS_SHIFT, CLASSES, DATA, READ_AHEAD, WHEN_FREE
 from fabricsim.tables import NEVER
 from fabricsim.transport_tables import BY_FLOWLET, BY_PACKET, GO_BACK_N
 
@@ -113,13 +114,10 @@ def _next_take(net, index, flow):
 
 
 @inlined
-def _postpone(net, index, before):
-    """Have a NIC that waits for its wire, which was to be free at `before` (ps), wait for when that is free now."""
-    port = net.ports[index]
-    if net.dues[port.place] == before and port.ready >= 0 and net.flows[port.ready].stages == 0:
-        time = net.links[port.link].free_at
-        net.dues[port.place] = time
-        net.nodes[net.links[port.link].source].port_due = time
+def _wait(net, node, flow, when):
+    """Have a NIC act when it may take the next packet of a flow, at `when` (ps); or later, if its wire is free later."""
+    net.nodes[node].port_due = when if flow.stages > 0 else WHEN_FREE
+    hasten(net, node, when)
 
 
 @inlined
@@ -146,7 +144,7 @@ def pull(net, node, now):
             return
         when = _next_take(net, index, flow)
         if when > now:
-            plan_port(net, index, when)
+            _wait(net, node, flow, when)
             return
         port.ready = flow.next_ready
         flow.ready = 0
@@ -292,7 +290,6 @@ def answer(net, number, kind, cumulative, echo, stamp, entropy, bits, now):
     law = net.laws[flow.law]
     index, path, wire = np.int64(flow.last_link), np.int64(flow.reverse_path), np.int64(law.ack_wire)
     state = bits | (law.ack_class << CLASS_SHIFT)
-    free_at = net.links[index].free_at
     if not emit_at_once(net, index, now, now, kind, number, cumulative, echo, stamp, path, wire, entropy, state):
         packet = net.pool[DESK]
         fill(packet, kind, number, cumulative, echo, stamp, path, wire, entropy, state)
@@ -301,4 +298,3 @@ def answer(net, number, kind, cumulative, echo, stamp, entropy, bits, now):
             pull(net, np.int64(flow.target), now)
             return
         transmit(net, index, packet, now, now)
-    _postpone(net, np.int64(net.nodes[flow.target].port), free_at)

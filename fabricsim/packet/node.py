@@ -6,7 +6,7 @@ import numpy as np
 
 from fabricsim.kernels._jit import inlined, kernel
 from fabricsim.kernels.path import mix, remainder
-from fabricsim.packet.agenda import first_time, plan, take_first, take_nic
+from fabricsim.packet.agenda import first_time, plan, take_first
 from fabricsim.packet.buffer import let_go, take_in, traffic_class
 from fabricsim.packet.clock import set_next
 from fabricsim.packet.departure import drain_time, serve, settle
@@ -18,7 +18,7 @@ from fabricsim.packet.order import sort
 from fabricsim.packet.port import act_on, check_pause, enqueue, pass_at_once
 from fabricsim.packet.receiver import acknowledge_late, receive
 from fabricsim.packet.sender import hear, wake
-from fabricsim.packet_tables import ALARM, CLASSES, DATA, HOST, READ_AHEAD, RECEIVED, TRIMMED
+from fabricsim.packet_tables import ALARM, CLASSES, DATA, HOST, READ_AHEAD, RECEIVED, TRIMMED, WHEN_FREE
 from fabricsim.tables import NEVER
 from fabricsim.transport_tables import LEAST_LOADED
 
@@ -303,7 +303,9 @@ def _act(net, node, agenda_due, due):
     if due == agenda_due:
         kind, target = take_first(net, node)
         _do(net, node, kind, target, due)
-    elif take_nic(net, node, due):
+    else:
+        net.nodes[node].port_due = NEVER
+        net.world[0].due += 1
         pull(net, node, due)
 
 
@@ -314,9 +316,10 @@ def _run_host(net, node, until):
     place = np.int64(row.first_in)
     came = np.int64(net.ins[place])
     arrival, frame = net.arrivals[place], net.frames[place]
+    wire = net.links[net.ports[row.port].link]
     while True:
         agenda_due = first_time(net, node)
-        due = min(agenda_due, row.port_due)
+        due = min(agenda_due, wire.free_at if row.port_due == WHEN_FREE else row.port_due)
         now = min(arrival, frame, due)
         if now >= until:
             break
