@@ -48,7 +48,7 @@ def _may_send(flow, law):
 
 
 @inlined
-def activate(net, number, now):
+def _activate(net, port, number, now):
     """Let a flow join its NIC's round if it may send, or plan for when its pace allows; returns whether it joined."""
     flow = net.flows[number]
     if flow.ready or not _may_send(flow, net.laws[flow.law]):
@@ -58,7 +58,6 @@ def activate(net, number, now):
         return False
     flow.ready = 1
     flow.next_ready = -1
-    port = net.ports[net.nodes[flow.source].port]
     if port.ready < 0:
         port.ready = number
     else:
@@ -82,7 +81,7 @@ def _join_or_leave(net, number, now):
     if changed:
         _withdraw(net, number)
     else:
-        changed = activate(net, number, now)
+        changed = _activate(net, net.ports[net.nodes[flow.source].port], number, now)
     if changed:
         pull(net, np.int64(flow.source), now)
 
@@ -148,8 +147,8 @@ def pull(net, node, now):
             return
         port.ready = flow.next_ready
         flow.ready = 0
-        _send(net, number, now)
-        activate(net, number, now)
+        _send(net, index, number, now)
+        _activate(net, port, number, now)
 
 
 @rare
@@ -206,9 +205,10 @@ def pass_way_in(net, flow, payload, now):
 
 
 @inlined
-def _send(net, number, now):
-    """Make the next packet of a flow and give it to the wire."""
+def _send(net, nic, number, now):
+    """Make the next packet of a flow and give it to the wire of its NIC."""
     flow = net.flows[number]
+    index = np.int64(net.ports[nic].link)
     law = net.laws[flow.law]
     control.before_send(flow, law, now)
     if flow.lost > 0:
@@ -236,7 +236,7 @@ def _send(net, number, now):
     if again:
         flow.retransmissions += 1
     else:
-        net.links[flow.first_link].payload += payload
+        net.links[index].payload += payload
     if flow.timeout_at == NEVER or (again and which == flow.acknowledged):
         start_timer(net, number, flow, now)
     if flow.rate < np.inf:
@@ -245,11 +245,11 @@ def _send(net, number, now):
     ready = now
     if flow.stages > 0:
         ready = pass_servers(net, np.int64(flow.first_stage), np.int64(flow.stages), payload, now)
-    index, path, entropy = np.int64(flow.first_link), np.int64(flow.path), np.int64(flow.entropy)
+    path, entropy = np.int64(flow.path), np.int64(flow.entropy)
     if not emit_at_once(net, index, now, ready, _DATA, number, which, _NO_ECHO, now, path, wire, entropy, state):
         fill(net.pool[DESK], _DATA, number, which, _NO_ECHO, now, path, wire, entropy, state)
         _to_wire(net, index, law, ready, now)
-    _note_departure(net, np.int64(net.nodes[flow.source].port), max(ready, np.int64(net.links[index].free_at)))
+    _note_departure(net, nic, max(ready, np.int64(net.links[index].free_at)))
 
 
 @rare
