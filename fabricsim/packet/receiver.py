@@ -55,7 +55,8 @@ def _release(net, number, now):
         answer(net, number, _ACK, held.expected, np.int64(held.echo), held.stamp, np.int64(held.entropy), bits, now)
 
 
-def _send_ack(net, number, now):
+@rare
+def _acknowledge(net, number, now):
     """Acknowledge by an ACK that echoes the last packet noted."""
     receiver = net.receivers[number]
     receiver.unacknowledged = 0
@@ -69,18 +70,13 @@ def _send_ack(net, number, now):
     answer(net, number, _ACK, receiver.expected, echo, receiver.stamp, entropy, bits, now)
 
 
-_acknowledge = inlined(_send_ack)
-_acknowledge_apart = rare(_send_ack)
-"""For all places but that by which most packets come."""
-
-
 @kernel
 def acknowledge_late(net, number, now):
     """Send the ACKs that leave the stacks, and acknowledge if a delayed ACK is due."""
     if net.receivers[number].first_held > 0:
         _release(net, number, now)
     if net.receivers[number].due == now:
-        _acknowledge_apart(net, number, now)
+        _acknowledge(net, number, now)
 
 
 @rare
@@ -164,6 +160,15 @@ def _notify(net, number, packet, now):
         _reply(net, number, _CNP, packet, now)
 
 
+@inlined
+def _is_next(law, receiver, which, state):
+    """Whether a packet is the next one, not the last of its message, and all there is to do is acknowledge it."""
+    if state & MARKED and law.cnp_interval > 0:
+        return False
+    gap = (which ^ receiver.expected) | (which ^ receiver.highest) | (state & TRIMMED)
+    return gap == 0 and which < receiver.last and law.ack_delay == 0 and law.stacks == 0
+
+
 @kernel
 def receive(net, packet, now):
     """Take a data packet that has passed the receiving host.
@@ -175,6 +180,12 @@ def receive(net, packet, now):
     flow = net.flows[number]
     law = net.laws[flow.law]
     receiver = net.receivers[number]
+    if _is_next(law, receiver, which, packet.state):
+        receiver.received += 1
+        receiver.expected = receiver.highest = which + 1
+        bits = np.int64(packet.state & MARKED)
+        answer(net, number, _ACK, which + 1, which, packet.stamp, np.int64(packet.entropy), bits, now)
+        return
     trimmed = packet.state & TRIMMED
     marked = 1 if packet.state & MARKED else 0
     if marked:
@@ -193,7 +204,7 @@ def receive(net, packet, now):
             _refuse(net, number, packet, now)
         return
     if receiver.unacknowledged > 0 and marked != receiver.marked:
-        _acknowledge_apart(net, number, now)
+        _acknowledge(net, number, now)
     at_once = law.ack_delay == 0 or receiver.highest > before
     if not copy:
         if law.quick_acks > 0 and _is_quick(law, receiver, now):
@@ -207,7 +218,7 @@ def receive(net, packet, now):
     if copy:
         if not trimmed:
             receiver.copies += 1
-        _acknowledge_apart(net, number, now)
+        _acknowledge(net, number, now)
         return
     receiver.unacknowledged += 1
     complete = receiver.expected > max(before, receiver.last) and _complete(net, number, now)
