@@ -77,13 +77,20 @@ def reconsider(net, number, now):
 @kernel
 def _join_or_leave(net, number, now):
     flow = net.flows[number]
-    changed = flow.ready == 1
-    if changed:
+    node = np.int64(flow.source)
+    port = net.ports[net.nodes[node].port]
+    if flow.ready:
         _withdraw(net, number)
-    else:
-        changed = _activate(net, net.ports[net.nodes[flow.source].port], number, now)
-    if changed:
-        pull(net, np.int64(flow.source), now)
+        pull(net, node, now)
+    elif _activate(net, port, number, now) and not _waits(net, node, port, flow, now):
+        pull(net, node, now)
+
+
+@inlined
+def _waits(net, node, port, flow, now):
+    """Whether a plain NIC, to whose round a flow has been added, waits for its wire as it did before."""
+    link = net.links[port.link]
+    return net.nodes[node].port_due == WHEN_FREE and flow.stages == 0 and link.port < 0 and link.free_at > now
 
 
 @rare
