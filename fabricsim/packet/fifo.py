@@ -52,6 +52,33 @@ def following(net, place):
 
 
 @inlined
+def leave(net, place):
+    """Place after one that is left; a chunk left behind keeps its content until `free_left`."""
+    if place & _LAST != _LAST:
+        return place + 1
+    chunk = place >> _SHIFT
+    place = np.int64(net.chunk_next[chunk]) << _SHIFT
+    world = net.world[0]
+    if world.chunks_left == 0:
+        world.last_left = chunk
+    net.chunk_next[chunk] = world.first_left
+    world.first_left = chunk
+    world.chunks_left += 1
+    return place
+
+
+@inlined
+def free_left(net):
+    """Free all chunks left behind."""
+    world = net.world[0]
+    if world.chunks_left > 0:
+        net.chunk_next[world.last_left] = world.free_chunk
+        world.free_chunk = world.first_left
+        world.chunks += world.chunks_left
+        world.chunks_left = 0
+
+
+@inlined
 def pop(net, fifo):
     """Remove the first packet; a chunk left behind is free, and keeps its content until the next `push`."""
     fifo.count -= 1

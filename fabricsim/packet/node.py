@@ -10,7 +10,7 @@ from fabricsim.packet.agenda import first_time, plan, take_first
 from fabricsim.packet.buffer import let_go, take_in, traffic_class
 from fabricsim.packet.clock import set_next
 from fabricsim.packet.departure import drain_time, serve, settle
-from fabricsim.packet.fifo import following, pop, push
+from fabricsim.packet.fifo import following, free_left, leave, pop, push
 from fabricsim.packet.link import send_at_once, transmit
 from fabricsim.packet.net import prefetch
 from fabricsim.packet.nic import pass_way_in, pull
@@ -70,7 +70,7 @@ def _look_up(net, count):
 
 @kernel
 def _gather(net, node, origin, until):
-    """List what arrives at a switch before `until`; it stays on its link until its turn comes.
+    """List what arrives at a switch before `until`, and take packets off their links; they stay in their places.
 
     Returns
     -------
@@ -96,7 +96,7 @@ def _gather(net, node, origin, until):
             links += 1
             index = net.ins[i]
             link = net.links[index]
-            place, left = np.int64(link.head), link.count
+            place, left = np.int64(link.head), np.int64(link.count)
             if controlled:
                 prefetch(net.ingress, np.int64(index) * CLASSES)
             while True:
@@ -107,10 +107,12 @@ def _gather(net, node, origin, until):
                 if left == 0:
                     time = NEVER
                     break
-                place = following(net, place)
+                place = leave(net, place)
                 time = pool[place].time
                 if time >= until:
                     break
+            link.head = place
+            link.count = left
             arrivals[i] = time
         later = min(later, time)
     packets = count
@@ -339,7 +341,6 @@ def _take_key(net, node, key, now):
     came = np.int64(arrival.link)
     if came >= 0:
         _forward(net, node, np.int64(arrival.place), np.int64(arrival.out), came, now)
-        pop(net, net.links[came])
         return
     port = _hear_frame(net, ~came, now)
     if port >= 0:
@@ -374,6 +375,7 @@ def _run_switch(net, node, until):
         if many and at + _SOON < end:
             _fetch_tail(net, keys[at + _SOON])
         _take_key(net, node, key, now)
+    free_left(net)
     while row.port_due < until:
         settle(net, node, row.port_due + 1 if row.strict else until)
     set_next(net, node, min(later, row.port_due))
