@@ -10,7 +10,8 @@ import numpy as np
 from fabricsim.engine.state import power_of_two, table
 from fabricsim.packet.lanes import GROUP
 from fabricsim.packet.net import Net
-from fabricsim.packet.node import INDEX_BITS, LONGEST_WINDOW
+from fabricsim.packet.node import LONGEST_WINDOW
+from fabricsim.packet.order import INDEX_BITS, SHORT_KEYS
 from fabricsim.packet.window import MESSAGES_PER_EVENT, SAMPLES_PER_EVENT
 from fabricsim.packet_tables import (
     AGENDA,
@@ -143,6 +144,7 @@ class PacketState(Net):
         self.controls, self.agenda, self.transfers = table(0, CONTROL), table(0, AGENDA), table(0, TRANSFER)
         self.answers = table(0, ANSWER)
         self.came, self.keys = table(1, ARRIVAL), np.zeros(2, np.int64)
+        self.short_keys = np.zeros(SHORT_KEYS, np.int32)
         self.order = np.zeros(128, np.int32)
         self.deliveries, self.log, self.samples = table(64, DELIVERY), table(1, LOG), table(1, SAMPLE)
         self._grow_pool(64)

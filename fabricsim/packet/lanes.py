@@ -21,13 +21,13 @@ BLOCK = 16
 GROUP = 8
 """Times that are looked through at once."""
 _LANES = 4
-"""Numbers of one comparison: a core that compares eight lowers its frequency for all that it does."""
-_WORD, _INDEX = ir.IntType(64), ir.IntType(32)
-_VECTOR = ir.VectorType(_WORD, _LANES)
+"""Times of one comparison: a core that compares 512 bits lowers its frequency for all that it does."""
+_WORD, _HALF = ir.IntType(64), ir.IntType(32)
+_VECTOR, _KEYS = ir.VectorType(_WORD, _LANES), ir.VectorType(_HALF, 2 * _LANES)
 
 
 def count_below(keys: Any, first: Any, key: Any) -> Any:  # noqa: ANN401  as kernels take them
-    """Count the keys below `key` among keys[first:first + BLOCK]."""
+    """Count the keys, of 32 bits, below `key` among keys[first:first + BLOCK]."""
     return np.int64(np.count_nonzero(keys[first : first + BLOCK] < key))
 
 
@@ -81,21 +81,22 @@ def _lowest_bit_any(number: Any) -> Any:  # noqa: ANN401, ARG001  as above
 @intrinsic
 def _count_below(_context: Any, keys: Any, first: Any, key: Any) -> Any:  # noqa: ANN401, ARG001  numba types
     def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:  # noqa: ANN401  LLVM
-        same = _everywhere(builder, arguments[2])
-        minus = ir.Constant(_VECTOR, [0] * _LANES)
-        for some in _load(context, builder, keys, arguments, BLOCK):
-            minus = builder.add(minus, builder.sext(builder.icmp_signed("<", some, same), _VECTOR))
-        return builder.neg(_reduce(builder, "add", minus))
+        same = _everywhere(builder, arguments[2], _KEYS)
+        count = ir.Constant(_WORD, 0)
+        for some in _load(context, builder, keys, arguments, _KEYS, BLOCK):
+            below = builder.bitcast(builder.icmp_signed("<", some, same), ir.IntType(_KEYS.count))
+            count = builder.add(count, builder.zext(builder.ctpop(below), _WORD))
+        return count
 
-    return types.int64(keys, first, types.int64), generate
+    return types.int64(keys, first, types.int32), generate
 
 
 @intrinsic
 def _bits_before(_context: Any, times: Any, first: Any, end: Any) -> Any:  # noqa: ANN401, ARG001  as above
     def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:  # noqa: ANN401  as above
-        same = _everywhere(builder, arguments[2])
+        same = _everywhere(builder, arguments[2], _VECTOR)
         found = ir.Constant(_WORD, 0)
-        for at, some in enumerate(_load(context, builder, times, arguments, GROUP)):
+        for at, some in enumerate(_load(context, builder, times, arguments, _VECTOR, GROUP)):
             bits = builder.bitcast(builder.icmp_signed("<", some, same), ir.IntType(_LANES))
             found = builder.or_(found, builder.shl(builder.zext(bits, _WORD), ir.Constant(_WORD, at * _LANES)))
         return found
@@ -106,9 +107,9 @@ def _bits_before(_context: Any, times: Any, first: Any, end: Any) -> Any:  # noq
 @intrinsic
 def _earliest_from(_context: Any, times: Any, first: Any, begin: Any) -> Any:  # noqa: ANN401, ARG001  as above
     def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:  # noqa: ANN401  as above
-        same, never = _everywhere(builder, arguments[2]), ir.Constant(_VECTOR, [int(NEVER)] * _LANES)
+        same, never = _everywhere(builder, arguments[2], _VECTOR), ir.Constant(_VECTOR, [int(NEVER)] * _LANES)
         least = never
-        for some in _load(context, builder, times, arguments, GROUP):
+        for some in _load(context, builder, times, arguments, _VECTOR, GROUP):
             later = builder.select(builder.icmp_signed("<", some, same), never, some)
             least = builder.select(builder.icmp_signed("<", later, least), later, least)
         return _reduce(builder, "smin", least)
@@ -124,19 +125,25 @@ def _lowest_bit(_context: Any, number: Any) -> Any:  # noqa: ANN401  as above
     return types.int64(number), generate
 
 
-def _everywhere(builder: Any, value: Any) -> Any:  # noqa: ANN401  as above
+def _everywhere(builder: Any, value: Any, kind: Any) -> Any:  # noqa: ANN401  as above
     """Make a vector of one value."""
-    one = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), value, ir.Constant(_INDEX, 0))
-    return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(_INDEX, _LANES), [0] * _LANES))
+    one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.Constant(_HALF, 0))
+    return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(_HALF, kind.count), [0] * kind.count))
 
 
-def _load(context: Any, builder: Any, table: Any, arguments: Any, count: int) -> Iterator[Any]:  # noqa: ANN401  as above
-    """Load `count` numbers of a table, as vectors."""
-    data = make_array(table)(context, builder, arguments[0]).data
-    start = builder.gep(data, [arguments[1]])
-    for at in range(0, count, _LANES):
-        place = builder.bitcast(builder.gep(start, [ir.Constant(_WORD, at)]), _VECTOR.as_pointer())
-        yield builder.load(place, align=8)
+def _load(  # noqa: PLR0913, PLR0917  as above
+    context: Any,  # noqa: ANN401
+    builder: Any,  # noqa: ANN401
+    table: Any,  # noqa: ANN401
+    arguments: Any,  # noqa: ANN401
+    kind: Any,  # noqa: ANN401
+    count: int,
+) -> Iterator[Any]:
+    """Load `count` numbers of a table, as vectors of a kind."""
+    start = builder.gep(make_array(table)(context, builder, arguments[0]).data, [arguments[1]])
+    for at in range(0, count, kind.count):
+        place = builder.bitcast(builder.gep(start, [ir.Constant(_WORD, at)]), kind.as_pointer())
+        yield builder.load(place, align=kind.element.width // 8)
 
 
 def _reduce(builder: Any, how: str, vector: Any) -> Any:  # noqa: ANN401  as above

@@ -14,7 +14,7 @@ from fabricsim.packet.fifo import following, free_left, leave, pop, push
 from fabricsim.packet.link import send_at_once, transmit
 from fabricsim.packet.net import prefetch
 from fabricsim.packet.nic import pass_way_in, pull
-from fabricsim.packet.order import sort
+from fabricsim.packet.order import INDEX_BITS, sort
 from fabricsim.packet.port import act_on, check_pause, enqueue, pass_at_once
 from fabricsim.packet.receiver import acknowledge_late, receive
 from fabricsim.packet.sender import hear, wake
@@ -22,8 +22,6 @@ from fabricsim.packet_tables import ALARM, CLASSES, DATA, HOST, READ_AHEAD, RECE
 from fabricsim.tables import NEVER
 from fabricsim.transport_tables import LEAST_LOADED
 
-INDEX_BITS = 18
-"""Of a sort key, for the place in the list of arrivals; the bits above hold the time since the window began."""
 _INDEX = (1 << INDEX_BITS) - 1
 _AHEAD = 8
 """Links ahead of which the record of an incoming link is fetched; its first packet is half as far ahead."""

@@ -8,8 +8,15 @@ from fabricsim.kernels._jit import inlined, kernel, rare
 from fabricsim.packet.lanes import BLOCK, count_below
 from fabricsim.tables import NEVER
 
-_FEW = 128
-"""Keys up to which the rank of each is counted."""
+INDEX_BITS = 18
+"""Of a sort key, for the place in the list of arrivals; the bits above hold the time since the window began."""
+_FEW_BITS = 7
+_FEW = 1 << _FEW_BITS
+"""Keys up to which the rank of each is counted, by short keys of 31 bits: their times, and their places."""
+SHORT_KEYS = _FEW + BLOCK
+_SHORT_WINDOW = np.int64(1) << (31 - _FEW_BITS)
+"""ps, 16.8 us: times in a window of that length fit into a short key."""
+_LAST = np.int32(np.iinfo(np.int32).max)
 
 
 def merge_sorting(comes_after):
@@ -52,23 +59,26 @@ _merge_sort = rare(merge_sorting(_is_greater))
 
 @kernel
 def sort(net, keys, count):
-    """Sort keys[:count], which all differ; returns where in `keys` the sorted ones begin.
+    """Sort keys[:count], each with its own place in its lowest bits; returns where in `keys` the sorted ones begin.
 
-    Each half of `keys` has room for `count` rounded up to whole blocks.
+    Each half of `keys` has room for `count`.
     """
     if count == 2:  # noqa: PLR2004  where few packets travel, the most frequent case
         keys[0], keys[1] = min(keys[0], keys[1]), max(keys[0], keys[1])
         return np.int64(0)
-    if count > _FEW:
+    if count > _FEW or net.world[0].window > _SHORT_WINDOW:
         return _merge_sort(net, keys, count)
     half = len(keys) >> 1
+    short = net.short_keys
+    for i in range(count):
+        short[i] = np.int32((keys[i] >> INDEX_BITS) << _FEW_BITS | i)
     end = (count + BLOCK - 1) // BLOCK * BLOCK
     for i in range(count, end):
-        keys[i] = NEVER
+        short[i] = _LAST
     for i in range(count):
-        key = keys[i]
-        rank = np.int64(0)
+        key = short[i]
+        rank = half
         for first in range(0, end, BLOCK):
-            rank += count_below(keys, first, key)
-        keys[half + rank] = key
+            rank += count_below(short, first, key)
+        keys[rank] = keys[i]
     return half
