@@ -70,7 +70,7 @@ PACKET = np.dtype(
         ("flow", np.int32),
         ("number", np.int32),  # of a data packet within its flow; on ACK and NACK: next number awaited
         ("echo", np.int32),  # on ACK and NACK: number of the packet that it answers
-        ("cursor", np.int32),  # place of its next link in the table of paths; NONE: routed at each switch
+        ("cursor", np.int32),  # place of its next link in the table of paths; ~h: each switch looks up ways to host h
         ("wire", np.int32),  # bytes on the wire
         ("entropy", np.int16),  # that a spraying sender drew; echoed by an ACK
         ("kind", np.int8),  # DATA, ACK, NACK or CNP

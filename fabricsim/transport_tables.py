@@ -87,7 +87,7 @@ FLOW = on_lines(
         ("next_ready", np.int32),
         ("source", np.int32),  # node
         ("first_link", np.int32),  # from the source onto the wire; NONE: within a host
-        ("path", np.int32),  # into the table of paths; NONE: routed at each switch
+        ("path", np.int32),  # into the table of paths; ~target: each switch looks up ways to it
         ("stages", np.int32),
         ("lost", np.int64),  # packets to send again
         ("smoothed", np.float64),  # round trip, ps; 0: none measured
@@ -111,7 +111,7 @@ FLOW = on_lines(
         # what receiving needs
         ("target", np.int32),  # node
         ("last_link", np.int32),  # from the target onto the wire: where acknowledgements leave
-        ("reverse_path", np.int32),
+        ("reverse_path", np.int32),  # likewise; ~source
         ("exits", np.int32),
         ("endpoint", np.int32),  # receiving
         # the rest, and what the laws of congestion control keep

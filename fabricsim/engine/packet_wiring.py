@@ -183,6 +183,8 @@ class PacketWiring(Wiring):
             links = [link for way in ways for link in (*way.wires, *way.reverse)]
             paths = _starts(network.add_path(links), [2 * each for each in hops])
             columns |= {"path": paths, "reverse_path": list(map(sum, zip(paths, hops, strict=True)))}
+        else:
+            columns |= {"path": [~node for node in there], "reverse_path": [~node for node in here]}
         span = int(law["span"])
         if law["recovery"]:
             columns["slot"] = _starts(network.add_scores(2 * span * len(ways)), [2 * span] * len(ways))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.results.result import CallKind, CallRecords, LinkRecord, Series
-from fabricsim.tables import NONE
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -90,12 +89,12 @@ def _payload_of_wires(network: PacketState) -> NDArray[np.float64]:
     first = flows["first_link"]
     posted = np.bincount(first, flows["posted"], minlength=len(links))
     sent = flows["posted"] * (links["payload"] / np.maximum(posted, 1))[first]
-    beyond = np.where(flows["path"] == NONE, 1, flows["hops"] - 1)  # wires after the first
+    beyond = np.where(flows["path"] < 0, 1, flows["hops"] - 1)  # wires after the first
     of_flow = np.repeat(np.arange(len(flows)), beyond)
     place = np.arange(len(of_flow)) - np.repeat(np.cumsum(beyond) - beyond, beyond)
     last = links["reverse"][flows["last_link"]]
     on_path = network.paths[np.maximum(flows["path"][of_flow], 0) + 1 + place]
-    wires = np.where(flows["path"][of_flow] == NONE, last[of_flow], on_path)
+    wires = np.where(flows["path"][of_flow] < 0, last[of_flow], on_path)
     return links["payload"] + np.bincount(wires, sent[of_flow], minlength=len(links))
 
 

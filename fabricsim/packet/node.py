@@ -143,10 +143,9 @@ def _gather_frames(net, row, count, later, origin, until):
 
 @kernel
 def _route(net, node, packet, now):
-    """Choose among the links that lead on, where the packet has no path."""
+    """Choose among the links that lead on to the host of a packet without a path."""
     flow = net.flows[packet.flow]
-    host = flow.target if packet.kind == DATA else flow.source
-    group = net.group_of[np.int64(net.nodes[node].number) * net.world[0].hosts + net.nodes[host].number]
+    group = net.group_of[np.int64(net.nodes[node].number) * net.world[0].hosts + ~np.int64(packet.cursor)]
     first = net.groups[group]
     choices = net.groups[group + 1] - first
     # Not branched on, though it picks among one choice too: which of its links a packet meets cannot be foreseen.

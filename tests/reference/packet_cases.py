@@ -350,7 +350,7 @@ class Builder:
             there = self._walk(flow["source"], flow["target"], key)
             back = self._walk(flow["target"], flow["source"], key)
             row = self._flow(flow, law, links, there, back)
-            row |= {"key": key, "slot": slot, "first_telemetry": NONE, "path": NONE, "reverse_path": NONE}
+            row |= {"key": key, "slot": slot, "first_telemetry": NONE, "path": ~flow["target"], "reverse_path": ~flow["source"]}
             if law["balance"] == transport_types.BY_FLOW:
                 row |= {"path": len(paths), "reverse_path": len(paths) + len(there)}
                 paths += [*there, *back]

@@ -28,7 +28,7 @@ ARRIVED = 2
 
 def first_choice(path: int) -> int:
     """Place in the table of paths of what the first switch is to take: the path begins with the host's link."""
-    return NONE if path == NONE else path + 1
+    return path + 1 if path >= 0 else NONE
 
 
 class Sender:
