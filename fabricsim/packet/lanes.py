@@ -131,7 +131,7 @@ def _everywhere(builder: Any, value: Any, kind: Any) -> Any:  # noqa: ANN401  as
     return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(_HALF, kind.count), [0] * kind.count))
 
 
-def _load(  # noqa: PLR0913, PLR0917  as above
+def _load(
     context: Any,  # noqa: ANN401
     builder: Any,  # noqa: ANN401
     table: Any,  # noqa: ANN401

@@ -121,7 +121,7 @@ def _next_take(net, index, flow):
 
 @inlined
 def _wait(net, node, flow, when):
-    """Have a NIC act when it may take the next packet of a flow, at `when` (ps); or later, if its wire is free later."""
+    """Have a NIC act at `when` (ps), when it may take the next packet of a flow; later, if its wire is free later."""
     net.nodes[node].port_due = when if flow.stages > 0 else WHEN_FREE
     hasten(net, node, when)
 

@@ -6,7 +6,6 @@ import numpy as np
 
 from fabricsim.kernels._jit import inlined, kernel, rare
 from fabricsim.packet.lanes import BLOCK, count_below
-from fabricsim.tables import NEVER
 
 INDEX_BITS = 18
 """Of a sort key, for the place in the list of arrivals; the bits above hold the time since the window began."""

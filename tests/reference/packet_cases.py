@@ -350,10 +350,12 @@ class Builder:
             there = self._walk(flow["source"], flow["target"], key)
             back = self._walk(flow["target"], flow["source"], key)
             row = self._flow(flow, law, links, there, back)
-            row |= {"key": key, "slot": slot, "first_telemetry": NONE, "path": ~flow["target"], "reverse_path": ~flow["source"]}
+            row |= {"key": key, "slot": slot, "first_telemetry": NONE}
             if law["balance"] == transport_types.BY_FLOW:
                 row |= {"path": len(paths), "reverse_path": len(paths) + len(there)}
                 paths += [*there, *back]
+            else:
+                row |= {"path": ~flow["target"], "reverse_path": ~flow["source"]}
             if law["recovery"] == transport_types.SELECTIVE:
                 slot += 2 * law["span"]
             if law["law"] == transport_types.HPCC:
