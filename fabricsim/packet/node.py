@@ -283,17 +283,15 @@ def _take_frame(net, node, came, place, now):
 
 
 @inlined
-def _take_packet(net, node, came, place, now):
-    """Take the first packet of a host's link in; returns when the next one arrives, ps."""
-    link = net.links[came]
-    head = np.int64(link.head)
-    if link.count > 1:
-        prefetch(net.flows, np.int64(net.pool[following(net, head)].flow))
+def _take_packet(net, node, came, head, left, now):
+    """Take the first of the `left` packets of a host's link in; returns place and time (ps) of the next one."""
+    if left == 1:
+        _admit(net, node, net.pool[head], came, now)
+        return head, NEVER
+    after = leave(net, head)
+    prefetch(net.flows, np.int64(net.pool[after].flow))
     _admit(net, node, net.pool[head], came, now)
-    pop(net, link)
-    time = NEVER if link.count == 0 else net.pool[link.head].time
-    net.arrivals[place] = time
-    return time
+    return after, net.pool[after].time
 
 
 @inlined
@@ -315,6 +313,8 @@ def _run_host(net, node, until):
     place = np.int64(row.first_in)
     came = np.int64(net.ins[place])
     arrival, frame = net.arrivals[place], net.frames[place]
+    link = net.links[came]
+    head, left = np.int64(link.head), np.int64(link.count)
     wire = net.links[net.ports[row.port].link]
     while True:
         agenda_due = first_time(net, node)
@@ -323,11 +323,15 @@ def _run_host(net, node, until):
         if now >= until:
             break
         if arrival == now:
-            arrival = _take_packet(net, node, came, place, now)
+            head, arrival = _take_packet(net, node, came, head, left, now)
+            left -= 1
         elif frame == now:
             frame = _take_frame(net, node, came, place, now)
         else:
             _act(net, node, agenda_due, now)
+    link.head, link.count = head, left
+    net.arrivals[place] = arrival
+    free_left(net)
     set_next(net, node, now)
 
 
