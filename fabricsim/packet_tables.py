@@ -291,6 +291,7 @@ NETWORK = np.dtype(
         ("until", np.int64),  # end of the present window, ps
         ("node", np.int32),  # next node of the present window
         ("room", np.int64),  # events that a node may take in one window, at most
+        ("plans", np.int64),  # entries of the agenda that a host may make in one window, or an event of a program
         ("deliveries", np.int32),  # messages received in this window
         ("logged", np.int64),  # entries of the log
         ("sampled", np.int64),  # entries of the series

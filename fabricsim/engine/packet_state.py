@@ -234,12 +234,12 @@ class PacketState(Net):
         room = int(world["room"])
         if int(world["chunks"]) * CHUNK <= 4 * room:
             self._grow_pool(max(2 * len(self.chunk_next), room))
-        if int(world["agenda_left"]) <= 4 * room:
+        if int(world["agenda_left"]) <= int(world["plans"]):
             before = len(self.agenda)
-            self.agenda = _grown(self.agenda, AGENDA, max(2 * before, power_of_two(8 * room)))
+            self.agenda = _grown(self.agenda, AGENDA, max(2 * before, power_of_two(2 * int(world["plans"]))))
             world["agenda_left"] += self._free(self.agenda, before, "free_agenda")
             self._fit_answers()
-        if int(world["controls_left"]) <= 2 * room:
+        if world["controls"] and int(world["controls_left"]) <= 2 * room:
             before = len(self.controls)
             self.controls = _grown(self.controls, CONTROL, max(2 * before, power_of_two(4 * room)))
             world["controls_left"] += self._free(self.controls, before, "free_control")
@@ -303,11 +303,13 @@ class PacketState(Net):
         """
         world = self.world[0]
         busiest = int(self.nodes["ins"].max(initial=1))
+        of_host = int(self.nodes["ins"][self.nodes["kind"] == HOST].max(initial=1))
         shortest = max(int(np.floor(smallest * self.links["ps_per_byte"].min(initial=1e3) + 0.5)), 1)
         most = (1 << INDEX_BITS) // (8 * busiest) - 2  # packets of one link in one window
         window = max(1, min(self.lookahead(smallest), longest, most * shortest, LONGEST_WINDOW))
         world["window"], world["smallest"] = window, smallest
         world["room"] = 4 * busiest * (window // shortest + 4)
+        world["plans"] = 16 * of_host * (window // shortest + 4) + 2 * MESSAGES_PER_EVENT  # switches plan nothing
         if len(self.came) < int(world["room"]):
             self.came = table(int(world["room"]), ARRIVAL)
             self.keys = np.zeros(2 * int(world["room"]), np.int64)

@@ -44,8 +44,8 @@ def has_room(net):
     room = world.room
     return (
         world.chunks * CHUNK > 4 * room
-        and world.agenda_left > 4 * room
-        and world.controls_left > 2 * room
+        and world.agenda_left > world.plans
+        and (world.controls == 0 or world.controls_left > 2 * room)
         and world.transfers_left > MESSAGES_PER_EVENT
         and world.deliveries + room < len(net.deliveries)
         and (world.logging == 0 or world.logged + 2 * room < len(net.log))
