@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 from importlib import metadata
 
@@ -11,6 +12,7 @@ UNKNOWN = "0+unknown"
 _PACKAGES = ("numpy", "numba", "simpy", "networkx", "h5py", "pydantic")
 
 
+@functools.cache
 def version() -> str:
     """Version of fabricsim as installed.
 

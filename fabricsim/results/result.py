@@ -104,8 +104,7 @@ class CallRecords:
     __hash__ = None  # type: ignore[assignment]  # as of a list
 
 
-@dataclass(frozen=True)
-class LinkRecord:
+class LinkRecord(NamedTuple):
     """One resource (a link direction, a PCIe direction, a proxy thread) over the run.
 
     ``capacity`` and ``load`` are in the resource's own unit: bytes on the wire for links (headers

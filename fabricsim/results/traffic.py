@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 
@@ -62,8 +62,7 @@ class Matrix:
     line: int = 0
 
 
-@dataclass(frozen=True)
-class LinkUse:
+class LinkUse(NamedTuple):
     """A resource, and how many flows crossed it.
 
     In a packet run 0 where only acknowledgements did, and between switches where packets find their own ways.

@@ -150,7 +150,7 @@ def test_difference_of_two_runs(factory: ModuleType) -> None:
 
 def test_links_with_the_largest_difference_come_first(two_ranks: Result) -> None:
     wire, *others = two_ranks.links
-    found = difference(two_ranks, replace(two_ranks, links=(replace(wire, load=wire.load / 2), *others)))
+    found = difference(two_ranks, replace(two_ranks, links=(wire._replace(load=wire.load / 2), *others)))
 
     # both wires carry a share of what the link can, 0.5 and 0.25, and the thread works for 0.8 of the time
     assert found.links[0] == (wire.name, pytest.approx(0.5), pytest.approx(0.25))
