@@ -285,13 +285,13 @@ def _take_frame(net, node, came, place, now):
 @inlined
 def _take_packet(net, node, came, head, left, now):
     """Take the first of the `left` packets of a host's link in; returns place and time (ps) of the next one."""
-    if left == 1:
-        _admit(net, node, net.pool[head], came, now)
-        return head, NEVER
-    after = leave(net, head)
-    prefetch(net.flows, np.int64(net.pool[after].flow))
+    after, time = head, NEVER
+    if left > 1:
+        after = leave(net, head)
+        time = net.pool[after].time
+        prefetch(net.flows, np.int64(net.pool[after].flow))
     _admit(net, node, net.pool[head], came, now)
-    return after, net.pool[after].time
+    return after, time
 
 
 @inlined
