@@ -201,17 +201,18 @@ CONTROL = np.dtype(
 
 NODE = np.dtype(
     [
-        ("kind", np.int32),  # HOST or SWITCH
+        ("kind", np.int8),  # HOST or SWITCH
+        ("strict", np.int8),  # 0: nothing is wrong if its ports act later within a window than they are due
+        ("accounts", np.int8),  # 1: it counts what each incoming link holds (PFC, credits)
         ("number", np.int32),  # of the host; of the switch among the switches
         ("first_in", np.int32),  # into the list of incoming links
         ("ins", np.int32),
         ("agenda", np.int32),  # root of its heap of what it has to do; NONE: nothing
         ("first_port", np.int32),  # into the list of ports, in which those of a node follow each other
         ("ports", np.int32),
-        ("strict", np.int32),  # 0: nothing is wrong if its ports act later within a window than they are due
-        ("port_due", np.int64),  # no port of it is to act before, ps; of a host: its NIC, or WHEN_FREE
-        ("accounts", np.int32),  # 1: it counts what each incoming link holds (PFC, credits)
         ("port", np.int32),  # of a host: its NIC
+        ("agenda_due", np.int64),  # time of the first entry of its agenda, ps; NEVER: none
+        ("port_due", np.int64),  # no port of it is to act before, ps; of a host: its NIC, or WHEN_FREE
         ("buffer", np.int64),  # shared, bytes; 0: none
         ("used", np.int64),  # of the shared buffer, bytes
     ],

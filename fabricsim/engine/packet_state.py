@@ -98,7 +98,7 @@ class PacketState(Net):
         for name in ("free_chunk", "free_control", "free_agenda", "free_transfer"):
             self.world[name] = NONE
         self.nodes, self.links, self.ports, self.queues, self.ingress = nodes, links, ports, queues, ingress
-        self.nodes["agenda"] = NONE
+        self.nodes["agenda"], self.nodes["agenda_due"] = NONE, NEVER
         self.next_times = np.full(len(nodes), NEVER, np.int64)
         self.tree = np.full(2, NEVER, np.int64)
         self._place_links()

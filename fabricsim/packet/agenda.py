@@ -39,16 +39,11 @@ def plan(net, node, time, kind, target):
     agenda[entry].order = (kind << TARGET_BITS) | target
     agenda[entry].child = -1
     agenda[entry].next = -1
-    root = np.int64(net.nodes[node].agenda)
-    net.nodes[node].agenda = entry if root < 0 else _merge(agenda, root, entry)
+    row = net.nodes[node]
+    root = np.int64(row.agenda)
+    row.agenda = entry if root < 0 else _merge(agenda, root, entry)
+    row.agenda_due = min(row.agenda_due, time)
     hasten(net, node, time)
-
-
-@inlined
-def first_time(net, node):
-    """Time of the first entry, ps; NEVER where there is none."""
-    root = np.int64(net.nodes[node].agenda)
-    return NEVER if root < 0 else net.agenda[root].time
 
 
 @inlined
@@ -89,5 +84,6 @@ def take_first(net, node):
     if merged >= 0:
         agenda[merged].next = -1
     net.nodes[node].agenda = merged
+    net.nodes[node].agenda_due = NEVER if merged < 0 else agenda[merged].time
     world.due += 1
     return order >> TARGET_BITS, order & _TARGET

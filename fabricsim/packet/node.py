@@ -6,7 +6,7 @@ import numpy as np
 
 from fabricsim.kernels._jit import inlined, kernel
 from fabricsim.kernels.path import mix, remainder
-from fabricsim.packet.agenda import first_time, plan, take_first
+from fabricsim.packet.agenda import plan, take_first
 from fabricsim.packet.buffer import let_go, take_in, traffic_class
 from fabricsim.packet.clock import set_next
 from fabricsim.packet.departure import drain_time, serve, settle
@@ -295,9 +295,9 @@ def _take_packet(net, node, came, head, left, now):
 
 
 @inlined
-def _act(net, node, agenda_due, due):
+def _act(net, node, due):
     """Do what a host has planned for `due` (ps): at one time, its NIC comes last."""
-    if due == agenda_due:
+    if due == net.nodes[node].agenda_due:
         kind, target = take_first(net, node)
         _do(net, node, kind, target, due)
     else:
@@ -317,8 +317,7 @@ def _run_host(net, node, until):
     head, left = np.int64(link.head), np.int64(link.count)
     wire = net.links[net.ports[row.port].link]
     while True:
-        agenda_due = first_time(net, node)
-        due = min(agenda_due, wire.free_at if row.port_due == WHEN_FREE else row.port_due)
+        due = min(row.agenda_due, wire.free_at if row.port_due == WHEN_FREE else row.port_due)
         now = min(arrival, frame, due)
         if now >= until:
             break
@@ -328,7 +327,7 @@ def _run_host(net, node, until):
         elif frame == now:
             frame = _take_frame(net, node, came, place, now)
         else:
-            _act(net, node, agenda_due, now)
+            _act(net, node, now)
     link.head, link.count = head, left
     net.arrivals[place] = arrival
     free_left(net)
