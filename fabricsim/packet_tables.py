@@ -272,6 +272,7 @@ NETWORK = np.dtype(
         ("peers", np.int32),  # NICs of a host where they share its servers; 0: none do
         ("controls", np.int32),  # 1: PAUSE frames or credits travel
         ("telemetry", np.int32),  # 1: links write telemetry
+        ("sprayed", np.int32),  # 1: some packets choose among ways that do not depend on the present load
         ("logging", np.int32),  # 1: some link is logged
         ("sampling", np.int32),  # 1: something is tapped
         ("free_chunk", np.int32),

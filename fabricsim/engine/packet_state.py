@@ -31,7 +31,7 @@ from fabricsim.packet_tables import (
     WATCHED,
 )
 from fabricsim.tables import NEVER, NONE
-from fabricsim.transport_tables import ANSWER, TRANSFER
+from fabricsim.transport_tables import ANSWER, BY_FLOWLET, BY_PACKET, TRANSFER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -200,6 +200,7 @@ class PacketState(Net):
     def add_law(self, law: NDArray[np.void]) -> None:
         """Append a ``LAW`` record; its acknowledgements have a table where they pass stacks."""
         self.extend("laws", law)
+        self.world["sprayed"] |= bool(np.isin(law["balance"], (BY_PACKET, BY_FLOWLET)).any())
         self._fit_answers()
 
     def _fit_answers(self) -> None:

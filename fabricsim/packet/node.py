@@ -116,6 +116,8 @@ def _gather(net, node, origin, until):
     packets = count
     if many:
         _look_up(net, count)
+    if net.world[0].sprayed:
+        _look_up_ways(net, node, count)
     if controlled:
         count, later = _gather_frames(net, row, count, later, origin, until)
     return count, later, links > 1 or count > packets
@@ -161,6 +163,19 @@ def _route(net, node, packet, now):
         if drain < least:
             best, least = index, drain
     return best
+
+
+@kernel
+def _look_up_ways(net, node, count):
+    """Look up the next links of all packets listed that have no path, and fetch what they will use there."""
+    for i in range(count):
+        arrival = net.came[i]
+        packet = net.pool[arrival.place]
+        if packet.cursor < 0 and net.laws[net.flows[packet.flow].law].balance != LEAST_LOADED:
+            arrival.out = _route(net, node, packet, NEVER)
+            port = np.int64(net.links[arrival.out].port)
+            prefetch(net.ports, port)
+            prefetch(net.queues, port * CLASSES)
 
 
 @inlined

@@ -39,7 +39,7 @@ def _run(net: Net) -> bool:
 
 
 COUNTERS = ("packets", "bytes", "marks", "drops", "errors", "trims", "pauses")
-_GROWING = ("laws", "servers", "stages", "endpoints", "flows", "receivers")
+_GROWING = ("servers", "stages", "endpoints", "flows", "receivers")
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,7 @@ class Compiled:
         tables["links"]["log"] = logged
         records = (tables[name] for name in ("nodes", "links", "ports", "queues", "ingress"))
         self.state = PacketState(*records, seed=int(tables["world"][0].seed))
+        self.state.add_law(tables["laws"])
         for name in _GROWING:
             self.state.extend(name, tables[name])
         laws, flows = tables["laws"], tables["flows"]
