@@ -52,7 +52,9 @@ def _list(net, at, index, place, controlled, many):
         arrival.out = out
         prefetch(net.links, out)
         if controlled:
-            prefetch(net.queues, np.int64(net.links[out].port) * CLASSES)
+            port = np.int64(net.links[out].port)
+            prefetch(net.ports, port)
+            prefetch(net.queues, port * CLASSES)
 
 
 @kernel
