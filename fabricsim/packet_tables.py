@@ -277,7 +277,7 @@ NETWORK = np.dtype(
         ("sampling", np.int32),  # 1: something is tapped
         ("free_chunk", np.int32),
         ("chunks", np.int32),  # free
-        ("first_left", np.int32),  # of the chunks whose packets a switch has taken off their links, and still reads
+        ("first_left", np.int32),  # of the chunks whose packets a node has taken off their link, and still reads
         ("last_left", np.int32),
         ("chunks_left", np.int32),  # of these
         ("free_control", np.int32),

@@ -29,7 +29,7 @@ MOST_PACKET_PORTS = 10_000
 """Ports of a switch in the packet engine.
 
 In each window of time it looks through all ports of a switch that has something to do, and it numbers what comes in a
-window with `fabricsim.packet.node.INDEX_BITS`: of more than 10,922 ports a window has no place for a packet each.
+window with `fabricsim.packet.order.INDEX_BITS`: of more than 10,922 ports a window has no place for a packet each.
 """
 
 

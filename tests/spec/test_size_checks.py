@@ -67,7 +67,7 @@ def test_ports_in_a_file_of_cables_are_counted_when_it_is_read(tmp_path: Path, m
 
 
 def test_a_window_of_the_largest_switch_has_a_place_for_a_packet_of_each_port() -> None:
-    from fabricsim.packet.node import INDEX_BITS  # noqa: PLC0415  compiles
+    from fabricsim.packet.order import INDEX_BITS  # noqa: PLC0415  compiles
     from fabricsim.spec.size_checks import MOST_PACKET_PORTS  # noqa: PLC0415  beside what it is held against
 
     assert np.floor_divide(1 << INDEX_BITS, 8 * MOST_PACKET_PORTS) - 2 >= 1
