@@ -198,7 +198,7 @@ class PacketState(Net):
         return first
 
     def add_law(self, law: NDArray[np.void]) -> None:
-        """Append a ``LAW`` record; its acknowledgements have a table where they pass stacks."""
+        """Append ``LAW`` records; note whether packets are sprayed, and have places for ACKs that pass stacks."""
         self.extend("laws", law)
         self.world["sprayed"] |= bool(np.isin(law["balance"], (BY_PACKET, BY_FLOWLET)).any())
         self._fit_answers()

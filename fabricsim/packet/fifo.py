@@ -53,7 +53,7 @@ def following(net, place):
 
 @inlined
 def leave(net, place):
-    """Place after one that is left; a chunk left behind keeps its content until `free_left`."""
+    """As `following`, of a place that is left; a chunk left behind keeps its content until `free_left`."""
     if place & _LAST != _LAST:
         return place + 1
     chunk = place >> _SHIFT

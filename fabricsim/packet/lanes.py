@@ -112,7 +112,7 @@ def _earliest_from(_context: Any, times: Any, first: Any, begin: Any) -> Any:  #
         for some in _load(context, builder, times, arguments, _VECTOR, GROUP):
             later = builder.select(builder.icmp_signed("<", some, same), never, some)
             least = builder.select(builder.icmp_signed("<", later, least), later, least)
-        return _reduce(builder, "smin", least)
+        return _least(builder, least)
 
     return types.int64(times, first, types.int64), generate
 
@@ -146,7 +146,7 @@ def _load(
         yield builder.load(place, align=kind.element.width // 8)
 
 
-def _reduce(builder: Any, how: str, vector: Any) -> Any:  # noqa: ANN401  as above
+def _least(builder: Any, vector: Any) -> Any:  # noqa: ANN401  as above
     kind = ir.FunctionType(_WORD, [_VECTOR])
-    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.{how}.v{_LANES}i64")
+    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.smin.v{_LANES}i64")
     return builder.call(function, [vector])

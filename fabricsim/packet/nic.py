@@ -82,12 +82,12 @@ def _join_or_leave(net, number, now):
     if flow.ready:
         _withdraw(net, number)
         pull(net, node, now)
-    elif _activate(net, port, number, now) and not _waits(net, node, port, flow, now):
+    elif _activate(net, port, number, now) and not _still_waits(net, node, port, flow, now):
         pull(net, node, now)
 
 
 @inlined
-def _waits(net, node, port, flow, now):
+def _still_waits(net, node, port, flow, now):
     """Whether a plain NIC, to whose round a flow has been added, waits for its wire as it did before."""
     link = net.links[port.link]
     return net.nodes[node].port_due == WHEN_FREE and flow.stages == 0 and link.port < 0 and link.free_at > now
