@@ -94,7 +94,7 @@ FLOW = on_lines(
         ("variation", np.float64),  # of the round trip, ps
         ("timeout", np.float64),  # ps
         ("recovering", np.int32),  # 1: until `recover` is acknowledged
-        ("highest", np.int64),  # above all selectively acknowledged packets
+        ("highest", np.int64),  # above all selectively acknowledged packets; go-back-N: above all sent when it went back
         ("scanned", np.int64),  # all below this have been looked at for loss
         ("resend", np.int64),  # none below this is to be sent again
         ("renewed", np.int64),  # `next_number` when a lost packet was last sent again; NEVER: those were looked at
@@ -213,6 +213,7 @@ LAW = np.dtype(
         ("entropies", np.int32),  # that a sprayer draws from
         ("flowlet_gap", np.int64),  # ps
         ("ecn", np.int32),  # 1: packets may be marked
+        ("plain", np.int32),  # 1: packets leave when window and wire allow, and nothing about them is drawn
         ("span", np.int64),  # packets from the oldest outstanding to the newest, a power of two
         ("ack_every", np.int32),  # packets
         ("ack_delay", np.int64),  # of a delayed ACK, ps

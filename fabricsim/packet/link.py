@@ -208,6 +208,15 @@ def _is_held_up(net, link, kind):
 
 
 @inlined
+def emit(net, link, start, duration, kind, flow, number, echo, stamp, cursor, wire, entropy, state):
+    """Make a packet on a host's link that nobody watches, at `start` (ps) for `duration` (ps)."""
+    _count(net, link, kind, wire)
+    place = push(net, link)
+    fill(net.pool[place], kind, flow, number, echo, stamp, _next(cursor), wire, entropy, state)
+    _announce(net, link, place, _arrival(link, wire, start, duration))
+
+
+@inlined
 def emit_at_once(net, index, now, ready, kind, flow, number, echo, stamp, cursor, wire, entropy, state):
     """Make a packet on a host's link, likewise, or where its NIC is managed; it cannot start before `ready` (ps)."""
     link = net.links[index]
@@ -220,10 +229,7 @@ def emit_at_once(net, index, now, ready, kind, flow, number, echo, stamp, cursor
     link.free_at = start + duration
     if kind != DATA or not managed:  # a managed NIC leaves data with its flows until the wire has room
         link.deepest = max(link.deepest, drain)
-    _count(net, link, kind, wire)
-    place = push(net, link)
-    fill(net.pool[place], kind, flow, number, echo, stamp, _next(cursor), wire, entropy, state)
-    _announce(net, link, place, _arrival(link, wire, start, duration))
+    emit(net, link, start, duration, kind, flow, number, echo, stamp, cursor, wire, entropy, state)
     return True
 
 

@@ -10,12 +10,12 @@ from fabricsim.packet import control
 from fabricsim.packet.agenda import plan
 from fabricsim.packet.clock import hasten
 from fabricsim.packet.departure import may_take, serve_nic, spend
-from fabricsim.packet.link import depart, emit_at_once, fill, lose, sample, serialisation, transmit, write_telemetry
+from fabricsim.packet.link import depart, emit, emit_at_once, fill, lose, sample, serialisation, transmit, write_telemetry
 from fabricsim.packet.port import submit
 from fabricsim.packet.recovery import next_lost
 from fabricsim.packet_tables import AGAIN, ALARM, CAPABLE, CLASS_SHIFT, CLASSES, DATA, READ_AHEAD, WHEN_FREE
 from fabricsim.tables import NEVER
-from fabricsim.transport_tables import BY_FLOWLET, BY_PACKET, GO_BACK_N
+from fabricsim.transport_tables import BY_FLOWLET, BY_PACKET
 
 DESK = 0
 """Place of the pool on which packets are made."""
@@ -212,6 +212,48 @@ def pass_way_in(net, flow, payload, now):
 
 
 @inlined
+def send_in_turn(net, node, now):
+    """Send the next packet of the flow whose turn it is, where that takes no more than wire and window.
+
+    Returns
+    -------
+    bool
+        Whether it was such a packet; if not, nothing was done.
+    """
+    index = np.int64(net.nodes[node].port)
+    port = net.ports[index]
+    number = np.int64(port.ready)
+    if number < 0:
+        return False
+    flow = net.flows[number]
+    law = net.laws[flow.law]
+    which = flow.next_number
+    if not (law.plain and flow.stages == 0 and flow.lost == 0 and flow.highest <= which < flow.send_last):
+        return False
+    link = net.links[port.link]
+    wire = np.int64(flow.wire)
+    duration = serialisation(link, wire)
+    if link.free_at > now or duration > link.calm or flow.timeout_at == NEVER:
+        return False
+    flow.next_number = which + 1
+    flow.in_flight += 1
+    flow.last_send = now
+    link.payload += law.payload
+    state = (law.data_class << CLASS_SHIFT) | (CAPABLE if law.ecn else 0)
+    link.free_at = now + duration
+    link.deepest = max(link.deepest, duration)
+    emit(net, link, now, duration, _DATA, number, which, _NO_ECHO, now, np.int64(flow.path), wire, np.int64(flow.entropy), state)
+    _note_departure(net, index, now + duration)
+    if flow.next_ready >= 0 or not _may_send(flow, law):
+        port.ready = flow.next_ready
+        flow.ready = 0
+        _activate(net, port, number, now)
+    if port.ready >= 0:
+        net.nodes[node].port_due = WHEN_FREE
+    return True
+
+
+@inlined
 def _send(net, nic, number, now):
     """Make the next packet of a flow and give it to the wire of its NIC."""
     flow = net.flows[number]
@@ -224,13 +266,10 @@ def _send(net, nic, number, now):
     else:
         which = np.int64(flow.next_number)
         flow.next_number = which + 1
-        again = 0
+        again = AGAIN if which < flow.highest else 0
         if which > flow.send_last:
             flow.send_transfer = net.transfers[flow.send_transfer].next
             flow.send_last = net.transfers[flow.send_transfer].last
-        if law.recovery == GO_BACK_N:
-            again = AGAIN if which < flow.highest else 0
-            flow.highest = max(flow.highest, which + 1)
     payload = np.int64(law.payload)
     if again or which == flow.send_last:
         payload = _payload_of(net, flow, law, which)

@@ -13,7 +13,7 @@ from fabricsim.packet.departure import serve, settle
 from fabricsim.packet.fifo import following, free_left, leave, pop, push
 from fabricsim.packet.link import send_at_once, transmit
 from fabricsim.packet.net import prefetch
-from fabricsim.packet.nic import pass_way_in, pull
+from fabricsim.packet.nic import pass_way_in, pull, send_in_turn
 from fabricsim.packet.order import INDEX_BITS, sort
 from fabricsim.packet.port import act_on, check_pause, enqueue, pass_at_once
 from fabricsim.packet.receiver import acknowledge_late, receive
@@ -169,7 +169,8 @@ def _act(net, node, due):
     else:
         net.nodes[node].port_due = NEVER
         net.world[0].due += 1
-        pull(net, node, due)
+        if not send_in_turn(net, node, due):
+            pull(net, node, due)
 
 
 @kernel

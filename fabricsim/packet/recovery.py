@@ -72,7 +72,7 @@ def _begin_recovery(flow, law, now):
         control.lose(flow, law, now)
     if flow.recovering == 0:
         flow.recovering = 1
-        flow.recover = flow.highest if law.recovery == GO_BACK_N else flow.next_number
+        flow.recover = max(flow.next_number, flow.highest)
 
 
 @rare
@@ -136,12 +136,18 @@ def name_lost(net, flow, law, number, now):
         _miss(net, flow, law, number)
 
 
+@inlined
+def _go_back(flow):
+    flow.highest = max(flow.highest, flow.next_number)
+    flow.next_number = flow.acknowledged
+    flow.in_flight = 0
+
+
 @rare
 def rewind(flow, law, now):
     """Go back to the oldest packet not acknowledged."""
     _begin_recovery(flow, law, now)
-    flow.next_number = flow.acknowledged
-    flow.in_flight = 0
+    _go_back(flow)
 
 
 @rare
@@ -149,8 +155,7 @@ def lose_all(net, flow, law):
     """Declare all outstanding packets lost, after a timeout."""
     flow.recovering = 0
     if law.recovery == GO_BACK_N:
-        flow.next_number = flow.acknowledged
-        flow.in_flight = 0
+        _go_back(flow)
         return
     number = flow.acknowledged
     while number < flow.next_number:
