@@ -67,23 +67,28 @@ def _activate(net, port, number, now):
 
 
 @inlined
-def reconsider(net, number, now):
-    """Let a flow whose state has changed join its NIC's round, or leave it; either lets the NIC pull."""
+def joins_or_leaves(net, number, now):
+    """Let a flow whose state has changed join its NIC's round, or leave it; returns whether the NIC may now pull."""
     flow = net.flows[number]
-    if flow.ready != _may_send(flow, net.laws[flow.law]):
-        _join_or_leave(net, number, now)
+    return flow.ready != _may_send(flow, net.laws[flow.law]) and _join_or_leave(net, number, now)
 
 
 @kernel
 def _join_or_leave(net, number, now):
     flow = net.flows[number]
-    node = np.int64(flow.source)
-    port = net.ports[net.nodes[node].port]
     if flow.ready:
         _withdraw(net, number)
-        pull(net, node, now)
-    elif _activate(net, port, number, now) and not _still_waits(net, node, port, flow, now):
-        pull(net, node, now)
+        return True
+    node = np.int64(flow.source)
+    port = net.ports[net.nodes[node].port]
+    return _activate(net, port, number, now) and not _still_waits(net, node, port, flow, now)
+
+
+@kernel
+def reconsider(net, number, now):
+    """Let a flow whose state has changed join its NIC's round, or leave it; either lets the NIC pull."""
+    if joins_or_leaves(net, number, now):
+        pull(net, np.int64(net.flows[number].source), now)
 
 
 @inlined

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.kernels._jit import inlined, kernel
+from fabricsim.kernels._jit import inlined, kernel, rare
 from fabricsim.packet.agenda import plan, take_first
 from fabricsim.packet.arrivals import gather, route
 from fabricsim.packet.buffer import let_go, take_in, traffic_class
@@ -44,16 +44,22 @@ def _forward(net, node, place, out, came, now):
 
 @kernel
 def _admit(net, node, packet, came, now):
-    """Take a packet in at its host."""
+    """Take a packet in at its host; returns whether the NIC may now pull."""
     if packet.kind != DATA:
         _release(net, node, packet, came, now)
-        hear(net, packet, now)
-        return
+        return hear(net, packet, now)
     flow = net.flows[packet.flow]
     if flow.exits == 0 or packet.state & TRIMMED:
         _release(net, node, packet, came, now)
         receive(net, packet, now)
-        return
+    else:
+        _admit_to_servers(net, node, flow, packet, came, now)
+    return False
+
+
+@rare
+def _admit_to_servers(net, node, flow, packet, came, now):
+    """Take a packet in that servers of its host have yet to pass on."""
     lane = traffic_class(packet)
     take_in(net, node, came, lane, np.int64(packet.wire))
     endpoint = np.int64(flow.endpoint)
@@ -139,38 +145,35 @@ def _free_control(net, index, entry):
 
 @inlined
 def _take_frame(net, node, came, place, now):
-    """Take the first control frame of a host's link in; returns when the next one arrives, ps."""
-    if _hear_frame(net, came, now) >= 0:
-        pull(net, node, now)
+    """Take the first control frame of a host's link in; returns when the next one arrives (ps), and as `_admit`."""
+    pulls = _hear_frame(net, came, now) >= 0
     link = net.links[came]
     time = NEVER if link.control_count == 0 else net.controls[link.control_head].time
     net.frames[place] = time
-    return time
+    return time, pulls
 
 
 @inlined
 def _take_packet(net, node, came, head, left, now):
-    """Take the first of the `left` packets of a host's link in; returns place and time (ps) of the next one."""
+    """Take the first of the `left` packets of a host's link in; returns place and time (ps) of the next, and as `_admit`."""
     after, time = head, NEVER
     if left > 1:
         after = leave(net, head)
         time = net.pool[after].time
         prefetch(net.flows, np.int64(net.pool[after].flow))
-    _admit(net, node, net.pool[head], came, now)
-    return after, time
+    return after, time, _admit(net, node, net.pool[head], came, now)
 
 
 @inlined
 def _act(net, node, due):
-    """Do what a host has planned for `due` (ps): at one time, its NIC comes last."""
+    """Do what a host has planned for `due` (ps): at one time, its NIC comes last; returns whether it may pull."""
     if due == net.nodes[node].agenda_due:
         kind, target = take_first(net, node)
         _do(net, node, kind, target, due)
-    else:
-        net.nodes[node].port_due = NEVER
-        net.world[0].due += 1
-        if not send_in_turn(net, node, due):
-            pull(net, node, due)
+        return False
+    net.nodes[node].port_due = NEVER
+    net.world[0].due += 1
+    return True
 
 
 @kernel
@@ -189,12 +192,14 @@ def _run_host(net, node, until):
         if now >= until:
             break
         if arrival == now:
-            head, arrival = _take_packet(net, node, came, head, left, now)
+            head, arrival, pulls = _take_packet(net, node, came, head, left, now)
             left -= 1
         elif frame == now:
-            frame = _take_frame(net, node, came, place, now)
+            frame, pulls = _take_frame(net, node, came, place, now)
         else:
-            _act(net, node, now)
+            pulls = _act(net, node, now)
+        if pulls and not send_in_turn(net, node, now):
+            pull(net, node, now)
     link.head, link.count = head, left
     net.arrivals[place] = arrival
     free_left(net)

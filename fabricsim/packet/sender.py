@@ -7,7 +7,7 @@ import numpy as np
 from fabricsim.kernels._jit import inlined, kernel, rare
 from fabricsim.packet import control
 from fabricsim.packet.link import sample
-from fabricsim.packet.nic import reconsider, set_alarm, start_timer
+from fabricsim.packet.nic import joins_or_leaves, reconsider, set_alarm, start_timer
 from fabricsim.packet.recovery import (
     find_lost,
     find_lost_before,
@@ -63,7 +63,7 @@ def _restart_timer(net, number, flow, now):
 
 @kernel
 def hear(net, packet, now):
-    """Take an ACK, NACK or CNP at the host of the flow."""
+    """Take an ACK, NACK or CNP at the host of the flow; returns whether its NIC may now pull."""
     number = np.int64(packet.flow)
     flow = net.flows[number]
     law = net.laws[flow.law]
@@ -71,7 +71,7 @@ def hear(net, packet, now):
         control.notify(flow, law, now)
     else:
         _hear_of_arrivals(net, number, flow, law, packet, now)
-    reconsider(net, number, now)
+    return joins_or_leaves(net, number, now)
 
 
 @kernel
