@@ -342,10 +342,16 @@ def answer(net, number, kind, cumulative, echo, stamp, entropy, bits, now):
     index, path, wire = np.int64(flow.last_link), np.int64(flow.reverse_path), np.int64(law.ack_wire)
     state = bits | (law.ack_class << CLASS_SHIFT)
     if not emit_at_once(net, index, now, now, kind, number, cumulative, echo, stamp, path, wire, entropy, state):
-        packet = net.pool[DESK]
-        fill(packet, kind, number, cumulative, echo, stamp, path, wire, entropy, state)
-        if net.links[index].port >= 0:
-            submit(net, index, packet, now)
-            pull(net, np.int64(flow.target), now)
-            return
+        fill(net.pool[DESK], kind, number, cumulative, echo, stamp, path, wire, entropy, state)
+        _queue_answer(net, index, np.int64(flow.target), now)
+
+
+@rare
+def _queue_answer(net, index, node, now):
+    """Give the acknowledgement on the desk to a wire that is watched or down, or has queues."""
+    packet = net.pool[DESK]
+    if net.links[index].port < 0:
         transmit(net, index, packet, now, now)
+        return
+    submit(net, index, packet, now)
+    pull(net, node, now)

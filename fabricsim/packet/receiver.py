@@ -169,7 +169,7 @@ def _is_next(law, receiver, which, state):
     return gap == 0 and which < receiver.last and law.ack_delay == 0 and law.stacks == 0
 
 
-@kernel
+@inlined
 def receive(net, packet, now):
     """Take a data packet that has passed the receiving host.
 
@@ -177,15 +177,22 @@ def receive(net, packet, now):
     """
     number = np.int64(packet.flow)
     which = np.int64(packet.number)
-    flow = net.flows[number]
-    law = net.laws[flow.law]
+    law = net.laws[net.flows[number].law]
     receiver = net.receivers[number]
     if _is_next(law, receiver, which, packet.state):
         receiver.received += 1
         receiver.expected = receiver.highest = which + 1
         bits = np.int64(packet.state & MARKED)
         answer(net, number, _ACK, which + 1, which, packet.stamp, np.int64(packet.entropy), bits, now)
-        return
+    else:
+        _receive(net, number, which, packet, now)
+
+
+@rare
+def _receive(net, number, which, packet, now):
+    flow = net.flows[number]
+    law = net.laws[flow.law]
+    receiver = net.receivers[number]
     trimmed = packet.state & TRIMMED
     marked = 1 if packet.state & MARKED else 0
     if marked:
