@@ -249,12 +249,14 @@ def send_in_turn(net, node, now):
     link.deepest = max(link.deepest, duration)
     emit(net, link, now, duration, _DATA, number, which, _NO_ECHO, now, np.int64(flow.path), wire, np.int64(flow.entropy), state)
     _note_departure(net, index, now + duration)
-    if flow.next_ready >= 0 or not _may_send(flow, law):
-        port.ready = flow.next_ready
-        flow.ready = 0
-        _activate(net, port, number, now)
-    if port.ready >= 0:
+    if flow.next_ready < 0 and _may_send(flow, law):
         net.nodes[node].port_due = WHEN_FREE
+        return True
+    port.ready = flow.next_ready
+    flow.ready = 0
+    _activate(net, port, number, now)
+    if port.ready >= 0:
+        pull(net, node, now)
     return True
 
 
