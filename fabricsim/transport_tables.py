@@ -94,7 +94,10 @@ FLOW = on_lines(
         ("variation", np.float64),  # of the round trip, ps
         ("timeout", np.float64),  # ps
         ("recovering", np.int32),  # 1: until `recover` is acknowledged
-        ("highest", np.int64),  # above all selectively acknowledged packets; go-back-N: above all sent when it went back
+        (
+            "highest",
+            np.int64,
+        ),  # above all selectively acknowledged packets; go-back-N: that were sent when it last went back
         ("scanned", np.int64),  # all below this have been looked at for loss
         ("resend", np.int64),  # none below this is to be sent again
         ("renewed", np.int64),  # `next_number` when a lost packet was last sent again; NEVER: those were looked at

@@ -10,7 +10,17 @@ from fabricsim.packet import control
 from fabricsim.packet.agenda import plan
 from fabricsim.packet.clock import hasten
 from fabricsim.packet.departure import may_take, serve_nic, spend
-from fabricsim.packet.link import depart, emit, emit_at_once, fill, lose, sample, serialisation, transmit, write_telemetry
+from fabricsim.packet.link import (
+    depart,
+    emit,
+    emit_at_once,
+    fill,
+    lose,
+    sample,
+    serialisation,
+    transmit,
+    write_telemetry,
+)
 from fabricsim.packet.port import submit
 from fabricsim.packet.recovery import next_lost
 from fabricsim.packet_tables import AGAIN, ALARM, CAPABLE, CLASS_SHIFT, CLASSES, DATA, READ_AHEAD, WHEN_FREE
@@ -220,6 +230,8 @@ def pass_way_in(net, flow, payload, now):
 def send_in_turn(net, node, now):
     """Send the next packet of the flow whose turn it is, where that takes no more than wire and window.
 
+    It is a full packet, sent for the first time, and others before it have the timer run.
+
     Returns
     -------
     bool
@@ -247,7 +259,8 @@ def send_in_turn(net, node, now):
     state = (law.data_class << CLASS_SHIFT) | (CAPABLE if law.ecn else 0)
     link.free_at = now + duration
     link.deepest = max(link.deepest, duration)
-    emit(net, link, now, duration, _DATA, number, which, _NO_ECHO, now, np.int64(flow.path), wire, np.int64(flow.entropy), state)
+    path, entropy = np.int64(flow.path), np.int64(flow.entropy)
+    emit(net, link, now, duration, _DATA, number, which, _NO_ECHO, now, path, wire, entropy, state)
     _note_departure(net, index, now + duration)
     if flow.next_ready < 0 and _may_send(flow, law):
         net.nodes[node].port_due = WHEN_FREE

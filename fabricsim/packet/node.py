@@ -144,8 +144,14 @@ def _free_control(net, index, entry):
 
 
 @inlined
-def _take_frame(net, node, came, place, now):
-    """Take the first control frame of a host's link in; returns when the next one arrives (ps), and as `_admit`."""
+def _take_frame(net, came, place, now):
+    """Take the first control frame of a host's link in.
+
+    Returns
+    -------
+    tuple
+        When the next one arrives (ps), and whether the NIC may now pull.
+    """
     pulls = _hear_frame(net, came, now) >= 0
     link = net.links[came]
     time = NEVER if link.control_count == 0 else net.controls[link.control_head].time
@@ -155,7 +161,13 @@ def _take_frame(net, node, came, place, now):
 
 @inlined
 def _take_packet(net, node, came, head, left, now):
-    """Take the first of the `left` packets of a host's link in; returns place and time (ps) of the next, and as `_admit`."""
+    """Take the first of the `left` packets of a host's link in.
+
+    Returns
+    -------
+    tuple
+        Place and time (ps) of the next one, and whether the NIC may now pull.
+    """
     after, time = head, NEVER
     if left > 1:
         after = leave(net, head)
@@ -195,7 +207,7 @@ def _run_host(net, node, until):
             head, arrival, pulls = _take_packet(net, node, came, head, left, now)
             left -= 1
         elif frame == now:
-            frame, pulls = _take_frame(net, node, came, place, now)
+            frame, pulls = _take_frame(net, came, place, now)
         else:
             pulls = _act(net, node, now)
         if pulls and not send_in_turn(net, node, now):
