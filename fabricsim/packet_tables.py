@@ -288,7 +288,10 @@ NETWORK = np.dtype(
         ("transfers_left", np.int32),  # free
         ("calendar", np.int32),  # 1: nodes are found by the tournament over their next times
         ("smallest", np.int64),  # wire bytes of the smallest packet that windows are made for
-        ("window", np.int64),  # length of a window, ps; 0: to be fixed anew, for a smaller packet
+        ("reach", np.int64),  # no node is affected sooner by what a node of the other side does, ps
+        ("window", np.int64),  # most that a node is run at once, ps; 0: to be fixed anew, for a smaller packet
+        ("side", np.int32),  # whose turn it is, 0 or 1
+        ("sides", np.int32),  # stretches of nodes of the first side; those of the other follow
         ("open", np.int32),  # 1: a window has begun and not ended
         ("until", np.int64),  # end of the present window, ps
         ("node", np.int32),  # next node of the present window
@@ -300,12 +303,14 @@ NETWORK = np.dtype(
         ("data_hops", np.int64),
         ("ack_hops", np.int64),  # of ACK, NACK and CNP
         ("frames", np.int64),  # PAUSE, RESUME and credit updates
-        ("windows", np.int64),
         ("due", np.int64),  # agenda entries worked off, and ports
     ],
     align=True,
 )
 """Scalars of the packet engine."""
+
+STRETCH = np.dtype([("first", np.int32), ("end", np.int32)])
+"""Nodes of one side with consecutive numbers, `end` not among them."""
 
 SAMPLE = np.dtype([("time", np.int64), ("tap", np.int32), ("value", np.float64)], align=True)
 """A change of something tapped: the drain time of a link's queue (ps), or a flow's window (packets) or rate."""

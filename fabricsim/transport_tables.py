@@ -30,6 +30,8 @@ TIMELY = 5
 SWIFT = 6
 HPCC = 7
 NSCC = 8
+UNPACED = (NONE_LAW, NEW_RENO, CUBIC, DCTCP, NSCC)
+"""Laws that move the window alone: the rate is that of the NIC."""
 
 # when DCTCP cuts
 AT_MARKS = 0  # at the first mark of a window
@@ -94,10 +96,7 @@ FLOW = on_lines(
         ("variation", np.float64),  # of the round trip, ps
         ("timeout", np.float64),  # ps
         ("recovering", np.int32),  # 1: until `recover` is acknowledged
-        (
-            "highest",
-            np.int64,
-        ),  # above all selectively acknowledged packets; go-back-N: that were sent when it last went back
+        ("highest", np.int64),  # above all selectively acknowledged packets; go-back-N: all sent before it went back
         ("scanned", np.int64),  # all below this have been looked at for loss
         ("resend", np.int64),  # none below this is to be sent again
         ("renewed", np.int64),  # `next_number` when a lost packet was last sent again; NEVER: those were looked at
@@ -216,7 +215,7 @@ LAW = np.dtype(
         ("entropies", np.int32),  # that a sprayer draws from
         ("flowlet_gap", np.int64),  # ps
         ("ecn", np.int32),  # 1: packets may be marked
-        ("plain", np.int32),  # 1: packets leave when window and wire allow, and nothing about them is drawn
+        ("plain", np.int32),  # 1: its law is in UNPACED, and nothing is drawn for a packet
         ("span", np.int64),  # packets from the oldest outstanding to the newest, a power of two
         ("ack_every", np.int32),  # packets
         ("ack_delay", np.int64),  # of a delayed ACK, ps

@@ -28,10 +28,11 @@ from fabricsim.packet_tables import (
     PACKET,
     READ_AHEAD,
     SAMPLE,
+    STRETCH,
     WATCHED,
 )
 from fabricsim.tables import NEVER, NONE
-from fabricsim.transport_tables import ANSWER, BY_FLOWLET, BY_PACKET, TRANSFER
+from fabricsim.transport_tables import ANSWER, BY_FLOWLET, BY_PACKET, TRANSFER, UNPACED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,6 +103,7 @@ class PacketState(Net):
         self.next_times = np.full(len(nodes), NEVER, np.int64)
         self.tree = np.full(2, NEVER, np.int64)
         self._place_links()
+        self._part_sides()
         self.departures = np.zeros(len(self.ports) * READ_AHEAD, np.int64)
         self.queues["head"] = self.queues["tail"] = NONE
         self._share_buffers()
@@ -149,6 +151,15 @@ class PacketState(Net):
         self.deliveries, self.log, self.samples = table(64, DELIVERY), table(1, LOG), table(1, SAMPLE)
         self._grow_pool(64)
         self._take_desk()
+
+    def _part_sides(self) -> None:
+        """List the nodes by side, so that each link joins two sides; all on one side where that cannot be."""
+        side = sides(self.nodes["kind"] == HOST, self.links["source"], self.links["target"])
+        first = np.flatnonzero(np.diff(side, prepend=-1))
+        stretches = table(len(first), STRETCH)
+        stretches["first"], stretches["end"] = first, np.append(first[1:], len(side))
+        self.stretches = stretches[np.argsort(side[first], kind="stable")]
+        self.world["sides"] = np.count_nonzero(side[first] == 0)
 
     def _place_ports(self) -> None:
         """List the ports node by node; those of a switch fill up whole groups, which are looked through at once."""
@@ -198,9 +209,11 @@ class PacketState(Net):
         return first
 
     def add_law(self, law: NDArray[np.void]) -> None:
-        """Append ``LAW`` records; note whether packets are sprayed, and have places for ACKs that pass stacks."""
-        self.extend("laws", law)
-        self.world["sprayed"] |= bool(np.isin(law["balance"], (BY_PACKET, BY_FLOWLET)).any())
+        """Append ``LAW`` records; note which are plain and sprayed, and have places for ACKs that pass stacks."""
+        sprayed = np.isin(law["balance"], (BY_PACKET, BY_FLOWLET))
+        first = self.extend("laws", law)
+        self.laws["plain"][first : first + len(law)] = np.isin(law["law"], UNPACED) & ~sprayed
+        self.world["sprayed"] |= bool(sprayed.any())
         self._fit_answers()
 
     def _fit_answers(self) -> None:
@@ -307,16 +320,22 @@ class PacketState(Net):
         of_host = int(self.nodes["ins"][self.nodes["kind"] == HOST].max(initial=1))
         shortest = max(int(np.floor(smallest * self.links["ps_per_byte"].min(initial=1e3) + 0.5)), 1)
         most = (1 << INDEX_BITS) // (8 * busiest) - 2  # packets of one link in one window
-        window = max(1, min(self.lookahead(smallest), longest, most * shortest, LONGEST_WINDOW))
-        world["window"], world["smallest"] = window, smallest
+        longest = max(1, min(longest, most * shortest, LONGEST_WINDOW))
+        reach = max(1, min(self.lookahead(smallest), longest))
+        window = min(self._turns() * reach, longest)
+        if calendar is None:
+            calendar = self._few_are_busy(window)
+        self.use_calendar(on=calendar)
+        world["reach"], world["window"], world["smallest"] = reach, reach if calendar else window, smallest
         world["room"] = 4 * busiest * (window // shortest + 4)
         world["plans"] = 16 * of_host * (window // shortest + 4) + 2 * MESSAGES_PER_EVENT  # switches plan nothing
         if len(self.came) < int(world["room"]):
             self.came = table(int(world["room"]), ARRIVAL)
             self.keys = np.zeros(2 * int(world["room"]), np.int64)
-        if calendar is None:
-            calendar = self._few_are_busy(window)
-        self.use_calendar(on=calendar)
+
+    def _turns(self) -> int:
+        """How often the lookahead a node may be run at once: twice where links only join nodes of two sides."""
+        return 1 if int(self.world["sides"][0]) == len(self.stretches) else 2
 
     def _few_are_busy(self, window: int) -> bool:
         """Whether most nodes have nothing to do in most windows even if all links were busy with full packets."""
@@ -335,6 +354,30 @@ class PacketState(Net):
                 low = 1 << (level - 1)
                 tree[low : 2 * low] = tree[2 * low : 4 * low].reshape(-1, 2).min(axis=1)
         self.tree = tree
+
+
+def sides(hosts: NDArray[np.bool_], source: NDArray[np.int32], target: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Part nodes so that each link joins a node of side 0, which hosts are on, and one of side 1.
+
+    Parameters
+    ----------
+    hosts
+        Which nodes are hosts.
+    source, target
+        Nodes of each link.
+
+    Returns
+    -------
+    numpy.ndarray
+        Side of each node; 0 for all where no such parting exists.
+    """
+    side = np.where(hosts, 0, -1)
+    ahead = (side[source] >= 0) & (side[target] < 0)
+    while ahead.any():
+        side[target[ahead]] = 1 - side[source[ahead]]
+        ahead = (side[source] >= 0) & (side[target] < 0)
+    side[side < 0] = 0  # no packet ever gets there
+    return side if (side[source] != side[target]).all() else np.zeros_like(side)
 
 
 def _blank(name: str, length: int) -> NDArray[Any]:

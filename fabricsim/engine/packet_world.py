@@ -13,7 +13,7 @@ from fabricsim.errors import SimulationError
 from fabricsim.kernels.queue import next_time, post
 from fabricsim.kernels.replay import HORIZON, LANES
 from fabricsim.packet.replay import LINK_DOWN, LINK_UP, ROOM, SMALLER, advance
-from fabricsim.packet.window import next_time as next_in_network
+from fabricsim.packet.window import next_times
 from fabricsim.tables import CLOCK_END, NEVER
 
 if TYPE_CHECKING:
@@ -138,4 +138,4 @@ class PacketWorld(World):
 
     def next_time(self) -> int:
         """When something happens next, ps; NEVER where nothing does."""
-        return min(int(next_time(self)), int(next_in_network(self.network)))
+        return min(int(next_time(self)), *(int(time) for time in next_times(self.network)))

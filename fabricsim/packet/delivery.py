@@ -45,7 +45,7 @@ def hand_over(sim, net):
         size = (transfer.last - transfer.first) * net.laws[net.flows[delivery.flow].law].payload + transfer.tail
         arrival = handed_over(sim, route, size, delivery.posted, delivery.time)
         note_slowdown(sim, route, size, delivery.time - delivery.posted)
-        report_arrival(sim, delivery.owner, arrival, network.until)
+        report_arrival(sim, delivery.owner, arrival, delivery.time + network.window)
     network.deliveries = 0
 
 

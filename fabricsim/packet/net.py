@@ -24,6 +24,7 @@ class Net(Tables):
         "nodes": t.NODE,
         "next_times": np.dtype(np.int64),  # when each node has something to do next, ps
         "tree": np.dtype(np.int64),  # tournament over next_times
+        "stretches": t.STRETCH,  # of nodes, by side
         "ins": np.dtype(np.int32),  # incoming links, by node
         "links": t.LINK,
         "ports": t.PORT,

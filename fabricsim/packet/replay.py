@@ -13,7 +13,7 @@ from fabricsim.kernels.replay import COMPLETIONS, HORIZON, IDLE, LANES, PAUSED
 from fabricsim.packet.delivery import BATCH_DONE, INBOX_BITS, hand_over, report_arrival
 from fabricsim.packet.nic import pass_servers
 from fabricsim.packet.sender import send_message
-from fabricsim.packet.window import has_room, next_time, run_window
+from fabricsim.packet.window import has_room, next_times, open_window, run_window
 from fabricsim.packet_tables import WATCHED
 from fabricsim.tables import NEVER
 
@@ -111,7 +111,6 @@ def advance(horizon, budget, sim, net):
         if network.open:
             if not run_window(net):
                 return ROOM
-            network.open = 0
             hand_over(sim, net)
             done = network.data_hops + network.ack_hops + network.due
             world.events += done - hops
@@ -119,7 +118,8 @@ def advance(horizon, budget, sim, net):
             if world.events >= budget:
                 return PAUSED
         now = next_event(sim)
-        first = next_time(net)
+        one, other = next_times(net)
+        first = min(one, other)
         if min(now, first) == NEVER:
             return IDLE
         if min(now, first) > horizon:
@@ -127,8 +127,7 @@ def advance(horizon, budget, sim, net):
         if first < now:
             if network.window == 0:
                 return SMALLER
-            network.until = min(first + network.window, now, horizon + 1)
-            network.open = 1
+            open_window(net, one, other, min(now, horizon + 1))
             continue
         world.now = now
         while has_event_at(sim, now):

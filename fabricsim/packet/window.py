@@ -1,9 +1,12 @@
 """Windows: the network advances by no more than what separates a deed of one node from its effect on another.
 
 Within a window nodes do not influence one another, so that they can be run one by one, each over the
-whole window (conservative synchronisation: Chandy, Misra 1979; Bryant 1977). Two ways to find the
+whole window (conservative synchronisation: Chandy, Misra 1979; Bryant 1977). Where links only join
+nodes of two sides, as in trees of switches, the sides take turns: what a node does affects its own
+side no sooner than over two links, so that either is run twice as far at once. Two ways to find the
 nodes that have something to do: a scan of all next times, where most nodes are busy in each window;
-and a calendar, a tournament over the next times, where windows are short or few nodes are busy.
+and a calendar, a tournament over the next times, where windows are short or few nodes are busy. The
+calendar knows one side, with all nodes.
 NICs of one host that share servers do influence one another: they are run in turns, as their times come.
 """
 
@@ -27,14 +30,51 @@ _STEPS = 8
 
 
 @kernel
-def next_time(net):
-    """When some node has something to do, ps; NEVER where none has."""
-    if net.world[0].calendar:
-        return net.tree[1]
+def next_times(net):
+    """When the nodes of each side have something to do, ps; NEVER where none has."""
+    world = net.world[0]
+    if world.calendar:
+        return net.tree[1], NEVER
+    sides = np.int64(world.sides)
+    return _first(net, 0, sides), _first(net, sides, len(net.stretches))
+
+
+@kernel
+def _first(net, begin, end):
+    """When nodes of some stretches have something to do, ps; NEVER where none has."""
+    times = net.next_times
     first = NEVER
-    for time in net.next_times:
-        first = min(first, time)
+    for i in range(begin, end):
+        for node in range(net.stretches[i].first, net.stretches[i].end):
+            first = min(first, times[node])
     return first
+
+
+@inlined
+def _after(time, delay):
+    return min(time, NEVER - delay) + delay
+
+
+@kernel
+def open_window(net, one, other, limit):
+    """Begin a window of the side whose turn it is, or of the other if that one has to wait for it.
+
+    Parameters
+    ----------
+    one, other
+        When the nodes of each side have something to do, ps.
+    limit
+        Beyond which no node goes, ps; one of them has something to do before.
+    """
+    world = net.world[0]
+    if world.side == 1:
+        one, other = other, one
+    until = min(_after(one, world.window), _after(other, world.reach), limit)
+    if one >= until:
+        world.side = 1 - world.side
+        until = min(_after(other, world.window), _after(one, world.reach), limit)
+    world.until = until
+    world.open = 1
 
 
 @kernel
@@ -105,8 +145,21 @@ def _run(net, node, until):
 
 
 @kernel
+def _run_stretch(net, first, end, until):
+    """Run the nodes from `first` on; returns that at which a pool has to grow, or `end`."""
+    times = net.next_times
+    many = net.world[0].many
+    for node in range(first, end):
+        if many:
+            _fetch_ahead(net, np.int64(node))
+        if times[node] < until and not _run(net, np.int64(node), until):
+            return node
+    return end
+
+
+@kernel
 def run_window(net):
-    """Run all nodes up to the end of the present window; returns False where a pool has to grow first.
+    """Run the nodes of one side up to the end of the present window; returns False where a pool has to grow first.
 
     It may be called again after that, and goes on where it stopped.
     """
@@ -117,13 +170,15 @@ def run_window(net):
             if not _run(net, np.int64(first_finisher(net.tree)), until):
                 return False
     else:
-        times = net.next_times
-        for node in range(world.node, len(times)):
-            if world.many:
-                _fetch_ahead(net, np.int64(node))
-            if times[node] < until and not _run(net, np.int64(node), until):
-                world.node = node
+        sides = np.int64(world.sides)
+        begin, end = (np.int64(0), sides) if world.side == 0 else (sides, np.int64(len(net.stretches)))
+        for i in range(begin, end):
+            stretch = net.stretches[i]
+            last = np.int64(stretch.end)
+            world.node = _run_stretch(net, max(np.int64(stretch.first), np.int64(world.node)), last, until)
+            if world.node < last:
                 return False
         world.node = 0
-    world.windows += 1
+        world.side = 1 - world.side
+    world.open = 0
     return True

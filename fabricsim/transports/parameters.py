@@ -63,7 +63,6 @@ ENDLESS_SPAN = 2**40
 
 _NAMED = ("law", "cut")  # parameters that are names in a scenario and numbers in the table
 _TCP = ("new-reno", "cubic", "dctcp")
-_UNPACED = ("none", *_TCP)
 _MARKED = ("dctcp", "dcqcn", "nscc")  # laws that answer to marks, so that switches may mark their packets
 
 
@@ -95,7 +94,6 @@ def law_row(transport: Transport) -> np.ndarray:
     window = _window(transport, law, framing.payload)
     row["law"] = LAWS[law.law]
     row["ecn"] = law.law in _MARKED
-    row["plain"] = law.law in _UNPACED and row["balance"] in (tt.BY_FLOW, tt.LEAST_LOADED)
     row["maximum_window"] = row["initial_window"] = window
     row["initial_threshold"] = math.inf
     row["span"] = _span(window, bounded=row["recovery"] == tt.SELECTIVE or isinstance(law, Hpcc))

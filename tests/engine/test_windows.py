@@ -50,8 +50,8 @@ def test_windows_are_as_long_as_the_smallest_packet_allows() -> None:
 
     smallest = int(by_full.world["smallest"][0])
     assert smallest > 1
-    assert by_full.lookahead(smallest) == by_full.world["window"][0] > by_small.world["window"][0]
-    assert by_small.lookahead(1) == by_small.world["window"][0]
+    assert by_full.lookahead(smallest) == by_full.world["reach"][0] > by_small.world["reach"][0]
+    assert by_small.lookahead(1) == by_small.world["reach"][0]
     assert by_small.world["smallest"][0] == 1
     assert by_small.world["room"][0] > by_full.world["room"][0]
     assert _run([(0, 1, 10 * FULL, 0)], 1000)[0] == full

@@ -11,7 +11,7 @@ from fabricsim.engine.packet_state import PacketState
 from fabricsim.engine.reference import Reference
 from fabricsim.kernels._jit import kernel
 from fabricsim.packet.sender import send_message
-from fabricsim.packet.window import has_room, next_time, run_window
+from fabricsim.packet.window import has_room, next_times, open_window, run_window
 from fabricsim.packet_tables import HEADER_BYTES, LOG
 from fabricsim.tables import NEVER
 from fabricsim.transport_tables import HPCC, SELECTIVE, TELEMETRY
@@ -31,6 +31,12 @@ def _post(net: Net, flow: int, size: int, owner: int, now: int) -> None:
 @kernel
 def _lacks_room(net: Net) -> bool:
     return not has_room(net)
+
+
+@kernel
+def _begin(net: Net, limit: int) -> None:
+    one, other = next_times(net)
+    open_window(net, one, other, limit)
 
 
 @kernel
@@ -116,11 +122,10 @@ class Compiled:
 
     def run(self) -> Trace:
         """Run until the end of the case."""
-        world = self.state.world[0]
         posts = sorted(self._case.posts, key=lambda post: post.time)
         net = self.state
         while True:
-            first = int(next_time(net))
+            first = min(int(time) for time in next_times(net))
             post = posts[0].time if posts else NEVER
             if min(first, post) >= self._case.until:
                 return self._trace()
@@ -132,7 +137,7 @@ class Compiled:
                 numbers = (message.flow, message.size, message.owner, post)
                 _post(net, *(np.int64(number) for number in numbers))
                 continue
-            world.until = min(first + int(world.window), post, self._case.until)
+            _begin(net, np.int64(min(post, self._case.until)))
             while not _run(net):
                 self._take_deliveries()
                 self.state.make_room()
