@@ -369,14 +369,14 @@ def sides(hosts: NDArray[np.bool_], source: NDArray[np.int32], target: NDArray[n
     Returns
     -------
     numpy.ndarray
-        Side of each node; 0 for all where no such parting exists.
+        Side of each node; 0 for all where there is no such parting, or hosts do not tell it.
     """
     side = np.where(hosts, 0, -1)
     ahead = (side[source] >= 0) & (side[target] < 0)
     while ahead.any():
         side[target[ahead]] = 1 - side[source[ahead]]
         ahead = (side[source] >= 0) & (side[target] < 0)
-    side[side < 0] = 0  # no packet ever gets there
+    side[side < 0] = 0  # where no packet ever gets to
     return side if (side[source] != side[target]).all() else np.zeros_like(side)
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fabricsim import load
 from fabricsim.engine.fabric import Fabric
+from fabricsim.engine.packet_state import sides
 
 if TYPE_CHECKING:
     from fabricsim.engine.packet_state import PacketState
@@ -55,3 +56,42 @@ def test_windows_are_as_long_as_the_smallest_packet_allows() -> None:
     assert by_small.world["smallest"][0] == 1
     assert by_small.world["room"][0] > by_full.world["room"][0]
     assert _run([(0, 1, 10 * FULL, 0)], 1000)[0] == full
+
+
+def _sides(hosts: int, cables: list[tuple[int, int]]) -> list[int]:
+    """Part nodes, of which the first are hosts."""
+    ends = np.array(cables, np.int32)
+    source, target = np.concatenate([ends, ends[:, ::-1]]).T
+    return sides(np.arange(ends.max() + 1) < hosts, source, target).tolist()
+
+
+LEAVES_AND_SPINE = [(0, 3), (1, 3), (2, 4), (3, 5), (4, 5)]
+
+
+def test_sides_alternate_from_tier_to_tier() -> None:
+    assert _sides(3, LEAVES_AND_SPINE) == [0, 0, 0, 1, 1, 0]
+
+
+def test_there_is_one_side_where_a_link_joins_switches_of_hosts_or_two_hosts() -> None:
+    assert _sides(3, [*LEAVES_AND_SPINE, (3, 4)]) == [0] * 6
+    assert _sides(3, [*LEAVES_AND_SPINE, (0, 1)]) == [0] * 6
+
+
+@given(st.integers(1, 5), st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1))
+def test_links_join_two_sides_or_there_is_but_one(hosts: int, cables: list[tuple[int, int]]) -> None:
+    side = _sides(hosts, [(one, other) for one, other in cables if one != other] or [(0, 1)])
+
+    assert not any(side) or all(side[one] != side[other] for one, other in cables if one != other)
+    assert not any(side[:hosts])
+
+
+def test_nodes_of_two_sides_are_run_twice_as_far_at_once() -> None:
+    settings = ["engine=packet", "cluster.hosts=16", "fabric.topology=fat-tree"]
+    net = cast("PacketWorld", Fabric(simpy.Environment(), load("ideal-16", settings).scenario).world).network
+
+    assert net.world["window"][0] == 2 * net.world["reach"][0]
+    stretches = np.split(net.stretches, [int(net.world["sides"][0])])
+    one, other = [{node for row in rows.tolist() for node in range(*row)} for rows in stretches]
+    assert one | other == set(range(len(net.nodes)))
+    for source, target in zip(net.links["source"].tolist(), net.links["target"].tolist(), strict=True):
+        assert (source in one) == (target in other)
