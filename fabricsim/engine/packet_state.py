@@ -326,7 +326,7 @@ class PacketState(Net):
         if calendar is None:
             calendar = self._few_are_busy(window)
         self.use_calendar(on=calendar)
-        world["reach"], world["window"], world["smallest"] = reach, reach if calendar else window, smallest
+        world["reach"], world["window"], world["smallest"] = reach, window, smallest
         world["room"] = 4 * busiest * (window // shortest + 4)
         world["plans"] = 16 * of_host * (window // shortest + 4) + 2 * MESSAGES_PER_EVENT  # switches plan nothing
         if len(self.came) < int(world["room"]):

@@ -5,8 +5,8 @@ whole window (conservative synchronisation: Chandy, Misra 1979; Bryant 1977). Wh
 nodes of two sides, as in trees of switches, the sides take turns: what a node does affects its own
 side no sooner than over two links, so that either is run twice as far at once. Two ways to find the
 nodes that have something to do: a scan of all next times, where most nodes are busy in each window;
-and a calendar, a tournament over the next times, where windows are short or few nodes are busy. The
-calendar knows one side, with all nodes.
+and a calendar, a tournament over the next times, where windows are short or few nodes are busy,
+which knows no sides.
 NICs of one host that share servers do influence one another: they are run in turns, as their times come.
 """
 
@@ -31,10 +31,10 @@ _STEPS = 8
 
 @kernel
 def next_times(net):
-    """When the nodes of each side have something to do, ps; NEVER where none has."""
+    """When the nodes of each side have something to do, ps; NEVER where none has. The calendar has all on both."""
     world = net.world[0]
     if world.calendar:
-        return net.tree[1], NEVER
+        return net.tree[1], net.tree[1]
     sides = np.int64(world.sides)
     return _first(net, 0, sides), _first(net, sides, len(net.stretches))
 
