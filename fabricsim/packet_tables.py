@@ -309,6 +309,9 @@ NETWORK = np.dtype(
 )
 """Scalars of the packet engine."""
 
+BUCKET = np.dtype([("first", np.int32), ("end", np.int32)])
+"""Places of the keys of a bucket, `end` not among them."""
+
 STRETCH = np.dtype([("first", np.int32), ("end", np.int32)])
 """Nodes of one side with consecutive numbers, `end` not among them."""
 

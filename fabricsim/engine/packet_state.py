@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fabricsim.engine.state import power_of_two, table
-from fabricsim.packet.lanes import GROUP
+from fabricsim.packet.lanes import BLOCK, GROUP
 from fabricsim.packet.net import Net
 from fabricsim.packet.node import LONGEST_WINDOW
-from fabricsim.packet.order import INDEX_BITS, SHORT_KEYS
+from fabricsim.packet.order import INDEX_BITS, MOST_BUCKETS
 from fabricsim.packet.window import MESSAGES_PER_EVENT, SAMPLES_PER_EVENT
 from fabricsim.packet_tables import (
     AGENDA,
     ARRIVAL,
+    BUCKET,
     CHUNK,
     CLASSES,
     CONTROL,
@@ -146,7 +147,7 @@ class PacketState(Net):
         self.controls, self.agenda, self.transfers = table(0, CONTROL), table(0, AGENDA), table(0, TRANSFER)
         self.answers = table(0, ANSWER)
         self.came, self.keys = table(1, ARRIVAL), np.zeros(2, np.int64)
-        self.short_keys = np.zeros(SHORT_KEYS, np.int32)
+        self.short_keys, self.buckets = np.zeros(1 + BLOCK, np.int32), table(MOST_BUCKETS, BUCKET)
         self.order = np.zeros(128, np.int32)
         self.deliveries, self.log, self.samples = table(64, DELIVERY), table(1, LOG), table(1, SAMPLE)
         self._grow_pool(64)
@@ -332,6 +333,7 @@ class PacketState(Net):
         if len(self.came) < int(world["room"]):
             self.came = table(int(world["room"]), ARRIVAL)
             self.keys = np.zeros(2 * int(world["room"]), np.int64)
+            self.short_keys = np.zeros(int(world["room"]) + BLOCK, np.int32)
 
     def _turns(self) -> int:
         """How often the lookahead a node may be run at once: twice where links only join nodes of two sides."""

@@ -55,7 +55,8 @@ class Net(Tables):
         "frames": np.dtype(np.int64),  # first control frame on each incoming link, ps, in the order of ins
         "came": t.ARRIVAL,  # what arrives at one switch in one window
         "keys": np.dtype(np.int64),  # to be sorted, and as many scratch ones
-        "short_keys": np.dtype(np.int32),  # of these, where they are few
+        "short_keys": np.dtype(np.int32),  # of these, and as many as are compared at once
+        "buckets": t.BUCKET,  # of keys, by time
         "deliveries": t.DELIVERY,
         "order": np.dtype(np.int32),  # to sort deliveries, and as many scratch ones
         "log": t.LOG,
