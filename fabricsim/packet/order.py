@@ -9,7 +9,7 @@ from fabricsim.packet.lanes import BLOCK, count_below
 
 INDEX_BITS = 18
 """Of a sort key, for the place in the list of arrivals; the bits above hold the time since the window began."""
-_FEW = 40
+_FEW = 48
 """Keys up to which the rank of each among all is counted; beyond, that among those of about its time."""
 _PER_BUCKET = 8
 MOST_BUCKETS = 1 << 12
