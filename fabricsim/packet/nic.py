@@ -142,6 +142,15 @@ def _wait(net, node, flow, when):
 
 
 @inlined
+def is_idle(net, node, now):
+    """Whether a NIC has nothing to send, or nothing before a time (later than `now`) at which it is to act."""
+    row = net.nodes[node]
+    port = net.ports[row.port]
+    due = net.links[port.link].free_at if row.port_due == WHEN_FREE else row.port_due
+    return port.filled == 0 and (port.ready < 0 or now < due < NEVER)
+
+
+@inlined
 def _note_departure(net, index, time):
     port = net.ports[index]
     net.departures[index * READ_AHEAD + port.taken % READ_AHEAD] = time
