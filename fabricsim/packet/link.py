@@ -15,7 +15,6 @@ from fabricsim.packet_tables import (
     DROPPED,
     HEADER_BYTES,
     LOST,
-    MANAGED,
     MARKED,
     SENT,
     TRIMMED,
@@ -201,36 +200,12 @@ def send_at_once(net, index, packet, now):
 
 
 @inlined
-def _is_held_up(net, link, kind):
-    """Whether the managed NIC of a host may have to keep a packet just made; of data it only takes what may go."""
-    row = net.ports[link.port]
-    return row.weighted or row.credit_bytes > 0 or (kind != DATA and (row.filled | row.paused) != 0)
-
-
-@inlined
 def emit(net, link, start, duration, kind, flow, number, echo, stamp, cursor, wire, entropy, state):
     """Make a packet on a host's link that nobody watches, at `start` (ps) for `duration` (ps)."""
     _count(net, link, kind, wire)
     place = push(net, link)
     fill(net.pool[place], kind, flow, number, echo, stamp, _next(cursor), wire, entropy, state)
     _announce(net, link, place, _arrival(link, wire, start, duration))
-
-
-@inlined
-def emit_at_once(net, index, now, ready, kind, flow, number, echo, stamp, cursor, wire, entropy, state):
-    """Make a packet on a host's link, likewise, or where its NIC is managed; it cannot start before `ready` (ps)."""
-    link = net.links[index]
-    managed = link.calm == MANAGED
-    duration = serialisation(link, wire)
-    drain = max(link.free_at - now, 0) + duration
-    if (managed and _is_held_up(net, link, kind)) or (not managed and drain > link.calm):
-        return False
-    start = max(ready, link.free_at)
-    link.free_at = start + duration
-    if kind != DATA or not managed:  # a managed NIC leaves data with its flows until the wire has room
-        link.deepest = max(link.deepest, drain)
-    emit(net, link, start, duration, kind, flow, number, echo, stamp, cursor, wire, entropy, state)
-    return True
 
 
 @rare

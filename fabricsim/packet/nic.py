@@ -9,26 +9,20 @@ from fabricsim.kernels.path import mix, remainder
 from fabricsim.packet import control
 from fabricsim.packet.agenda import plan
 from fabricsim.packet.clock import hasten
-from fabricsim.packet.departure import may_take, serve_nic, spend
+from fabricsim.packet.departure import may_take, serve_nic
+from fabricsim.packet.emission import DESK, emit_at_once, to_wire
 from fabricsim.packet.link import (
-    depart,
     emit,
-    emit_at_once,
     fill,
-    lose,
-    sample,
     serialisation,
     transmit,
-    write_telemetry,
 )
 from fabricsim.packet.port import submit
 from fabricsim.packet.recovery import next_lost
-from fabricsim.packet_tables import AGAIN, ALARM, CAPABLE, CLASS_SHIFT, CLASSES, DATA, READ_AHEAD, WHEN_FREE
+from fabricsim.packet_tables import AGAIN, ALARM, CAPABLE, CLASS_SHIFT, DATA, READ_AHEAD, WHEN_FREE
 from fabricsim.tables import NEVER
 from fabricsim.transport_tables import BY_FLOWLET, BY_PACKET
 
-DESK = 0
-"""Place of the pool on which packets are made."""
 _ALARM, _DATA, _NO_ECHO = np.int64(ALARM), np.int64(DATA), np.int64(0)
 _PS = 1e12
 
@@ -323,39 +317,8 @@ def _send(net, nic, number, now):
     path, entropy = np.int64(flow.path), np.int64(flow.entropy)
     if not emit_at_once(net, index, now, ready, _DATA, number, which, _NO_ECHO, now, path, wire, entropy, state):
         fill(net.pool[DESK], _DATA, number, which, _NO_ECHO, now, path, wire, entropy, state)
-        _to_wire(net, index, law, ready, now)
+        to_wire(net, index, law, ready, now)
     _note_departure(net, nic, max(ready, np.int64(net.links[index].free_at)))
-
-
-@rare
-def _to_wire(net, index, law, ready, now):
-    """Give the data packet on the desk to a wire that is managed, watched or down, or has queues."""
-    packet = net.pool[DESK]
-    link = net.links[index]
-    if link.down:
-        # The NIC sends all the same: it would take all that the window allows at once otherwise.
-        lose(net, index, packet, now)
-        link.free_at = max(ready, np.int64(link.free_at)) + serialisation(link, packet.wire)
-    elif link.port < 0:
-        transmit(net, index, packet, now, ready)
-    else:
-        _past_queues(net, index, law, packet, now, ready)
-
-
-@inlined
-def _past_queues(net, index, law, packet, now, ready):
-    """Put a packet that a managed NIC has taken onto the wire."""
-    link = net.links[index]
-    port, lane = np.int64(link.port), np.int64(law.data_class)
-    if net.world[0].telemetry:
-        write_telemetry(net, index, packet, now, net.queues[port * CLASSES + lane].waiting)
-    duration = serialisation(link, packet.wire)
-    start = max(ready, link.free_at)
-    link.free_at = start + duration
-    if link.tap >= 0:
-        sample(net, link.tap, now, link.free_at - now)
-    if depart(net, index, packet, start, duration):
-        spend(net, port, lane, np.int64(packet.wire))
 
 
 @inlined
