@@ -288,10 +288,11 @@ NETWORK = np.dtype(
         ("transfers_left", np.int32),  # free
         ("calendar", np.int32),  # 1: nodes are found by the tournament over their next times
         ("smallest", np.int64),  # wire bytes of the smallest packet that windows are made for
-        ("reach", np.int64),  # no node is affected sooner by what a node of the other side does, ps
+        ("out", np.int64),  # no node of side 1 is affected sooner by what one of side 0 does, ps
+        ("back", np.int64),  # and none of side 0 by what one of side 1 does
         ("window", np.int64),  # most that a node is run at once, ps; 0: to be fixed anew, for a smaller packet
-        ("side", np.int32),  # whose turn it is, 0 or 1
-        ("sides", np.int32),  # stretches of nodes of the first side; those of the other follow
+        ("side", np.int32),  # whose turn it is
+        ("sides", np.int32),  # stretches of nodes of side 0, on which hosts are; those of side 1 follow
         ("open", np.int32),  # 1: a window has begun and not ended
         ("until", np.int64),  # end of the present window, ps
         ("node", np.int32),  # next node of the present window

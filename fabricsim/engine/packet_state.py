@@ -161,6 +161,8 @@ class PacketState(Net):
         stretches["first"], stretches["end"] = first, np.append(first[1:], len(side))
         self.stretches = stretches[np.argsort(side[first], kind="stable")]
         self.world["sides"] = np.count_nonzero(side[first] == 0)
+        self._alternates = bool(side.any())
+        self._leads_back = side[self.links["source"]] == 1
 
     def _place_ports(self) -> None:
         """List the ports node by node; those of a switch fill up whole groups, which are looked through at once."""
@@ -298,11 +300,20 @@ class PacketState(Net):
 
     # ---- windows --------------------------------------------------------------------------------
 
-    def lookahead(self, smallest: int) -> int:
-        """Least time from what one node does to what another sees of it, ps; `smallest` packet in bytes."""
+    def lookahead(self, smallest: int) -> tuple[int, int]:
+        """Least time from what a node of side 0 and of side 1 does to what another sees of it, ps.
+
+        Parameters
+        ----------
+        smallest
+            Bytes of the smallest packet.
+        """
         least = min(smallest, CONTROL_BYTES) if self.wakes else smallest
         serialisation = np.floor(least * self.links["ps_per_byte"] + 0.5).astype(np.int64)
-        return int((self.links["delay"] + serialisation).min(initial=LONGEST_WINDOW))
+        times = self.links["delay"] + serialisation
+        there, back = ~self._leads_back, self._leads_back | (not self._alternates)
+        out = int(times[there].min(initial=LONGEST_WINDOW))
+        return out, int(times[back].min(initial=LONGEST_WINDOW))
 
     def set_window(self, longest: int, smallest: int, *, calendar: bool | None = None) -> None:
         """Fix the length of windows, and how nodes are found.
@@ -322,22 +333,18 @@ class PacketState(Net):
         shortest = max(int(np.floor(smallest * self.links["ps_per_byte"].min(initial=1e3) + 0.5)), 1)
         most = (1 << INDEX_BITS) // (8 * busiest) - 2  # packets of one link in one window
         longest = max(1, min(longest, most * shortest, LONGEST_WINDOW))
-        reach = max(1, min(self.lookahead(smallest), longest))
-        window = min(self._turns() * reach, longest)
+        out, back = (max(1, min(time, longest)) for time in self.lookahead(smallest))
+        window = min(out + back, longest) if self._alternates else out
         if calendar is None:
             calendar = self._few_are_busy(window)
         self.use_calendar(on=calendar)
-        world["reach"], world["window"], world["smallest"] = reach, window, smallest
+        world["out"], world["back"], world["window"], world["smallest"] = out, back, window, smallest
         world["room"] = 4 * busiest * (window // shortest + 4)
         world["plans"] = 16 * of_host * (window // shortest + 4) + 2 * MESSAGES_PER_EVENT  # switches plan nothing
         if len(self.came) < int(world["room"]):
             self.came = table(int(world["room"]), ARRIVAL)
             self.keys = np.zeros(2 * int(world["room"]), np.int64)
             self.short_keys = np.zeros(int(world["room"]) + BLOCK, np.int32)
-
-    def _turns(self) -> int:
-        """How often the lookahead a node may be run at once: twice where links only join nodes of two sides."""
-        return 1 if int(self.world["sides"][0]) == len(self.stretches) else 2
 
     def _few_are_busy(self, window: int) -> bool:
         """Whether most nodes have nothing to do in most windows even if all links were busy with full packets."""

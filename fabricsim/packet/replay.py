@@ -118,8 +118,8 @@ def advance(horizon, budget, sim, net):
             if world.events >= budget:
                 return PAUSED
         now = next_event(sim)
-        one, other = next_times(net)
-        first = min(one, other)
+        zero, one = next_times(net)
+        first = min(zero, one)
         if min(now, first) == NEVER:
             return IDLE
         if min(now, first) > horizon:
@@ -127,7 +127,7 @@ def advance(horizon, budget, sim, net):
         if first < now:
             if network.window == 0:
                 return SMALLER
-            open_window(net, one, other, min(now, horizon + 1))
+            open_window(net, zero, one, min(now, horizon + 1))
             continue
         world.now = now
         while has_event_at(sim, now):

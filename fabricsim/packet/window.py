@@ -3,7 +3,8 @@
 Within a window nodes do not influence one another, so that they can be run one by one, each over the
 whole window (conservative synchronisation: Chandy, Misra 1979; Bryant 1977). Where links only join
 nodes of two sides, as in trees of switches, the sides take turns: what a node does affects its own
-side no sooner than over two links, so that either is run twice as far at once. Two ways to find the
+side no sooner than over two links, one in each direction, so that either is run that far at once. Two
+ways to find the
 nodes that have something to do: a scan of all next times, where most nodes are busy in each window;
 and a calendar, a tournament over the next times, where windows are short or few nodes are busy,
 which knows no sides.
@@ -55,24 +56,32 @@ def _after(time, delay):
     return min(time, NEVER - delay) + delay
 
 
+@inlined
+def _end(world, side, own, other):
+    """Up to when the nodes of a side may be run, ps, if theirs and the others' first deeds are at `own` and `other`."""
+    reach = world.back if side == 0 else world.out
+    if world.calendar:
+        reach = min(world.out, world.back)
+    return min(_after(own, world.window), _after(other, reach))
+
+
 @kernel
-def open_window(net, one, other, limit):
+def open_window(net, zero, one, limit):
     """Begin a window of the side whose turn it is, or of the other if that one has to wait for it.
 
     Parameters
     ----------
-    one, other
+    zero, one
         When the nodes of each side have something to do, ps.
     limit
         Beyond which no node goes, ps; one of them has something to do before.
     """
     world = net.world[0]
-    if world.side == 1:
-        one, other = other, one
-    until = min(_after(one, world.window), _after(other, world.reach), limit)
-    if one >= until:
+    own, other = (zero, one) if world.side == 0 else (one, zero)
+    until = min(_end(world, world.side, own, other), limit)
+    if own >= until:
         world.side = 1 - world.side
-        until = min(_after(other, world.window), _after(one, world.reach), limit)
+        until = min(_end(world, world.side, other, own), limit)
     world.until = until
     world.open = 1
 

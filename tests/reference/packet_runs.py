@@ -35,8 +35,8 @@ def _lacks_room(net: Net) -> bool:
 
 @kernel
 def _begin(net: Net, limit: int) -> None:
-    one, other = next_times(net)
-    open_window(net, one, other, limit)
+    zero, one = next_times(net)
+    open_window(net, zero, one, limit)
 
 
 @kernel
