@@ -3,12 +3,11 @@
 Within a window nodes do not influence one another, so that they can be run one by one, each over the
 whole window (conservative synchronisation: Chandy, Misra 1979; Bryant 1977). Where links only join
 nodes of two sides, as in trees of switches, the sides take turns: what a node does affects its own
-side no sooner than over two links, one in each direction, so that either is run that far at once. Two
-ways to find the
-nodes that have something to do: a scan of all next times, where most nodes are busy in each window;
-and a calendar, a tournament over the next times, where windows are short or few nodes are busy,
-which knows no sides.
-NICs of one host that share servers do influence one another: they are run in turns, as their times come.
+side no sooner than over two links, one in each direction, so that either is run that far at once.
+Two ways to find the nodes that have something to do: a scan of all next times, where most nodes are
+busy in each window; and a calendar, a tournament over the next times, where windows are short or few
+nodes are busy, which knows no sides. NICs of one host that share servers do influence one another:
+they are run in turns, as their times come.
 """
 
 from __future__ import annotations
