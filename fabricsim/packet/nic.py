@@ -11,12 +11,7 @@ from fabricsim.packet.agenda import plan
 from fabricsim.packet.clock import hasten
 from fabricsim.packet.departure import may_take, serve_nic
 from fabricsim.packet.emission import DESK, emit_at_once, to_wire
-from fabricsim.packet.link import (
-    emit,
-    fill,
-    serialisation,
-    transmit,
-)
+from fabricsim.packet.link import emit, fill, serialisation, transmit
 from fabricsim.packet.port import submit
 from fabricsim.packet.recovery import next_lost
 from fabricsim.packet_tables import AGAIN, ALARM, CAPABLE, CLASS_SHIFT, DATA, READ_AHEAD, WHEN_FREE
@@ -133,15 +128,6 @@ def _wait(net, node, flow, when):
     """Have a NIC act at `when` (ps), when it may take the next packet of a flow; later, if its wire is free later."""
     net.nodes[node].port_due = when if flow.stages > 0 else WHEN_FREE
     hasten(net, node, when)
-
-
-@inlined
-def is_idle(net, node, now):
-    """Whether a NIC has nothing to send, or nothing before a time (later than `now`) at which it is to act."""
-    row = net.nodes[node]
-    port = net.ports[row.port]
-    due = net.links[port.link].free_at if row.port_due == WHEN_FREE else row.port_due
-    return port.filled == 0 and (port.ready < 0 or now < due < NEVER)
 
 
 @inlined
