@@ -216,9 +216,10 @@ LAW = np.dtype(
         ("flowlet_gap", np.int64),  # ps
         ("ecn", np.int32),  # 1: packets may be marked
         ("plain", np.int32),  # 1: its law is in UNPACED, and nothing is drawn for a packet
+        ("counts", np.int32),  # 1: each `ack_every`-th packet in order causes an ACK, whatever time and marks
         ("span", np.int64),  # packets from the oldest outstanding to the newest, a power of two
         ("ack_every", np.int32),  # packets
-        ("ack_delay", np.int64),  # of a delayed ACK, ps
+        ("ack_delay", np.int64),  # of a delayed ACK, ps; 0: what is missing to `ack_every` is waited for
         ("quick_acks", np.int32),  # packets that are acknowledged at once after a pause, and at first
         ("stacks", np.int64),  # what the software of both hosts adds to a round trip, ps
         ("reordering", np.int32),  # packets above a missing one that prove its loss

@@ -212,10 +212,13 @@ class PacketState(Net):
         return first
 
     def add_law(self, law: NDArray[np.void]) -> None:
-        """Append ``LAW`` records; note which are plain and sprayed, and have places for ACKs that pass stacks."""
+        """Append ``LAW`` records; note what is rare in them, and have places for ACKs that pass stacks."""
         sprayed = np.isin(law["balance"], (BY_PACKET, BY_FLOWLET))
+        timed = (law["ack_delay"] > 0) | (law["quick_acks"] > 0) | (law["ecn"] > 0)
         first = self.extend("laws", law)
-        self.laws["plain"][first : first + len(law)] = np.isin(law["law"], UNPACED) & ~sprayed
+        added = self.laws[first : first + len(law)]
+        added["plain"] = np.isin(law["law"], UNPACED) & ~sprayed
+        added["counts"] = (law["stacks"] == 0) & ((law["ack_every"] == 1) | ~timed)
         self.world["sprayed"] |= bool(sprayed.any())
         self._fit_answers()
 

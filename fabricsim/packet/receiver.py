@@ -162,11 +162,11 @@ def _notify(net, number, packet, now):
 
 @inlined
 def _is_next(law, receiver, which, state):
-    """Whether a packet is the next one, not the last of its message, and all there is to do is acknowledge it."""
+    """Whether a packet is the next one, not the last of its message, and only has to be counted or acknowledged."""
     if state & MARKED and law.cnp_interval > 0:
         return False
     gap = (which ^ receiver.expected) | (which ^ receiver.highest) | (state & TRIMMED)
-    return gap == 0 and which < receiver.last and law.ack_delay == 0 and law.stacks == 0
+    return gap == 0 and which < receiver.last and law.counts
 
 
 @inlined
@@ -182,6 +182,10 @@ def receive(net, packet, now):
     if _is_next(law, receiver, which, packet.state):
         receiver.received += 1
         receiver.expected = receiver.highest = which + 1
+        receiver.unacknowledged += 1
+        if receiver.unacknowledged < law.ack_every:
+            return
+        receiver.unacknowledged = 0
         bits = np.int64(packet.state & MARKED)
         answer(net, number, _ACK, which + 1, which, packet.stamp, np.int64(packet.entropy), bits, now)
     else:
@@ -212,7 +216,7 @@ def _receive(net, number, which, packet, now):
         return
     if receiver.unacknowledged > 0 and marked != receiver.marked:
         _acknowledge(net, number, now)
-    at_once = law.ack_delay == 0 or receiver.highest > before
+    at_once = receiver.highest > before
     if not copy:
         if law.quick_acks > 0 and _is_quick(law, receiver, now):
             at_once = True
@@ -231,6 +235,6 @@ def _receive(net, number, which, packet, now):
     complete = receiver.expected > max(before, receiver.last) and _complete(net, number, now)
     if at_once or complete or receiver.unacknowledged >= law.ack_every:
         _acknowledge(net, number, now)
-    elif receiver.due == NEVER:
+    elif law.ack_delay > 0 and receiver.due == NEVER:
         receiver.due = now + law.ack_delay
         plan(net, np.int64(flow.target), receiver.due, _ACKNOWLEDGE, number)

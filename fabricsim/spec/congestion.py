@@ -187,6 +187,8 @@ DEFAULT_LAWS: dict[str, Law] = {
 """Law of a transport that names none, by its kind."""
 
 
+FIXED_WINDOW = ("none", "dcqcn", "timely")
+"""Laws whose window is the same whatever is acknowledged."""
 PACED = ("dcqcn", "timely", "hpcc")
 """Laws that give each flow a rate, so that its packets leave the adapter one by one."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from fabricsim.spec.base import Spec
+from fabricsim.spec.congestion import FIXED_WINDOW, law_in_force
 from fabricsim.spec.quantity import Bytes, Duration
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ _VERBS = Packet.model_validate(
         "maximum_timeout": "67108.864us",
     }
 )
+_INFINIBAND = _VERBS.model_copy(update={"ack_every": 256})  # Linux, mlx5, MLX5_IB_ACK_REQ_FREQ: 2^8 packets
 _IDEAL = Packet.model_validate(
     {
         "recovery": "go-back-n",
@@ -102,7 +104,7 @@ _IDEAL = Packet.model_validate(
     }
 )
 
-DEFAULTS = {"tcp": _SOCKETS, "ipoib": _SOCKETS, "infiniband": _VERBS, "roce": _VERBS, "ideal": _IDEAL}
+DEFAULTS = {"tcp": _SOCKETS, "ipoib": _SOCKETS, "infiniband": _INFINIBAND, "roce": _VERBS, "ideal": _IDEAL}
 """Settings of `Packet` that were left out, by kind of transport."""
 
 
@@ -113,4 +115,9 @@ def setting(transport: Transport, key: str) -> Any:  # noqa: ANN401  settings ar
     ``maximum_window`` without bound may be None.
     """
     written = None if transport.packet is None else getattr(transport.packet, key)
-    return getattr(DEFAULTS[transport.kind], key) if written is None else written
+    if written is not None:
+        return written
+    # A window that moves may be less than what InfiniBand's adapters acknowledge at once.
+    if key == "ack_every" and transport.kind == "infiniband" and law_in_force(transport).law not in FIXED_WINDOW:
+        return 1
+    return getattr(DEFAULTS[transport.kind], key)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import Mistake
+from fabricsim.spec.congestion import FIXED_WINDOW, law_in_force
 from fabricsim.spec.packet import setting
 from fabricsim.spec.partial import Unsettled
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from fabricsim.spec.scenario import Scenario
     from fabricsim.spec.switch import Switch
+    from fabricsim.spec.transport import Transport
 
     Check = Callable[[Scenario], Iterator[Mistake]]
     SwitchCheck = Callable[[Switch, str], Iterator[Mistake]]
@@ -125,12 +127,24 @@ def _recovery(scenario: Scenario) -> Iterator[Mistake]:
 def _acknowledgements(scenario: Scenario) -> Iterator[Mistake]:
     every, delay = (setting(scenario.transport, key) for key in ("ack_every", "ack_delay"))
     if every > 1 and not delay:
-        problem = f"{every} has no effect without ack_delay: each packet is acknowledged at once"
-        yield Mistake("transport.packet.ack_every", problem, "write ack_delay, or take it out")
+        yield from _untimed_acknowledgements(scenario.transport, every)
     packet = scenario.transport.packet
-    if packet is not None and packet.quick_acks and (every == 1 or not delay):
-        problem = f"{packet.quick_acks} has no effect with ack_every {every} and ack_delay {delay} ps"
-        yield Mistake("transport.packet.quick_acks", f"{problem}: nothing is delayed", "take it out")
+    if packet is not None and packet.quick_acks and every == 1:
+        problem = f"{packet.quick_acks} has no effect with ack_every 1: nothing is delayed"
+        yield Mistake("transport.packet.quick_acks", problem, "take it out")
+
+
+def _untimed_acknowledgements(transport: Transport, every: int) -> Iterator[Mistake]:
+    """Yield what would have a sender wait for an ACK while the receiver waits for more packets."""
+    law = law_in_force(transport).law
+    window = setting(transport, "maximum_window")
+    payload = _longest_payload(transport)
+    if law not in FIXED_WINDOW:
+        problem = f"{every} needs ack_delay with {law}: its window may be less than {every} packets"
+        yield Mistake("transport.packet.ack_every", problem, "write ack_delay, or ack_every = 1")
+    elif window is not None and window < every * payload:
+        problem = f"{window} B is less than {every} packets of {payload} B, which are acknowledged together (ack_every)"
+        yield Mistake("transport.packet.maximum_window", problem, "raise it, or lower ack_every")
 
 
 def _timeouts(scenario: Scenario) -> Iterator[Mistake]:
@@ -204,9 +218,14 @@ def _trimmed(scenario: Scenario) -> Iterator[Mistake]:
         yield Mistake("transport.packet.recovery", problem, 'choose "selective", or a switch without trimming')
 
 
+def _longest_payload(transport: Transport) -> int:
+    """Return no less than the payload of a full packet, bytes."""
+    return setting(transport, "payload") or transport.mtu
+
+
 def _room_for_a_packet(scenario: Scenario) -> Iterator[Mistake]:
     switch, transport = _switch_in_packets(scenario), scenario.transport
-    payload = setting(transport, "payload") or transport.mtu
+    payload = _longest_payload(transport)
     if switch.credits is not None and switch.credits.per_class < payload:
         problem = f"the switch {switch.name!r} gives credits for {switch.credits.per_class} B, less than a full packet"
         yield Mistake("transport.mtu", problem, "lower it, or raise credits.per_class of the switch")

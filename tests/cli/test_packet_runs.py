@@ -139,7 +139,7 @@ def test_compare_of_engines_tells_where_they_differ(fabricsim: Fabricsim, small:
         assert title in out
     assert re.search(r"^forward-compute .* \+0\.0 %$", out, re.MULTILINE)
     assert names(tmp_path / "out") == ["comparison.png"]
-    assert re.search(r"^host0->switch0 .* pp$", out, re.MULTILINE)
+    assert re.search(r"^switch0->host0 .* pp$", out, re.MULTILINE)
 
 
 def test_compare_of_engines_as_json(fabricsim: Fabricsim, small: Path) -> None:

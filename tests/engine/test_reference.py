@@ -565,6 +565,17 @@ def test_acknowledgements_are_delayed_and_joined(cases: ModuleType) -> None:
     assert [ack.number for ack in on_link(network, 2, ACK)] == [4, 8, 10]
 
 
+def test_without_a_delay_the_rest_of_a_message_waits_for_its_end(cases: ModuleType) -> None:
+    # Ten packets of the first message, which end after two of a third ACK's four; three of the second.
+    builder = cases.two_hosts()
+    builder.add_law(ack_every=4)
+    builder.add_flow(0, 1)
+    network = run(cases, builder, (0, 0, 10 * PAYLOAD), (0, 0, 3 * PAYLOAD))
+    acks = on_link(network, 2, ACK)
+    assert [(ack.number, ack.echo) for ack in acks] == [(4, 3), (8, 7), (10, 9), (13, 12)]
+    assert acks[3].time == network.completed[1].time
+
+
 def test_a_delayed_acknowledgement_goes_when_it_is_due(cases: ModuleType) -> None:
     builder = cases.two_hosts()
     builder.add_law(ack_every=4, ack_delay=7 * US, initial_window=1.0)

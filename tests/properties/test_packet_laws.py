@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.packet_tables import CHUNK, CLASS_SHIFT, CLASSES, DATA, DROPPED, HOST, LOST, SENT, TRIMMED
+from fabricsim.spec.congestion import FIXED_WINDOW
 from fabricsim.spec.load import load
 from fabricsim.tables import NEVER
 from fabricsim.transport_tables import GO_BACK_N
@@ -161,6 +162,8 @@ def _transports(draw: st.DrawFn, switch: dict[str, Any]) -> dict[str, Any]:
     if draw(st.booleans()):
         packet["maximum_window"] = f"{draw(st.sampled_from([10_000, 100_000, 1_000_000]))}B"
     law = _law(draw, draw(st.sampled_from(_LAWS)))
+    if law["law"] in FIXED_WINDOW and "maximum_window" not in packet and draw(st.booleans()):
+        packet |= {"ack_every": draw(st.sampled_from([2, 8, 256])), "ack_delay": "0us"}
     balance = draw(st.sampled_from(["ecmp", "spray", "flowlet", "adaptive"]))
     if law["law"] == "hpcc":
         balance = "ecmp"  # telemetry is kept by link of the way, which must not change

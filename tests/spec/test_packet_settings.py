@@ -110,8 +110,8 @@ def test_switches_that_can_be_are_accepted(keys: str) -> None:
 REFUSED_TRANSPORTS = [
     ("packet.reordering=5", "packet.reordering", 'no effect with recovery = "go-back-n"'),
     ("packet={ recovery = 'selective', nack_interval = '1us' }", "packet.nack_interval", 'recovery = "selective"'),
-    ("packet.ack_every=4", "packet.ack_every", "4 has no effect without ack_delay"),
-    ("packet.quick_acks=4", "packet.quick_acks", "4 has no effect with ack_every 1 and ack_delay 0 ps"),
+    ("packet={ ack_every = 4, maximum_window = '15kB' }", "packet.maximum_window", "15000 B is less than 4 packets of"),
+    ("packet={ ack_every = 1, quick_acks = 4 }", "packet.quick_acks", "4 has no effect with ack_every 1"),
     ("packet.quick_acks=1025", "packet.quick_acks", "is too large"),
     ("packet.minimum_timeout=10s", "packet.minimum_timeout", "minimum_timeout <= initial_timeout <= maximum"),
     ("packet.maximum_timeout=1us", "packet.minimum_timeout", "minimum_timeout <= initial_timeout <= maximum"),
@@ -336,6 +336,19 @@ def test_a_transport_without_tables_has_the_defaults_of_its_kind(
     assert law_in_force(transport).law == law
     assert setting(transport, "recovery") == recovery
     assert setting(transport, "minimum_timeout") == timeout
+
+
+# InfiniBand adapters acknowledge 2^8 packets at once, which a window that moves does not wait for.
+@pytest.mark.parametrize(("law", "every"), [("none", 256), ("dcqcn", 256), ("swift", 1), ("dctcp", 1)])
+def test_infiniband_joins_acknowledgements_where_no_window_depends_on_them(law: str, every: int) -> None:
+    assert setting(_scenario(PACKET, f"{LAW}={law}").transport, "ack_every") == every
+
+
+def test_a_window_that_moves_needs_acknowledgements_in_time() -> None:
+    (mistake,) = _mistakes("transport.packet.ack_every=4", f"{LAW}=swift")
+
+    assert mistake.key == "transport.packet.ack_every"
+    assert mistake.problem == "4 needs ack_delay with swift: its window may be less than 4 packets"
 
 
 @pytest.mark.parametrize("name", library.names("transports"))

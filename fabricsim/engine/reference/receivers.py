@@ -83,9 +83,9 @@ class Receiver:
         self._pending = packet
         self._unacknowledged += 1
         enough = self._unacknowledged >= self.law.ack_every
-        if quick or out_of_order or complete or enough or self.law.ack_delay == 0:
+        if quick or out_of_order or complete or enough:
             self._answer(ACK, packet)
-        elif self._due == NEVER:
+        elif self._due == NEVER and self.law.ack_delay > 0:
             self._due = self.network.now + int(self.law.ack_delay)
             self.host.plan(self._due, AGENDA + ACKNOWLEDGE, self.sender.index, self._acknowledge_if_due)
 
