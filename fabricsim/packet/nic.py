@@ -131,6 +131,15 @@ def _wait(net, node, flow, when):
 
 
 @inlined
+def minds_frames(net, node, now):
+    """Whether a RESUME or credits may let a NIC act: not where its next flow has a time of its own to wait for."""
+    row = net.nodes[node]
+    port = net.ports[row.port]
+    due = net.links[port.link].free_at if row.port_due == WHEN_FREE else row.port_due
+    return port.filled != 0 or (port.ready >= 0 and not now < due < NEVER)
+
+
+@inlined
 def _note_departure(net, index, time):
     port = net.ports[index]
     net.departures[index * READ_AHEAD + port.taken % READ_AHEAD] = time
@@ -151,6 +160,7 @@ def pull(net, node, now):
         flow = net.flows[number]
         law = net.laws[flow.law]
         if managed and not may_take(net, index, np.int64(law.data_class), np.int64(flow.wire)):
+            net.nodes[node].port_due = NEVER  # which may have been for a flow that has left the round since
             return
         when = _next_take(net, index, flow)
         if when > now:

@@ -13,7 +13,7 @@ from fabricsim.packet.departure import serve, settle
 from fabricsim.packet.fifo import following, free_left, leave, pop, push
 from fabricsim.packet.link import send_at_once, transmit
 from fabricsim.packet.net import prefetch
-from fabricsim.packet.nic import pass_way_in, pull, send_in_turn
+from fabricsim.packet.nic import minds_frames, pass_way_in, pull, send_in_turn
 from fabricsim.packet.order import INDEX_BITS, sort
 from fabricsim.packet.port import act_on, check_pause, enqueue, pass_at_once
 from fabricsim.packet.receiver import acknowledge_late, receive
@@ -144,7 +144,7 @@ def _free_control(net, index, entry):
 
 
 @inlined
-def _take_frame(net, came, place, now):
+def _take_frame(net, node, came, place, now):
     """Take the first control frame of a host's link in.
 
     Returns
@@ -152,7 +152,7 @@ def _take_frame(net, came, place, now):
     tuple
         When the next one arrives (ps), and whether the NIC may now pull.
     """
-    pulls = _hear_frame(net, came, now) >= 0
+    pulls = _hear_frame(net, came, now) >= 0 and minds_frames(net, node, now)
     link = net.links[came]
     time = NEVER if link.control_count == 0 else net.controls[link.control_head].time
     net.frames[place] = time
@@ -207,7 +207,7 @@ def _run_host(net, node, until):
             head, arrival, pulls = _take_packet(net, node, came, head, left, now)
             left -= 1
         elif frame == now:
-            frame, pulls = _take_frame(net, came, place, now)
+            frame, pulls = _take_frame(net, node, came, place, now)
         else:
             pulls = _act(net, node, now)
         if pulls and not send_in_turn(net, node, now):

@@ -513,14 +513,14 @@ def draw(seed: int) -> Case:
     payload = rng.choice(MTUS)
     options = replace(_draw_options(rng, switch, payload + OVERHEAD), mark_late=seed % 5 > 2)
     builder = _draw_fabric(rng, options, seed)
-    builder.add_law(**_draw_law(rng, law, payload))
+    builder.add_law(**draw_law(rng, law, payload))
     if rng.random() < 0.3:
-        builder.add_law(**_draw_law(rng, rng.choice(LAWS), rng.choice(MTUS)) | {"payload": payload})
+        builder.add_law(**draw_law(rng, rng.choice(LAWS), rng.choice(MTUS)) | {"payload": payload})
     incast = rng.random() < 0.5
     for _ in range(rng.randint(1, 6)):
         source, target = (rng.randrange(1, builder.hosts), 0) if incast else rng.sample(range(builder.hosts), 2)
         builder.add_flow(source, target, rng.randrange(len(builder.laws)))
-    posts = _draw_posts(rng, len(builder.flows), payload)
+    posts = draw_posts(rng, len(builder.flows), payload)
     return Case(builder.build(), posts, END, f"seed {seed}: law {law}, {switch} switches, {builder.switches} of them")
 
 
@@ -583,7 +583,8 @@ def _draw_pfc(rng: random.Random, wire: int, alpha: float) -> Pfc:
     return Pfc(above, rng.randint(0, above // wire) * wire, rng.choice((2, 10, 100)) * wire, alpha)
 
 
-def _draw_law(rng: random.Random, kind: int, payload: int) -> dict[str, Any]:
+def draw_law(rng: random.Random, kind: int, payload: int) -> dict[str, Any]:
+    """Draw the columns of a law, with packets of `payload` bytes."""
     selective = rng.random() < 0.6
     maximum = float(rng.randint(4, 64))
     columns = {
@@ -691,7 +692,8 @@ def _draw_variant(rng: random.Random, kind: int) -> dict[str, Any]:
     }
 
 
-def _draw_posts(rng: random.Random, flows: int, payload: int) -> list[Post]:
+def draw_posts(rng: random.Random, flows: int, payload: int) -> list[Post]:
+    """Draw up to three messages for each flow, of 60 packets at most."""
     posts = []
     for flow in range(flows):
         for _ in range(rng.randint(1, 3)):
