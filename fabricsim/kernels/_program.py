@@ -14,6 +14,9 @@ from typing import Any
 from llvmlite import binding  # type: ignore[import-untyped]
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
+from numba.core.compiler_machinery import PassManager
+from numba.core.typed_passes import NopythonRewrites
+from numba.core.untyped_passes import InlineClosureLikes
 
 
 class _Part(JITCodeLibrary):
@@ -71,6 +74,16 @@ class _OneProgram(Compiler):
         library = self.library(targetctx.codegen(), self.library.__name__)
         library.enable_object_caching()
         super().__init__(typingctx, targetctx, library, *state)
+
+    def define_pipelines(self) -> list[PassManager]:
+        """Leave out what kernels have no use for: they have neither closures nor expressions of whole arrays."""
+        (default,) = super().define_pipelines()
+        pipeline = PassManager("kernel")
+        for step, purpose in default.passes:
+            if step not in (InlineClosureLikes, NopythonRewrites):
+                pipeline.add_pass(step, purpose)
+        pipeline.finalize()
+        return [pipeline]
 
 
 class ProgramCompiler(_OneProgram):
