@@ -212,7 +212,7 @@ class PacketState(Net):
         return first
 
     def add_law(self, law: NDArray[np.void]) -> None:
-        """Append ``LAW`` records; note what is rare in them, and have places for ACKs that pass stacks."""
+        """Append ``LAW`` records; note which take short ways, and have places for ACKs that pass stacks."""
         sprayed = np.isin(law["balance"], (BY_PACKET, BY_FLOWLET))
         timed = (law["ack_delay"] > 0) | (law["quick_acks"] > 0) | (law["ecn"] > 0)
         first = self.extend("laws", law)

@@ -20,6 +20,8 @@ Class = Annotated[int, Field(ge=0, le=7)]
 PacketBytes = Annotated[Bytes, Field(ge=1, le=65_536)]
 """Size of a packet, or of a part of one, bytes."""
 
+MOST_JOINED = 256
+"""Packets of a message that an InfiniBand adapter acknowledges at once: MLX5_IB_ACK_REQ_FREQ of Linux, 2^8."""
 MAXIMUM_PACKETS = 2**23
 """Packets that may be outstanding where no window is given: half of a 24-bit packet sequence number (IBTA)."""
 
@@ -89,7 +91,6 @@ _VERBS = Packet.model_validate(
         "maximum_timeout": "67108.864us",
     }
 )
-_INFINIBAND = _VERBS.model_copy(update={"ack_every": 256})  # Linux, mlx5, MLX5_IB_ACK_REQ_FREQ: 2^8 packets
 _IDEAL = Packet.model_validate(
     {
         "recovery": "go-back-n",
@@ -104,7 +105,7 @@ _IDEAL = Packet.model_validate(
     }
 )
 
-DEFAULTS = {"tcp": _SOCKETS, "ipoib": _SOCKETS, "infiniband": _INFINIBAND, "roce": _VERBS, "ideal": _IDEAL}
+DEFAULTS = {"tcp": _SOCKETS, "ipoib": _SOCKETS, "infiniband": _VERBS, "roce": _VERBS, "ideal": _IDEAL}
 """Settings of `Packet` that were left out, by kind of transport."""
 
 
@@ -117,7 +118,15 @@ def setting(transport: Transport, key: str) -> Any:  # noqa: ANN401  settings ar
     written = None if transport.packet is None else getattr(transport.packet, key)
     if written is not None:
         return written
-    # A window that moves may be less than what InfiniBand's adapters acknowledge at once.
-    if key == "ack_every" and transport.kind == "infiniband" and law_in_force(transport).law not in FIXED_WINDOW:
-        return 1
+    if key == "ack_every" and transport.kind == "infiniband":
+        return _joined_acknowledgements(transport)
     return getattr(DEFAULTS[transport.kind], key)
+
+
+def _joined_acknowledgements(transport: Transport) -> int:
+    """Packets that an InfiniBand adapter acknowledges at once: half a window at most, 1 where that may be any."""
+    if law_in_force(transport).law not in FIXED_WINDOW:
+        return 1
+    payload = setting(transport, "payload") or transport.mtu
+    window = setting(transport, "maximum_window")
+    return MOST_JOINED if window is None else max(min(window // (2 * payload), MOST_JOINED), 1)

@@ -344,6 +344,13 @@ def test_infiniband_joins_acknowledgements_where_no_window_depends_on_them(law: 
     assert setting(_scenario(PACKET, f"{LAW}={law}").transport, "ack_every") == every
 
 
+@pytest.mark.parametrize(("window", "every"), [("1GiB", 256), ("128KiB", 16), ("12kB", 1), ("1kB", 1)])
+def test_infiniband_joins_acknowledgements_of_half_a_window_at_most(window: str, every: int) -> None:
+    transport = _scenario(PACKET, f"transport.packet.maximum_window={window}").transport
+
+    assert setting(transport, "ack_every") == every
+
+
 def test_a_window_that_moves_needs_acknowledgements_in_time() -> None:
     (mistake,) = _mistakes("transport.packet.ack_every=4", f"{LAW}=swift")
 
