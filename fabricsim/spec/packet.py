@@ -123,10 +123,15 @@ def setting(transport: Transport, key: str) -> Any:  # noqa: ANN401  settings ar
     return getattr(DEFAULTS[transport.kind], key)
 
 
+def longest_payload(transport: Transport) -> int:
+    """Return no less than the payload of a full packet, bytes."""
+    return setting(transport, "payload") or transport.mtu
+
+
 def _joined_acknowledgements(transport: Transport) -> int:
     """Packets that an InfiniBand adapter acknowledges at once: half a window at most, 1 where that may be any."""
     if law_in_force(transport).law not in FIXED_WINDOW:
         return 1
-    payload = setting(transport, "payload") or transport.mtu
+    payload = longest_payload(transport)
     window = setting(transport, "maximum_window")
     return MOST_JOINED if window is None else max(min(window // (2 * payload), MOST_JOINED), 1)

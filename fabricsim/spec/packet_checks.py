@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from fabricsim.errors import Mistake
 from fabricsim.spec.congestion import FIXED_WINDOW, law_in_force
-from fabricsim.spec.packet import setting
+from fabricsim.spec.packet import longest_payload, setting
 from fabricsim.spec.partial import Unsettled
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _untimed_acknowledgements(transport: Transport, every: int) -> Iterator[Mist
     """Yield what would have a sender wait for an ACK while the receiver waits for more packets."""
     law = law_in_force(transport).law
     window = setting(transport, "maximum_window")
-    payload = _longest_payload(transport)
+    payload = longest_payload(transport)
     if law not in FIXED_WINDOW:
         problem = f"{every} needs ack_delay with {law}: its window may be less than {every} packets"
         yield Mistake("transport.packet.ack_every", problem, "write ack_delay, or ack_every = 1")
@@ -218,14 +218,9 @@ def _trimmed(scenario: Scenario) -> Iterator[Mistake]:
         yield Mistake("transport.packet.recovery", problem, 'choose "selective", or a switch without trimming')
 
 
-def _longest_payload(transport: Transport) -> int:
-    """Return no less than the payload of a full packet, bytes."""
-    return setting(transport, "payload") or transport.mtu
-
-
 def _room_for_a_packet(scenario: Scenario) -> Iterator[Mistake]:
     switch, transport = _switch_in_packets(scenario), scenario.transport
-    payload = _longest_payload(transport)
+    payload = longest_payload(transport)
     if switch.credits is not None and switch.credits.per_class < payload:
         problem = f"the switch {switch.name!r} gives credits for {switch.credits.per_class} B, less than a full packet"
         yield Mistake("transport.mtu", problem, "lower it, or raise credits.per_class of the switch")
