@@ -131,11 +131,17 @@ def _wait(net, node, flow, when):
 
 
 @inlined
+def planned_for(node, wire):
+    """When a host has its NIC act, ps: at a time of its own, or when its wire is free; NEVER if at none."""
+    return wire.free_at if node.port_due == WHEN_FREE else node.port_due
+
+
+@inlined
 def minds_frames(net, node, now):
     """Whether a RESUME or credits may let a NIC act: not where its next flow has a time of its own to wait for."""
     row = net.nodes[node]
     port = net.ports[row.port]
-    due = net.links[port.link].free_at if row.port_due == WHEN_FREE else row.port_due
+    due = planned_for(row, net.links[port.link])
     return port.filled != 0 or (port.ready >= 0 and not now < due < NEVER)
 
 

@@ -13,12 +13,12 @@ from fabricsim.packet.departure import serve, settle
 from fabricsim.packet.fifo import following, free_left, leave, pop, push
 from fabricsim.packet.link import send_at_once, transmit
 from fabricsim.packet.net import prefetch
-from fabricsim.packet.nic import minds_frames, pass_way_in, pull, send_in_turn
+from fabricsim.packet.nic import minds_frames, pass_way_in, planned_for, pull, send_in_turn
 from fabricsim.packet.order import INDEX_BITS, sort
 from fabricsim.packet.port import act_on, check_pause, enqueue, pass_at_once
 from fabricsim.packet.receiver import acknowledge_late, receive
 from fabricsim.packet.sender import hear, wake
-from fabricsim.packet_tables import ALARM, DATA, HOST, READ_AHEAD, RECEIVED, TRIMMED, WHEN_FREE
+from fabricsim.packet_tables import ALARM, DATA, HOST, READ_AHEAD, RECEIVED, TRIMMED
 from fabricsim.tables import NEVER
 
 _INDEX = (1 << INDEX_BITS) - 1
@@ -199,7 +199,7 @@ def _run_host(net, node, until):
     head, left = np.int64(link.head), np.int64(link.count)
     wire = net.links[net.ports[row.port].link]
     while True:
-        due = min(row.agenda_due, wire.free_at if row.port_due == WHEN_FREE else row.port_due)
+        due = min(row.agenda_due, planned_for(row, wire))
         now = min(arrival, frame, due)
         if now >= until:
             break
