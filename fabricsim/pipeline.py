@@ -21,7 +21,7 @@ import simpy
 from fabricsim import provenance
 from fabricsim.captured.agreement import agreement
 from fabricsim.engine.fabric import Fabric
-from fabricsim.engine.folding import fold
+from fabricsim.engine.prepared import prepared
 from fabricsim.engine.records import call_records, counters, link_records, rate_series
 from fabricsim.errors import InputError, SimulationError
 from fabricsim.results.result import Result
@@ -36,15 +36,12 @@ if TYPE_CHECKING:
     from fabricsim.captured.rebuild import Rebuilt
     from fabricsim.engine.completions import Replay
     from fabricsim.engine.recorder import Watch
-    from fabricsim.workload.program import Plan, Program
+    from fabricsim.workload.program import Program
 
 __all__ = ["LoadedScenario", "build_plan", "load", "load_fabric", "reload", "replay", "simulate"]
 
 _WITHIN_A_HOST = "rdma-100g"
 """Transport of a fabric of one host, between whose GPUs nothing comes to the network."""
-
-_FEWEST = 128
-"""Ranks of the smallest program that is folded unasked: smaller ones are quick, and show each rank."""
 
 
 def reload(result: Result) -> LoadedScenario:
@@ -113,19 +110,6 @@ def build_plan(loaded: LoadedScenario) -> JobPlan:
     return JobPlan(job, loaded.scenario.cluster.gpu)
 
 
-def _prepared(fabric: Fabric, plan: Plan) -> Program:
-    """Write out what is to be replayed: where the scenario has it so, of one rank for all that are alike."""
-    scenario = fabric.scenario
-    wanted = scenario.folding in {"on", "close"} or (scenario.folding == "auto" and plan.ranks >= _FEWEST)
-    closely = scenario.folding == "close"
-    folded = fold(fabric, plan, closely=closely) if wanted and scenario.engine == "flow" else None
-    if folded is None:
-        return plan.program(None)
-    program, folding = folded
-    fabric.fold(folding)
-    return program
-
-
 def _folded_ranks(program: Program) -> dict[str, int]:
     """Count the ranks that others stand for, where any do."""
     some = program.representatives
@@ -161,7 +145,7 @@ def simulate(
     """
     plan = build_plan(loaded)
     check_fit(plan.job, loaded.scenario.cluster.gpu)
-    return _run(loaded, lambda fabric: _prepared(fabric, plan), watch, progress)
+    return _run(loaded, lambda fabric: prepared(fabric, plan), watch, progress)
 
 
 def replay(
@@ -195,13 +179,13 @@ def replay(
     SimulationError
         Where the cluster has too few ranks, or nothing was delivered.
     """
-    result = _run(loaded, lambda _: rebuilt.program, watch, progress)
+    result = _run(loaded, lambda _: (rebuilt.program, ()), watch, progress)
     return replace(result, capture=agreement(rebuilt, form, result.spans))
 
 
 def _run(
     loaded: LoadedScenario,
-    prepare: Callable[[Fabric], Program],
+    prepare: Callable[[Fabric], tuple[Program, tuple[str, ...]]],
     watch: Watch | None,
     progress: Callable[[float], None] | None,
 ) -> Result:
@@ -211,7 +195,7 @@ def _run(
     env = simpy.Environment()
     fabric = Fabric(env, scenario, taps=True, watch=watch, progress=report)
     began = time.perf_counter()
-    program = prepare(fabric)
+    program, notes = prepare(fabric)
     done = fabric.replay(program)
     if fabric.recorder is not None:
         fabric.recorder.tap_flows()
@@ -241,4 +225,5 @@ def _run(
         iteration=replayed.end - replayed.start,
         wall_seconds=wall,
         packets=None if fabric.recorder is None else fabric.recorder.packets(),
+        notes=notes,
     )

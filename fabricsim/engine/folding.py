@@ -132,6 +132,22 @@ def _out_of_order(
     return {layout: APART for layout in layouts if apart.get(layout) != APART}
 
 
+class Inexact(NamedTuple):
+    """How a folded run may differ from that of all ranks; it is exact if neither is so.
+
+    Attributes
+    ----------
+    read_ahead
+        Time by which a message may start sooner or later: an adapter takes messages one after the other, and whose
+        turn comes first is open, ps.
+    uneven
+        Whether a shard may be a byte longer than that of a rank alike.
+    """
+
+    read_ahead: int
+    uneven: bool
+
+
 class Folding:
     """What stands for what in a fabric.
 
@@ -141,9 +157,13 @@ class Folding:
         What there is, and its classes.
     program
         That of the representatives, its calls already folded.
+    inexact
+        How the run may differ from that of all ranks.
 
     Attributes
     ----------
+    inexact
+        As above.
     rank_of
         The rank that stands for each, shape ``(ranks,)``.
     resource_of
@@ -152,8 +172,8 @@ class Folding:
         How many each of these stands for, shape ``(resources,)``.
     """
 
-    def __init__(self, footprint: Footprint, quotient: Quotient, program: Program) -> None:
-        self._footprint, self._quotient = footprint, quotient
+    def __init__(self, footprint: Footprint, quotient: Quotient, program: Program, inexact: Inexact) -> None:
+        self._footprint, self._quotient, self.inexact = footprint, quotient, inexact
         self.rank_of, self.resource_of = quotient.ranks, quotient.resources
         self.copies = np.bincount(quotient.resources, minlength=len(quotient.resources))
         self._hops = self._shared_hops()
@@ -217,13 +237,17 @@ class Folding:
         return {resource: float(total[resource]) for resource in np.flatnonzero(total).tolist()}
 
 
-def _reads_ahead(fabric: Fabric, footprint: Footprint, ways: Ways) -> bool:
-    """Whether adapters read ahead of the wire."""
+def read_ahead(fabric: Fabric, footprint: Footprint, routes: Indices) -> int:
+    """Longest time for which an adapter on some routes of a footprint reads ahead of its wire, ps; 0: none does."""
     if not fabric.model.read_ahead:
-        return False
-    codes = footprint.routes.code[footprint.routes.network].tolist()
-    ends = (footprint.ends_of(code) for code in codes)
-    return any(ways.out(source, target, stripes) for source, target, _, stripes in ends)
+        return 0
+    codes = footprint.routes.code[routes[footprint.routes.network[routes]]].tolist()
+    return max((fabric.wiring.read_ahead(*footprint.ends_of(code)) for code in codes), default=0)
+
+
+def footprint_of(fabric: Fabric, plan: Plan) -> Footprint:
+    """Find what the groups of a plan put on a fabric."""
+    return Footprint(plan.groups, fabric.wiring.choose, Ways(fabric.platform, Switches(fabric.platform)))
 
 
 def fold(fabric: Fabric, plan: Plan, *, closely: bool = False) -> tuple[Program, Folding] | None:
@@ -250,24 +274,23 @@ def fold(fabric: Fabric, plan: Plan, *, closely: bool = False) -> tuple[Program,
     SimulationError
         Where the cluster has too few ranks, or the program calls groups that the plan does not have.
     """
-    platform, wiring = fabric.platform, fabric.wiring
     fabric.require_ranks(plan.ranks)
-    ways = Ways(platform, Switches(platform))
-    footprint = Footprint(plan.groups, wiring.choose, ways)
-    if not closely and _reads_ahead(fabric, footprint, ways):
+    footprint = footprint_of(fabric, plan)
+    if not closely and read_ahead(fabric, footprint, np.arange(len(footprint.routes.code))):
         return None
     apart: dict[int, int] = {}
     while True:
-        quotient = quotient_of(plan, platform.resources, footprint, apart)
+        quotient = quotient_of(plan, fabric.platform.resources, footprint, apart)
         if quotient is None:
             return None
         program = plan.program(np.unique(quotient.ranks).tolist())
         places = _places(program, footprint)
         joins, images = _joins(program, footprint, quotient, places)
-        more = _out_of_order(program, joins, places, apart)
+        more, uneven = _out_of_order(program, joins, places, apart), _uneven(footprint, quotient, places)
         if not closely:
-            more |= _uneven(footprint, quotient, places)
+            more |= uneven
         if not more:
             folded = _folded_program(program, joins, images)
-            return folded, Folding(footprint, quotient, folded)
+            ahead = read_ahead(fabric, footprint, np.unique(quotient.routes))
+            return folded, Folding(footprint, quotient, folded, Inexact(ahead, bool(uneven)))
         apart.update({layout: max(apart.get(layout, ALIKE), how) for layout, how in more.items()})

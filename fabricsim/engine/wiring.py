@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from fabricsim.engine.ways import Stripes
     from fabricsim.engine.world import World
     from fabricsim.spec.cluster import InterruptStep
-    from fabricsim.topology.host import Hop
     from fabricsim.topology.platform import Path, Platform
     from fabricsim.transports.base import FlowModel
 
@@ -229,15 +228,20 @@ class Wiring:
             0,
             0,
             path.out + path.network,
-            self._read_ahead(path.hops[: path.out + 1]) if path.network and not key.stripes else 0,
+            self._read_ahead(path, key.stripes),
         )
 
-    def _read_ahead(self, hops: Sequence[Hop]) -> int:
+    def read_ahead(self, source: int, target: int, port: int, stripes: Stripes) -> int:
+        """Time for which the adapter of a connection reads ahead of its wire, ps."""
+        return self._read_ahead(self._ways.path(source, target, port, stripes), stripes)
+
+    def _read_ahead(self, path: Path, stripes: Stripes) -> int:
         """Time that the wire, or what is narrower before it, needs for what an adapter reads ahead, ps.
 
         Without anything before the wire there is nothing to read ahead.
         """
-        if len(hops) == 1:
+        hops = path.hops[: path.out + 1]
+        if not path.network or stripes or len(hops) == 1:
             return 0
         capacities = self._platform.resources.capacities
         return int(max(cost / capacities[resource] for resource, cost in hops) * self._model.read_ahead * PS_PER_S)

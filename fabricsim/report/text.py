@@ -54,6 +54,7 @@ def summary_text(summary: Summary) -> RenderableType:
     if summary.get("queues"):
         blocks.append(queues_text(summary["queues"]))
     blocks += [Text(f"Assumed: {assumption}") for assumption in summary.get("assumptions", ())]
+    blocks += [Text(f"Note: {note}") for note in summary["notes"]]
     blocks.append(_footer(summary))
     return Group(*blocks)
 

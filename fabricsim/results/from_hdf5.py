@@ -45,6 +45,7 @@ def read_result(reader: Reader) -> Result:
         packets=_read_packets(reader) if reader.has_group(columns.WIRES.group) else None,
         ranks=reader.integer_attribute("folded_from_ranks") if folded else None,
         capture=_read_capture(reader) if reader.has_attribute("capture") else None,
+        notes=tuple(reader.text_attribute("notes").splitlines()),
     )
 
 

@@ -180,6 +180,8 @@ class Result:
         Ranks of a folded run: those that `ops` have stand for all. None where `ops` have all ranks.
     capture
         Of a replayed trace what was captured; else None.
+    notes
+        What a reader has to know about how the run was made, a sentence each.
     """
 
     name: str
@@ -202,3 +204,4 @@ class Result:
     packets: Packets | None = None
     ranks: int | None = None
     capture: Capture | None = None
+    notes: tuple[str, ...] = ()

@@ -117,6 +117,8 @@ class Summary(TypedDict):
         In packet runs: the most congested wires (`fabricsim.results.packets.congested`).
     capture
         Of a replayed trace: what was captured, beside the replay (`fabricsim.results.capture.summarise_capture`).
+    notes
+        What a reader has to know about how the run was made, a sentence each (`Result.notes`).
     assumptions
         Where a collective went by Chakra files of the user: what of their algorithm could not be checked.
     """
@@ -137,6 +139,7 @@ class Summary(TypedDict):
     links: list[LinkSummary]
     message_slowdown: dict[str, float | None]
     counters: dict[str, int]
+    notes: list[str]
     wall_seconds: float | None
     simulated_ranks: NotRequired[int]
     queues: NotRequired[list[QueueSummary]]
@@ -189,6 +192,7 @@ def summarise(result: Result) -> Summary:
         "links": _hottest(result),
         "message_slowdown": {f"p{share}": percentile(result.slowdowns, share / 100) for share in (50, 99)},
         "counters": dict(result.counters),
+        "notes": list(result.notes),
         "wall_seconds": result.wall_seconds or None,
     }
     if np.any(result.ops["kind"] == HOST):

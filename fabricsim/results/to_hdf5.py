@@ -48,6 +48,7 @@ def _write_root(file: h5py.File, result: Result) -> None:
         file.attrs[name] = getattr(result, name)
     file.attrs["resolved"] = json.dumps(result.resolved)
     file.attrs["counters"] = json.dumps(result.counters)
+    file.attrs["notes"] = "\n".join(result.notes)
     file.attrs["versions"] = json.dumps(provenance.versions())
     file.attrs["seed"] = np.int64(result.seed)
     file.attrs["iteration_ps"] = np.int64(result.iteration)

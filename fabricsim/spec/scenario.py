@@ -26,8 +26,8 @@ class Scenario(Spec):
     does not use stay idle. Cross-checks between the tables (degrees against
     ranks, batch against data parallelism) are made here, so that a scenario that exists can be built.
 
-    ``folding`` says whether one rank is simulated for all that are alike in a run of the flow engine, which
-    changes no time: in programs of 128 ranks and more (``"auto"``), in all, or in none.
+    ``folding`` says whether one rank is simulated for all that are alike in a run of the flow engine: if that changes
+    no time, in programs of 128 ranks and more (``"auto"``) or in all (``"on"``); ``"close"`` also if it changes little.
     """
 
     name: str

@@ -100,6 +100,7 @@ class Draft:
             counters={"messages": 12, "events": 34, "rate_updates": 5, "dag_nodes": len(program.ops)},
             iteration=iteration,
             wall_seconds=0.25,
+            notes=("two ranks simulated", "nothing assumed"),
         )
 
 

@@ -60,7 +60,7 @@ def test_folding_closely_gives_what_all_ranks_give(degrees: tuple[int, int, int]
     whole = simulate(load("megatron-vtrain", [*batch, *split, *hosts, "folding=off"]))
 
     assert folded.counters["folded_ranks"] > 0
-    assert folded.iteration == pytest.approx(whole.iteration, rel=0.005)
+    assert folded.iteration == pytest.approx(whole.iteration, rel=1e-4)  # as the note of the run says
 
 
 def test_tables_that_lack_a_figure_are_refused(tmp_path: Path, one_node: list[Record]) -> None:

@@ -1,0 +1,63 @@
+"""What a run says about the ranks that it has simulated."""
+
+from __future__ import annotations
+
+import pytest
+
+from fabricsim.errors import InputError
+from fabricsim.pipeline import load, simulate
+from fabricsim.results.summary import summarise
+
+SMALL = ["job.model.layers=2", "job.global_batch=16", "cluster.hosts=2", "job.parallelism.data=2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("gpt2-medium-dp", "close"),
+        ("gpt2-xl-dp-16", "close"),
+        ("what-if-leaf-spine", "close"),
+        ("megatron-a100", "on"),
+        ("megatron-vtrain", "close"),
+    ],
+)
+def test_a_folded_run_of_a_shipped_scenario_is_as_far_from_that_of_all_ranks_as_its_note_says(
+    name: str, how: str
+) -> None:
+    folded = simulate(load(name, [f"folding={how}"]))
+    whole = simulate(load(name, ["folding=off"]))
+
+    (note,) = folded.notes
+    assert folded.ranks is not None
+    assert f"of {folded.ranks} ranks simulated" in note
+    if "exact" in note:
+        assert folded.iteration == whole.iteration
+    else:
+        assert "change by less than 0.01 %" in note
+        assert folded.iteration == pytest.approx(whole.iteration, rel=1e-4)
+    assert whole.notes == ()
+
+
+def test_folding_that_cannot_be_exact_is_refused() -> None:
+    with pytest.raises(InputError, match=r"read ahead.*close.*up to 5\.4.* us sooner or later"):
+        simulate(load("gpt2-medium-dp", [*SMALL, "folding=on"]))
+
+
+def test_an_automatic_run_of_many_ranks_says_why_none_was_folded() -> None:
+    many = ["job.model.layers=1", "cluster.hosts=128", "job.parallelism.data=128", "job.global_batch=1024"]
+    (note,) = simulate(load("gpt2-medium-dp", many)).notes
+
+    assert note.startswith("each of the 128 ranks simulated: adapters of rdma-100g read ahead")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["folding=close", "job.parallelism.pipeline=2", "job.parallelism.data=1"], "no two are alike"),
+        (["folding=on", "engine=packet"], 'folding = "on" has no effect: the packet engine simulates each rank'),
+    ],
+)
+def test_a_setting_without_effect_is_said(settings: list[str], said: str) -> None:
+    result = simulate(load("gpt2-medium-dp", [*SMALL, *settings]))
+
+    assert [said in note for note in summarise(result)["notes"]] == [True]
