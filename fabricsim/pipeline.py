@@ -16,19 +16,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+import numpy as np
 import simpy
 
 from fabricsim import provenance
 from fabricsim.captured.agreement import agreement
 from fabricsim.engine.fabric import Fabric
-from fabricsim.engine.prepared import prepared
-from fabricsim.engine.records import call_records, counters, link_records, rate_series
+from fabricsim.engine.prepared import prepared, survey, uncrossed
+from fabricsim.engine.records import call_records, carried, counters, link_records, rate_series
 from fabricsim.errors import InputError, SimulationError
 from fabricsim.results.result import Result
 from fabricsim.spec import library
 from fabricsim.spec.load import LoadedScenario, from_tables, load, machine
+from fabricsim.topology.tiers import describe
 from fabricsim.workload.compile import JobPlan
-from fabricsim.workload.fit import check_fit
+from fabricsim.workload.fit import check_fit, memory_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from fabricsim.engine.recorder import Watch
     from fabricsim.workload.program import Program
 
-__all__ = ["LoadedScenario", "build_plan", "load", "load_fabric", "reload", "replay", "simulate"]
+__all__ = ["LoadedScenario", "build_plan", "check", "load", "load_fabric", "reload", "replay", "simulate"]
 
 _WITHIN_A_HOST = "rdma-100g"
 """Transport of a fabric of one host, between whose GPUs nothing comes to the network."""
@@ -114,6 +116,31 @@ def _folded_ranks(program: Program) -> dict[str, int]:
     """Count the ranks that others stand for, where any do."""
     some = program.representatives
     return {} if some is None else {"folded_ranks": program.ranks - len(some)}
+
+
+def check(loaded: LoadedScenario) -> list[str]:
+    """Build all that a run of a scenario builds but its program, and say what it is.
+
+    Returns
+    -------
+    list of str
+        The fabric, tier by tier; if there is a job, which switches it does not need, and what it takes of the memory of
+        a GPU.
+
+    Raises
+    ------
+    FabricsimError
+        If a run would be refused.
+    """
+    job = loaded.scenario.job
+    fabric = Fabric(simpy.Environment(), loaded.scenario)
+    said = [f"fabric: {describe(fabric.platform.wires, fabric.platform.nics)}"]
+    if job is None:
+        return said
+    gpu = loaded.scenario.cluster.gpu
+    check_fit(job, gpu)
+    crossing = survey(fabric, build_plan(loaded))
+    return [*said, *([crossing] if crossing else []), memory_text(job, gpu)]
 
 
 def simulate(
@@ -205,6 +232,8 @@ def _run(
         msg = f"{scenario.name}: the iteration took no time: nothing was simulated; give a job that computes or sends"
         raise SimulationError(msg)
     calls = call_records(fabric, program, replayed)
+    used = np.flatnonzero(carried(fabric)[0][: len(fabric.platform.wires.names)])
+    idle = uncrossed(fabric, used)
     return Result(
         name=scenario.name,
         source=loaded.source,
@@ -225,5 +254,5 @@ def _run(
         iteration=replayed.end - replayed.start,
         wall_seconds=wall,
         packets=None if fabric.recorder is None else fabric.recorder.packets(),
-        notes=notes,
+        notes=(*notes, *([idle] if idle else ())),
     )

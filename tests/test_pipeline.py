@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fabricsim import provenance
-from fabricsim.errors import InputError, SimulationError
-from fabricsim.pipeline import build_plan, load, reload, simulate
+from fabricsim.errors import FabricsimError, InputError, SimulationError
+from fabricsim.pipeline import build_plan, check, load, reload, simulate
 from fabricsim.results.hdf5 import read, write
 from fabricsim.tables import COLLECTIVE, COMPUTE
 from fabricsim.topology.platform import WIRE
@@ -184,3 +184,39 @@ def test_seed_changes_nothing_where_there_is_one_path(tmp_path: Path) -> None:
     assert (first.seed, second.seed) == (0, 1)
     assert (first.spans == second.spans).all()
     assert first.links == second.links
+
+
+def test_check_refuses_what_a_run_refuses(tmp_path: Path) -> None:
+    cables = tmp_path / "cables.csv"
+    cables.write_text("a,b,gbps,delay_ns\nhost0,s0,100,25\nhost0,s1,100,25\nhost1,s0,100,25\n", encoding="utf-8")
+    two = ["cluster.hosts=2", "job.parallelism.data=2", "job.global_batch=16"]
+    refused = [
+        ["engine=packet", 'fabric.failures=[{ link = "host0-leaf9", from = "1ms" }]'],
+        [*two, f"fabric={{ topology = 'file', links = '{cables}' }}"],
+        ["folding=on"],
+        ["job.micro_batch=64", "job.global_batch=512", "job.recompute=none"],
+    ]
+    for settings in refused:
+        with pytest.raises(FabricsimError) as checked:
+            check(load("gpt2-medium-dp", settings))
+        with pytest.raises(FabricsimError) as run:
+            simulate(load("gpt2-medium-dp", settings))
+        assert str(checked.value) == str(run.value)
+
+
+def test_check_and_run_say_which_switches_a_job_does_not_need() -> None:
+    on_one_leaf = ["fabric=two-tier", "fabric.hosts_per_leaf=8", "job.model.layers=1"]
+    said = "nothing of this job crosses the spines"
+
+    assert said in check(load("gpt2-medium-dp", on_one_leaf))
+    assert said in simulate(load("gpt2-medium-dp", on_one_leaf)).notes
+    across = [*on_one_leaf, "fabric.hosts_per_leaf=4"]
+    assert said not in check(load("gpt2-medium-dp", across))
+    assert simulate(load("gpt2-medium-dp", across)).notes == ()
+
+
+def test_the_shipped_what_if_feels_its_oversubscription() -> None:
+    small = ["job.model.layers=2", "job.global_batch=8"]
+    narrow, wide = (simulate(load("what-if-leaf-spine", [*small, f"fabric.spines={n}"])) for n in (4, 16))
+
+    assert narrow.iteration > 1.15 * wide.iteration

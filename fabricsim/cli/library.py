@@ -30,18 +30,15 @@ def register(app: typer.Typer) -> None:
 
 
 def check(scenario: ScenarioArgument, settings: SettingsOption = None) -> None:
-    """Read and check a scenario without running it, and whether its job fits into the memory of its GPUs."""
-    from fabricsim.spec.load import load  # noqa: PLC0415  --help must not pay for it
-    from fabricsim.workload.fit import check_fit, memory_text  # noqa: PLC0415  as above
+    """Read a scenario, build its fabric and refuse what a run would refuse, without running it."""
+    from fabricsim import pipeline  # noqa: PLC0415  --help must not pay for it
 
-    found = load(scenario, list(settings or [])).scenario
-    cluster = found.cluster
-    if found.job is not None:
-        check_fit(found.job, cluster.gpu)
-    machine = f"{cluster.hosts} x {cluster.gpus_per_host} {cluster.gpu.name}"
+    loaded = pipeline.load(scenario, list(settings or []))
+    found, built = loaded.scenario, pipeline.check(loaded)
+    machine = f"{found.cluster.hosts} x {found.cluster.gpus_per_host} {found.cluster.gpu.name}"
     say(f"{found.name}: no mistakes; {machine}, {_work(found.job)}, {found.transport.name}")
-    if found.job is not None:
-        say(memory_text(found.job, cluster.gpu))
+    for line in built:
+        say(line)
 
 
 def _work(job: Job | None) -> str:

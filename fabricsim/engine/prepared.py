@@ -1,4 +1,4 @@
-"""Which ranks of a plan are simulated: all, or one for all that are alike; and what the result says about it."""
+"""What of a plan is simulated: all ranks, or one for all that are alike; and what a run is to say about it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ import numpy as np
 
 from fabricsim.engine.folding import fold, footprint_of, read_ahead
 from fabricsim.errors import InputError
+from fabricsim.topology.tiers import idle_tiers
 from fabricsim.units import human_seconds, seconds
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from fabricsim.engine.fabric import Fabric
     from fabricsim.engine.folding import Inexact
+    from fabricsim.engine.footprint import Footprint
     from fabricsim.workload.program import Plan, Program
 
 FEWEST = 128
@@ -48,7 +52,7 @@ def prepared(fabric: Fabric, plan: Plan) -> tuple[Program, tuple[str, ...]]:
         return plan.program(None), (f'folding = "{setting}" has no effect: the packet engine simulates each rank',)
     folded = fold(fabric, plan, closely=setting == "close")
     if folded is None:
-        return plan.program(None), (_why_each(fabric, plan),)
+        return plan.program(None), (_why_each(fabric, plan.ranks, footprint_of(fabric, plan)),)
     program, folding = folded
     fabric.fold(folding)
     some = len(program.representatives or ())
@@ -56,11 +60,33 @@ def prepared(fabric: Fabric, plan: Plan) -> tuple[Program, tuple[str, ...]]:
     return program, (f"{simulated}: {_difference(folding.inexact)}",)
 
 
-def _why_each(fabric: Fabric, plan: Plan) -> str:
-    """Say why no rank stands for another."""
-    setting = fabric.scenario.folding
-    each = f"each of the {plan.ranks} ranks simulated"
+def survey(fabric: Fabric, plan: Plan) -> str:
+    """Build all that a run of a plan builds but its program, and say what crosses the fabric.
+
+    Raises
+    ------
+    FabricsimError
+        If the plan cannot run there.
+    """
+    fabric.require_ranks(plan.ranks)
     footprint = footprint_of(fabric, plan)
+    if fabric.scenario.folding == "on" and fabric.scenario.engine == "flow":
+        _why_each(fabric, plan.ranks, footprint)
+    wires, crossed = fabric.platform.wires, np.unique(footprint.routes.hop_resource)
+    return uncrossed(fabric, crossed[crossed < len(wires.names)])
+
+
+def uncrossed(fabric: Fabric, used: NDArray[np.int64]) -> str:
+    """Say which tiers of switches none of some wires lead to; nothing if there is no such tier."""
+    platform = fabric.platform
+    idle = idle_tiers(platform.wires, platform.nics, used)
+    return f"nothing of this job crosses the {' and the '.join(idle)}" if idle else ""
+
+
+def _why_each(fabric: Fabric, ranks: int, footprint: Footprint) -> str:
+    """Say why no rank stands for another; refuse that if the scenario insists on it."""
+    setting = fabric.scenario.folding
+    each = f"each of the {ranks} ranks simulated"
     ahead = read_ahead(fabric, footprint, np.arange(len(footprint.routes.code)))
     if ahead == 0 or setting == "close":
         return f"{each}: no two are alike"

@@ -10,7 +10,7 @@ from fabricsim.spec.base import Spec
 from fabricsim.spec.quantity import Duration, Length, Rate
 from fabricsim.spec.switch import Switch
 
-__all__ = ["FABRIC_FILES", "TOPOLOGY_KEYS", "Fabric", "Failure", "Switch"]
+__all__ = ["FABRIC_FILES", "SHAPE_KEYS", "TOPOLOGY_KEYS", "Fabric", "Failure", "Switch"]
 
 FABRIC_FILES = ("links", "paths")
 """Keys of `Fabric` that name files."""
@@ -24,6 +24,9 @@ TOPOLOGY_KEYS = {
     "file": {"links", "routing", "paths"},
 }
 """Keys of `Fabric` that only some topologies have a use for."""
+
+SHAPE_KEYS = {"hosts_per_leaf", "spines", "k", "rails", "uplink_rate", "links", "paths"}
+"""Keys of `Fabric` that belong to one shape of it: they are given up if a topology is written over another."""
 
 
 class Failure(Spec):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from fabricsim.errors import InputError, Mistake
 from fabricsim.spec import library
-from fabricsim.spec.fabric import TOPOLOGY_KEYS
+from fabricsim.spec.fabric import SHAPE_KEYS, TOPOLOGY_KEYS
 from fabricsim.spec.source import parse, read_text
 from fabricsim.spec.suggest import did_you_mean, show
 from fabricsim.spec.tree import Node, build
@@ -58,11 +58,14 @@ class _Choice:
         Keys that are given up with a choice, whatever the next is; None: the whole table.
     kept
         By choice, those of the dependents that it has a use for.
+    anew
+        Whether dependents are given up with the same choice as well, if it is written again.
     """
 
     keys: tuple[str, ...]
     dependents: AbstractSet[str] | None = None
     kept: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
+    anew: bool = False
 
     def made(self, table: Node) -> list[object]:
         """Return the choices that a table makes."""
@@ -74,7 +77,7 @@ class _Choice:
     def without_other(self, below: Node, above: Node) -> Node:
         """Take out of `below` what goes with a choice that `above` replaces."""
         made, earlier = self.made(above), self.made(below)
-        if not made or not earlier or made == earlier:
+        if not made or not earlier or (made == earlier and not self.anew):
             return below
         gone = set(below.value if self.dependents is None else self.dependents) - set(self.kept.get(str(made[0]), ()))
         return Node({key: node for key, node in below.value.items() if key not in gone}, below.where)
@@ -83,7 +86,12 @@ class _Choice:
 _BUFFER = _Choice(("per_port", "shared"))
 _FLOW_CONTROL = _Choice(("pfc", "credits"), {"pfc", "credits", "buffer"})
 _CHOICES: dict[TablePath, _Choice] = {
-    ("fabric",): _Choice(("topology",), set[str]().union(*TOPOLOGY_KEYS.values()), TOPOLOGY_KEYS),
+    ("fabric",): _Choice(
+        ("topology",),
+        set[str]().union(*TOPOLOGY_KEYS.values()),
+        {topology: keys - SHAPE_KEYS for topology, keys in TOPOLOGY_KEYS.items()},
+        anew=True,
+    ),
     ("transport", "congestion_control"): _Choice(("law",)),
     ("transport", "load_balancing"): _Choice(("kind",)),
     ("transport", "packet"): _Choice(("recovery",), {"reordering", "nack_interval"}),
@@ -91,7 +99,10 @@ _CHOICES: dict[TablePath, _Choice] = {
     **{(table, "switch", "buffer"): _BUFFER for table in ("fabric", "transport")},
     **{(table, "switch", "scheduler"): _Choice(("kind",)) for table in ("fabric", "transport")},
 }
-"""A choice laid over another one gives up what went with that: a law its parameters, PFC the credits."""
+"""A choice laid over another one gives up what went with that: a law its parameters, PFC the credits.
+
+A topology that is written describes the fabric anew, so that nothing of its shape is left over from a preset unseen.
+"""
 
 _FILE = ".toml"
 _KEYS = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from fabricsim.spec.cluster import Cluster
-    from fabricsim.topology.resources import Resources
+    from fabricsim.topology.resources import ResourceList
 
 Hop = tuple[int, float]
 """A resource and the units of it that a payload byte costs."""
@@ -171,11 +171,11 @@ def _merged(hops: list[Hop]) -> list[Hop]:
     return list(costs.items())
 
 
-def _lanes(resources: Resources, name: str, kind: str, capacity: float) -> Lanes:
+def _lanes(resources: ResourceList, name: str, kind: str, capacity: float) -> Lanes:
     return Lanes(resources.add(f"{name}/up", kind, capacity), resources.add(f"{name}/down", kind, capacity))
 
 
-def _build_pcie(cluster: Cluster, name: str, ports: HostPorts, resources: Resources, share: float) -> None:
+def _build_pcie(cluster: Cluster, name: str, ports: HostPorts, resources: ResourceList, share: float) -> None:
     rate = pcie.capacity(cluster.gpu_pcie) * share
     shared = cluster.gpus_per_pcie_switch
     switches: dict[int, Lanes] = {}
@@ -202,7 +202,7 @@ def _build_pcie(cluster: Cluster, name: str, ports: HostPorts, resources: Resour
                     )
 
 
-def _build_host(cluster: Cluster, resources: Resources, proxy_threads: int, pcie_share: float) -> HostPorts:
+def _build_host(cluster: Cluster, resources: ResourceList, proxy_threads: int, pcie_share: float) -> HostPorts:
     ideal = cluster.join == "ideal"
     ports = HostPorts(cluster.gpus_per_host, cluster.nics_per_host, cluster.intra_host, ideal, cluster.gpudirect)
     for gpu in range(cluster.gpus_per_host):
@@ -238,7 +238,7 @@ class Hosts:
         Of the first host.
     """
 
-    def __init__(self, cluster: Cluster, resources: Resources, proxy_threads: int, pcie_share: float = 1.0) -> None:
+    def __init__(self, cluster: Cluster, resources: ResourceList, proxy_threads: int, pcie_share: float = 1.0) -> None:
         first = len(resources.names)
         self.ports = _build_host(cluster, resources, proxy_threads, pcie_share)
         self._each = len(resources.names) - first

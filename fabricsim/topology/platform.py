@@ -14,7 +14,7 @@ from fabricsim.errors import SimulationError
 from fabricsim.kernels.path import flow_hash
 from fabricsim.topology.host import Hosts
 from fabricsim.topology.network import TOPOLOGIES
-from fabricsim.topology.resources import Resources
+from fabricsim.topology.resources import ResourceList
 from fabricsim.topology.routing import Router, read_given
 from fabricsim.topology.wires import WIRE, freeze
 from fabricsim.units import PS_PER_S
@@ -99,10 +99,11 @@ class Platform:
         self.costs = costs
         self.seed = seed
         self._hash_seed = (seed ^ seed >> 31) % 2**31  # the upper half of a seed counts, too
-        self.resources = Resources()
+        resources = ResourceList()
         hosts, nics = cluster.hosts, cluster.nics_per_host
-        self._wires = freeze(TOPOLOGIES[fabric.topology](hosts, fabric, nics), link_rate, self.resources)
-        self._hosts = Hosts(cluster, self.resources, costs.proxy_threads, costs.host)
+        self._wires = freeze(TOPOLOGIES[fabric.topology](hosts, fabric, nics), link_rate, resources)
+        self._hosts = Hosts(cluster, resources, costs.proxy_threads, costs.host)
+        self.resources = resources.done()
         given = {} if fabric.paths is None else read_given(fabric.paths, self._wires, hosts, nics)
         self._router = Router(self._wires, self.nics, fabric.routing, given)
         self._apart = fabric.rails and fabric.topology == "single-switch"

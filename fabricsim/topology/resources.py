@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -20,13 +20,28 @@ def unusable(capacities: Sequence[float]) -> list[int]:
     return np.flatnonzero(~((values > 0) & np.isfinite(values))).tolist()
 
 
+class Resources(NamedTuple):
+    """Names, kinds and capacities of all resources, by index.
+
+    They cannot be edited: what is built of them does not look at them again.
+    """
+
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    capacities: tuple[float, ...]
+
+
 @dataclass
-class Resources:
-    """Names, kinds and capacities of all resources, by index."""
+class ResourceList:
+    """Resources while they are entered."""
 
     names: list[str] = field(default_factory=list)
     kinds: list[str] = field(default_factory=list)
     capacities: list[float] = field(default_factory=list)
+
+    def done(self) -> Resources:
+        """Return what was entered."""
+        return Resources(tuple(self.names), tuple(self.kinds), tuple(self.capacities))
 
     def add(self, name: str, kind: str, capacity: float) -> int:
         """Enter a resource; returns its index.

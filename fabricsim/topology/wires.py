@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.topology.network import Cable, Network
-    from fabricsim.topology.resources import Resources
+    from fabricsim.topology.resources import ResourceList
 
 NS_PER_METRE = 5.0
 """Propagation in fibre of refractive index 1.468 (4.90 ns/m) and copper (4.3 to 5 ns/m), rounded up."""
@@ -54,8 +55,16 @@ class Wires:
     propagation: NDArray[np.int64]
     names: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        """Make the arrays read-only: a fabric that is built does not look at them again."""
+        for values in (self.first, self.source, self.target, self.reverse, self.rate, self.propagation):
+            values.flags.writeable = False
+
     def graph(self) -> nx.Graph:
-        """Make a graph of the nodes; its edges carry ``rate``, bytes/s, and ``propagation``, ps."""
+        """Make a graph of the nodes; its edges carry ``rate``, bytes/s, and ``propagation``, ps.
+
+        It cannot be edited, since no run would notice; ``networkx.Graph(graph)`` is a copy that can.
+        """
         import networkx as nx  # noqa: PLC0415  0.13 s that no run needs
 
         graph = nx.Graph()
@@ -64,14 +73,16 @@ class Wires:
             self.source.tolist(), self.target.tolist(), self.rate.tolist(), self.propagation.tolist(), strict=True
         ):
             graph.add_edge(self.nodes[source], self.nodes[target], rate=rate, propagation=propagation)
-        return graph
+        for beyond in graph._adj.values():  # noqa: SLF001  networkx freezes nodes and edges, not what they carry
+            beyond |= {other: MappingProxyType(cable) for other, cable in beyond.items()}
+        return nx.freeze(graph)
 
 
 def _propagation(cable: Cable) -> int:
     return round(cable["delay"] if "delay" in cable else cable["length"] * NS_PER_METRE * 1000)
 
 
-def freeze(network: Network, link_rate: float, resources: Resources) -> Wires:
+def freeze(network: Network, link_rate: float, resources: ResourceList) -> Wires:
     """Give nodes and wires their numbers, and enter the wires as the first resources.
 
     Parameters

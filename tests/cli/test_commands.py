@@ -372,8 +372,9 @@ def test_validate_leaves_nothing_where_it_cannot_write(fabricsim: Fabricsim, tmp
 def test_check_says_what_it_found(fabricsim: Fabricsim, small: Path) -> None:
     _, out, err = fabricsim("check", small.name, "--set", "transport=tcp-10g")
 
-    first, second = out.splitlines()
+    first, fabric, second = out.splitlines()
     assert first == "small: no mistakes; 2 x 1 a100-pcie-40gb, gpt2-medium, 2 x data, 1 x pipeline, tcp-10g"
+    assert fabric == "fabric: 1 switch x 2 down (10 Gb/s)"
     # 16 bytes for each of 354,871,296 parameters, and the activations of one sequence
     assert re.match(r"memory of a GPU: \d\.\d+ GiB of 37\.5\d GiB \(weights 676\.\d MiB, gradients 676\.\d MiB", second)
     assert err == ""

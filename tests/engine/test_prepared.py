@@ -16,7 +16,6 @@ SMALL = ["job.model.layers=2", "job.global_batch=16", "cluster.hosts=2", "job.pa
     [
         ("gpt2-medium-dp", "close"),
         ("gpt2-xl-dp-16", "close"),
-        ("what-if-leaf-spine", "close"),
         ("megatron-a100", "on"),
         ("megatron-vtrain", "close"),
     ],

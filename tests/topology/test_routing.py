@@ -177,6 +177,23 @@ def test_the_graph_of_the_wires_has_the_cables_of_the_topology(ideal_scenario: M
         assert cable == {"rate": platform.wires.rate[wire], "propagation": platform.wires.propagation[wire]}
 
 
+def test_what_cannot_change_a_run_cannot_be_edited(ideal_scenario: Make, build: Build) -> None:
+    platform = build(ideal_scenario(16, "fat-tree", k=4))
+    graph = platform.wires.graph()
+
+    with pytest.raises(nx.NetworkXError, match="Frozen"):
+        graph.remove_edge("edge0", "aggregation0")
+    with pytest.raises(TypeError):
+        graph.edges["edge0", "aggregation0"]["rate"] = 1.0
+    with pytest.raises(ValueError, match="read-only"):
+        platform.wires.rate[0] = 1.0
+    with pytest.raises(TypeError):
+        platform.resources.capacities[0] = 1.0  # type: ignore[index]
+    own = nx.Graph(graph)
+    own.remove_edge("edge0", "aggregation0")
+    assert len(own.edges) == len(graph.edges) - 1
+
+
 def test_next_hops_share_groups(ideal_scenario: Make, build: Build) -> None:
     # k = 4. Edge: 2 hosts, and up; aggregation: 2 edges, and up; core: 4 pods.
     found = build(ideal_scenario(16, "fat-tree", k=4)).next_hops()
