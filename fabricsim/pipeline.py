@@ -28,6 +28,7 @@ from fabricsim.errors import InputError, SimulationError
 from fabricsim.results.result import Result
 from fabricsim.spec import library
 from fabricsim.spec.load import LoadedScenario, from_tables, load, machine
+from fabricsim.tables import COMPUTE
 from fabricsim.topology.tiers import describe
 from fabricsim.workload.compile import JobPlan
 from fabricsim.workload.fit import check_fit, memory_text
@@ -206,7 +207,9 @@ def replay(
     SimulationError
         Where the cluster has too few ranks, or nothing was delivered.
     """
-    result = _run(loaded, lambda _: (rebuilt.program, ()), watch, progress)
+    timed = rebuilt.program.ops["duration"][rebuilt.program.ops["kind"] == COMPUTE].any()
+    notes = () if timed else ("the trace holds no times of kernels: compute is unknown, and taken as none",)
+    result = _run(loaded, lambda _: (rebuilt.program, notes), watch, progress)
     return replace(result, capture=agreement(rebuilt, form, result.spans))
 
 

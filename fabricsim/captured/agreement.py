@@ -32,9 +32,10 @@ def agreement(rebuilt: Rebuilt, form: str, spans: NDArray[np.void]) -> Capture:
 
 def _steps(rebuilt: Rebuilt, spans: NDArray[np.void]) -> tuple[StepTime, ...]:
     begin, end = rebuilt.steps[..., 0], rebuilt.steps[..., 1]
-    replayed = spans["end"][end] - spans["end"][begin]
+    starts = spans["end"][begin]
+    replayed = spans["end"][end] - starts
     return tuple(
-        StepTime(rank, number, int(rebuilt.captured_steps[place, at]), int(replayed[place, at]))
+        StepTime(rank, number, int(rebuilt.captured_steps[place, at]), int(replayed[place, at]), int(starts[place, at]))
         for place, rank in enumerate(rebuilt.captured_ranks)
         for at, number in enumerate(rebuilt.step_numbers)
     )

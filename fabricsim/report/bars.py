@@ -8,7 +8,7 @@ import numpy as np
 
 from fabricsim.report import style
 from fabricsim.report.labels import Run, tell_apart
-from fabricsim.results.breakdown import critical_rank, rank_count, rank_time, simulated_ranks
+from fabricsim.results.breakdown import iteration_parts, rank_count, rank_time, simulated_ranks
 from fabricsim.units import human_seconds, seconds
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from fabricsim.results.breakdown import RankTime
+    from fabricsim.results.breakdown import Parts
     from fabricsim.results.result import Result
 
 MOST_RANKS = 16
@@ -49,7 +49,8 @@ def breakdown(result: Result) -> Figure:
     chosen = [simulated[index] for index in style.evenly(len(simulated), MOST_RANKS)]
     figure = style.new_figure(3.6 + 0.45 * len(chosen))
     axes = figure.add_subplot()
-    _stack(axes, [rank_time(result, rank) for rank in chosen], result.iteration)
+    times = [rank_time(result, rank) for rank in chosen]
+    _stack(axes, times, max(time.iteration for time in times))
     axes.set_xticks(range(len(chosen)), [str(rank) for rank in chosen])
     axes.set_xlabel("Rank")
     some = f", {len(chosen)} of {ranks} ranks" if len(chosen) < ranks else ""
@@ -58,7 +59,7 @@ def breakdown(result: Result) -> Figure:
 
 
 def comparison(results: Sequence[Result]) -> Figure:
-    """Draw the critical rank of several runs side by side, with the speed-up over the slowest.
+    """Draw the iterations of several runs side by side, with the speed-up over the slowest.
 
     Parameters
     ----------
@@ -77,15 +78,16 @@ def comparison(results: Sequence[Result]) -> Figure:
         Where there is no run.
     """
     style.require_some(len(results), "run", "name at least one transport")
-    slowest = max(result.iteration for result in results)
+    times = [iteration_parts(result) for result in results]
+    slowest = max(time.iteration for time in times)
     figure = style.new_figure(3.6 + 1.2 * len(results))
     axes = figure.add_subplot()
-    _stack(axes, [rank_time(result, critical_rank(result)) for result in results], slowest)
+    _stack(axes, times, slowest)
     _, scale = style.time_unit(slowest)
-    for place, result in enumerate(results):
-        label = f"{human_seconds(seconds(result.iteration))}\n{slowest / max(result.iteration, 1):.2f}x"
+    for place, time in enumerate(times):
+        label = f"{human_seconds(seconds(time.iteration))}\n{slowest / time.iteration:.2f}x"
         axes.annotate(
-            label, (place, result.iteration / scale), (0, 3), textcoords="offset points", ha="center", va="bottom"
+            label, (place, time.iteration / scale), (0, 3), textcoords="offset points", ha="center", va="bottom"
         )
     axes.set_ylim(top=1.18 * slowest / scale)
     by, labels = tell_apart([Run(result.name, result.transport, result.engine) for result in results])
@@ -96,7 +98,7 @@ def comparison(results: Sequence[Result]) -> Figure:
     return figure
 
 
-def _stack(axes: Axes, times: Sequence[RankTime], longest: int) -> None:
+def _stack(axes: Axes, times: Sequence[Parts], longest: float) -> None:
     unit, scale = style.time_unit(longest)
     dimensions = list(dict.fromkeys(name for time in times for name in time.exposed))
     colours = style.dimension_colours(dimensions)
@@ -105,8 +107,8 @@ def _stack(axes: Axes, times: Sequence[RankTime], longest: int) -> None:
         (f"exposed communication,\n{name}", colours[name], [time.exposed.get(name, 0) for time in times])
         for name in dimensions
     ]
-    parts += [("host, nothing else at work", style.HOST_COLOUR, [time.host for time in times])]
-    parts += [("bubble (waiting and idle)", style.BUBBLE_COLOUR, [time.bubble for time in times])]
+    parts += [("host", style.HOST_COLOUR, [time.host for time in times])]
+    parts += [("bubble", style.BUBBLE_COLOUR, [time.bubble for time in times])]
     places, bottom = np.arange(len(times)), np.zeros(len(times))
     for label, colour, values in parts:
         height = np.array(values) / scale

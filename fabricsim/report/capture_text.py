@@ -40,23 +40,23 @@ def capture_text(capture: CaptureSummary) -> RenderableType:
 
 
 def _headline(capture: CaptureSummary) -> Text:
-    steps, captured, error = capture["steps"], capture["captured_iteration_s"], capture["error"]
-    if captured is None or error is None:
+    steps, captured, change = capture["steps"], capture["captured_iteration_s"], capture["change"]
+    if captured is None or change is None:
         return Text("The trace does not say when its operations ran: there is no captured time to compare with\n")
     what = f"mean of {steps} steps" if steps > 1 else "one step" if steps else "whole trace"
     line = Text(f"Captured ({what}) ").append(human_seconds(captured), style="bold").append(", replayed here ")
     line.append(human_seconds(capture["replayed_iteration_s"]), style="bold")
-    return line.append(f": {100 * error:+.1f} %\n")
+    return line.append(f": {100 * change:+.1f} %\n")
 
 
 def _transfers(rows: list[TransferSummary]) -> Group:
     more = f" ({SHOWN} of {len(rows)} kinds, the longest)" if len(rows) > SHOWN else ""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
     table.add_column("Transfer", overflow="fold")
-    for name in ("Ranks", "Size", "Count", "Captured", "Replayed", "Error"):
+    for name in ("Ranks", "Size", "Count", "Captured", "Replayed", "Change"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows[:SHOWN]:
-        size, captured, error = row["size_bytes"], row["captured_s"], row["error"]
+        size, captured, change = row["size_bytes"], row["captured_s"], row["change"]
         table.add_row(
             escape(f"{row['group']} {row['operation']}".strip()),
             str(row["ranks"]),
@@ -64,7 +64,7 @@ def _transfers(rows: list[TransferSummary]) -> Group:
             str(row["count"]),
             "-" if captured is None else human_seconds(captured),
             human_seconds(row["replayed_s"]),
-            "-" if error is None else f"{100 * error:+.0f} %",
+            "-" if change is None else f"{100 * change:+.0f} %",
         )
     title = f"Transfers, from the last rank ready to the last done (medians){more}"
     return Group(Text(title, style="bold"), table, "")

@@ -97,7 +97,7 @@ def logarithmic(axis: Axis, lowest: float, highest: float) -> None:
     axis.set_minor_formatter("")
 
 
-def time_unit(ps: int) -> tuple[str, float]:
+def time_unit(ps: float) -> tuple[str, float]:
     """Choose the unit of a time axis.
 
     Parameters

@@ -76,8 +76,7 @@ def comparison_table(summaries: Sequence[Summary]) -> Table:
     ----------
     summaries
         At least one, shown in the given order; speed-ups are against the slowest. Compute, exposed
-        communication, host and bubble of a row add up to its iteration; those of a replayed trace to all of its
-        iterations, whose mean is shown.
+        communication, host and bubble of a row add up to its iteration.
 
     Raises
     ------
@@ -87,36 +86,26 @@ def comparison_table(summaries: Sequence[Summary]) -> Table:
     if not summaries:
         msg = "there is no run to compare; name at least one transport"
         raise ResultError(msg)
-    steps = [_step_time(summary) for summary in summaries]
-    times = [
-        summary["iteration_time_s"] if step is None else step for summary, step in zip(summaries, steps, strict=True)
-    ]
-    numbers = ["Iteration", "Speed-\nup", "Compute", "Exposed\ncomm.", "Bubble", "Comm.\nshare"]
-    host = any("host" in summary["breakdown_s"] for summary in summaries)
+    slowest = max(summary["iteration_time_s"] for summary in summaries)
+    numbers = ["Iteration", "Speed-\nup", "Compute", "Exposed\ncomm.", "Bubble"]
+    host = any(summary["breakdown_s"]["host"] for summary in summaries)
     if host:
-        numbers.insert(-2, "Host")
+        numbers.insert(-1, "Host")
     by, labels = tell_apart([Run(summary["name"], summary["transport"], summary["engine"]) for summary in summaries])
     table = _table([by.capitalize()], numbers, gap=0)  # eight columns side by side on a terminal of 80
     table.add_column("Hottest link", overflow="fold")
-    for label, time, summary in zip(labels, times, summaries, strict=True):
+    for label, summary in zip(labels, summaries, strict=True):
         table.add_row(
             escape(label),
-            human_seconds(time),
-            f"{max(times) / time:.2f}x",
+            human_seconds(summary["iteration_time_s"]),
+            f"{slowest / summary['iteration_time_s']:.2f}x",
             human_seconds(summary["breakdown_s"]["compute"]),
             human_seconds(summary["exposed_communication_s"]),
-            *([human_seconds(summary["breakdown_s"].get("host", 0.0))] if host else []),
+            *([human_seconds(summary["breakdown_s"]["host"])] if host else []),
             human_seconds(summary["breakdown_s"]["bubble"]),
-            _percent(summary["communication_share"]),
             _hottest(summary["links"]),
         )
     return table
-
-
-def _step_time(summary: Summary) -> float | None:
-    """Mean time of the iterations that a replayed job has marked; None where it marks none."""
-    capture = summary.get("capture")
-    return None if capture is None or not capture["steps"] else capture["replayed_iteration_s"]
 
 
 def human_rate(value: float | None) -> str:
@@ -136,24 +125,44 @@ def _headline(summary: Summary) -> Text:
     text.append(f": {summary['ranks']} ranks{folded} over {summary['transport']}\n")
     text.append("Iteration time ")
     text.append(human_seconds(summary["iteration_time_s"]), style="bold")
-    text.append(f", {_percent(summary['communication_share'])} of it in communication\n")
-    return text
+    parts = [f"{name} {_percent(time / summary['iteration_time_s'])}" for name, time in _parts(summary)]
+    return text.append(f": {', '.join(parts)}\n")
+
+
+def _parts(summary: Summary) -> list[tuple[str, float]]:
+    """Name what an iteration goes to, and its time, s; the host if it takes any."""
+    breakdown = summary["breakdown_s"]
+    parts = [("compute", breakdown["compute"]), ("exposed communication", summary["exposed_communication_s"])]
+    host = [("host", breakdown["host"])] if breakdown["host"] else []
+    return [*parts, *host, ("bubble", breakdown["bubble"])]
 
 
 def _breakdown(summary: Summary) -> Group:
     breakdown, total = summary["breakdown_s"], summary["iteration_time_s"]
     table = _table(["Part"], ["Time", "Share"])
-    rows = [("compute", breakdown["compute"])]
-    rows += [(f"exposed communication, {name}", time) for name, time in breakdown["exposed_communication"].items()]
-    if "host" in breakdown:
-        rows += [("host, nothing else at work", breakdown["host"])]
-    rows += [("bubble (waiting and idle)", breakdown["bubble"])]
-    for name, time in rows:
-        table.add_row(escape(name), human_seconds(time), _percent(time / total))
+    exposed = {name: time for name, time in breakdown["exposed_communication"].items() if time}
+    for part, time in _parts(summary):
+        communication = part == "exposed communication"
+        alone = f", {next(iter(exposed))}" if communication and len(exposed) == 1 else ""
+        table.add_row(escape(part + alone), human_seconds(time), _percent(time / total))
+        for name, of in exposed.items() if communication and not alone else ():
+            table.add_row(escape(f"  {name}"), human_seconds(of), _percent(of / total))
     table.add_section()
-    hidden = breakdown["overlapped_communication"]
-    table.add_row("communication behind compute", human_seconds(hidden), _percent(hidden / total))
-    return _titled(f"Where the time goes (rank {summary['critical_rank']}, the last to end)", table)
+    besides = {
+        "communication behind compute": breakdown["overlapped_communication"],
+        "of the bubble, waiting in collectives": breakdown["waiting_in_collectives"],
+    }
+    for name, time in besides.items():
+        table.add_row(name, human_seconds(time), _percent(time / total))
+    return _titled(f"Where the time goes ({_whose(summary)})", table)
+
+
+def _whose(summary: Summary) -> str:
+    """Say of which ranks and iterations the breakdown is."""
+    steps = summary["capture"]["steps"] if "capture" in summary else 0
+    if not steps:
+        return f"rank {summary['critical_rank']}, the last to end"
+    return f"mean of {steps} steps of the captured ranks" if steps > 1 else "mean of the captured ranks"
 
 
 def _timers(summary: Summary) -> Group:

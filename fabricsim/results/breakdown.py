@@ -1,4 +1,4 @@
-"""Where the time of a rank goes.
+"""Where the time of an iteration goes.
 
 Every instant of an iteration belongs to exactly one state of a rank::
 
@@ -10,31 +10,34 @@ Every instant of an iteration belongs to exactly one state of a rank::
 
 The five add up to the iteration. `waiting` and `idle` together are the bubble. Communication that
 moves data while a compute op runs is overlapped: it costs no time and is counted besides.
+
+A replayed trace may have marked several iterations, on each of its ranks. Then `iteration_parts` gives their mean.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fabricsim.errors import ResultError
 from fabricsim.tables import COLLECTIVE, COMPUTE, HOST, MAIN_STREAM
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from fabricsim.results.result import Result
 
 
 @dataclass(frozen=True)
-class RankTime:
-    """Where the iteration of one rank goes, all in ps.
+class Parts:
+    """Where an iteration goes, all in ps.
 
     Attributes
     ----------
-    rank
-        The rank.
     compute
         Time in which a compute op runs.
     exposed
@@ -50,26 +53,37 @@ class RankTime:
         Time in which data moves behind compute.
     """
 
-    rank: int
-    compute: int
-    exposed: dict[str, int]
-    waiting: int
-    host: int
-    idle: int
-    overlapped: int
+    compute: float
+    exposed: dict[str, float]
+    waiting: float
+    host: float
+    idle: float
+    overlapped: float
 
     @property
-    def bubble(self) -> int:
+    def bubble(self) -> float:
         """Time in which the rank neither computes nor moves data, ps."""
         return self.waiting + self.idle
 
     @property
-    def communication(self) -> int:
-        """Time that communication keeps the rank from computing, waiting for peers included, ps.
+    def exposed_communication(self) -> float:
+        """Time in which the rank only moves data, in all dimensions, ps."""
+        return sum(self.exposed.values())
 
-        This is what timers around collective calls see.
-        """
-        return self.waiting + sum(self.exposed.values())
+    @property
+    def iteration(self) -> float:
+        """All parts together, ps."""
+        return self.compute + self.exposed_communication + self.host + self.bubble
+
+    @classmethod
+    def mean(cls, of: Sequence[Parts]) -> Parts:
+        """Take the mean of each part; of one it is that one."""
+        if len(of) == 1:
+            return of[0]
+        names = [field.name for field in fields(cls) if field.name != "exposed"]
+        means = {name: sum(getattr(parts, name) for parts in of) / len(of) for name in names}
+        exposed = {name: sum(parts.exposed[name] for parts in of) / len(of) for name in of[0].exposed}
+        return cls(exposed=exposed, **means)
 
 
 def rank_count(result: Result) -> int:
@@ -107,8 +121,28 @@ def critical_rank(result: Result) -> int:
     return int(np.lexsort((-compute, -end))[0])
 
 
-def rank_time(result: Result, rank: int) -> RankTime:
-    """Divide the iteration of `rank` among compute, exposed communication, waiting and idling.
+def iteration_parts(result: Result) -> Parts:
+    """Divide the iteration: of a replayed trace the mean of all that it marks, else all of the critical rank.
+
+    Raises
+    ------
+    ResultError
+        If the run took no time: there is nothing to divide.
+    """
+    parts = Parts.mean([rank_time(result, rank) for rank in marked_ranks(result) or [critical_rank(result)]])
+    if parts.iteration <= 0:
+        msg = f"{result.name}: the iteration took no time; the program holds no work"
+        raise ResultError(msg)
+    return parts
+
+
+def marked_ranks(result: Result) -> list[int]:
+    """Ranks whose iterations a replayed trace has marked, in order; none if there are no marks."""
+    return [] if result.capture is None else sorted({step.rank for step in result.capture.steps})
+
+
+def rank_time(result: Result, rank: int) -> Parts:
+    """Divide the iteration of a rank among compute, exposed communication, waiting, host and idling.
 
     Parameters
     ----------
@@ -119,11 +153,20 @@ def rank_time(result: Result, rank: int) -> RankTime:
 
     Returns
     -------
-    RankTime
-        ``compute + sum(exposed) + waiting + host + idle`` is the iteration.
+    Parts
+        They add up to the iteration; if a replayed trace marks several of this rank, to their mean.
     """
-    mine = result.ops["rank"] == rank
-    ops, spans = result.ops[mine], result.spans[mine]
+    steps = () if result.capture is None else result.capture.steps
+    windows = [(step.start, step.start + step.replayed) for step in steps if step.rank == rank]
+    return Parts.mean([_window(result, rank, *window) for window in windows or [(0, result.iteration)]])
+
+
+def _window(result: Result, rank: int, begins: int, ends: int) -> Parts:
+    """Divide what a rank does from one time to another, ps."""
+    mine = (result.ops["rank"] == rank) & (result.spans["end"] > begins) & (result.spans["start"] < ends)
+    ops, spans = result.ops[mine], result.spans[mine].copy()
+    for side in ("start", "end"):
+        np.clip(spans[side], begins, ends, out=spans[side])
     collective = ops["kind"] == COLLECTIVE
     begin = spans["start"].copy()
     begin[collective] = _transfer_start(result, ops["call"][collective], spans[collective])
@@ -133,13 +176,13 @@ def rank_time(result: Result, rank: int) -> RankTime:
     dimension = np.full(len(ops), -1)
     dimension[collective] = of_call[ops["call"][collective]]
 
-    edges = np.unique(np.concatenate([spans["start"], begin, spans["end"], [0, result.iteration]]))
+    edges = np.unique(np.concatenate([spans["start"], begin, spans["end"], [begins, ends]]))
     width = np.diff(edges)
     compute, host = ops["kind"] == COMPUTE, ops["kind"] == HOST
     computing = _covered(edges, begin[compute], spans["end"][compute])
     taken = computing.copy()
     moving = np.zeros_like(taken)
-    exposed = dict.fromkeys(dimensions, 0)
+    exposed: dict[str, float] = dict.fromkeys(dimensions, 0)
     main = ops["stream"] == MAIN_STREAM
     for stream in (main, ~main):
         for name, index in place.items():
@@ -150,8 +193,7 @@ def rank_time(result: Result, rank: int) -> RankTime:
             taken |= busy
     inside = _covered(edges, spans["start"][collective], spans["end"][collective]) & ~taken
     hosting = _covered(edges, begin[host], spans["end"][host]) & ~taken & ~inside
-    return RankTime(
-        rank=rank,
+    return Parts(
         compute=int(width[computing].sum()),
         exposed=exposed,
         waiting=int(width[inside].sum()),

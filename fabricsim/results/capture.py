@@ -15,12 +15,16 @@ SHOWN = 12
 
 
 class StepTime(NamedTuple):
-    """One iteration of one rank, as the job marked it: its number, and its time captured and replayed, ps."""
+    """One iteration of one rank, as the job marked it.
+
+    Its number, its time captured and replayed, and when it began in the replay, ps.
+    """
 
     rank: int
     number: int
     captured: int
     replayed: int
+    start: int
 
 
 class Transfer(NamedTuple):
@@ -70,46 +74,45 @@ class TransferSummary(TypedDict):
     count: int
     captured_s: float | None
     replayed_s: float
-    error: float | None
+    change: float | None
 
 
 class CaptureSummary(TypedDict):
     """A replay against its capture.
 
-    ``iteration_s`` is the mean over all marked steps of all captured ranks, as captured and as replayed; where the
-    job marks none, the whole span. ``error`` is replayed over captured, less 1. What was not captured is null.
+    ``captured_iteration_s`` and ``replayed_iteration_s`` are means over all marked steps of all captured ranks; if the
+    job marks none, the whole span. ``change`` is replayed over captured, less 1: the error of the replay if the fabric
+    is that of the capture, else what the other fabric makes of it, error included. What was not captured is null.
     """
 
     form: str
     steps: int
     captured_iteration_s: float | None
     replayed_iteration_s: float
-    error: float | None
+    change: float | None
     transfers: list[TransferSummary]
     assumptions: list[str]
 
 
-def summarise_capture(capture: Capture, iteration: int) -> CaptureSummary:
+def summarise_capture(capture: Capture, replayed: float) -> CaptureSummary:
     """Summarise a replay against its capture.
 
     Parameters
     ----------
     capture
         What was captured.
-    iteration
-        How long the whole replay took, ps.
+    replayed
+        How long an iteration took in the replay (`fabricsim.results.breakdown.iteration_parts`), ps.
     """
     captured = None if capture.span == NONE else float(capture.span)
-    replayed = float(iteration)
     if capture.steps:
         captured = float(np.mean([step.captured for step in capture.steps]))
-        replayed = float(np.mean([step.replayed for step in capture.steps]))
     return {
         "form": capture.form,
         "steps": len({step.number for step in capture.steps}),
         "captured_iteration_s": None if captured is None else seconds(captured),
         "replayed_iteration_s": seconds(replayed),
-        "error": _error(captured, replayed),
+        "change": _change(captured, replayed),
         "transfers": _transfers(capture.transfers),
         "assumptions": list(capture.assumptions),
     }
@@ -135,9 +138,9 @@ def _alike(operation: str, group: str, ranks: int, size: int, some: list[Transfe
         "count": len(some),
         "captured_s": None if captured is None else seconds(captured),
         "replayed_s": seconds(replayed),
-        "error": _error(captured, replayed),
+        "change": _change(captured, replayed),
     }
 
 
-def _error(captured: float | None, replayed: float) -> float | None:
+def _change(captured: float | None, replayed: float) -> float | None:
     return None if captured is None or captured <= 0 else replayed / captured - 1

@@ -142,6 +142,7 @@ STEPS = Table(
         Column("number", "i8", "1", "number that the job gives the step"),
         Column("captured", "i8", "ps", "how long it took"),
         Column("replayed", "i8", "ps", "how long it took in the replay"),
+        Column("start", "i8", "ps", "when it began in the replay"),
     ),
 )
 """The fields of `StepTime`; there where a trace was replayed."""

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 import numpy as np
 
 from fabricsim.errors import ResultError
-from fabricsim.results.breakdown import critical_rank, rank_count, rank_time, simulated_ranks
+from fabricsim.results.breakdown import critical_rank, iteration_parts, rank_count, simulated_ranks
 from fabricsim.results.capture import summarise_capture
 from fabricsim.results.packets import congested
 from fabricsim.results.slowdown import percentile
 from fabricsim.spec.collectives import assumed
-from fabricsim.tables import HOST
 from fabricsim.units import seconds
 
 if TYPE_CHECKING:
@@ -28,17 +27,18 @@ HOTTEST = 10
 
 
 class Breakdown(TypedDict):
-    """Where the iteration of the critical rank goes, seconds.
+    """Where the iteration goes, seconds.
 
-    ``compute``, ``exposed_communication``, ``host`` and ``bubble`` add up to the iteration time; ``host`` is there
-    where it is known what the host does besides;
-    ``overlapped_communication`` runs behind compute and comes besides.
+    ``compute``, ``exposed_communication``, ``host`` and ``bubble`` add up to the iteration time. Of the bubble,
+    ``waiting_in_collectives`` passes inside calls whose last rank is not ready; timers around the calls see it as
+    communication. ``overlapped_communication`` runs behind compute and comes besides.
     """
 
     compute: float
     exposed_communication: dict[str, float]
-    host: NotRequired[float]
+    host: float
     bubble: float
+    waiting_in_collectives: float
     overlapped_communication: float
 
 
@@ -89,16 +89,16 @@ class Summary(TypedDict):
     name, transport, engine, seed, version, ranks
         What was run.
     iteration_time_s
-        End of the last op.
+        Of a job, from the start until the end of the last op. Of a replayed trace that marks its iterations, the mean
+        of these over all ranks that were captured.
+    run_time_s
+        All that was simulated, until the end of the last op.
     critical_rank
-        The rank that `breakdown_s` is about: the one that ends last (`critical_rank`).
+        The rank that ends last (`critical_rank`).
     breakdown_s
-        Where its iteration goes.
+        Where the iteration goes: that of the critical rank, or the mean of the marked ones.
     exposed_communication_s
         Sum of ``breakdown_s["exposed_communication"]``.
-    communication_share
-        Share of its iteration in which communication keeps it from computing, waiting for peers inside a
-        collective included, as timers around the calls see it.
     timers_s
         For each timer the largest total over the ranks, as Megatron-LM prints it by default.
     collectives
@@ -130,10 +130,10 @@ class Summary(TypedDict):
     version: str
     ranks: int
     iteration_time_s: float
+    run_time_s: float
     critical_rank: int
     breakdown_s: Breakdown
     exposed_communication_s: float
-    communication_share: float
     timers_s: dict[str, float]
     collectives: list[CollectiveSummary]
     links: list[LinkSummary]
@@ -163,13 +163,9 @@ def summarise(result: Result) -> Summary:
     Raises
     ------
     ResultError
-        Where the run took no time at all: there is nothing to summarise.
+        If the run took no time at all: there is nothing to summarise.
     """
-    if result.iteration <= 0:
-        msg = f"{result.name}: the iteration took no time; the program holds no work"
-        raise ResultError(msg)
-    rank = rank_time(result, critical_rank(result))
-    exposed = {dimension: seconds(time) for dimension, time in rank.exposed.items()}
+    parts = iteration_parts(result)
     summary: Summary = {
         "name": result.name,
         "transport": result.transport,
@@ -177,16 +173,18 @@ def summarise(result: Result) -> Summary:
         "seed": result.seed,
         "version": result.version,
         "ranks": rank_count(result),
-        "iteration_time_s": seconds(result.iteration),
-        "critical_rank": rank.rank,
+        "iteration_time_s": seconds(parts.iteration),
+        "run_time_s": seconds(result.iteration),
+        "critical_rank": critical_rank(result),
         "breakdown_s": {
-            "compute": seconds(rank.compute),
-            "exposed_communication": exposed,
-            "bubble": seconds(rank.bubble),
-            "overlapped_communication": seconds(rank.overlapped),
+            "compute": seconds(parts.compute),
+            "exposed_communication": {dimension: seconds(time) for dimension, time in parts.exposed.items()},
+            "host": seconds(parts.host),
+            "bubble": seconds(parts.bubble),
+            "waiting_in_collectives": seconds(parts.waiting),
+            "overlapped_communication": seconds(parts.overlapped),
         },
-        "exposed_communication_s": seconds(sum(rank.exposed.values())),
-        "communication_share": rank.communication / result.iteration,
+        "exposed_communication_s": seconds(parts.exposed_communication),
         "timers_s": timer_totals(result),
         "collectives": _collectives(result.calls),
         "links": _hottest(result),
@@ -195,14 +193,12 @@ def summarise(result: Result) -> Summary:
         "notes": list(result.notes),
         "wall_seconds": result.wall_seconds or None,
     }
-    if np.any(result.ops["kind"] == HOST):
-        summary["breakdown_s"]["host"] = seconds(rank.host)
     if result.ranks is not None:
         summary["simulated_ranks"] = len(simulated_ranks(result))
     if result.packets is not None:
         summary["queues"] = congested(result.packets)
     if result.capture is not None:
-        summary["capture"] = summarise_capture(result.capture, result.iteration)
+        summary["capture"] = summarise_capture(result.capture, parts.iteration)
     called = {kind.collective for kind in result.calls.kinds}
     if unchecked := assumed(result.resolved.get("collectives", {}).get("algorithm"), called):
         summary["assumptions"] = unchecked

@@ -114,7 +114,6 @@ def test_json_is_one_object_and_nothing_else(fabricsim: Fabricsim, small: Path) 
         "iteration_time_s",
         "breakdown_s",
         "timers_s",
-        "communication_share",
         "exposed_communication_s",
         "collectives",
         "links",

@@ -106,7 +106,7 @@ def test_breakdown_stacks_each_rank_up_to_the_iteration(two_ranks: Result) -> No
     assert axes.get_xlabel() == "Rank"
     assert _heights(axes, "compute") == [5.0, 7.0]
     assert _heights(axes, "exposed communication,\ndata") == [4.0, 4.0]
-    assert _heights(axes, "bubble (waiting and idle)") == [2.0, 0.0]
+    assert _heights(axes, "bubble") == [2.0, 0.0]
     assert _heights(axes, "communication behind\ncompute") == [2.0, 2.0]
 
 

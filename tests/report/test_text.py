@@ -31,7 +31,7 @@ def _line(text: str, start: str) -> list[str]:
 
 def test_summary_says_what_where_and_who_is_to_blame(two_ranks: Result) -> None:
     text = _print(summary_text(summarise(two_ranks)))
-    assert "Iteration time 11 s, 36.4 % of it in communication" in text
+    assert "Iteration time 11 s: compute 63.6 %, exposed communication 36.4 %, bubble 0.0 %" in text
     assert _line(text, "compute")[1:] == ["7", "s", "63.6", "%"]
     assert _line(text, "exposed communication, data")[-4:] == ["4", "s", "36.4", "%"]
     assert _line(text, "communication behind compute")[-4:] == ["2", "s", "18.2", "%"]
@@ -99,7 +99,7 @@ def test_comparison_of_long_names_fits_a_terminal_of_eighty_columns(pipeline: Re
     summary["links"][0]["name"] = "host0/gpu0/proxy"
     lines = _print(comparison_table([summary]), width=80).splitlines()
     assert all(len(line) <= 80 for line in lines)
-    assert any(line.startswith("ipoib-100g") and line.rstrip().endswith("host0/gpu0/proxy") for line in lines)
+    assert any(line.startswith("ipoib-100g") and line.rstrip().endswith("host0/gpu0/proxy (80.0 %)") for line in lines)
 
 
 def test_sizes_that_print_alike_are_told_apart_to_the_byte(two_ranks: Result) -> None:

@@ -54,7 +54,7 @@ def test_what_is_told_of_the_iteration_is_the_same(folded: Result, whole: Result
 
     assert mine["simulated_ranks"] == 2
     assert mine["critical_rank"] == critical_rank(folded) == critical_rank(whole)
-    for key in ("ranks", "iteration_time_s", "breakdown_s", "communication_share", "timers_s"):
+    for key in ("ranks", "iteration_time_s", "breakdown_s", "exposed_communication_s", "timers_s"):
         assert mine[key] == other[key]
     for rank in simulated_ranks(folded):
         assert rank_time(folded, rank) == rank_time(whole, rank)

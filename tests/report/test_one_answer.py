@@ -1,0 +1,114 @@
+"""Headline, table, picture and JSON of a run say the same, to the last digit that is printed."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from rich.console import Console
+
+from fabricsim import pipeline
+from fabricsim.captured.rebuild import rebuild
+from fabricsim.report import plots
+from fabricsim.report.text import comparison_table, summary_text
+from fabricsim.results.summary import summarise
+from fabricsim.spec import library
+from fabricsim.traces.readers import read
+from fabricsim.units import human_seconds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+    from rich.console import RenderableType
+
+    from fabricsim.results.result import Result
+    from fabricsim.results.summary import Summary
+
+SLOW = {"gpt3-175b": ["job.global_batch=256"], "what-if-leaf-spine": ["job.global_batch=8", "job.model.layers=4"]}
+"""What makes scenarios quick that take seconds."""
+TRACES = {
+    "kineto/dlrm_kineto.tar.gz": ("pinnacles", "rdma-100g", ["cluster.gpus_per_host=1"]),
+    "kineto/nccl_parser_config_nccl_data.json.gz": ("dgx-a100", "rdma-200g", []),
+    "chakra_llama/stage_llama_dp2tp2pp2.tar.xz": ("ideal-16", None, []),
+    "goal/binary_tree_32.goal": ("gpt2-medium-dp", None, ["cluster.hosts=32"]),
+}
+
+
+def _jobs() -> list[str]:
+    return [name for name in library.names("scenarios") if pipeline.load(name).scenario.job is not None]
+
+
+@pytest.mark.parametrize("name", _jobs())
+def test_a_shipped_scenario_has_one_answer(name: str) -> None:
+    assert_one_answer(pipeline.simulate(pipeline.load(name, SLOW.get(name, []))))
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_a_captured_job_has_one_answer(traces: Path, name: str) -> None:
+    fabric, transport, settings = TRACES[name]
+    trace = read([traces / name])
+    rebuilt = rebuild(trace)
+    loaded = pipeline.load_fabric(fabric, rebuilt.program.ranks, transport, settings)
+    assert_one_answer(pipeline.replay(loaded, rebuilt, trace.form))
+
+
+def assert_one_answer(result: Result) -> None:
+    summary = summarise(result)
+    times = {
+        "compute": summary["breakdown_s"]["compute"],
+        "exposed communication": summary["exposed_communication_s"],
+        "host": summary["breakdown_s"]["host"],
+        "bubble": summary["breakdown_s"]["bubble"],
+    }
+    assert sum(times.values()) == pytest.approx(summary["iteration_time_s"], rel=1e-9)
+    shares = {name: f"{100 * time / summary['iteration_time_s']:.1f} %" for name, time in times.items()}
+    text = printed(summary_text(summary))
+    headline, table = text.split("\n\n")[0], text.split("Where the time goes")[1].split("\n\n")[0]
+    rows = dict(re.findall(r"^(compute|exposed communication|host|bubble)(.*)$", table, re.MULTILINE))
+    assert f"Iteration time {human_seconds(summary['iteration_time_s'])}: " in headline
+    for name, time in times.items():
+        if name == "host" and not time:
+            assert "host" not in {*rows, headline.split(":")[-1]}
+            continue
+        assert f"{name} {shares[name]}" in headline
+        assert f"{human_seconds(time)} " in rows[name]
+        assert rows[name].rstrip().endswith(f" {shares[name]}")
+    assert_compared(summary)
+    assert_drawn(result, summary, times)
+
+
+def assert_compared(summary: Summary) -> None:
+    row = printed(comparison_table([summary]))
+    parts = ("compute", "bubble")
+    for time in (summary["iteration_time_s"], *(summary["breakdown_s"][part] for part in parts)):
+        assert human_seconds(time) in row
+
+
+def assert_drawn(result: Result, summary: Summary, times: dict[str, float]) -> None:
+    (axes,) = plots.comparison([result]).axes
+    (label,) = [text.get_text() for text in axes.texts]
+    assert label.split("\n")[0] == human_seconds(summary["iteration_time_s"])
+    drawn = heights(axes)
+    longest = summary["iteration_time_s"]
+    for name, time in times.items():
+        # parts thinner than a dot are not drawn
+        assert drawn.get(name, 0.0) == pytest.approx(time, rel=1e-9, abs=longest / 400)
+
+
+def heights(axes: Axes) -> dict[str, float]:
+    """Seconds of each part that is drawn, dimensions of communication together."""
+    unit = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}[axes.get_ylabel().split("(")[1].rstrip(")")]
+    total: dict[str, float] = {}
+    for container in axes.containers:
+        name = str(container.get_label()).partition(",")[0]
+        total[name] = total.get(name, 0.0) + container.patches[0].get_height() * unit
+    return total
+
+
+def printed(what: RenderableType) -> str:
+    console = Console(width=120, no_color=True, highlight=False)
+    with console.capture() as capture:
+        console.print(what)
+    return capture.get()
