@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from fabricsim.report.megatron_text import megatron_text
 from fabricsim.report.nccl_log_text import nccl_log_text
 from fabricsim.units import human_bytes, human_seconds
 
@@ -173,6 +174,8 @@ def _histogram(trace: TraceSummary) -> Table:
 def _log(log: LogSummary) -> RenderableType:
     blocks: list[RenderableType] = [Text(log["source"], style="bold"), ""]
     blocks += [_measured(table) for table in log["tables"]]
+    if log["megatron"] is not None:
+        blocks.append(megatron_text(log["megatron"]))
     if log["nccl"] is not None:
         blocks.append(nccl_log_text(log["nccl"]))
     blocks += [Text(f"Not read: {problem}") for problem in log["problems"]]

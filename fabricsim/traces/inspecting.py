@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from fabricsim.traces.sources import Source
 
-_LAST = "nccl_log"  # the view that a text is tried as whose beginning shows nothing
+_LAST = "nccl_log"
+_LATER = (_LAST, "megatron")  # views that a text is tried as whose beginning does not show them
 
 
 class Inspection(TypedDict):
@@ -56,7 +57,14 @@ def inspect(
     logs = [] if form in FORMS and form not in VIEWS else _logs(paths, form, only)
     if logs and not any(log["nccl"] and log["nccl"]["calls"] for log in logs):
         return {"trace": None, "logs": logs}
-    trace = read(paths, _LAST if logs else form, only=only, progress=progress)
+    try:
+        trace = read(paths, _LAST if logs else form, only=only, progress=progress)
+    except TraceError as error:
+        trained = [log for log in logs if log["megatron"] is not None]
+        if not trained:
+            raise
+        trained[0]["problems"].append(f"as a trace: {error}")
+        return {"trace": None, "logs": logs}
     return {"trace": summarise_trace(trace), "logs": logs}
 
 
@@ -67,7 +75,7 @@ def _logs(paths: Collection[Path | str], form: str | None, only: str | None) -> 
         if form is None and _is_trace(source):
             return []
         names = [form] if form else [name for name, view in VIEWS.items() if view.recognises(source.head)]
-        found.append(_seen(source, names))
+        found.append(_seen(source, names, form))
     return found
 
 
@@ -78,15 +86,16 @@ def _is_trace(source: Source) -> bool:
         return False
 
 
-def _seen(source: Source, names: Sequence[str]) -> LogSummary:
+def _seen(source: Source, names: Sequence[str], form: str | None) -> LogSummary:
     """Give all views of a file its lines, and keep those that find something.
 
-    A text whose beginning shows nothing may still be the log of a job whose NCCL speaks later.
+    A text whose beginning shows nothing may still be the log of a job whose NCCL or iterations come later.
     """
-    known, names = bool(names), names or [_LAST]
+    known = bool(names)
+    tried = names if form else [name for name in VIEWS if name in (*names, *_LATER)]
+    views = {name: VIEWS[name].collector(source.label) for name in tried}
     if not known and (b"\0" in source.head or source.head.lstrip()[:1] in {b"{", b"["}):
         raise _unknown(source)
-    views = {name: VIEWS[name].collector(source.label) for name in names}
     found: dict[str, Any] = {}
     errors: dict[str, TraceError] = {}
     for number, line in lines(source):
@@ -104,7 +113,8 @@ def _seen(source: Source, names: Sequence[str]) -> LogSummary:
             errors[name] = error
     if not found:
         raise next(iter(errors.values())) if known else _unknown(source)
-    return summarise_logs(source.label, found, [str(error) for error in errors.values()])
+    problems = [str(error) for name, error in errors.items() if name in names]
+    return summarise_logs(source.label, found, problems)
 
 
 def _unknown(source: Source) -> TraceError:

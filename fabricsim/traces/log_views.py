@@ -1,4 +1,4 @@
-"""What files that are no traces say: tables of nccl-tests and OSU, and the set-up that NCCL logs."""
+"""What files that are no traces say: tables of nccl-tests and OSU, training logs, and the set-up that NCCL logs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypedDict
 
-from fabricsim.traces import nccl_tests, osu
+from fabricsim.traces import megatron_log, nccl_tests, osu
 from fabricsim.traces.nccl_log import reader as nccl_log
 from fabricsim.traces.nccl_log.collect import Collector
 from fabricsim.traces.nccl_summary import NcclSummary, summarise_nccl
@@ -14,6 +14,7 @@ from fabricsim.traces.nccl_summary import NcclSummary, summarise_nccl
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from fabricsim.traces.megatron_log import MegatronSummary
     from fabricsim.traces.nccl_tests import NcclTestsTable
     from fabricsim.traces.osu import OsuTable
 
@@ -46,6 +47,7 @@ class LogSummary(TypedDict):
     problems: list[str]
     tables: list[TableSummary]
     nccl: NcclSummary | None
+    megatron: MegatronSummary | None
 
 
 class Taker(Protocol):
@@ -85,6 +87,9 @@ VIEWS: dict[str, View] = {
         nccl_tests.collector,
     ),
     "osu": View("tables of the OSU micro-benchmarks", lambda head: _OSU.search(head) is not None, osu.collector),
+    "megatron": View(
+        "training logs of Megatron-LM: times of iterations and timers", megatron_log.recognises, megatron_log.Collector
+    ),
     "nccl_log": View(
         "NCCL_DEBUG=INFO logs: rings, trees, channels and networks",
         lambda head: nccl_log.recognises("", head),
@@ -106,6 +111,7 @@ def summarise_logs(source: str, found: dict[str, Any], problems: list[str]) -> L
         "problems": problems,
         "tables": tables,
         "nccl": None if log is None else summarise_nccl(log),
+        "megatron": found.get("megatron"),
     }
 
 

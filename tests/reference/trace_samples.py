@@ -54,6 +54,36 @@ checkpoints: 0 checkpoint_initiates: 0
 first\t-1\t1000\tALLGATHER\t64\t2000\tREDUCESCATTER\t0\t3000\tALLREDUCE\t4096\t100
 second\t-1\t4000\tALLTOALL_EP\t128\t5000\tALLREDUCE\t256\t6000\tREDUCESCATTER_DP_EP\t8192\t0
 """
+_MEGATRON = """\
+------------------------ arguments ------------------------
+  micro_batch_size ................................ 4
+  seq_length ...................................... 1024
+  tensor_model_parallel_size ...................... 2
+  world_size ...................................... 16
+-------------------- end of arguments ---------------------
+time (ms) | load-checkpoint: 140.84
+ iteration        1/     100 | consumed samples:           32 | elapsed time per iteration (ms): 7436.8 | \
+learning rate: 0.000E+00 | global batch size:    32 | number of skipped iterations:   1 |
+time (ms) | forward-compute: 750.50 | optimizer: 25.15
+0:  iteration        2/     100 | consumed samples:           64 | elapsed time per iteration (ms): 400.0 | \
+global batch size:    32 | loss scale: 1.0 | number of skipped iterations:   0 |
+0: time (ms) | forward-compute: 50.00 | optimizer: 20.00
+ iteration        3/     100 | consumed samples:           96 | elapsed time per iteration (ms): 200.0 | \
+global batch size:    32 | loss scale: 1.0 | number of skipped iterations:   0 |
+time (ms) | forward-compute: 30.00 | optimizer: 20.00 | save-checkpoint: 900.00
+"""
+_MEGATRON_CORE = """\
+ [2024-05-01 10:00:00] iteration       10/     100 | consumed samples:          320 | elapsed time per iteration \
+(ms): 9000.0 | throughput per GPU (TFLOP/s/GPU): 10.0 | learning rate: 1.5E-06 | global batch size:    32 |
+(min, max) time across ranks (ms):
+    forward-backward ...............................: (300.00, 320.00)
+ [2024-05-01 10:00:04] iteration       20/     100 | consumed samples:          640 | elapsed time per iteration \
+(ms): 400.0 | throughput per GPU (TFLOP/s/GPU): 180.5 | learning rate: 1.5E-06 | global batch size:    32 |
+(min, max) time across ranks (ms):
+    forward-backward ...............................: (310.00, 350.00)
+    optimizer ......................................: (20.00, 24.00)
+saving checkpoint at iteration 20: done
+"""
 _NCCL_TESTS = """\
 # nThread 1 nGpus 2 minBytes 1024 maxBytes 2048 step: 2(factor) warmup iters: 5 iters: 20 validation: 1
 #   Rank  0 Pid  15610 on      node1 device  0 [0x3d] GeForce RTX 2080 Ti
@@ -279,6 +309,7 @@ SAMPLES: dict[str, list[bytes]] = {
     "nccl_log": [_nccl_log().encode()],
     "nccl_tests": [_NCCL_TESTS.encode()],
     "osu": [_OSU.encode()],
+    "megatron": [_MEGATRON.encode(), _MEGATRON_CORE.encode()],
 }
 """By form, as of `fabricsim.traces.readers.FORMS` and `fabricsim.traces.log_views.VIEWS`."""
 
@@ -295,6 +326,7 @@ REAL: dict[str, tuple[str, ...]] = {
     "nccl_log": ("megatron_logs/all_reduce_bench-32gb-n4.txt.xz", "nccl_logs/hkbu_100g/100g-stepexp2.txt"),
     "nccl_tests": ("nccl_logs/hkbu_100g/100g-stepexp2.txt",),
     "osu": ("osu/hkbu/100g-latency.txt",),
+    "megatron": ("dai_author_logs/frontera-megatron-bert-worldsize8-mbs1-noderank1-gbs8-DP8-TP1-PP1.out.gz",),
 }
 """Real files of each form, in the folder of captured traces."""
 

@@ -149,6 +149,7 @@ def test_an_unknown_form(tmp_path: Path) -> None:
 
 
 UNKNOWN = "no trace or log of a form that is known"
+TRAINING = ["megatron", "nccl_log"]
 REAL: dict[str, tuple[str, int, int | None] | str | list[str]] = {
     "README.md": UNKNOWN,
     "aicb/A100_example_measured.csv.xz": ("aicb", 1, 8),
@@ -162,12 +163,17 @@ REAL: dict[str, tuple[str, int, int | None] | str | list[str]] = {
     "chakra/feeder_tests_trace.tar.gz": ("chakra", 1, None),
     "chakra/json_trace.tar.gz": "choose with --only",  # three traces of rank 0
     "chakra_llama/stage_llama_dp2tp2pp2.tar.xz": ("chakra", 8, 8),
+    "dai_author_logs/README.md": UNKNOWN,
+    "dai_author_logs/frontera-megatron-bert-worldsize16-mbs8-noderank3-gbs16-DP2-TP2-PP4.out.gz": TRAINING,
+    "dai_author_logs/frontera-megatron-bert-worldsize8-mbs1-noderank1-gbs8-DP8-TP1-PP1.out.gz": ("nccl_log", 4, 8),
+    "dai_author_logs/polaris-megatron-gpt2-worldsize16-mbs12-noderank3-gbs-192.out.gz": TRAINING,
+    "dai_author_logs/polaris-megatron-gpt2large-worldsize20-mbs12-noderank4-gbs240-DP20-TP1-PP1.out.gz": TRAINING,
     "goal/binary_tree_32.goal": ("goal", 32, 32),
     "kineto/dlrm_kineto.tar.gz": ("kineto", 8, 8),
     "kineto/nccl_parser_config_nccl_data.json.gz": ("kineto", 1, 2),
     "megatron_logs/README.md": UNKNOWN,
     "megatron_logs/all_reduce_bench-32gb-n4.txt.xz": ["nccl_log"],
-    "megatron_logs/meg_gpt2_perf_n16-1999618.out.xz": ["nccl_log"],
+    "megatron_logs/meg_gpt2_perf_n16-1999618.out.xz": TRAINING,
     "megatron_logs/n16_32gb_all_reduce_bench.txt.xz": ["nccl_log"],
     "nccl_logs/hkbu_100g/100g-stepexp2.txt": ["nccl_tests", "nccl_log"],
     "nccl_logs/hkbu_100g/horovod-nccl-only.json": ("horovod", 1, 32),
@@ -210,7 +216,8 @@ def test_each_real_file_is_read_or_refused_with_a_reason(name: str, traces: Path
     found = inspect([traces / name])
     if isinstance(expected, list):
         assert (found["trace"], [log["views"] for log in found["logs"]]) == (None, [expected])
-        assert not found["logs"][0]["problems"]
+        # the logs of one host of several have calls of which no replay can be made, and say so
+        assert all(problem.startswith("as a trace: ") for problem in found["logs"][0]["problems"])
         return
     trace = found["trace"]
     assert trace is not None

@@ -1,0 +1,97 @@
+"""What a training log of Megatron-LM says, as text and a table of timers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from fabricsim.units import human_seconds
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from fabricsim.traces.megatron_log import MegatronSummary, Spread
+
+_SHOWN = 16
+_THOUSAND = 1000  # from here on without fractions
+
+
+def megatron_text(log: MegatronSummary) -> RenderableType:
+    """Show times of iterations, throughput, arguments and timers.
+
+    Parameters
+    ----------
+    log
+        Of `fabricsim.traces.megatron_log.Collector`.
+
+    Returns
+    -------
+    rich.console.RenderableType
+        For ``rich.console.Console.print``.
+    """
+    blocks: list[RenderableType] = [Text(_counts(log)), _spreads(log), ""]
+    if log["arguments"]:
+        named = ", ".join(f"{name} {value:,}" for name, value in log["arguments"].items())
+        blocks += [Text(f"Arguments: {named}"), ""]
+    else:
+        blocks += [Text("Arguments: not in this file; the first host prints them"), ""]
+    if log["timers"]:
+        more = f" ({_SHOWN} of {len(log['timers'])}; --json gives all)" if len(log["timers"]) > _SHOWN else ""
+        blocks += [Text(f"Timers of {log['timers_of']}, medians{more}", style="bold"), _timers(log), ""]
+    return Group(*blocks)
+
+
+def _counts(log: MegatronSummary) -> str:
+    counted = log["iterations"] - log["warm_up"]
+    each = f", each the mean of {log['interval']} iterations" if log["interval"] > 1 else ""
+    left = (
+        f"the first {log['warm_up']} of {log['iterations']} left out as warm-up" if log["warm_up"] else "the only one"
+    )
+    skipped = log["skipped_updates"]
+    updates = f"; {skipped} iterations skipped their update (overflow of the loss scale)" if skipped else ""
+    batch = f"; global batch {log['global_batch']:,}" if log["global_batch"] else ""
+    return f"Megatron-LM: {counted} times of iterations count, {left}{each}{updates}{batch}\n"
+
+
+def _spreads(log: MegatronSummary) -> Table:
+    table = _table("", "Median", "p10", "p90")
+    time = log["time_s"]
+    table.add_row("time per iteration", *(human_seconds(time[key]) for key in ("median", "p10", "p90")))
+    rates = {
+        "samples/s": log["samples_per_s"],
+        "tokens/s": log["tokens_per_s"],
+        "TFLOP/s per GPU": log["tflops_per_gpu"],
+    }
+    for name, rate in rates.items():
+        if rate is not None:
+            table.add_row(name, *_numbers(rate))
+    return table
+
+
+def _numbers(rate: Spread) -> tuple[str, ...]:
+    return tuple(
+        f"{value:,.0f}" if value >= _THOUSAND else f"{value:.4g}"
+        for value in (rate["median"], rate["p10"], rate["p90"])
+    )
+
+
+def _timers(log: MegatronSummary) -> Table:
+    ranks = any(row["min_s"] is not None for row in log["timers"])
+    table = _table("Timer", "Iterations", *(("Min", "Max") if ranks else ("Time",)))
+    for row in log["timers"][:_SHOWN]:
+        low = () if not ranks else ("-" if row["min_s"] is None else human_seconds(row["min_s"]),)
+        table.add_row(escape(row["name"]), f"{row['iterations']:,}", *low, human_seconds(row["max_s"]))
+    return table
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
+    table.add_column(first, overflow="fold")
+    for name in others:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
