@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fabricsim.engine.limits import limits
 from fabricsim.results.result import CallKind, CallRecords, LinkRecord, Series
 from fabricsim.units import PS_PER_S
 
@@ -29,7 +30,8 @@ def call_records(fabric: Fabric, program: Program, replay: Replay) -> CallRecord
     ]
     numbers = {row: number for number, row in enumerate(dict.fromkeys(rows))}
     kind = np.array([numbers[row] for row in rows], np.int64)[program.calls.kind]
-    return CallRecords(tuple(numbers), kind, replay.calls["started"].copy(), replay.calls["ended"].copy())
+    start, end = (replay.calls[name].copy() for name in ("started", "ended"))
+    return CallRecords(tuple(numbers), kind, start, end, limits(fabric, program, replay))
 
 
 def link_records(fabric: Fabric, program: Program) -> tuple[LinkRecord, ...]:

@@ -375,13 +375,16 @@ class Wiring:
         """
         collective, made = self._made[communicator]
         capacities = self._platform.resources.capacities
-        demand: dict[int, float] = {}
-        if self.folding is not None:
-            demand = self.folding.demand(*self._groups[communicator])
-        else:
-            self._add_demand(demand, communicator, made.shares())
-        bounds = [capacities[resource] / units for resource, units in demand.items() if units > 0]
+        bounds = [capacities[resource] / units for resource, units in self.demand(communicator).items() if units > 0]
         return min(bounds) * bus_factor(collective, made.members) if bounds else float("inf")
+
+    def demand(self, communicator: int) -> dict[int, float]:
+        """Units of each resource that a byte of the buffer takes in one call."""
+        if self.folding is not None:
+            return self.folding.demand(*self._groups[communicator])
+        demand: dict[int, float] = {}
+        self._add_demand(demand, communicator, self._made[communicator][1].shares())
+        return demand
 
     def _add_demand(self, demand: dict[int, float], communicator: int, carried: NDArray[np.float64]) -> None:
         """Add the units of each resource that a byte of the buffer takes; `carried` is `Template.shares`."""
@@ -405,12 +408,19 @@ class Wiring:
         routes = set(self._routes_of(communicator)) - {NONE}
         return {resource for route in routes for resource in self.route_hops[route]}
 
+    def flows_of(self, communicator: int) -> list[int]:
+        """Flow of each connection in the packet engine, by channel and lane; NONE where there is none."""
+        return self._column_of(communicator, "flow")
+
     def _routes_of(self, communicator: int) -> list[int]:
         """Route of each connection, by channel and lane; NONE where there is none."""
+        return self._column_of(communicator, "route")
+
+    def _column_of(self, communicator: int, column: str) -> list[int]:
         world = self._world
         row = world.communicators[communicator]
         made = self._made[communicator][1]
         lanes = min(int(world.templates[row.template].members), made.members) - made.members + made.lanes
         first, count = int(row.first_connection), int(row.channels) * lanes * made.connections.shape[1]
-        routes: list[int] = world.connections["route"][first : first + count].tolist()
-        return routes
+        values: list[int] = world.connections[column][first : first + count].tolist()
+        return values

@@ -12,9 +12,9 @@ from rich.text import Text
 
 from fabricsim.errors import ResultError
 from fabricsim.report.capture_text import capture_text
+from fabricsim.report.causes_text import causes_text, resources_text
 from fabricsim.report.labels import Run, tell_apart
 from fabricsim.report.queues_text import queues_text
-from fabricsim.spec.suggest import some_of
 from fabricsim.units import human_bytes, human_seconds
 
 if TYPE_CHECKING:
@@ -22,16 +22,14 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from fabricsim.results.summary import CollectiveSummary, LinkSummary, Summary
+    from fabricsim.results.summary import CollectiveSummary, Summary
 
 ROWS = 12
 """Collectives shown at most; the JSON has all of them."""
-CALLS = 3
-"""Collectives named per link at most."""
 
 
 def summary_text(summary: Summary) -> RenderableType:
-    """Show one run: what it took, where the time went, and which link is to blame.
+    """Show one run: what it took, where the time went, and what the iteration waited for.
 
     Parameters
     ----------
@@ -46,11 +44,11 @@ def summary_text(summary: Summary) -> RenderableType:
     blocks: list[RenderableType] = [_headline(summary)]
     if "capture" in summary:
         blocks.append(capture_text(summary["capture"]))
-    blocks += [_breakdown(summary), _timers(summary)]
+    blocks += [_breakdown(summary), causes_text(summary["causes"]), _timers(summary)]
     if summary["collectives"]:
         blocks.append(_collectives(summary["collectives"]))
-    if summary["links"]:
-        blocks += [_links(summary["links"]), _blame(summary["links"][0])]
+    if summary["resources"]:
+        blocks.append(resources_text(summary["resources"]))
     if summary.get("queues"):
         blocks.append(queues_text(summary["queues"]))
     blocks += [Text(f"Assumed: {assumption}") for assumption in summary.get("assumptions", ())]
@@ -93,8 +91,9 @@ def comparison_table(summaries: Sequence[Summary]) -> Table:
         numbers.insert(-1, "Host")
     by, labels = tell_apart([Run(summary["name"], summary["transport"], summary["engine"]) for summary in summaries])
     table = _table([by.capitalize()], numbers, gap=0)  # eight columns side by side on a terminal of 80
-    table.add_column("Hottest link", overflow="fold")
+    table.add_column("First cause", overflow="fold")
     for label, summary in zip(labels, summaries, strict=True):
+        first = summary["causes"][0]
         table.add_row(
             escape(label),
             human_seconds(summary["iteration_time_s"]),
@@ -103,7 +102,7 @@ def comparison_table(summaries: Sequence[Summary]) -> Table:
             human_seconds(summary["exposed_communication_s"]),
             *([human_seconds(summary["breakdown_s"]["host"])] if host else []),
             human_seconds(summary["breakdown_s"]["bubble"]),
-            _hottest(summary["links"]),
+            f"{escape(first['cause'])}, {escape(first['of'])} ({_percent(first['share'])})",
         )
     return table
 
@@ -200,34 +199,6 @@ def _sizes(rows: Sequence[CollectiveSummary]) -> list[str]:
     ]
 
 
-def _links(rows: list[LinkSummary]) -> Group:
-    table = _table(["Resource", "Kind"], ["Used", "Mean", "Peak"])
-    table.add_column("Crossed by")
-    for row in rows:
-        table.add_row(
-            escape(row["name"]) + _times(row),
-            escape(row["kind"]),
-            _percent(row["utilisation"]),
-            _gigabits(row["payload_rate_mean_bytes_per_s"] or None),
-            _gigabits(row["payload_rate_peak_bytes_per_s"]),
-            escape(some_of(row["calls"], CALLS)),
-        )
-    return _titled("Hottest links and host resources, rates of the payload", table)
-
-
-def _times(link: LinkSummary) -> str:
-    copies = link.get("copies", 1)
-    return f" x {copies}" if copies > 1 else ""
-
-
-def _blame(link: LinkSummary) -> Text:
-    text = Text("Hottest: ")
-    text.append(link["name"] + _times(link), style="bold")
-    crossed = f", crossed by {some_of(link['calls'], CALLS)}" if link["calls"] else ""
-    text.append(f", {_percent(link['utilisation'])} used over the iteration{crossed}\n")
-    return text
-
-
 def _footer(summary: Summary) -> Text:
     shown = {name: count for name, count in summary["counters"].items() if count or summary["engine"] != "packet"}
     counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in shown.items())
@@ -241,15 +212,6 @@ def _footer(summary: Summary) -> Text:
         why = " (channels of one collective share their NIC, which counts)" if shared else ""
         slowdown = f"Messages took {slow['p50']:.3g}x (p50), {slow['p99']:.3g}x (p99) of their time alone{why}\n"
     return Text(slowdown).append(f"{counts}{wall}\n{run}" if counts else run, style="dim")
-
-
-def _hottest(links: list[LinkSummary]) -> str:
-    return f"{escape(links[0]['name'])} ({_percent(links[0]['utilisation'])})" if links else "-"
-
-
-def _gigabits(value: float | None) -> str:
-    # the rates of links are bits everywhere, those of collectives bytes
-    return "-" if value is None else f"{value * 8 / 1e9:.2f} Gb/s"
 
 
 def _percent(share: float) -> str:

@@ -83,6 +83,15 @@ CALLS = Table(
         Column("start", "i8", "ps", "when the last rank was ready"),
         Column("end", "i8", "ps", "when the last rank was done"),
         Column("bound", "f8", "B/s", "bus bandwidth that the narrowest resource of the group allows"),
+        Column("limit", "i4", "1", "index of the link that it used most, -1 where there is none"),
+        Column("used", "f8", "1", "mean use of that link while it ran, 0 to 1"),
+        Column(
+            "rest",
+            "i1",
+            "1",
+            "what it waited for besides",
+            ("latency", "timeouts", "retransmissions", "pauses", "marks"),
+        ),
     ),
 )
 """The fields of `CallRecord`."""

@@ -9,8 +9,8 @@ import numpy as np
 from fabricsim.results import columns
 from fabricsim.results.capture import Capture, StepTime, Transfer
 from fabricsim.results.packets import ENTRY, PROTOCOLS, WIRE, PacketLog, Packets, Tap
-from fabricsim.results.result import CallRecord, CallRecords, LinkRecord, Result, Series
-from fabricsim.tables import OP, SLOWDOWN_BINS, SPAN
+from fabricsim.results.result import CallRecord, CallRecords, LinkRecord, Rest, Result, Series
+from fabricsim.tables import NONE, OP, SLOWDOWN_BINS, SPAN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,6 +27,10 @@ def read_result(reader: Reader) -> Result:
     calls = _read_calls(reader)
     reader.require(bool(np.all(ops["call"] < len(calls))), "group ops names calls that group calls does not have")
     folded = reader.has_attribute("folded_from_ranks")
+    links = _read_links(reader, folded=folded)
+    limit, rest = calls.limits.limit, calls.limits.rest
+    reader.require(bool(np.all((limit >= NONE) & (limit < len(links)))), "group calls names a link that is not there")
+    reader.require(bool(np.all((rest >= 0) & (rest < len(Rest)))), "group calls has a rest that is none of its flags")
     text = {name: reader.text_attribute(name) for name in _TEXT_ATTRIBUTES}
     return Result(
         **text,
@@ -36,7 +40,7 @@ def read_result(reader: Reader) -> Result:
         spans=spans,
         timers=timers,
         calls=calls,
-        links=_read_links(reader, folded=folded),
+        links=links,
         series=_read_series(reader),
         slowdowns=reader.numbers(columns.FLOWS.group, columns.FLOWS.columns[0], (SLOWDOWN_BINS,)),
         counters=reader.json_attribute("counters"),

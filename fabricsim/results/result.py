@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
+
+from fabricsim.tables import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -16,11 +19,23 @@ if TYPE_CHECKING:
     from fabricsim.results.packets import Packets
 
 
+class Rest(IntEnum):
+    """What a call waits for while it does not use the resource that limits it."""
+
+    LATENCY = 0
+    TIMEOUTS = 1
+    RETRANSMISSIONS = 2
+    PAUSES = 3
+    MARKS = 4
+
+
 class CallRecord(NamedTuple):
     """One collective call as it ran.
 
     ``size`` is in bytes, as nccl-tests counts them. ``start`` is when its last rank was ready and ``end`` when its last
     rank was done, ps. ``bound`` is the bus bandwidth that the narrowest resource of its group allows, bytes/s.
+    ``limit`` is the resource that it used most, an index into the links of the result, NONE without any; ``used``
+    is its mean use in that time, 0 to 1, by all calls that cross it; ``rest`` says what the call waited for besides.
     """
 
     collective: str
@@ -30,6 +45,9 @@ class CallRecord(NamedTuple):
     start: int
     end: int
     bound: float
+    limit: int = NONE
+    used: float = 0.0
+    rest: int = Rest.LATENCY
 
 
 class CallKind(NamedTuple):
@@ -40,6 +58,14 @@ class CallKind(NamedTuple):
     ranks: int
     size: int
     bound: float
+
+
+class Limits(NamedTuple):
+    """What held each call; fields as of `CallRecord`, shape ``(n_calls,)`` each."""
+
+    limit: NDArray[np.int64]
+    used: NDArray[np.float64]
+    rest: NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,12 +80,15 @@ class CallRecords:
         Index into `kinds` of each call, shape ``(n_calls,)``.
     start, end
         As of `CallRecord`, ps; shape ``(n_calls,)`` each.
+    limits
+        What held each.
     """
 
     kinds: tuple[CallKind, ...]
     kind: NDArray[np.int64]
     start: NDArray[np.int64]
     end: NDArray[np.int64]
+    limits: Limits
 
     @classmethod
     def of(cls, records: Iterable[CallRecord]) -> CallRecords:
@@ -70,7 +99,11 @@ class CallRecords:
             for each in records
         ]
         kind, start, end = np.array([(kind, each.start, each.end) for kind, each in rows], np.int64).reshape(-1, 3).T
-        return cls(tuple(numbers), kind, start, end)
+        limit, used, rest = (
+            zip(*((each.limit, each.used, each.rest) for _, each in rows), strict=True) if rows else ((),) * 3
+        )
+        limits = Limits(np.array(limit, np.int64), np.array(used, np.float64), np.array(rest, np.int64))
+        return cls(tuple(numbers), kind, start, end, limits)
 
     def column(self, name: str) -> NDArray[Any]:
         """Give a field of `CallRecord` for each call, shape ``(n_calls,)``."""
@@ -78,6 +111,8 @@ class CallRecords:
             return self.start
         if name == "end":
             return self.end
+        if name in Limits._fields:
+            return cast("NDArray[Any]", getattr(self.limits, name))
         values = [getattr(kind, name) for kind in self.kinds]
         text = name in ("collective", "dimension")
         return np.array(values, object if text else None)[self.kind]
@@ -89,7 +124,8 @@ class CallRecords:
     def __getitem__(self, index: int) -> CallRecord:
         """Return one call."""
         kind = self.kinds[self.kind[index]]
-        return CallRecord(**kind._asdict(), start=int(self.start[index]), end=int(self.end[index]))
+        held = {name: column[index].item() for name, column in self.limits._asdict().items()}
+        return CallRecord(**kind._asdict(), start=int(self.start[index]), end=int(self.end[index]), **held)
 
     def __iter__(self) -> Iterator[CallRecord]:
         """Go through the calls in their order."""

@@ -10,7 +10,9 @@ import numpy as np
 from fabricsim.errors import ResultError
 from fabricsim.results.breakdown import critical_rank, iteration_parts, rank_count, simulated_ranks
 from fabricsim.results.capture import summarise_capture
+from fabricsim.results.causes import causes
 from fabricsim.results.packets import congested
+from fabricsim.results.resources import resources
 from fabricsim.results.slowdown import percentile
 from fabricsim.spec.collectives import assumed
 from fabricsim.units import seconds
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.results.capture import CaptureSummary
+    from fabricsim.results.causes import Cause
     from fabricsim.results.packets import QueueSummary
+    from fabricsim.results.resources import ResourceSummary
     from fabricsim.results.result import CallKind, CallRecords, LinkRecord, Result
 
 HOTTEST = 10
@@ -103,6 +107,10 @@ class Summary(TypedDict):
         For each timer the largest total over the ranks, as Megatron-LM prints it by default.
     collectives
         Kinds of calls, those that took the most time first.
+    causes
+        What the iteration waited for along its critical path (`fabricsim.results.causes.causes`).
+    resources
+        Links and host resources by tier (`fabricsim.results.resources.resources`).
     links
         The `HOTTEST` resources by utilisation, the hottest first; idle ones are left out.
     message_slowdown
@@ -136,6 +144,8 @@ class Summary(TypedDict):
     exposed_communication_s: float
     timers_s: dict[str, float]
     collectives: list[CollectiveSummary]
+    causes: list[Cause]
+    resources: list[ResourceSummary]
     links: list[LinkSummary]
     message_slowdown: dict[str, float | None]
     counters: dict[str, int]
@@ -187,6 +197,8 @@ def summarise(result: Result) -> Summary:
         "exposed_communication_s": seconds(parts.exposed_communication),
         "timers_s": timer_totals(result),
         "collectives": _collectives(result.calls),
+        "causes": causes(result),
+        "resources": resources(result),
         "links": _hottest(result),
         "message_slowdown": {f"p{share}": percentile(result.slowdowns, share / 100) for share in (50, 99)},
         "counters": dict(result.counters),

@@ -38,21 +38,27 @@ def test_summary_says_what_where_and_who_is_to_blame(two_ranks: Result) -> None:
     assert _line(text, "params-all-reduce") == ["params-all-reduce", "6", "s"]
     assert "data all_reduce" in text
     assert "83.3 %" in _print(summary_text(summarise(two_ranks)))
-    assert "Hottest: host0 proxy, 80.0 % used over the iteration" in text
+    assert "First cause: compute, rank 1, 63.6 % of the iteration" in text
+    assert _line(text, "thread host* proxy") == [
+        "thread",
+        "host*",
+        "proxy",
+        "1",
+        "80.0",
+        "%",
+        "80.0",
+        "%",
+        "host0",
+        "proxy",
+    ]
     assert "12 messages, 34 events" in text
     assert "seed 7" in text
-
-
-def test_hottest_link_names_what_crosses_it(two_ranks: Result) -> None:
-    summary = summarise(two_ranks)
-    summary["links"] = summary["links"][1:]
-    assert "crossed by data all_reduce, pipeline send_recv" in _print(summary_text(summary))
 
 
 def test_markup_in_names_is_shown_as_written(two_ranks: Result) -> None:
     summary = summarise(two_ranks)
     summary["name"] = "[bold]x[/nonsense]"
-    summary["links"][0]["name"] = "[/a]"
+    summary["causes"][0]["of"] = summary["resources"][0]["busiest"] = "[/a]"
     text = _print(summary_text(summary))
     assert "[bold]x[/nonsense]" in text
     assert "[/a]" in text
@@ -78,7 +84,8 @@ def test_comparison_is_against_the_slowest(factory: ModuleType) -> None:
     ratio = summaries[1]["iteration_time_s"] / summaries[0]["iteration_time_s"]
     assert f"{ratio:.2f}x" in _line(text, "fast")
     assert "1.00x" in _line(text, "slow")
-    assert "host0 proxy (80.0 %)" in text
+    first = summaries[0]["causes"][0]
+    assert f"{first['cause']}, {first['of']}" in text
 
 
 def test_times_of_a_compared_run_add_up(factory: ModuleType) -> None:
@@ -96,10 +103,10 @@ def test_comparison_of_long_names_fits_a_terminal_of_eighty_columns(pipeline: Re
     summary["transport"] = "ipoib-100g"
     summary["iteration_time_s"] = 0.4055
     summary["breakdown_s"]["bubble"] = summary["exposed_communication_s"] = 0.1234
-    summary["links"][0]["name"] = "host0/gpu0/proxy"
+    summary["causes"][0].update({"cause": "proxy thread", "of": "embedding all_reduce"})
     lines = _print(comparison_table([summary]), width=80).splitlines()
     assert all(len(line) <= 80 for line in lines)
-    assert any(line.startswith("ipoib-100g") and line.rstrip().endswith("host0/gpu0/proxy (80.0 %)") for line in lines)
+    assert any(line.startswith("ipoib-100g") and line.rstrip().count("proxy thread") for line in lines)
 
 
 def test_sizes_that_print_alike_are_told_apart_to_the_byte(two_ranks: Result) -> None:

@@ -1,0 +1,137 @@
+"""What held each collective call of a run: the resource that it used most, and what it waited for besides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fabricsim.results.result import Limits, Rest
+from fabricsim.tables import NONE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from fabricsim.engine.completions import Replay
+    from fabricsim.engine.fabric import Fabric
+    from fabricsim.workload.program import Program
+
+    Demands = dict[int, dict[int, float]]
+
+_PAUSED = 0.1
+"""Share of the calls' time: if no wire of theirs was paused for more, PAUSE frames have not held them."""
+
+
+class _Calls(NamedTuple):
+    """Calls of a run: communicator, bytes, start and end (ps) of each, shape ``(n_calls,)``."""
+
+    communicator: NDArray[np.int64]
+    bytes: NDArray[np.float64]
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+
+    def crossing(self, communicators: Iterable[int]) -> NDArray[np.int64]:
+        """Give the calls of some communicators that took time, in program order."""
+        some = np.isin(self.communicator, np.fromiter(communicators, np.int64))
+        return np.flatnonzero(some & (self.end > self.start))
+
+
+def limits(fabric: Fabric, program: Program, replay: Replay) -> Limits:
+    """Find what held each call of a replayed program.
+
+    What a call puts on a resource is known (`Wiring.demand`), and is taken to come evenly while the call runs. The
+    resource that limits a communicator is the one that its calls, and all others that cross it then, use most.
+    """
+    kinds = program.calls.kinds
+    communicators = fabric.communicators(kinds)
+    of = program.calls.kind
+    calls = _Calls(
+        np.array(communicators, np.int64)[of],
+        np.array([kind.size for kind in kinds], np.float64)[of],
+        replay.calls["started"].astype(np.int64),
+        replay.calls["ended"].astype(np.int64),
+    )
+    demands = {index: fabric.wiring.demand(index) for index in dict.fromkeys(communicators)}
+    limit, used = np.full(len(of), NONE, np.int64), np.zeros(len(of))
+    rest = np.full(len(of), Rest.LATENCY, np.int64)
+    narrowest = _narrowest(calls, demands, fabric.platform.resources.capacities)
+    for resource in sorted(set(narrowest.values())):
+        share = _shares(calls, demands, resource, fabric.platform.resources.capacities[resource])
+        for communicator in [index for index, found in narrowest.items() if found == resource]:
+            own = calls.communicator == communicator
+            limit[own], used[own] = resource, share[own]
+            rest[own] = _rest(fabric, communicator, demands[communicator], calls)
+    return Limits(_numbered(fabric, limit), used, rest)
+
+
+def _narrowest(calls: _Calls, demands: Demands, capacities: tuple[float, ...]) -> dict[int, int]:
+    """Give each communicator the resource whose load over what it can carry while calls cross it is largest."""
+    crossing: dict[int, list[int]] = {}
+    for communicator, demand in demands.items():
+        for resource, units in demand.items():
+            if units > 0:
+                crossing.setdefault(resource, []).append(communicator)
+    sent = np.bincount(calls.communicator, calls.bytes, minlength=max(demands, default=0) + 1)
+    # resources are crossed by few different sets of communicators
+    busy = {some: _union(calls, some) for some in {tuple(some) for some in crossing.values()}}
+    use = {
+        resource: sum(demands[index][resource] * sent[index] for index in some)
+        / (capacities[resource] * max(busy[tuple(some)], 1))
+        for resource, some in crossing.items()
+    }
+    return {
+        index: min((-use[resource], resource) for resource in demand if resource in use)[1]
+        for index, demand in demands.items()
+        if any(resource in use for resource in demand)
+    }
+
+
+def _union(calls: _Calls, communicators: tuple[int, ...]) -> int:
+    """Time in which some call of the communicators runs, ps."""
+    own = calls.crossing(communicators)
+    order = own[np.argsort(calls.start[own], kind="stable")]
+    start, end = calls.start[order], np.maximum.accumulate(calls.end[order])
+    before = np.concatenate([[0], end[:-1]]) if len(end) else end
+    return int(np.maximum(end - np.maximum(start, before), 0).sum())
+
+
+def _shares(calls: _Calls, demands: Demands, resource: int, capacity: float) -> NDArray[np.float64]:
+    """Mean use of a resource during each call, at most 1, shape ``(n_calls,)``."""
+    own = calls.crossing(index for index, demand in demands.items() if demand.get(resource, 0) > 0)
+    units = np.array([demands[index].get(resource, 0.0) for index in calls.communicator[own].tolist()])
+    rate = units * calls.bytes[own] / (calls.end - calls.start)[own]
+    times, place = np.unique(np.concatenate([calls.start[own], calls.end[own]]), return_inverse=True)
+    steps = np.bincount(place, np.concatenate([rate, -rate]), minlength=len(times))
+    carried = np.concatenate([[0.0], np.cumsum(np.cumsum(steps)[:-1] * np.diff(times))])  # up to each time
+    share = np.zeros(len(calls.start))
+    begin, end = place[: len(own)], place[len(own) :]
+    ps = 1e-12 * capacity * (calls.end - calls.start)[own]
+    share[own] = np.clip((carried[end] - carried[begin]) / ps, 0, 1)
+    return share
+
+
+def _rest(fabric: Fabric, communicator: int, demand: dict[int, float], calls: _Calls) -> Rest:
+    """Say what calls of a communicator wait for while they do not use their narrowest resource."""
+    if fabric.recorder is None:
+        return Rest.LATENCY
+    network = fabric.recorder.network
+    flows = network.flows[[flow for flow in fabric.wiring.flows_of(communicator) if flow != NONE]]
+    wires = network.links[[resource for resource in demand if resource < len(network.links)]]
+    if flows["timeouts"].any():
+        return Rest.TIMEOUTS
+    if flows["retransmissions"].any():
+        return Rest.RETRANSMISSIONS
+    if wires["paused"].max(initial=0) > _PAUSED * _union(calls, (communicator,)):
+        return Rest.PAUSES
+    return Rest.MARKS if wires["marks"].any() else Rest.LATENCY
+
+
+def _numbered(fabric: Fabric, resource: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Turn resources into places in the result's links, which leave out those that others stand for."""
+    folding = fabric.wiring.folding
+    if folding is None:
+        return resource
+    place = np.cumsum(folding.copies > 0) - 1
+    return np.where(resource == NONE, NONE, place[folding.resource_of[resource]])

@@ -1,0 +1,75 @@
+"""Causes along the critical path, and resources by tier, as tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from fabricsim.results.causes import LIMITS, NETWORK
+from fabricsim.units import human_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import RenderableType
+
+    from fabricsim.results.causes import Cause
+    from fabricsim.results.resources import ResourceSummary
+
+ROWS = 8
+"""Causes and tiers shown at most; the JSON has all of them."""
+
+
+def cause_name(cause: Cause) -> str:
+    """Name a cause for people: ``wire leaf0->spine0, data all_reduce``."""
+    resource = f" {cause['resource']}" if cause["resource"] else ""
+    return f"{cause['cause']}{resource}, {cause['of']}"
+
+
+def causes_text(causes: Sequence[Cause]) -> RenderableType:
+    """Rank the causes of an iteration, the first in words above the table.
+
+    Parameters
+    ----------
+    causes
+        Of `fabricsim.results.causes.causes`.
+    """
+    title = Text("First cause: ").append(cause_name(causes[0]), style="bold")
+    title.append(f", {100 * causes[0]['share']:.1f} % of the iteration")
+    if sum(cause["share"] for cause in causes if cause["cause"] in NETWORK) < LIMITS:
+        title.append("; nothing in the network limits it")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
+    table.add_column("What the last rank waited for", overflow="fold")
+    table.add_column("At most\nto gain", justify="right", no_wrap=True)
+    table.add_column("Share", justify="right", no_wrap=True)
+    for cause in causes[:ROWS]:
+        detail = f" ({cause['detail']})" if cause["detail"] else ""
+        table.add_row(
+            escape(cause_name(cause) + detail), human_seconds(cause["time_s"]), f"{100 * cause['share']:.1f} %"
+        )
+    return Group(title, table, "")
+
+
+def resources_text(resources: Sequence[ResourceSummary]) -> RenderableType:
+    """Show how much the resources of each tier were used over the run.
+
+    Parameters
+    ----------
+    resources
+        Of `fabricsim.results.resources.resources`.
+    """
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
+    table.add_column("Resources", overflow="fold")
+    for name in ("Count", "Mean", "Most"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("Busiest", overflow="fold")
+    for row in resources[:ROWS]:
+        shares = (f"{100 * row[key]:.1f} %" for key in ("utilisation_mean", "utilisation_max"))
+        name = f"{row['kind']} {row['tier']}"
+        table.add_row(escape(name), f"{row['count']:,}", *shares, escape(row["busiest"]))
+    return Group(Text("Links and host resources, use over the whole run", style="bold"), table, "")

@@ -1,0 +1,219 @@
+"""What an iteration waited for: the causes along its critical path, the one that took most first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
+
+import numpy as np
+
+from fabricsim.results.breakdown import critical_rank, marked_ranks
+from fabricsim.results.critical_path import critical_path
+from fabricsim.results.resources import tier
+from fabricsim.results.result import Rest
+from fabricsim.tables import COLLECTIVE, COMPUTE, HOST, NONE
+from fabricsim.units import human_seconds, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fabricsim.results.critical_path import Stretch
+    from fabricsim.results.result import Result
+
+STRAGGLES = 1.1
+"""A rank that computes this many times as long as the median rank is said to."""
+_UNEVEN = 0.5
+"""Mean use of a tier over its busiest resource, below which its load is said to be uneven."""
+_RESTS = {
+    Rest.LATENCY: "latency",
+    Rest.TIMEOUTS: "timeouts",
+    Rest.RETRANSMISSIONS: "retransmissions",
+    Rest.PAUSES: "pauses",
+    Rest.MARKS: "congestion control",
+}
+NETWORK = frozenset({"wire", *_RESTS.values()})
+"""Causes that lie in the network, its protocols included."""
+LIMITS = 0.01
+"""Share of the iteration below which nothing in the network is said to limit it."""
+
+
+class Cause(TypedDict):
+    """One cause, and the time that the critical path spends on it.
+
+    ``cause`` is ``compute``, ``host``, ``pipeline bubble``, ``idle``, the kind of a resource (``wire``, ``PCIe``, ...)
+    or what a call waits for while it uses none fully: ``latency``, ``timeouts``, ``retransmissions``, ``pauses`` or
+    ``congestion control``. ``of`` is the collective, or the rank; ``resource`` the busiest one, if any. At most
+    ``time_s``, ``share`` of the iteration, would be gained if it took no time: another path may then be as long.
+    """
+
+    cause: str
+    of: str
+    resource: str | None
+    time_s: float
+    share: float
+    detail: str
+
+
+class _Part(NamedTuple):
+    """Time (ps) that a piece of the path spends on a cause; ``limit`` is the link of the result, NONE without."""
+
+    cause: str
+    of: str
+    limit: int
+    rank: int
+    time: float
+
+
+def causes(result: Result) -> list[Cause]:
+    """Rank the causes along the critical path of the iteration.
+
+    Parameters
+    ----------
+    result
+        The run. If it is a replayed trace that marks its iterations, the paths of those of the rank that ends last
+        of the marked ones are taken together, and times are their mean.
+
+    Returns
+    -------
+    list of Cause
+        The longest first; the times add up to the iteration of that rank.
+    """
+    windows = _windows(result)
+    whole = sum(end - begin for _, begin, end in windows)
+    parts = [part for window in windows for part in _parts(result, *window)]
+    groups: dict[tuple[str, str, str], list[_Part]] = {}
+    for part in parts:
+        resource = "" if part.limit == NONE else tier(result.links[part.limit].name)
+        groups.setdefault((part.cause, part.of, resource), []).append(part)
+    rows = [_cause(result, some, whole, len(windows)) for some in groups.values()]
+    return sorted((row for row in rows if row["time_s"] > 0), key=lambda row: (-row["time_s"], row["cause"], row["of"]))
+
+
+def _windows(result: Result) -> list[tuple[int, int, int]]:
+    """Give rank, begin and end of what is looked at, ps."""
+    marked = marked_ranks(result)
+    if result.capture is None or not marked:
+        return [(critical_rank(result), 0, result.iteration)]
+    steps = result.capture.steps
+    last = max(marked, key=lambda rank: max(step.start + step.replayed for step in steps if step.rank == rank))
+    return [(last, step.start, step.start + step.replayed) for step in steps if step.rank == last]
+
+
+def _parts(result: Result, rank: int, begin: int, end: int) -> Iterable[_Part]:
+    waits = _Waits(result, rank)
+    for stretch in critical_path(result, rank, begin, end):
+        time = stretch.end - stretch.begin
+        kind = NONE if stretch.op == NONE else int(result.ops["kind"][stretch.op])
+        if kind == COLLECTIVE:
+            yield from _of_call(result, int(result.ops["call"][stretch.op]), stretch)
+            continue
+        if stretch.via != NONE and result.calls.kinds[result.calls.kind[stretch.via]].collective == "send_recv":
+            bubble = waits.within(stretch.begin, stretch.end)
+            yield _Part("pipeline bubble", "waiting for other stages", NONE, stretch.rank, bubble)
+            time -= bubble
+        if kind == COMPUTE:
+            yield _Part("compute", "", NONE, stretch.rank, time)
+        elif kind == HOST:
+            yield _Part("host", "", NONE, stretch.rank, time)
+        else:
+            yield _Part("idle", "", NONE, stretch.rank, time)
+
+
+def _of_call(result: Result, call: int, stretch: Stretch) -> Iterable[_Part]:
+    limit, used, rest = (column[call].item() for column in result.calls.limits)
+    kind = result.calls.kinds[result.calls.kind[call]]
+    of, time = f"{kind.dimension} {kind.collective}", stretch.end - stretch.begin
+    if limit != NONE:
+        yield _Part(result.links[limit].kind, of, limit, stretch.rank, used * time)
+    yield _Part(_RESTS[Rest(rest)], of, NONE, stretch.rank, (1 - used) * time)
+
+
+class _Waits:
+    """When a rank neither computes nor moves data nor its host works."""
+
+    def __init__(self, result: Result, rank: int) -> None:
+        mine = result.ops["rank"] == rank
+        ops, spans = result.ops[mine], result.spans[mine]
+        begin = spans["start"].copy()
+        collective = ops["kind"] == COLLECTIVE
+        ready = result.calls.start[ops["call"][collective]]
+        begin[collective] = np.minimum(np.maximum(begin[collective], ready), spans["end"][collective])
+        order = np.argsort(begin, kind="stable")
+        begin, end = begin[order], np.maximum.accumulate(spans["end"][order])
+        fresh = np.maximum(begin, np.concatenate([[0], end[:-1]]))
+        self._begin, self._end = fresh[fresh < end], end[fresh < end]
+        self._busy = np.concatenate([[0], np.cumsum(self._end - self._begin)])
+
+    def within(self, begin: int, end: int) -> int:
+        """Time from `begin` to `end` in which it waits, ps."""
+        return (end - begin) - (self._upto(end) - self._upto(begin))
+
+    def _upto(self, time: int) -> int:
+        place = int(np.searchsorted(self._begin, time))
+        last = max(place - 1, 0)
+        over = max(int(self._end[last]) - time, 0) if place else 0
+        return int(self._busy[place]) - over
+
+
+def _cause(result: Result, parts: list[_Part], whole: int, windows: int) -> Cause:
+    time = sum(part.time for part in parts)
+    cause, of, limit, _, _ = parts[0]
+    resource = None
+    if limit != NONE:
+        limit = min({part.limit for part in parts}, key=lambda index: (-_use(result, index), index))
+        resource = result.links[limit].name
+    return {
+        "cause": cause,
+        "of": of or f"rank {_most(parts)}",
+        "resource": resource,
+        "time_s": seconds(time / windows),
+        "share": time / whole,
+        "detail": _detail(result, cause, parts, limit),
+    }
+
+
+def _most(parts: list[_Part]) -> int:
+    """Rank on which most of the time is spent; the lowest of equals."""
+    times: dict[int, float] = {}
+    for part in parts:
+        times[part.rank] = times.get(part.rank, 0) + part.time
+    return min(times, key=lambda rank: (-times[rank], rank))
+
+
+def _use(result: Result, limit: int) -> float:
+    return result.links[limit].load / result.links[limit].capacity
+
+
+def _detail(result: Result, cause: str, parts: list[_Part], limit: int) -> str:
+    """Say what a reader should know of a cause besides; empty if there is nothing."""
+    if cause == "compute":
+        return _straggler(result, _most(parts))
+    if limit != NONE:
+        return _unevenness(result, limit)
+    if result.packets is None or cause not in NETWORK or cause == Rest.LATENCY.name.lower():
+        return ""
+    counted = [
+        (result.counters.get(name, 0), name) for name in ("timeouts", "retransmissions", "drops", "errors", "pauses")
+    ]
+    told = [f"{count:,} {name}" for count, name in counted if count]
+    down = [str(failure["link"]) for failure in result.resolved.get("fabric", {}).get("failures", ())]
+    return ", ".join([*(f"{link} was down" for link in down), *told])
+
+
+def _straggler(result: Result, rank: int) -> str:
+    ops = result.ops["kind"] == COMPUTE
+    spans = result.spans[ops]
+    total = np.bincount(result.ops["rank"][ops], (spans["end"] - spans["start"]).astype(np.float64))
+    median = float(np.median(total[total > 0]))
+    ratio = total[rank] / median
+    return (
+        f"{ratio:.2f} times as long as the median rank's {human_seconds(seconds(median))}" if ratio >= STRAGGLES else ""
+    )
+
+
+def _unevenness(result: Result, limit: int) -> str:
+    link = result.links[limit]
+    alike = [_use(result, place) for place, other in enumerate(result.links) if tier(other.name) == tier(link.name)]
+    mean = float(np.mean(alike))
+    if "host" in link.name or mean > _UNEVEN * _use(result, limit):
+        return ""  # hosts may have unequal parts in a job; switches spread what comes over equal ways
+    return f"uneven load: its tier of {len(alike)} is used {mean / _use(result, limit):.0%} as much in the mean"

@@ -1,0 +1,92 @@
+"""The critical path of a run: what its end waited for, step by step back to the start.
+
+The walk begins at the last op of the rank that ends last. Each op began when what it waited for was done, and that is
+an op of the same rank which ended at this very time. A collective moves data from when its last rank is ready, so
+before that the walk goes on at this rank (as in Holmes and Gilge 2004, and in Scalasca's critical-path profile).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fabricsim.tables import COLLECTIVE, MAIN_STREAM, NONE
+
+if TYPE_CHECKING:
+    from fabricsim.results.result import Result
+
+
+class Stretch(NamedTuple):
+    """One piece of the path.
+
+    ``op`` is an index into the ops, NONE where nothing ran; ``begin`` and ``end`` are in ps. ``via`` is the call
+    whose wait led from the rank of the start to this one, NONE on that rank itself.
+    """
+
+    op: int
+    rank: int
+    begin: int
+    end: int
+    via: int
+
+
+def critical_path(result: Result, rank: int, begin: int, end: int) -> list[Stretch]:
+    """Walk back from what `rank` does at `end` to `begin`, ps.
+
+    Returns
+    -------
+    list of Stretch
+        The last first; together they cover the time without a gap.
+    """
+    walk, path, via, home = _Walk(result), [], NONE, rank
+    while end > begin:
+        op, since = walk.before(rank, end)
+        if op != NONE and result.ops["kind"][op] == COLLECTIVE:
+            call = int(result.ops["call"][op])
+            ready = int(result.calls.start[call])
+            last = walk.last_ready(call) if since < ready < end else op
+            path.append(Stretch(op, rank, max(begin, ready if last != op else since), end, via))
+            since = path[-1].begin
+            if last != op and int(result.ops["rank"][last]) != rank:
+                rank = int(result.ops["rank"][last])
+                via = NONE if rank == home else call
+        else:
+            path.append(Stretch(op, rank, max(begin, since), end, via))
+        end = since
+    return path
+
+
+class _Walk:
+    """The ops of each rank by their end, and those of each call."""
+
+    def __init__(self, result: Result) -> None:
+        self._ops, self._spans = result.ops, result.spans
+        took = np.flatnonzero(result.spans["end"] > result.spans["start"])
+        ops, spans = result.ops[took], result.spans[took]
+        # of ops that end together the main stream's, and of these the longest, is what was waited for
+        keys = (-spans["start"], ops["stream"] == MAIN_STREAM, spans["end"], ops["rank"])
+        self._by_end = took[np.lexsort(keys)]
+        ranks = result.ops["rank"][self._by_end]
+        self._first = np.searchsorted(ranks, np.arange(int(ranks.max(initial=-1)) + 2)).tolist()
+        self._ends: dict[int, list[int]] = {}
+        self._by_call = np.argsort(result.ops["call"], kind="stable")
+        self._calls = result.ops["call"][self._by_call]
+
+    def before(self, rank: int, end: int) -> tuple[int, int]:
+        """Give the op of `rank` that ended at `end` and its start, or NONE and when the last one before ended."""
+        if rank >= len(self._first) - 1:
+            return NONE, 0
+        first, beyond = self._first[rank], self._first[rank + 1]
+        ends = self._ends.setdefault(rank, self._spans["end"][self._by_end[first:beyond]].tolist())
+        place = bisect_right(ends, end) - 1
+        if place < 0:
+            return NONE, 0
+        op = int(self._by_end[first + place])
+        return (op, int(self._spans["start"][op])) if ends[place] == end else (NONE, ends[place])
+
+    def last_ready(self, call: int) -> int:
+        """Give the op of the rank that joined a call last; of equals the first."""
+        some = self._by_call[slice(*np.searchsorted(self._calls, [call, call + 1]))]
+        return int(some[np.argmax(self._spans["start"][some])])

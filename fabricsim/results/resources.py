@@ -1,0 +1,53 @@
+"""The resources of a run by their kind: how many, and how much they were used."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, TypedDict
+
+from fabricsim.units import seconds
+
+if TYPE_CHECKING:
+    from fabricsim.results.result import LinkRecord, Result
+
+
+class ResourceSummary(TypedDict):
+    """All resources of one tier, such as the uplinks of all leaves, over the run.
+
+    ``tier`` is their name with ``*`` for numbers. ``utilisation`` is the load over what one could have carried.
+    """
+
+    tier: str
+    kind: str
+    count: int
+    utilisation_mean: float
+    utilisation_max: float
+    busiest: str
+
+
+def tier(name: str) -> str:
+    """Give the name that resources of one tier have in common: ``leaf*->spine*``."""
+    return re.sub(r"\d+", "*", name)
+
+
+def resources(result: Result) -> list[ResourceSummary]:
+    """Summarise the resources that carried something, a row for each tier, the one with the busiest first."""
+    tiers: dict[tuple[str, str], list[LinkRecord]] = {}
+    for link in result.links:
+        if link.capacity > 0:
+            tiers.setdefault((tier(link.name), link.kind), []).append(link)
+    rows = [_row(*key, some, seconds(result.iteration)) for key, some in tiers.items()]
+    return sorted((row for row in rows if row["utilisation_max"] > 0), key=lambda row: -row["utilisation_max"])
+
+
+def _row(name: str, kind: str, links: list[LinkRecord], time: float) -> ResourceSummary:
+    used = [link.load / (link.capacity * time) for link in links]
+    count = sum(link.copies for link in links)
+    return {
+        "tier": name,
+        "kind": kind,
+        "count": count,
+        "utilisation_mean": sum(use * link.copies for use, link in zip(used, links, strict=True)) / count,
+        "utilisation_max": max(used),
+        "busiest": links[used.index(max(used))].name,
+    }

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from fabricsim.results.breakdown import critical_rank
+from fabricsim.results.causes import causes
+from fabricsim.results.critical_path import critical_path
+from fabricsim.results.resources import resources, tier
+from fabricsim.results.result import Limits, Rest
+from fabricsim.units import PS_PER_S
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from fabricsim.results.result import Result
+
+S = PS_PER_S
+
+
+def _rows(result: Result) -> dict[tuple[str, str], float]:
+    return {(row["cause"], row["of"]): row["time_s"] for row in causes(result)}
+
+
+def _held(result: Result, limit: int, used: float, rest: Rest) -> Result:
+    count = len(result.calls)
+    limits = Limits(np.full(count, limit), np.full(count, used), np.full(count, rest))
+    return dataclasses.replace(result, calls=dataclasses.replace(result.calls, limits=limits))
+
+
+def test_the_path_runs_over_the_rank_that_is_ready_last(two_ranks: Result) -> None:
+    # rank 0: forward 0-4, waits for rank 1 (forward 0-6), all-reduce 6-10, optimizer 10-11
+    path = critical_path(two_ranks, 0, 0, two_ranks.iteration)
+    assert [(piece.rank, piece.begin // S, piece.end // S) for piece in path] == [(0, 10, 11), (0, 6, 10), (1, 0, 6)]
+
+
+def test_the_path_can_be_cut_to_a_window(two_ranks: Result) -> None:
+    path = critical_path(two_ranks, 0, 3 * S, 8 * S)
+    assert (path[0].end, path[-1].begin) == (8 * S, 3 * S)
+    assert sum(piece.end - piece.begin for piece in path) == 5 * S
+
+
+def test_a_call_is_divided_by_the_use_of_its_resource(two_ranks: Result) -> None:
+    result = _held(two_ranks, 0, 0.75, Rest.TIMEOUTS)
+    assert _rows(result) == pytest.approx(
+        {("compute", "rank 1"): 7.0, ("wire", "data all_reduce"): 3.0, ("timeouts", "data all_reduce"): 1.0}
+    )
+    assert [row["resource"] for row in causes(result)] == [None, "host0 > leaf0", None]
+
+
+def test_a_call_without_a_resource_waits_for_its_latency(two_ranks: Result) -> None:
+    assert _rows(two_ranks)["latency", "data all_reduce"] == 4.0
+
+
+def test_waiting_for_other_stages_is_the_pipeline_bubble(factory: ModuleType) -> None:
+    result = factory.pipeline(ranks=4, batches=1)
+    first = causes(result)[0]
+    assert (first["cause"], first["of"]) == ("pipeline bubble", "waiting for other stages")
+
+
+@pytest.mark.parametrize("batches", [1, 3, 8])
+def test_times_add_up_to_the_iteration(factory: ModuleType, batches: int) -> None:
+    result = factory.pipeline(ranks=4, batches=batches)
+    path = critical_path(result, critical_rank(result), 0, result.iteration)
+    assert [piece.begin for piece in path[:-1]] == [piece.end for piece in path[1:]]
+    assert sum(row["time_s"] for row in causes(result)) == pytest.approx(result.iteration / S, rel=1e-9)
+    assert sum(row["share"] for row in causes(result)) == pytest.approx(1, rel=1e-9)
+
+
+def test_a_tier_is_one_row(two_ranks: Result) -> None:
+    rows = {row["tier"]: row for row in resources(two_ranks)}
+    assert list(rows) == ["host* proxy", "host* > leaf*"]
+    wires = rows["host* > leaf*"]
+    assert (wires["count"], wires["busiest"]) == (2, "host0 > leaf0")
+    assert (wires["utilisation_mean"], wires["utilisation_max"]) == pytest.approx((0.375, 0.5))
+    assert tier("leaf12->spine3") == "leaf*->spine*"
