@@ -155,10 +155,11 @@ def _program(scenario: str, settings: list[str]) -> Program:
 
 
 def _read(inputs: Sequence[str], form: str | None, only: str | None) -> Trace:
-    from fabricsim.traces.readers import read  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.spec import library  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.traces.readers import read  # noqa: PLC0415  as above
 
     with progress("reading") as report:
-        return read([Path(each) for each in inputs], form, only=only, progress=report)
+        return read([library.trace(Path(each)) for each in inputs], form, only=only, progress=report)
 
 
 def _rebuilt(trace: Trace, ranks: int | None) -> Program:

@@ -21,8 +21,10 @@ def inspect(
     traces: TracesArgument, *, form: FormOption = None, only: OnlyOption = None, as_json: JsonOption = False
 ) -> None:
     """Show what a trace or a log holds: ranks, streams, communications by kind, group and size, and what is missing."""
-    from fabricsim.traces.inspecting import inspect as inspected  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.spec import library  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.traces.inspecting import inspect as inspected  # noqa: PLC0415  as above
 
+    traces = [library.trace(path) for path in traces]
     announce_reading(traces, form, only)
     with progress("reading") as report:
         found = inspected(traces, form, only=only, progress=report)

@@ -37,7 +37,11 @@ if TYPE_CHECKING:
     from fabricsim.spec.load import LoadedScenario
 
 TracesArgument = Annotated[
-    list[Path], typer.Argument(metavar="TRACE...", help="Files, folders or tar archives of one job, packed or not.")
+    list[Path],
+    typer.Argument(
+        metavar="TRACE...",
+        help="Files, folders or tar archives of one job, packed or not; or one that ships (fabricsim list traces).",
+    ),
 ]
 FormOption = Annotated[
     str | None, typer.Option("--form", metavar="NAME", help="Form of the trace, where its contents do not show it.")
@@ -154,11 +158,13 @@ def rebuilt_from(  # noqa: PLR0913  one parameter per option
 ) -> tuple[Rebuilt, str]:
     """Read a trace and make a program of it; also gives its form."""
     from fabricsim.captured.rebuild import rebuild  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.spec import library  # noqa: PLC0415  as above
     from fabricsim.traces.readers import read  # noqa: PLC0415  as above
 
     if not 0 < gpu_speed < math.inf:
         msg = f"--gpu-speed {gpu_speed}: kernels cannot run that many times faster; give a number above 0, such as 1.3"
         raise InputError(msg)
+    traces = [library.trace(path) for path in traces]
     announce_reading(traces, form, only)
     with progress("reading") as report:
         trace = read(traces, form, only=only, progress=report)

@@ -23,6 +23,7 @@ KINDS = (
     "models",
     "collectives",
     "traffic",
+    "traces",
 )
 """What there are presets of; each is a folder."""
 
@@ -72,6 +73,13 @@ def path(kind: str, name: str) -> Path:
         msg = f"no preset {name!r} in {kind}; {hint}"
         raise InputError(msg)
     return root() / kind / f"{name}.toml"
+
+
+def trace(given: Path) -> Path:
+    """File of a captured trace that ships, if `given` names one and is no file of the user; else `given`."""
+    if given.exists() or str(given) not in names("traces"):
+        return given
+    return root() / "traces" / f"{given}.tar.xz"
 
 
 def listing() -> dict[str, list[tuple[str, str]]]:

@@ -1,16 +1,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import h5py
 import pytest
 
 from fabricsim.results.hdf5 import read
+from fabricsim.spec import library
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
     from types import ModuleType
 
     Fabricsim = Callable[..., tuple[int, str, str]]
@@ -103,3 +104,28 @@ def test_a_trace_without_times_cannot_be_held_against_its_capture(fabricsim: Fab
     code, _, err = fabricsim("replay", "a.goal", *ON, "--against", "captured")
     assert code == 2
     assert "does not say when its operations ran" in err
+
+
+def test_the_trace_that_ships_takes_what_it_took_and_longer_over_tcp(fabricsim: Fabricsim) -> None:
+    code, out, _ = fabricsim("replay", "dlrm-v100", "--fabric", "dgx1-v100", "--json")
+    assert code == 0
+    assert abs(json.loads(out)["capture"]["change"]) < 0.01
+    code, out, _ = fabricsim(
+        "compare", "dlrm-v100", "--fabric", "dgx1-v100,v100-vm", "--transport", "tcp-10g", "--json"
+    )
+    assert code == 0
+    captured, over_tcp = json.loads(out)
+    assert over_tcp["iteration_time_s"] > 1.02 * captured["iteration_time_s"]
+    assert over_tcp["exposed_communication_s"] > 10 * captured["exposed_communication_s"]
+
+
+def test_the_trace_that_ships_is_small_and_says_its_license() -> None:
+    file = library.trace(Path("dlrm-v100"))
+    assert file.stat().st_size < 300_000
+    assert "MIT License" in file.with_name("dlrm-v100.toml").read_text(encoding="utf-8")
+
+
+def test_a_file_of_the_users_goes_before_the_trace_that_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("dlrm-v100").touch()
+    assert library.trace(Path("dlrm-v100")) == Path("dlrm-v100")
