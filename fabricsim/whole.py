@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+_PARTS: set[Path] = set()
+"""Files that are being written."""
+
 
 @contextmanager
 def whole(path: Path, way_out: str, error: type[InputError] = InputError, *, name: str = "") -> Iterator[Path]:
@@ -33,6 +36,7 @@ def whole(path: Path, way_out: str, error: type[InputError] = InputError, *, nam
         Or `error`, where the file cannot be written; nothing is left then, and an older one of that name still there.
     """
     part = path.with_name(name or f"{path.name}.part")
+    _PARTS.add(part)
     try:
         yield part
         part.replace(path)
@@ -40,4 +44,11 @@ def whole(path: Path, way_out: str, error: type[InputError] = InputError, *, nam
         msg = f"{path}: cannot be written: {problem.strerror or problem}; {way_out}"
         raise error(msg) from problem
     finally:
+        part.unlink(missing_ok=True)
+        _PARTS.discard(part)
+
+
+def drop_parts() -> None:
+    """Remove the files that are being written, for a process that ends in their midst."""
+    for part in tuple(_PARTS):
         part.unlink(missing_ok=True)

@@ -13,6 +13,7 @@ import typer
 
 from fabricsim.cli import calibrate, convert, inspect, library, replay, runs, studies, traffic
 from fabricsim.cli.common import note
+from fabricsim.cli.interrupt import INTERRUPTED, ending_at_once, say_interrupted
 from fabricsim.errors import FabricsimError, FabricsimWarning
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ for module in (runs, replay, inspect, convert, calibrate, studies, traffic, libr
 
 _OBJECTS = 50_000
 """New objects after which circles of objects are looked for: a run makes many objects and few circles."""
-_INTERRUPTED = 130  # as a shell reports a program that SIGINT ends
 _CLOSED_PIPE = 1  # as typer ends where it is the first to meet a closed pipe
 
 
@@ -54,7 +54,7 @@ def main() -> None:
     atexit.register(gc.freeze)  # all memory goes with the process: to look for circles in it takes 0.3 s of CPU
     try:
         try:
-            with warnings.catch_warnings():
+            with ending_at_once(), warnings.catch_warnings():
                 warnings.simplefilter("once", FabricsimWarning)
                 warnings.showwarning = _warn
                 app(prog_name="fabricsim")  # ends in SystemExit
@@ -64,7 +64,12 @@ def main() -> None:
         print(f"fabricsim: {error}", file=sys.stderr)  # noqa: T201  the program's own voice
         sys.exit(2)
     except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
+        say_interrupted()
+        sys.exit(INTERRUPTED)
+    except SystemExit as end:
+        if end.code == INTERRUPTED:  # typer has met the interrupt
+            say_interrupted()
+        raise
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered has no reader
         sys.exit(_CLOSED_PIPE)

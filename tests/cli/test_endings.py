@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,8 +30,41 @@ def test_interrupt_is_quiet(
 
     monkeypatch.setattr(Fabric, "replay", interrupted)
 
-    assert fabricsim(command[0], small.name, *command[1:]) == (130, "", "")
+    monkeypatch.setattr("fabricsim.cli.interrupt._said", threading.Lock())
+
+    assert fabricsim(command[0], small.name, *command[1:]) == (130, "", "fabricsim: interrupted\n")
     assert [path.name for path in small.parent.iterdir()] == [small.name]
+
+
+LONG = ["--set", "folding=off", "--set", "job.global_batch=3072"]
+"""Minutes of a thousand ranks."""
+COMMANDS = {
+    "run": ["run", "gpt3-175b", *LONG, "-o", "out.h5"],
+    "compare": ["compare", "gpt3-175b", *LONG, "--transport", "rdma-100g,rdma-200g", "--jobs", "2", "-o", "out"],
+    "packets": ["run", "gpt2-xl-dp-16", "--engine", "packet", "-o", "out.h5"],
+    "traffic": ["traffic", "permutation", "gpt2-medium-dp", "--size", "100GB", "--engine", "packet", "-o", "out"],
+    "validate": ["validate", "dai2024", "-o", "out"],
+    "bench": ["bench", "all_reduce", "--cluster", "selene", "--transport", "rdma-200g"],
+}
+
+
+@pytest.mark.parametrize("after", [0.2, 2.5])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_ctrl_c_ends_a_command_within_a_second(tmp_path: Path, name: str, after: float) -> None:
+    command = [sys.executable, "-m", "fabricsim", *COMMANDS[name]]
+    run = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # noqa: S603  our own words
+    time.sleep(after)
+    if run.poll() is not None:
+        pytest.fail(f"{name} has ended already: {run.stderr.read() if run.stderr else ''}")
+    began = time.monotonic()
+    run.send_signal(signal.SIGINT)
+    _, err = run.communicate(timeout=60)
+
+    assert time.monotonic() - began < 1.0
+    assert run.returncode == 130
+    assert err.splitlines()[-1] == "fabricsim: interrupted"
+    assert "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("arguments", [["list", "models"], ["--help"]])

@@ -1,0 +1,69 @@
+"""Ctrl-C ends the program within a second, whatever it is busy with.
+
+Python looks at signals between its own instructions only. A compiled kernel runs for minutes without one, and a pool
+waits for its threads. A thread beside them is told by the operating system at once, and ends the program if the main
+thread does not.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from fabricsim.whole import drop_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+INTERRUPTED = 130
+"""Exit code, as a shell reports a program that SIGINT ends."""
+_PATIENCE = 0.4
+"""Seconds that the main thread has to end by itself."""
+_SHOW_CURSOR = "\x1b[?25h"
+
+_said = threading.Lock()
+
+
+@contextmanager
+def ending_at_once() -> Iterator[None]:
+    """End the process soon after a SIGINT within the block; only the main thread can arrange for that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    told, tell = os.pipe()
+    os.set_blocking(tell, False)
+    before = signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+    threading.Thread(target=_wait_and_end, args=(told,), daemon=True).start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(tell)
+
+
+def _wait_and_end(told: int) -> None:
+    """End the process after a SIGINT that the main thread does not react to; return when nothing can come any more."""
+    with os.fdopen(told, "rb", buffering=0) as signals:
+        while came := signals.read(1):
+            if came[0] == signal.SIGINT:
+                break
+        else:
+            return
+        time.sleep(_PATIENCE)
+        drop_parts()
+        if sys.stderr.isatty():
+            sys.stderr.write(_SHOW_CURSOR)  # a progress bar hides it
+        say_interrupted()
+        os._exit(INTERRUPTED)
+
+
+def say_interrupted() -> None:
+    """Say that the program was interrupted, once."""
+    if _said.acquire(blocking=False):
+        sys.stderr.write("fabricsim: interrupted\n")
+        sys.stderr.flush()
