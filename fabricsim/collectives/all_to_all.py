@@ -10,25 +10,16 @@ With ``a`` seconds per message, for a buffer of ``S`` bytes per rank on ``n`` ra
 
 from __future__ import annotations
 
-from fabricsim.collectives.base import Template, alone, steps
+from fabricsim.collectives.base import Template, alone, sending_ahead
 from fabricsim.collectives.bruck import Turn, shifted
 
 
 def direct(members: int) -> Template:
-    """Send all blocks, then receive all."""
+    """Send all blocks and receive all, side by side."""
     if members == 1:
         return alone()
-    pairwise_made = pairwise(members)
-    table = steps(2 * (members - 1))
-    table[: members - 1], table[members - 1 :] = pairwise_made.scripts[0][::2], pairwise_made.scripts[0][1::2]
-    return Template(
-        (table,),
-        relative=True,
-        members=members,
-        shards=members,
-        connections=pairwise_made.connections,
-        sources=pairwise_made.sources,
-    )
+    made = pairwise(members)
+    return sending_ahead(made.scripts[0], made.connections, made.sources, relative=True, shards=members)
 
 
 def pairwise(members: int) -> Template:

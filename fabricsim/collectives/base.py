@@ -81,6 +81,8 @@ class Template:
     scratch
         Further shards of each buffer that hold neither input nor output, each as long as the shard of the same
         number modulo `shards`.
+    out_of_place
+        Whether messages are received into another buffer than they are sent from, so that either may come first.
 
     Notes
     -----
@@ -97,6 +99,7 @@ class Template:
     strands: int = 1
     switches: tuple[int, ...] = ()
     scratch: int = 0
+    out_of_place: bool = False
 
     @property
     def slots(self) -> int:
@@ -181,3 +184,42 @@ def alone(shards: int = 1) -> Template:
     """Make the template of a group of one, which has nothing to do."""
     nobody = np.full((1, 1, 2), NONE, np.int32)
     return Template((steps(0),), relative=False, members=1, shards=shards, connections=nobody, sources=nobody[:, :, 0])
+
+
+def sending_ahead(
+    table: NDArray[np.void],
+    connections: NDArray[np.int32],
+    sources: NDArray[np.int32],
+    *,
+    relative: bool,
+    shards: int,
+) -> Template:
+    """Make the template of members that send and receive side by side, with what one member does one after the other.
+
+    A group of sends and receives is such a thing in NCCL: warps of their own send, others receive, and a sender is
+    ahead of its receiver by as much as the FIFO holds (``src/device/sendrecv.h``).
+
+    Parameters
+    ----------
+    table
+        ``STEP`` array of a member.
+    connections, sources
+        Of the members, as `ring_neighbours` returns them.
+    relative, shards
+        As of `Template`.
+    """
+    sends, receives = table[table["send"] >= 0].copy(), table[table["wait"] >= 0].copy()
+    sends["wait"], receives["send"] = NONE, NONE
+    receiving = connections.copy()
+    receiving[:, :, 0] += np.int32(len(connections))  # the second strand
+    nothing = np.full_like(connections, NONE)
+    return Template(
+        (sends,) * len(connections) + (receives,) * len(connections),
+        relative=relative,
+        members=len(connections),
+        shards=shards,
+        connections=np.concatenate([receiving, nothing]),
+        sources=np.concatenate([np.full_like(sources, NONE), sources]),
+        strands=2,
+        out_of_place=True,
+    )

@@ -74,6 +74,11 @@ class Choice:
         return replace(self, chunk=1)
 
 
+FIFO_STEPS = 8
+"""Slots of a connection's FIFO: NCCL_STEPS, ``src/include/device.h``."""
+_AHEAD = ("direct", "ring")
+"""Algorithms of `PAIRED` collectives that send without waiting for what they receive, as NCCL's do."""
+
 PROTOCOLS = {"Simple": SIMPLE, "LL": LL, "LL128": LL128}
 """Lines of NCCL's protocols by their names."""
 
@@ -93,13 +98,19 @@ def from_settings(settings: Collectives) -> Choose:
             algorithm=algorithm,
             # Channels of one pair of ranks would share every resource of the pair.
             channels=1 if paired else settings.channels,
-            chunk=settings.send_chunk if paired else settings.chunk,
+            chunk=_send_chunk(settings, algorithm) if paired else settings.chunk,
             network_step=settings.network_step,
             intra_host_step=settings.intra_host_step,
+            window=FIFO_STEPS if paired and algorithm in _AHEAD else 2,
             reduction_rate=settings.reduction_rate or 0.0,
         )
 
     return choose
+
+
+def _send_chunk(settings: Collectives, algorithm: str) -> int:
+    """Take half of the FIFO where each message waits for another, as those of MPI's algorithms do."""
+    return settings.send_chunk * (1 if algorithm in _AHEAD else FIFO_STEPS // 2)
 
 
 def _described(settings: Collectives, name: str, collective: str, members: int) -> Choice:
@@ -117,7 +128,7 @@ def _described(settings: Collectives, name: str, collective: str, members: int) 
     from fabricsim.collectives import chakra  # noqa: PLC0415  few scenarios name files
 
     found = chakra.read(name, collective, members)
-    most = settings.send_chunk if collective in PAIRED else settings.chunk
+    most = _send_chunk(settings, name) if collective in PAIRED else settings.chunk
     rate = choice.reduction_rate or found.reduction_rate
     return replace(choice, chunk=max(1, most // found.most), reduction_rate=rate)
 

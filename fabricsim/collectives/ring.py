@@ -10,7 +10,7 @@ Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of wor
 
 from __future__ import annotations
 
-from fabricsim.collectives.base import Template, alone, ring_neighbours, script
+from fabricsim.collectives.base import Template, alone, ring_neighbours, script, sending_ahead
 
 
 def _ring(members: int, turns: int, *, reducing: bool) -> Template:
@@ -56,9 +56,7 @@ def exchange(members: int) -> Template:
         return alone()
     connections, sources = ring_neighbours(members)
     rows: list[tuple[bool, int | None]] = [(False, 0), (True, None)]
-    return Template(
-        (script(rows),), relative=False, members=members, shards=1, connections=connections, sources=sources
-    )
+    return sending_ahead(script(rows), connections, sources, relative=False, shards=1)
 
 
 def all_reduce_seconds(members: int, size: float, rate: float, latency: float) -> float:

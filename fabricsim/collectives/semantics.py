@@ -199,10 +199,12 @@ class _Run:
         self.made, self.title, self._order = made, title, order
         self._inboxes: dict[tuple[int, int], deque[tuple[int, ...]]] = {}
         self._received: dict[tuple[int, int], int] = {}
+        self._given: list[list[Holding]] = []
 
     def play(self, rounds: list[list[Holding]]) -> None:
         """Let the lanes get on until all are through; holdings by round and owner."""
         lanes = range(self.made.lanes)
+        self._given = [[list(holding) for holding in those] for those in rounds] if self.made.out_of_place else rounds
         scripts = [self.made.script(lane).tolist() for lane in lanes]
         at = [(0, 0, False)] * len(lanes)  # round, step, and whether it has received
         open_lanes = [lane for lane in lanes if scripts[lane]]
@@ -241,7 +243,7 @@ class _Run:
                 break
             mine = rounds[turn][self.made.owner(lane)]
             received = received or self._receive(lane, script[number], turn, mine)
-            if not received or not self._send(lane, script[number], mine):
+            if not received or not self._send(lane, script[number], turn):
                 break
             turn, number, received = turn + (number + 1) // len(script), (number + 1) % len(script), False
         return turn, number, received
@@ -264,7 +266,8 @@ class _Run:
         self._take(mine, box.popleft(), slots, reduce)
         return True
 
-    def _send(self, lane: int, step: tuple[int, ...], mine: Holding) -> bool:
+    def _send(self, lane: int, step: tuple[int, ...], turn: int) -> bool:
+        mine = self._given[turn][self.made.owner(lane)]
         _, _, _, send, shard, shards, run, every, _, _ = step
         if send < 0:
             return True

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fabricsim.collectives import template
+from fabricsim.tables import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,13 +74,18 @@ def shape_of(made: Template) -> Shape:
     for lane in range(made.lanes if made.members > 1 else 0):
         sends = made.script(lane)["send"]
         used[lane, sends[sends >= 0]] = True
-    alike = False
-    if made.lanes == made.members:
-        turned = (receivers - np.arange(made.members)[:, None]) % made.members
-        alike = bool(np.all(turned == turned[0]) and np.all(inboxes == inboxes[0]))
-    cyclic = alike and len(made.scripts) == 1 and made.relative
+    cyclic = made.relative and not made.switches and _alike(made, receivers, inboxes, used)
     owner = np.array([made.owner(lane) for lane in range(made.lanes)], np.int64)
     return Shape(made.members, made.switches, owner, receivers, inboxes, used, cyclic, made.shards)
+
+
+def _alike(made: Template, receivers: NDArray[np.int64], inboxes: NDArray[np.int64], used: NDArray[np.bool_]) -> bool:
+    """Whether all members of a template do the same, by strand, with partners at the same distances."""
+    strand, number = np.divmod(receivers, made.members)
+    turned = strand * made.members + (number - np.arange(made.lanes)[:, None]) % made.members
+    columns = [np.where(used, column, NONE).reshape(made.strands, made.members, -1) for column in (turned, inboxes)]
+    scripts = [made.script(lane) is made.script(lane - lane % made.members) for lane in range(made.lanes)]
+    return all(scripts) and all(np.all(column == column[:, :1]) for column in columns)
 
 
 class Layout(NamedTuple):

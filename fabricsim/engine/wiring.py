@@ -96,6 +96,18 @@ def _chunk(made: Template, most: int, collective: str, ranks: tuple[int, ...], s
     return chunk
 
 
+def _kept(made: Template, lanes: int) -> NDArray[np.int64]:
+    """List the lanes of a template's first members, and those of its switches."""
+    every = np.arange(made.lanes)
+    return every[(every % made.members < lanes) | (every >= made.members * made.strands)]
+
+
+def _renumbered(lanes: NDArray[np.int32], members: int, fewer: int) -> NDArray[np.int32]:
+    """Give lanes the numbers that they have where each strand has fewer members, who stand for the others."""
+    strand, member = np.divmod(lanes, members)
+    return np.where(lanes < 0, lanes, strand * fewer + member % fewer).astype(np.int32)
+
+
 class Wiring:
     """Makes routes and communicators in a world's tables, each once.
 
@@ -250,14 +262,15 @@ class Wiring:
         """Index of a template of which only the first members have lanes; whoever makes it keeps it."""
         key = (id(made), lanes)
         if key not in self._templates:
-            scripts = np.zeros(len(made.scripts), SCRIPT)
+            symmetric = len(made.scripts) == 1
+            those = made.scripts if symmetric else [made.scripts[lane] for lane in _kept(made, lanes)]
+            scripts = np.zeros(len(those), SCRIPT)
             first: dict[int, int] = {}
-            for script, steps in zip(scripts, made.scripts, strict=True):
+            for script, steps in zip(scripts, those, strict=True):
                 if id(steps) not in first:
                     first[id(steps)] = self._world.extend("steps", steps)
                 script["first_step"], script["steps"] = first[id(steps)], len(steps)
             connections, inboxes = made.connections.shape[1], made.sources.shape[1]
-            symmetric = len(made.scripts) == 1
             row = (
                 self._world.extend("scripts", scripts),
                 symmetric,
@@ -305,18 +318,19 @@ class Wiring:
     def _add_communicator(self, collective: str, ranks: tuple[int, ...], choice: Choice, made: Template) -> int:
         lanes = made.members if self.folding is None else self.folding.lanes(collective, ranks, choice)
         folded = lanes < made.members
-        connections, sources = made.connections, made.sources
-        if folded:  # a ring, whose members have a lane each
-            connections, sources = connections[:lanes].copy(), sources[:lanes] % lanes
-            connections[:, :, 0] %= lanes
+        kept = _kept(made, lanes)
+        connections, sources = made.connections[kept], made.sources[kept]
+        if folded:  # all members do the same
+            connections[:, :, 0] = _renumbered(connections[:, :, 0], made.members, lanes)
+            sources = _renumbered(sources, made.members, lanes)
         rows = np.zeros((choice.channels, *connections.shape[:2]), CONNECTION)
         rows["member"] = connections[None, :, :, 0]
         rows["inbox"] = connections[None, :, :, 1]
         rows["route"] = rows["flow"] = NONE
         endpoints = [*ranks * made.strands, *self._switches.endpoints(ranks, made.switches)]
         places, keys = [], []
-        for lane, i in np.argwhere(shape_of(made).used[: len(connections)]).tolist():
-            source, target = endpoints[lane], endpoints[made.connections[lane, i, 0]]
+        for lane, i in np.argwhere(shape_of(made).used[kept]).tolist():
+            source, target = endpoints[kept[lane]], endpoints[made.connections[kept[lane], i, 0]]
             if source != target:
                 places.append((lane, i))
                 keys.append(self._key(source, target, ranks, choice))

@@ -117,7 +117,8 @@ class Collectives(Spec):
 
     ``algorithm`` is one name for all collectives that have it, or a table from collective to name;
     others take their first. ``chunk`` is the most that one channel sends in one step, ``send_chunk`` the most
-    that a send between two ranks hands over at once; of either, a connection's FIFO holds two. ``network_step``
+    that a send between two ranks hands over at once; a connection's FIFO holds two of the former, eight of the latter.
+    ``network_step``
     and ``intra_host_step`` are fixed times per step (flags, fences, proxy), after NCCL's tuning tables.
     ``reduction_rate`` is what one channel reduces per second of what it has received; left out, that takes no time
     of its own, as where the reduction of one slice hides behind the arrival of the next.
@@ -128,7 +129,7 @@ class Collectives(Spec):
     protocol: str | dict[str, str] = "auto"
     channels: Annotated[int, Field(ge=1, le=64)] = 2
     chunk: Bytes = 2 * 2**20
-    send_chunk: Bytes = 2**19
+    send_chunk: Bytes = 2**17
     network_step: Duration = 0
     intra_host_step: Duration = 0
     reduction_rate: Rate | None = None

@@ -101,7 +101,7 @@ def test_settings_choose_the_same_for_every_call() -> None:
     settings = Collectives(channels=3, chunk="1MiB", send_chunk="4KiB", network_step="2us", intra_host_step="1us")
     choose = from_settings(settings)
     assert choose("all_reduce", (0, 1), 5) == Choice("ring", 3, 2**20, 2_000_000, 1_000_000)
-    assert choose("send_recv", (0, 1), 5) == Choice("direct", 1, 4096, 2_000_000, 1_000_000)
+    assert choose("send_recv", (0, 1), 5) == Choice("direct", 1, 4096, 2_000_000, 1_000_000, window=8)
     assert from_settings(Collectives(algorithm={"all_reduce": "ring"}))("broadcast", (0,), 1).algorithm == "ring"
 
 

@@ -117,6 +117,19 @@ def test_alike_ranks_fold(
     assert folded_to(made, plan) == ranks
 
 
+@pytest.mark.parametrize(("cluster", "ranks"), [({}, 1), (HOSTS_OF_4, 4)])
+def test_members_of_an_all_to_all_fold_with_what_they_send_and_receive(
+    ideal_scenario: Make, cluster: dict[str, Any], ranks: int
+) -> None:
+    builder = ProgramBuilder(["all"])
+    call = builder.call(Call("all_to_all", tuple(range(8)), 8 * 10**5, "expert"))
+    for rank in range(8):
+        builder.join(call, rank, "all")
+    made = ideal_scenario(8 // cluster.get("gpus_per_host", 1), send_chunk="16KiB", cluster=cluster)
+
+    assert folded_to(made, WholeProgram(builder.build())) == ranks
+
+
 @pytest.mark.parametrize(("routing", "ranks"), [("ecmp", 8), ("d-mod-k", 4)])
 def test_folding_follows_the_routes(training: ModuleType, ideal_scenario: Make, routing: str, ranks: int) -> None:
     made = ideal_scenario(16, "leaf-spine", channels=2, chunk="64KiB", hosts_per_leaf=4, spines=4, routing=routing)

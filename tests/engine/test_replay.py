@@ -91,12 +91,12 @@ def test_calls_joined_at_once_share_the_wire(ideal_scenario: Make) -> None:
 
 
 def test_a_sender_need_not_wait_for_its_receiver_beyond_the_join(ideal_scenario: Make) -> None:
-    # Five pieces of 2 us, of which the FIFO holds two: the last is in it when the third has arrived, at 7 us.
+    # Ten pieces of 1 us, of which the FIFO holds eight: the last is in it when the second has arrived, at 3 us.
     builder = ProgramBuilder(timers=["all"])
     call = _call(builder, (0, 1), 10 * BYTES_PER_US, "send_recv")
     ops = [builder.join(call, rank, "all") for rank in (0, 1)]
-    spans = _run(ideal_scenario(2, send_chunk=f"{2 * BYTES_PER_US}B"), builder.build()).spans
-    assert spans["end"][ops].tolist() == [7 * US, 11 * US]
+    spans = _run(ideal_scenario(2, send_chunk=f"{BYTES_PER_US}B"), builder.build()).spans
+    assert spans["end"][ops].tolist() == [3 * US, 11 * US]
 
 
 def test_a_send_that_fits_its_fifo_keeps_the_sender_no_time(ideal_scenario: Make) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import log2
 from typing import TYPE_CHECKING
 
-from fabricsim.collectives.nccl.tuning import BUFFER, FIFO_STEPS, PAYLOAD
+from fabricsim.collectives.choice import FIFO_STEPS
+from fabricsim.collectives.nccl.tuning import BUFFER, PAYLOAD
 
 if TYPE_CHECKING:
     from fabricsim.collectives.nccl.choice import Pick
@@ -39,6 +40,41 @@ def chunk(found: Pick, size: int, group: Group) -> int:
     elif found.protocol == "ll128":
         step = _halved(step, size // found.channels, 1 + int(log2(group.hosts)), _TREE_LL128)
     return int(step * PAYLOAD[found.protocol])
+
+
+def send_channels(step: int, size: int, most: int, group: Group) -> int:
+    """Count the channels over which a send goes: ``addP2pToPlan`` and ``scheduleP2pTasksToPlan`` of ``src/enqueue.cc``.
+
+    Parameters
+    ----------
+    step
+        Bytes of a step of the FIFO.
+    size
+        Of the send, bytes.
+    most
+        Channels between two ranks by their path: ``ncclTopoGetNchannels``, ``src/graph/paths.cc``.
+    group
+        Of the ranks. The fewer channels there are for each, the fewer has a send; a large one may have more.
+    """
+    every = _power_of_two(group.channels)
+    most = min(_power_of_two(most), every)
+    least = _for_each_rank(most, group.ranks, every)
+    most = _for_each_rank(most, group.ranks, 4 * every)
+    part, largest = (step // 2, step) if group.hosts > 1 else (step // 8, 32 * step)
+    channels = max(1, min(least, -(-size // part)))
+    while -(-size // channels) > largest and channels <= most // 2:
+        channels *= 2
+    return channels
+
+
+def _power_of_two(count: int) -> int:
+    return 1 << (count - 1).bit_length()
+
+
+def _for_each_rank(channels: int, ranks: int, every: int) -> int:
+    while channels * ranks > every and channels > 1:
+        channels //= 2
+    return channels
 
 
 def _halved(step: int, part: int, depth: int, rules: tuple[tuple[int, int], ...]) -> int:

@@ -7,14 +7,14 @@ from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING
 
-from fabricsim.collectives.choice import LL, LL128, SIMPLE, Choice, from_settings
+from fabricsim.collectives.choice import FIFO_STEPS, LL, LL128, SIMPLE, Choice, from_settings
 from fabricsim.collectives.nccl import chunks, cost
 from fabricsim.collectives.nccl.choice import Pick, pick
 from fabricsim.collectives.nccl.chunks import RING_STEPS
 from fabricsim.collectives.nccl.gpus import nvlinks
 from fabricsim.collectives.nccl.graph import describe
 from fabricsim.collectives.nccl.tuning import ALGORITHMS as NAMES
-from fabricsim.collectives.nccl.tuning import FIFO_STEPS, PROTOCOLS, tuning
+from fabricsim.collectives.nccl.tuning import PROTOCOLS, tuning
 from fabricsim.spec.collectives import PAIRED, is_described
 from fabricsim.units import PS_PER_S
 
@@ -42,6 +42,8 @@ _NVLS_MESSAGES = 4
 """Messages of a call to and from the NVSwitch, one after the other; NCCL's table has their latency as one."""
 _P2P_LL_THRESHOLD, _P2P_LL_SINCE = 2**14, (2, 14)
 """Bytes up to which a send goes by LL, and the version since when: NCCL_P2P_LL_THRESHOLD, src/enqueue.cc."""
+_NVLINK_STEP = 4
+"""NCCL_P2P_NVL_CHUNKSIZE by NCCL_P2P_NET_CHUNKSIZE, which is also that over PCIe: 512 and 128 KiB, src/init.cc."""
 _MANY = 4
 """Channels up to which each is simulated."""
 _SOCKETS = ("tcp", "ipoib")
@@ -140,24 +142,19 @@ class Plan:
         )
 
     def _unchosen(self, collective: str, group: Group, size: int) -> Choice:
-        """Take protocol Simple for sends between two ranks, in the chunks of the settings, or LL for small ones.
-
-        Over NVLink NCCL sends on two channels per link (``ncclTopoGetNchannels``, src/graph/paths.cc), each with a
-        FIFO of its own.
-        """
+        """Take protocol Simple for sends between two ranks, or LL for small ones."""
         plain = self._plain(collective, tuple(range(group.ranks)), size)
         sent = size // group.ranks if collective == "all_to_all" else size
         own = is_described(plain.algorithm)
         small = collective in PAIRED and sent <= _P2P_LL_THRESHOLD and self._tuning.version >= _P2P_LL_SINCE
         if small and not own:  # files of the user say their protocol
             return self._small_sends(plain, group)
-        inside = group.hosts == 1 and group.within == "nvlink" and collective in PAIRED
         measured = self._measured_protocol("simple", group)
         return Choice(
             algorithm=plain.algorithm,
             channels=plain.channels,
-            chunk=plain.chunk * (2 * nvlinks(self._gpu) if inside else 1),
-            window=FIFO_STEPS if inside else plain.window,
+            chunk=self._send_chunk(plain.chunk, group, sent) if collective in PAIRED and not own else plain.chunk,
+            window=plain.window,
             network_step=0 if measured else self._step("network", "ring", "simple", group),
             intra_host_step=self._step(group.within, "ring", "simple", group),
             start=self._start("ring", "simple", group) + self._own_part(collective, group, size),
@@ -166,6 +163,12 @@ class Plan:
             line=plain.line,
             reduction_rate=plain.reduction_rate if own else 0.0,
         )
+
+    def _send_chunk(self, step: int, group: Group, size: int) -> int:
+        """Count what all channels between two ranks send at once; one stands for all of them."""
+        links = nvlinks(self._gpu) if group.hosts == 1 and group.within == "nvlink" else 0
+        step *= _NVLINK_STEP if links else 1
+        return step * chunks.send_channels(step, size, 2 * max(1, links), group)
 
     def _small_sends(self, plain: Choice, group: Group) -> Choice:
         """Send in lines of LL, half of whose bytes are flags."""
@@ -208,8 +211,13 @@ class Plan:
         return measured.byte_latency * PS_PER_S * together
 
     def _own_part(self, collective: str, group: Group, size: int) -> int:
-        """Count the time to copy what a rank of an all-to-all keeps, by the thread blocks that send, ps."""
-        return round(size / group.ranks / self._copy_rate * PS_PER_S) if collective == "all_to_all" else 0
+        """Count the time to copy what a rank of an all-to-all keeps, by the thread blocks that send, ps.
+
+        Between hosts it is over long before the other sends, beside which it runs as a send of its own. Inside a host,
+        where it takes the warps from those, it is taken to come first: 2 A100 measured agree, 2 H100 are 22 % faster.
+        """
+        inside = collective == "all_to_all" and group.hosts == 1
+        return round(size / group.ranks / self._copy_rate * PS_PER_S) if inside else 0
 
     def _channels(self, found: Pick, group: Group) -> int:
         """Channels to simulate: one stands for many that share every resource and run in step."""

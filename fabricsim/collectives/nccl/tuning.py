@@ -33,8 +33,6 @@ BUFFER: Mapping[Protocol, int] = {"ll": 2**19, "ll128": 120 * 640 * 8 * 8, "simp
 """Bytes of a connection's FIFO with its flags: ``src/init.cc``, ``computeBuffSizes``."""
 PAYLOAD: Mapping[Protocol, float] = {"ll": 1 / 2, "ll128": 120 / 128, "simple": 1.0}
 """Share of data in what is sent: 8 of 16 bytes by LL, 120 of 128 by LL128 (``src/include/device.h``)."""
-FIFO_STEPS = 8
-"""Slots of a FIFO: NCCL_STEPS, ``src/include/device.h``."""
 MOST_THREADS: Mapping[Protocol, int] = {"ll": 512, "ll128": 640, "simple": 512}
 """Of a channel: ``src/include/device.h``."""
 THRESHOLDS: Mapping[Protocol, int] = {"ll": 8, "ll128": 8, "simple": 64}
