@@ -10,10 +10,9 @@ _INTERRUPTED = 130  # as a shell reports a program that SIGINT ends
 
 def run() -> None:
     """Import the commands, which takes a while, and run one; Ctrl-C is felt from the beginning."""
-    before = signal.signal(signal.SIGINT, _end)
+    signal.signal(signal.SIGINT, _end)
     from fabricsim.cli.main import main  # noqa: PLC0415  not before Ctrl-C is seen to
 
-    signal.signal(signal.SIGINT, before)
     main()
 
 

@@ -27,6 +27,7 @@ _PATIENCE = 0.4
 _SHOW_CURSOR = "\x1b[?25h"
 
 _said = threading.Lock()
+_came = threading.Event()
 
 
 @contextmanager
@@ -38,12 +39,24 @@ def ending_at_once() -> Iterator[None]:
     told, tell = os.pipe()
     os.set_blocking(tell, False)
     before = signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+    handled = signal.signal(signal.SIGINT, _interrupt)
     threading.Thread(target=_wait_and_end, args=(told,), daemon=True).start()
     try:
         yield
     finally:
+        signal.signal(signal.SIGINT, handled)
         signal.set_wakeup_fd(before)
         os.close(tell)
+
+
+def _interrupt(*_: object) -> None:
+    _came.set()
+    raise KeyboardInterrupt
+
+
+def interrupted() -> bool:
+    """Whether a SIGINT has come, whatever was made of it: typer ends with a code of its own."""
+    return _came.is_set()
 
 
 def _wait_and_end(told: int) -> None:

@@ -13,7 +13,7 @@ import typer
 
 from fabricsim.cli import calibrate, convert, inspect, library, replay, runs, studies, traffic
 from fabricsim.cli.common import note
-from fabricsim.cli.interrupt import INTERRUPTED, ending_at_once, say_interrupted
+from fabricsim.cli.interrupt import INTERRUPTED, ending_at_once, interrupted, say_interrupted
 from fabricsim.errors import FabricsimError, FabricsimWarning
 
 if TYPE_CHECKING:
@@ -66,10 +66,11 @@ def main() -> None:
     except KeyboardInterrupt:
         say_interrupted()
         sys.exit(INTERRUPTED)
-    except SystemExit as end:
-        if end.code == INTERRUPTED:  # typer has met the interrupt
-            say_interrupted()
-        raise
+    except SystemExit:
+        if not interrupted():
+            raise
+        say_interrupted()
+        sys.exit(INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered has no reader
         sys.exit(_CLOSED_PIPE)

@@ -26,11 +26,13 @@ def test_interrupt_is_quiet(
     from fabricsim.engine.fabric import Fabric  # noqa: PLC0415  numba comes with it
 
     def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(Fabric, "replay", interrupted)
 
     monkeypatch.setattr("fabricsim.cli.interrupt._said", threading.Lock())
+    monkeypatch.setattr("fabricsim.cli.interrupt._came", threading.Event())
+    monkeypatch.setattr("fabricsim.cli.interrupt._PATIENCE", 60)  # this process goes on
 
     assert fabricsim(command[0], small.name, *command[1:]) == (130, "", "fabricsim: interrupted\n")
     assert [path.name for path in small.parent.iterdir()] == [small.name]
@@ -48,7 +50,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("after", [0.2, 2.5])
+@pytest.mark.parametrize("after", [0.2, 0.6, 2.5])
 @pytest.mark.parametrize("name", COMMANDS)
 def test_ctrl_c_ends_a_command_within_a_second(tmp_path: Path, name: str, after: float) -> None:
     command = [sys.executable, "-m", "fabricsim", *COMMANDS[name]]
