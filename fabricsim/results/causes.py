@@ -61,6 +61,7 @@ class _Part(NamedTuple):
     limit: int
     rank: int
     time: float
+    timer: str = ""
 
 
 def causes(result: Result) -> list[Cause]:
@@ -111,7 +112,8 @@ def _parts(result: Result, rank: int, begin: int, end: int) -> Iterable[_Part]:
             yield _Part("pipeline bubble", "waiting for other stages", NONE, stretch.rank, bubble)
             time -= bubble
         if kind == COMPUTE:
-            yield _Part("compute", "", NONE, stretch.rank, time)
+            timer = result.timers[result.ops["timer"][stretch.op]]
+            yield _Part("compute", "", NONE, stretch.rank, time, timer)
         elif kind == HOST:
             yield _Part("host", "", NONE, stretch.rank, time)
         else:
@@ -156,7 +158,7 @@ class _Waits:
 
 def _cause(result: Result, parts: list[_Part], whole: int, windows: int) -> Cause:
     time = sum(part.time for part in parts)
-    cause, of, limit, _, _ = parts[0]
+    cause, of, limit = parts[0][:3]
     resource = None
     if limit != NONE:
         limit = min({part.limit for part in parts}, key=lambda index: (-_use(result, index), index))
@@ -186,7 +188,7 @@ def _use(result: Result, limit: int) -> float:
 def _detail(result: Result, cause: str, parts: list[_Part], limit: int) -> str:
     """Say what a reader should know of a cause besides; empty if there is nothing."""
     if cause == "compute":
-        return _straggler(result, _most(parts))
+        return ", ".join(text for text in (_straggler(result, _most(parts)), _timer(parts)) if text)
     if limit != NONE:
         return _unevenness(result, limit)
     if result.packets is None or cause not in NETWORK or cause == Rest.LATENCY.name.lower():
@@ -197,6 +199,15 @@ def _detail(result: Result, cause: str, parts: list[_Part], limit: int) -> str:
     told = [f"{count:,} {name}" for count, name in counted if count]
     down = [str(failure["link"]) for failure in result.resolved.get("fabric", {}).get("failures", ())]
     return ", ".join([*(f"{link} was down" for link in down), *told])
+
+
+def _timer(parts: list[_Part]) -> str:
+    """Say which timer has more than half of the time, if it is none of the passes."""
+    whole = sum(part.time for part in parts)
+    for timer in sorted({part.timer for part in parts} - {"forward-compute", "backward-compute"}):
+        if 2 * sum(part.time for part in parts if part.timer == timer) > whole:
+            return f"mostly {timer}"
+    return ""
 
 
 def _straggler(result: Result, rank: int) -> str:

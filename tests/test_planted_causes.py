@@ -1,0 +1,135 @@
+"""Runs with one planted bottleneck each: the first cause that is printed names it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from rich.console import Console
+
+from fabricsim import pipeline
+from fabricsim.pipeline import load, simulate
+from fabricsim.report.text import summary_text
+from fabricsim.results.summary import summarise
+from fabricsim.units import PS_PER_S
+from fabricsim.workload.builder import ProgramBuilder
+from fabricsim.workload.program import Call
+
+if TYPE_CHECKING:
+    from fabricsim.results.result import Result
+    from fabricsim.workload.program import Program
+
+MS = PS_PER_S // 1000
+MODEL = 'job.model={include="gpt2-medium",layers=2}'
+FOUR = (MODEL, "cluster.hosts=4", "job.micro_batch=1", "job.global_batch=4", "job.parallelism.data=4")
+PACKETS = (*FOUR, "engine=packet")
+TWO = (MODEL, "job.micro_batch=1", "job.global_batch=1", "cluster.hosts=1", "cluster.gpus_per_host=2")
+TENSOR = (*TWO, 'cluster.intra_host="nvlink"', "job.parallelism={tensor=2,data=1}")
+LOST = ("timeouts", "retransmissions")
+PLAIN = 'name="plain",latency="1us",forwarding="store-and-forward"'
+
+
+def leaves(spines: int, rate: str, more: str = "") -> str:
+    return f'fabric={{topology="leaf-spine",hosts_per_leaf=2,spines={spines},uplink_rate="{rate}"{more}}}'
+
+
+class Planted(NamedTuple):
+    settings: tuple[str, ...]
+    first: str | tuple[str, ...]
+    says: str = ""
+
+
+PLANTS = {
+    "narrow uplink": Planted((*FOUR, leaves(1, "10Gbps")), "wire leaf", "->spine0, data all_reduce"),
+    "oversubscribed spine": Planted(
+        ("cluster.hosts=4", "cluster.gpus_per_host=1", "job.parallelism.data=4", "job.micro_batch=1",
+         "job.global_batch=4", MODEL, "collectives=ideal", leaves(1, "50Gbps")),
+        "wire leaf", "->spine0",
+    ),
+    "slow adapter": Planted((*FOUR, "transport=tcp-10g"), "wire host", "data all_reduce"),
+    "slow GPU": Planted((*FOUR, "cluster.gpu=t4", "job.parallelism={data=1}", "job.global_batch=4"), "compute"),
+    "memory-bound kernels": Planted((*FOUR, 'cluster.gpu.memory_rate="1GBps"'), "compute"),
+    "small buffer": Planted(
+        (*PACKETS, "transport=roce-100g", leaves(1, "50Gbps", f',switch={{{PLAIN},buffer={{per_port="60kB"}}}}')),
+        LOST, " drops",
+    ),
+    "link down": Planted(
+        (*PACKETS, "transport=roce-100g", 'fabric.failures=[{link="host0-switch0",from="15ms",until="35ms"}]'),
+        "timeouts, data all_reduce", "host0-switch0 was down",
+    ),
+    "bit errors": Planted((*PACKETS, "fabric.bit_error_rate=1e-7"), LOST, " errors"),
+    "ECMP collision": Planted((*FOUR, "seed=1", "collectives=ideal", leaves(4, "25Gbps")), "wire leaf", "uneven load"),
+    "kernel launch": Planted(
+        (*TENSOR, "cluster.gpu=a100-sxm-40gb", 'cluster.gpu.kernel_launch="50us"', "job.sequence=64"), "host"
+    ),
+    "NVLink": Planted(
+        (*TENSOR, "cluster.gpu=a100-sxm-40gb", 'cluster.gpu.nvlink_rate="1GBps"'),
+        "NVLink host0/gpu", "tensor all_reduce",
+    ),
+    "pipeline bubble": Planted(
+        ("cluster.hosts=4", "job.parallelism={data=1,pipeline=4}", "job.global_batch=1", "job.micro_batch=1"),
+        "pipeline bubble",
+    ),
+    "copying thread": Planted((*FOUR, "transport=ipoib-100g"), "proxy thread host", "data all_reduce"),
+    "PCIe": Planted((*FOUR, "cluster.nic.pcie={generation=1,lanes=4}"), "PCIe host0/nic"),
+    "staging in host memory": Planted(
+        (*FOUR, "cluster.gpudirect=false", "transport=rdma-400g", "cluster.gpu_pcie={generation=2}"), "PCIe host0/gpu0"
+    ),
+    "latency": Planted((*FOUR, 'fabric.host_cable="2000km"'), "latency, data all_reduce"),
+    "algorithm that sends all in each step": Planted(
+        (*FOUR, 'collectives={include="ideal",algorithm={all_reduce="recursive_doubling"}}'),
+        "wire host", "data all_reduce",
+    ),
+    "optimizer": Planted((*TENSOR, "cluster.gpu=a100-sxm-40gb", "job.sequence=64"), "compute", "mostly optimizer"),
+}  # fmt: skip
+
+
+def first_cause(result: Result) -> str:
+    """What the terminal prints of the first cause: its name, and its row of the table."""
+    console = Console(width=400, no_color=True, highlight=False)
+    with console.capture() as capture:
+        console.print(summary_text(summarise(result)))
+    lines = capture.get().splitlines()
+    said = next(line for line in lines if line.startswith("First cause: ")).removeprefix("First cause: ")
+    name = said.rsplit(", ", 1)[0]
+    return name + next(line for line in lines if line.startswith(name)).removeprefix(name)
+
+
+@pytest.mark.parametrize("planted", PLANTS.values(), ids=PLANTS)
+def test_the_first_cause_names_what_was_planted(planted: Planted) -> None:
+    said = first_cause(simulate(load("gpt2-medium-dp", planted.settings)))
+    assert said.startswith(planted.first)
+    assert planted.says in said
+
+
+def replayed(settings: tuple[str, ...], program: Program) -> Result:
+    return pipeline._run(load("gpt2-medium-dp", settings), lambda _: (program, ()), None, None)  # noqa: SLF001  a run of any program, as a replay is
+
+
+def test_the_first_cause_names_a_straggling_rank() -> None:
+    builder = ProgramBuilder(timers=["forward-compute", "all-reduce"])
+    call = builder.call(Call("all_reduce", (0, 1, 2, 3), 2**20, "data"))
+    for rank in range(4):
+        builder.compute(rank, (30 if rank == 2 else 10) * MS, "forward-compute")
+        builder.join(call, rank, "all-reduce")
+        if rank == 0:
+            builder.compute(rank, MS, "forward-compute")
+    said = first_cause(replayed(FOUR, builder.build()))
+    assert said.startswith("compute, rank 2")
+    assert "2.86 times as long as the median rank's 10.5 ms" in said
+
+
+def test_the_first_cause_names_pauses_of_a_flow_that_congests_nothing() -> None:
+    # host 0 sends to the idle host 12 over an uplink that is paused because nine hosts send to host 10
+    builder = ProgramBuilder(timers=["compute", "send"])
+    victim = builder.call(Call("send_recv", (0, 12), 2 * 10**7, "victim"))
+    incast = [builder.call(Call("send_recv", (rank, 10), 2 * 10**7, "incast")) for rank in (1, *range(13, 20))]
+    for rank in range(20):
+        calls = [victim] if rank in (0, 12) else incast if rank == 10 else []
+        own = {1: incast[0]} | dict(zip(range(13, 20), incast[1:], strict=True))
+        builder.join_all([own[rank]] if rank in own else calls, rank, "send")
+    builder.compute(12, 5 * MS, "compute")
+    fabric = 'fabric={topology="leaf-spine",hosts_per_leaf=10,spines=1,uplink_rate="100Gbps"}'
+    settings = ("cluster.hosts=20", "engine=packet", "transport=roce-100g-pfc", "collectives=ideal", fabric)
+    said = first_cause(replayed(settings, builder.build()))
+    assert said.startswith("pauses, victim send_recv")
