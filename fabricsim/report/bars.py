@@ -8,7 +8,7 @@ import numpy as np
 
 from fabricsim.report import style
 from fabricsim.report.labels import Run, tell_apart
-from fabricsim.results.breakdown import iteration_parts, rank_count, rank_time, simulated_ranks
+from fabricsim.results.breakdown import critical_rank, iteration_parts, rank_count, rank_time, simulated_ranks
 from fabricsim.units import human_seconds, seconds
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _LEAST = 1 / 500
 
 
 def breakdown(result: Result) -> Figure:
-    """Draw where the iteration goes, a bar for each rank (at most `MOST_RANKS`, evenly spaced).
+    """Draw where the iteration goes, a bar for each rank: at most `MOST_RANKS`, the critical one and others.
 
     Parameters
     ----------
@@ -47,6 +47,8 @@ def breakdown(result: Result) -> Figure:
     ranks, simulated = rank_count(result), simulated_ranks(result)
     style.require_some(len(simulated), "op", "the program holds no work")
     chosen = [simulated[index] for index in style.evenly(len(simulated), MOST_RANKS)]
+    if (critical := critical_rank(result)) not in chosen:  # the rank that headline and table are about
+        chosen[min(range(len(chosen)), key=lambda place: abs(chosen[place] - critical))] = critical
     figure = style.new_figure(3.6 + 0.45 * len(chosen))
     axes = figure.add_subplot()
     times = [rank_time(result, rank) for rank in chosen]
