@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 
 MOST_OPERATIONS = 2**23
 """Of all ranks; one takes half a kilobyte while it is rebuilt."""
+MOST_UNASKED = 2**21
+"""The same if there are ranks that were not captured, and nobody but the file says so: damage may have made them up."""
+MOST_UNASKED_PAIRS = 2**17
+"""Pairs of ranks between which all-to-alls send, as above; the fabric keeps a few kilobytes for each."""
 
 
 @dataclass(frozen=True)
@@ -112,9 +116,16 @@ def rebuild(trace: Trace, *, gpu_speed: float = 1.0, scale_to: int | None = None
     if count > MOST_OPERATIONS:
         msg = f"makes {count} operations on {cast.ranks} ranks; at most {MOST_OPERATIONS} can be replayed"
         raise TraceError(trace.recordings[0].source, f"{msg}; give fewer iterations, or scale to fewer ranks")
+    unasked = cast.ranks > len(trace.recordings) and scale_to is None and ranks is None
+    if unasked and count > MOST_UNASKED:
+        raise _too_many(trace, cast, f"{count} operations")
     trace = settled(trace)
     ordered = [order(recording) for recording in trace.recordings]
     matched = match(cast, trace.recordings, ordered)
+    groups = {call.ranks for call in matched.calls.kinds if call.collective == "all_to_all"}
+    pairs = sum(len(group) ** 2 for group in groups)
+    if unasked and pairs > MOST_UNASKED_PAIRS:
+        raise _too_many(trace, cast, f"all-to-alls between {pairs} pairs")
     later = delays(trace.recordings, ordered, matched)
     ordered = [delayed(some, int(delay)) for some, delay in zip(ordered, later, strict=True)]
     strands = [
@@ -122,6 +133,11 @@ def rebuild(trace: Trace, *, gpu_speed: float = 1.0, scale_to: int | None = None
         for rank, index in _ranks(cast)
     ]
     return _Weaver(trace, cast, ordered=ordered, matched=matched, later=later, strands=strands).rebuilt()
+
+
+def _too_many(trace: Trace, cast: Cast, what: str) -> TraceError:
+    msg = f"makes {what} on {cast.ranks} ranks, of which {len(trace.recordings)} were captured"
+    return TraceError(trace.recordings[0].source, f"{msg}; if the job has so many, say so with --ranks {cast.ranks}")
 
 
 def _ranks(cast: Cast) -> list[tuple[int, int]]:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
     from fabricsim.results.hdf5_reader import Reader
 
+MOST_RANKS = 2**20
+"""Ranks of one result; a job of traces has at most a quarter of that."""
+MOST_TOTALS = 2**24
+"""Ranks times timers: how many totals `fabricsim.results.summary` makes."""
 _LOG_NUMBERS = ("payload", "overhead", "ecn")
 _TEXT_ATTRIBUTES = ("name", "source", "transport", "engine", "version")
 
@@ -32,6 +36,11 @@ def read_result(reader: Reader) -> Result:
     reader.require(bool(np.all((limit >= NONE) & (limit < len(links)))), "group calls names a link that is not there")
     reader.require(bool(np.all((rest >= 0) & (rest < len(Rest)))), "group calls has a rest that is none of its flags")
     text = {name: reader.text_attribute(name) for name in _TEXT_ATTRIBUTES}
+    ranks = reader.integer_attribute("folded_from_ranks") if folded else None
+    if ranks is not None:
+        _require_few_ranks(reader, 0, max(ranks, int(ops["rank"].max(initial=-1)) + 1), len(timers))
+    slowdowns = reader.numbers(columns.FLOWS.group, columns.FLOWS.columns[0], (SLOWDOWN_BINS,))
+    reader.require(bool(np.all(slowdowns >= 0)), "group flows counts less than no messages")
     return Result(
         **text,
         resolved=reader.json_attribute("resolved"),
@@ -42,12 +51,12 @@ def read_result(reader: Reader) -> Result:
         calls=calls,
         links=links,
         series=_read_series(reader),
-        slowdowns=reader.numbers(columns.FLOWS.group, columns.FLOWS.columns[0], (SLOWDOWN_BINS,)),
+        slowdowns=slowdowns,
         counters=reader.json_attribute("counters"),
         iteration=reader.integer_attribute("iteration_ps"),
         wall_seconds=0.0,
         packets=_read_packets(reader) if reader.has_group(columns.WIRES.group) else None,
-        ranks=reader.integer_attribute("folded_from_ranks") if folded else None,
+        ranks=ranks,
         capture=_read_capture(reader) if reader.has_attribute("capture") else None,
         notes=tuple(reader.text_attribute("notes").splitlines()),
     )
@@ -66,7 +75,16 @@ def _read_ops(reader: Reader) -> tuple[NDArray[np.void], NDArray[np.void], tuple
         not count or 0 <= int(ops["timer"].min()) <= int(ops["timer"].max()) < len(timers),
         "group ops books time under timers that timer_name does not have",
     )
+    if count:
+        _require_few_ranks(reader, int(ops["rank"].min()), int(ops["rank"].max()) + 1, len(timers))
     return ops, spans, timers
+
+
+def _require_few_ranks(reader: Reader, lowest: int, ranks: int, timers: int) -> None:
+    """Refuse ranks of which no run has that many: what is counted for each rank would fill the memory."""
+    reader.require(lowest >= 0, f"group ops names rank {lowest}")
+    few = ranks <= MOST_RANKS and ranks * timers <= MOST_TOTALS
+    reader.require(few, f"is of {ranks} ranks with {timers} timers; the file is damaged, run the scenario again")
 
 
 def _read_calls(reader: Reader) -> CallRecords:

@@ -176,6 +176,25 @@ def test_what_is_too_much_is_refused_before_it_is_made(jobs: ModuleType, monkeyp
         )
 
 
+def test_many_ranks_of_which_only_a_file_says_are_asked_for(jobs: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Damage makes 2 ranks into 42235 by a few letters, and a replay into minutes."""
+    one = reducing(jobs, 0, 10, 131)
+    monkeypatch.setattr("fabricsim.captured.rebuild.MOST_UNASKED", 20)
+    with pytest.raises(TraceError, match=r"makes 24 operations on 8 ranks, of which 1 were captured; .* --ranks 8"):
+        rebuild(Trace("kineto", (one,), 8))
+    assert rebuild(Trace("kineto", (one,), 8), ranks=8).program.ranks == 8
+    assert rebuild(Trace("kineto", (one,), 4)).program.ranks == 4
+
+
+def test_all_to_alls_between_ranks_of_which_only_a_file_says_are_few(jobs: ModuleType) -> None:
+    job = jobs.Captured("rank0.json")
+    job.communicate(20, 10, 15, 100, Communication("all_to_all", size=4096))
+    one = job.recording(0, 500)
+    with pytest.raises(TraceError, match="all-to-alls between 250000 pairs on 500 ranks, of which 1 were captured"):
+        rebuild(Trace("kineto", (one,), 500))
+    assert rebuild(Trace("kineto", (one,), 500), ranks=500).program.ranks == 500
+
+
 def test_a_group_of_unknown_ranks_is_asked_for(jobs: ModuleType) -> None:
     job = jobs.Captured("rank0.json")
     for name in ("7", "8"):

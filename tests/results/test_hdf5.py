@@ -184,6 +184,27 @@ def _unknown_call(path: Path) -> None:
         file["ops/call"][0] = 100
 
 
+def _ranks_without_end(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        file["ops/rank"][0] = 50_000_000  # gigabytes of totals, if they were made
+
+
+def _rank_below_zero(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        file["ops/rank"][0] = -1
+
+
+def _folded_from_too_many(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        file.attrs["folded_from_ranks"] = np.int64(2**40)
+        file["links/copies"] = np.ones(len(file["links/load"]), np.int64)
+
+
+def _fewer_than_no_messages(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        file["flows/messages"][0] = -1
+
+
 def _crossings_astray(path: Path) -> None:
     with h5py.File(path, "a") as file:
         file["links/crossing_calls"][0] = 100
@@ -231,6 +252,10 @@ def _replace(path: Path, name: str, values: list[object]) -> None:
         (_text_for_numbers, "not int32"),
         (_unknown_timer, "timer_name"),
         (_unknown_call, "group calls does not have"),
+        (_ranks_without_end, "is of 50000001 ranks"),
+        (_rank_below_zero, "names rank -1"),
+        (_folded_from_too_many, "is of 1099511627776 ranks"),
+        (_fewer_than_no_messages, "less than no messages"),
         (_crossings_astray, "do not add up"),
         (_no_json, "not JSON"),
         (_promises, "not a contiguous dataset"),
