@@ -79,7 +79,9 @@ class _Walk:
         if rank >= len(self._first) - 1:
             return NONE, 0
         first, beyond = self._first[rank], self._first[rank + 1]
-        ends = self._ends.setdefault(rank, self._spans["end"][self._by_end[first:beyond]].tolist())
+        if rank not in self._ends:
+            self._ends[rank] = self._spans["end"][self._by_end[first:beyond]].tolist()
+        ends = self._ends[rank]
         place = bisect_right(ends, end) - 1
         if place < 0:
             return NONE, 0
