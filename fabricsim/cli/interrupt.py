@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 """Exit code, as a shell reports a program that SIGINT ends."""
-_PATIENCE = 0.4
+_PATIENCE = 0.3
 """Seconds that the main thread has to end by itself."""
 _SHOW_CURSOR = "\x1b[?25h"
 
