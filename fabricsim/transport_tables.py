@@ -229,6 +229,7 @@ LAW = np.dtype(
         ("minimum_timeout", np.int64),  # ps
         ("maximum_timeout", np.int64),  # ps
         ("handshake", np.int32),  # round trips before the first packet
+        ("sampled", np.int8),  # 1: the timer has measured the round trip of the handshake
         ("initial_window", np.float64),  # packets
         ("minimum_window", np.float64),  # packets
         ("maximum_window", np.float64),  # packets

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim import transport_tables as tt
+from fabricsim.spec.checks import SOCKET_KINDS
 from fabricsim.spec.congestion import Dcqcn, Dctcp, Hpcc, Nscc, Swift, Timely, law_in_force
 from fabricsim.spec.packet import MAXIMUM_PACKETS, LoadBalancing, setting
 from fabricsim.tables import NEVER
@@ -120,6 +121,7 @@ def _set_packets(row: np.void, transport: Transport, framing: Framing) -> None:
         row[key] = setting(transport, key)
     for key in ("initial_timeout", "minimum_timeout", "maximum_timeout"):
         row[key] = setting(transport, key)
+    row["sampled"] = transport.kind in SOCKET_KINDS
 
 
 def _set_balancing(row: np.void, balancing: LoadBalancing) -> None:

@@ -6,6 +6,8 @@ algorithm, section 3), unless their acknowledgements echo when they left.
 
 from __future__ import annotations
 
+import numpy as np
+
 from fabricsim.kernels._jit import kernel
 
 SMOOTHED_WEIGHT = 1.0 / 8.0  # alpha, section 2.3
@@ -16,14 +18,6 @@ VARIATIONS = 4.0  # K, section 2.3
 @kernel
 def _bound(law, timeout):
     return min(max(timeout, float(law.minimum_timeout)), float(law.maximum_timeout))
-
-
-@kernel
-def start(flow, law):
-    """Set the timeout that holds until the first measurement (section 2.1)."""
-    flow.smoothed = 0.0
-    flow.variation = 0.0
-    flow.timeout = float(law.initial_timeout)
 
 
 @kernel
@@ -39,6 +33,21 @@ def measure(flow, law, rtt):
         flow.variation += VARIATION_WEIGHT * (abs(flow.smoothed - rtt) - flow.variation)
         flow.smoothed += SMOOTHED_WEIGHT * (rtt - flow.smoothed)
     flow.timeout = _bound(law, flow.smoothed + VARIATIONS * flow.variation)
+
+
+@kernel
+def start(flow, law):
+    """Set the timeout that holds until the first measurement (section 2.1).
+
+    A connection of TCP has measured one before it sends data: that of its handshake, now or, without one, earlier
+    (Linux ``tcp_synack_rtt_meas``; ``TcpSocketBase::EstimateRtt`` of ns-3). The network is taken as idle then.
+    """
+    flow.smoothed = 0.0
+    flow.variation = 0.0
+    flow.timeout = float(law.initial_timeout)
+    if law.sampled:
+        rtt = flow.connect // law.handshake if law.handshake > 0 else np.int64(flow.base_rtt)
+        measure(flow, law, rtt)
 
 
 @kernel

@@ -166,6 +166,18 @@ def test_a_flow_of_one_byte_alone_has_no_slowdown(run: Callable[..., dict[str, A
     assert content["slowdown"]["max"] == pytest.approx(1.0)
 
 
+def test_a_new_connection_that_loses_its_whole_window_waits_for_the_minimum_timeout(
+    run: Callable[..., dict[str, Any]],
+) -> None:
+    scenario = ["ideal-16", "--set", "cluster.hosts=33", "--set", "fabric.switch.buffer.per_port=60kB"]
+    options = ["--flows", "32", "--size", "1MB", "--transport", "peers-new-reno-ns3", "--engine", "packet"]
+    content = run("incast", *scenario, *options)
+
+    # 32 MB take 2.6 ms; timeouts are 5 ms and double. Those of flows without a measurement would be 1 s.
+    assert content["counters"]["timeouts"] > 32
+    assert max(flow["completion_time_s"] for flow in content["flows"]) < 0.2
+
+
 # ---- scenarios and matrices ---------------------------------------------------------------------
 
 

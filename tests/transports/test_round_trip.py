@@ -82,6 +82,22 @@ def test_a_steady_round_trip_wears_the_variation_off(flow: np.record, law: np.re
     assert flow.timeout == pytest.approx((400 + 4 * 200 * 0.75**10) * MS)
 
 
+@pytest.mark.parametrize(
+    ("handshake", "connect", "rtt"), [(1, 300 * MS, 300 * MS), (2, 300 * MS, 150 * MS), (0, 0, 80 * MS)]
+)
+def test_a_handshake_is_the_first_measurement(
+    make_flow: Callable[..., Any], make_law: Callable[..., Any], handshake: int, connect: int, rtt: int
+) -> None:
+    # RFC 6298 section 2.2, of a SYN and its answer: RTO = 3 R, at least the minimum
+    times = {"initial_timeout": INITIAL, "minimum_timeout": LEAST, "maximum_timeout": MOST}
+    law = make_law(**times, sampled=1, handshake=handshake)[0]
+    flow = make_flow(connect=connect, base_rtt=80.0 * MS)[0]
+
+    round_trip.start(flow, law)
+
+    assert (flow.smoothed, flow.variation, flow.timeout) == (rtt, rtt / 2, max(3 * rtt, LEAST))
+
+
 @settings(max_examples=100)
 @given(rtts=st.lists(st.integers(1, 10**14), min_size=1, max_size=50))
 def test_the_smoothed_round_trip_lies_among_the_measured(
