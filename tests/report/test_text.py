@@ -141,3 +141,11 @@ def test_nothing_to_compare_is_an_error() -> None:
 )
 def test_human_rate(value: float | None, text: str) -> None:
     assert human_rate(value) == text
+
+
+def test_a_network_that_limits_nothing_is_said_to(two_ranks: Result) -> None:
+    summary = summarise(two_ranks)
+    said = "nothing in the network limits it"
+    assert said not in _print(summary_text(summary))  # 36 % of the path is latency
+    summary["causes"] = [row for row in summary["causes"] if row["cause"] == "compute"]
+    assert said in _print(summary_text(summary))
