@@ -124,8 +124,15 @@ def _headline(summary: Summary) -> Text:
     text.append(f": {summary['ranks']} ranks{folded} over {summary['transport']}\n")
     text.append("Iteration time ")
     text.append(human_seconds(summary["iteration_time_s"]), style="bold")
+    if _compute_unknown(summary):
+        return text.append(" of communication alone: the trace does not say how long kernels take\n")
     parts = [f"{name} {_percent(time / summary['iteration_time_s'])}" for name, time in _parts(summary)]
     return text.append(f": {', '.join(parts)}\n")
+
+
+def _compute_unknown(summary: Summary) -> bool:
+    """Whether a replayed trace has no times of kernels, of which shares would tell nothing."""
+    return "capture" in summary and not summary["breakdown_s"]["compute"]
 
 
 def _parts(summary: Summary) -> list[tuple[str, float]]:
@@ -143,6 +150,9 @@ def _breakdown(summary: Summary) -> Group:
     for part, time in _parts(summary):
         communication = part == "exposed communication"
         alone = f", {next(iter(exposed))}" if communication and len(exposed) == 1 else ""
+        if part == "compute" and _compute_unknown(summary):
+            table.add_row(part, "unknown", "-")
+            continue
         table.add_row(escape(part + alone), human_seconds(time), _percent(time / total))
         for name, of in exposed.items() if communication and not alone else ():
             table.add_row(escape(f"  {name}"), human_seconds(of), _percent(of / total))
