@@ -236,6 +236,20 @@ class Folding:
         total = np.bincount(routes.hop_resource[crossed], routes.hop_cost[crossed] * np.repeat(share, hops))
         return {resource: float(total[resource]) for resource in np.flatnonzero(total).tolist()}
 
+    def load(self, collective: str, ranks: tuple[int, ...], choice: Choice) -> dict[int, float]:
+        """Units that a byte of the buffer takes of each resource that stands for others, all groups alike together.
+
+        They spread evenly over the resources that are alike.
+        """
+        number, group, _ = self._seated[collective, ranks, choice]
+        stand_in = self._quotient.seats[number].stand_in
+        groups = int((stand_in == stand_in[group]).sum())
+        units: dict[int, float] = {}
+        for resource, each in self.demand(collective, ranks, choice).items():
+            place = int(self.resource_of[resource])
+            units[place] = units.get(place, 0.0) + each * groups / float(self.copies[place])
+        return units
+
 
 def read_ahead(fabric: Fabric, footprint: Footprint, routes: Indices) -> int:
     """Longest time for which an adapter on some routes of a footprint reads ahead of its wire, ps; 0: none does."""

@@ -41,7 +41,7 @@ class _Calls(NamedTuple):
 def limits(fabric: Fabric, program: Program, replay: Replay) -> Limits:
     """Find what held each call of a replayed program.
 
-    What a call puts on a resource is known (`Wiring.demand`), and is taken to come evenly while the call runs. The
+    What a call puts on a resource is known (`Wiring.load`), and is taken to come evenly while the call runs. The
     resource that limits a communicator is the one that its calls, and all others that cross it then, use most.
     """
     kinds = program.calls.kinds
@@ -53,7 +53,7 @@ def limits(fabric: Fabric, program: Program, replay: Replay) -> Limits:
         replay.calls["started"].astype(np.int64),
         replay.calls["ended"].astype(np.int64),
     )
-    demands = {index: fabric.wiring.demand(index) for index in dict.fromkeys(communicators)}
+    demands = {index: fabric.wiring.load(index) for index in dict.fromkeys(communicators)}
     limit, used = np.full(len(of), NONE, np.int64), np.zeros(len(of))
     rest = np.full(len(of), Rest.LATENCY, np.int64)
     narrowest = _narrowest(calls, demands, fabric.platform.resources.capacities)

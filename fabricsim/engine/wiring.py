@@ -392,6 +392,12 @@ class Wiring:
         bounds = [capacities[resource] / units for resource, units in self.demand(communicator).items() if units > 0]
         return min(bounds) * bus_factor(collective, made.members) if bounds else float("inf")
 
+    def load(self, communicator: int) -> dict[int, float]:
+        """Units of each resource that a byte of the buffer takes; of a folded run those of all groups alike."""
+        if self.folding is None:
+            return self.demand(communicator)
+        return self.folding.load(*self._groups[communicator])
+
     def demand(self, communicator: int) -> dict[int, float]:
         """Units of each resource that a byte of the buffer takes in one call."""
         if self.folding is not None:

@@ -32,11 +32,22 @@ def test_large_calls_on_each_described_cluster(study: Study) -> None:
             assert found["median_from_16_MiB"] <= 0.10, table
 
 
+def _inside(study: Study) -> dict[str, float]:
+    return {label: found["median"] for label, found in study.summary["inside one host over NVLink, from 1 MiB"].items()}
+
+
+MISSED = "all_to_all, 8 x a100-sxm-80gb"
+
+
 def test_collectives_inside_a_host(study: Study) -> None:
-    """One misses its goal: the all-to-all of 8 A100 comes out 8 to 18 % too fast from 8 MiB up, median 15.04 %."""
-    missed = {"all_to_all, 8 x a100-sxm-80gb": 0.1505}
-    for label, found in study.summary["inside one host over NVLink, from 1 MiB"].items():
-        assert found["median"] <= missed.get(label, 0.15 if label.startswith("all_to_all") else 0.10), label
+    for label, median in _inside(study).items():
+        if label != MISSED:
+            assert median <= (0.15 if label.startswith("all_to_all") else 0.10), label
+
+
+@pytest.mark.xfail(reason="15.04 %: it comes out 8 to 18 % too fast from 8 MiB up, as validation.md says", strict=True)
+def test_the_all_to_all_of_eight_a100(study: Study) -> None:
+    assert _inside(study)[MISSED] <= 0.15
 
 
 def test_channels_rings_trees_and_thresholds_are_those_of_the_logs() -> None:
