@@ -194,7 +194,9 @@ class _Weaver:
             msg = "holds no operations; capture at least one iteration"
             raise TraceError(self.trace.recordings[0].source, msg)
         ops, successors = assemble(rows, edges)
-        stuck = first_in_cycle(ops, successors, ops["predecessors"].astype(np.int64), np.empty(len(ops), np.int64))
+        columns = ("first_successor", "successors", "predecessors")
+        first, count, waiting = (ops[column].astype(np.int64) for column in columns)
+        stuck = first_in_cycle(first, count, successors, waiting, np.empty(len(ops), np.int64))
         if stuck != NONE:
             source = self.trace.recordings[self.cast.of[int(ops[stuck]["rank"]) % self.cast.captured]].source
             msg = "its operations wait for one another in a circle; the file is damaged, or its writer is wrong"
