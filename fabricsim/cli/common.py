@@ -62,6 +62,8 @@ ResultOption = Annotated[Path | None, typer.Option("--output", "-o", metavar="FI
 
 Options = dict[str, str | int | None]
 """What options of the same name as a key of a scenario gave; None where they were not given."""
+_WIDTH = 120
+"""Columns of output that goes elsewhere than to a terminal, unless COLUMNS says otherwise."""
 _PATIENCE = 2.0
 """Seconds of work after which progress is shown."""
 
@@ -71,7 +73,9 @@ def show(*renderables: RenderableType) -> None:
     from rich.console import Console  # noqa: PLC0415  slow to import; not needed for --help and --json
 
     # without emoji, names of files such as "host:on:1" stay as they are
-    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False, soft_wrap=False, emoji=False)
+    told = os.environ.get("COLUMNS", "").isdecimal()  # by rich's rule, also when standard output is no terminal
+    width = None if told or sys.stdout.isatty() else _WIDTH
+    console = Console(width=width, highlight=False, soft_wrap=False, emoji=False)
     for renderable in renderables:
         console.print(_Plain(renderable))
 

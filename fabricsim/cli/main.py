@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,7 +26,28 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _version(wanted: bool) -> None:  # noqa: FBT001  as typer calls it
+    if wanted:
+        from fabricsim.provenance import version  # noqa: PLC0415  reads the package's metadata
+
+        print(f"fabricsim {version()}")  # noqa: T201  the program's own voice
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and end.")
+    ] = False,
+) -> None:
+    """Hold the options of the program itself."""
+
+
 for module in (runs, replay, inspect, convert, calibrate, studies, traffic, library):
     module.register(app)
 

@@ -36,6 +36,7 @@ from fabricsim.cli.replay import (
     Rebuilding,
     ScaleOption,
     SpeedOption,
+    TransportOption,
     compare_fabrics,
 )
 from fabricsim.errors import InputError
@@ -66,6 +67,7 @@ def run(  # noqa: PLR0913  one parameter per option
     scenario: ScenarioArgument,
     *,
     settings: SettingsOption = None,
+    transport: TransportOption = None,
     engine: EngineOption = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of all random choices, such as paths.")] = None,
     tap: TapOption = None,
@@ -76,7 +78,7 @@ def run(  # noqa: PLR0913  one parameter per option
     """Simulate one iteration and print where the time goes."""
     check_output_file(output)
     watch = watched(tap, pcap, output)
-    loaded = _load(scenario, settings or [], {"engine": engine, "seed": seed})
+    loaded = _load(scenario, settings or [], {"transport": transport, "engine": engine, "seed": seed})
     finish(_simulate(loaded, watch), output, as_json=as_json)
 
 

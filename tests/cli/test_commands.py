@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from fabricsim import provenance
 from fabricsim.cli.common import show
 from fabricsim.cli.main import app
 from fabricsim.errors import AbsentTracesError
@@ -436,3 +437,28 @@ def test_progress_is_shown_on_standard_error_after_a_while(
 
     assert len(json.loads(out)) == 3
     assert min(err.count("comparing 3 transports"), 1) == shown
+
+
+def test_version_and_short_help(fabricsim: Fabricsim) -> None:
+    assert fabricsim("--version") == (0, f"fabricsim {provenance.version()}\n", "")
+    assert fabricsim("run", "-h") == fabricsim("run", "--help")
+
+
+def test_run_takes_a_transport(fabricsim: Fabricsim, small: Path) -> None:
+    _, out, _ = fabricsim("run", small.name, "--transport", "tcp-10g", "--json")
+    assert json.loads(out)["transport"] == "tcp-10g"
+    code, _, err = fabricsim("run", small.name, "--transport", "tcp-11g")
+    assert code == 2
+    assert "--transport" in err
+
+
+def test_columns_are_honoured_off_a_terminal(
+    fabricsim: Fabricsim, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    widths = []
+    for columns in ("", "100"):
+        monkeypatch.setenv("COLUMNS", columns)
+        _, out, _ = fabricsim("run", small.name, "--set", f"name={' x' * 150}")
+        widths.append(max(map(len, out.splitlines())))
+    assert 100 < widths[0] <= 120
+    assert widths[1] <= 100
