@@ -40,10 +40,12 @@ def ending_at_once() -> Iterator[None]:
     os.set_blocking(tell, False)
     before = signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
     handled = signal.signal(signal.SIGINT, _interrupt)
+    sys.unraisablehook = _unraisable
     threading.Thread(target=_wait_and_end, args=(told,), daemon=True).start()
     try:
         yield
     finally:
+        sys.unraisablehook = sys.__unraisablehook__
         signal.signal(signal.SIGINT, handled)
         signal.set_wakeup_fd(before)
         os.close(tell)
@@ -52,6 +54,12 @@ def ending_at_once() -> Iterator[None]:
 def _interrupt(*_: object) -> None:
     _came.set()
     raise KeyboardInterrupt
+
+
+def _unraisable(raised: sys.UnraisableHookArgs) -> None:
+    """Say nothing of an interrupt that comes while an object is thrown away: the thread ends the program."""
+    if not issubclass(raised.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(raised)
 
 
 def interrupted() -> bool:

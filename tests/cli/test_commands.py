@@ -65,7 +65,7 @@ def options_of(command: str, fabricsim: Fabricsim) -> set[str]:
     code, out, _ = fabricsim(command, "--help")
     assert code == 0
     listed = re.findall(r"^  (-\S.*?)(?:  |$)", out, re.MULTILINE)
-    return {re.split(r"[ =]", name)[0] for names in listed for name in names.split(", ")} - {"--help"}
+    return {re.split(r"[ =]", name)[0] for names in listed for name in names.split(", ")} - {"-h", "--help"}
 
 
 STUDIES = ["dai2024", "hkbu", "jean-zay", "megatron", "nccl", "vtrain", "peers", "engines", "anthony2024"]
