@@ -11,7 +11,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -41,10 +40,12 @@ def ending_at_once() -> Iterator[None]:
     before = signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
     handled = signal.signal(signal.SIGINT, _interrupt)
     sys.unraisablehook = _unraisable
-    threading.Thread(target=_wait_and_end, args=(told,), daemon=True).start()
+    ended = threading.Event()
+    threading.Thread(target=_wait_and_end, args=(told, ended), daemon=True).start()
     try:
         yield
     finally:
+        ended.set()
         sys.unraisablehook = sys.__unraisablehook__
         signal.signal(signal.SIGINT, handled)
         signal.set_wakeup_fd(before)
@@ -67,15 +68,16 @@ def interrupted() -> bool:
     return _came.is_set()
 
 
-def _wait_and_end(told: int) -> None:
-    """End the process after a SIGINT that the main thread does not react to; return when nothing can come any more."""
+def _wait_and_end(told: int, ended: threading.Event) -> None:
+    """End the process after a SIGINT, unless the main thread has left the block by itself before long."""
     with os.fdopen(told, "rb", buffering=0) as signals:
         while came := signals.read(1):
             if came[0] == signal.SIGINT:
                 break
         else:
             return
-        time.sleep(_PATIENCE)
+        if ended.wait(_PATIENCE):
+            return
         drop_parts()
         if sys.stderr.isatty():
             sys.stderr.write(_SHOW_CURSOR)  # a progress bar hides it

@@ -32,7 +32,6 @@ def test_interrupt_is_quiet(
 
     monkeypatch.setattr("fabricsim.cli.interrupt._said", threading.Lock())
     monkeypatch.setattr("fabricsim.cli.interrupt._came", threading.Event())
-    monkeypatch.setattr("fabricsim.cli.interrupt._PATIENCE", 60)  # this process goes on
 
     assert fabricsim(command[0], small.name, *command[1:]) == (130, "", "fabricsim: interrupted\n")
     assert [path.name for path in small.parent.iterdir()] == [small.name]
