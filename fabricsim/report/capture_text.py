@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich import box
 from rich.console import Group
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
+from fabricsim.report.tables import FittedTable
 from fabricsim.results.capture import SHOWN
 from fabricsim.units import human_bytes, human_seconds
 
@@ -51,10 +50,8 @@ def _headline(capture: CaptureSummary) -> Text:
 
 def _transfers(rows: list[TransferSummary]) -> Group:
     more = f" ({SHOWN} of {len(rows)} kinds, the longest)" if len(rows) > SHOWN else ""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
-    table.add_column("Transfer", overflow="fold")
-    for name in ("Ranks", "Size", "Count", "Captured", "Replayed", "Change"):
-        table.add_column(name, justify="right", no_wrap=True)
+    numbers = ["Ranks", "Size", "Count", "Captured", "Replayed", "Change"]
+    table = FittedTable("Transfer", numbers, least=["Ranks", "Count"])
     for row in rows[:SHOWN]:
         size, captured, change = row["size_bytes"], row["captured_s"], row["change"]
         table.add_row(

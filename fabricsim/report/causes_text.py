@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich import box
 from rich.console import Group
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
+from fabricsim.report.tables import FittedTable
 from fabricsim.results.causes import LIMITS, NETWORK
 from fabricsim.units import human_seconds
 
@@ -43,10 +42,7 @@ def causes_text(causes: Sequence[Cause]) -> RenderableType:
     title.append(f", {100 * causes[0]['share']:.1f} % of the iteration")
     if sum(cause["share"] for cause in causes if cause["cause"] in NETWORK) < LIMITS:
         title.append("; nothing in the network limits it")
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
-    table.add_column("What the last rank waited for", overflow="fold")
-    table.add_column("At most\nto gain", justify="right", no_wrap=True)
-    table.add_column("Share", justify="right", no_wrap=True)
+    table = FittedTable("What the last rank waited for", ["At most\nto gain", "Share"])
     for cause in causes[:ROWS]:
         detail = f" ({cause['detail']})" if cause["detail"] else ""
         table.add_row(
@@ -63,11 +59,7 @@ def resources_text(resources: Sequence[ResourceSummary]) -> RenderableType:
     resources
         Of `fabricsim.results.resources.resources`.
     """
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
-    table.add_column("Resources", overflow="fold")
-    for name in ("Count", "Mean", "Most"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("Busiest", overflow="fold")
+    table = FittedTable("Resources", ["Count", "Mean", "Most"], words=["Busiest"], least=["Count", "Busiest"])
     for row in resources[:ROWS]:
         shares = (f"{100 * row[key]:.1f} %" for key in ("utilisation_mean", "utilisation_max"))
         name = f"{row['kind']} {row['tier']}"

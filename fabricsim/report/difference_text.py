@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich import box
 from rich.console import Group
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from fabricsim.report.queues_text import queues_text
+from fabricsim.report.tables import FittedTable
 from fabricsim.units import human_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rich.console import RenderableType
+    from rich.table import Table
 
     from fabricsim.results.difference import Difference, Pair
     from fabricsim.results.summary import Summary
@@ -86,11 +86,7 @@ def _reasons(summary: Summary) -> Text:
 
 
 def _table(what: str, labels: tuple[str, str]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
-    table.add_column(what, overflow="fold")
-    for name in (*labels, "Difference"):
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
+    return FittedTable(what, [*labels, "Difference"])
 
 
 def _titled(title: str, table: RenderableType) -> Group:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich import box
 from rich.console import Group
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from fabricsim.report.megatron_text import megatron_text
 from fabricsim.report.nccl_log_text import nccl_log_text
+from fabricsim.report.tables import FittedTable
 from fabricsim.units import human_bytes, human_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.console import RenderableType
+    from rich.table import Table
 
     from fabricsim.traces.inspecting import Inspection
     from fabricsim.traces.inspection import TraceSummary
@@ -89,14 +89,6 @@ def _titled(title: str, table: Table, rows: int) -> list[RenderableType]:
     return [Text(title + more, style="bold"), table, ""]
 
 
-def _columns(first: str, *others: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
-    table.add_column(first, overflow="fold")
-    for name in others:
-        table.add_column(name, justify="right", overflow="fold")
-    return table
-
-
 def _seconds(value: float | None) -> str:
     return "-" if value is None else human_seconds(value)
 
@@ -110,7 +102,7 @@ def _number(value: float | None) -> str:
 
 
 def _ranks(trace: TraceSummary) -> Table:
-    table = _columns("Rank", "Host", "Device", "Operations", "Edges", "Span")
+    table = FittedTable("Rank", ["Host", "Device", "Operations", "Edges", "Span"], least=["Edges", "Device", "Host"])
     for row in trace["ranks"][:_SHOWN]:
         table.add_row(
             _number(row["rank"]),
@@ -124,14 +116,14 @@ def _ranks(trace: TraceSummary) -> Table:
 
 
 def _steps(trace: TraceSummary) -> Table:
-    table = _columns("Step", "Ranks", "Mean time")
+    table = FittedTable("Step", ["Ranks", "Mean time"])
     for row in trace["steps"][:_SHOWN]:
         table.add_row(str(row["number"]), _number(row["ranks"]), _seconds(row["time_s"]))
     return table
 
 
 def _lanes(trace: TraceSummary) -> Table:
-    table = _columns("Name", "Ranks", "Operations", "Busy, mean")
+    table = FittedTable("Name", ["Ranks", "Operations", "Busy, mean"])
     for row in trace["lanes"][:_SHOWN]:
         table.add_row(
             escape(row["name"] or row["kind"]), _number(row["ranks"]), _number(row["nodes"]), _seconds(row["busy_s"])
@@ -140,32 +132,35 @@ def _lanes(trace: TraceSummary) -> Table:
 
 
 def _kinds(trace: TraceSummary) -> Table:
-    table = _columns("Kind", "Count", "Time together")
+    table = FittedTable("Kind", ["Count", "Time together"])
     for row in trace["kinds"]:
         table.add_row(row["kind"], _number(row["nodes"]), _seconds(row["time_s"]))
     return table
 
 
 def _communications(trace: TraceSummary) -> Table:
-    table = _columns(
-        "Kind", "Group", "Size", "Ranks", "Per rank", "Bytes", "Time", "Shortest", "Median", "Longest", "Transfer"
+    table = FittedTable(
+        "Kind",
+        ["Size", "Ranks", "Per rank", "Bytes", "Time", "Shortest", "Median", "Longest", "Transfer"],
+        words=["Group"],
+        least=["Shortest", "Longest", "Per rank", "Transfer", "Bytes", "Ranks", "Group", "Median"],
     )
     for row in trace["communications"][:_SHOWN]:
         size = row["group_size"]
         table.add_row(
             row["operation"],
-            escape(row["group"] or "-") + (f" ({size})" if size is not None else ""),
             _bytes(row["size_bytes"]),
             _number(row["ranks"]),
             _number(row["per_rank"]),
             _bytes(row["total_bytes"]),
             *(_seconds(row[key]) for key in ("total_s", "min_s", "median_s", "max_s", "transfer_s")),
+            escape(row["group"] or "-") + (f" ({size})" if size is not None else ""),
         )
     return table
 
 
 def _histogram(trace: TraceSummary) -> Table:
-    table = _columns("From", "Count", "Bytes")
+    table = FittedTable("From", ["Count", "Bytes"])
     for row in trace["histogram"]:
         table.add_row(_bytes(row["from_bytes"]), _number(row["parts"]), _bytes(row["total_bytes"]))
     return table
@@ -187,7 +182,7 @@ def _measured(table: TableSummary) -> RenderableType:
     gpus = f" ({', '.join(table['gpus'])})" if table["gpus"] else ""
     version = f" {table['version']}" if table["version"] else ""
     head = Text(f"Table of {table['test'] or 'a test'}{version}{ranks}{gpus}: {len(table['rows'])} rows\n")
-    shown = _columns("Size", "Time", "GB/s", "Bus GB/s")
+    shown = FittedTable("Size", ["Time", "GB/s", "Bus GB/s"])
     for row in _spread(table["rows"]):
         rates = (row["algorithm_bandwidth"], row["bus_bandwidth"])
         shown.add_row(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich import box
 from rich.console import Group
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
+from fabricsim.report.tables import FittedTable
 from fabricsim.units import human_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
     from fabricsim.traces.megatron_log import MegatronSummary, Spread
 
@@ -59,7 +59,7 @@ def _counts(log: MegatronSummary) -> str:
 
 
 def _spreads(log: MegatronSummary) -> Table:
-    table = _table("", "Median", "p10", "p90")
+    table = FittedTable("", ["Median", "p10", "p90"])
     time = log["time_s"]
     table.add_row("time per iteration", *(human_seconds(time[key]) for key in ("median", "p10", "p90")))
     rates = {
@@ -82,16 +82,8 @@ def _numbers(rate: Spread) -> tuple[str, ...]:
 
 def _timers(log: MegatronSummary) -> Table:
     ranks = any(row["min_s"] is not None for row in log["timers"])
-    table = _table("Timer", "Iterations", *(("Min", "Max") if ranks else ("Time",)))
+    table = FittedTable("Timer", ["Iterations", *(("Min", "Max") if ranks else ("Time",))], least=["Iterations"])
     for row in log["timers"][:_SHOWN]:
         low = () if not ranks else ("-" if row["min_s"] is None else human_seconds(row["min_s"]),)
         table.add_row(escape(row["name"]), f"{row['iterations']:,}", *low, human_seconds(row["max_s"]))
-    return table
-
-
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
-    table.add_column(first, overflow="fold")
-    for name in others:
-        table.add_column(name, justify="right", no_wrap=True)
     return table

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich import box
 from rich.console import Group
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
+from fabricsim.report.tables import FittedTable
 from fabricsim.units import human_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rich.console import RenderableType
+    from rich.table import Table
 
     from fabricsim.traces.nccl_summary import NcclSummary
 
@@ -62,19 +62,17 @@ def _title(title: str, rows: int) -> Text:
     return Text(title + more, style="bold")
 
 
-def _columns(*names: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
-    for name in names:
-        table.add_column(name, overflow="fold")
-    return table
-
-
 def _number(value: int | None) -> str:
     return "-" if value is None else str(value)
 
 
 def _communicators(log: NcclSummary) -> Table:
-    table = _columns("Ranks", "Logged by", "Hosts", "Channels", "For sends", "NVLS", "Connections")
+    table = FittedTable(
+        "Ranks",
+        ["Logged by", "Hosts", "Channels", "For sends", "NVLS"],
+        words=["Connections"],
+        least=["NVLS", "For sends", "Logged by", "Connections"],
+    )
     for row in log["communicators"]:
         table.add_row(
             _number(row["size"]),
@@ -89,7 +87,7 @@ def _communicators(log: NcclSummary) -> Table:
 
 
 def _rings(log: NcclSummary) -> Table:
-    table = _columns("Channel", "Ranks in order")
+    table = FittedTable("Channel", [], words=["Ranks in order"])
     for row in log["rings"][:_SHOWN]:
         cut = row["cut"] or len(row["ranks"]) > _RANKS
         table.add_row(str(row["channel"]), " ".join(map(str, row["ranks"][:_RANKS])) + (" ..." if cut else ""))
@@ -97,7 +95,7 @@ def _rings(log: NcclSummary) -> Table:
 
 
 def _trees(log: NcclSummary) -> Table:
-    table = _columns("Channel", "Root", "Parents")
+    table = FittedTable("Channel", ["Root"], words=["Parents"])
     for row in log["trees"][:_SHOWN]:
         places = [(rank, parent) for rank, parent in row["parents"].items() if rank != row["root"]]
         table.add_row(str(row["channel"]), _number(row["root"]), _shown(places))
@@ -110,7 +108,9 @@ def _shown(places: Sequence[tuple[int, int]]) -> str:
 
 
 def _choices(log: NcclSummary) -> Table:
-    table = _columns("Collective", "Size", "Algorithm", "Protocol", "Channels", "Times")
+    table = FittedTable(
+        "Collective", ["Size", "Algorithm", "Protocol", "Channels", "Times"], least=["Times", "Channels"]
+    )
     for row in log["choices"][:_SHOWN]:
         table.add_row(
             escape(row["operation"]) or "-",

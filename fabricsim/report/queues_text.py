@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich import box
 from rich.console import Group
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
+from fabricsim.report.tables import FittedTable
 from fabricsim.units import human_bytes, human_seconds
 
 if TYPE_CHECKING:
@@ -38,12 +37,9 @@ def queues_text(rows: Sequence[QueueSummary]) -> RenderableType:
     if not rows:
         return Text()
     counted = [name for name in _COUNTS if any(_count(row, name) for row in rows)]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
-    table.add_column("Wire", overflow="fold")
-    for name in ("Packets", "Deepest queue", *(_COUNTS[name] for name in counted)):
-        table.add_column(name, justify="right", no_wrap=True)
-    if "pauses" in counted:
-        table.add_column("Paused", justify="right", no_wrap=True)
+    counts = [_COUNTS[name] for name in counted]
+    paused = ["Paused"] if "pauses" in counted else []
+    table = FittedTable("Wire", ["Packets", "Deepest queue", *counts, *paused], least=["Packets", *reversed(counts)])
     for row in rows:
         cells = [f"{row['packets']:,}", human_bytes(row["deepest_queue_bytes"])]
         cells += [f"{_count(row, name):,}" for name in counted]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -11,9 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.table import Column
 
 
 class FittedTable(Table):
@@ -39,36 +39,44 @@ class FittedTable(Table):
         self, first: str, numbers: Iterable[str], *, words: Iterable[str] = (), least: Iterable[str] = (), gap: int = 1
     ) -> None:
         super().__init__(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, gap), show_edge=False)
-        self.least = tuple(least)
+        self.least, self._gap = tuple(least), gap
         self.add_column(first, overflow="fold")
         for name in numbers:
             self.add_column(name, justify="right", no_wrap=True)
         for name in words:
             self.add_column(name, overflow="fold")
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
         """Print as many columns as fit."""
-        shown, spare = self, 0
+        chosen = self.columns
         for count in range(len(self.least) + 1):
-            shown = self._without(self.least[:count])
-            spare = options.max_width - shown.__rich_measure__(console, options).minimum
-            if spare >= 0:
+            chosen = [column for column in self.columns if column.header not in self.least[:count]]
+            if self._narrowest(chosen) <= options.max_width:
                 break
-        for column in shown.columns:
-            if spare > 0 and not column.no_wrap and column.width is not None:
-                more = min(spare, max(map(_length, (column.header, *column.cells))) - column.width)
-                column.width, spare = column.width + more, spare - more
-        yield from Table.__rich_console__(shown, console, options)
+        yield self._of(chosen, options.max_width - self._narrowest(chosen))
 
-    def _without(self, headings: Iterable[str]) -> FittedTable:
-        """Leave columns out, and make the others as narrow as they may be."""
-        gone = set(headings)
-        fewer = copy(self)
-        fewer.columns = [copy(column) for column in self.columns if column.header not in gone]
-        for column in fewer.columns:
-            cells = (column.header, *column.cells)
-            column.width = max(_length(cell) if column.no_wrap else _longest_word(cell) for cell in cells)
-        return fewer
+    def _narrowest(self, columns: Sequence[Column]) -> int:
+        between = 2 * self._gap + 1
+        return sum(map(_least_width, columns)) + between * (len(columns) - 1)
+
+    def _of(self, columns: Sequence[Column], spare: int) -> Table:
+        """Make the table of some columns, with some more room than they need."""
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, self._gap), show_edge=False)
+        for column in columns:
+            least, most = _least_width(column), max(map(_length, (column.header, *column.cells)))
+            more = max(0, min(spare, most - least))
+            spare -= more
+            table.add_column(
+                column.header, justify=column.justify, no_wrap=column.no_wrap, overflow="fold", width=least + more
+            )
+        for row, cells in zip(self.rows, zip(*(column.cells for column in columns), strict=True), strict=True):
+            table.add_row(*cells, end_section=row.end_section)
+        return table
+
+
+def _least_width(column: Column) -> int:
+    """Columns that a column needs: its longest line if it holds figures, else its longest word."""
+    return max(map(_length if column.no_wrap else _longest_word, (column.header, *column.cells)))
 
 
 def _length(cell: RenderableType) -> int:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich import box
 from rich.console import Group
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from fabricsim.errors import ResultError
@@ -15,12 +13,14 @@ from fabricsim.report.capture_text import capture_text
 from fabricsim.report.causes_text import causes_text, resources_text
 from fabricsim.report.labels import Run, tell_apart
 from fabricsim.report.queues_text import queues_text
+from fabricsim.report.tables import FittedTable
 from fabricsim.units import human_bytes, human_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from rich.console import RenderableType
+    from rich.table import Table
 
     from fabricsim.results.summary import CollectiveSummary, Summary
 
@@ -90,8 +90,8 @@ def comparison_table(summaries: Sequence[Summary]) -> Table:
     if host:
         numbers.insert(-1, "Host")
     by, labels = tell_apart([Run(summary["name"], summary["transport"], summary["engine"]) for summary in summaries])
-    table = _table([by.capitalize()], numbers, gap=0)  # eight columns side by side on a terminal of 80
-    table.add_column("First cause", overflow="fold")
+    least = ["Host", "Bubble", "Speed-\nup", "Compute", "Exposed\ncomm.", "First cause"]
+    table = FittedTable(by.capitalize(), numbers, words=["First cause"], least=least, gap=0)
     for label, summary in zip(labels, summaries, strict=True):
         first = summary["causes"][0]
         table.add_row(
@@ -145,7 +145,7 @@ def _parts(summary: Summary) -> list[tuple[str, float]]:
 
 def _breakdown(summary: Summary) -> Group:
     breakdown, total = summary["breakdown_s"], summary["iteration_time_s"]
-    table = _table(["Part"], ["Time", "Share"])
+    table = FittedTable("Part", ["Time", "Share"])
     exposed = {name: time for name, time in breakdown["exposed_communication"].items() if time}
     for part, time in _parts(summary):
         communication = part == "exposed communication"
@@ -175,7 +175,7 @@ def _whose(summary: Summary) -> str:
 
 
 def _timers(summary: Summary) -> Group:
-    table = _table(["Timer"], ["Time"])
+    table = FittedTable("Timer", ["Time"])
     for name, time in summary["timers_s"].items():
         if time:
             table.add_row(escape(name), human_seconds(time))
@@ -184,7 +184,11 @@ def _timers(summary: Summary) -> Group:
 
 def _collectives(rows: list[CollectiveSummary]) -> Group:
     more = f" ({ROWS} of {len(rows)} kinds, the longest)" if len(rows) > ROWS else ""
-    table = _table(["Collective"], ["Ranks", "Size", "Count", "Time", "algbw", "busbw", "Of bound"])
+    table = FittedTable(
+        "Collective",
+        ["Ranks", "Size", "Count", "Time", "algbw", "busbw", "Of bound"],
+        least=["algbw", "Count", "Ranks", "Of bound"],
+    )
     shown = rows[:ROWS]
     for row, size in zip(shown, _sizes(shown), strict=True):
         share = row["share_of_bound"]
@@ -226,15 +230,6 @@ def _footer(summary: Summary) -> Text:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
-
-
-def _table(words: Iterable[str], numbers: Iterable[str], gap: int = 1) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, gap), show_edge=False)
-    for name in words:
-        table.add_column(name, overflow="fold")
-    for name in numbers:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
 
 
 def _titled(title: str, table: Table) -> Group:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich import box
 from rich.console import Group
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from fabricsim.report.queues_text import queues_text
+from fabricsim.report.tables import FittedTable
 from fabricsim.units import human_bytes, human_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from rich.console import RenderableType
+    from rich.table import Table
 
     from fabricsim.results.traffic import TrafficSummary
 
@@ -51,7 +49,7 @@ def _headline(summary: TrafficSummary) -> Text:
 
 
 def _spreads(summary: TrafficSummary) -> Group:
-    table = _table(["Of a flow"], _COLUMNS)
+    table = FittedTable("Of a flow", _COLUMNS)
     times, slowdowns = summary["completion_time_s"], summary["slowdown"]
     table.add_row("completion time", *(human_seconds(times[name]) for name in ("min", "mean", "p50", "p99", "max")))
     table.add_row("slowdown", *(f"{slowdowns[name]:.2f}" for name in ("min", "mean", "p50", "p99", "max")))
@@ -59,12 +57,12 @@ def _spreads(summary: TrafficSummary) -> Group:
 
 
 def _links(summary: TrafficSummary) -> Group:
-    table = _table(["Resource", "Kind"], ["Used", "Payload", "Flows"])
+    table = FittedTable("Resource", ["Used", "Payload", "Flows"], words=["Kind"], least=["Kind", "Flows"])
     for row in summary["links"]:
         used = f"{100 * row['utilisation']:.1f} %"
         payload = human_bytes(row["payload_bytes"]) if row["payload_bytes"] else "-"
         flows = f"{row['flows']:,}" if row["flows"] else "-"
-        table.add_row(escape(row["name"]), escape(row["kind"]), used, payload, flows)
+        table.add_row(escape(row["name"]), used, payload, flows, escape(row["kind"]))
     return _titled("Hottest links and host resources over the makespan", table)
 
 
@@ -73,15 +71,6 @@ def _footer(summary: TrafficSummary) -> Text:
     counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in shown.items())
     run = f"engine {summary['engine']}, seed {summary['seed']}, fabricsim {summary['version']}"
     return Text(f"{counts} in {human_seconds(summary['wall_seconds'])}\n{run}", style="dim")
-
-
-def _table(words: Iterable[str], numbers: Iterable[str]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
-    for name in words:
-        table.add_column(name)
-    for name in numbers:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
 
 
 def _titled(title: str, table: Table) -> Group:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich import box
 from rich.console import Group
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
+from fabricsim.report.tables import FittedTable
 from fabricsim.units import human_bytes
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
     from fabricsim.workload.volume_summary import VolumeRow, VolumeSummary
 
@@ -41,20 +41,9 @@ def volumes_text(summary: VolumeSummary) -> RenderableType:
 
 
 def _volumes(summary: VolumeSummary) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
-    table.add_column("Collective", overflow="fold")
-    for name in (
-        "Calls",
-        "Smallest",
-        "Median",
-        "Largest",
-        "Buffers",
-        "Sent",
-        "Sent\nper GPU",
-        "Formula\nper GPU",
-        "Off by",
-    ):
-        table.add_column(name, justify="right", no_wrap=True)
+    sizes = ["Smallest", "Median", "Largest", "Buffers"]
+    numbers = ["Calls", *sizes, "Sent", "Sent\nper GPU", "Formula\nper GPU", "Off by"]
+    table = FittedTable("Collective", numbers, least=["Median", "Smallest", "Largest", "Buffers", "Sent", "Calls"])
     for row in summary["volumes"]:
         table.add_row(
             escape(f"{row['dimension']} {row['collective']}"),
@@ -87,13 +76,10 @@ def _off(row: VolumeRow) -> str:
 
 
 def _histogram(rows: list[VolumeRow]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
-    table.add_column("From", justify="right", no_wrap=True)
+    table = FittedTable("Collective", ["From", "Calls"])
     for row in rows:
-        table.add_column(escape(f"{row['dimension']}\n{row['collective']}"), justify="right")
-    for size in sorted({int(size) for row in rows for size in row["histogram"]}):
-        calls = (row["histogram"].get(str(size), 0) for row in rows)
-        table.add_row(human_bytes(size), *(f"{count:,}" if count else "" for count in calls))
+        for size, count in sorted((int(size), count) for size, count in row["histogram"].items()):
+            table.add_row(escape(f"{row['dimension']} {row['collective']}"), human_bytes(size), f"{count:,}")
     return table
 
 
