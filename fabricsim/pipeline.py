@@ -27,6 +27,7 @@ from fabricsim.engine.records import call_records, carried, counters, link_recor
 from fabricsim.errors import InputError, SimulationError
 from fabricsim.results.result import Result
 from fabricsim.spec import library
+from fabricsim.spec.defaults import left_to_defaults
 from fabricsim.spec.load import LoadedScenario, from_tables, load, machine
 from fabricsim.tables import COMPUTE
 from fabricsim.topology.tiers import describe
@@ -173,7 +174,8 @@ def simulate(
     """
     plan = build_plan(loaded)
     check_fit(plan.job, loaded.scenario.cluster.gpu)
-    return _run(loaded, lambda fabric: prepared(fabric, plan), watch, progress)
+    result = _run(loaded, lambda fabric: prepared(fabric, plan), watch, progress)
+    return replace(result, notes=(*left_to_defaults(plan.job), *result.notes))
 
 
 def replay(

@@ -212,7 +212,7 @@ def test_check_and_run_say_which_switches_a_job_does_not_need() -> None:
     assert said in simulate(load("gpt2-medium-dp", on_one_leaf)).notes
     across = [*on_one_leaf, "fabric.hosts_per_leaf=4"]
     assert said not in check(load("gpt2-medium-dp", across))
-    assert simulate(load("gpt2-medium-dp", across)).notes == ()
+    assert said not in simulate(load("gpt2-medium-dp", across)).notes
 
 
 def test_the_shipped_what_if_feels_its_oversubscription() -> None:

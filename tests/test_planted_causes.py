@@ -60,7 +60,7 @@ PLANTS = {
     "bit errors": Planted((*PACKETS, "fabric.bit_error_rate=1e-7"), LOST, " errors"),
     "ECMP collision": Planted((*FOUR, "seed=1", "collectives=ideal", leaves(4, "25Gbps")), "wire leaf", "uneven load"),
     "kernel launch": Planted(
-        (*TENSOR, "cluster.gpu=a100-sxm-40gb", 'cluster.gpu.kernel_launch="50us"', "job.sequence=64"), "host"
+        (*TENSOR, "cluster.gpu=a100-sxm-40gb", 'job.kernel_launch="50us"', "job.sequence=64"), "host"
     ),
     "NVLink": Planted(
         (*TENSOR, "cluster.gpu=a100-sxm-40gb", 'cluster.gpu.nvlink_rate="1GBps"'),
@@ -80,7 +80,9 @@ PLANTS = {
         (*FOUR, 'collectives={include="ideal",algorithm={all_reduce="recursive_doubling"}}'),
         "wire host", "data all_reduce",
     ),
-    "optimizer": Planted((*TENSOR, "cluster.gpu=a100-sxm-40gb", "job.sequence=64"), "compute", "mostly optimizer"),
+    "optimizer": Planted(
+        (*TENSOR, "cluster.gpu=a100-sxm-40gb", "job.launch=graph", "job.sequence=64"), "compute", "mostly optimizer"
+    ),
 }  # fmt: skip
 
 

@@ -60,12 +60,11 @@ class Gpu(Spec):
 
     ``gemm_efficiency`` is the share of the peak that large matrix products reach in the long run and
     ``memory_efficiency`` the share of the memory rate that streaming kernels reach. A kernel takes
-    ``kernel_latency`` besides its work, and at least ``kernel_launch``, the interval at which the framework
-    issues kernels. With ``processors`` (streaming multiprocessors, compute units) products are cut into tiles:
-    a processor computes one at ``tile_efficiency`` of its part of the peak (``gemm_efficiency`` where left out),
-    and each wave of tiles costs ``tile_overhead`` besides. ``attention_forward`` and ``attention_backward`` are
-    the shares of the peak of fused attention on long sequences. While a collective runs beside them, kernels
-    take ``overlap_slowdown`` times as long.
+    ``kernel_latency`` besides its work. With ``processors`` (streaming multiprocessors, compute units) products are
+    cut into tiles: a processor computes one at ``tile_efficiency`` of its part of the peak (``gemm_efficiency`` if
+    left out), and each wave of tiles costs ``tile_overhead`` besides. ``attention_forward`` and
+    ``attention_backward`` are the shares of the peak of fused attention on long sequences. While a collective runs
+    beside them, kernels take ``overlap_slowdown`` times as long.
     ``memory_reserved`` is the share of the memory that a job cannot have: the CUDA context of PyTorch takes 1 GB
     (github.com/pytorch/pytorch/issues/28394, 107667), and of 78 GiB 1.8 were lost to fragmentation where a
     model filled an 80 GB card (github.com/vllm-project/compressed-tensors/pull/587, which reserves 5 %, too).
@@ -83,7 +82,6 @@ class Gpu(Spec):
     memory_rate: Rate
     gemm_efficiency: Fraction
     memory_efficiency: Fraction
-    kernel_launch: Duration
     kernel_latency: Duration = 0
     processors: Annotated[int, Field(ge=1, le=100_000)] | None = None
     tile_efficiency: Fraction | None = None

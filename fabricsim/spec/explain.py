@@ -63,7 +63,8 @@ def explain(
     for detail in error.errors(include_url=False):
         path = tuple(key for key in detail["loc"] if key != _MAP_KEY)
         keys = _walk(path, model)[0]
-        if detail["type"] == "missing" and is_within(keys[:-1], broken):
+        follows = detail["type"] == "default_factory_not_called"  # of a key that is itself wrong, and said
+        if follows or (detail["type"] == "missing" and is_within(keys[:-1], broken)):
             continue
         if detail["type"].startswith("union_tag"):
             detail, keys = _choice(detail, path, model)  # noqa: PLW2901  said of the key that chooses

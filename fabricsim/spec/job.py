@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
 from fabricsim.spec.base import Spec
 from fabricsim.spec.model import Experts, Model, Positive
 from fabricsim.spec.quantity import Bytes, Duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["DIMENSIONS", "Experts", "Job", "Model", "Parallelism", "Positive"]
 
@@ -46,8 +49,36 @@ class Parallelism(Spec):
         return self.tensor * self.context * self.data * self.pipeline
 
 
+KERNEL_LAUNCH = {"eager": 45_500_000, "graph": 5_000_000}
+"""Interval at which the host issues kernels, ps, by ``launch``.
+
+``"eager"``: a framework in Python that issues each by itself. Calibrated, to half a microsecond, so that the 14 runs
+of Megatron-LM on one node of A100 with 1,024 hidden, one sequence per micro-batch, one stage and no tensor
+parallelism come out right on average (`fabricsim.validation.vtrain`). It holds the host's time for all that the list
+of kernels leaves out. In a trace of DLRM on V100 PyTorch had 40 us between launches (facebookresearch/param, with
+the profiler on). No newer host was measured.
+
+``"graph"``: recorded kernels (CUDA graphs), or a framework that issues them from C++. In that trace a launch itself
+took 5 us; back to back launches take 1.8 us on V100 and 2.7 on A100 (reference values of ReFrame's check
+kernel_latency, CSCS).
+"""
+
+MODERN = 2023
+"""Models of this year and later are trained in bf16 with fused attention and without recomputation, as Llama 3 was
+(Grattafiori et al., arXiv 2407.21783, section 3.3.2); Megatron-LM has added gradients of weights to their buffer in
+the products themselves since the end of 2021. Those before are trained as its scripts of 2021 say."""
+
+
+def _since(modern: str | bool, before: str | bool) -> Callable[[dict[str, Any]], Any]:  # noqa: FBT001
+    """Give the default of a key by the year of the model, which pydantic has checked before."""
+    return lambda checked: modern if checked["model"].year >= MODERN else before
+
+
 class Job(Spec):
     """One training job.
+
+    ``precision``, ``recompute``, ``attention`` and ``fused_accumulation`` default to what was usual in the model's year
+    (`MODERN`), ``kernel_launch`` to that of ``launch`` (`KERNEL_LAUNCH`).
 
     ``overlap = "none"`` reduces all gradients after the last backward pass, as Megatron-LM does by default;
     ``"ddp"`` reduces buckets of ``bucket`` bytes as soon as they are full, as PyTorch DistributedDataParallel
@@ -70,19 +101,21 @@ class Job(Spec):
     global_batch: Positive
     sequence: Positive
     decoder_sequence: Positive | None = None
-    precision: Literal["fp16", "bf16", "fp32"] = "fp16"
+    precision: Literal["fp16", "bf16", "fp32"] = Field(default_factory=_since("bf16", "fp16"))
     gradient_precision: Literal["fp16", "bf16", "fp32"] | None = None
     schedule: Literal["1f1b", "gpipe", "zb-h1"] = "1f1b"
     overlap: Literal["none", "ddp"] = "none"
     bucket: Bytes = 25 * 2**20
     first_bucket: Bytes = 2**20
     prefetch: Positive = 1
-    recompute: Literal["none", "selective", "full"] = "full"
-    attention: Literal["unfused", "fused"] = "unfused"
-    fused_accumulation: bool = False
+    recompute: Literal["none", "selective", "full"] = Field(default_factory=_since("none", "full"))
+    attention: Literal["unfused", "fused"] = Field(default_factory=_since("fused", "unfused"))
+    fused_accumulation: bool = Field(default_factory=_since(modern=True, before=False))
     tensor_overlap: bool = True
     flatten_gradients: bool = False
     clip_gradients: bool = False
+    launch: Literal["eager", "graph"] = "eager"
+    kernel_launch: Duration = Field(default_factory=lambda checked: KERNEL_LAUNCH[checked["launch"]])
     batch_time: Duration = 0
     capacity_factor: Annotated[float, Field(ge=1, le=1000)] | None = None
     expert_imbalance: Annotated[float, Field(ge=1, le=1000)] = 1.0

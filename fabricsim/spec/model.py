@@ -8,6 +8,9 @@ from pydantic import Field
 
 from fabricsim.spec.base import Spec
 
+YEARS = {"bert": 2018, "gpt": 2019, "t5": 2019, "llama": 2023}
+"""Year of the first model of each family: Devlin et al., Radford et al., Raffel et al., Touvron et al."""
+
 Positive = Annotated[int, Field(ge=1, lt=2**31)]
 
 
@@ -32,7 +35,8 @@ class Model(Spec):
     ``layers`` counts encoder layers of a ``t5``, which has ``decoder_layers`` besides;
     ``feed_forward`` defaults to ``4 * hidden`` and ``head_width`` to ``hidden / heads``. A ``llama`` has
     RMS norms, rotary positions, SwiGLU and no biases; with ``kv_heads`` below ``heads`` several query
-    heads share a key and value head.
+    heads share a key and value head. ``year`` says what was usual when the model was trained, see
+    `fabricsim.spec.job.Job`; it defaults to that of the family (`YEARS`).
     """
 
     name: str
@@ -48,3 +52,4 @@ class Model(Spec):
     kv_heads: Positive | None = None
     tied_embedding: bool = True
     experts: Experts | None = None
+    year: Annotated[int, Field(ge=2017, le=2100)] = Field(default_factory=lambda checked: YEARS[checked["family"]])

@@ -57,7 +57,8 @@ class Partial:
             if name in tables:
                 self._take(name, tables[name], broken, path)
             elif not (info.is_required() or name in misspelt or is_within(path, broken)):
-                self._values[name] = info.get_default(call_default_factory=True, validated_data={})
+                with suppress(KeyError, Unsettled):  # a default that hangs on another key, which is wrong
+                    self._values[name] = info.get_default(call_default_factory=True, validated_data=self._values)
 
     def _take(self, name: str, value: object, broken: AbstractSet[tuple[str, ...]], path: tuple[str, ...]) -> None:
         nested = table_type(self._model.model_fields[name], value) if isinstance(value, dict) else None

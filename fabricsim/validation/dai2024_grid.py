@@ -127,8 +127,7 @@ VARIATIONS: dict[str, Assumptions] = {
     # in 80 GB: T5-large would not fit into 40
     "twice the micro-batch": Assumptions(micro_batch_factor=2.0, settings=("cluster.gpu.memory=80GB",)),
     "GPT-2 only": Assumptions(families=("gpt2",)),
-    # as calibrated in workloads/clusters/vtrain.toml, and workloads/scenarios/jean-zay.toml
-    "hosts of other clusters": Assumptions(settings=("cluster.gpu.kernel_launch=45.5us", "job.batch_time=0.64ms")),
+    "hosts without delay": Assumptions(settings=("job.launch=graph", "job.batch_time=0s")),
     "NCCL 2.21 step costs": Assumptions(settings=("collectives=nccl",)),
 }
 """One assumption changed at a time."""

@@ -1,9 +1,9 @@
 """GPT-2 shapes in pipelines of 4 to 64 stages on V100 nodes, after Megatron-LM's timers on Jean Zay.
 
-Nothing is fitted to the rows; how fast matrix products are on these GPUs is calibrated from another run (see the
-scenario ``jean-zay``). Megatron-LM prints the timers of the last rank, which holds the last stage: its
-``forward-recv`` is the way of the first micro-batch through the pipeline, and its ``embedding-all-reduce`` begins
-long before the first stage is ready for it, so both contain the bubble.
+Nothing is fitted to the rows but the last; how fast matrix products are on these GPUs is calibrated from its
+passes (see the scenario ``jean-zay``), so that it is shown apart. Megatron-LM prints the timers of the last rank,
+which holds the last stage: its ``forward-recv`` is the way of the first micro-batch through the pipeline, and its
+``embedding-all-reduce`` begins long before the first stage is ready for it, so both contain the bubble.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ TIMERS = {
 """Timer of each column that is compared, besides the iteration."""
 JUDGED = ("7.5B", "30B")
 """Models whose iteration is to be met; the larger ones are shown beside them."""
+_CALIBRATION = ", calibration"
+"""Ends the name of the run whose passes gave the rate of matrix products."""
 _GPUS_PER_HOST = 4
 
 
@@ -74,6 +76,8 @@ def settings(row: np.void) -> list[str]:
         f"job.model.layers={row['layers']}",
         f"job.model.hidden={row['hidden']}",
         f"job.parallelism.pipeline={row['pipeline']}",
+        f"job.micro_batch={row['micro_batch']}",
+        f"job.global_batch={row['global_batch']}",
     ]
 
 
@@ -107,9 +111,14 @@ def compare(table: measured.MeasuredTable, outcomes: Mapping[str, Outcome]) -> S
         rows += own
     summary = {
         "largest error of the iteration, 7.5B and 30B": max(errors[model] for model in JUDGED),
-        "largest error of the iteration, all": max(errors.values()),
+        "largest error of the iteration, all": max(_of(errors, calibrating=False)),
+        "error of the iteration, calibration": max(_of(errors, calibrating=True)),
     }
     return Study("jean-zay", rows, summary, _parameters())
+
+
+def _of(errors: Mapping[str, float], *, calibrating: bool) -> list[float]:
+    return [error for model, error in errors.items() if model.endswith(_CALIBRATION) == calibrating]
 
 
 def _quantity(model: str, key: str) -> str:
@@ -120,7 +129,7 @@ def _parameters() -> dict[str, Any]:
     return {
         "scenario": "jean-zay (workloads/scenarios/jean-zay.toml); each figure's source stands beside it",
         "calibrated": "gemm_efficiency and tile_efficiency, from forward-compute and backward-compute of the last stage"
-        " of another run (52B, 256 micro-batches of 4 sequences); batch_time from the batch-generator of 18B on 32 GB",
+        " of 52B (256 micro-batches of 4 sequences); batch_time from the batch-generator of 18B on 32 GB",
         "fitted": "nothing of nodes of 16 GB",
         "timers": "of the last rank, as Megatron-LM prints them",
         "spread of the log": "its authors saw the same run 40 % slower or faster at other times of the day",

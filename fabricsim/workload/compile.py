@@ -193,7 +193,8 @@ class JobPlan:
             chain = self.placement.group("pipelines", rank)
             if chain not in pipelines:
                 pipelines[chain] = Pipeline(builder, chain, sizes)
-            _Compiler(self, Lane(builder, self.placement, rank, self.gpu), pipelines[chain]).add()
+            lane = Lane(builder, self.placement, rank, self.gpu.overlap_slowdown, self.job.kernel_launch)
+            _Compiler(self, lane, pipelines[chain]).add()
         return builder.build()
 
 

@@ -12,7 +12,6 @@ from fabricsim.workload.work import Exchange, Wait
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from fabricsim.spec.cluster import Gpu
     from fabricsim.workload.builder import ProgramBuilder
     from fabricsim.workload.placement import Placement
     from fabricsim.workload.program import CollectiveName
@@ -35,16 +34,18 @@ class Lane:
         Gives the rank's groups.
     rank
         Whose ops they are.
-    gpu
-        How much computing slows beside a collective, and how long the host takes to issue one.
+    slowdown
+        Factor by which computing slows beside a collective.
+    launch
+        How long the host takes to issue one, ps.
     """
 
-    def __init__(self, builder: ProgramBuilder, placement: Placement, rank: int, gpu: Gpu) -> None:
+    def __init__(self, builder: ProgramBuilder, placement: Placement, rank: int, slowdown: float, launch: int) -> None:
         self.builder = builder
         self.placement = placement
         self.rank = rank
-        self._slowdown = gpu.overlap_slowdown
-        self._launch = collective(gpu.kernel_launch)
+        self._slowdown = slowdown
+        self._launch = collective(launch)
         self._groups: dict[str, tuple[int, ...]] = {}
         self._outstanding: list[int] = []
         self._span = EMPTY

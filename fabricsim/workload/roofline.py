@@ -92,12 +92,12 @@ def operations_time(operations: Sequence[Operation], job: Job, gpu: Gpu) -> int:
         Where the GPU has no peak for the job's precision (`compile_job` checks that first).
     """
     running = sum(_device_times(operations, job, gpu))
-    return max(running, gpu.kernel_launch * len(operations))
+    return max(running, job.kernel_launch * len(operations))
 
 
 def kernels_span(operations: Sequence[Operation], job: Job, gpu: Gpu) -> Span:
     """Put kernels that follow one another in a row; see `operations_time`."""
-    return row(kernel(time, gpu.kernel_launch) for time in _device_times(operations, job, gpu))
+    return row(kernel(time, job.kernel_launch) for time in _device_times(operations, job, gpu))
 
 
 def operation_time(operation: Operation, job: Job, gpu: Gpu) -> int:

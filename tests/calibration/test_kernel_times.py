@@ -139,12 +139,12 @@ def test_a_preset_is_laid_over_a_file_beside_it(
     measure: Callable[..., KernelTimes], kineto_traces: ModuleType, tmp_path: Path
 ) -> None:
     mine = tmp_path / "mine.toml"
-    mine.write_text('include = "a100-sxm-40gb"\nkernel_launch = "9us"\n', encoding="utf-8")
+    mine.write_text('include = "a100-sxm-40gb"\nkernel_latency = "9us"\n', encoding="utf-8")
     found = measure(*kineto_traces.LAYER)
     gpu_preset.write(tmp_path / "measured.toml", str(mine), found)
 
     assert tomllib.loads((tmp_path / "measured.toml").read_text(encoding="utf-8"))["include"] == "mine.toml"
-    assert gpu_preset.gpu_of(str(tmp_path / "measured.toml")).kernel_launch == 9 * US
+    assert gpu_preset.gpu_of(str(tmp_path / "measured.toml")).kernel_latency == 9 * US
     with pytest.raises(InputError, match="name another file"):
         gpu_preset.write(mine, str(mine), found)
     with pytest.raises(InputError, match="cannot be written"):
@@ -165,7 +165,7 @@ def products_of(job: Job) -> dict[tuple[int, int, int, int], int]:
 def test_a_run_takes_the_measured_times(tmp_path: Path, kineto_traces: ModuleType) -> None:
     """Products of a whole job, each slower than the roofline's by a time of its own: the iteration is by their sum."""
     alone = ["cluster.hosts=1", "job.parallelism.data=1", "job.global_batch=8", "collectives=ideal"]
-    settings = [*alone, "cluster.gpu.kernel_launch=0s"]
+    settings = [*alone, "job.kernel_launch=0s"]
     before = load("gpt2-medium-dp", settings)
     job, gpu = before.scenario.job, before.scenario.cluster.gpu
     assert isinstance(job, Job)

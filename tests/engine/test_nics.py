@@ -32,7 +32,6 @@ GPU = {
     "memory_rate": "1000GBps",
     "gemm_efficiency": 1.0,
     "memory_efficiency": 1.0,
-    "kernel_launch": "0us",
 }
 NVLINK = {"intra_host": "nvlink"}
 

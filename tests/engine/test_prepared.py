@@ -26,7 +26,7 @@ def test_a_folded_run_of_a_shipped_scenario_is_as_far_from_that_of_all_ranks_as_
     folded = simulate(load(name, [f"folding={how}"]))
     whole = simulate(load(name, ["folding=off"]))
 
-    (note,) = folded.notes
+    note = folded.notes[-1]
     assert folded.ranks is not None
     assert f"of {folded.ranks} ranks simulated" in note
     if "exact" in note:
@@ -34,7 +34,7 @@ def test_a_folded_run_of_a_shipped_scenario_is_as_far_from_that_of_all_ranks_as_
     else:
         assert "change by less than 0.01 %" in note
         assert folded.iteration == pytest.approx(whole.iteration, rel=1e-4)
-    assert whole.notes == ()
+    assert not any("simulated" in note for note in whole.notes)
 
 
 def test_folding_that_cannot_be_exact_is_refused() -> None:
@@ -44,7 +44,7 @@ def test_folding_that_cannot_be_exact_is_refused() -> None:
 
 def test_an_automatic_run_of_many_ranks_says_why_none_was_folded() -> None:
     many = ["job.model.layers=1", "cluster.hosts=128", "job.parallelism.data=128", "job.global_batch=1024"]
-    (note,) = simulate(load("gpt2-medium-dp", many)).notes
+    note = simulate(load("gpt2-medium-dp", many)).notes[-1]
 
     assert note.startswith("each of the 128 ranks simulated: adapters of rdma-100g read ahead")
 
@@ -59,4 +59,4 @@ def test_an_automatic_run_of_many_ranks_says_why_none_was_folded() -> None:
 def test_a_setting_without_effect_is_said(settings: list[str], said: str) -> None:
     result = simulate(load("gpt2-medium-dp", [*SMALL, *settings]))
 
-    assert [said in note for note in summarise(result)["notes"]] == [True]
+    assert [said in note for note in summarise(result)["notes"]].count(True) == 1

@@ -34,10 +34,9 @@ _GPU = {
     "memory_rate": "1000GBps",
     "gemm_efficiency": 1.0,
     "memory_efficiency": 1.0,
-    "kernel_launch": "0us",
 }
 _MODEL = {"name": "smallest", "family": "gpt", "layers": 1, "hidden": 8, "heads": 1, "vocabulary": 8, "positions": 8}
-_JOB = {"model": _MODEL, "micro_batch": 1, "global_batch": 1, "sequence": 8}
+_JOB = {"model": _MODEL, "micro_batch": 1, "global_batch": 1, "sequence": 8, "kernel_launch": "0us"}
 
 
 def _cluster(hosts: int, keys: dict[str, Any]) -> dict[str, Any]:

@@ -54,7 +54,7 @@ MISTAKES = {
     "job.model": (24, "3 is no table", None),
     "job.parallelism": (25, "'data' is no table", "write it as a table"),
     "job.hosts": (26, "unknown key", "did you mean 'cluster.hosts'?"),
-    "cluster.gpu.kernel_launch": ("--set", "unit 'parsec' is not a time", 'write it like "5us"'),
+    "job.kernel_launch": ("--set", "unit 'parsec' is not a time", 'write it like "5us"'),
 }
 
 
@@ -68,7 +68,7 @@ def test_all_mistakes_are_reported_at_once_with_place_value_and_way_out(tmp_path
     file = tmp_path / "broken.toml"
     file.write_text(BROKEN, encoding="utf-8")
 
-    error = _refusal(file, "cluster.gpu.kernel_launch=5 parsec")
+    error = _refusal(file, "job.kernel_launch=5 parsec")
 
     assert {mistake.key for mistake in error.mistakes} == set(MISTAKES)
     assert len(error.mistakes) == len(MISTAKES)

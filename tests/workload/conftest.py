@@ -80,7 +80,7 @@ def make_job(make_model: MakeModel) -> MakeJob:
         shape = make_model(model) if isinstance(model, str) else model
         degrees = {key: changes.pop(key) for key in Parallelism.model_fields if key in changes}
         batches = changes.pop("micro_batches", 1)
-        table = {"micro_batch": 2, "sequence": 512, **changes}
+        table = {"micro_batch": 2, "sequence": 512, "launch": "graph", **changes}
         if shape.family == "t5":
             table.setdefault("decoder_sequence", table["sequence"])
         table.setdefault("global_batch", table["micro_batch"] * degrees.get("data", 1) * batches)
@@ -99,7 +99,6 @@ def gpu() -> Gpu:
             "memory_rate": "1555GBps",
             "gemm_efficiency": 0.8,
             "memory_efficiency": 0.85,
-            "kernel_launch": "5us",
         }
     )
 

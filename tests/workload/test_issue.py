@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fabricsim.spec.job import KERNEL_LAUNCH
 from fabricsim.tables import COLLECTIVE, HOST_STREAM
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.issue import EMPTY, Span, kernel, row, waited
@@ -19,11 +20,11 @@ from fabricsim.workload.work import Exchange
 if TYPE_CHECKING:
     from conftest import MakeJob, Replay
 
-    from fabricsim.spec.cluster import Gpu
     from fabricsim.workload.program import Program
     from fabricsim.workload.stages import Timed
 
 TIMES = st.integers(0, 50).map(lambda microseconds: microseconds * 10**6)
+LAUNCH = KERNEL_LAUNCH["graph"]
 LAUNCHES = st.integers(1, 50).map(lambda microseconds: microseconds * 10**6)
 KERNELS = st.lists(st.tuples(TIMES, TIMES), max_size=8)
 """Run and launch of each."""
@@ -74,12 +75,12 @@ def test_slower_kernels_take_longer_and_at_most_in_proportion(kernels: list[tupl
     assert max(span.alone, slowed.run) <= slowed.alone <= round(span.alone * factor) + 1
 
 
-def pass_of(items: list[Timed], make_job: MakeJob, gpu: Gpu) -> Program:
+def pass_of(items: list[Timed], make_job: MakeJob) -> Program:
     """Add a pass of two tensor-parallel ranks."""
     job = make_job(tensor=2)
     builder = ProgramBuilder(("forward-compute",))
     for rank in range(2):
-        lane = Lane(builder, Placement(job.parallelism), rank, gpu)
+        lane = Lane(builder, Placement(job.parallelism), rank, 1.0, LAUNCH)
         lane.begin()
         lane.add(items, "forward-compute")
         lane.flush()
@@ -99,9 +100,9 @@ ITEMS = st.lists(
 
 @given(items=ITEMS, transfer=TIMES)
 def test_a_pass_ends_where_host_and_gpu_followed_side_by_side_end_it(
-    items: list[Timed], transfer: int, make_job: MakeJob, gpu: Gpu, replay: Replay
+    items: list[Timed], transfer: int, make_job: MakeJob, replay: Replay
 ) -> None:
-    program = pass_of(items, make_job, gpu)
+    program = pass_of(items, make_job)
     program.ops["duration"][program.ops["kind"] == COLLECTIVE] = transfer
     _, end = replay(program)
 
@@ -110,15 +111,15 @@ def test_a_pass_ends_where_host_and_gpu_followed_side_by_side_end_it(
         if isinstance(item, Span):
             clock, host = max(clock + item.run, host + item.alone), host + item.issue
         else:
-            clock, host = clock + transfer, host + gpu.kernel_launch
+            clock, host = clock + transfer, host + LAUNCH
     assert end[-1] == clock
 
 
 @pytest.mark.parametrize(("run", "held"), [(500, 0), (20, 2)])
-def test_only_a_gpu_that_could_be_faster_waits_for_the_host(run: int, held: int, make_job: MakeJob, gpu: Gpu) -> None:
+def test_only_a_gpu_that_could_be_faster_waits_for_the_host(run: int, held: int, make_job: MakeJob) -> None:
     beside = Exchange("all_reduce", "tensor", 1)
-    span = row(kernel(run * 10**6, gpu.kernel_launch) for _ in range(4))._replace(issue=4 * 50 * 10**6)
+    span = row(kernel(run * 10**6, LAUNCH) for _ in range(4))._replace(issue=4 * 50 * 10**6)
 
-    program = pass_of([span, beside, span], make_job, gpu)
+    program = pass_of([span, beside, span], make_job)
 
     assert np.count_nonzero(program.ops["stream"] == HOST_STREAM) == held

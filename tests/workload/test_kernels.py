@@ -35,7 +35,9 @@ def product(batch: int, rows: int, inner: int, columns: int) -> Operation:
 @pytest.fixture(scope="module")
 def job() -> Job:
     model = tomllib.loads((root() / "models" / "gpt2-medium.toml").read_text())
-    return Job.model_validate({"model": model, "micro_batch": 1, "global_batch": 1, "sequence": 1024})
+    return Job.model_validate(
+        {"model": model, "micro_batch": 1, "global_batch": 1, "sequence": 1024, "launch": "graph"}
+    )
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ def test_fused_accumulation_leaves_only_vectors_to_add(name: str, make_job: Make
 
 
 def test_llama_has_three_matrices_shared_keys_and_no_dropout(make_job: MakeJob) -> None:
-    job = make_job("llama3-8b", micro_batch=2, sequence=512, recompute="none")
+    job = make_job("llama3-8b", micro_batch=2, sequence=512, attention="unfused")
     tokens, scores = 2 * 512, 2 * 32 * 512 * 512
 
     work = block_work(block_of(job.model, "layer"), job)
