@@ -135,7 +135,7 @@ FLOW = np.dtype(
         ("remaining", np.float64),  # bytes, at `updated`
         ("updated", np.int64),  # ps
         ("route", np.int32),
-        ("owner", np.int32),  # sending lane, or external message where connection is NONE
+        ("owner", np.int32),  # sending lane, or external message where connection is NONE; NONE: a free slot
         ("connection", np.int32),
         ("next_free", np.int32),
         ("bytes", np.int64),  # bytes

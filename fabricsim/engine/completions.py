@@ -11,10 +11,12 @@ from fabricsim.errors import SimulationError
 from fabricsim.tables import CALL, SPAN
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import simpy
     from numpy.typing import NDArray
 
-    from fabricsim.engine.world import Batch, Job, World
+    from fabricsim.engine.world import Batch, Failed, Job, World
 
 
 @dataclass(frozen=True)
@@ -83,9 +85,23 @@ class Completions:
             elif is_job:
                 self._finish_job(number)
             else:
-                waiting = self._messages.pop(number)
-                self._world.free_message(number)
-                waiting.event.succeed((now - waiting.posted) / self._unit)
+                self._finish_message(number, now)
+        failed = self._world.take_failed()
+        if failed is not None:
+            self._fail_some(failed)
+
+    def cancel(self, message: int, now: int) -> None:
+        """Have the event of a message fail; nothing more is sent of it after `now` (ps)."""
+        self._world.cancel_message(now, message)
+        event = self._messages.pop(message).event
+        event.defused = True  # who gave it up need not wait for it
+        event.fail(SimulationError("the transfer was cancelled"))
+
+    def _finish_message(self, number: int, now: int) -> None:
+        waiting = self._messages.pop(number, None)
+        self._world.free_message(number)
+        if waiting is not None:
+            waiting.event.succeed((now - waiting.posted) / self._unit)
 
     def _finish_batch(self, number: int) -> None:
         event, batch, starts = self._batches.pop(number)
@@ -94,11 +110,10 @@ class Completions:
         event.succeed(ended - starts)
 
     def _finish_job(self, number: int) -> None:
-        waiting = self._jobs.pop(number)
-        job = waiting.job
-        if job is None:
+        waiting = self._jobs.pop(number, None)
+        if waiting is None or waiting.job is None:
             return
-        world = self._world
+        world, job = self._world, waiting.job
         end = int(world.jobs["ended"][number])
         if waiting.elapsed:
             value: float | Replay = (end - waiting.posted) / self._unit
@@ -119,10 +134,29 @@ class Completions:
             "they wait for one another, or their rate is too small for the clock"
         )
         msg = self._world.explain() or msg
-        waiting = (*self._jobs.values(), *self._messages.values())
-        self._jobs.clear()
-        self._messages.clear()
-        events = [*(each.event for each in waiting), *(event for event, _, _ in self._batches.values())]
-        self._batches.clear()
-        for event in events:
-            event.fail(SimulationError(msg))
+        self._fail(self._jobs, list(self._jobs), msg)
+        self._fail(self._messages, list(self._messages), msg)
+        self._fail_batches(list(self._batches), msg)
+
+    def _fail_some(self, failed: Failed) -> None:
+        """Let those fail whose messages or calls will not be done any more; their rows of the tables stay taken."""
+        batch_of = self._world.messages["batch"]
+        calls = failed.calls
+        jobs = [number for number, waiting in self._jobs.items() if waiting.job and _calls_one_of(waiting.job, calls)]
+        self._fail(self._jobs, jobs, failed.reason)
+        self._fail(self._messages, sorted(failed.messages & self._messages.keys()), failed.reason)
+        self._fail_batches({int(batch_of[each]) for each in failed.messages} & self._batches.keys(), failed.reason)
+
+    @staticmethod
+    def _fail(waiting: dict[int, _Waiting], numbers: Iterable[int], reason: str) -> None:
+        for number in numbers:
+            waiting.pop(number).event.fail(SimulationError(reason))
+
+    def _fail_batches(self, numbers: Iterable[int], reason: str) -> None:
+        for number in sorted(numbers):
+            self._batches.pop(number)[0].fail(SimulationError(reason))
+
+
+def _calls_one_of(job: Job, calls: Iterable[int]) -> bool:
+    """Whether one of some rows of the calls is that of a job."""
+    return any(job.first_call <= call < job.first_call + job.calls for call in calls)

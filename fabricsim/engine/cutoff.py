@@ -1,34 +1,28 @@
-"""Connections that links which failed for good have cut off: their senders would send again until the clock ends."""
+"""Flows that links which failed for good have cut off: their senders would send again until the clock ends."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fabricsim.packet_tables import HOST
 from fabricsim.spec.suggest import some_of
-from fabricsim.tables import NONE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from fabricsim.engine.packet_state import PacketState
 
 _TIMEOUTS = 3
-"""In a row, of every flow that waits, before it counts as cut off."""
+"""Since a link failed for good, before a sender gives up a flow that no way is left for."""
 _MOST_NAMED = 3
 
 
-class _Look(NamedTuple):
-    """What had been received, sent in vain and lost at one time: packets in sequence, timeouts by flow, packets."""
-
-    received: int
-    timeouts: list[int]
-    lost: int
-
-
 class CutOff:
-    """Notices that nothing is received any more because links have failed for good.
+    """Finds flows that time out again and again, and have no way left.
 
     Parameters
     ----------
@@ -41,7 +35,7 @@ class CutOff:
     def __init__(self, network: PacketState, names: Sequence[str]) -> None:
         self._network, self._names = network, names
         self._since: dict[int, int] = {}
-        self._before: _Look | None = None
+        self._before = np.zeros(0, np.int64)  # timeouts by flow, when last seen with no link down for good
 
     def expect(self, link: int, begin: int) -> None:
         """Take note of a link that fails for good at `begin`, ps."""
@@ -52,55 +46,80 @@ class CutOff:
         """Whether any link fails for good."""
         return bool(self._since)
 
-    def explain(self) -> str | None:
-        """Say what is cut off, where nothing was received while every flow that waits timed out again and again.
+    def find(self) -> list[int]:
+        """Find the flows that wait, have timed out `_TIMEOUTS` times, and have no way left."""
+        network = self._network
+        timeouts = network.flows["timeouts"][: network.used["flows"]]
+        down = {link for link in self._since if network.links["down"][link]}
+        if not down:
+            self._before = timeouts.copy()
+            return []
+        since = timeouts - np.pad(self._before, (0, len(timeouts) - len(self._before)))
+        return [flow for flow in unfinished(network) if since[flow] >= _TIMEOUTS and self._is_cut(flow, down)]
 
-        None where something was received since the last call that gave another answer, or since none was made.
-        """
-        now, before = self._look(), self._before
-        if before is None or now.received != before.received:
-            self._before = now
-            return None
-        earlier = [*before.timeouts, *[0] * (len(now.timeouts) - len(before.timeouts))]
-        waiting = self._waiting()
-        tried = all(now.timeouts[flow] - earlier[flow] >= _TIMEOUTS for flow in waiting)
-        return self.describe() if tried and now.lost > before.lost else None
+    def _is_cut(self, flow: int, down: set[int]) -> bool:
+        network, row = self._network, self._network.flows[flow]
+        if row["path"] >= 0:
+            hops = int(row["hops"])
+            return any(
+                not down.isdisjoint(network.paths[first : first + hops].tolist())
+                for first in (int(row["path"]), int(row["reverse_path"]))
+            )
+        there, back = (int(row["first_link"]), int(row["target"])), (int(row["last_link"]), int(row["source"]))
+        return not (self._leads(*there, down) and self._leads(*back, down))
 
-    def describe(self) -> str | None:
-        """Say which flows wait and which links have lost packets since they failed for good; None where none has."""
-        links = {link: begin for link, begin in self._since.items() if self._lost(link)}
-        waiting = self._waiting()
+    def _leads(self, link: int, target: int, down: set[int]) -> bool:
+        """Whether packets that go by a link may get to a host, where each switch chooses among the shortest ways."""
+        network, seen, links = self._network, set[int](), [link]
+        while links:
+            link = links.pop()
+            node = int(network.links["target"][link])
+            if link in down or node in seen:
+                continue
+            if node == target:
+                return True
+            seen.add(node)
+            links += self._choices(node, target).tolist()
+        return False
+
+    def _choices(self, node: int, target: int) -> NDArray[np.int32]:
+        network = self._network
+        numbers, hosts = network.nodes["number"], np.count_nonzero(network.nodes["kind"] == HOST)
+        group = network.group_of[int(numbers[node]) * hosts + int(numbers[target])]
+        return network.group_links[network.groups[group] : network.groups[group + 1]]
+
+    def describe(self, flows: Iterable[int] | None = None) -> str | None:
+        """Say which flows (all that wait) are cut off by links that lose packets for good; None where none does."""
+        links = {link: begin for link, begin in self._since.items() if self._loses(link)}
+        waiting = unfinished(self._network) if flows is None else list(flows)
         if not links or not waiting:
             return None
-        one = len(waiting) == 1
         return (
-            f"nothing is received any more from {self._named(waiting)}, which {'sends' if one else 'send'} again and "
+            f"nothing is received any more from {self._named(waiting)}, which {_verb(waiting)} again and "
             f"again: {_listed(links, self._names)}; write fabric.failures.until, or ways that avoid the cable "
             "(fabric.paths)"
         )
 
-    def _look(self) -> _Look:
-        flows, receivers = self._network.flows, self._network.receivers
-        lost = sum(self._lost(link) for link in self._since)
-        return _Look(int(receivers["expected"].sum()), flows["timeouts"][: self._network.used["flows"]].tolist(), lost)
-
-    def _lost(self, link: int) -> int:
+    def _loses(self, link: int) -> bool:
         row = self._network.links[link]
-        return int(row["errors"]) if row["down"] else 0
-
-    def _waiting(self) -> list[int]:
-        """Flows between hosts that have something to send which was not received."""
-        count = self._network.used["flows"]
-        flows, receivers = self._network.flows[:count], self._network.receivers[:count]
-        waits = (flows["first_link"] != NONE) & (receivers["expected"] < flows["posted"])
-        found: list[int] = np.flatnonzero(waits).tolist()
-        return found
+        return bool(row["down"] and row["errors"])
 
     def _named(self, waiting: Sequence[int]) -> str:
         flows = self._network.flows[list(waiting)]
         ways = zip(flows["first_link"].tolist(), flows["last_link"].tolist(), strict=True)
         pairs = [f"{_source(self._names[first])} to {_source(self._names[last])}" for first, last in ways]
         return some_of(list(dict.fromkeys(pairs)), _MOST_NAMED)
+
+
+def unfinished(network: PacketState) -> list[int]:
+    """List the flows between hosts that wait for an acknowledgement."""
+    flows = network.flows[: network.used["flows"]]
+    found: list[int] = np.flatnonzero((flows["first_link"] >= 0) & (flows["acknowledged"] < flows["posted"])).tolist()
+    return found
+
+
+def _verb(flows: Sequence[int]) -> str:
+    return "sends" if len(flows) == 1 else "send"
 
 
 def _source(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import simpy
 
 from fabricsim.engine.arguments import (
     checked_group,
@@ -26,13 +27,35 @@ from fabricsim.units import PS_PER_S
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    import simpy
     from numpy.typing import NDArray
 
     from fabricsim.engine.folding import Folding
     from fabricsim.engine.recorder import Watch
     from fabricsim.spec.scenario import Scenario
     from fabricsim.workload.program import Call, Program
+
+
+class Transfer(simpy.Event):
+    """A message on its way, as `Fabric.send` gives it: an event that succeeds on delivery.
+
+    Attributes
+    ----------
+    value
+        The time taken, in units of the environment; once delivered.
+    """
+
+    def __init__(self, env: simpy.Environment, cancel: Callable[[], None]) -> None:
+        super().__init__(env)
+        self._cancel = cancel
+
+    def cancel(self) -> None:
+        """Send nothing more, and give the bandwidth back; whoever waits gets a `SimulationError`.
+
+        What has left the sender by now still arrives. Of packets, those that the adapter has taken have left, and one
+        of each message at least; of a message within a host all have. What is delivered or cancelled stays so.
+        """
+        if not self.triggered:
+            self._cancel()
 
 
 class Fabric:
@@ -106,7 +129,7 @@ class Fabric:
 
     def send(  # noqa: PLR0913  the last three are rarely given, and by name only
         self, source: int, target: int, size: int, *, weight: float = 1.0, port: int = 0, latency: int | None = None
-    ) -> simpy.Event:
+    ) -> Transfer:
         """Send a message from one endpoint's memory to another's.
 
         Parameters
@@ -125,8 +148,10 @@ class Fabric:
 
         Returns
         -------
-        simpy.Event
-            Succeeds on delivery; its value is the time taken, in units of the environment.
+        Transfer
+            Succeeds on delivery; its value is the time taken, in units of the environment. It can be cancelled. It
+            fails with a `SimulationError` if links that are down for good leave no way, and the sender has timed out
+            three times.
 
         Raises
         ------
@@ -143,11 +168,15 @@ class Fabric:
         route = self.wiring.route(source, target, port=port, latency=latency)
         self.wiring.prepare([route], awaited=True)
         delay = int(self.world.routes["overhead"][route])
-        event = self.env.event()
         message = self.world.post_message(now, route, size, weight, delay)
+        event = Transfer(self.env, lambda: self._cancel(message))
         self._completions.await_message(message, event, now)
         self._pump.wake()
         return event
+
+    def _cancel(self, message: int) -> None:
+        self._completions.cancel(message, self._pump.now())
+        self._pump.wake()
 
     def send_all(self, matrix: NDArray[np.void], ports: Sequence[int]) -> simpy.Event:
         """Send many messages, each at its time, none of which anybody waits for alone.

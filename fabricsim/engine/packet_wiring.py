@@ -78,6 +78,7 @@ class PacketWiring(Wiring):
         self._way_of: list[_Way] = []  # of each route
         self._endpoints: dict[int, int] = {}
         self._nic_of: dict[int, int] = {}  # node at which a server serves
+        world.renew = self._renew
         if self._law["balance"] != BY_FLOW:
             hops = platform.next_hops()
             self._network.group_of, self._network.group_links = hops.group_of, hops.group_links
@@ -91,6 +92,15 @@ class PacketWiring(Wiring):
         new = [route for route in dict.fromkeys(routes) if flows[route] == NONE]
         if new:
             flows[new] = self._new_flows(new)
+
+    def _renew(self, flows: Sequence[int]) -> None:
+        """Have new flows where messages would go by these, which send nothing any more."""
+        routes = self._world.routes["flow"]
+        routes[np.isin(routes, flows)] = NONE  # which `prepare` mends
+        connections = self._world.connections
+        gone = np.flatnonzero(np.isin(connections["flow"], flows))
+        if len(gone):
+            connections["flow"][gone] = self._new_flows(connections["route"][gone].tolist())
 
     def _connection_flows(self, routes: Sequence[int]) -> Sequence[int]:
         self._await(routes)

@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabricsim.engine.cutoff import CutOff
+from fabricsim.engine.cutoff import CutOff, unfinished
 from fabricsim.engine.deadlock import explain
-from fabricsim.engine.world import World
+from fabricsim.engine.packet_flows import abandon, owners, truncate
+from fabricsim.engine.world import Failed, World
 from fabricsim.errors import SimulationError
 from fabricsim.kernels.queue import next_time, post
-from fabricsim.kernels.replay import HORIZON, LANES
+from fabricsim.kernels.replay import COMPLETIONS, HORIZON, LANES, PAUSED
+from fabricsim.packet.delivery import INBOX_BITS
 from fabricsim.packet.replay import LINK_DOWN, LINK_UP, ROOM, SMALLER, advance
 from fabricsim.packet.window import next_times
-from fabricsim.tables import CLOCK_END, NEVER
+from fabricsim.tables import CLOCK_END, NEVER, NONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,8 +24,9 @@ if TYPE_CHECKING:
     from fabricsim.engine.packet_state import PacketState
 
 _FIRST_SEARCH = 1_000_000
-"""Events before the first search for what stands still; each is that much and a quarter of all events later than the
-last."""
+"""Events before the first search for a deadlock; each is that much and a quarter of all events later than the last."""
+_BETWEEN_LOOKS = 10_000_000_000
+"""ps (10 ms) between two looks for flows that are cut off: about what a retransmission timer takes."""
 
 
 class PacketWorld(World):
@@ -58,7 +61,9 @@ class PacketWorld(World):
         self.network = network
         self._names = names
         self._check = check
-        self._next_search = _FIRST_SEARCH
+        self._next_search, self._next_look = _FIRST_SEARCH, _BETWEEN_LOOKS
+        self._failed: Failed | None = None
+        self.renew: Callable[[Sequence[int]], None] | None = None
         self._failures = 0
         self._cut_off = CutOff(network, names)
         super().__init__(capacities, ())
@@ -94,6 +99,14 @@ class PacketWorld(World):
         else:
             post(self, until, LINK_UP, np.int64(link), np.int64(0))
 
+    def cancel_message(self, now: int, message: int) -> None:  # noqa: ARG002  packets leave when they leave
+        """Send nothing more of a message than what has been sent, and one packet at least."""
+        row = self.messages[message]
+        flow = int(self.routes["flow"][row["route"]])
+        row["bytes"] = min(int(row["bytes"]), int(self.network.laws["payload"][0]))  # if it has not begun
+        if flow != NONE:
+            truncate(self.network, flow, -1 - message)
+
     def more_events(self) -> int:
         """Events beyond those of programs and messages that may be queued at once."""
         return self._failures + len(self.jobs)
@@ -101,37 +114,84 @@ class PacketWorld(World):
     # ---- the kernel -----------------------------------------------------------------------------
 
     def advance(self, horizon: int, budget: int) -> int:
-        """Run the kernel until it stops for something other than a lack of room; as `World.advance`."""
+        """Run the kernel until it stops for something other than a lack of room; as `World.advance`.
+
+        COMPLETIONS may also mean that `take_failed` has something. Where flows may stand still for good, this stops
+        now and then (PAUSED) to look for them.
+        """
         self.reserve_outbox()
         if self._check is not None:
             self._check()
+        limit = min(horizon, CLOCK_END)
+        if self.network.wakes or self._cut_off.expected:
+            limit = min(limit, max(self.next_time(), self._next_look))
         while True:
-            code = int(advance(min(horizon, CLOCK_END), budget, self, self.network))
+            code = int(advance(limit, budget, self, self.network))
             if code == LANES:
                 self.grow_calls()
             elif code == ROOM:
                 self.network.make_room()
             elif code == SMALLER:
                 self._fix_window()
-            elif self._is_time_to_search() and (reason := self.explain() or self._cut_off.explain()) is not None:
-                raise SimulationError(reason)
-            elif code == HORIZON and horizon > CLOCK_END:
-                msg = "simulated time runs past 92 days, the end of the clock: a rate is too small or a time too long"
-                raise SimulationError(self._cut_off.describe() or msg)
+            elif code == HORIZON:
+                return self._at_horizon(limit, horizon)
             else:
                 return code
+
+    def _at_horizon(self, limit: int, horizon: int) -> int:
+        """Look for what stands still, now that all nodes have been run up to `limit` (ps)."""
+        if horizon > CLOCK_END == limit:
+            msg = "simulated time runs past 92 days, the end of the clock: a rate is too small or a time too long"
+            raise SimulationError(self._cut_off.describe() or msg)
+        if self._finds_failed(limit):
+            self.world["now"] = limit
+            return COMPLETIONS
+        return HORIZON if limit == horizon else PAUSED
+
+    # ---- what stands still ------------------------------------------------------------------------
+
+    def _finds_failed(self, now: int) -> bool:
+        """Give up flows that are cut off or deadlocked; returns whether there are any."""
+        if now < self._next_look:
+            return False
+        self._next_look = now + _BETWEEN_LOOKS
+        flows = self._cut_off.find()
+        reason = self._cut_off.describe(flows)
+        if reason is None and self._is_time_to_search():
+            reason = self.explain()
+            flows = [] if reason is None else unfinished(self.network)
+        if reason is not None:
+            self._failed = self._give_up(flows, reason)
+        return reason is not None
+
+    def _give_up(self, flows: Sequence[int], reason: str) -> Failed:
+        """Abandon flows, and have new ones for what is sent between the same ends later on."""
+        owned = [owner for flow in flows for owner in owners(self.network, flow)]
+        for flow in flows:
+            abandon(self.network, flow)
+        if self.renew is not None:
+            self.renew(flows)
+        lanes = [owner >> INBOX_BITS for owner in owned if owner >= 0]
+        return Failed(
+            reason, {-1 - owner for owner in owned if owner < 0}, {int(self.lanes["call"][at]) for at in lanes}
+        )
+
+    def take_failed(self) -> Failed | None:
+        """Tell once of what will not be done any more."""
+        failed, self._failed = self._failed, None
+        return failed
 
     def explain(self) -> str | None:
         """Say why nothing moves any more; None where there is no deadlock."""
         return explain(self.network, self._names)
 
     def _is_time_to_search(self) -> bool:
-        """Whether so much has happened that a search for what stands still takes no time to speak of.
+        """Whether so much has happened that a search for a deadlock takes no time to speak of.
 
-        Timeouts go on in a deadlocked network and before a failed link, and would do so for good.
+        Timeouts go on in a deadlocked network, and would do so for good.
         """
         events = int(self.world["events"][0])
-        if not (self.network.wakes or self._cut_off.expected) or events < self._next_search:
+        if not self.network.wakes or events < self._next_search:
             return False
         self._next_search = _FIRST_SEARCH + events + events // 4
         return True

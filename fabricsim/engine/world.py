@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fabricsim.engine.state import State
 from fabricsim.errors import SimulationError
 from fabricsim.kernels.dispatch import JOB_DONE
+from fabricsim.kernels.flow import cancel
 from fabricsim.kernels.lane import MESSAGE as MESSAGE_EVENT
 from fabricsim.kernels.lane import OP_START
 from fabricsim.kernels.queue import next_time, post
@@ -43,6 +44,22 @@ class Batch:
 
     job: int
     messages: tuple[int, ...]
+
+
+class Failed(NamedTuple):
+    """What will not be done any more.
+
+    Attributes
+    ----------
+    reason
+        And the way out.
+    messages, calls
+        Their numbers.
+    """
+
+    reason: str
+    messages: set[int]
+    calls: set[int]
 
 
 class World(State):
@@ -101,6 +118,10 @@ class World(State):
         self.reserve_flows()
         self.reserve_events()
         return [*reused, *range(first, self.used["messages"])]
+
+    def cancel_message(self, now: int, message: int) -> None:
+        """Send nothing more of a message; what has left by `now` (ps) arrives."""
+        cancel(self, now, message)
 
     def free_message(self, message: int) -> None:
         """Forget a delivered message."""
@@ -193,6 +214,10 @@ class World(State):
         self._free_jobs.append(job.number)
 
     # ---- the kernel -----------------------------------------------------------------------------
+
+    def take_failed(self) -> Failed | None:
+        """Tell once of what will not be done any more: in a fluid, nothing."""
+        return None
 
     def explain(self) -> str | None:
         """Say why nothing can happen any more, where the network is to blame: never where it is a fluid."""

@@ -139,9 +139,24 @@ def finish(sim, flow):
         resources[resource].load += legs[leg].cost * size
         resources[resource].payload += legs[leg].copies * size
     set_finish(sim.tree, flow, np.int64(NEVER))
+    flows[flow].owner = -1
     flows[flow].next_free = world.free_flow
     world.free_flow = flow
     world.active -= 1
+
+
+@kernel
+def cancel(sim, now, message):
+    """Cut a message from outside down to what has left by `now` (ps), the time of the next event or before."""
+    flows, tree = sim.flows, sim.tree
+    sim.messages[message].bytes = 0  # if it has not begun
+    for flow in range(len(flows)):
+        if flows[flow].owner == message and flows[flow].connection == -1:
+            left = flows[flow].remaining - flows[flow].rate * (now - flows[flow].updated) / _PS
+            flows[flow].bytes -= np.int64(math.ceil(max(left, 0.0)))
+            flows[flow].remaining = 0.0
+            set_finish(tree, np.int64(flow), now)
+            return
 
 
 @kernel

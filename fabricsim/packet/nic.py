@@ -76,7 +76,7 @@ def joins_or_leaves(net, number, now):
 def _join_or_leave(net, number, now):
     flow = net.flows[number]
     if flow.ready:
-        _withdraw(net, number)
+        withdraw(net, number)
         return True
     node = np.int64(flow.source)
     port = net.ports[net.nodes[node].port]
@@ -98,7 +98,7 @@ def _still_waits(net, node, port, flow, now):
 
 
 @rare
-def _withdraw(net, number):
+def withdraw(net, number):
     """Take a flow out of its NIC's round."""
     flow = net.flows[number]
     port = net.ports[net.nodes[flow.source].port]

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 import pytest
 import simpy
 
 from fabricsim import load
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import SimulationError
+from fabricsim.results.traffic import DEMAND
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    Process = Generator[simpy.Event, Any, None]
 
 SIZE = 40_960  # ten packets of 4096 bytes without headers
 
@@ -109,3 +118,86 @@ def test_what_goes_on_beside_a_failure_is_waited_for() -> None:
 
     assert env.run(fabric.send(1, 0, SIZE)) > 2
     assert env.now < 5
+
+
+# ---- what processes see of a partition ----------------------------------------------------------
+
+
+def _partitioned(transport: str = "ideal-100g") -> tuple[simpy.Environment, Fabric]:
+    env = simpy.Environment()
+    failure = "fabric.failures=[{ link = 'host0-switch0', from = '2us' }]"
+    settings = ["engine=packet", "cluster.hosts=4", failure, f"transport={transport}"]
+    return env, Fabric(env, load("ideal-16", settings).scenario)
+
+
+@pytest.mark.parametrize("transport", ["tcp-10g", "ideal-100g", "uec-100g"])
+def test_a_process_can_catch_a_partition_and_go_on(transport: str) -> None:
+    env, fabric = _partitioned(transport)
+    said: list[str] = []
+
+    def user() -> Process:
+        for event in (lambda: fabric.send(0, 1, 10 * SIZE), lambda: fabric.all_reduce(range(4), SIZE)):
+            try:
+                yield event()
+            except SimulationError as error:
+                said.append(str(error))
+        said.append((yield fabric.all_reduce(range(1, 4), SIZE)) > 0)
+
+    env.run(env.process(user()))
+    env.run()  # ends: nobody sends into the failed cable any more
+
+    assert ["host0->switch0 is down for good" in str(each) for each in said[:2]] == [True, True]
+    assert said[2] is True
+    assert env.now < 10
+
+
+def test_a_partition_is_told_while_others_go_on() -> None:
+    env, fabric = _partitioned()
+    lost = fabric.send(0, 1, 10 * SIZE)
+    beside = fabric.all_reduce(range(1, 4), 500_000_000)  # some 50 ms
+
+    with pytest.raises(SimulationError, match="down for good"):
+        env.run(lost)
+    assert not beside.triggered
+    began = env.now
+    env.run(beside)
+    assert env.now > began
+
+
+def test_all_that_crosses_the_failed_cable_fails_and_nothing_else() -> None:
+    env, fabric = _partitioned()
+    sends = np.zeros(2, DEMAND)
+    sends["source"], sends["target"], sends["bytes"] = (1, 0), 2, 10 * SIZE
+    events = {
+        "ring": fabric.all_reduce(range(4), SIZE),
+        "batch": fabric.send_all(sends, [0, 0]),
+        "others": fabric.all_reduce(range(1, 4), SIZE),
+    }
+    caught = []
+
+    def user(name: str, event: simpy.Event) -> Process:
+        try:
+            yield event
+        except SimulationError:
+            caught.append(name)
+
+    for item in events.items():
+        env.process(user(*item))
+    env.run()
+    assert sorted(caught) == ["batch", "ring"]
+
+
+def test_what_is_sprayed_is_cut_off_where_no_way_is_left() -> None:
+    def told(*links: str) -> bool:
+        env = simpy.Environment()
+        failures = ", ".join(f"{{link='{link}'}}" for link in links)
+        fabric = f"fabric={{topology='leaf-spine', hosts_per_leaf=2, spines=2, failures=[{failures}]}}"
+        transport = ["transport.load_balancing.kind=spray", "transport.packet.recovery=selective"]
+        network = Fabric(env, load("ideal-16", ["engine=packet", "cluster.hosts=4", fabric, *transport]).scenario)
+        sent = network.send(0, 2, SIZE)
+        sent.defused = True
+        env.run(until=1.0)
+        return not sent.ok
+
+    assert not told("leaf0->spine0", "spine0->leaf1")
+    assert told("leaf0->spine0", "spine1->leaf1")
