@@ -13,22 +13,45 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fabricsim.engine.fabric import Fabric
-    from fabricsim.errors import FabricsimError
-    from fabricsim.pipeline import load, simulate
+    from fabricsim.engine.completions import Replay
+    from fabricsim.engine.fabric import Fabric, Transfer
+    from fabricsim.engine.recorder import Watch
+    from fabricsim.errors import FabricsimError, SimulationError
+    from fabricsim.pipeline import load, program, simulate
     from fabricsim.results.result import Result
     from fabricsim.spec.scenario import Scenario
+    from fabricsim.workload.program import Program
 
     __version__: str
 
-__all__ = ["Fabric", "FabricsimError", "Result", "Scenario", "__version__", "load", "simulate"]
+__all__ = [
+    "Fabric",
+    "FabricsimError",
+    "Program",
+    "Replay",
+    "Result",
+    "Scenario",
+    "SimulationError",
+    "Transfer",
+    "Watch",
+    "__version__",
+    "load",
+    "program",
+    "simulate",
+]
 
 _HOMES = {
     "Fabric": "fabricsim.engine.fabric",
     "FabricsimError": "fabricsim.errors",
+    "Program": "fabricsim.workload.program",
+    "Replay": "fabricsim.engine.completions",
     "Result": "fabricsim.results.result",
     "Scenario": "fabricsim.spec.scenario",
+    "SimulationError": "fabricsim.errors",
+    "Transfer": "fabricsim.engine.fabric",
+    "Watch": "fabricsim.engine.recorder",
     "load": "fabricsim.pipeline",
+    "program": "fabricsim.pipeline",
     "simulate": "fabricsim.pipeline",
 }
 """Module that defines each public name."""

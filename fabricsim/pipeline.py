@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from fabricsim.engine.recorder import Watch
     from fabricsim.workload.program import Program
 
-__all__ = ["LoadedScenario", "build_plan", "check", "load", "load_fabric", "reload", "replay", "simulate"]
+__all__ = ["LoadedScenario", "build_plan", "check", "load", "load_fabric", "program", "reload", "replay", "simulate"]
 
 _WITHIN_A_HOST = "rdma-100g"
 """Transport of a fabric of one host, between whose GPUs nothing comes to the network."""
@@ -99,6 +99,36 @@ def load_fabric(
     return machine(str(name), transport or _WITHIN_A_HOST, hosts, overrides)
 
 
+def program(scenario: LoadedScenario | str | Path) -> Program:
+    """Write out the iteration of a scenario's job, for `fabricsim.Fabric.replay`.
+
+    Parameters
+    ----------
+    scenario
+        What `load` gave, or a name or path for it.
+
+    Raises
+    ------
+    InputError
+        Where the scenario has no job, or it does not fit into the memory of its GPUs.
+    """
+    loaded = _loaded(scenario)
+    plan = build_plan(loaded)
+    check_fit(plan.job, loaded.scenario.cluster.gpu)
+    return plan.program(None)
+
+
+def _loaded(scenario: LoadedScenario | str | Path) -> LoadedScenario:
+    """Load what is a name or path; what is no scenario at all is an `InputError`."""
+    if isinstance(scenario, (str, Path)):
+        return load(scenario)
+    if not isinstance(scenario, LoadedScenario):
+        what = type(scenario).__name__
+        msg = f'what is simulated is what load gives or a name for it, not of type {what}: write load("gpt2-medium-dp")'
+        raise InputError(msg)
+    return scenario
+
+
 def build_plan(loaded: LoadedScenario) -> JobPlan:
     """Plan a scenario's job; its ``program`` writes it out.
 
@@ -146,14 +176,17 @@ def check(loaded: LoadedScenario) -> list[str]:
 
 
 def simulate(
-    loaded: LoadedScenario, *, watch: Watch | None = None, progress: Callable[[float], None] | None = None
+    scenario: LoadedScenario | str | Path,
+    *,
+    watch: Watch | None = None,
+    progress: Callable[[float], None] | None = None,
 ) -> Result:
     """Run one training iteration of a scenario.
 
     Parameters
     ----------
-    loaded
-        What `load` gave.
+    scenario
+        What `load` gave, or a name or path for it.
     watch
         What a packet run is to record besides its totals.
     progress
@@ -172,6 +205,7 @@ def simulate(
         Where the scenario has no job, its job does not fit into the memory of its GPUs, or `watch` names what is
         not there.
     """
+    loaded = _loaded(scenario)
     plan = build_plan(loaded)
     check_fit(plan.job, loaded.scenario.cluster.gpu)
     result = _run(loaded, lambda fabric: prepared(fabric, plan), watch, progress)

@@ -25,7 +25,21 @@ def modules_after(code: str) -> set[str]:
 
 
 def test_public_names_are_those_promised() -> None:
-    assert fabricsim.__all__ == ["Fabric", "FabricsimError", "Result", "Scenario", "__version__", "load", "simulate"]
+    assert fabricsim.__all__ == [
+        "Fabric",
+        "FabricsimError",
+        "Program",
+        "Replay",
+        "Result",
+        "Scenario",
+        "SimulationError",
+        "Transfer",
+        "Watch",
+        "__version__",
+        "load",
+        "program",
+        "simulate",
+    ]
 
 
 @pytest.mark.parametrize("name", fabricsim.__all__)
@@ -41,7 +55,13 @@ def test_each_public_name_is_there_and_listed(name: str) -> None:
         ("FabricsimError", "fabricsim.errors"),
         ("Result", "fabricsim.results.result"),
         ("Scenario", "fabricsim.spec.scenario"),
+        ("Program", "fabricsim.workload.program"),
+        ("Replay", "fabricsim.engine.completions"),
+        ("SimulationError", "fabricsim.errors"),
+        ("Transfer", "fabricsim.engine.fabric"),
+        ("Watch", "fabricsim.engine.recorder"),
         ("load", "fabricsim.pipeline"),
+        ("program", "fabricsim.pipeline"),
         ("simulate", "fabricsim.pipeline"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,11 +17,14 @@ from fabricsim.engine.arguments import (
     whole,
     within,
 )
-from fabricsim.engine.assembly import assemble, tapped
+from fabricsim.engine.assembly import assemble
 from fabricsim.engine.completions import Completions
 from fabricsim.engine.pump import Pump
+from fabricsim.engine.records import LinkUse, link_use
 from fabricsim.engine.wiring import connections
-from fabricsim.errors import SimulationError
+from fabricsim.errors import InputError, SimulationError
+from fabricsim.spec.load import LoadedScenario, load
+from fabricsim.spec.scenario import Scenario
 from fabricsim.tables import CALL, CLOCK_END, COLLECTIVE, NONE, OP
 from fabricsim.units import PS_PER_S
 
@@ -29,9 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fabricsim.engine.folding import Folding
     from fabricsim.engine.recorder import Watch
-    from fabricsim.spec.scenario import Scenario
     from fabricsim.workload.program import Call, Program
 
 
@@ -66,7 +68,8 @@ class Fabric:
     env
         Any SimPy environment; its time is taken in seconds unless `time_unit` says otherwise.
     scenario
-        Cluster, fabric, transport and collectives; the job is not looked at.
+        Cluster, fabric, transport and collectives; the job is not looked at. What `load` gives, a scenario itself, or a
+        name or path for `load`.
     time_unit
         Picoseconds per unit of ``env.now``, at least 1.
     taps
@@ -81,7 +84,7 @@ class Fabric:
     SimulationError
         Where `time_unit` is no time.
     InputError
-        Where `watch` names a wire that is not there, or the engine is not that of packets.
+        Where `scenario` is none, or `watch` names a wire that is not there, or the engine is not that of packets.
 
     Attributes
     ----------
@@ -92,7 +95,7 @@ class Fabric:
     --------
     >>> import simpy, fabricsim as fs
     >>> env = simpy.Environment()
-    >>> fabric = fs.Fabric(env, fs.load("ideal-16").scenario)
+    >>> fabric = fs.Fabric(env, "ideal-16")
     >>> def user(env):
     ...     yield fabric.send(0, 1, 12_500_000)
     ...     yield fabric.all_reduce(range(4), 1_000_000)
@@ -102,7 +105,7 @@ class Fabric:
     def __init__(  # noqa: PLR0913  the last four are rarely given, and by name only
         self,
         env: simpy.Environment,
-        scenario: Scenario,
+        scenario: Scenario | LoadedScenario | str | Path,
         *,
         time_unit: int = PS_PER_S,
         taps: bool = False,
@@ -111,8 +114,8 @@ class Fabric:
     ) -> None:
         self._unit = within(time_unit, "time_unit, picoseconds per unit of the environment's time,", 1, CLOCK_END)
         self.env = env
-        self.scenario = scenario
-        parts = assemble(scenario, taps=taps, watch=watch)
+        self.scenario = _checked(scenario)
+        parts = assemble(self.scenario, taps=taps, watch=watch)
         self.model, self.platform, self.taps = parts.model, parts.platform, parts.taps
         self.world, self.wiring, self.recorder = parts.world, parts.wiring, parts.recorder
         self._completions = Completions(self.world, self._unit)
@@ -178,7 +181,7 @@ class Fabric:
         self._completions.cancel(message, self._pump.now())
         self._pump.wake()
 
-    def send_all(self, matrix: NDArray[np.void], ports: Sequence[int]) -> simpy.Event:
+    def send_all(self, matrix: NDArray[np.void], ports: Sequence[int] | None = None) -> simpy.Event:
         """Send many messages, each at its time, none of which anybody waits for alone.
 
         Parameters
@@ -186,7 +189,7 @@ class Fabric:
         matrix
             Records with ``source``, ``target`` (ranks), ``bytes`` and ``start`` (ps from now), shape ``(n,)``.
         ports
-            Of each, as in `send`.
+            Of each, as in `send`; 0 where left out.
 
         Returns
         -------
@@ -202,7 +205,7 @@ class Fabric:
         now = self._pump.now()
         for size in set(matrix["bytes"].tolist()):
             checked_size(size, "a transfer")
-        routes = self.wiring.routes(connections(matrix, ports))
+        routes = self.wiring.routes(connections(matrix, [0] * len(matrix) if ports is None else ports))
         self.wiring.prepare(routes, awaited=False)
         starts = (matrix["start"] + now).astype(np.int64)
         event = self.env.event()
@@ -257,14 +260,25 @@ class Fabric:
         calls = self._calls([(collective, group, size)])
         return self._post(ops, np.zeros(0, np.int64), calls, elapsed=True)
 
-    def replay(self, program: Program) -> simpy.Event:
-        """Replay a program from now on; the event's value is a `fabricsim.engine.completions.Replay`.
+    def replay(self, program: Program, ranks: Sequence[int] | None = None) -> simpy.Event:
+        """Replay a program from now on; the event's value is a `fabricsim.Replay`.
+
+        Parameters
+        ----------
+        program
+            As `fabricsim.program` gives it.
+        ranks
+            Of the cluster, in the places of the program's ranks 0, 1, ...; these themselves where left out.
 
         Raises
         ------
         SimulationError
-            Where the program has more ranks than the cluster.
+            Where the program has more ranks than the cluster or other than are given, or one is not there.
         """
+        if ranks is not None:
+            program = program.placed(checked_group(ranks))
+            for rank in {rank for call in program.calls.kinds for rank in call.ranks}:
+                self.platform.require_rank(rank)
         self.require_ranks(program.ranks)
         if program.representatives is not None and self.wiring.folding is None:
             msg = "the program has operations of some ranks only: give the fabric its folding first"
@@ -280,27 +294,20 @@ class Fabric:
             msg = f"the program runs on {ranks} ranks, the cluster has {have}: add hosts or lower the degrees"
             raise SimulationError(msg)
 
-    def fold(self, folding: Folding) -> None:
-        """Let one rank, connection and resource stand for all that are alike from now on.
-
-        Only the program of the folding can run then. Rates are recorded of wires that stand for others.
-
-        Raises
-        ------
-        SimulationError
-            Where the fabric has been used already, or simulates packets.
-        """
-        if self.recorder is not None or self.wiring.connections:
-            msg = "only a fabric of the flow engine that nothing was sent on yet can be folded"
-            raise SimulationError(msg)
-        self.wiring.folding = folding
-        if self.taps:
-            self.taps = tapped(self.platform, folding.resource_of)
-            self.world.tap(self.taps)
-
     def communicators(self, calls: Iterable[Call]) -> list[int]:
         """Index of the communicator of each call, for `Wiring.resources_of`."""
         return [self.wiring.call(call.collective, call.ranks, call.size)[0] for call in calls]
+
+    def links(self) -> dict[str, LinkUse]:
+        """Tell what each wire and each resource of hosts has carried by now, by name.
+
+        Returns
+        -------
+        dict
+            Payload in bytes, time in use at full capacity in units of the environment, and capacity. Of flows also what
+            is on its way; of packets what was given to the wire, what is sent again included in the time only.
+        """
+        return link_use(self, self._pump.now(), self._unit)
 
     # ---- what is posted ---------------------------------------------------------------------------
 
@@ -327,3 +334,16 @@ class Fabric:
         self._completions.await_job(job, event, now, elapsed=elapsed)
         self._pump.wake()
         return event
+
+
+def _checked(scenario: Scenario | LoadedScenario | str | Path) -> Scenario:
+    """Take what a fabric can be made of; anything else is an `InputError`."""
+    if isinstance(scenario, (str, Path)):
+        scenario = load(scenario, with_job=False)
+    if isinstance(scenario, LoadedScenario):
+        scenario = scenario.scenario
+    if not isinstance(scenario, Scenario):
+        what = type(scenario).__name__
+        msg = f'a fabric is made of a scenario or its name, and not of type {what}: write Fabric(env, load("ideal-16"))'
+        raise InputError(msg)
+    return scenario

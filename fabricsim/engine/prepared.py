@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fabricsim.engine.assembly import tapped
 from fabricsim.engine.folding import fold, footprint_of, read_ahead
-from fabricsim.errors import InputError
+from fabricsim.errors import InputError, SimulationError
 from fabricsim.topology.tiers import idle_tiers
 from fabricsim.units import human_seconds, seconds
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.engine.fabric import Fabric
-    from fabricsim.engine.folding import Inexact
+    from fabricsim.engine.folding import Folding, Inexact
     from fabricsim.engine.footprint import Footprint
     from fabricsim.workload.program import Plan, Program
 
@@ -54,10 +55,29 @@ def prepared(fabric: Fabric, plan: Plan) -> tuple[Program, tuple[str, ...]]:
     if folded is None:
         return plan.program(None), (_why_each(fabric, plan.ranks, footprint_of(fabric, plan)),)
     program, folding = folded
-    fabric.fold(folding)
+    fold_onto(fabric, folding)
     some = len(program.representatives or ())
     simulated = f"{some} of {plan.ranks} ranks simulated, each for all that are like it"
     return program, (f"{simulated}: {_difference(folding.inexact)}",)
+
+
+def fold_onto(fabric: Fabric, folding: Folding) -> None:
+    """Let one rank, connection and resource of a fabric stand for all that are alike from now on.
+
+    Only the program of the folding can run then. Rates are recorded of wires that stand for others.
+
+    Raises
+    ------
+    SimulationError
+        Where the fabric has been used already, or simulates packets.
+    """
+    if fabric.recorder is not None or fabric.wiring.connections:
+        msg = "only a fabric of the flow engine that nothing was sent on yet can be folded"
+        raise SimulationError(msg)
+    fabric.wiring.folding = folding
+    if fabric.taps:
+        fabric.taps = tapped(fabric.platform, folding.resource_of)
+        fabric.world.tap(fabric.taps)
 
 
 def survey(fabric: Fabric, plan: Plan) -> str:

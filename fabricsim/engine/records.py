@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fabricsim.engine.limits import limits
 from fabricsim.results.result import CallKind, CallRecords, LinkRecord, Series
+from fabricsim.tables import NONE
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from fabricsim.engine.completions import Replay
     from fabricsim.engine.fabric import Fabric
     from fabricsim.engine.packet_state import PacketState
+    from fabricsim.engine.world import World
     from fabricsim.workload.program import Program
 
 
@@ -60,6 +62,60 @@ def link_records(fabric: Fabric, program: Program) -> tuple[LinkRecord, ...]:
     )
 
 
+class LinkUse(NamedTuple):
+    """What a link or another resource has carried.
+
+    Attributes
+    ----------
+    payload
+        Bytes, without headers.
+    busy
+        Time that all it carried took of it at its full capacity, in units of the environment.
+    capacity
+        Bytes per second, headers included.
+    """
+
+    payload: float
+    busy: float
+    capacity: float
+
+
+def link_use(fabric: Fabric, now: int, unit: int) -> dict[str, LinkUse]:
+    """Tell what each resource has carried up to `now` (ps), by name.
+
+    Parameters
+    ----------
+    fabric, now
+        The fabric, and the present time.
+    unit
+        Picoseconds per unit of the environment's time.
+    """
+    load, payload = carried(fabric)
+    if fabric.recorder is None:
+        _add_on_the_way(fabric.world, now, load, payload)
+    names, _, capacities = fabric.platform.resources
+    busy = load / np.array(capacities) * (PS_PER_S / unit)
+    return dict(zip(names, map(LinkUse, payload.tolist(), busy.tolist(), capacities), strict=True))
+
+
+def _add_on_the_way(world: World, now: int, load: NDArray[np.float64], payload: NDArray[np.float64]) -> None:
+    """Add what flows in transfer have carried so far to what ended ones have."""
+    table = world.flows
+    some = np.flatnonzero(table["owner"] != NONE)
+    flows = table[some]
+    left = np.maximum(flows["remaining"] - flows["rate"] * (now - flows["updated"]) / PS_PER_S, 0.0)
+    legs = np.repeat(flows["first_leg"], flows["legs"]) + _places(flows["legs"])
+    bytes_of = np.repeat(flows["bytes"] - left, flows["legs"])
+    rows = world.legs[legs]
+    np.add.at(load, rows["resource"], rows["cost"] * bytes_of)
+    np.add.at(payload, rows["resource"], rows["copies"] * bytes_of)
+
+
+def _places(counts: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Count from 0 within each of some ranges."""
+    return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
 def carried(fabric: Fabric) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Give load and payload of every resource, as in `LinkRecord`, two of shape ``(resources,)``."""
     if fabric.recorder is None:
@@ -93,7 +149,7 @@ def _payload_of_wires(network: PacketState) -> NDArray[np.float64]:
     sent = flows["posted"] * (links["payload"] / np.maximum(posted, 1))[first]
     beyond = np.where(flows["path"] < 0, 1, flows["hops"] - 1)  # wires after the first
     of_flow = np.repeat(np.arange(len(flows)), beyond)
-    place = np.arange(len(of_flow)) - np.repeat(np.cumsum(beyond) - beyond, beyond)
+    place = _places(beyond)
     last = links["reverse"][flows["last_link"]]
     on_path = network.paths[np.maximum(flows["path"][of_flow], 0) + 1 + place]
     wires = np.where(flows["path"][of_flow] < 0, last[of_flow], on_path)

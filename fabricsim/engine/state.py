@@ -154,6 +154,7 @@ class State(Simulation):
             return
         flows, legs = table(wanted, FLOW), table(wanted * self._width, LEG)
         flows[:before], legs[: len(self.legs)] = self.flows, self.legs
+        flows["owner"][before:] = NONE
         flows["next_free"][before:] = np.arange(before + 1, wanted + 1)
         flows["next_free"][-1] = self.world["free_flow"][0]
         self.world["free_flow"] = before

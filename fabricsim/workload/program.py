@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
@@ -130,6 +130,26 @@ class Program:
     timers: tuple[str, ...]
     ranks: int
     representatives: tuple[int, ...] | None = None
+
+    def placed(self, ranks: Sequence[int]) -> Program:
+        """Put other ranks in the places of its ranks 0, 1, ...
+
+        Raises
+        ------
+        SimulationError
+            Where there are more or fewer of them, or some of its ranks stand for others.
+        """
+        if len(ranks) != self.ranks:
+            msg = f"a program of {self.ranks} ranks cannot be placed on {len(ranks)}: give as many as it has"
+            raise SimulationError(msg)
+        if self.representatives is not None:
+            msg = "the program has operations of some ranks only, and runs on the ranks for which it was written"
+            raise SimulationError(msg)
+        ops = self.ops.copy()
+        ops["rank"] = np.array(ranks)[ops["rank"]]
+        kinds = [replace(call, ranks=tuple(ranks[rank] for rank in call.ranks)) for call in self.calls.kinds]
+        calls = CallList(tuple(kinds), self.calls.kind)
+        return Program(ops, self.successors, calls, self.timers, max(ranks) + 1)
 
     def of(self, ranks: Collection[int]) -> Program:
         """Leave the ops of some ranks; calls keep all their ranks.

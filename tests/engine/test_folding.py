@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.engine.folding import fold
+from fabricsim.engine.prepared import fold_onto
 from fabricsim.engine.records import call_records, rate_series
 from fabricsim.errors import SimulationError
 from fabricsim.tables import NONE, OVERLAPPED_STREAM
@@ -49,7 +50,7 @@ def run(made: Scenario, plan: Plan, *, folded: bool) -> Run | None:
         if found is None:
             return None
         program, folding = found
-        fabric.fold(folding)
+        fold_onto(fabric, folding)
     return Run(fabric, program, cast("Replay", env.run(fabric.replay(program))))
 
 
@@ -292,14 +293,14 @@ def test_used_fabrics_cannot_be_folded(training: ModuleType, ideal_scenario: Mak
     fabric.send(0, 1, 10)
 
     with pytest.raises(SimulationError, match="nothing was sent on yet can be folded"):
-        fabric.fold(folding)
+        fold_onto(fabric, folding)
 
 
 def test_folded_fabrics_carry_their_program_only(training: ModuleType, ideal_scenario: Make) -> None:
     fabric = Fabric(simpy.Environment(), ideal_scenario(4))
     _, folding = fold(fabric, training.Training(data=4)) or (None, None)
     assert folding is not None
-    fabric.fold(folding)
+    fold_onto(fabric, folding)
 
     with pytest.raises(SimulationError, match="no call of the folded program sends from rank 0 to 2"):
         fabric.send(0, 2, 10)

@@ -1,0 +1,132 @@
+"""What a user of the SimPy face gives and reads: scenarios by name, programs on any ranks, use of links."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import simpy
+
+import fabricsim as fs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SECOND = 12_500_000_000  # bytes that a link of the ideal fabric carries in a second
+
+
+def _fabric(*settings: str) -> tuple[simpy.Environment, fs.Fabric]:
+    env = simpy.Environment()
+    return env, fs.Fabric(env, fs.load("ideal-16", settings))
+
+
+# ---- what a fabric and a simulation are made of --------------------------------------------------
+
+
+def test_a_fabric_is_made_of_a_name_of_what_load_gives_and_of_a_scenario() -> None:
+    loaded = fs.load("ideal-16")
+    took = set()
+    for given in ("ideal-16", loaded, loaded.scenario):
+        env = simpy.Environment()
+        took.add(env.run(fs.Fabric(env, given).send(0, 1, SECOND)))
+    assert len(took) == 1
+
+
+def test_a_simulation_takes_a_name() -> None:
+    assert fs.simulate("gpt2-medium-dp").iteration == fs.simulate(fs.load("gpt2-medium-dp")).iteration
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: fs.Fabric(simpy.Environment(), None), r"not of type NoneType: write Fabric\(env, load\("),  # type: ignore[arg-type]  # the mistake
+        (lambda: fs.simulate(7), r"not of type int: write load\("),  # type: ignore[arg-type]  # the mistake
+        (lambda: fs.simulate(fs.load("ideal-16").scenario), r"not of type Scenario: write load\("),  # type: ignore[arg-type]  # the mistake
+        (lambda: fs.simulate("ideal-16"), r"there is no \[job\] to run"),
+        (lambda: fs.program("ideal-16"), r"there is no \[job\] to run"),
+        (lambda: fs.Fabric(simpy.Environment(), "ideal-61"), "ideal-16"),
+    ],
+)
+def test_what_is_no_scenario_is_refused_with_the_way_out(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(fs.FabricsimError, match=message):
+        call()
+
+
+# ---- programs -----------------------------------------------------------------------------------
+
+
+def test_a_program_takes_as_long_on_any_ranks_of_a_switch() -> None:
+    env = simpy.Environment()
+    fabric = fs.Fabric(env, fs.load("gpt2-medium-dp", ["cluster.hosts=24"]))
+    job = fs.program("gpt2-medium-dp")
+    places = [range(8), range(16, 24), [15, 9, 11, 13, 8, 10, 12, 14]]
+    jobs = [fabric.replay(job, ranks=place) for place in places]
+    env.run(env.all_of(jobs))
+
+    alone = fs.simulate("gpt2-medium-dp").iteration
+    assert [each.value.end for each in jobs] == [alone] * 3
+
+
+def test_two_jobs_share_what_both_cross() -> None:
+    shape = 'fabric={topology="leaf-spine", hosts_per_leaf=2, spines=1}'
+    env, fabric = _fabric("cluster.hosts=4", shape)
+    size = SECOND // 10
+    # each ring crosses each uplink in full: 3/2 of the buffer, at half of the rate
+    rings = [fabric.all_reduce([0, 2], size), fabric.all_reduce([1, 3], size)]
+    env.run(env.all_of(rings))
+    assert [ring.value for ring in rings] == pytest.approx([0.2, 0.2], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "message"),
+    [
+        (range(4), "a program of 8 ranks cannot be placed on 4: give as many as it has"),
+        (range(10, 18), "rank 16 cannot be reached: the cluster has ranks 0 to 15"),
+        ([0] * 8, "each rank once"),
+    ],
+)
+def test_ranks_that_a_program_cannot_be_placed_on_are_refused(ranks: list[int], message: str) -> None:
+    fabric = fs.Fabric(simpy.Environment(), fs.load("gpt2-medium-dp", ["cluster.hosts=16"]))
+    with pytest.raises(fs.SimulationError, match=message):
+        fabric.replay(fs.program("gpt2-medium-dp"), ranks=ranks)
+
+
+# ---- what links have carried ---------------------------------------------------------------------
+
+
+def test_links_tell_what_they_carried_and_for_how_long() -> None:
+    env, fabric = _fabric()
+    env.run(fabric.send(0, 1, SECOND // 10))
+    used = fabric.links()
+
+    assert used["host0->switch0"] == used["switch0->host1"]
+    assert used["host0->switch0"].payload == SECOND // 10
+    assert used["host0->switch0"].busy == pytest.approx(env.now, rel=1e-4)
+    assert used["host1->switch0"].payload == used["host1->switch0"].busy == 0
+
+
+def test_links_tell_of_what_is_on_its_way() -> None:
+    env, fabric = _fabric()
+    whole = fabric.send(0, 1, SECOND)
+    env.run(until=0.25)
+    quarter = fabric.links()["host0->switch0"]
+    env.run(whole)
+
+    assert quarter.payload / SECOND == pytest.approx(0.25 / env.now, rel=1e-3)
+    assert fabric.links()["host0->switch0"].payload == SECOND
+
+
+def test_links_of_packets_count_headers_as_time_and_not_as_payload() -> None:
+    env, fabric = _fabric("engine=packet")
+    env.run(fabric.send(0, 1, SECOND // 1000))
+    used = fabric.links()["host0->switch0"]
+
+    assert used.payload == SECOND // 1000
+    assert used.busy == pytest.approx(env.now, rel=0.01)
+
+
+def test_time_in_use_is_in_units_of_the_environment() -> None:
+    env = simpy.Environment()
+    fabric = fs.Fabric(env, "ideal-16", time_unit=1_000_000)  # a microsecond
+    env.run(fabric.send(0, 1, SECOND // 1000))
+    assert fabric.links()["host0->switch0"].busy == pytest.approx(env.now, rel=0.01)
