@@ -34,6 +34,7 @@ LogOption = Annotated[
 _STUDIES: dict[str, dict[str, str]] = {
     "dai2024": {"flow": "dai2024", "packet": "dai2024_packets"},
     "hkbu": {"flow": "hkbu"},
+    "fsdp": {"flow": "fsdp"},
     "jean-zay": {"flow": "jean_zay"},
     "megatron": {"flow": "megatron"},
     "nccl": {"flow": "nccl_tables"},
@@ -65,9 +66,9 @@ def validate(
 ) -> None:
     """Hold predictions against measurements and other simulators.
 
-    dai2024, hkbu, jean-zay, megatron, nccl and vtrain against published measurements, peers against closed forms and
-    other packet simulators, engines one engine against the other, anthony2024 volumes against closed formulas and
-    published ones.
+    dai2024, fsdp, hkbu, jean-zay, megatron, nccl and vtrain against published measurements, peers against closed
+    forms and other packet simulators, engines one engine against the other, anthony2024 volumes against closed
+    formulas and published ones.
     """
     modules = _modules(study, engine)
     check_output_folder(output)

@@ -26,7 +26,9 @@ class Parallelism(Spec):
     (Korthikanti et al., arXiv 2205.05198). ``expert`` spreads the experts over groups of data-parallel
     ranks, which it divides. ``virtual_stages`` is the number of model chunks per rank of the interleaved
     schedule. ``zero`` shards optimizer state (1), gradients (2) and parameters (3, FSDP) over the
-    data-parallel ranks. With ``scatter_gather`` tensor-parallel ranks send a part each to the next stage and
+    data-parallel ranks. With ``zero = 3`` these are ``replicate`` groups, each of which shares out all parameters
+    among its own ranks (hybrid sharding), and without ``reshard_after_forward`` parameters gathered for a forward pass
+    stay for the backward pass. With ``scatter_gather`` tensor-parallel ranks send a part each to the next stage and
     gather it there (Narayanan et al., arXiv 2104.04473, section 4.1). ``order`` lists the dimensions from the
     innermost outwards: those named first have neighbouring ranks.
     """
@@ -41,7 +43,14 @@ class Parallelism(Spec):
     virtual_stages: Positive = 1
     scatter_gather: bool = False
     zero: Annotated[int, Field(ge=0, le=3)] = 0
+    replicate: Positive = 1
+    reshard_after_forward: bool = True
     order: str = "-".join(DIMENSIONS)
+
+    @property
+    def shards(self) -> int:
+        """Ranks among which ZeRO shares out what is not of experts."""
+        return self.data * self.context // self.replicate
 
     @property
     def ranks(self) -> int:

@@ -61,11 +61,26 @@ def _zero(job: Job) -> Iterator[Mistake]:
         yield Mistake(f"{_KEY}.zero", "has no effect with data = 1: there is nobody to share with", "take it out")
     if "prefetch" in written and degrees.zero != 3:  # noqa: PLR2004  its usual name
         yield Mistake("job.prefetch", "has no effect unless zero = 3", "take it out")
-    if degrees.zero == 3:  # noqa: PLR2004
+    if degrees.zero != 3:  # noqa: PLR2004
+        for key in ("replicate", "reshard_after_forward"):
+            if key in degrees.model_fields_set:
+                yield Mistake(f"{_KEY}.{key}", "has no effect unless zero = 3", "take it out")
+    else:
         problem = "has no effect with zero = 3, which gathers and reduces block by block"
         for key in ("overlap", "bucket", "first_bucket"):
             if key in written:
                 yield Mistake(f"job.{key}", problem, "take it out")
+
+
+def _replicate(job: Job) -> Iterator[Mistake]:
+    degrees = job.parallelism
+    ranks = degrees.data * degrees.context
+    if degrees.replicate > 1 and (ranks % degrees.replicate or ranks == degrees.replicate):
+        problem = f"{degrees.replicate} groups cannot share out parameters among {ranks} data-parallel ranks"
+        fitting = [str(degree) for degree in range(1, ranks) if ranks % degree == 0]
+        yield Mistake(f"{_KEY}.replicate", problem, f"one of {', '.join(fitting) or '1'}")
+    elif degrees.replicate > 1 and degrees.expert > 1:
+        yield Mistake(f"{_KEY}.replicate", "is not modelled with experts over several ranks", "set one of both to 1")
 
 
 PARALLELISM_CHECKS: tuple[Callable[[Job], Iterator[Mistake]], ...] = (
@@ -74,5 +89,6 @@ PARALLELISM_CHECKS: tuple[Callable[[Job], Iterator[Mistake]], ...] = (
     _virtual,
     _scatter_gather,
     _zero,
+    _replicate,
 )
 """Each finds what keeps a job from being compiled, or has no effect."""

@@ -124,8 +124,7 @@ class JobPlan:
     def optimizer(self) -> tuple[int, ...]:
         """Time of the optimizer step of the ranks of each pipeline stage, ps."""
         degrees = self.job.parallelism
-        replicas = degrees.data * degrees.context
-        shards = (replicas, replicas // degrees.expert) if degrees.zero else (1, 1)
+        shards = (degrees.shards, degrees.shards // degrees.expert) if degrees.zero else (1, 1)
         times = []
         for stage in range(degrees.pipeline):
             tensors = sum(sum(map(sum, chunk.tensors)) for chunk in self.chunks(stage))
@@ -207,7 +206,7 @@ class _Compiler:
         self.pipeline = pipeline
         self.stage = int(plan.placement.stages[lane.rank])
         self.chunks = plan.chunks(self.stage)
-        self.reducer: Reducer = make_reducer(plan.job, lane, self.chunks)
+        self.reducer: Reducer = make_reducer(plan.job, plan.gpu, lane, self.chunks)
         self.patterns: dict[tuple[Direction, int], Pattern] = {}
 
     def add(self) -> None:
@@ -257,7 +256,7 @@ class _Compiler:
             self.lane.compute(self.plan.job.batch_time, timer)
             for number, block in enumerate(blocks):
                 self.reducer.before_forward(step.chunk, number)
-                self.lane.add(block.forward, timer)
+                self.lane.add(block.forward, timer, slowed=self.reducer.overlaps("forward", final=final))
             return
         split = self.plan.job.schedule == "zb-h1"
         for number in reversed(range(len(blocks))):
@@ -267,7 +266,9 @@ class _Compiler:
             else:
                 self.reducer.before_backward(step.chunk, number)
                 self.lane.add(
-                    block.inputs if split else block.backward, timer, slowed=self.reducer.overlaps(final=final)
+                    block.inputs if split else block.backward,
+                    timer,
+                    slowed=self.reducer.overlaps("backward", final=final),
                 )
             if step.direction == "weight" or not split:
                 self.reducer.after_backward(step.chunk, number, final=final)

@@ -23,10 +23,13 @@ from typing import TYPE_CHECKING
 
 from fabricsim.workload.buckets import gradient_buckets
 from fabricsim.workload.operations import PRECISION_BYTES, gradient_bytes
+from fabricsim.workload.roofline import kernels_span
+from fabricsim.workload.work import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fabricsim.spec.cluster import Gpu
     from fabricsim.spec.job import Job
     from fabricsim.workload.lane import Lane
     from fabricsim.workload.program import CollectiveName
@@ -68,8 +71,8 @@ class Reducer:
     def after_backward(self, chunk: int, block: int, *, final: bool) -> None:
         """After the backward pass of a block; `final` is that of the last micro-batch."""
 
-    def overlaps(self, *, final: bool) -> bool:  # noqa: ARG002  those that overlap look at it
-        """Whether a backward pass runs beside collectives."""
+    def overlaps(self, direction: Direction, *, final: bool) -> bool:  # noqa: ARG002  those that overlap look at it
+        """Whether a pass runs beside collectives."""
         return False
 
     def quiet(self, direction: Direction, chunk: int, *, final: bool) -> bool:  # noqa: ARG002
@@ -145,9 +148,13 @@ class _Replicated(Reducer):
     def beside(self, collective: CollectiveName, share: _Share, elements: int) -> None:
         """Communicate beside what comes next, one call after the other."""
         if elements:
-            after = (*self.pending, *self.lane.last())
-            size = self.padded(share, elements) * self._width(collective)
-            self.pending = (self.lane.beside(collective, "data", share.group, size, TIMERS[collective], after=after),)
+            self.add_beside(collective, share.group, self.padded(share, elements) * self._width(collective))
+
+    def add_beside(self, collective: CollectiveName, group: tuple[int, ...], size: int) -> None:
+        """Add a call beside what comes next, behind those before it."""
+        self.lane.launch(TIMERS[collective])
+        after = (*self.pending, *self.lane.last())
+        self.pending = (self.lane.beside(collective, "data", group, size, TIMERS[collective], after=after),)
 
     def _width(self, collective: CollectiveName) -> int:
         return self.parameter if collective == "all_gather" else self.gradient
@@ -206,50 +213,69 @@ class Bucketed(_Replicated):
 
     def after_backward(self, chunk: int, block: int, *, final: bool) -> None:
         """Reduce the buckets that are full now."""
-        if not self.overlaps(final=final):
+        if not self.overlaps("backward", final=final):
             return
         for share, chunks in self._buckets:
             for bucket in chunks[chunk]:
                 if bucket.block == block:
                     self.beside(self.reduce, share, bucket.size)
 
-    def overlaps(self, *, final: bool) -> bool:
-        """Whether a backward pass runs beside collectives."""
-        return final or self.zero > 1
+    def overlaps(self, direction: Direction, *, final: bool) -> bool:
+        """Whether a pass runs beside collectives: a backward pass whose gradients are reduced."""
+        return direction == "backward" and (final or self.zero > 1)
 
     def quiet(self, direction: Direction, chunk: int, *, final: bool) -> bool:
         """Whether nothing happens in a pass of a chunk."""
         if direction == "forward":
             return all(awaited != chunk for awaited, _ in self._gathers)
-        return not self.overlaps(final=final)
+        return not self.overlaps("backward", final=final)
 
 
 class Sharded(_Replicated):
-    """Parameters gathered block by block ahead of each pass, and gradients scattered after it."""
+    """Parameters gathered block by block ahead of each pass, and gradients scattered after it.
 
-    def __init__(self, job: Job, lane: Lane, chunks: Sequence[Stage]) -> None:
+    As `fully_shard` of PyTorch does (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py): what was gathered is
+    copied out of its buffer, and gradients into theirs, in the precision of their reduction, on the stream that
+    computes.
+    """
+
+    def __init__(self, job: Job, gpu: Gpu, lane: Lane, chunks: Sequence[Stage]) -> None:
         super().__init__(job, lane, chunks)
-        self._ahead = job.prefetch
+        degrees = job.parallelism
+        self._ahead, self._again = job.prefetch, degrees.reshard_after_forward
         self._blocks = [len(chunk.blocks) for chunk in chunks]
         self._gathers: dict[int, tuple[int, ...]] = {}
+        self._copies = lane.group("replicate")
+        if degrees.replicate > 1:
+            self.shares = [_Share(lane.group("shard"), share.tensors) for share in self.shares]
+        self._job, self._gpu = job, gpu
 
     def before_forward(self, chunk: int, block: int) -> None:
         """Gather the blocks ahead, and wait for this one."""
         self._gather(chunk, range(block, min(block + self._ahead + 1, self._blocks[chunk])))
-        self.lane.wait(self._gathers.pop(block))
+        self._take(chunk, block, "forward-compute")
 
     def before_backward(self, chunk: int, block: int) -> None:
-        """Gather the blocks that come next, and wait for this one."""
-        self._gather(chunk, range(block, max(block - self._ahead, 0) - 1, -1))
-        self.lane.wait(self._gathers.pop(block))
+        """Gather the blocks that come next, and wait for this one; nothing if they are there from the forward pass."""
+        if self._again:
+            self._gather(chunk, range(block, max(block - self._ahead, 0) - 1, -1))
+            self._take(chunk, block, "backward-compute")
 
     def after_backward(self, chunk: int, block: int, *, final: bool) -> None:  # noqa: ARG002
         """Scatter the gradients of a block."""
         for share in self.shares:
-            self.beside("reduce_scatter", share, share.block(chunk, block))
+            elements = share.block(chunk, block)
+            if not elements:
+                continue
+            copied = elements * (self.parameter + self.gradient)
+            self._copy("gradients into their buffer", copied, "backward-compute")
+            self.beside("reduce_scatter", share, elements)
+            if len(self._copies) > 1:
+                size = self.padded(share, elements) // len(share.group) * self.gradient
+                self.add_beside("all_reduce", self._copies, size)
 
-    def overlaps(self, *, final: bool) -> bool:  # noqa: ARG002
-        """Whether a backward pass runs beside collectives."""
+    def overlaps(self, direction: Direction, *, final: bool) -> bool:  # noqa: ARG002
+        """Whether a pass runs beside collectives: all do."""
         return True
 
     def quiet(self, direction: Direction, chunk: int, *, final: bool) -> bool:  # noqa: ARG002
@@ -263,19 +289,28 @@ class Sharded(_Replicated):
                     self.beside("all_gather", share, share.block(chunk, block))
                 self._gathers[block] = self.pending
 
+    def _take(self, chunk: int, block: int, timer: str) -> None:
+        """Wait for the parameters of a block, and copy them out."""
+        self.lane.wait(self._gathers.pop(block))
+        elements = sum(share.block(chunk, block) for share in self.shares)
+        self._copy("parameters out of their buffer", 2 * elements * self.parameter, timer)
 
-def make_reducer(job: Job, lane: Lane, chunks: Sequence[Stage]) -> Reducer:
+    def _copy(self, name: str, moved: int, timer: str) -> None:
+        self.lane.compute(kernels_span([Operation(name, 0, moved)], self._job, self._gpu), timer)
+
+
+def make_reducer(job: Job, gpu: Gpu, lane: Lane, chunks: Sequence[Stage]) -> Reducer:
     """Choose how a rank's gradients are reduced.
 
     Parameters
     ----------
-    job, lane
-        The job, and the ops of the rank.
+    job, gpu, lane
+        The job, what it runs on, and the ops of the rank.
     chunks
         The virtual stages that the rank holds.
     """
     if len(lane.group("data")) == 1:
         return Reducer()
     if job.parallelism.zero == 3:  # noqa: PLR2004  its usual name
-        return Sharded(job, lane, chunks)
+        return Sharded(job, gpu, lane, chunks)
     return (AtOnce if job.overlap == "none" else Bucketed)(job, lane, chunks)

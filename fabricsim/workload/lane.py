@@ -56,7 +56,7 @@ class Lane:
         self._ran = 0  # least time of the GPU since then
 
     def group(self, dimension: str) -> tuple[int, ...]:
-        """Return the rank's group of a dimension; of ``"tensor"``, ``"context"``, ``"data"`` or ``"expert"``."""
+        """Return the rank's group of a kind, see `fabricsim.workload.placement.Placement.group`."""
         if dimension not in self._groups:
             self._groups[dimension] = self.placement.group(dimension, self.rank)
         return self._groups[dimension]
@@ -84,6 +84,10 @@ class Lane:
             self.flush()
         self._span = self._span.then(waited(span) if isinstance(span, int) else span)
         self._timer = timer
+
+    def launch(self, timer: str) -> None:
+        """Let the host issue a collective."""
+        self.compute(self._launch, timer)
 
     def flush(self) -> None:
         """Add the op of the spans so far: whoever adds to the builder directly wants them there."""
@@ -119,7 +123,7 @@ class Lane:
         group = self.group(item.dimension)
         if len(group) == 1:
             return
-        self.compute(self._launch, timer)
+        self.launch(timer)
         if not item.asynchronous:
             self.join(item.collective, item.dimension, group, item.size, timer)
             return

@@ -117,10 +117,9 @@ class _Need:
 
     @cached_property
     def replicas(self) -> tuple[int, int]:
-        """Ranks that hold the same parameters, and the same experts."""
+        """Ranks among which parameters are shared out, and experts."""
         degrees = self.job.parallelism
-        same = degrees.data * degrees.context
-        return same, same // degrees.expert
+        return degrees.shards, degrees.shards // degrees.expert
 
     def share(self, blocks: list[Parameters], stage: int) -> int:
         """Parameters whose part a rank holds, where they are shared out from a ZeRO stage on."""
@@ -158,11 +157,12 @@ class _Need:
         return tokens // degrees.context * job.model.vocabulary // degrees.tensor * self.weight
 
     def unsharded(self, number: int) -> int:
-        """Parameters of the block that runs, from ZeRO 3 on, and from ZeRO 2 on a bucket of gradients.
+        """Parameters of the block that runs, or of all that ran, from ZeRO 3 on; from ZeRO 2 on a bucket of gradients.
 
         Parameters gathered ahead take the room that there is, and gradients can go as soon as a bucket is full.
         """
         blocks = [sum(block) for chunk in self.parameters[number :: self.job.parallelism.pipeline] for block in chunk]
-        gathered = max(blocks) * self.weight if self.zero >= _PARAMETERS else 0
+        whole = max(blocks) if self.job.parallelism.reshard_after_forward else sum(blocks)
+        gathered = whole * self.weight if self.zero >= _PARAMETERS else 0
         waiting = min(sum(blocks) * self.gradient, self.job.bucket) if self.zero >= _GRADIENTS else 0
         return gathered + waiting

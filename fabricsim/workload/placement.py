@@ -50,7 +50,7 @@ class Placement:
         return stages
 
     def group(self, dimension: str, rank: int) -> tuple[int, ...]:
-        """Return the group of a rank: ``"tensor"``, ``"context"``, ``"data"``, ``"expert"`` or ``"expert_data"``."""
+        """Return the group of a rank, of any kind that is a property here, such as ``"tensor"``."""
         groups: NDArray[np.int64] = getattr(self, dimension)
         return tuple(groups[self._places(dimension)[rank]].tolist())
 
@@ -68,8 +68,9 @@ class Placement:
         if dimension in {"pipeline", "embedding"}:
             chains: NDArray[np.int32] = self.pipelines[:, stages].astype(np.int32)
             return chains
-        if dimension == "data" and self.group("data", group[0]) != group:
-            dimension = "expert_data"
+        if dimension == "data":
+            kinds = ("data", "expert_data", "shard", "replicate")
+            dimension = next(kind for kind in kinds if self.group(kind, group[0]) == group)
         groups: NDArray[np.int64] = getattr(self, dimension)
         alike: NDArray[np.int32] = groups[self.stages[groups[:, 0]] == stages[0]].astype(np.int32)
         return alike
@@ -106,6 +107,18 @@ class Placement:
         """
         degree = self.parallelism.data * self.parallelism.context
         return np.moveaxis(self.grid, -1, 1).reshape(-1, degree)
+
+    @cached_property
+    def shard(self) -> NDArray[np.int64]:
+        """Neighbours in `data` that share out parameters, shape ``(groups, shards)``."""
+        return self.data.reshape(-1, self.parallelism.shards)
+
+    @cached_property
+    def replicate(self) -> NDArray[np.int64]:
+        """Those that hold the same share, one of each group of `shard`, shape ``(groups, replicate)``."""
+        degrees = self.parallelism
+        by_group = self.data.reshape(-1, degrees.replicate, degrees.shards)
+        return by_group.transpose(0, 2, 1).reshape(-1, degrees.replicate)
 
     @cached_property
     def expert(self) -> NDArray[np.int64]:

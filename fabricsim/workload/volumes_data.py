@@ -29,17 +29,22 @@ def data_calls(job: Job) -> Iterator[Calls]:
     """Reduction of gradients and gathering of parameters, for experts apart: fewer ranks have copies of them.
 
     All gradients of a rank go in one piece, with overlap in buckets. ZeRO 2 and 3 reduce after each
-    micro-batch, ZeRO 3 block by block, and gather each block before both passes.
+    micro-batch, ZeRO 3 block by block, and gather each block before both passes, or before the first alone. In
+    hybrid sharding each share is reduced over its copies besides.
     """
     degrees, stages = job.parallelism, job.parallelism.pipeline
-    replicas = degrees.data * degrees.context
-    parts: tuple[tuple[Part, int], ...] = (("dense", replicas), ("experts", replicas // degrees.expert))
+    shards, ranks = degrees.shards, degrees.ranks // stages
+    parts: tuple[tuple[Part, int], ...] = (("dense", shards), ("experts", shards // degrees.expert))
     for part, members in parts:
-        groups = replicas * degrees.tensor // members
+        groups = ranks // members
         for stage in range(stages):
             chunks = range(stage, virtual_stages(job), stages)
             for elements in _reduced(job, part, chunks):
                 yield _reduction(job, elements, members, groups)
+                if degrees.replicate > 1:
+                    size = padded(elements, members) // members * gradient_bytes(job)
+                    times = micro_batches(job) * ranks // degrees.replicate
+                    yield Calls("data", "all_reduce", degrees.replicate, size, times)
             if degrees.zero:
                 for elements in _gathered(job, part, chunks):
                     yield _gathering(job, elements, members, groups)
@@ -63,7 +68,8 @@ def _reduction(job: Job, elements: int, members: int, groups: int) -> Calls:
 
 
 def _gathering(job: Job, elements: int, members: int, groups: int) -> Calls:
-    times = 2 * micro_batches(job) if job.parallelism.zero == _SHARDED else 1
+    passes = 2 if job.parallelism.reshard_after_forward else 1
+    times = passes * micro_batches(job) if job.parallelism.zero == _SHARDED else 1
     size = padded(elements, members) * PRECISION_BYTES[job.precision]
     return Calls("data", "all_gather", members, size, groups * times)
 

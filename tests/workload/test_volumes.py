@@ -108,6 +108,25 @@ def test_zero_3(table: dict[str, Any], prefetch: int, gpu: Gpu) -> None:
 
 
 @SHAPES
+@given(table=jobs(data=st.sampled_from([4, 6]), pipeline=st.integers(1, 2), zero=st.just(3)), replicate=st.just(2))
+def test_hybrid_sharding(table: dict[str, Any], replicate: int, gpu: Gpu) -> None:
+    table["parallelism"] = {**table["parallelism"], "replicate": replicate, "expert": 1}
+
+    volumes = agree({**table, "model": {**table["model"], "experts": None}}, gpu)
+
+    assert {("data", kind) for kind in ("all_gather", "reduce_scatter", "all_reduce")} <= set(volumes)
+
+
+@SHAPES
+@given(table=jobs(data=st.integers(2, 5), pipeline=st.integers(1, 2), zero=st.just(3)))
+def test_parameters_that_stay_are_gathered_once(table: dict[str, Any], gpu: Gpu) -> None:
+    again = agree(table, gpu)["data", "all_gather"]
+    table["parallelism"] = {**table["parallelism"], "reshard_after_forward": False}
+
+    assert 2 * agree(table, gpu)["data", "all_gather"].wire == again.wire
+
+
+@SHAPES
 @given(table=jobs(tensor=st.sampled_from([2, 4]), data=st.integers(1, 2), pipeline=st.integers(1, 2)))
 def test_tensor_parallelism(table: dict[str, Any], gpu: Gpu) -> None:
     assert ("tensor", "all_reduce") in agree(table, gpu)
