@@ -33,8 +33,8 @@ LogOption = Annotated[
 
 _STUDIES: dict[str, dict[str, str]] = {
     "dai2024": {"flow": "dai2024", "packet": "dai2024_packets"},
-    "hkbu": {"flow": "hkbu"},
     "fsdp": {"flow": "fsdp"},
+    "hkbu": {"flow": "hkbu"},
     "jean-zay": {"flow": "jean_zay"},
     "megatron": {"flow": "megatron"},
     "nccl": {"flow": "nccl_tables"},

@@ -26,7 +26,18 @@ from fabricsim.traces.chakra.schema import (
     encode_metadata,
     encode_node,
 )
-from fabricsim.validation import anthony2024, dai2024, engines, hkbu, jean_zay, megatron, nccl_tables, peers, vtrain
+from fabricsim.validation import (
+    anthony2024,
+    dai2024,
+    engines,
+    fsdp,
+    hkbu,
+    jean_zay,
+    megatron,
+    nccl_tables,
+    peers,
+    vtrain,
+)
 from fabricsim.validation.study import Study, ValidationRow
 
 if TYPE_CHECKING:
@@ -68,7 +79,7 @@ def options_of(command: str, fabricsim: Fabricsim) -> set[str]:
     return {re.split(r"[ =]", name)[0] for names in listed for name in names.split(", ")} - {"-h", "--help"}
 
 
-STUDIES = ["dai2024", "hkbu", "jean-zay", "megatron", "nccl", "vtrain", "peers", "engines", "anthony2024"]
+STUDIES = ["dai2024", "fsdp", "hkbu", "jean-zay", "megatron", "nccl", "vtrain", "peers", "engines", "anthony2024"]
 
 
 def files(folder: Path) -> list[str]:
@@ -281,6 +292,7 @@ def quick_studies(monkeypatch: pytest.MonkeyPatch) -> None:
     modules = {
         "dai2024": dai2024,
         "hkbu": hkbu,
+        "fsdp": fsdp,
         "jean-zay": jean_zay,
         "megatron": megatron,
         "nccl": nccl_tables,

@@ -31,6 +31,7 @@ def test_what_ships() -> None:
                 "dai2024",
                 "hkbu-100g-ib-osu-latency",
                 "hkbu-10gbe-osu-latency",
+                "fsdp",
                 "jean-zay-pipeline",
                 "megatron",
                 "nccl-a3-mega",
