@@ -94,7 +94,8 @@ def warmup() -> None:
     """Compile all kernels now, so that the first run starts at once."""
     import time  # noqa: PLC0415  only this command needs it
 
-    from fabricsim.kernels._jit import cache_directory, is_compiled  # noqa: PLC0415  imports numba
+    from fabricsim.kernels._cache import cache_directory  # noqa: PLC0415  imports numba
+    from fabricsim.kernels._jit import is_compiled  # noqa: PLC0415  as above
     from fabricsim.pipeline import load, simulate  # noqa: PLC0415  as above
     from fabricsim.traces.kineto.file import compile_scanner  # noqa: PLC0415  as above
 

@@ -11,8 +11,8 @@ from fabricsim.engine.deadlock import explain
 from fabricsim.engine.packet_flows import abandon, owners, truncate
 from fabricsim.engine.world import Failed, World
 from fabricsim.errors import SimulationError
+from fabricsim.kernels.dispatch import COMPLETIONS, HORIZON, LANES, PAUSED
 from fabricsim.kernels.queue import next_time, post
-from fabricsim.kernels.replay import COMPLETIONS, HORIZON, LANES, PAUSED
 from fabricsim.packet.delivery import INBOX_BITS
 from fabricsim.packet.replay import LINK_DOWN, LINK_UP, ROOM, SMALLER, advance
 from fabricsim.packet.window import next_times

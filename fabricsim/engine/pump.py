@@ -15,7 +15,7 @@ import simpy
 from simpy.events import NORMAL, EventPriority
 
 from fabricsim.errors import SimulationError
-from fabricsim.kernels.replay import COMPLETIONS, HORIZON, PAUSED
+from fabricsim.kernels.dispatch import COMPLETIONS, HORIZON, PAUSED
 from fabricsim.tables import CLOCK_END, NEVER
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ import numpy as np
 
 from fabricsim.engine.state import State
 from fabricsim.errors import SimulationError
-from fabricsim.kernels.dispatch import JOB_DONE
+from fabricsim.kernels.dispatch import HORIZON, JOB_DONE, LANES
 from fabricsim.kernels.flow import cancel
 from fabricsim.kernels.lane import MESSAGE as MESSAGE_EVENT
 from fabricsim.kernels.lane import OP_START
 from fabricsim.kernels.queue import next_time, post
-from fabricsim.kernels.replay import HORIZON, LANES, advance
+from fabricsim.kernels.replay import advance
 from fabricsim.tables import CLOCK_END, NONE
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ class World(State):
         Returns
         -------
         int
-            ``IDLE``, ``HORIZON``, ``COMPLETIONS`` or ``PAUSED`` of `fabricsim.kernels.replay`.
+            ``IDLE``, ``HORIZON``, ``COMPLETIONS`` or ``PAUSED`` of `fabricsim.kernels.dispatch`.
 
         Raises
         ------

@@ -1,62 +1,39 @@
-"""The one way to compile a kernel.
-
-numba's cache notices a change only in the file of the entry kernel, so a changed helper in another
-file would be served stale. The cache folder therefore carries a digest of all kernel sources and
-record types, of numba's version and of the bounds-check flag.
-"""
+"""The one way to compile a kernel."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numba
 from numba.core import config as _config
 
-from fabricsim.kernels._cache import FOLDERS, PACKAGE, ProgramCache
+from fabricsim.kernels._cache import ProgramCache, programs_of
+from fabricsim.kernels._digest import PACKAGE
 from fabricsim.kernels._program import PartCompiler, ProgramCompiler, RarePartCompiler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 config: Any = _config  # its attributes are made at run time
 _ENGINES = {"flow": "kernels", "packet": "packet"}
 """Folder of the main loop of each engine."""
-_SOURCES = [
-    *sorted(source for folder in FOLDERS for source in (PACKAGE / folder).glob("*.py")),
-    PACKAGE / "tables.py",
-    PACKAGE / "packet_tables.py",
-    PACKAGE / "transport_tables.py",
-]
-
-
-def _digest() -> str:
-    digest = hashlib.sha256(f"{numba.__version__} {config.BOUNDSCHECK}".encode())
-    for source in _SOURCES:
-        digest.update(source.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def cache_directory() -> Path:
-    """Where compiled kernels are kept between runs."""
-    base = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "fabricsim" / _digest()
 
 
 def is_compiled(engine: str = "flow") -> bool:
     """Whether an earlier run has filled the cache with the kernels of an engine, so that nothing needs compiling."""
-    return any(cache_directory().glob(f"{_ENGINES[engine]}/replay.advance-*.nbi"))
+    return _keeps(PACKAGE / _ENGINES[engine] / "replay.py", "advance")
 
 
 def reads_compiled() -> bool:
     """Whether the scanner of Kineto traces is in the cache."""
-    return any(cache_directory().glob("kernels*/trace_events.scan-*.nbi"))
+    return _keeps(PACKAGE / "kernels" / "trace_events.py", "scan")
 
 
-_CACHE = str(cache_directory())
+def _keeps(source: Path, kernel: str) -> bool:
+    folder = programs_of(source)
+    return folder is not None and any(folder.glob(f"{source.stem}.{kernel}-*.nbc"))
 
 
 class Kernel:
@@ -92,12 +69,9 @@ class Kernel:
 
     @functools.cached_property
     def _program(self) -> Callable[..., Any]:
-        before, config.CACHE_DIR = config.CACHE_DIR, _CACHE
-        try:
-            program = _njit(pipeline_class=ProgramCompiler)(self.__wrapped__)  # type: ignore[attr-defined]  # by update_wrapper
-            program._cache = ProgramCache(self.__wrapped__)  # type: ignore[attr-defined]  # noqa: SLF001  as its `enable_caching` does with numba's own
-        finally:
-            config.CACHE_DIR = before
+        function = self.__wrapped__  # type: ignore[attr-defined]  # by update_wrapper
+        program = _njit(pipeline_class=ProgramCompiler)(function)
+        program._cache = ProgramCache(function)  # noqa: SLF001  as its `enable_caching` does with numba's own
         return program  # type: ignore[no-any-return]
 
 

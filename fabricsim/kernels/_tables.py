@@ -9,6 +9,7 @@ entry and is an array from then on. Uncompiled kernels find plain attributes und
 from __future__ import annotations
 
 import functools
+import hashlib
 import operator
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -75,7 +76,9 @@ class TablesType(types.Type):
 
     def __init__(self, kind: type[Tables]) -> None:
         self.kind = kind
-        super().__init__(name=kind.__name__)
+        # a program knows the tables by their name only: by that, one for other records is another program
+        records = hashlib.sha256(repr(list(kind.TABLES.items())).encode()).hexdigest()[:16]
+        super().__init__(name=f"{kind.__name__}_{records}")
 
 
 register_model(TablesType)(models.OpaqueModel)

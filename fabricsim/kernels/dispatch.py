@@ -23,6 +23,13 @@ from fabricsim.kernels.lane import (
 from fabricsim.kernels.queue import post, take
 from fabricsim.tables import COLLECTIVE
 
+# What the main loop of an engine, `advance`, stopped for.
+IDLE = 0  # nothing is left to do
+HORIZON = 1  # the next thing happens after the horizon
+COMPLETIONS = 2  # the outbox holds jobs or messages that are done
+LANES = 3  # the next call needs more lanes or inboxes than there are; grow and come back
+PAUSED = 4  # the budget of events is used up
+
 # What `handle` leaves to do; negative, unlike the kinds of events.
 NOTHING = np.int64(-1)
 RUN = np.int64(-2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fabricsim.kernels._jit import kernel
-from fabricsim.kernels.dispatch import NO_LANES, POST, RUN, START, handle
+from fabricsim.kernels.dispatch import COMPLETIONS, HORIZON, IDLE, LANES, NO_LANES, PAUSED, POST, RUN, START, handle
 from fabricsim.kernels.flow import finish, settle, start
 from fabricsim.kernels.lane import (
     ARRIVED,
@@ -22,13 +22,6 @@ from fabricsim.kernels.lane import (
 from fabricsim.kernels.queue import close_bucket, first_finisher, has_event_at, next_time, post
 from fabricsim.kernels.transfer import entrance, handed_over, note_slowdown
 from fabricsim.tables import LONGEST_FIFO, NEVER
-
-# What `advance` stopped for.
-IDLE = 0  # nothing is left to do
-HORIZON = 1  # the next thing happens after the horizon
-COMPLETIONS = 2  # the outbox holds jobs or messages that are done
-LANES = 3  # the next call needs more lanes or inboxes than there are; grow and come back
-PAUSED = 4  # the budget of events is used up
 
 _HAS_WAITED = np.int64(1)  # extra of a MESSAGE event that has waited for its slow start, or for the adapter
 
@@ -119,8 +112,8 @@ def advance(horizon, budget, sim):
     Returns
     -------
     int
-        IDLE, HORIZON, COMPLETIONS, LANES or PAUSED. All that happens at one instant is done before
-        rates are set anew, once; only LANES stops within an instant, and may be called again.
+        IDLE, HORIZON, COMPLETIONS, LANES or PAUSED of `fabricsim.kernels.dispatch`. All that happens at one instant is
+        done before rates are set anew, once; only LANES stops within an instant, and may be called again.
     """
     world = sim.world[0]
     tree = sim.tree

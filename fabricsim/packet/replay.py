@@ -5,11 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from fabricsim.kernels._jit import kernel
-from fabricsim.kernels.dispatch import JOB_DONE, NO_LANES, POST, RUN, START, handle, report
+from fabricsim.kernels.dispatch import (
+    COMPLETIONS,
+    HORIZON,
+    IDLE,
+    JOB_DONE,
+    LANES,
+    NO_LANES,
+    PAUSED,
+    POST,
+    RUN,
+    START,
+    handle,
+    report,
+)
 from fabricsim.kernels.lane import SEND, message_bytes, run_lane, sent
 from fabricsim.kernels.queue import close_bucket, has_event_at, post
 from fabricsim.kernels.queue import next_time as next_event
-from fabricsim.kernels.replay import COMPLETIONS, HORIZON, IDLE, LANES, PAUSED
 from fabricsim.packet.delivery import BATCH_DONE, INBOX_BITS, hand_over, report_arrival
 from fabricsim.packet.nic import pass_servers
 from fabricsim.packet.sender import send_message

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.engine.world import World
-from fabricsim.kernels.replay import COMPLETIONS
+from fabricsim.kernels.dispatch import COMPLETIONS
 from fabricsim.tables import HOP, NEVER, NONE, ROUTE
 
 if TYPE_CHECKING:
