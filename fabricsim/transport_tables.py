@@ -222,6 +222,7 @@ LAW = np.dtype(
         ("ack_delay", np.int64),  # of a delayed ACK, ps; 0: what is missing to `ack_every` is waited for
         ("quick_acks", np.int32),  # packets that are acknowledged at once after a pause, and at first
         ("stacks", np.int64),  # what the software of both hosts adds to a round trip, ps
+        ("device_queue", np.int8),  # 1: the NIC takes all that windows allow at once, into a queue before the wire
         ("reordering", np.int32),  # packets above a missing one that prove its loss
         ("nack_interval", np.int64),  # between NACKs for one gap, ps
         ("cnp_interval", np.int64),  # between CNPs of a flow, ps; 0: none
@@ -257,6 +258,7 @@ LAW = np.dtype(
         ("flow_range", np.float64),  # Swift: most target delay for small windows, ps
         ("flow_low", np.float64),  # Swift: window of the full range, packets
         ("flow_high", np.float64),  # Swift: window without any, packets
+        ("network_rtt", np.float64),  # HPCC: base round trip of all flows, ps; 0: of each its own
         ("eta", np.float64),  # HPCC: target utilisation; NSCC: increase per round trip, packets
         ("proportional", np.float64),  # NSCC alpha: packets per ps below the target and acknowledged packet over window
         ("fair", np.float64),  # NSCC: packets per round trip

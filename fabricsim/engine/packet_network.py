@@ -81,6 +81,10 @@ def _links(wires: Wires, hosts: int, scenario: Scenario) -> NDArray[np.void]:
     for name in ("limit", "mark_low", "mark_high"):
         links[name] = NEVER
     _set_thresholds(links, ~from_host, switch)
+    mark = None if scenario.transport.packet is None else scenario.transport.packet.device_mark
+    if mark is not None:
+        drain = np.floor(mark * links["ps_per_byte"][from_host] + 0.5).astype(np.int64)
+        links["mark_low"][from_host] = links["mark_high"][from_host] = drain
     return links
 
 

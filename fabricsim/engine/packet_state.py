@@ -126,6 +126,7 @@ class PacketState(Net):
         self.wakes = bool((self.ingress["above"] < NEVER).any() or self.ingress["credits"].any())
         self.world["controls"] = self.wakes
         self.world["telemetry"] = 0
+        self.burst = 0  # packets that a host may give to its device's queue at once
         self._make_pools()
 
     def _place_links(self) -> None:
@@ -217,7 +218,7 @@ class PacketState(Net):
         timed = (law["ack_delay"] > 0) | (law["quick_acks"] > 0) | (law["ecn"] > 0)
         first = self.extend("laws", law)
         added = self.laws[first : first + len(law)]
-        added["plain"] = np.isin(law["law"], UNPACED) & ~sprayed
+        added["plain"] = np.isin(law["law"], UNPACED) & ~sprayed & (law["device_queue"] == 0)
         added["counts"] = (law["stacks"] == 0) & ((law["ack_every"] == 1) | ~timed)
         self.world["sprayed"] |= bool(sprayed.any())
         self._fit_answers()
@@ -303,6 +304,11 @@ class PacketState(Net):
 
     # ---- windows --------------------------------------------------------------------------------
 
+    def expect_burst(self, packets: int) -> None:
+        """Have room for as many packets that a host may give to its device's queue at once."""
+        self.world["room"] += max(packets - self.burst, 0)
+        self.burst = max(packets, self.burst)
+
     def lookahead(self, smallest: int) -> tuple[int, int]:
         """Least time from what a node of side 0 and of side 1 does to what another sees of it, ps.
 
@@ -342,7 +348,7 @@ class PacketState(Net):
             calendar = self._few_are_busy(window)
         self.use_calendar(on=calendar)
         world["out"], world["back"], world["window"], world["smallest"] = out, back, window, smallest
-        world["room"] = 4 * busiest * (window // shortest + 4)
+        world["room"] = 4 * busiest * (window // shortest + 4) + self.burst
         world["plans"] = 16 * of_host * (window // shortest + 4) + 2 * MESSAGES_PER_EVENT  # switches plan nothing
         if len(self.came) < int(world["room"]):
             self.came = table(int(world["room"]), ARRIVAL)

@@ -32,6 +32,7 @@ class PacketTimes:
     def __init__(self, links: NDArray[np.void], law: np.void) -> None:
         self._payload, self._overhead = int(law["payload"]), int(law["overhead"])
         self._handshakes = int(law["handshake"])
+        self._network_rtt = float(law["network_rtt"])
         self._packet = _crossing(links, self._payload + self._overhead)
         self._ack = _crossing(links, int(law["ack_wire"]))
         self._delay: list[int] = links["delay"].tolist()
@@ -59,7 +60,7 @@ class PacketTimes:
         return {
             "wire": self._payload + self._overhead,
             "line_rate": PS_PER_S / self._per_byte[way[0]],
-            "base_rtt": sum([self._packet[link] for link in way]) + acknowledged,
+            "base_rtt": self._network_rtt or sum([self._packet[link] for link in way]) + acknowledged,
             "connect": self._handshakes * (sum([self._ack[link] for link in way]) + acknowledged),
         }
 

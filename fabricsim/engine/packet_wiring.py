@@ -170,6 +170,9 @@ class PacketWiring(Wiring):
         wired = [flow for flow, way in zip(new, ways, strict=True) if way.wires]
         if wired:
             _set(network.flows, wired, self._on_wire([way for way in ways if way.wires]))
+        if self._law["device_queue"]:
+            busiest = int(np.bincount(network.flows["source"][: first + len(ways)]).max())
+            network.expect_burst(busiest * int(self._law["maximum_window"]))
         return new
 
     def _on_wire(self, ways: Sequence[_Way]) -> dict[str, Sequence[float]]:

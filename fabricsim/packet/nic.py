@@ -115,9 +115,11 @@ def withdraw(net, number):
 
 
 @inlined
-def _next_take(net, index, flow):
+def _next_take(net, index, flow, law):
     """When a NIC may take the next packet of a flow, ps: behind servers it has a number of them on their way."""
     port = net.ports[index]
+    if law.device_queue:
+        return np.int64(0)
     if flow.stages == 0:
         return np.int64(net.links[port.link].free_at)
     return np.int64(net.departures[index * READ_AHEAD + port.taken % READ_AHEAD])
@@ -168,7 +170,7 @@ def pull(net, node, now):
         if managed and not may_take(net, index, np.int64(law.data_class), np.int64(flow.wire)):
             net.nodes[node].port_due = NEVER  # which may have been for a flow that has left the round since
             return
-        when = _next_take(net, index, flow)
+        when = _next_take(net, index, flow, law)
         if when > now:
             _wait(net, node, flow, when)
             return

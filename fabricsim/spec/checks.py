@@ -16,6 +16,7 @@ from fabricsim.spec.collectives import ALGORITHMS, chakra_files, is_described
 from fabricsim.spec.fabric import FABRIC_FILES, TOPOLOGY_KEYS
 from fabricsim.spec.job import DIMENSIONS
 from fabricsim.spec.job_checks import job_problems, peak_problems
+from fabricsim.spec.packet import SOCKET_KINDS
 from fabricsim.spec.packet_checks import packet_checks
 from fabricsim.spec.partial import Unsettled, settled
 from fabricsim.spec.size_checks import MOST_GPUS, MOST_PORTS, too_large
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 
     from fabricsim.spec.job import Job, Parallelism
     from fabricsim.spec.scenario import Scenario
-
-SOCKET_KINDS = ("tcp", "ipoib")
-"""Transports that go through the kernel's sockets, and so through host memory."""
 
 _NEVER_ZERO = ("cluster.gpu.memory", "job.bucket", "job.first_bucket", "collectives.chunk", "collectives.send_chunk")
 

@@ -136,12 +136,14 @@ class Hpcc(Spec):
     """HPCC (Li et al., SIGCOMM 2019).
 
     ``eta`` is the target utilisation, ``stages`` its maxStage, ``additive`` W_AI in bytes. The window
-    stays within the bandwidth-delay product of the flow.
+    stays within the product of line rate and ``network_rtt``, the base round trip that all flows count
+    in; if it is left out, each counts in that of its own way.
     """
 
     law: Literal["hpcc"]
     eta: Factor = 0.95
     stages: Stages = 5
+    network_rtt: Interval | None = None
     additive: Annotated[Bytes, Field(gt=0)] | None = None
     minimum_window: Packets = 0.01
 

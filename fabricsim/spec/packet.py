@@ -20,6 +20,8 @@ Class = Annotated[int, Field(ge=0, le=7)]
 PacketBytes = Annotated[Bytes, Field(ge=1, le=65_536)]
 """Size of a packet, or of a part of one, bytes."""
 
+SOCKET_KINDS = ("tcp", "ipoib")
+"""Transports that go through the kernel's sockets, and so through host memory."""
 MOST_JOINED = 256
 """Packets of a message that an InfiniBand adapter acknowledges at once: MLX5_IB_ACK_REQ_FREQ of Linux, 2^8."""
 MAXIMUM_PACKETS = 2**23
@@ -31,7 +33,9 @@ class Packet(Spec):
 
     ``payload`` and ``header`` take the place of what framing and MTU give, to reproduce other
     simulators; the flow engine uses them, too. ``maximum_window`` is the receive window or what the
-    sender may hold, whichever is less.
+    sender may hold, whichever is less. With ``device_queue`` all that windows allow goes into the queue
+    of the host's device at once, as from a kernel without pacing, and acknowledgements wait behind it;
+    ``device_mark`` is the step of ECN there.
     """
 
     recovery: Literal["go-back-n", "selective"] | None = None
@@ -48,6 +52,8 @@ class Packet(Spec):
     maximum_timeout: Interval | None = None
     maximum_window: Annotated[Bytes, Field(gt=0)] | None = None
     handshake: Annotated[int, Field(ge=0, le=16)] = 0
+    device_queue: bool = False
+    device_mark: Annotated[Bytes, Field(gt=0)] | None = None
     data_class: Class = 0
     ack_class: Class = 0
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from fabricsim.errors import Mistake
 from fabricsim.spec.congestion import FIXED_WINDOW, law_in_force
-from fabricsim.spec.packet import longest_payload, setting
+from fabricsim.spec.packet import SOCKET_KINDS, longest_payload, setting
 from fabricsim.spec.partial import Unsettled
 
 if TYPE_CHECKING:
@@ -122,6 +122,22 @@ def _recovery(scenario: Scenario) -> Iterator[Mistake]:
         if packet is not None and getattr(packet, key) is not None and recovery != needed:
             problem = f'has no effect with recovery = "{recovery}"'
             yield Mistake(f"transport.packet.{key}", problem, f'take it out, or choose "{needed}"')
+
+
+def _device_queue(scenario: Scenario) -> Iterator[Mistake]:
+    transport, packet = scenario.transport, scenario.transport.packet
+    if packet is not None and packet.device_queue and transport.kind not in SOCKET_KINDS:
+        problem = f"is the queue of a kernel's device, which {transport.kind} passes by"
+        yield Mistake("transport.packet.device_queue", problem, "take it out")
+    if packet is None or packet.device_mark is None:
+        return
+    key = "transport.packet.device_mark"
+    if not packet.device_queue:
+        yield Mistake(key, "has no effect without device_queue", "take it out")
+    elif law_in_force(transport).law != "dctcp":
+        yield Mistake(key, "has no effect on a law without ECN", 'take it out, or choose "dctcp"')
+    elif scenario.switch.pfc is not None or scenario.switch.credits is not None:
+        yield Mistake(key, "has no effect with PFC or credits", "take it out")
 
 
 def _acknowledgements(scenario: Scenario) -> Iterator[Mistake]:
@@ -238,6 +254,7 @@ _OF_SWITCH: tuple[SwitchCheck, ...] = (
 
 _OF_SCENARIO: tuple[Check, ...] = (
     _recovery,
+    _device_queue,
     _acknowledgements,
     _timeouts,
     _balancing,

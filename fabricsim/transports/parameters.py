@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim import transport_tables as tt
-from fabricsim.spec.checks import SOCKET_KINDS
 from fabricsim.spec.congestion import Dcqcn, Dctcp, Hpcc, Nscc, Swift, Timely, law_in_force
-from fabricsim.spec.packet import MAXIMUM_PACKETS, LoadBalancing, setting
+from fabricsim.spec.packet import MAXIMUM_PACKETS, SOCKET_KINDS, LoadBalancing, setting
 from fabricsim.tables import NEVER
 from fabricsim.transports.framing import FRAMINGS, Framing
 from fabricsim.units import PS_PER_S
@@ -117,7 +116,7 @@ def _set_packets(row: np.void, transport: Transport, framing: Framing) -> None:
     row["recovery"] = RECOVERIES[setting(transport, "recovery")]
     for key in ("ack_every", "ack_delay", "quick_acks", "reordering", "nack_interval", "handshake"):
         row[key] = setting(transport, key)
-    for key in ("data_class", "ack_class"):
+    for key in ("data_class", "ack_class", "device_queue"):
         row[key] = setting(transport, key)
     for key in ("initial_timeout", "minimum_timeout", "maximum_timeout"):
         row[key] = setting(transport, key)

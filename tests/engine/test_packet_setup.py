@@ -58,6 +58,14 @@ def test_a_packet_and_its_acknowledgement_take_the_time_of_each_link(columns: li
     assert found["connect"] == 2 * acknowledged
 
 
+def test_a_round_trip_of_the_network_is_that_of_all_flows() -> None:
+    law = np.zeros(1, LAW)[0]
+    law["payload"], law["overhead"], law["ack_wire"], law["network_rtt"] = PAYLOAD, OVERHEAD, ACK, 13_962_000.0
+    times = PacketTimes(_links([(1_000_000, 80.0, False)] * 6), law)
+
+    assert {times.of_flow(range(hops), range(hops))["base_rtt"] for hops in (2, 4, 6)} == {13_962_000.0}
+
+
 @given(columns=LINKS, servers=st.lists(st.floats(0, 1e3), max_size=12))
 def test_a_route_alone_has_the_sums_of_its_links(columns: list[tuple[int, float, bool]], servers: list[float]) -> None:
     links = _links(columns)

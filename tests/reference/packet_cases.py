@@ -612,6 +612,7 @@ def draw_law(rng: random.Random, kind: int, payload: int) -> dict[str, Any]:
         "maximum_timeout": 1 * MS,
         "handshake": rng.choice((0, 0, 1)),
         "sampled": rng.choice((0, 1)),
+        "device_queue": int(rng.random() < 0.15),
         "initial_window": min(maximum, rng.choice((2.0, 10.0, maximum))),
         "maximum_window": maximum,
         "initial_threshold": rng.choice((8.0, 1000.0)),

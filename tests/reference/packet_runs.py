@@ -107,6 +107,8 @@ class Compiled:
         self.state.world["peers"] = tables["world"]["peers"]
         smallest = min(HEADER_BYTES, *laws["ack_wire"].tolist(), *(laws["overhead"] + 1).tolist())
         self.state.set_window(window, smallest, calendar=calendar)
+        if laws["device_queue"].any():
+            self.state.expect_burst(len(flows) * int(laws["maximum_window"].max()))
         self._deliveries: list[tuple[int, int, int]] = []
 
     def _add_scores(self, laws: NDArray[np.void], flows: NDArray[np.void]) -> None:

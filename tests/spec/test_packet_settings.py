@@ -119,6 +119,8 @@ REFUSED_TRANSPORTS = [
     ("packet.payload=0B", "packet.payload", "is too small"),
     ("packet.payload=65537B", "packet.payload", "is too large"),
     ("packet.data_class=8", "packet.data_class", "is too large"),
+    ("packet.device_queue=true", "packet.device_queue", "infiniband passes by"),
+    ("packet.device_mark=9kB", "packet.device_mark", "no effect without device_queue"),
     ("packet.maximum_window=0B", "packet.maximum_window", "is too small"),
     ("packet.recovery=none", "packet.recovery", "'none' is not one of go-back-n, selective"),
     ("load_balancing.entropies=4", "load_balancing.entropies", 'no effect with kind = "ecmp"'),
@@ -141,6 +143,19 @@ REFUSED_TRANSPORTS = [
     ("congestion_control={ law = 3 }", "congestion_control.law", "is not one of"),
     ("congestion_control=dctcp", "congestion_control", "'dctcp' is no table"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "problem"),
+    [
+        (("transport=cubic-100g",), "no effect on a law without ECN"),
+        (("transport=dctcp-100g", "fabric.switch=pfc-100g"), "no effect with PFC or credits"),
+    ],
+)
+def test_marks_of_a_device_need_a_queue_and_a_law_that_hears_them(overrides: tuple[str, ...], problem: str) -> None:
+    packet = "transport.packet={ device_queue = true, device_mark = '9kB' }"
+
+    assert [problem in mistake.problem for mistake in _mistakes(*overrides, packet)] == [True]
 
 
 @pytest.mark.parametrize("kind", ["spray", "flowlet", "adaptive"])

@@ -122,6 +122,8 @@ class Host(Node):
 
     def next_take(self) -> int:
         """When the next packet of the round's first flow may be taken, ps."""
+        if self.round[0].law["device_queue"]:
+            return 0
         if not self.round[0].way_out:
             return self.link.free_at
         return self._departures[0] if len(self._departures) == READ_AHEAD else 0
