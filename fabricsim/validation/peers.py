@@ -8,10 +8,8 @@ carry the parameters of those runs; what was chosen with the results known stand
 
 from __future__ import annotations
 
-import csv
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,161 +19,24 @@ from fabricsim import traffic
 from fabricsim.errors import InputError
 from fabricsim.transports.parameters import packet_framing
 from fabricsim.validation import measured
+from fabricsim.validation.peers_cases import AT_RECEIVER, CASES, FLOW_TARGET, TARGET, US, Case, Comparison, row
+from fabricsim.validation.peers_patterns import Pattern, lines_of, own_patterns, their_pattern, theory
 from fabricsim.validation.peers_runs import FLOW, alone, in_ring, matrix, ring, run, scenario
-from fabricsim.validation.study import Study, ValidationRow
+from fabricsim.validation.study import Study
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
+    from fabricsim.validation.study import ValidationRow
+
 FOLDER = "FABRICSIM_PEERS"
 """Environment variable that names the folder of the other simulators' results."""
-TARGET = 0.05
-"""Of the mean completion time against a simulator."""
-FLOW_TARGET = 0.10
-"""Of the median over the flows of the difference per flow."""
-
 _PAIRS = {2: (0, 1), 4: (0, 4), 6: (0, 127)}
 """Ends of the flow that is alone, by its links."""
 _PACKETS = (1, 250, 2500)
 _PAYLOAD = 4096
-_US = 1e6
-_AT_RECEIVER = ("ns3dev", "nspy")  # whose flows are complete when the last byte is received, not acknowledged
 _CLOSED = "closed form, fabricsim.validation.peers_runs"
-
-
-@dataclass(frozen=True)
-class Case:
-    """A transport that other simulators ran too.
-
-    Attributes
-    ----------
-    name
-        As in the tables.
-    transport
-        Preset of the library.
-    own
-        The simulator that its parameters are from.
-    others
-        Further simulators of the same kind of transport, with parameters and algorithms of their own.
-    reference
-        Simulators of transports that only resemble it; no target.
-    settings
-        Laid over the preset.
-    """
-
-    name: str
-    transport: str
-    own: str
-    others: tuple[str, ...] = ()
-    reference: tuple[str, ...] = ()
-    settings: tuple[str, ...] = ()
-
-    @property
-    def kind(self) -> tuple[str, ...]:
-        """All simulators of this kind of transport."""
-        return (self.own, *self.others)
-
-    @property
-    def peers(self) -> tuple[str, ...]:
-        """All simulators that it is held against."""
-        return (*self.kind, *self.reference)
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """One case on one pattern.
-
-    Attributes
-    ----------
-    case, pattern
-        What was run.
-    pairs
-        Source and target of each flow, n of them.
-    ours
-        Completion times by simulator, counted as that one counts them, s, shape ``(n,)``.
-    theirs
-        What it gave, s, shape ``(n,)``.
-    cpu_seconds
-        Of our run.
-    """
-
-    case: Case
-    pattern: str
-    pairs: list[tuple[int, int]]
-    ours: dict[str, NDArray[np.float64]]
-    theirs: dict[str, NDArray[np.float64]]
-    cpu_seconds: float
-
-    def rows(self) -> list[ValidationRow]:
-        """Mean completion time beside that of each simulator."""
-        what = f"{self.case.name}, {self.pattern}: mean completion time"
-        return [
-            _row(what, theirs.mean(), self.ours[peer].mean(), f"{peer}__{self.pattern}")
-            for peer, theirs in self.theirs.items()
-        ]
-
-    def agreement(self, peer: str) -> dict[str, float]:
-        """Completion times in us, and how far they differ from a simulator's."""
-        ours, theirs = self.ours[peer], self.theirs[peer]
-        apart = np.abs(ours / theirs - 1)
-        figures = {
-            f"{who}_{name}": float(value) * _US
-            for name in ("min", "mean", "max")
-            for who, times in (("our", ours), ("their", theirs))
-            for value in [getattr(times, name)()]
-        }
-        return {
-            **figures,
-            "mean_differs": float(ours.mean() / theirs.mean() - 1),
-            "flow_median": float(np.median(apart)),
-            "flow_p90": float(np.percentile(apart, 90)),
-        }
-
-    def misses(self) -> list[str]:
-        """Say which target is missed against the simulator that the parameters are from."""
-        own = self.agreement(self.case.own)
-        name = f"{self.case.name}, {self.pattern}"
-        missed = []
-        if abs(own["mean_differs"]) > TARGET and not self._within_range():
-            missed.append(f"{name}: mean {own['mean_differs']:+.1%}")
-        if own["flow_median"] > FLOW_TARGET:
-            missed.append(f"{name}: median over flows {own['flow_median']:.1%}")
-        return missed
-
-    def _within_range(self) -> bool:
-        """Whether our mean lies between those of the simulators of this kind."""
-        means = [float(times.mean()) for peer, times in self.theirs.items() if peer in self.case.kind]
-        return min(means) <= float(self.ours[self.case.own].mean()) <= max(means)
-
-    def flows(self) -> list[dict[str, float]]:
-        """Completion times of all flows, us."""
-        received = next((times for peer, times in self.ours.items() if peer.startswith(_AT_RECEIVER)), None)
-        acknowledged = next((times for peer, times in self.ours.items() if not peer.startswith(_AT_RECEIVER)), None)
-        found = []
-        for index, (source, target) in enumerate(self.pairs):
-            flow: dict[str, float] = {"source": source, "target": target}
-            for name, times in (("received_us", received), ("acknowledged_us", acknowledged)):
-                if times is not None:
-                    flow[name] = float(times[index]) * _US
-            flow.update({peer: float(times[index]) * _US for peer, times in self.theirs.items()})
-            found.append(flow)
-        return found
-
-
-CASES = (
-    Case("RoCE", "peers-roce", "csg_roce_dmodk"),
-    Case("DCQCN", "peers-dcqcn", "ns3rdma_dcqcn_4096_dmodk"),
-    Case("DCQCN, 1000 B", "peers-dcqcn", "ns3rdma_dcqcn_1000_dmodk", settings=("transport.packet.payload=1000B",)),
-    Case("DCTCP of htsim", "peers-dctcp-htsim", "csg_dctcp_dmodk", ("ns3dev_dctcp_dmodk", "ns3rdma_dctcp_4096_dmodk")),
-    Case("DCTCP of ns-3", "peers-dctcp-ns3", "ns3dev_dctcp_dmodk", ("csg_dctcp_dmodk", "ns3rdma_dctcp_4096_dmodk")),
-    Case("New Reno of htsim", "peers-new-reno-htsim", "csg_tcp_dmodk", ("ns3dev_newreno_dmodk", "nspy_reno_dmodk")),
-    Case("New Reno of ns-3", "peers-new-reno-ns3", "ns3dev_newreno_dmodk", ("csg_tcp_dmodk", "nspy_reno_dmodk")),
-    Case("NSCC, spraying", "peers-nscc", "uet_uec_nscc", reference=("csg_eqds_spray64", "csg_ndp_spray64")),
-)
-"""What is compared."""
-PATTERNS = {"perm128": 8, "ring16": 4}
-"""Traffic patterns, and ports of a switch of their fat tree."""
+_THEORY = "theory, fabricsim.validation.peers_patterns"
 _SINGLE = {
     "csg_roce": "peers-roce",
     "uet_uec": "peers-nscc",
@@ -204,7 +65,8 @@ def validate(progress: Callable[[float], None] | None = None) -> Study:
         Where the folder of results is named and lacks one.
     """
     folder = results_folder()
-    steps = 3 if folder is None else 4 + len(CASES) * len(PATTERNS)
+    patterns, theirs = own_patterns(), [] if folder is None else runs_in(folder)
+    steps = 4 + len(patterns) * len(CASES) + len(theirs)
     done = 0
 
     def step() -> None:
@@ -218,19 +80,26 @@ def validate(progress: Callable[[float], None] | None = None) -> Study:
     rows += ring_rows()
     step()
     summary: dict[str, Any] = {"largest error of the closed forms": max(abs(row.relative_error or 0.0) for row in rows)}
+    against_theory = []
+    for pattern in patterns:
+        for case in CASES:
+            against_theory += theory_rows(case, pattern)
+            step()
+    rows += against_theory
+    summary["against theory, by transport"] = _largest(against_theory)
     if folder is None:
         summary["other simulators"] = (
             f"left out: their completion time of each flow is not here; {FOLDER} names its folder"
         )
     else:
         rows += single_flow_rows(folder)
-        step()
         found = []
-        for comparison in comparisons(folder):
-            found += [] if comparison is None else [comparison]
+        for case, name in theirs:
+            found.append(compare(folder, case, name))
             step()
         rows += [row for each in found for row in each.rows()]
         summary |= _condense(found)
+    step()
     summary["1,024 hosts, permutations not the same"] = large()
     step()
     return Study("peers", rows, summary, _parameters(folder))
@@ -260,7 +129,13 @@ def results_folder() -> Path | None:
 def closed_form_rows() -> list[ValidationRow]:
     """Compare one flow alone over 2, 4 and 6 links with its closed form."""
     return [
-        _row(f"RoCE, {packets} packets alone over {links} links", form, _alone("peers-roce", packets, links), _CLOSED)
+        row(
+            f"RoCE, {packets} packets alone over {links} links",
+            form,
+            _alone("peers-roce", packets, links),
+            _CLOSED,
+            captured=False,
+        )
         for links in _PAIRS
         for packets in _PACKETS
         for form in [alone(packets, links, *_wire("peers-roce"))]
@@ -269,14 +144,30 @@ def closed_form_rows() -> list[ValidationRow]:
 
 def ring_rows() -> list[ValidationRow]:
     """Compare neighbours in a ring of 16, whose acknowledgements share the links of the data, with the closed form."""
-    chosen, pairs = scenario("peers-roce", PATTERNS["ring16"]), ring(16)
-    result = run(chosen, matrix(pairs, FLOW, 16), PATTERNS["ring16"])
+    result = run(scenario("peers-roce", 4), matrix(ring(16), FLOW, 16), 4)
     rows = []
     for links in _PAIRS:
         form = in_ring(FLOW // _PAYLOAD, links, *_wire("peers-roce"))
         mean = float(result.acknowledged[result.links == links].mean())
-        rows.append(_row(f"RoCE, ring of 16, flows over {links} links", form, mean, _CLOSED))
+        rows.append(row(f"RoCE, ring of 16, flows over {links} links", form, mean, _CLOSED, captured=False))
     return rows
+
+
+def theory_rows(case: Case, pattern: Pattern) -> list[ValidationRow]:
+    """Compare a transport on a pattern with closed forms or max-min sharing."""
+    return [
+        row(f"{case.name}, {pattern.name}: {what}", expected, found, _THEORY, captured=False)
+        for what, expected, found in theory(case, pattern)
+    ]
+
+
+def _largest(rows: Sequence[ValidationRow]) -> dict[str, dict[str, float]]:
+    """Error of each pattern, by transport."""
+    errors: dict[str, dict[str, float]] = {}
+    for each in rows:
+        case, _, pattern = each.quantity.rpartition(": ")[0].rpartition(", ")
+        errors.setdefault(case, {})[pattern] = each.relative_error or 0.0
+    return errors
 
 
 def _wire(transport: str) -> tuple[int, int]:
@@ -298,14 +189,14 @@ def _alone(transport: str, packets: int, links: int, *, at_receiver: bool = Fals
 def single_flow_rows(folder: Path) -> list[ValidationRow]:
     """Compare one flow alone with what each simulator gave."""
     rows = []
-    for line in _lines(folder / "fct" / "single_flow.csv"):
+    for line in lines_of(folder / "fct" / "single_flow.csv"):
         transport = _SINGLE.get(line["sim"])
         if transport is None:
             continue
         packets, links = int(line["bytes"]) // _PAYLOAD, int(line["hops"])
-        ours = _alone(transport, packets, links, at_receiver=line["sim"].startswith(_AT_RECEIVER))
+        ours = _alone(transport, packets, links, at_receiver=line["sim"].startswith(AT_RECEIVER))
         what = f"{transport}, {packets} packets alone over {links} links"
-        rows.append(_row(what, float(line["fct_us"]) / _US, ours, line["sim"]))
+        rows.append(row(what, float(line["fct_us"]) / US, ours, line["sim"], captured=True))
     return rows
 
 
@@ -314,45 +205,34 @@ def completion_times(folder: Path, peer: str, pattern: str) -> dict[tuple[int, i
     path = folder / "fct" / f"{peer}__{pattern}.csv"
     if not path.is_file():
         return None
-    return {(int(line["src"]), int(line["dst"])): float(line["fct_or_finish_us"]) / _US for line in _lines(path)}
+    return {(int(line["src"]), int(line["dst"])): float(line["fct_or_finish_us"]) / US for line in lines_of(path)}
 
 
-def _lines(path: Path) -> list[dict[str, str]]:
-    try:
-        with path.open(newline="", encoding="utf-8") as lines:
-            return list(csv.DictReader(lines))
-    except OSError as error:
-        msg = f"{path}: cannot be read ({error}); {FOLDER} names the folder that holds it"
-        raise InputError(msg) from error
+def runs_in(folder: Path) -> list[tuple[Case, str]]:
+    """Cases, and patterns that the simulator of each has run."""
+    names = sorted({path.stem.rpartition("__")[2] for path in (folder / "fct").glob("*__*.csv")})
+    return [(case, name) for name in names for case in CASES if (folder / "fct" / f"{case.own}__{name}.csv").is_file()]
 
 
-def compare(case: Case, pattern: str, theirs: dict[str, dict[tuple[int, int], float]]) -> Comparison:
+def compare(folder: Path, case: Case, name: str) -> Comparison:
     """Run a pattern with the transport of a case, and hold it against the simulators' times by source and target."""
+    theirs = {peer: times for peer in case.peers if (times := completion_times(folder, peer, name))}
     pairs = sorted(theirs[case.own])
-    k = PATTERNS[pattern]
-    result = run(scenario(case.transport, k, case.settings), matrix(pairs, FLOW, k**3 // 4), k)
+    result = their_pattern(folder, name, pairs).run(case)
     return Comparison(
         case,
-        pattern,
+        name,
         pairs,
-        {peer: result.received if peer.startswith(_AT_RECEIVER) else result.acknowledged for peer in theirs},
+        {peer: result.received if peer.startswith(AT_RECEIVER) else result.acknowledged for peer in theirs},
         {peer: np.array([times[pair] for pair in pairs]) for peer, times in theirs.items()},
         result.cpu_seconds,
     )
 
 
-def comparisons(folder: Path) -> Iterator[Comparison | None]:
-    """Compare all cases and patterns; None for one that no simulator has run."""
-    for pattern in PATTERNS:
-        for case in CASES:
-            theirs = {peer: times for peer in case.peers if (times := completion_times(folder, peer, pattern))}
-            yield compare(case, pattern, theirs) if case.own in theirs else None
-
-
 def _condense(found: Sequence[Comparison]) -> dict[str, Any]:
     """Name the findings of all comparisons."""
     summary: dict[str, Any] = {}
-    for pattern in PATTERNS:
+    for pattern in dict.fromkeys(each.pattern for each in found):
         of_pattern = [each for each in found if each.pattern == pattern]
         summary[f"{pattern}, completion times in us and how far they differ"] = {
             f"{each.case.name} / {peer}": each.agreement(peer) for each in of_pattern for peer in each.theirs
@@ -386,8 +266,8 @@ def large() -> dict[str, dict[str, float]]:
         result = run(chosen, demand, _LARGE_K)
         theirs = table[(table["scenario"] == "perm1024") & (table["run"] == peer)][0]
         found[transport] = {
-            "our_mean_us": float(result.acknowledged.mean()) * _US,
-            "their_mean_us": float(theirs["mean_fct_s"]) * _US,
+            "our_mean_us": float(result.acknowledged.mean()) * US,
+            "their_mean_us": float(theirs["mean_fct_s"]) * US,
             "our_cpu_s": result.cpu_seconds,
             "their_cpu_s": float(theirs["cpu_s"]),
         }
@@ -404,10 +284,9 @@ def draw(study: Study, folder: Path) -> list[Path]:
 
     paths = []
     for case in CASES:
-        for pattern in PATTERNS:
-            flows = study.summary.get(f"flows, {case.name}, {pattern}")
-            if not flows:
-                continue
+        begin = f"flows, {case.name}, "
+        for key in [key for key in study.summary if key.startswith(begin)]:
+            flows, pattern = study.summary[key], key.removeprefix(begin)
             theirs = {peer: [flow[peer] for flow in flows] for peer in case.peers if peer in flows[0]}
             ours = {peer: [flow[_column(peer)] for flow in flows] for peer in theirs}
             path = folder / f"peers-{_slug(case.name)}-{pattern}.png"
@@ -421,12 +300,7 @@ def _slug(name: str) -> str:
 
 
 def _column(peer: str) -> str:
-    return "received_us" if peer.startswith(_AT_RECEIVER) else "acknowledged_us"
-
-
-def _row(quantity: str, measured_s: float, predicted_s: float, source: str) -> ValidationRow:
-    certainty = "inferred" if source == _CLOSED else "captured"
-    return ValidationRow(quantity, "us", float(measured_s) * _US, float(predicted_s) * _US, source, certainty)
+    return "received_us" if peer.startswith(AT_RECEIVER) else "acknowledged_us"
 
 
 def _parameters(folder: Path | None) -> dict[str, str]:
@@ -435,8 +309,8 @@ def _parameters(folder: Path | None) -> dict[str, str]:
         "fabric": "fat tree of k-port switches, 100 Gb/s and 1 us per link, store-and-forward, D-mod-k routes",
         "completion": "at the sender, on the last acknowledgement: delivery and its way back unloaded; ns-3's TCP and "
         "ns.py count until delivery",
-        "targets": f"mean within {TARGET:.0%} of the simulator that the parameters are from, or in the range "
-        f"of its kind; per flow within {FLOW_TARGET:.0%} in the median",
+        "targets": f"mean within {TARGET:.0%} of the simulator that the parameters are from; "
+        f"per flow within {FLOW_TARGET:.0%} in the median",
         "CPU seconds": "of the simulation, kernels compiled; the only figures here that differ between runs",
         "results of other simulators": "not here" if folder is None else f"read from {FOLDER}",
     }

@@ -125,10 +125,10 @@ def alone(packets: int, links: int, wire: int, ack: int) -> float:
     return out + links * (DELAY + ack / RATE)
 
 
-def in_ring(packets: int, links: int, wire: int, ack: int) -> float:
+def in_ring(packets: int, links: int, wire: int, ack: int, every: int = 1) -> float:
     """Return the closed form of a flow of a ring: each link carries one flow and the acknowledgements of another, s.
 
-    ``n (W + A) / C + h (d + W / C) + h (d + A / C)``; the acknowledgements that come after the last
-    packet do not delay it, so that it is too long by up to some packets.
+    ``n (W + A / m) / C + h (d + W / C) + h (d + A / C)``, with an acknowledgement for each `every` = m packets;
+    those that come after the last packet do not delay it, so that it is too long by up to some packets.
     """
-    return alone(1, links, wire, ack) + packets * (wire + ack) / RATE
+    return alone(1, links, wire, ack) + packets * (wire + ack / every) / RATE
