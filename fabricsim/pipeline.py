@@ -26,6 +26,7 @@ from fabricsim.engine.prepared import prepared, survey, uncrossed
 from fabricsim.engine.records import call_records, carried, counters, link_records, rate_series
 from fabricsim.errors import InputError, SimulationError
 from fabricsim.results.result import Result
+from fabricsim.results.throughput import Work
 from fabricsim.spec import library
 from fabricsim.spec.defaults import left_to_defaults
 from fabricsim.spec.load import LoadedScenario, from_tables, load, machine
@@ -33,6 +34,7 @@ from fabricsim.tables import COMPUTE
 from fabricsim.topology.tiers import describe
 from fabricsim.workload.compile import JobPlan
 from fabricsim.workload.fit import check_fit, memory_text
+from fabricsim.workload.flops import hardware_flops, model_flops, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from fabricsim.captured.rebuild import Rebuilt
     from fabricsim.engine.completions import Replay
     from fabricsim.engine.recorder import Watch
+    from fabricsim.spec.job import Job
     from fabricsim.workload.program import Program
 
 __all__ = ["LoadedScenario", "build_plan", "check", "load", "load_fabric", "program", "reload", "replay", "simulate"]
@@ -209,7 +212,12 @@ def simulate(
     plan = build_plan(loaded)
     check_fit(plan.job, loaded.scenario.cluster.gpu)
     result = _run(loaded, lambda fabric: prepared(fabric, plan), watch, progress)
-    return replace(result, notes=(*left_to_defaults(plan.job), *result.notes))
+    return replace(result, notes=(*left_to_defaults(plan.job), *result.notes), work=_work(plan.job, loaded))
+
+
+def _work(job: Job, loaded: LoadedScenario) -> Work:
+    peak = loaded.scenario.cluster.gpu.peak[job.precision]
+    return Work(tokens(job), model_flops(job), hardware_flops(job), peak)
 
 
 def replay(
@@ -246,7 +254,9 @@ def replay(
     timed = rebuilt.program.ops["duration"][rebuilt.program.ops["kind"] == COMPUTE].any()
     notes = () if timed else ("the trace holds no times of kernels: compute is unknown, and taken as none",)
     result = _run(loaded, lambda _: (rebuilt.program, notes), watch, progress)
-    return replace(result, capture=agreement(rebuilt, form, result.spans))
+    known = timed and rebuilt.flops_per_rank > 0
+    work = Work(None, None, rebuilt.flops_per_rank * rebuilt.program.ranks, None) if known else None
+    return replace(result, capture=agreement(rebuilt, form, result.spans), work=work)
 
 
 def _run(

@@ -23,7 +23,7 @@ from fabricsim.captured.wildcards import settled
 from fabricsim.errors import TraceError
 from fabricsim.kernels.acyclic import first_in_cycle
 from fabricsim.tables import NONE
-from fabricsim.traces.trace import COMMUNICATION
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE
 from fabricsim.workload.program import Program, assemble
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ class Rebuilt:
         From the first start to the last end of all that was captured, ps; NONE where that is not known.
     assumptions
         What was assumed, a sentence each.
+    flops_per_rank
+        Of an iteration, as the trace says them of its kernels: mean of the captured ranks; 0 where it does not.
     """
 
     program: Program
@@ -85,6 +87,7 @@ class Rebuilt:
     captured_steps: NDArray[np.int64]
     captured_span: int
     assumptions: tuple[str, ...]
+    flops_per_rank: float
 
     @property
     def timed(self) -> bool:
@@ -150,6 +153,18 @@ def _ends(recording: Recording) -> NDArray[np.int64]:
     return ends
 
 
+def _flops(recording: Recording) -> float:
+    """FLOPs of an iteration of a rank: the mean of the steps that it marks, else all."""
+    nodes = recording.nodes[(recording.nodes["kind"] == COMPUTE) & (recording.nodes["flops"] > 0)]
+    steps = recording.steps
+    if not len(steps):
+        return float(nodes["flops"].sum(dtype=float))
+    nodes = nodes[np.argsort(nodes["start"], kind="stable")]
+    done = np.concatenate([[0.0], np.cumsum(nodes["flops"], dtype=float)])
+    begun, ended = (done[np.searchsorted(nodes["start"], steps[column])] for column in ("start", "end"))
+    return float(np.mean(ended - begun))
+
+
 class _Weaver:
     """Puts the strands of all ranks together."""
 
@@ -184,6 +199,7 @@ class _Weaver:
             times,
             self._span(),
             self._assumptions(),
+            float(np.mean([_flops(recording) for recording in self.trace.recordings])),
         )
 
     def _program(self) -> Program:

@@ -90,9 +90,11 @@ def comparison_table(summaries: Sequence[Summary]) -> Table:
     if host:
         numbers.insert(-1, "Host")
     by, labels = tell_apart([Run(summary["name"], summary["transport"], summary["engine"]) for summary in summaries])
-    least = ["Host", "Bubble", "Speed-\nup", "Compute", "Exposed\ncomm.", "First cause"]
-    table = FittedTable(by.capitalize(), numbers, words=["First cause"], least=least, gap=0)
-    for label, summary in zip(labels, summaries, strict=True):
+    rates = _rate_columns(summaries)
+    least = ["HFU", "TFLOP/s\nper GPU", "Tokens/s", "Host", "Bubble", "Speed-\nup", "Compute", "Exposed\ncomm."]
+    least += ["First cause", "MFU"]
+    table = FittedTable(by.capitalize(), [*numbers, *rates], words=["First cause"], least=least, gap=0)
+    for row, (label, summary) in enumerate(zip(labels, summaries, strict=True)):
         first = summary["causes"][0]
         table.add_row(
             escape(label),
@@ -102,9 +104,22 @@ def comparison_table(summaries: Sequence[Summary]) -> Table:
             human_seconds(summary["exposed_communication_s"]),
             *([human_seconds(summary["breakdown_s"]["host"])] if host else []),
             human_seconds(summary["breakdown_s"]["bubble"]),
+            *(column[row] for column in rates.values()),
             f"{escape(first['cause'])}, {escape(first['of'])} ({_percent(first['share'])})",
         )
     return table
+
+
+def _rate_columns(summaries: Sequence[Summary]) -> dict[str, list[str]]:
+    """Columns of `throughput` that some run has, by heading."""
+    rates = [summary.get("throughput") for summary in summaries]
+    cells = {
+        "MFU": [_percent(rate["mfu"]) if rate and rate["mfu"] else "-" for rate in rates],
+        "HFU": [_percent(rate["hfu"]) if rate and rate["hfu"] else "-" for rate in rates],
+        "TFLOP/s\nper GPU": [human_number(rate["tflops_per_gpu"]) if rate else "-" for rate in rates],
+        "Tokens/s": [human_number(rate["tokens_per_s"]) if rate else "-" for rate in rates],
+    }
+    return {heading: column for heading, column in cells.items() if set(column) != {"-"}}
 
 
 def human_rate(value: float | None) -> str:
@@ -117,6 +132,13 @@ def human_rate(value: float | None) -> str:
     return f"{value:.3g} B/s"
 
 
+def human_number(value: float | None) -> str:
+    """Three digits, or as many as stand before the point; ``-`` where there is none."""
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}"  # noqa: PLR2004  three digits
+
+
 def _headline(summary: Summary) -> Text:
     text = Text()
     text.append(f"{summary['name']}", style="bold")
@@ -127,7 +149,18 @@ def _headline(summary: Summary) -> Text:
     if _compute_unknown(summary):
         return text.append(" of communication alone: the trace does not say how long kernels take\n")
     parts = [f"{name} {_percent(time / summary['iteration_time_s'])}" for name, time in _parts(summary)]
-    return text.append(f": {', '.join(parts)}\n")
+    text.append(f": {', '.join(parts)}\n")
+    return text.append(f"{', '.join(rates)}\n") if (rates := _rates(summary)) else text
+
+
+def _rates(summary: Summary) -> list[str]:
+    """Say what of `throughput` is known."""
+    if "throughput" not in summary:
+        return []
+    rates = summary["throughput"]
+    shares = [f"{name} {_percent(share)}" for name, share in (("MFU", rates["mfu"]), ("HFU", rates["hfu"])) if share]
+    speed = [f"{human_number(rates['tflops_per_gpu'])} TFLOP/s per GPU"]
+    return [*shares, *speed, *([f"{human_number(rates['tokens_per_s'])} tokens/s"] if rates["tokens_per_s"] else [])]
 
 
 def _compute_unknown(summary: Summary) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -10,6 +11,7 @@ from fabricsim.results import columns
 from fabricsim.results.capture import Capture, StepTime, Transfer
 from fabricsim.results.packets import ENTRY, PROTOCOLS, WIRE, PacketLog, Packets, Tap
 from fabricsim.results.result import CallRecord, CallRecords, LinkRecord, Rest, Result, Series
+from fabricsim.results.throughput import Work
 from fabricsim.tables import NONE, OP, SLOWDOWN_BINS, SPAN
 
 if TYPE_CHECKING:
@@ -59,7 +61,18 @@ def read_result(reader: Reader) -> Result:
         ranks=ranks,
         capture=_read_capture(reader) if reader.has_attribute("capture") else None,
         notes=tuple(reader.text_attribute("notes").splitlines()),
+        work=_read_work(reader) if reader.has_attribute("work") else None,
     )
+
+
+def _read_work(reader: Reader) -> Work:
+    told = reader.json_attribute("work")
+    known = {name: told.get(name) for name in Work._fields}
+    numbers = all(
+        isinstance(value, (int, float)) and 0 < value < math.inf for value in known.values() if value is not None
+    )
+    reader.require(numbers and known["hardware_flops"] is not None, "work does not say its FLOPs in numbers above 0")
+    return Work(**cast("dict[str, Any]", known))
 
 
 def _read_ops(reader: Reader) -> tuple[NDArray[np.void], NDArray[np.void], tuple[str, ...]]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from fabricsim.results.capture import Capture
     from fabricsim.results.packets import Packets
+    from fabricsim.results.throughput import Work
 
 
 class Rest(IntEnum):
@@ -218,6 +219,8 @@ class Result:
         Of a replayed trace what was captured; else None.
     notes
         What a reader has to know about how the run was made, a sentence each.
+    work
+        What an iteration does; None where that is not known.
     """
 
     name: str
@@ -241,3 +244,4 @@ class Result:
     ranks: int | None = None
     capture: Capture | None = None
     notes: tuple[str, ...] = ()
+    work: Work | None = None

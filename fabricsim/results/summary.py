@@ -14,6 +14,7 @@ from fabricsim.results.causes import causes
 from fabricsim.results.packets import congested
 from fabricsim.results.resources import resources
 from fabricsim.results.slowdown import percentile
+from fabricsim.results.throughput import throughput
 from fabricsim.spec.collectives import assumed
 from fabricsim.units import seconds
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from fabricsim.results.packets import QueueSummary
     from fabricsim.results.resources import ResourceSummary
     from fabricsim.results.result import CallKind, CallRecords, LinkRecord, Result
+    from fabricsim.results.throughput import ThroughputSummary
 
 HOTTEST = 10
 """Links that a summary names at most."""
@@ -103,6 +105,8 @@ class Summary(TypedDict):
         Where the iteration goes: that of the critical rank, or the mean of the marked ones.
     exposed_communication_s
         Sum of ``breakdown_s["exposed_communication"]``.
+    throughput
+        Tokens and FLOPs per second and the share of the peak (`fabricsim.results.throughput.throughput`), where known.
     timers_s
         For each timer the largest total over the ranks, as Megatron-LM prints it by default.
     collectives
@@ -151,6 +155,7 @@ class Summary(TypedDict):
     counters: dict[str, int]
     notes: list[str]
     wall_seconds: float | None
+    throughput: NotRequired[ThroughputSummary]
     simulated_ranks: NotRequired[int]
     queues: NotRequired[list[QueueSummary]]
     capture: NotRequired[CaptureSummary]
@@ -205,6 +210,8 @@ def summarise(result: Result) -> Summary:
         "notes": list(result.notes),
         "wall_seconds": result.wall_seconds or None,
     }
+    if result.work is not None:
+        summary["throughput"] = throughput(result.work, summary["ranks"], summary["iteration_time_s"])
     if result.ranks is not None:
         summary["simulated_ranks"] = len(simulated_ranks(result))
     if result.packets is not None:

@@ -52,6 +52,8 @@ def _write_root(file: h5py.File, result: Result) -> None:
     file.attrs["versions"] = json.dumps(provenance.versions())
     file.attrs["seed"] = np.int64(result.seed)
     file.attrs["iteration_ps"] = np.int64(result.iteration)
+    if result.work is not None:
+        file.attrs["work"] = json.dumps(result.work._asdict())
     if result.ranks is not None:
         file.attrs["folded_from_ranks"] = np.int64(result.ranks)
 

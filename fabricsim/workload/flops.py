@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fabricsim.spec.job import Job, Parallelism
-from fabricsim.workload.operations import block_work
+from fabricsim.workload.operations import block_work, decoder_sequence
 from fabricsim.workload.shapes import stage_blocks
 from fabricsim.workload.work import Operation
 
@@ -32,4 +32,19 @@ def model_flops(job: Job) -> int:
     Nothing is recomputed and attention counts in full, also under a causal mask: for a GPT ``72 B s L h^2
     (1 + s / 6h + V / 12 L h)`` (Korthikanti et al., arXiv 2205.05198, equation 7).
     """
-    return iteration_flops(job.model_copy(update={"recompute": "none", "attention": "unfused"}))
+    return hardware_flops(job.model_copy(update={"recompute": "none"}))
+
+
+def hardware_flops(job: Job) -> int:
+    """FLOPs of `model_flops` and those of what the job recomputes: those of hardware FLOPs utilisation.
+
+    Attention counts in full here, too, so that without recomputation both are equal (Chowdhery et al., PaLM,
+    arXiv 2204.02311, appendix B); what a fused kernel leaves out under a mask or repeats of itself is not counted.
+    """
+    return iteration_flops(job.model_copy(update={"attention": "unfused"}))
+
+
+def tokens(job: Job) -> int:
+    """Tokens that one iteration trains on: of a T5 those of encoder and decoder."""
+    decoder = decoder_sequence(job) if job.model.family == "t5" else 0
+    return job.global_batch * (job.sequence + decoder)

@@ -12,7 +12,7 @@ from rich.console import Console
 from fabricsim import pipeline
 from fabricsim.captured.rebuild import rebuild
 from fabricsim.report import plots
-from fabricsim.report.text import comparison_table, summary_text
+from fabricsim.report.text import comparison_table, human_number, summary_text
 from fabricsim.results.summary import summarise
 from fabricsim.spec import library
 from fabricsim.traces.readers import read
@@ -86,8 +86,31 @@ def assert_one_answer(result: Result) -> None:
         assert unknown or f"{name} {shares[name]}" in headline
         assert f"{human_seconds(time)} " in rows[name]
         assert rows[name].rstrip().endswith(f" {shares[name]}")
+    assert_rates(result, summary, headline)
     assert_compared(summary)
     assert_drawn(result, summary, times)
+
+
+def assert_rates(result: Result, summary: Summary, headline: str) -> None:
+    """Rates are of the iteration time and the number of GPUs that are printed, by the definitions in the docs."""
+    if result.work is None:
+        assert "throughput" not in summary
+        assert "FLOP" not in headline
+        return
+    work, rates, gpu_time = result.work, summary["throughput"], summary["iteration_time_s"] * summary["ranks"]
+    if work.model_flops is None:
+        assert rates["tflops_per_gpu"] == pytest.approx(work.hardware_flops / gpu_time / 1e12)
+        assert "MFU" not in headline
+        return
+    assert rates["mfu"] == pytest.approx(work.model_flops / gpu_time / work.peak)
+    assert rates["mfu"] <= rates["hfu"] == pytest.approx(work.hardware_flops / gpu_time / work.peak)
+    assert rates["tflops_per_gpu"] == pytest.approx(rates["mfu"] * rates["peak_tflops"])
+    assert rates["hfu"] < 1
+    mfu, hfu = f"{100 * rates['mfu']:.1f} %", f"{100 * rates['hfu']:.1f} %"
+    speeds = human_number(rates["tflops_per_gpu"]), human_number(rates["tokens_per_s"])
+    assert f"MFU {mfu}, HFU {hfu}, {speeds[0]} TFLOP/s per GPU, {speeds[1]} tokens/s" in headline
+    row = printed(comparison_table([summary]), 200)
+    assert all(figure in row for figure in (mfu, hfu, *speeds))
 
 
 def assert_compared(summary: Summary) -> None:
@@ -118,8 +141,8 @@ def heights(axes: Axes) -> dict[str, float]:
     return total
 
 
-def printed(what: RenderableType) -> str:
-    console = Console(width=120, no_color=True, highlight=False)
+def printed(what: RenderableType, width: int = 120) -> str:
+    console = Console(width=width, no_color=True, highlight=False)
     with console.capture() as capture:
         console.print(what)
     return capture.get()

@@ -15,6 +15,7 @@ from fabricsim.errors import ResultError
 from fabricsim.results import hdf5
 from fabricsim.results.hdf5_reader import Reader
 from fabricsim.results.result import CallRecords, Result, Series
+from fabricsim.results.throughput import Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,9 +43,11 @@ def written(two_ranks: Result, tmp_path: Path) -> Path:
 
 
 def test_read_gives_back_what_was_written(pipeline: Result, tmp_path: Path) -> None:
+    pipeline = dataclasses.replace(pipeline, work=Work(4096, 2.5e15, 3.0e15, None))
     hdf5.write(pipeline, tmp_path / "out.h5")
     again = hdf5.read(tmp_path / "out.h5")
     _assert_equal(pipeline, again)
+    assert again.work == pipeline.work
     assert again.wall_seconds == 0
 
 
@@ -215,6 +218,11 @@ def _no_json(path: Path) -> None:
         file.attrs["resolved"] = "{"
 
 
+def _works_for_nothing(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        file.attrs["work"] = '{"hardware_flops": 0}'
+
+
 def _promises(path: Path) -> None:
     with h5py.File(path, "a") as file:
         del file["series/rate"]
@@ -258,6 +266,7 @@ def _replace(path: Path, name: str, values: list[object]) -> None:
         (_fewer_than_no_messages, "less than no messages"),
         (_crossings_astray, "do not add up"),
         (_no_json, "not JSON"),
+        (_works_for_nothing, "FLOPs in numbers above 0"),
         (_promises, "not a contiguous dataset"),
         (_promises_contiguous, "promises more"),
         (_points_elsewhere, "missing"),

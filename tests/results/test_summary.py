@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 S = PS_PER_S
-SOMETIMES = {"simulated_ranks", "queues", "capture", "assumptions"}
-"""Keys of folded runs, of packet runs, of replays, and of algorithms that cannot be checked in full."""
+SOMETIMES = {"throughput", "simulated_ranks", "queues", "capture", "assumptions"}
+"""Keys of jobs, of folded runs, of packet runs, of replays, and of algorithms that cannot be checked in full."""
 
 
 def test_every_rank_is_divided_by_hand(two_ranks: Result) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricsim.workload.flops import iteration_flops, model_flops
+from fabricsim.workload.flops import hardware_flops, iteration_flops, model_flops, tokens
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.shapes import stage_blocks
 from fabricsim.workload.work import Operation
@@ -65,6 +65,16 @@ def test_ranks_share_the_flops_of_the_whole(
 
     one = sum(item.flops for item in items if isinstance(item, Operation))
     assert one * tensor * context * 8 == iteration_flops(job)
+
+
+def test_recomputation_is_all_that_tells_hardware_flops_from_model_flops(make_job: MakeJob) -> None:
+    settings = {"attention": "fused", "sequence": 512}
+    once = make_job("mixtral-8x7b", **settings, recompute="none")
+    twice = make_job("mixtral-8x7b", **settings, recompute="full")
+
+    assert hardware_flops(once) == model_flops(once) == model_flops(twice)
+    assert 1.25 < hardware_flops(twice) / model_flops(twice) < 4 / 3  # the head is not computed again
+    assert tokens(once) == once.global_batch * 512
 
 
 def test_fused_attention_leaves_out_what_a_causal_mask_hides(make_job: MakeJob) -> None:
