@@ -55,7 +55,7 @@ PcapOption = Annotated[
     ),
 ]
 EngineOption = Annotated[
-    str | None, typer.Option("--engine", metavar="NAME", help="Engine: flow (the default, fast) or packet.")
+    str | None, typer.Option("--engine", metavar="NAME", help="Engine: flow (the default, fast), packet or reference.")
 ]
 
 ResultOption = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the result as HDF5.")]
@@ -164,7 +164,7 @@ def _started_bar(label: str) -> Progress:
     return bar
 
 
-_COMPILE_SECONDS = {"flow": 15, "packet": 40}
+_COMPILE_SECONDS = {"flow": 15, "packet": 40, "reference": 10}
 """What compiling the kernels of an engine takes on one core, about."""
 
 

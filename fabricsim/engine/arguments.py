@@ -75,7 +75,7 @@ def checked_weight(weight: float, engine: str) -> float:
     if not (number and 0 < weight <= sys.float_info.max):
         msg = f"a weight of {weight!r} gives no share; it must be a number above 0"
         raise SimulationError(msg)
-    if engine == "packet" and weight != 1:
+    if engine != "flow" and weight != 1:
         msg = f'a weight of {weight!r} has no effect in the packet engine: leave it out, or set engine = "flow"'
         raise SimulationError(msg)
     return float(weight)

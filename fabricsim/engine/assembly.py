@@ -80,7 +80,7 @@ def assemble(scenario: Scenario, *, taps: bool, watch: Watch | None) -> Assembly
         scenario.seed,
     )
     recorded = tapped(platform) if taps else ()
-    if scenario.engine == "packet":
+    if scenario.engine != "flow":
         from fabricsim.engine.packets import make  # noqa: PLC0415  compiles much that the flow engine does not need
 
         return Assembly(model, platform, recorded, *make(platform, model, scenario, watch))

@@ -56,13 +56,30 @@ def make(
     smallest = smallest_packet(law, scenario.switch)
     targets = DelayTargets(network, law, scenario.transport.name, platform.wires.nodes)
     names = platform.wires.names
-    world = PacketWorld(platform.resources.capacities, network, smallest, names=names, check=targets.check)
+    world = _world(scenario, watch)(platform.resources.capacities, network, smallest, names=names, check=targets.check)
     for failure in scenario.fabric.failures:
         for link in _links_of(failure, names):
             world.post_failure(link, failure.begin, failure.until)
     moderation = scenario.nic.interrupt_moderation
     wiring = PacketWiring(world, platform, model, chooser(scenario), moderation, law)
     return world, wiring, Recorder(network, platform, wiring, scenario.transport, watch or Watch())
+
+
+def _world(scenario: Scenario, watch: Watch | None) -> type[PacketWorld]:
+    """Choose the world of an engine; refuse what the reference cannot do."""
+    if scenario.engine == "packet":
+        return PacketWorld
+    wanted = ""
+    if watch:
+        wanted = "records no taps and captures"
+    elif any(failure.until is None for failure in scenario.fabric.failures):
+        wanted = "does not give up links that fail for good (fabric.failures without until)"
+    if wanted:
+        msg = f'engine = "reference" {wanted}: set engine = "packet"'
+        raise SimulationError(msg)
+    from fabricsim.engine.reference_world import ReferenceWorld  # noqa: PLC0415  few runs need it
+
+    return ReferenceWorld
 
 
 def _links_of(failure: Failure, names: Sequence[str]) -> list[int]:

@@ -47,9 +47,9 @@ def prepared(fabric: Fabric, plan: Plan) -> tuple[Program, tuple[str, ...]]:
         If ``folding`` is ``"on"`` and adapters read ahead, so that no folded run is exact.
     """
     setting, engine = fabric.scenario.folding, fabric.scenario.engine
-    if setting == "off" or (setting == "auto" and (engine == "packet" or plan.ranks < FEWEST)):
+    if setting == "off" or (setting == "auto" and (engine != "flow" or plan.ranks < FEWEST)):
         return plan.program(None), ()
-    if engine == "packet":
+    if engine != "flow":
         return plan.program(None), (f'folding = "{setting}" has no effect: the packet engine simulates each rank',)
     folded = fold(fabric, plan, closely=setting == "close")
     if folded is None:

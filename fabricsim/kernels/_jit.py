@@ -17,13 +17,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 config: Any = _config  # its attributes are made at run time
-_ENGINES = {"flow": "kernels", "packet": "packet"}
-"""Folder of the main loop of each engine."""
+_ENGINES = {
+    "flow": ("kernels/replay.py", "advance"),
+    "packet": ("packet/replay.py", "advance"),
+    "reference": ("kernels/dispatch.py", "handle"),
+}
+"""Of the kernels that Python enters, one that takes long to compile: file and name."""
 
 
 def is_compiled(engine: str = "flow") -> bool:
     """Whether an earlier run has filled the cache with the kernels of an engine, so that nothing needs compiling."""
-    return _keeps(PACKAGE / _ENGINES[engine] / "replay.py", "advance")
+    source, name = _ENGINES[engine]
+    return _keeps(PACKAGE / source, name)
 
 
 def reads_compiled() -> bool:

@@ -36,7 +36,7 @@ SMALLER = 6
 LINK_DOWN = np.int64(17)
 LINK_UP = np.int64(18)
 """Kinds of events: a link fails or is mended; target: the link."""
-_SEGMENT = 65_536  # bytes: what GPUs of one host exchange passes its servers in such pieces
+SEGMENT = 65_536  # bytes: what GPUs of one host exchange passes its servers in such pieces
 
 
 @kernel
@@ -45,7 +45,7 @@ def _within_host(net, flow, size, now):
     time = now
     left = size
     while left > 0:
-        piece = min(left, _SEGMENT)
+        piece = min(left, SEGMENT)
         time = pass_servers(net, np.int64(flow.first_stage), np.int64(flow.stages), piece, now)
         left -= piece
     return time

@@ -247,7 +247,7 @@ def _sizes(rows: Sequence[CollectiveSummary]) -> list[str]:
 
 
 def _footer(summary: Summary) -> Text:
-    shown = {name: count for name, count in summary["counters"].items() if count or summary["engine"] != "packet"}
+    shown = {name: count for name, count in summary["counters"].items() if count or summary["engine"] == "flow"}
     counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in shown.items())
     wall = f" in {human_seconds(summary['wall_seconds'])}" if summary["wall_seconds"] is not None else ""
     run = f"engine {summary['engine']}, seed {summary['seed']}, fabricsim {summary['version']}"

@@ -280,7 +280,7 @@ def _in_switches(scenario: Scenario) -> Iterator[Mistake]:
         if name.startswith("nvls") and scenario.cluster.intra_host != "nvlink":
             way_out = 'set cluster.intra_host = "nvlink", or choose another algorithm'
             yield Mistake(key, f"{show(name)} needs the switch that joins the GPUs of a host", way_out)
-        if name.startswith("collnet") and scenario.engine == "packet":
+        if name.startswith("collnet") and scenario.engine != "flow":
             way_out = 'set engine = "flow", or choose another algorithm'
             yield Mistake(key, f"{show(name)} needs switches that reduce, and the packet engine has none", way_out)
 

@@ -36,7 +36,7 @@ class Scenario(Spec):
     transport: Transport
     job: Job | None = None
     collectives: Collectives = Collectives()
-    engine: Literal["flow", "packet"] = "flow"
+    engine: Literal["flow", "packet", "reference"] = "flow"
     folding: Literal["auto", "on", "close", "off"] = "auto"
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
 

@@ -51,7 +51,7 @@ def too_large(scenario: Scenario) -> Iterator[Mistake]:
     if size.cables > MOST_CABLES:
         problem = f"the {scenario.fabric.topology} fabric of {hosts} hosts has {size.cables} cables"
         yield Mistake("cluster.hosts", problem, f"at most {MOST_CABLES} can be built: lower hosts, or spines")
-    elif scenario.engine == "packet" and size.ports > MOST_PACKET_PORTS:
+    elif scenario.engine != "flow" and size.ports > MOST_PACKET_PORTS:
         problem = f"{hosts} hosts give a switch of the {scenario.fabric.topology} fabric {size.ports} ports"
         limit = f"the packet engine takes {MOST_PACKET_PORTS}"
         way_out = 'lower hosts, choose a fabric of more and smaller switches, or set engine = "flow"'

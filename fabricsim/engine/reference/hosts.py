@@ -24,6 +24,8 @@ class Server:
     """A resource of a host that serves packets one after the other."""
 
     free_at: int = 0
+    busy: int = 0  # ps
+    bytes: int = 0  # payload
 
 
 @dataclass
@@ -37,6 +39,8 @@ class Stage:
         """Serve `payload` bytes, given now, that are here at `time`; returns when that is done, ps."""
         duration = math.floor(payload * self.ps_per_byte + 0.5)
         self.server.free_at = max(now, self.server.free_at) + duration
+        self.server.busy += duration
+        self.server.bytes += payload
         return max(time + duration, self.server.free_at)
 
 

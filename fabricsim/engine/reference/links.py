@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from fabricsim.engine.reference.ports import Port
 
 BITS_PER_BYTE = 8
-COUNTERS = ("packets", "bytes", "marks", "drops", "errors", "trims", "pauses")
+COUNTERS = (
+    *("packets", "bytes", "marks", "drops", "errors", "trims", "pauses"),
+    "payload",  # of a NIC: sent for the first time, bytes
+    "deepest",  # longest drain time, ps
+    "paused",  # time that some class was paused, ps
+)
 
 
 class Link:
@@ -40,7 +45,7 @@ class Link:
         self.mark_most = float(row["mark_most"])
         self.limit = int(row["limit"])
         self.bit_error_rate = float(row["loss"])
-        self.down = bool(row["down"])
+        self.down = int(row["down"])  # failures in force
         self.free_at = 0
         self.draws = 0
         self.counters = dict.fromkeys(COUNTERS, 0)
@@ -76,7 +81,12 @@ class Link:
             self.drop(packet)
         else:
             self.mark(packet, drain)
+            self.note_depth(drain + self.serialisation(packet.wire))
             self.put_on_wire(packet, ready, drain)
+
+    def note_depth(self, drain: int) -> None:
+        """Note how long all that waits takes to leave, ps."""
+        self.counters["deepest"] = max(self.counters["deepest"], drain)
 
     def mark(self, packet: Packet, drain: int) -> None:
         """Mark a packet that met a queue of `drain` ps, by RED."""
@@ -104,6 +114,7 @@ class Link:
         self.free_at = start + self.serialisation(packet.wire)
         self.counters["packets"] += 1
         self.counters["bytes"] += packet.wire
+        self.network.hops[packet.kind] += 1
         if self.bit_error_rate > 0 and self.draw() < 1 - (1 - self.bit_error_rate) ** (BITS_PER_BYTE * packet.wire):
             self.counters["errors"] += 1
             self.note(packet, start, LOST)

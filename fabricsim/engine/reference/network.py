@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -85,25 +86,37 @@ class Reference:
         self.entries: list[Entry] = []
         self.completed: list[Delivery] = []
         self.sent_controls: list[Control] = []
-        self.flow_rows = _records(tables.flows)
+        self.hops: Counter[int] = Counter()  # packets put on links, by kind
+        self.flow_rows: list[Any] = []
         self.law_rows = _records(tables.laws)
-        self.telemetry = self._make_telemetry()
-        self.servers = [Server() for _ in tables.servers]
-        self.endpoints = [Endpoint() for _ in tables.endpoints]
+        self.telemetry = _records(np.zeros(0, TELEMETRY))
+        self.servers: list[Server] = []
+        self.endpoints: list[Endpoint] = []
+        self.senders: list[Sender] = []
+        self.receivers: list[Receiver] = []
         self.links = [Link(self, index) for index in range(len(tables.links))]
         self.nodes = self._make_nodes()
         self.hosts = {node.index: node for node in self.nodes if isinstance(node, Host)}
         self._connect()
-        self.senders = [Sender(self, index) for index in range(len(tables.flows))]
-        self.receivers = [Receiver(self, sender) for sender in self.senders]
+        self.take_in_flows()
 
-    def _make_telemetry(self) -> Table:
-        rows = 0
-        for flow in self.flow_rows:
+    def take_in_flows(self) -> None:
+        """Take in the flows, and the servers and endpoints, that have come into the tables."""
+        tables, before = self.tables, len(self.senders)
+        self.servers += [Server() for _ in tables.servers[len(self.servers) :]]
+        self.endpoints += [Endpoint() for _ in tables.endpoints[len(self.endpoints) :]]
+        self.flow_rows += list(_records(tables.flows[before:]))
+        self._make_telemetry(self.flow_rows[before:])
+        self.senders += [Sender(self, index) for index in range(before, len(self.flow_rows))]
+        self.receivers += [Receiver(self, sender) for sender in self.senders[before:]]
+
+    def _make_telemetry(self, flows: list[Any]) -> None:
+        rows = len(self.telemetry)
+        for flow in flows:
             law = self.law_rows[int(flow["law"])]
             if law["law"] == HPCC:
                 rows = max(rows, int(flow["first_telemetry"]) + (int(law["span"]) + 1) * int(flow["hops"]))
-        return _records(np.zeros(rows, TELEMETRY))
+        self.telemetry = np.append(self.telemetry, _records(np.zeros(rows - len(self.telemetry), TELEMETRY)))
 
     def _make_nodes(self) -> list[Node]:
         kinds = self.tables.nodes["kind"]
@@ -177,7 +190,7 @@ class Reference:
 
     @property
     def counters(self) -> list[dict[str, int]]:
-        """Per link: packets, bytes, marks, drops, errors, trims, pauses."""
+        """Per link: packets, bytes and what befell them, as in `fabricsim.engine.reference.links`."""
         return [dict(link.counters) for link in self.links]
 
 

@@ -49,6 +49,7 @@ class Port:
         self._visited = False  # the class whose turn it is has had its weight
         self.queues = [self._queue(traffic_class) for traffic_class in range(int(row["classes"]))]
         self._due = -1
+        self._paused_since = 0  # some class, ps
 
     def _queue(self, traffic_class: int) -> Queue:
         row = self.network.tables.queues[self.index * CLASSES + traffic_class]
@@ -110,6 +111,7 @@ class Port:
 
     def _join(self, packet: Packet) -> None:
         node, queue = self.node, self.queues[packet.traffic_class]
+        self.link.note_depth(self._drain(packet) + self.link.serialisation(packet.wire))
         node.take_in(packet)
         if self._counts_in_buffer(packet):
             node.used += packet.wire
@@ -126,14 +128,22 @@ class Port:
     def control(self, traffic_class: int, amount: int) -> None:
         """Take a PAUSE, a RESUME or credits for one class."""
         queue = self.queues[traffic_class]
+        before = self._is_paused()
         if amount == PAUSE:
             queue.paused = True
             self.link.counters["pauses"] += 1
         elif amount == RESUME:
             queue.paused = False
+            if before and not self._is_paused():
+                self.link.counters["paused"] += self.network.now - self._paused_since
         else:
             queue.credits += amount
+        if self._is_paused() and not before:
+            self._paused_since = self.network.now
         self.serve()
+
+    def _is_paused(self) -> bool:
+        return any(queue.paused for queue in self.queues)
 
     def serve(self) -> None:
         """Send what may go while the wire is free, and plan to go on."""

@@ -25,6 +25,7 @@ class Receiver:
         self.host = sender.target
         self.messages: list[tuple[int, int]] = []  # (packets up to its end, owner)
         self.expected = 0  # all below this have arrived
+        self.copies = 0  # packets that had arrived before
         self._delivered = 0  # messages
         self._above: set[int] = set()  # arrived, beyond `expected`
         self._highest = 0  # above all that have arrived
@@ -45,6 +46,7 @@ class Receiver:
         number = packet.number
         if number < self.expected or number in self._above:
             self._acknowledge_pending_of_other_mark(packet)
+            self.copies += not packet.trimmed
             self._answer(ACK, packet)
         elif packet.trimmed and self.sender.selective:
             self._answer(NACK, packet)

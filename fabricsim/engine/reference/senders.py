@@ -106,6 +106,7 @@ class Sender:
         packet = self._packet(number, again=again)
         self.row.in_flight += 1
         self.row.retransmissions += again
+        self.source.link.counters["payload"] += 0 if again else packet.payload
         laws.before_send(self.row, self.law, now)
         if self.row.rate < math.inf:
             self._next_send = now + math.floor(packet.wire * PS_PER_S / float(self.row.rate) + 0.5)
