@@ -73,11 +73,17 @@ def show(*renderables: RenderableType) -> None:
     from rich.console import Console  # noqa: PLC0415  slow to import; not needed for --help and --json
 
     # without emoji, names of files such as "host:on:1" stay as they are
-    told = os.environ.get("COLUMNS", "").isdecimal()  # by rich's rule, also when standard output is no terminal
-    width = None if told or sys.stdout.isatty() else _WIDTH
-    console = Console(width=width, highlight=False, soft_wrap=False, emoji=False)
+    console = Console(width=columns(), highlight=False, soft_wrap=False, emoji=False)
     for renderable in renderables:
         console.print(_Plain(renderable))
+
+
+def columns() -> int:
+    """Columns of standard output: of the terminal or of COLUMNS, else 120."""
+    from rich.console import Console  # noqa: PLC0415  as in `show`
+
+    told = os.environ.get("COLUMNS", "").isdecimal()  # by rich's rule, also when standard output is no terminal
+    return Console().width if told or sys.stdout.isatty() else _WIDTH
 
 
 class _Plain:

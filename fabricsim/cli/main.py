@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fabricsim.cli import calibrate, convert, inspect, library, replay, runs, studies, traffic
+from fabricsim.cli import bench, calibrate, convert, inspect, library, replay, runs, studies, traffic
 from fabricsim.cli.common import note
 from fabricsim.cli.interrupt import INTERRUPTED, ending_at_once, interrupted, say_interrupted
 from fabricsim.errors import FabricsimError, FabricsimWarning
@@ -48,7 +48,7 @@ def _program(
     """Hold the options of the program itself."""
 
 
-for module in (runs, replay, inspect, convert, calibrate, studies, traffic, library):
+for module in (runs, replay, inspect, convert, calibrate, studies, bench, traffic, library):
     module.register(app)
 
 _OBJECTS = 50_000

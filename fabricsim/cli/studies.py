@@ -1,4 +1,4 @@
-"""Commands that hold predictions against measurements: validate, bench."""
+"""The command that holds predictions against measurements: validate."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import typer
 from fabricsim.cli.common import (
     JsonOption,
     announce_compilation,
-    as_settings,
     check_output_folder,
     note,
     output_folder,
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 
     from fabricsim.validation.study import Study
 
-LogOption = Annotated[
-    Path | None, typer.Option(metavar="LOG", help="Captured nccl-tests log or OSU table to compare with.")
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="Write pictures and JSON into this folder.")
 ]
 
 _STUDIES: dict[str, dict[str, str]] = {
@@ -44,13 +43,11 @@ _STUDIES: dict[str, dict[str, str]] = {
     "anthony2024": {"flow": "anthony2024"},
 }
 """Modules of each study by engine; one without runs on both."""
-_TESTS_HELP = "all_reduce, all_gather, reduce_scatter, broadcast or latency."
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands of this file."""
+    """Add the command of this file."""
     app.command()(validate)
-    app.command()(bench)
 
 
 def validate(
@@ -59,9 +56,7 @@ def validate(
     ] = None,
     *,
     engine: Annotated[str | None, typer.Option(metavar="NAME", help="Of dai2024: flow or packet.")] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="Write pictures and JSON into this folder.")
-    ] = None,
+    output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Hold predictions against measurements and other simulators.
@@ -122,38 +117,3 @@ def _validate(name: str, output: Path | None, *, quiet: bool) -> Study:
         for written in (path, *module.draw(found, output)):
             note(f"wrote {written}")
     return found
-
-
-def bench(  # noqa: PLR0913  one parameter per option
-    test: Annotated[str, typer.Argument(metavar="TEST", help=_TESTS_HELP)],
-    *,
-    cluster: Annotated[str, typer.Option(metavar="NAME", help="Cluster of the library.")],
-    transport: Annotated[str, typer.Option(metavar="NAME", help="Transport of the library, or a file.")],
-    against: LogOption = None,
-    collectives: Annotated[str, typer.Option(metavar="NAME", help="Collectives of the library.")] = "nccl-2.6",
-    algorithm: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Algorithm, an XML file of MSCCL, or Chakra files name.*.et.")
-    ] = None,
-    smallest: Annotated[str, typer.Option("--min-bytes", metavar="SIZE", help="Smallest size.")] = "4B",
-    largest: Annotated[str, typer.Option("--max-bytes", metavar="SIZE", help="Largest size.")] = "512MiB",
-) -> None:
-    """Print what nccl-tests or osu_latency would print on a cluster."""
-    from fabricsim.spec import library  # noqa: PLC0415  --help must not pay for it
-    from fabricsim.spec.include import is_file_name  # noqa: PLC0415  as above
-    from fabricsim.spec.load import load  # noqa: PLC0415  as above
-    from fabricsim.validation import benchtable  # noqa: PLC0415  as above
-
-    benchtable.check_test(test)
-    library.path("clusters", cluster)  # an unknown name ends here, with those that there are
-    if not is_file_name(transport):
-        library.path("transports", transport)
-    library.path("collectives", collectives)
-    settings = [f"cluster={cluster}", f"transport={transport}", f"collectives={collectives}"]
-    settings += as_settings({f"collectives.algorithm.{test}": algorithm})
-    scenario = load("hkbu", settings).scenario
-    sizes = benchtable.sizes(smallest, largest)
-    reference = None if against is None else benchtable.read_reference(against, test)
-    announce_compilation()
-    with progress(f"{test} on {cluster}") as report:
-        table = benchtable.run(scenario, test, sizes, reference, report)
-    say(table)

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _ITEM_BYTES = {"float": 4, "half": 2, "bfloat16": 2, "double": 8, "int8": 1, "uint8": 1, "int32": 4, "int64": 8}
 _REDUCING = {"all_reduce", "reduce_scatter"}
 _ROOTED = {"broadcast"}
-_PER_RANK_COUNT = {"all_gather", "reduce_scatter"}
+_PER_RANK_COUNT = {"all_gather", "reduce_scatter", "all_to_all"}
+_PROGRAMS = {"send_recv": "sendrecv", "all_to_all": "alltoall"}
 _TIME_WIDTH = 7
 _BANDWIDTH_WIDTH = 6
 _COLUMNS = (
@@ -30,6 +31,8 @@ _COLUMNS = (
     f"#       size         count      type   redop    root{'     time   algbw   busbw  #wrong' * 2} ",
     f"#        (B)    (elements){'':26}{'     (us)  (GB/s)  (GB/s)        ' * 2} ",
 )
+WIDTH = max(map(len, _COLUMNS))
+"""Columns of the widest line."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,7 @@ def render(  # noqa: PLR0913  what the head of the table says
     *,
     collective: str,
     devices: Sequence[Device],
-    cluster: str,
-    transport: str,
+    machine: str,
     version: str,
     datatype: str = "float",
 ) -> str:
@@ -71,8 +73,8 @@ def render(  # noqa: PLR0913  what the head of the table says
         Name of the collective, see `fabricsim.workload.program.CollectiveName`.
     devices
         The simulated ranks in order, at least one.
-    cluster, transport, version
-        What was simulated, and the version of fabricsim; the first line says it.
+    machine, version
+        What was simulated, and the version of fabricsim; the first lines say it.
     datatype
         nccl-tests' name of the element type.
 
@@ -94,11 +96,12 @@ def render(  # noqa: PLR0913  what the head of the table says
     if not rows or not devices:
         msg = "there is nothing to print: no size or no rank was simulated; name at least one of each"
         raise SimulationError(msg)
-    program = f"{collective.replace('_', '') if collective == 'send_recv' else collective}_perf"
+    program = f"{_PROGRAMS.get(collective, collective)}_perf"
     bandwidths = [_bandwidths(row, bus_factor(collective, len(devices))) for row in rows]
     average = sum(bus for _, bus in bandwidths) / len(bandwidths)
     lines = [
-        f"# simulated by fabricsim {version}: cluster {cluster}, transport {transport}; in-place = out-of-place",
+        f"# simulated by fabricsim {version}; in-place = out-of-place",
+        f"# {machine}",
         f"# Collective test starting: {program}",
         "#",
         "# Using devices",

@@ -247,7 +247,7 @@ class _Reader:
         elif (match := _LIBRARY.search(line)) and not self.version:
             self.version = _version_of(int(match[1]))
         if self.collective is None and (match := _PROGRAM.search(line)):
-            self.collective = {"sendrecv": "send_recv"}.get(match[1], match[1])
+            self.collective = {"sendrecv": "send_recv", "alltoall": "all_to_all"}.get(match[1], match[1])
 
     def _take_row(self, number: int, line: str) -> None:
         words = line.replace("|", " ").split(maxsplit=_MAX_WORDS)

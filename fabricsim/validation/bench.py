@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
 """Collectives that `collective_times` can run."""
+TESTS = {**{name: name for name in COLLECTIVES}, "all_to_all": "all_to_all", "sendrecv": "ring_exchange"}
+"""Tests of nccl-tests, and what each runs: in ``sendrecv_perf`` every rank sends to the next."""
 _HEADER = 64
 """Bytes of Open MPI's matching and rendezvous headers, rounded to a cache line."""
 
@@ -35,7 +37,7 @@ def collective_times(
     scenario
         Cluster, fabric, transport and collectives.
     collective
-        One of `COLLECTIVES`.
+        A collective of `Fabric`, such as those of `TESTS`.
     sizes
         Bytes, each at least 1.
     progress

@@ -5,23 +5,41 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fabricsim import provenance, units
 from fabricsim.errors import InputError
 from fabricsim.report.nccl_table import render
+from fabricsim.results.summary import bus_factor
 from fabricsim.spec.collectives import assumed
 from fabricsim.spec.suggest import did_you_mean
 from fabricsim.traces import nccl_tests, osu
-from fabricsim.validation.bench import COLLECTIVES, collective_times, devices, point_to_point_times
+from fabricsim.validation.bench import TESTS, collective_times, devices, point_to_point_times
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+    from typing import Any
+
+    from numpy.typing import NDArray
 
     from fabricsim.report.nccl_table import BenchRow
+    from fabricsim.spec.cluster import Gpu
     from fabricsim.spec.scenario import Scenario
 
-__all__ = ["COLLECTIVES", "LATENCY", "Reference", "check_test", "read_reference", "run", "sizes"]
+__all__ = ["LATENCY", "TESTS", "Bench", "Reference", "check_test", "collectives_of", "read_reference", "run", "sizes"]
 
+_AS_LOGGED = {"sendrecv": "send_recv"}
+"""Tests that readers of logs call otherwise."""
+_LIBRARIES = {
+    "t4": "nccl-2.6",
+    "v100": "nccl-2.6",
+    "rtx-2080": "nccl-2.6",
+    "a100": "nccl-2.10",
+    "mi": "rccl",
+}
+"""Collectives by the beginning of a GPU's name: NCCL of 2020 for Volta and Turing, of 2021 for Ampere; later GPUs run
+today's."""
 LATENCY = "latency"
 """Name of the point-to-point test."""
 
@@ -43,7 +61,7 @@ def check_test(test: str) -> None:
     InputError
         Where there is no such test.
     """
-    known = (*COLLECTIVES, LATENCY)
+    known = (*TESTS, LATENCY)
     if test not in known:
         hint = did_you_mean(test, known, f"there are {', '.join(known)}")
         msg = f"there is no test {test!r}; {hint}"
@@ -90,7 +108,7 @@ def read_reference(path: Path, test: str) -> Reference:
             raise InputError(msg)
         return Reference(path, _positive(table.rows["size"], table.rows["latency_s"]), None)
     log = nccl_tests.read(path)
-    if log.collective is not None and log.collective != test:
+    if log.collective is not None and log.collective != _AS_LOGGED.get(test, test):
         msg = f"{path}: is a log of {log.collective}, not of {test}"
         raise InputError(msg)
     return Reference(path, _positive(log.rows["size"], log.rows["time_out_s"]), log.ranks or None)
@@ -102,39 +120,125 @@ def _positive(column: object, seconds: object) -> dict[int, float]:
     return {int(size): float(value) for size, value in pairs if size > 0 and value > 0}
 
 
+@dataclass(frozen=True)
+class Bench:
+    """A benchmark as it was simulated.
+
+    Attributes
+    ----------
+    scenario, test
+        What was run.
+    rows
+        Times by size.
+    reference
+        What they are compared with, if anything; it has all sizes.
+    """
+
+    scenario: Scenario
+    test: str
+    rows: Sequence[BenchRow]
+    reference: Reference | None
+
+    def to_text(self) -> str:
+        """Log in the form of nccl-tests or OSU, with what is found as comments."""
+        if self.test == LATENCY:
+            table = _osu_table(self)
+        else:
+            table = render(
+                self.rows,
+                collective=_AS_LOGGED.get(self.test, self.test),
+                devices=devices(self.scenario),
+                machine=_machine(self.scenario),
+                version=provenance.version(),
+            )
+        table += "" if self.reference is None else _errors(self.rows, self.reference)
+        return table + "".join(f"# {line}\n" for line in self._findings())
+
+    def to_dict(self) -> dict[str, Any]:
+        """One object in seconds and bytes, as ``--json`` prints it."""
+        scenario, errors = self.scenario, self.errors()
+        return {
+            "test": self.test,
+            "cluster": scenario.cluster.name,
+            "transport": scenario.transport.name,
+            "collectives": _library(scenario),
+            "ranks": scenario.cluster.ranks,
+            "version": provenance.version(),
+            "rows": [self._row(row) for row in self.rows],
+            "errors": None
+            if errors is None
+            else {
+                "sizes": len(errors),
+                "median": float(np.median(errors)),
+                "p90": float(np.quantile(errors, 0.9)),
+            },
+            "findings": self._findings(),
+        }
+
+    def errors(self) -> NDArray[np.float64] | None:
+        """Absolute relative error of each time, shape ``(n_rows,)``."""
+        if self.reference is None:
+            return None
+        return np.abs([row.seconds / self.reference.seconds[row.size] - 1 for row in self.rows])
+
+    def _row(self, row: BenchRow) -> dict[str, float]:
+        said = {"size_bytes": row.size, "time_s": row.seconds}
+        if self.test != LATENCY:
+            algbw = row.size / row.seconds
+            factor = bus_factor(self.test, self.scenario.cluster.ranks)
+            said |= {"algbw_bytes_per_s": algbw, "busbw_bytes_per_s": algbw * factor}
+        if self.reference is not None:
+            value = self.reference.seconds[row.size]
+            said |= {"measured_s": value, "error": row.seconds / value - 1}
+        return said
+
+    def _findings(self) -> list[str]:
+        """Say which bus bandwidth to expect, how far from measurements it is, and what was assumed."""
+        said = []
+        if self.test != LATENCY:
+            largest = self._row(max(self.rows, key=lambda row: row.size))
+            rate, size = largest["busbw_bytes_per_s"] / 1e9, units.human_bytes(largest["size_bytes"])
+            said.append(f"Bus bandwidth at {size}, the largest size: {rate:.4g} GB/s")
+        if (errors := self.errors()) is not None:
+            median, high = np.median(errors), np.quantile(errors, 0.9)
+            count = f"{len(errors)} sizes" if len(errors) > 1 else "1 size"
+            said.append(
+                f"Error of the time at {count}: median {100 * median:.1f} %, 90th percentile {100 * high:.1f} %"
+            )
+        return said + [
+            f"Assumed: {one}" for one in assumed(self.scenario.collectives.algorithm, {TESTS.get(self.test, self.test)})
+        ]
+
+
+def collectives_of(gpu: Gpu) -> str:
+    """Name the collectives of the library that GPUs of a kind ran in their years."""
+    return next((name for start, name in _LIBRARIES.items() if gpu.name.startswith(start)), "nccl")
+
+
 def run(
     scenario: Scenario,
     test: str,
     wanted: list[int],
     reference: Reference | None,
     progress: Callable[[float], None] | None = None,
-) -> str:
-    """Run a test and print its table; with a reference, at its sizes and with the error of each.
+) -> Bench:
+    """Run a test; with a reference, at its sizes.
 
     Raises
     ------
     InputError
-        Where the reference has no usable row or was captured on another number of ranks, or a size
-        does not fit into a GPU.
+        Where the reference has no usable row or was captured on another number of ranks, the cluster has one rank, or
+        a size does not fit into a GPU.
     """
     if reference is not None:
         wanted = _comparable(reference, scenario)
     if test == LATENCY:
-        rows = point_to_point_times(scenario, wanted, progress)
-        table = _osu_table(scenario, rows)
-    else:
-        _check_fits(max(wanted), scenario)
-        rows = collective_times(scenario, test, wanted, progress)
-        table = render(
-            rows,
-            collective=test,
-            devices=devices(scenario),
-            cluster=scenario.cluster.name,
-            transport=scenario.transport.name,
-            version=provenance.version(),
-        )
-        table += "".join(f"# Assumed: {one}\n" for one in assumed(scenario.collectives.algorithm, {test}))
-    return table if reference is None else table + _errors(rows, reference)
+        return Bench(scenario, test, point_to_point_times(scenario, wanted, progress), reference)
+    if scenario.cluster.ranks < 2:  # noqa: PLR2004  who sends, and who receives
+        msg = f"cluster {scenario.cluster.name} has one GPU, and {test} needs two; add --set cluster.hosts=2"
+        raise InputError(msg)
+    _check_fits(max(wanted), scenario)
+    return Bench(scenario, test, collective_times(scenario, TESTS[test], wanted, progress), reference)
 
 
 def _comparable(reference: Reference, scenario: Scenario) -> list[int]:
@@ -157,17 +261,27 @@ def _check_fits(largest: int, scenario: Scenario) -> None:
         raise InputError(msg)
 
 
-def _osu_table(scenario: Scenario, rows: list[BenchRow]) -> str:
+def _machine(scenario: Scenario) -> str:
+    return f"cluster {scenario.cluster.name}, transport {scenario.transport.name}, {_library(scenario)}"
+
+
+def _library(scenario: Scenario) -> str:
+    version = scenario.collectives.nccl
+    return "fixed channels and chunks" if version is None else f"NCCL {version}"
+
+
+def _osu_table(bench: Bench) -> str:
+    scenario = bench.scenario
     head = (
         f"# simulated by fabricsim {provenance.version()}: cluster {scenario.cluster.name},"
         f" transport {scenario.transport.name}, host memory to host memory\n"
         "# OSU MPI Latency Test\n"
         f"# {'Size':<20}{'Latency (us)':>14}\n"
     )
-    return head + "".join(f"{row.size:<22}{row.seconds * 1e6:>14.2f}\n" for row in rows)
+    return head + "".join(f"{row.size:<22}{row.seconds * 1e6:>14.2f}\n" for row in bench.rows)
 
 
-def _errors(rows: list[BenchRow], reference: Reference) -> str:
+def _errors(rows: Sequence[BenchRow], reference: Reference) -> str:
     lines = [
         f"# against {reference.path.name}:",
         f"# {'size (B)':>12} {'measured (us)':>14} {'predicted (us)':>15} {'error':>8}",

@@ -5,7 +5,7 @@ import re
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -276,10 +276,45 @@ def test_bench_compares_at_the_sizes_of_the_log(fabricsim: Fabricsim, tmp_path: 
 
     code, out, _ = fabricsim(*options, "--against", "own.log")
 
-    errors = out.split("# against own.log:\n")[1].splitlines()[1:]
+    errors = out.split("# against own.log:\n")[1].splitlines()[1:3]
     assert code == 0
     assert [line.split()[1] for line in errors] == ["1048576", "2097152"]
     assert {abs(float(line.split()[-1].rstrip("%"))) for line in errors} == {0.0}
+
+
+def test_bench_takes_a_scenario_a_cluster_file_and_settings(fabricsim: Fabricsim, tmp_path: Path) -> None:
+    cluster = (library.root() / "clusters" / "dgx-h100.toml").read_text().replace('name = "dgx-h100"', 'name = "ours"')
+    (tmp_path / "ours.toml").write_text(cluster)
+    size = ["--min-bytes", "1GiB", "--max-bytes", "1GiB", "--json"]
+    ours = ["bench", "all_reduce", "--cluster", "ours.toml", "--transport", "rdma-400g", "--set", "cluster.hosts=2"]
+
+    _, out, _ = fabricsim(*ours, *size, "-o", "ours.json")
+    found = json.loads(out)
+    assert (found["cluster"], found["ranks"], found["collectives"]) == ("ours", 16, "NCCL 2.21")
+    assert json.loads((tmp_path / "ours.json").read_text()) == found
+    assert found["findings"][0] == f"Bus bandwidth at 1 GiB, the largest size: {_busbw(found):.4g} GB/s"
+
+    _, out, _ = fabricsim("bench", "all_reduce", "gpt2-medium-dp", *size)
+    scenario = json.loads(out)
+    assert (scenario["cluster"], scenario["ranks"]) == ("pinnacles", 8)
+    assert _busbw(scenario) == pytest.approx(12.1, abs=0.1)  # of 100 Gb/s, as the run of that scenario has it
+
+
+def _busbw(found: dict[str, Any]) -> float:
+    return float(found["rows"][-1]["busbw_bytes_per_s"]) / 1e9
+
+
+@pytest.mark.parametrize("width", ["60", "80", "200"])
+def test_bench_fits_the_terminal(fabricsim: Fabricsim, monkeypatch: pytest.MonkeyPatch, width: str) -> None:
+    bench = ["bench", "all_reduce", "--cluster", "dgx-h100", "--transport", "rdma-400g", "--set", "cluster.hosts=2"]
+    fabricsim(*bench, "-o", "log")
+    monkeypatch.setenv("COLUMNS", width)
+
+    _, out, _ = fabricsim(*bench, "--against", "log")
+
+    assert max(map(len, out.splitlines())) <= int(width)
+    assert "busbw" in out
+    assert "median 0.0 %" in out or "median\n" in out
 
 
 # ---- validate -----------------------------------------------------------------------------------

@@ -227,6 +227,15 @@ def test_bench_that_cannot_be_run(fabricsim: Fabricsim, options: list[str], mess
     assert message in refused(fabricsim, *BENCH, *options)
 
 
+def test_bench_on_nothing(fabricsim: Fabricsim) -> None:
+    assert "name a SCENARIO, or --cluster and --transport" in refused(
+        fabricsim, "bench", "all_reduce", "--cluster", "hkbu"
+    )
+    assert "needs two; add --set cluster.hosts=2" in refused(
+        fabricsim, *BENCH[:2], "gpt2-medium-dp", "--set", "cluster.hosts=1"
+    )
+
+
 def test_unknown_test(fabricsim: Fabricsim) -> None:
     message = refused(fabricsim, "bench", "allreduce", *BENCH[2:])
 
@@ -396,7 +405,6 @@ def test_unknown_study_and_kind(fabricsim: Fabricsim) -> None:
         (["run", "gpt2-medium-dp", "--seed", "one"], "Invalid value for '--seed'"),
         (["compare", "gpt2-medium-dp", "--transport", "tcp-10g", "--jobs", "0"], "Invalid value for '--jobs'"),
         (["plot", "x.h5", "--format", "pdf"], "Invalid value for '--format'"),
-        (["bench", "all_reduce", "--cluster", "hkbu"], "Missing option '--transport'"),
     ],
 )
 def test_usage_errors(fabricsim: Fabricsim, arguments: list[str], message: str) -> None:

@@ -23,8 +23,7 @@ def printed(rows: list[BenchRow], collective: str = "all_reduce", datatype: str 
         rows,
         collective=collective,
         devices=DEVICES,
-        cluster="hkbu",
-        transport="tcp-10g",
+        machine="cluster hkbu, transport tcp-10g, NCCL 2.6",
         version="1.2.3",
         datatype=datatype,
     )
@@ -35,9 +34,10 @@ def data_rows(text: str) -> list[str]:
 
 
 def test_first_line_says_that_it_is_simulated() -> None:
-    first = printed([BenchRow(4, 1e-6)]).splitlines()[0]
+    first, second = printed([BenchRow(4, 1e-6)]).splitlines()[:2]
 
-    assert first.startswith("# simulated by fabricsim 1.2.3: cluster hkbu, transport tcp-10g")
+    assert first.startswith("# simulated by fabricsim 1.2.3")
+    assert second == "# cluster hkbu, transport tcp-10g, NCCL 2.6"
 
 
 def test_columns_are_those_of_nccl_tests() -> None:

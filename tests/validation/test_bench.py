@@ -6,6 +6,7 @@ import pytest
 
 from fabricsim.errors import InputError
 from fabricsim.results.summary import bus_factor
+from fabricsim.spec import library
 from fabricsim.spec.load import load
 from fabricsim.traces import nccl_tests, osu
 from fabricsim.validation import benchtable
@@ -105,7 +106,7 @@ def test_point_to_point_needs_two_hosts_and_an_mpi(hkbu: Scenario) -> None:
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_tables_are_read_back(hkbu: Scenario, tmp_path: Path, collective: str) -> None:
     sizes = benchtable.sizes("1KiB", "1MiB")
-    (tmp_path / "log").write_text(benchtable.run(hkbu, collective, sizes, None))
+    (tmp_path / "log").write_text(benchtable.run(hkbu, collective, sizes, None).to_text())
 
     log = nccl_tests.read(tmp_path / "log")
 
@@ -120,7 +121,7 @@ def test_tables_are_read_back(hkbu: Scenario, tmp_path: Path, collective: str) -
 
 
 def test_latency_table_is_read_back(hkbu: Scenario, tmp_path: Path) -> None:
-    (tmp_path / "log").write_text(benchtable.run(hkbu, "latency", [1, 1024, 65536], None))
+    (tmp_path / "log").write_text(benchtable.run(hkbu, "latency", [1, 1024, 65536], None).to_text())
 
     table = osu.read(tmp_path / "log")
 
@@ -150,22 +151,65 @@ def test_sizes_that_cannot_be_run(smallest: str, largest: str, message: str) -> 
 
 
 def test_reference_gives_its_sizes_and_errors(hkbu: Scenario, tmp_path: Path) -> None:
-    (tmp_path / "log").write_text(benchtable.run(hkbu, "all_reduce", [4096, 8192], None))
+    (tmp_path / "log").write_text(benchtable.run(hkbu, "all_reduce", [4096, 8192], None).to_text())
     reference = benchtable.read_reference(tmp_path / "log", "all_reduce")
     halved = benchtable.Reference(
         reference.path, {size: time / 2 for size, time in reference.seconds.items()}, reference.ranks
     )
 
-    table = benchtable.run(hkbu, "all_reduce", [1], halved)
+    bench = benchtable.run(hkbu, "all_reduce", [1], halved)
+    table = bench.to_text()
 
     head, lines = table.split("# against log:\n")
     assert " 4096 " in head
-    assert [line.split()[1] for line in lines.splitlines()[1:]] == ["4096", "8192"]
-    assert [float(line.split()[-1].rstrip("%")) for line in lines.splitlines()[1:]] == pytest.approx([100] * 2, abs=1)
+    rows = lines.splitlines()[1:3]
+    assert [line.split()[1] for line in rows] == ["4096", "8192"]
+    assert [float(line.split()[-1].rstrip("%")) for line in rows] == pytest.approx([100] * 2, abs=1)
+    assert lines.splitlines()[-1].startswith("# Error of the time at 2 sizes: median ")
+
+
+def test_errors_end_in_their_median_and_90th_percentile(hkbu: Scenario, tmp_path: Path) -> None:
+    sizes = [2**20 * number for number in range(1, 12)]
+    exact = {row.size: row.seconds for row in collective_times(hkbu, "all_reduce", sizes)}
+    measured = {size: time / (1 + number / 100) for number, (size, time) in enumerate(exact.items())}
+
+    bench = benchtable.run(hkbu, "all_reduce", [1], benchtable.Reference(tmp_path / "log", measured, 32))
+
+    assert bench.to_dict()["errors"] == pytest.approx({"sizes": 11, "median": 0.05, "p90": 0.09})
+    assert bench.to_text().endswith("# Error of the time at 11 sizes: median 5.0 %, 90th percentile 9.0 %\n")
+
+
+@pytest.mark.parametrize(("test", "program"), [("all_to_all", "alltoall"), ("sendrecv", "sendrecv")])
+def test_tests_of_pairs_have_the_names_and_factors_of_nccl_tests(tmp_path: Path, test: str, program: str) -> None:
+    """Of 256 MiB at 400 Gb/s, one GPU per host: what the wire carries, 48.4 GB/s, less the start."""
+    machine = load("ideal-16", ["cluster.hosts=4", "transport=rdma-400g", "collectives=nccl"]).scenario
+    bench = benchtable.run(machine, test, [2**28], None)
+    (tmp_path / "log").write_text(bench.to_text())
+
+    log = nccl_tests.read(tmp_path / "log")
+
+    assert f"# Collective test starting: {program}_perf" in bench.to_text()
+    assert log.rows["count"][0] == 2**28 // 4 // (4 if test == "all_to_all" else 1)
+    assert 47e9 < log.rows["busbw_out"][0] == pytest.approx(bench.to_dict()["rows"][0]["busbw_bytes_per_s"], abs=1e7)
+    assert benchtable.read_reference(tmp_path / "log", test).ranks == 4
+
+
+@pytest.mark.parametrize(
+    ("gpu", "name"),
+    [("v100-sxm2-16gb", "nccl-2.6"), ("a100-sxm-80gb", "nccl-2.10"), ("h100-sxm", "nccl"), ("mi300x", "rccl")],
+)
+def test_the_collectives_are_those_of_the_gpus_years(gpu: str, name: str) -> None:
+    assert benchtable.collectives_of(load("ideal-16", [f"cluster.gpu={gpu}"]).scenario.cluster.gpu) == name
+
+
+def test_every_gpu_that_ships_has_collectives_that_ship() -> None:
+    for gpu in library.names("gpus"):
+        scenario = load("ideal-16", [f"cluster.gpu={gpu}"]).scenario
+        assert benchtable.collectives_of(scenario.cluster.gpu) in library.names("collectives")
 
 
 def test_rows_of_zero_bytes_in_a_reference_are_passed_over(hkbu: Scenario, tmp_path: Path) -> None:
-    table = benchtable.run(hkbu, "all_reduce", [4096], None)
+    table = benchtable.run(hkbu, "all_reduce", [4096], None).to_text()
     row = next(line for line in table.splitlines() if line.lstrip().startswith("4096"))
     zero = row.replace("4096", "   0", 1).replace("1024", "   0", 1)
     (tmp_path / "log").write_text(table.replace(row, f"{zero}\n{row}"))
@@ -176,7 +220,7 @@ def test_rows_of_zero_bytes_in_a_reference_are_passed_over(hkbu: Scenario, tmp_p
 def test_captured_log_as_reference(traces: Path, hkbu: Scenario) -> None:
     reference = benchtable.read_reference(traces / "nccl_logs/hkbu_10g/ring-10g-stepexp2.txt", "all_reduce")
 
-    table = benchtable.run(hkbu, "all_reduce", [], reference)
+    bench = benchtable.run(hkbu, "all_reduce", [], reference)
 
     assert reference.ranks in {None, 32}
-    assert table.count("%") == len(reference.seconds) > 10
+    assert bench.to_dict()["errors"]["sizes"] == len(bench.rows) == len(reference.seconds) > 10

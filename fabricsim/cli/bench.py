@@ -1,0 +1,124 @@
+"""The command that prints what benchmarks of collectives would print: bench."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fabricsim.cli.common import (
+    JsonOption,
+    SettingsOption,
+    announce_compilation,
+    as_settings,
+    check_output_file,
+    columns,
+    naming_options,
+    note,
+    progress,
+    say,
+    show,
+    write_text,
+)
+from fabricsim.errors import InputError
+
+if TYPE_CHECKING:
+    from fabricsim.cli.common import Options
+    from fabricsim.spec.scenario import Scenario
+
+_BASE = "hkbu"
+"""Scenario that a cluster is laid over: its fabric is one switch."""
+_TESTS_HELP = "all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, sendrecv or latency."
+
+ScenarioArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="SCENARIO", help="TOML file or shipped scenario, whose job is left aside; or --cluster."),
+]
+ClusterOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Cluster of the library, or a file; behind one switch.")
+]
+TransportOption = Annotated[str | None, typer.Option(metavar="NAME", help="Transport of the library, or a file.")]
+CollectivesOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Collectives of the library; by default those of a cluster's GPU."),
+]
+AlgorithmOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Algorithm, an XML file of MSCCL, or Chakra files name.*.et.")
+]
+LogOption = Annotated[
+    Path | None, typer.Option(metavar="LOG", help="Captured nccl-tests log or OSU table to compare with.")
+]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the log of nccl-tests, or the JSON.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of this file."""
+    app.command()(bench)
+
+
+def bench(  # noqa: PLR0913  one parameter per option
+    test: Annotated[str, typer.Argument(metavar="TEST", help=_TESTS_HELP)],
+    scenario: ScenarioArgument = None,
+    *,
+    cluster: ClusterOption = None,
+    transport: TransportOption = None,
+    collectives: CollectivesOption = None,
+    algorithm: AlgorithmOption = None,
+    settings: SettingsOption = None,
+    against: LogOption = None,
+    smallest: Annotated[str, typer.Option("--min-bytes", metavar="SIZE", help="Smallest size.")] = "4B",
+    largest: Annotated[str, typer.Option("--max-bytes", metavar="SIZE", help="Largest size.")] = "8GiB",
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print what nccl-tests or osu_latency would print on a cluster: which bus bandwidth to expect."""
+    from fabricsim.report.bench_text import bench_text  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.report.nccl_table import WIDTH  # noqa: PLC0415  as above
+    from fabricsim.validation import benchtable  # noqa: PLC0415  as above
+
+    check_output_file(output)
+    benchtable.check_test(test)
+    parts: Options = {"cluster": cluster, "transport": transport, "collectives": collectives}
+    rest: Options = {f"collectives.algorithm.{benchtable.TESTS.get(test, test)}": algorithm}
+    found = _load(scenario, parts, [*(settings or []), *as_settings(rest)])
+    sizes = benchtable.sizes(smallest, largest)
+    reference = None if against is None else benchtable.read_reference(against, test)
+    announce_compilation(found.engine)
+    with progress(f"{test} on {found.cluster.name}") as report:
+        measured = benchtable.run(found, test, sizes, reference, report)
+    log, told = measured.to_text(), json.dumps(measured.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+    if output is not None:
+        write_text(output, f"{told}\n" if as_json else log)
+        note(f"wrote {output}")
+    if as_json:
+        say(told)
+    elif columns() >= WIDTH:
+        say(log)
+    else:
+        show(bench_text(measured.to_dict()))
+
+
+def _load(scenario: str | None, parts: Options, settings: list[str]) -> Scenario:
+    """Load a scenario as it is, or a cluster with the library of collectives that its GPU has."""
+    from fabricsim.pipeline import load  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.spec import library  # noqa: PLC0415  as above
+    from fabricsim.spec.include import is_file_name  # noqa: PLC0415  as above
+    from fabricsim.validation.benchtable import collectives_of  # noqa: PLC0415  as above
+
+    for key, kind in (("cluster", "clusters"), ("transport", "transports"), ("collectives", "collectives")):
+        given = parts[key]
+        if given is not None and not is_file_name(str(given)):
+            library.path(kind, str(given))  # an unknown name ends here, with those that there are
+    if scenario is None and (parts["cluster"] is None or parts["transport"] is None):
+        msg = "on what? name a SCENARIO, or --cluster and --transport (see fabricsim list clusters and list transports)"
+        raise InputError(msg)
+    with naming_options(parts):
+        found = load(scenario or _BASE, [*as_settings(parts), *settings], with_job=False).scenario
+        if scenario is None and parts["collectives"] is None:
+            parts = {**parts, "collectives": collectives_of(found.cluster.gpu)}
+            found = load(_BASE, [*as_settings(parts), *settings], with_job=False).scenario
+    return found
