@@ -13,10 +13,12 @@ DATA = 0
 ACK = 1
 NACK = 2  # the receiver misses `number`: out of sequence (go-back-N), or trimmed (selective)
 CNP = 3  # congestion notification packet (RoCEv2)
+PULL = 4  # of a receiver that says when to send (NDP)
 
 # Bits of PACKET.state.
 MARKED = 1  # congestion experienced; on an ACK its echo
 TRIMMED = 2  # payload cut off by a full queue
+PULLS = 4  # of an ACK or NACK: it pulls a packet, too (NDP)
 AGAIN = 4  # sent before: a retransmission
 CLASS_SHIFT = 3  # the three bits from here: traffic class, or virtual lane
 CAPABLE = 64  # of ECN: switches may mark it
@@ -68,12 +70,15 @@ PACKET = np.dtype(
         ("time", np.int64),  # when it reaches the far end of its link, ps; elsewhere: when it may go on
         ("stamp", np.int64),  # when the data packet left its sender, ps; echoed by an ACK
         ("flow", np.int32),
-        ("number", np.int32),  # of a data packet within its flow; on ACK and NACK: next number awaited
+        (
+            "number",
+            np.int32,
+        ),  # of a data packet within its flow; on ACK and NACK: next number awaited; on PULL: pulls so far
         ("echo", np.int32),  # on ACK and NACK: number of the packet that it answers
         ("cursor", np.int32),  # place of its next link in the table of paths; ~h: each switch looks up ways to host h
         ("wire", np.int32),  # bytes on the wire
         ("entropy", np.int16),  # that a spraying sender drew; echoed by an ACK
-        ("kind", np.int8),  # DATA, ACK, NACK or CNP
+        ("kind", np.int8),  # DATA, ACK, NACK, CNP or PULL
         ("state", np.int8),  # bits: MARKED, TRIMMED, AGAIN, class
     ],
     align=True,
@@ -213,6 +218,9 @@ NODE = np.dtype(
         ("port", np.int32),  # of a host: its NIC
         ("agenda_due", np.int64),  # time of the first entry of its agenda, ps; NEVER: none
         ("port_due", np.int64),  # no port of it is to act before, ps; of a host: its NIC, or WHEN_FREE
+        ("pull_first", np.int32),  # of a host: flow of its next pull; NONE: none waits
+        ("pull_last", np.int32),
+        ("pull_at", np.int64),  # of a host: no pull leaves before, ps
         ("buffer", np.int64),  # shared, bytes; 0: none
         ("used", np.int64),  # of the shared buffer, bytes
     ],
@@ -235,7 +243,8 @@ AGENDA = np.dtype(
 RECEIVED = 0  # target: endpoint whose first waiting packet has passed the host
 ALARM = 1  # target: flow; pace, or retransmission timeout
 ACKNOWLEDGE = 2  # target: flow; the delayed acknowledgement is due
-PORT_DUE = 3  # target: port; kept in a list of times, the others in a heap
+PULL_DUE = 3  # target: host; its next pull may leave
+PORT_DUE = 4  # target: port; kept in a list of times, the others in a heap
 
 LOG = np.dtype(
     [
@@ -302,7 +311,7 @@ NETWORK = np.dtype(
         ("logged", np.int64),  # entries of the log
         ("sampled", np.int64),  # entries of the series
         ("data_hops", np.int64),
-        ("ack_hops", np.int64),  # of ACK, NACK and CNP
+        ("ack_hops", np.int64),  # of ACK, NACK, CNP and PULL
         ("frames", np.int64),  # PAUSE, RESUME and credit updates
         ("due", np.int64),  # agenda entries worked off, and ports
     ],

@@ -30,6 +30,7 @@ TIMELY = 5
 SWIFT = 6
 HPCC = 7
 NSCC = 8
+NDP = 9
 UNPACED = (NONE_LAW, NEW_RENO, CUBIC, DCTCP, NSCC)
 """Laws that move the window alone: the rate is that of the NIC."""
 
@@ -76,7 +77,7 @@ FLOW = on_lines(
         ("next_number", np.int64),  # of the next packet that was never sent, or of the rewound sender
         ("acknowledged", np.int64),  # all below this have arrived
         ("in_flight", np.int64),  # packets taken to be in the network
-        ("window", np.float64),  # congestion window, packets
+        ("window", np.float64),  # congestion window, packets; NDP: what may still be sent
         ("rate", np.float64),  # pace, wire bytes/s; inf: as fast as the NIC takes them
         ("next_send", np.int64),  # the pace allows no packet before, ps
         ("timeout_at", np.int64),  # retransmission timeout, ps; NEVER: nothing is outstanding
@@ -132,7 +133,7 @@ FLOW = on_lines(
         ("target_rate", np.float64),  # DCQCN: to which it recovers, bytes/s
         ("stage", np.int32),  # DCQCN, TIMELY, HPCC: increases since a cut; Swift: timeouts in a row; NSCC: 1: fast
         ("byte_stage", np.int32),  # DCQCN: increases by the byte counter since the last cut
-        ("epoch", np.int64),  # a round trip has passed when this number is acknowledged
+        ("epoch", np.int64),  # a round trip has passed when this number is acknowledged; NDP: pulls heard of
         ("epoch_packets", np.float64),  # acknowledged since the epoch began
         ("epoch_marked", np.float64),  # of these, marked
         ("cut_until", np.int64),  # DCTCP: no cut by marks until more than this number is acknowledged
@@ -184,6 +185,10 @@ RECEIVER = on_lines(
         ("first_held", np.int32),  # of the ACKs that the hosts' stacks still have: place in ANSWER + 1, 0: none
         ("last_held", np.int32),
         ("kept_at", np.int64),  # when the last packet was kept, ps
+        ("pulls", np.int64),  # NDP: packets that PULLs have pulled so far
+        ("rides", np.int32),  # NDP: 1: a pull may ride on the answer to the present packet; 2: it does
+        ("pulls_due", np.int32),  # NDP: packets that are yet to be pulled
+        ("next_pull", np.int32),  # NDP: flow whose turn comes after this one's
     ],
 )
 """The receiving half of a flow."""
@@ -258,6 +263,7 @@ LAW = np.dtype(
         ("flow_range", np.float64),  # Swift: most target delay for small windows, ps
         ("flow_low", np.float64),  # Swift: window of the full range, packets
         ("flow_high", np.float64),  # Swift: window without any, packets
+        ("pull_interval", np.int64),  # NDP: between pulls of a receiver, ps; 0: it does not pull
         ("network_rtt", np.float64),  # HPCC: base round trip of all flows, ps; 0: of each its own
         ("eta", np.float64),  # HPCC: target utilisation; NSCC: increase per round trip, packets
         ("proportional", np.float64),  # NSCC alpha: packets per ps below the target and acknowledged packet over window

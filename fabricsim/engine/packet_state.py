@@ -101,6 +101,7 @@ class PacketState(Net):
             self.world[name] = NONE
         self.nodes, self.links, self.ports, self.queues, self.ingress = nodes, links, ports, queues, ingress
         self.nodes["agenda"], self.nodes["agenda_due"] = NONE, NEVER
+        self.nodes["pull_first"] = NONE
         self.next_times = np.full(len(nodes), NEVER, np.int64)
         self.tree = np.full(2, NEVER, np.int64)
         self._place_links()
@@ -219,7 +220,7 @@ class PacketState(Net):
         first = self.extend("laws", law)
         added = self.laws[first : first + len(law)]
         added["plain"] = np.isin(law["law"], UNPACED) & ~sprayed & (law["device_queue"] == 0)
-        added["counts"] = (law["stacks"] == 0) & ((law["ack_every"] == 1) | ~timed)
+        added["counts"] = (law["stacks"] == 0) & ((law["ack_every"] == 1) | ~timed) & (law["pull_interval"] == 0)
         self.world["sprayed"] |= bool(sprayed.any())
         self._fit_answers()
 

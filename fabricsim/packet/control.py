@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fabricsim.kernels._jit import inlined, kernel
-from fabricsim.transport_tables import CUBIC, DCQCN, DCTCP, HPCC, NEW_RENO, NSCC, SWIFT, TIMELY
-from fabricsim.transports import cubic, dcqcn, dctcp, hpcc, new_reno, nscc, swift, timely
+from fabricsim.transport_tables import CUBIC, DCQCN, DCTCP, HPCC, NDP, NEW_RENO, NSCC, SWIFT, TIMELY
+from fabricsim.transports import cubic, dcqcn, dctcp, hpcc, ndp, new_reno, nscc, swift, timely
 
 
 @kernel
@@ -29,6 +29,8 @@ def start(flow, law):
         hpcc.start(flow, law)
     elif kind == NSCC:
         nscc.start(flow, law)
+    elif kind == NDP:
+        ndp.start(flow, law)
 
 
 @kernel
@@ -96,6 +98,8 @@ def time_out(flow, law, now):
         hpcc.time_out(flow, law, now)
     elif kind == NSCC:
         nscc.time_out(flow, law, now)
+    elif kind == NDP:
+        ndp.time_out(flow, law, now)
 
 
 @kernel
@@ -117,6 +121,13 @@ def notify(flow, law, now):
         dcqcn.notify(flow, law, now)
 
 
+@kernel
+def pull(flow, law, number):
+    """Tell the law of how many pulls there were."""
+    if law.law == NDP:
+        ndp.pull(flow, law, number)
+
+
 @inlined
 def before_send(flow, law, now):
     """Let timers of the law that are due act before the rate is used."""
@@ -129,3 +140,5 @@ def after_send(flow, law, wire):
     """Tell the law of `wire` bytes sent."""
     if law.law == DCQCN:
         dcqcn.sent(flow, law, wire)
+    elif law.law == NDP:
+        ndp.sent(flow)

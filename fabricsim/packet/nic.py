@@ -16,7 +16,7 @@ from fabricsim.packet.port import submit
 from fabricsim.packet.recovery import next_lost
 from fabricsim.packet_tables import AGAIN, ALARM, CAPABLE, CLASS_SHIFT, DATA, READ_AHEAD, WHEN_FREE
 from fabricsim.tables import NEVER
-from fabricsim.transport_tables import BY_FLOWLET, BY_PACKET
+from fabricsim.transport_tables import BY_FLOWLET, BY_PACKET, NDP
 
 _ALARM, _DATA, _NO_ECHO = np.int64(ALARM), np.int64(DATA), np.int64(0)
 _PS = 1e12
@@ -43,6 +43,8 @@ def _may_send(flow, law):
     """Whether a flow has something that its window lets it send."""
     if flow.lost == 0 and (flow.next_number >= flow.posted or flow.next_number - flow.acknowledged >= law.span):
         return False
+    if law.law == NDP:
+        return flow.window >= 1.0
     return flow.in_flight == 0 or flow.in_flight + 1 <= flow.window
 
 
@@ -327,7 +329,7 @@ def _send(net, nic, number, now):
 
 @inlined
 def answer(net, number, kind, cumulative, echo, stamp, entropy, bits, now):
-    """Send an ACK, NACK or CNP from the receiving host of a flow."""
+    """Send an ACK, NACK, CNP or PULL from the receiving host of a flow."""
     flow = net.flows[number]
     law = net.laws[flow.law]
     index, path, wire = np.int64(flow.last_link), np.int64(flow.reverse_path), np.int64(law.ack_wire)

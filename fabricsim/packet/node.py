@@ -16,9 +16,10 @@ from fabricsim.packet.net import prefetch
 from fabricsim.packet.nic import minds_frames, pass_way_in, planned_for, pull, send_in_turn
 from fabricsim.packet.order import INDEX_BITS, sort
 from fabricsim.packet.port import act_on, check_pause, enqueue, pass_at_once
+from fabricsim.packet.pulls import pull_next
 from fabricsim.packet.receiver import acknowledge_late, receive
 from fabricsim.packet.sender import hear, wake
-from fabricsim.packet_tables import ALARM, DATA, HOST, READ_AHEAD, RECEIVED, TRIMMED
+from fabricsim.packet_tables import ACKNOWLEDGE, ALARM, DATA, HOST, READ_AHEAD, RECEIVED, TRIMMED
 from fabricsim.tables import NEVER
 
 _INDEX = (1 << INDEX_BITS) - 1
@@ -120,8 +121,10 @@ def _do(net, node, kind, target, now):
         _finish_receiving(net, node, target, now)
     elif kind == ALARM:
         wake(net, target, now)
-    else:
+    elif kind == ACKNOWLEDGE:
         acknowledge_late(net, target, now)
+    else:
+        pull_next(net, target, now)
 
 
 @kernel

@@ -7,20 +7,32 @@ import numpy as np
 from fabricsim.kernels._jit import inlined, kernel, rare
 from fabricsim.packet.agenda import plan
 from fabricsim.packet.nic import answer
-from fabricsim.packet_tables import ACK, ACKNOWLEDGE, CNP, MARKED, NACK, TRIMMED
+from fabricsim.packet.pulls import ask, may_ride
+from fabricsim.packet_tables import ACK, ACKNOWLEDGE, CNP, MARKED, NACK, PULLS, TRIMMED
 from fabricsim.tables import NEVER
 from fabricsim.transport_tables import GO_BACK_N, SELECTIVE
 
 _ACKNOWLEDGE = np.int64(ACKNOWLEDGE)
 _ACK, _NACK, _CNP = np.int64(ACK), np.int64(NACK), np.int64(CNP)
-_MARKED, _PLAIN = np.int64(MARKED), np.int64(0)
+_MARKED, _PULLS, _PLAIN = np.int64(MARKED), np.int64(PULLS), np.int64(0)
+
+
+@rare
+def _take_along(net, number):
+    """Bits of an answer: a pull rides on it if one may."""
+    receiver = net.receivers[number]
+    if receiver.rides != 1:
+        return _PLAIN
+    receiver.rides = 2
+    return _PULLS
 
 
 @rare
 def _reply(net, number, kind, packet, now):
     """Send a NACK or CNP about a packet."""
     which, entropy = np.int64(packet.number), np.int64(packet.entropy)
-    answer(net, number, kind, net.receivers[number].expected, which, packet.stamp, entropy, _PLAIN, now)
+    bits = _take_along(net, number) if kind == NACK else _PLAIN
+    answer(net, number, kind, net.receivers[number].expected, which, packet.stamp, entropy, bits, now)
 
 
 @rare
@@ -65,7 +77,7 @@ def _acknowledge(net, number, now):
     if stacks > 0:
         _hold(net, number, now + stacks)
         return
-    bits = _MARKED if receiver.marked else _PLAIN
+    bits = (_MARKED if receiver.marked else _PLAIN) | _take_along(net, number)
     echo, entropy = np.int64(receiver.echo), np.int64(receiver.entropy)
     answer(net, number, _ACK, receiver.expected, echo, receiver.stamp, entropy, bits, now)
 
@@ -189,7 +201,12 @@ def receive(net, packet, now):
         bits = np.int64(packet.state & MARKED)
         answer(net, number, _ACK, which + 1, which, packet.stamp, np.int64(packet.entropy), bits, now)
     else:
+        before = receiver.delivered
+        if law.pull_interval > 0:
+            receiver.rides = may_ride(net, number, now)
         _receive(net, number, which, packet, now)
+        if law.pull_interval > 0:
+            ask(net, number, receiver.delivered > before, now)
 
 
 @rare

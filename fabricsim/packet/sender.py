@@ -17,10 +17,10 @@ from fabricsim.packet.recovery import (
     sent_after_recovery_began,
     take_note,
 )
-from fabricsim.packet_tables import ACK, CNP, MARKED
+from fabricsim.packet_tables import ACK, CNP, MARKED, PULL, PULLS
 from fabricsim.tables import NEVER
 from fabricsim.transport_tables import GO_BACK_N
-from fabricsim.transports import round_trip
+from fabricsim.transports import ndp, round_trip
 
 
 @rare
@@ -63,13 +63,18 @@ def _restart_timer(net, number, flow, now):
 
 @kernel
 def hear(net, packet, now):
-    """Take an ACK, NACK or CNP at the host of the flow; returns whether its NIC may now pull."""
+    """Take an ACK, NACK, CNP or PULL at the host of the flow; returns whether its NIC may now pull."""
     number = np.int64(packet.flow)
     flow = net.flows[number]
     law = net.laws[flow.law]
     if packet.kind == CNP:
         control.notify(flow, law, now)
+    elif packet.kind == PULL:
+        control.pull(flow, law, np.int64(packet.number))
+        _sample_pace(net, flow, now)
     else:
+        if packet.state & PULLS:
+            ndp.ride(flow, law)
         _hear_of_arrivals(net, number, flow, law, packet, now)
     return joins_or_leaves(net, number, now)
 

@@ -134,7 +134,7 @@ def _interface(name: str, link_type: int) -> bytes:
 def _packet(entry: _Entry, header: bytes, length: int) -> bytes:
     time = entry.time // _PS_PER_NS
     body = struct.pack("<IIIII", entry.wire, time >> 32, time & 0xFFFFFFFF, len(header), length)
-    return _block(_PACKET, body + _padded(header) + _comment(entry.state))
+    return _block(_PACKET, body + _padded(header) + _comment(entry.state if entry.kind == DATA else 0))
 
 
 def _comment(state: int) -> bytes:

@@ -177,7 +177,19 @@ class Nscc(Spec):
     minimum_window: Packets = 1.0
 
 
-Law = NoLaw | NewReno | Cubic | Dctcp | Dcqcn | Timely | Swift | Hpcc | Nscc
+class Ndp(Spec):
+    """NDP (Handley et al., SIGCOMM 2017).
+
+    A sender starts with ``initial_window`` packets; after them the receiver pulls one for each that came, whole or
+    trimmed, from all its senders in turn, at the share ``pull_rate`` of its link's rate.
+    """
+
+    law: Literal["ndp"]
+    initial_window: Annotated[float, Field(ge=1, le=1e6)] = 15.0
+    pull_rate: Factor = 0.99
+
+
+Law = NoLaw | NewReno | Cubic | Dctcp | Dcqcn | Timely | Swift | Hpcc | Nscc | Ndp
 
 DEFAULT_LAWS: dict[str, Law] = {
     "tcp": Cubic(law="cubic"),

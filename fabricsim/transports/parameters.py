@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim import transport_tables as tt
-from fabricsim.spec.congestion import Dcqcn, Dctcp, Hpcc, Nscc, Swift, Timely, law_in_force
+from fabricsim.spec.congestion import Dcqcn, Dctcp, Hpcc, Ndp, Nscc, Swift, Timely, law_in_force
 from fabricsim.spec.packet import MAXIMUM_PACKETS, SOCKET_KINDS, LoadBalancing, setting
 from fabricsim.tables import NEVER
 from fabricsim.transports.framing import FRAMINGS, Framing
@@ -28,6 +28,7 @@ LAWS = {
     "swift": tt.SWIFT,
     "hpcc": tt.HPCC,
     "nscc": tt.NSCC,
+    "ndp": tt.NDP,
 }
 """Numbers of the laws by their names in a scenario."""
 
@@ -146,21 +147,23 @@ def _span(window: int, *, bounded: bool) -> int:
 
 def _derived(law: Law, line_rate: float, framing: Framing) -> dict[str, float | None]:
     """Work out what was left out, and what is written in other units than the table's."""
+    derived: dict[str, float | None] = {}
     match law:
         case Dcqcn():  # 5 and 50 Mb/s per 25 Gb/s, at least 1 Gb/s of 100: HPCC authors' ns-3
-            return _rates(law, line_rate, additive=1 / 5000, hyper=1 / 500)
+            derived = _rates(law, line_rate, additive=1 / 5000, hyper=1 / 500)
         case Timely():  # 10 and 50 Mb/s per 10 Gb/s: as above
-            return _rates(law, line_rate, additive=1 / 1000, hyper=1 / 200)
+            derived = _rates(law, line_rate, additive=1 / 1000, hyper=1 / 200)
         case Swift():  # uet-htsim
             per_hop = law.low / 6.55 if law.per_hop is None else law.per_hop
-            return {"per_hop": per_hop, "flow_range": 5 * law.low if law.flow_range is None else law.flow_range}
+            derived = {"per_hop": per_hop, "flow_range": 5 * law.low if law.flow_range is None else law.flow_range}
         case Hpcc():  # 10 Mb/s per 25 Gb/s over a base round trip of 13 us: HPCC authors' ns-3
             additive = line_rate / 2500 * 13e-6 if law.additive is None else law.additive
-            return {"additive": additive / framing.packet}
+            derived = {"additive": additive / framing.packet}
         case Nscc():
-            return _nscc(law, line_rate)
-        case _:
-            return {}
+            derived = _nscc(law, line_rate)
+        case Ndp():
+            derived = {"pull_interval": PS_PER_S * framing.packet / (line_rate * law.pull_rate)}
+    return derived
 
 
 def _rates(law: Dcqcn | Timely, line_rate: float, additive: float, hyper: float) -> dict[str, float | None]:

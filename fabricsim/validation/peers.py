@@ -40,6 +40,7 @@ _THEORY = "theory, fabricsim.validation.peers_patterns"
 _SINGLE = {
     "csg_roce": "peers-roce",
     "uet_uec": "peers-nscc",
+    "csg_ndp": "peers-ndp",
     "ns3rdma_dcqcn_4096": "peers-dcqcn",
     "csg_dctcp": "peers-dctcp-htsim",
     "ns3dev_newreno": "peers-new-reno-ns3",
@@ -248,12 +249,19 @@ def _condense(found: Sequence[Comparison]) -> dict[str, Any]:
 
 
 def _cpu(peers: Sequence[str], where: str, ours: float) -> dict[str, float]:
-    """CPU time of the fastest simulator of a kind of transport and ours, s, and how many times as fast we are."""
+    """CPU time of the fastest simulator of a kind of transport and ours, s, how many times as fast we are, if known."""
     table = measured.load("peers").rows
-    stems = {peer.removesuffix("_dmodk") for peer in peers}
+    stems = {_without_paths(peer) for peer in peers}
     here = table[(table["scenario"] == where) & np.isin(table["run"], list(stems))]
+    if not len(here):
+        return {"ours": ours}
     fastest = float(here["cpu_s"].min())
     return {"ours": ours, "fastest": fastest, "times_as_fast": fastest / ours}
+
+
+def _without_paths(peer: str) -> str:
+    """Name of a run without that of its routes, as in the table of CPU times."""
+    return peer.removesuffix("_dmodk").removesuffix("_spray64")
 
 
 def large() -> dict[str, dict[str, float]]:

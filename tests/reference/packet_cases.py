@@ -497,7 +497,7 @@ def fat_tree(hosts: int, rate: float, slow: float, delay: int, options: Options)
 
 # Random cases.
 
-LAWS = range(transport_types.NSCC + 1)
+LAWS = range(transport_types.NDP + 1)
 SWITCHES = ("plain", "strict", "dwrr", "trimming", "shared", "pfc", "pfc-shared", "credits")
 RATES = (10.0, 25.0, 100.0)  # Gb/s
 MTUS = (1000, 1460, 4096)  # payload, bytes
@@ -507,7 +507,7 @@ END = 20 * MS
 
 
 def draw(seed: int) -> Case:
-    """Draw a small case; seeds 0 to 71 have every law with every kind of switch."""
+    """Draw a small case; seeds 0 to 79 have every law with every kind of switch."""
     rng = random.Random(seed)  # noqa: S311  not for secrets
     law = LAWS[seed % len(LAWS)]
     switch = SWITCHES[seed // len(LAWS) % len(SWITCHES)]
@@ -661,6 +661,7 @@ LAW_COLUMNS: dict[int, dict[str, Any]] = {
         "flow_high": 100.0,
         "stages": 3,
     },
+    transport_types.NDP: {"initial_window": 8.0, "pull_interval": 340_000},
     transport_types.HPCC: {"eta": 0.95, "additive": 0.1, "stages": 5},
     transport_types.NSCC: {
         "gain": 0.0125,

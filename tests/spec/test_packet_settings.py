@@ -128,6 +128,7 @@ REFUSED_TRANSPORTS = [
     ("load_balancing={ kind = 'spray', entropies = 32768 }", "load_balancing.entropies", "is too large"),
     ("congestion_control={ law = 'timely', low = '1s' }", "congestion_control.low", "is not below high"),
     ("congestion_control={ law = 'swift', flow_low = 100.0 }", "congestion_control.flow_low", "is not below flow_high"),
+    ("congestion_control={ law = 'ndp' }", "congestion_control.law", "whose pulls infiniband does not know"),
     ("congestion_control={ law = 'dctcp', gain = 0.0 }", "congestion_control.gain", "is too small"),
     ("congestion_control={ law = 'dctcp', initial_alpha = 1.5 }", "congestion_control.initial_alpha", "is too large"),
     ("congestion_control={ law = 'dctcp', initial_alpha = -0.5 }", "congestion_control.initial_alpha", "is too small"),

@@ -86,7 +86,11 @@ def _error(name: str, pattern: str) -> float:
 @pytest.mark.parametrize(
     ("name", "pattern", "within"),
     [
-        *[(name, f"incast{count}", 0.05) for name in ("RoCE", "NSCC, spraying") for count in (8, 32, 127)],
+        *[
+            (name, f"incast{count}", 0.05)
+            for name in ("RoCE", "NSCC, spraying", "NDP, spraying")
+            for count in (8, 32, 127)
+        ],
         ("DCTCP of htsim", "incast8", 0.05),
         ("DCTCP of htsim", "incast32", 0.05),  # marks on arrival had one flow wait 250 ms for its timer
         ("DCTCP of ns-3", "incast32", 0.05),
@@ -94,6 +98,7 @@ def _error(name: str, pattern: str) -> float:
         ("DCQCN", "incast127", 0.05),
         *[(name, "ring128", 0.02) for name in ("RoCE", "DCQCN", "DCTCP of htsim", "New Reno of htsim")],
         ("NSCC, spraying", "ring128", 0.02),
+        ("NDP, spraying", "ring128", 0.02),
         ("HPCC", "ring128", 0.06),  # it leaves 5 % of the wire: eta is 0.95
         *[(name, "perm128 of seed 1", 0.05) for name in ("HPCC", "DCTCP of ns-3", "New Reno of htsim")],
     ],
@@ -195,7 +200,7 @@ def test_the_shipped_table_has_what_the_study_looks_up() -> None:
 
     assert {str(row["scenario"]) for row in rows} == {"perm128", "perm1024"}
     runs = set(rows["run"].tolist()) | {"ns3rdma_hpcc_4096"}  # whose result is not at hand
-    assert {case.own.removesuffix("_dmodk") for case in peers_cases.CASES} <= runs
+    assert {case.own.removesuffix("_dmodk").removesuffix("_spray64") for case in peers_cases.CASES} <= runs
 
 
 # ---- other simulators ---------------------------------------------------------------------------
@@ -231,6 +236,8 @@ def compared(folder: Path, name: str, pattern: str) -> tuple[Case, Comparison]:
         ("New Reno of htsim", "ring16"),
         ("NSCC, spraying", "ring16"),
         ("New Reno of ns-3", "ring16"),
+        ("NDP, spraying", "perm128"),
+        ("NDP, spraying", "ring16"),
     ],
 )
 def test_within_the_targets(folder: Path, name: str, pattern: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fabricsim.engine.reference.nodes import AGENDA, Node
 from fabricsim.engine.reference.ports import Port
+from fabricsim.engine.reference.pulls import Pulls
 from fabricsim.packet_tables import DATA, PORT_DUE, READ_AHEAD, RECEIVED
 from fabricsim.tables import NONE
 
@@ -69,6 +70,7 @@ class Host(Node):
         self.round: deque[Sender] = deque()
         self._port_index = int(network.tables.nodes[index]["port"])
         self.link: Link = network.links[int(network.tables.ports[self._port_index]["link"])]
+        self.pulls = Pulls(self)
         self._due = -1
         self._departures: deque[int] = deque(maxlen=READ_AHEAD)  # of the last packets taken, ps
 
@@ -136,7 +138,7 @@ class Host(Node):
         self._departures.append(max(ready, self.link.free_at))
 
     def send_answer(self, packet: Packet) -> None:
-        """Send an ACK, NACK or CNP."""
+        """Send an ACK, NACK, CNP or PULL."""
         if self.link.port is not None:
             self.link.port.enqueue(packet)
         else:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fabricsim.transport_tables import CUBIC, DCQCN, DCTCP, HPCC, NEW_RENO, NSCC, SWIFT, TIMELY
-from fabricsim.transports import cubic, dcqcn, dctcp, hpcc, new_reno, nscc, swift, timely
+from fabricsim.transport_tables import CUBIC, DCQCN, DCTCP, HPCC, NDP, NEW_RENO, NSCC, SWIFT, TIMELY
+from fabricsim.transports import cubic, dcqcn, dctcp, hpcc, ndp, new_reno, nscc, swift, timely
 
 _LAWS = {
     NEW_RENO: new_reno,
@@ -16,6 +16,7 @@ _LAWS = {
     SWIFT: swift,
     HPCC: hpcc,
     NSCC: nscc,
+    NDP: ndp,
 }
 
 Record = Any
@@ -69,6 +70,17 @@ def notify(flow: Record, law: Record, now: int) -> None:
         dcqcn.notify(flow, law, now)
 
 
+def pull(flow: Record, law: Record, number: int) -> None:
+    """Tell NDP how many pulls there were."""
+    if law.law == NDP:
+        ndp.pull(flow, law, number)
+
+
+def ride(flow: Record, law: Record) -> None:
+    """Tell NDP of a pull that came with an ACK or NACK."""
+    ndp.ride(flow, law)
+
+
 def before_send(flow: Record, law: Record, now: int) -> None:
     """Let DCQCN's timers act."""
     if law.law == DCQCN:
@@ -76,9 +88,11 @@ def before_send(flow: Record, law: Record, now: int) -> None:
 
 
 def after_send(flow: Record, law: Record, wire: int) -> None:
-    """Let DCQCN's byte counter count."""
+    """Let DCQCN's byte counter count, and NDP the packet."""
     if law.law == DCQCN:
         dcqcn.sent(flow, law, wire)
+    elif law.law == NDP:
+        ndp.sent(flow)
 
 
 def _call(law: Record, what: str, *arguments: Any) -> None:  # noqa: ANN401  those of the laws

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from fabricsim.packet_tables import AGAIN, CLASS_SHIFT, DATA, HEADER_BYTES, MARKED, TRIMMED
+from fabricsim.packet_tables import AGAIN, CLASS_SHIFT, DATA, HEADER_BYTES, MARKED, PULLS, TRIMMED
 
 if TYPE_CHECKING:
     from fabricsim.engine.reference.links import Link
@@ -69,6 +69,7 @@ class Packet:
     marked: bool = False
     trimmed: bool = False
     again: bool = False
+    pulls: bool = False  # an ACK or NACK that pulls a packet, too
     came_by: Link | None = None  # the link on which it came to the node where it is
     readings: list[Reading] = field(default_factory=list)
 
@@ -76,7 +77,7 @@ class Packet:
     def state(self) -> int:
         """The bits of PACKET.state."""
         bits = MARKED * self.marked | TRIMMED * self.trimmed | AGAIN * self.again
-        return bits | self.traffic_class << CLASS_SHIFT
+        return bits | PULLS * self.pulls | self.traffic_class << CLASS_SHIFT
 
     @property
     def carries_data(self) -> bool:

@@ -37,10 +37,24 @@ class Receiver:
         self._nacked = NONE
         self._nack_at = 0
         self._cnp_at = 0
+        self._may_pull = False  # a pull may ride on the answer to the present packet
+        self._pulled = False  # and does
+        self.pulls = 0  # packets that PULLs have pulled so far
+        self.pulls_due = 0  # and yet to be pulled
         self._held: deque[tuple[int, Packet]] = deque()  # when an ACK leaves the stacks, and it
 
     def receive(self, packet: Packet) -> None:
-        """Take a data packet, whole or trimmed."""
+        """Take a data packet, whole or trimmed, and have another one pulled for it."""
+        before = self._delivered
+        self._may_pull = self.law.pull_interval > 0 and self.host.pulls.may_ride()
+        self._pulled = False
+        self._take(packet)
+        if self._pulled:
+            self.host.pulls.rode(self)
+        elif self.law.pull_interval > 0:
+            self.host.pulls.ask(self, complete=self._delivered > before)
+
+    def _take(self, packet: Packet) -> None:
         if packet.marked:
             self._notify(packet)
         number = packet.number
@@ -137,6 +151,8 @@ class Receiver:
             marked=packet.marked and kind == ACK,
             readings=packet.readings,
         )
+        if self._may_pull and not self._pulled and (kind == NACK or (kind == ACK and self.law.stacks == 0)):
+            answer.pulls = self._pulled = True
         if kind == ACK and self.law.stacks > 0:
             self._held.append((self.network.now + int(self.law.stacks), answer))
             self.host.plan(self._held[-1][0], AGENDA + ACKNOWLEDGE, self.sender.index, self._acknowledge_if_due)

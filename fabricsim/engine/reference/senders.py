@@ -11,9 +11,9 @@ from fabricsim.engine.reference.hosts import Host, stages_of
 from fabricsim.engine.reference.nodes import AGENDA
 from fabricsim.engine.reference.packets import Packet
 from fabricsim.kernels.path import mix
-from fabricsim.packet_tables import ACK, ALARM, CNP, DATA
+from fabricsim.packet_tables import ACK, ALARM, CNP, DATA, PULL
 from fabricsim.tables import NEVER, NONE
-from fabricsim.transport_tables import BY_FLOW, BY_FLOWLET, BY_PACKET, HPCC, NSCC, SELECTIVE
+from fabricsim.transport_tables import BY_FLOW, BY_FLOWLET, BY_PACKET, HPCC, NDP, NSCC, SELECTIVE
 from fabricsim.transports import round_trip
 from fabricsim.units import PS_PER_S
 
@@ -95,6 +95,8 @@ class Sender:
         row = self.row
         fresh = row.next_number < row.posted and row.next_number - row.acknowledged < self.law.span
         allowed = row.in_flight == 0 or row.in_flight + 1 <= row.window
+        if self.law.law == NDP:
+            allowed = row.window >= 1.0
         return bool((row.lost > 0 or fresh) and allowed and self.network.now >= self._next_send)
 
     def take(self) -> Packet:
@@ -161,9 +163,13 @@ class Sender:
     # What comes back.
 
     def receive(self, answer: Packet) -> None:
-        """Take an ACK, NACK or CNP."""
+        """Take an ACK, NACK, CNP or PULL."""
+        if answer.pulls:
+            laws.ride(self.row, self.law)
         if answer.kind == CNP:
             laws.notify(self.row, self.law, self.network.now)
+        elif answer.kind == PULL:
+            laws.pull(self.row, self.law, answer.number)
         elif answer.kind == ACK:
             self._receive_ack(answer)
         else:

@@ -1,0 +1,96 @@
+"""A receiving host's pace of pulls (NDP): flows in turn, one packet each, as fast as its link brings packets."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fabricsim.kernels._jit import kernel, rare
+from fabricsim.packet.agenda import plan
+from fabricsim.packet.nic import answer
+from fabricsim.packet_tables import PULL, PULL_DUE
+
+_PULL, _PULL_DUE, _NONE = np.int64(PULL), np.int64(PULL_DUE), np.int64(0)
+
+
+@rare
+def _send(net, number, count, now):
+    """Pull `count` packets of a flow."""
+    receiver = net.receivers[number]
+    receiver.pulls += count
+    receiver.pulls_due -= count
+    entropy = np.int64(receiver.pulls % max(net.laws[net.flows[number].law].entropies, 1))
+    answer(net, number, _PULL, receiver.pulls, _NONE, now, entropy, _NONE, now)
+
+
+@rare
+def _join(net, node, number):
+    row = net.nodes[node]
+    net.receivers[number].next_pull = -1
+    if row.pull_first < 0:
+        row.pull_first = number
+    else:
+        net.receivers[row.pull_last].next_pull = number
+    row.pull_last = number
+
+
+@rare
+def _leave(net, node, number):
+    """Take a flow out of the round, in which it may not be."""
+    row = net.nodes[node]
+    before, at = np.int64(-1), np.int64(row.pull_first)
+    while at >= 0 and at != number:
+        before, at = at, np.int64(net.receivers[at].next_pull)
+    if at < 0:
+        return
+    after = net.receivers[number].next_pull
+    if before < 0:
+        row.pull_first = after
+    else:
+        net.receivers[before].next_pull = after
+    if row.pull_last == number:
+        row.pull_last = before
+
+
+@rare
+def may_ride(net, number, now):
+    """Whether (1) or not (0) a pull for a packet that comes now may leave at once, on the answer to it."""
+    row = net.nodes[net.flows[number].target]
+    return 1 if row.pull_first < 0 and now >= row.pull_at else 0
+
+
+@rare
+def ask(net, number, complete, now):
+    """Have a packet pulled for one that came; if a message is complete, at once all that wait for its flow."""
+    node = np.int64(net.flows[number].target)
+    row = net.nodes[node]
+    receiver = net.receivers[number]
+    if receiver.rides > 1:
+        row.pull_at = now + net.laws[net.flows[number].law].pull_interval
+        return
+    receiver.pulls_due += 1
+    if complete:
+        _leave(net, node, number)
+        _send(net, number, np.int64(receiver.pulls_due), now)
+    elif receiver.pulls_due == 1:
+        alone = row.pull_first < 0
+        _join(net, node, number)
+        if alone and now >= row.pull_at:
+            pull_next(net, node, now)
+        elif alone:
+            plan(net, node, np.int64(row.pull_at), _PULL_DUE, node)
+
+
+@kernel
+def pull_next(net, node, now):
+    """Pull a packet of the flow whose turn it is, if one waits and the pace allows it."""
+    row = net.nodes[node]
+    number = np.int64(row.pull_first)
+    if number < 0 or now < row.pull_at:
+        return
+    row.pull_first = net.receivers[number].next_pull
+    row.pull_at = now + net.laws[net.flows[number].law].pull_interval
+    if net.receivers[number].pulls_due > 1:
+        _join(net, node, number)
+    _send(net, number, np.int64(1), now)
+    if row.pull_first >= 0:
+        plan(net, node, np.int64(row.pull_at), _PULL_DUE, node)
