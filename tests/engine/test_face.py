@@ -10,7 +10,10 @@ import simpy
 import fabricsim as fs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
+    from pathlib import Path
+
+    Process = Generator[simpy.Event, Any, None]
 
 SECOND = 12_500_000_000  # bytes that a link of the ideal fabric carries in a second
 
@@ -130,3 +133,23 @@ def test_time_in_use_is_in_units_of_the_environment() -> None:
     fabric = fs.Fabric(env, "ideal-16", time_unit=1_000_000)  # a microsecond
     env.run(fabric.send(0, 1, SECOND // 1000))
     assert fabric.links()["host0->switch0"].busy == pytest.approx(env.now, rel=0.01)
+
+
+@pytest.mark.parametrize("engine", ["flow", "packet"])
+def test_a_process_can_catch_that_there_is_no_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
+    cables = "a,b,gbps,delay_ns\nhost0,s0,100,25\nhost1,s0,100,25\nhost2,s1,100,25\nhost3,s1,100,25\n"
+    (tmp_path / "islands.csv").write_text(cables, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    env, fabric = _fabric(f"engine={engine}", "cluster.hosts=4", 'fabric={topology="file", links="islands.csv"}')
+    said = []
+
+    def user() -> Process:
+        for post in (lambda: fabric.send(0, 2, 1000), lambda: fabric.all_reduce(range(4), 1000)):
+            try:
+                yield post()
+            except fs.SimulationError as error:
+                said.append(str(error))
+        yield fabric.send(0, 1, 1000)
+
+    env.run(env.process(user()))
+    assert ["no cable leads from host" in each for each in said] == [True, True]

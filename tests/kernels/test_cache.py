@@ -130,6 +130,20 @@ def test_where_nothing_can_be_kept_kernels_are_compiled_in_memory_with_one_note(
     assert hashed(here, place, notes=1)[1] == 0
 
 
+def test_a_full_disk_is_noted_and_leaves_nothing_half_written(here: Path, tmp_path: Path) -> None:
+    command = [shutil.which("sh") or "sh", "-c", f'ulimit -f 0; exec "{sys.executable}" -c "$1"', "sh", HASH]
+    variables = {
+        **os.environ,
+        "PYTHONPATH": str(here),
+        "NUMBA_CACHE_DIR": str(tmp_path),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    run = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)  # noqa: S603  our own code
+
+    assert run.stderr.count("Warning") == 1
+    assert [path for path in (tmp_path / "fabricsim").rglob("*") if path.is_file()] == []
+
+
 def test_where_there_is_no_home_there_is_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(_user: int) -> None:
         raise KeyError
