@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import json
-import re
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fabricsim.errors import InputError
-from fabricsim.spec import library
+from fabricsim.spec import library, toml_text
 from fabricsim.spec.load import load
 from fabricsim.whole import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from fabricsim.calibration.calibrate import Calibration
     from fabricsim.calibration.fit import Estimate
 
 SUFFIX = ".toml"
-_TABLE = re.compile(r"\s*\[([\w.-]+)\]\s*(?:#\s*(.*))?$")
-_LINE = re.compile(r"""\s*([\w-]+)\s*=\s*(?:"[^"]*"|'[^']*'|[^#"'])*(?:#\s*(.*\S))?\s*$""")
-_Comments = dict[tuple[str, ...], str]
 
 
 def check_target(path: Path) -> None:
@@ -97,7 +93,7 @@ def render(name: str, base: str, settings: Sequence[str], transport: str, found:
         comments |= {tuple(key.split(".")): _source(estimate, found) for key in estimate.parameter.keys}
     head = [f"# Transport calibrated by fabricsim calibrate, begun with {transport}", "#"]
     head += [f"# {line}" for line in _about(found)]
-    return "\n".join([*head, *_lines(tables, comments, ())]) + "\n"
+    return "\n".join([*head, *toml_text.lines(tables, comments)]) + "\n"
 
 
 def _about(found: Calibration) -> Iterator[str]:
@@ -120,32 +116,6 @@ def _source(estimate: Estimate, found: Calibration) -> str:
     return f"T: calibrated on {names}, {rows} rows, {interval}"
 
 
-def _lines(tables: Mapping[str, Any], comments: _Comments, place: tuple[str, ...]) -> Iterator[str]:
-    """Lines of a table: its own keys, then the tables in it."""
-    for key, value in tables.items():
-        if not isinstance(value, dict):
-            yield _commented(f"{key} = {_value(value)}", comments.get((*place, key), ""))
-    for key, value in tables.items():
-        if isinstance(value, dict):
-            inner = (*place, key)
-            if not value or any(not isinstance(item, dict) for item in value.values()):
-                yield ""
-                yield _commented(f"[{'.'.join(inner)}]", comments.get(inner, ""))
-            yield from _lines(value, comments, inner)
-
-
-def _commented(line: str, comment: str) -> str:
-    return f"{line} # {comment}" if comment else line
-
-
-def _value(value: object) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_value(item)}" for key, item in value.items()) + " }"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_value(item) for item in value) + "]"
-    return json.dumps(value, ensure_ascii=False)  # TOML writes these as JSON does
-
-
 def _files(transport: str) -> Iterator[Path]:
     """Yield a preset's file and those that it includes, the included first."""
     path = Path(transport) if transport.endswith(SUFFIX) else library.path("transports", transport)
@@ -164,32 +134,8 @@ def _named_switch(transport: str) -> str | None:
     return named if isinstance(named, str) and not named.endswith(SUFFIX) else None
 
 
-def _comments(transport: str) -> _Comments:
-    """Comment of each table and key of a preset: that on its line, or else on the lines above it."""
-    found: _Comments = {}
-    for path in _files(transport):
-        lines = path.read_text(encoding="utf-8").splitlines()
-        title = next((number for number, line in enumerate(lines) if not line.startswith("#")), len(lines))
-        found |= _comments_of(lines[title:])
-    return {place: text for place, text in found.items() if text}
-
-
-def _comments_of(lines: Sequence[str]) -> _Comments:
-    found: _Comments = {}
-    place: tuple[str, ...] = ()
-    above: list[str] = []
-    ended = True  # a comment stands for all keys that follow it at once
-    for line in lines:
-        if line.lstrip().startswith("#"):
-            above = [*([] if ended else above), line.lstrip("# ").rstrip()]
-            ended = False
-            continue
-        ended = True
-        if table := _TABLE.match(line):
-            place, above = tuple(table[1].split(".")), []
-            found[place] = table[2] or ""
-        elif key := _LINE.match(line):
-            found[*place, key[1]] = key[2] or " ".join(above)
-        else:
-            above = []
-    return found
+def _comments(transport: str) -> toml_text.Comments:
+    """Comment of each table and key of a preset."""
+    texts = (path.read_text(encoding="utf-8") for path in _files(transport))
+    found = {path: comment for text in texts for _, path, comment in toml_text.comments(text)}
+    return {path: comment for path, comment in found.items() if comment}

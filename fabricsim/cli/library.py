@@ -1,4 +1,4 @@
-"""Commands about what can be run: check, volumes, list, warmup."""
+"""Commands about what can be run: check, volumes, list, show, warmup."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from fabricsim.cli.common import (
     ScenarioArgument,
     SettingsOption,
     announce_compilation,
+    columns,
     note,
     say,
     show,
@@ -26,6 +27,7 @@ def register(app: typer.Typer) -> None:
     app.command()(check)
     app.command()(volumes)
     app.command(name="list")(list_)
+    app.command(name="show")(show_)
     app.command()(warmup)
 
 
@@ -88,6 +90,16 @@ def list_(
         for entry, description in kinds[name]:
             table.add_row(entry, Text(description))
         show(table)
+
+
+def show_(
+    name: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A scenario or preset, or a TOML file of one.")],
+    settings: SettingsOption = None,
+) -> None:
+    """Print a scenario or preset with all that it includes, and beside each value where it is from."""
+    from fabricsim.spec.sourced import show as written  # noqa: PLC0415  --help must not pay for it
+
+    say(written(name, settings or [], columns()))
 
 
 def warmup() -> None:

@@ -114,8 +114,17 @@ collectives = "nccl"
 
 
 def _loaded(source: str, file: Path, label: str, overrides: Sequence[str], *, with_job: bool = True) -> LoadedScenario:
-    own = parse(source, label)
     includer = Includer()
+    root = _laid(source, file, label, overrides, includer, with_job=with_job)
+    scenario, resolved = _checked(root, includer)
+    return LoadedScenario(scenario, source, resolved, file)
+
+
+def _laid(  # noqa: PLR0913  as of `_loaded`
+    source: str, file: Path, label: str, overrides: Sequence[str], includer: Includer, *, with_job: bool = True
+) -> Node:
+    """Lay a scenario over what it extends, and settings over both."""
+    own = parse(source, label)
     root = _extended(own, [(file, label)], includer)
     if "name" not in own.value:  # a scenario is not called after the one that it extends
         root = overlay(root, Node({"name": Node(file.stem, label)}, root.where))
@@ -123,8 +132,16 @@ def _loaded(source: str, file: Path, label: str, overrides: Sequence[str], *, wi
         root = Node({key: node for key, node in root.value.items() if key != "job"}, root.where)
     for text in overrides:
         root = overlay(root, override(text))
-    scenario, resolved = _checked(root, includer)
-    return LoadedScenario(scenario, source, resolved, file)
+    return root
+
+
+def resolved_tree(path: str | Path, overrides: Sequence[str] = ()) -> Node:
+    """Load a scenario as tables whose values know where they were written; parameters and errors as of `load`."""
+    file, label = _locate(path)
+    includer = Includer()
+    root = _laid(read_text(file, label), file, label, overrides, includer)
+    _checked(root, includer)
+    return _with_base_switch(Includer().resolve(root))
 
 
 def from_tables(tables: Mapping[str, Any]) -> Scenario:

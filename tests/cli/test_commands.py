@@ -12,6 +12,7 @@ import pytest
 from fabricsim import provenance
 from fabricsim.cli.common import show
 from fabricsim.cli.main import app
+from fabricsim.cli.studies import _STUDIES
 from fabricsim.errors import AbsentTracesError
 from fabricsim.results.hdf5 import read
 from fabricsim.spec import library
@@ -38,6 +39,7 @@ from fabricsim.validation import (
     peers,
     vtrain,
 )
+from fabricsim.validation.bench import TESTS
 from fabricsim.validation.study import Study, ValidationRow
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ COMMANDS = [
     "replay",
     "rerun",
     "run",
+    "show",
     "traffic",
     "validate",
     "volumes",
@@ -104,6 +107,16 @@ def test_documented_options_are_those_that_there_are(command: str, fabricsim: Fa
     there = options_of(command, fabricsim)
 
     assert documented == there - {"--output"}  # documented by its short form
+
+
+def test_every_study_and_test_is_documented() -> None:
+    page = REFERENCE.read_text("utf-8")
+    said = page.split("The studies are\n")[1].split("]")[0]
+    tests = page.split("`TEST` is ")[1].split(".")[0]
+
+    assert sorted(re.findall(r"`([\w-]+)`", said)) == sorted(_STUDIES)
+    assert sorted(STUDIES) == sorted(_STUDIES)
+    assert re.findall(r"`(\w+)`", tests) == [*TESTS, "latency"]
 
 
 # ---- run, rerun, plot ---------------------------------------------------------------------------

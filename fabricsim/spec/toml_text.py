@@ -1,0 +1,103 @@
+"""TOML as people read it: tables as text with a comment per key, and the comments of such text."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import textwrap
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+_TABLE = re.compile(r"\s*\[([\w.-]+)\]\s*(?:#\s*(.*))?$")
+_LINE = re.compile(r"""\s*([\w-]+)\s*=\s*(?:"[^"]*"|'[^']*'|[^#"'])*(?:#\s*(.*\S))?\s*$""")
+
+Comments = dict[tuple[str, ...], str]
+"""Of tables and keys, by their path."""
+
+
+class Commented(NamedTuple):
+    """A table or key of a text: its line, counted from 1, its path, and its comment, empty if it has none."""
+
+    line: int
+    path: tuple[str, ...]
+    comment: str
+
+
+def comments(text: str) -> Iterator[Commented]:
+    """Find the comment of each table and key: that on its line, or else on the lines above it.
+
+    The comment that heads the file is that of none.
+    """
+    place: tuple[str, ...] = ()
+    above: list[str] = []
+    ended = True  # a comment stands for all keys that follow it at once
+    title = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
+    head = sum(1 for _ in title)
+    for number, line in enumerate(text.splitlines()[head:], head + 1):
+        if line.lstrip().startswith("#"):
+            above = [*([] if ended else above), line.lstrip("# ").rstrip()]
+            ended = False
+            continue
+        ended = True
+        if table := _TABLE.match(line):
+            place, above = tuple(table[1].split(".")), []
+            yield Commented(number, place, table[2] or "")
+        elif key := _LINE.match(line):
+            yield Commented(number, (*place, key[1]), key[2] or " ".join(above))
+        else:
+            above = []
+
+
+def lines(
+    tables: Mapping[str, Any], comments: Comments, width: int = 10**9, place: tuple[str, ...] = ()
+) -> Iterator[str]:
+    """Write tables as lines of TOML: a table's own keys, then the tables in it.
+
+    Parameters
+    ----------
+    tables
+        Nested, of values that JSON has.
+    comments
+        Of tables and keys.
+    width
+        Columns beyond which a comment stands above its key, and entries of lists below one another.
+    place
+        Path of `tables`.
+    """
+    for key, value in tables.items():
+        if not isinstance(value, dict):
+            yield from _commented(_assigned(key, value, width), comments.get((*place, key), ""), width)
+    for key, value in tables.items():
+        if isinstance(value, dict):
+            inner = (*place, key)
+            if not value or any(not isinstance(item, dict) for item in value.values()):
+                yield ""
+                yield from _commented([f"[{'.'.join(inner)}]"], comments.get(inner, ""), width)
+            yield from lines(value, comments, width, inner)
+
+
+def _assigned(key: str, value: object, width: int) -> list[str]:
+    line = f"{key} = {_value(value)}"
+    if len(line) <= width or not isinstance(value, list | tuple):
+        return [line]
+    return [f"{key} = [", *(f"  {_value(item)}," for item in value), "]"]
+
+
+def _commented(written: list[str], comment: str, width: int) -> Iterable[str]:
+    if not comment:
+        return written
+    if len(written) == 1 and len(written[0]) + len(comment) + 3 <= width:
+        return [f"{written[0]} # {comment}"]
+    above = textwrap.wrap(comment, width - 2, break_long_words=False, break_on_hyphens=False)
+    return [*(f"# {line}" for line in above), *written]
+
+
+def _value(value: object) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_value(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_value(item) for item in value) + "]"
+    return json.dumps(value, ensure_ascii=False)  # TOML writes these as JSON does
