@@ -37,6 +37,7 @@ UNPACED = (NONE_LAW, NEW_RENO, CUBIC, DCTCP, NSCC)
 # when DCTCP cuts
 AT_MARKS = 0  # at the first mark of a window
 EVERY_WINDOW = 1  # at the end of each window, marks or none
+PROPORTIONAL = 2  # at the first mark of a window, by a part for each packet acknowledged
 
 SERVER = np.dtype([("free_at", np.int64), ("busy", np.int64), ("bytes", np.int64)], align=True)
 """A resource of a host, which serves packets one after the other: when it is free, and what it did (ps, payload)."""
@@ -137,6 +138,7 @@ FLOW = on_lines(
         ("epoch_packets", np.float64),  # acknowledged since the epoch began
         ("epoch_marked", np.float64),  # of these, marked
         ("cut_until", np.int64),  # DCTCP: no cut by marks until more than this number is acknowledged
+        ("reduction", np.float64),  # DCTCP: of the window for each packet acknowledged while a cut lasts; 0: none does
         ("peak", np.float64),  # CUBIC: W_max, plateau of the growth, packets; 0: none known
         ("prior", np.float64),  # CUBIC: window before the last cut, packets
         ("friendly", np.float64),  # CUBIC: window of a Reno flow, packets
@@ -244,7 +246,7 @@ LAW = np.dtype(
         ("minimum_rate", np.float64),  # bytes/s
         ("gain", np.float64),  # DCTCP, DCQCN: g; TIMELY: weight of the new gradient; NSCC: weight of the new delay
         ("initial_alpha", np.float64),  # DCTCP: of a new connection
-        ("cut", np.int32),  # DCTCP: AT_MARKS or EVERY_WINDOW
+        ("cut", np.int32),  # DCTCP: AT_MARKS, EVERY_WINDOW or PROPORTIONAL
         ("decrease", np.float64),  # factor of a cut: CUBIC, TIMELY and Swift beta, NSCC gamma
         ("largest_cut", np.float64),  # Swift, NSCC: most that one cut takes away
         ("scale", np.float64),  # CUBIC: C, packets/s^3

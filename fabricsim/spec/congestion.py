@@ -55,13 +55,15 @@ class Dctcp(Spec):
     """DCTCP (RFC 8257).
 
     ``gain`` is its g, ``initial_alpha`` the alpha of a new connection. ``cut`` says when the window is
-    cut: at the first mark of a window of data, or at the end of every one, marks or none, as csg-htsim does.
+    cut: at the first mark of a window of data, at once or in proportion to what is acknowledged until all that
+    was sent by then is (PRR, RFC 6937, as ns-3 and Linux do), or at the end of every one, marks or none, as
+    csg-htsim does.
     """
 
     law: Literal["dctcp"]
     gain: Gain = 1 / 16
     initial_alpha: Annotated[float, Field(ge=0, le=1)] = 1.0
-    cut: Literal["marked", "every-window"] = "marked"
+    cut: Literal["marked", "proportional", "every-window"] = "marked"
     minimum_window: Packets = 2.0
     initial_threshold: Packets | None = None
 

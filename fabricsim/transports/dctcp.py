@@ -3,6 +3,9 @@
 The sender estimates the share of marked packets, once per window, and cuts by half that share, at
 most once per window. Growth and losses are those of New Reno.
 
+With ``cut = "proportional"`` a cut takes a round trip: the window falls by a part for each packet acknowledged, so
+that the sender goes on sending (proportional rate reduction, RFC 6937; ns-3 and Linux do so after marks, too).
+
 With ``cut = "every-window"`` it answers as the source of csg-htsim does (``sim/dctcp.cpp``): a mark
 ends slow start, the window is cut at the end of each observation window, marks or none, and every
 ACK raises it.
@@ -11,7 +14,7 @@ ACK raises it.
 from __future__ import annotations
 
 from fabricsim.kernels._jit import kernel
-from fabricsim.transport_tables import EVERY_WINDOW
+from fabricsim.transport_tables import EVERY_WINDOW, PROPORTIONAL
 from fabricsim.transports import new_reno
 
 
@@ -47,10 +50,23 @@ def _observe(flow, law, packets, marked):
 
 @kernel
 def _cut(flow, law):
-    """Cut by half of alpha (RFC 8257, section 3.3, step 9; SIGCOMM 2010, equation 2)."""
-    flow.window = max(flow.window * (1.0 - flow.alpha / 2.0), law.minimum_window)
+    """Cut by half of alpha (RFC 8257, section 3.3, step 9; SIGCOMM 2010, equation 2), or begin to."""
+    before = flow.window
+    flow.window = max(before * (1.0 - flow.alpha / 2.0), law.minimum_window)
     flow.threshold = max(flow.window, new_reno.LOWEST_THRESHOLD)
     flow.cut_until = flow.next_number
+    if law.cut == PROPORTIONAL:
+        flow.reduction = max(1.0 - flow.threshold / before, 0.0)
+        flow.window = before
+
+
+@kernel
+def _reduce(flow, packets):
+    """Let the window fall with each packet until what was sent before the cut is acknowledged (PRR, RFC 6937)."""
+    flow.window = max(flow.window - packets * flow.reduction, flow.threshold)
+    if flow.acknowledged > flow.cut_until:
+        flow.window = flow.threshold
+        flow.reduction = 0.0
 
 
 @kernel
@@ -69,6 +85,10 @@ def acknowledge(flow, law, now, packets, marked, rtt):  # noqa: ARG001  one sign
     ended = _observe(flow, law, packets, marked)
     if flow.recovering == 1:
         return
+    if flow.reduction > 0.0:
+        _reduce(flow, packets)
+        if flow.reduction > 0.0:
+            return
     if law.cut == EVERY_WINDOW:
         _answer_every_window(flow, law, packets, marked, ended)
     elif marked == 0:
@@ -81,6 +101,7 @@ def acknowledge(flow, law, now, packets, marked, rtt):  # noqa: ARG001  one sign
 def lose(flow, law, now):
     """Halve the flight as New Reno does; marks of the same window cut no further."""
     new_reno.lose(flow, law, now)
+    flow.reduction = 0.0
     flow.cut_until = flow.next_number
     if law.cut == EVERY_WINDOW:
         _begin_epoch(flow, flow.next_number)
@@ -90,11 +111,13 @@ def lose(flow, law, now):
 def restart(flow, law):
     """Begin slow start anew after an idle time as New Reno does; what is known of marks is kept."""
     new_reno.restart(flow, law)
+    flow.reduction = 0.0
 
 
 @kernel
 def time_out(flow, law, now):
     """Start again from one packet; nothing of the lost window is observed."""
     new_reno.time_out(flow, law, now)
+    flow.reduction = 0.0
     flow.cut_until = flow.acknowledged
     _begin_epoch(flow, flow.acknowledged)

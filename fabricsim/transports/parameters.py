@@ -43,7 +43,7 @@ BALANCES = {
 RECOVERIES = {"go-back-n": tt.GO_BACK_N, "selective": tt.SELECTIVE}
 """Numbers of the ways to recover from loss by their names in a scenario."""
 
-CUTS = {"marked": tt.AT_MARKS, "every-window": tt.EVERY_WINDOW}
+CUTS = {"marked": tt.AT_MARKS, "every-window": tt.EVERY_WINDOW, "proportional": tt.PROPORTIONAL}
 """Numbers of the times when DCTCP cuts, by their names in a scenario."""
 
 INITIAL_WINDOW = 10

@@ -685,7 +685,7 @@ LAW_COLUMNS: dict[int, dict[str, Any]] = {
 def _draw_variant(rng: random.Random, kind: int) -> dict[str, Any]:
     """Vary DCQCN, as published or as adapters do it, with and without CNPs; and DCTCP."""
     if kind == transport_types.DCTCP:
-        return {"initial_alpha": rng.choice((0.0, 1.0)), "cut": rng.randint(0, 1)}
+        return {"initial_alpha": rng.choice((0.0, 1.0)), "cut": rng.randint(0, 2)}
     if kind != transport_types.DCQCN:
         return {}
     return {

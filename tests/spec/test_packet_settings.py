@@ -135,7 +135,7 @@ REFUSED_TRANSPORTS = [
     (
         "congestion_control={ law = 'dctcp', cut = 'never' }",
         "congestion_control.cut",
-        "not one of marked, every-window",
+        "not one of marked, proportional, every-window",
     ),
     ("congestion_control={ law = 'dctcp', gain = nan }", "congestion_control.gain", "nan is not a number"),
     ("congestion_control={ law = 'dcqcn', raise_interval = '0us' }", "congestion_control.raise_interval", "too small"),

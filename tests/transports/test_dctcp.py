@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabricsim.transport_tables import AT_MARKS, EVERY_WINDOW
+from fabricsim.transport_tables import AT_MARKS, EVERY_WINDOW, PROPORTIONAL
 from fabricsim.transports import dctcp
 
 if TYPE_CHECKING:
@@ -124,6 +124,35 @@ def test_marks_cut_once_per_window(steady: Callable[[int, float], np.record], la
     # The first packet that was sent after the cut also ends the observation window, which comes first: all were marked.
     alpha = 0.3 * (1 - G) + G
     assert _ack(flow, law, 1) == pytest.approx(after * (1 - alpha / 2))
+
+
+def test_a_proportional_cut_takes_what_was_in_flight(
+    steady: Callable[[int, float], np.record], make_law: Callable[..., Any]
+) -> None:
+    """RFC 6937: of `RecoverFS` packets that are acknowledged, `ssthresh` are sent, evenly."""
+    law = make_law(**PARAMETERS | {"cut": PROPORTIONAL})[0]
+    flow = steady(20, 0.5)
+    target = 20 * (1 - 0.5 / 2)
+
+    assert _ack(flow, law, 1) == 20
+    windows = [_ack(flow, law, 1) for _ in range(19)]  # the others that were in flight, marked or not
+
+    assert windows == pytest.approx([20 - (20 - target) / 20 * count for count in range(1, 20)])
+    assert _ack(flow, law, 0) == pytest.approx(target, abs=1)  # sent after the cut: growth goes on
+    assert flow.reduction == 0.0
+
+
+def test_a_loss_ends_a_proportional_cut(
+    steady: Callable[[int, float], np.record], make_law: Callable[..., Any]
+) -> None:
+    law = make_law(**PARAMETERS | {"cut": PROPORTIONAL})[0]
+    for end in (dctcp.lose, dctcp.time_out):
+        flow = steady(20, 0.5)
+        _ack(flow, law, 1)
+
+        end(flow, law, 0)
+
+        assert flow.reduction == 0.0
 
 
 @pytest.mark.parametrize(("alpha", "window"), [(0.0, 20.0), (1.0, 10.0)])

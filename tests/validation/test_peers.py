@@ -236,6 +236,7 @@ def compared(folder: Path, name: str, pattern: str) -> tuple[Case, Comparison]:
         ("New Reno of htsim", "ring16"),
         ("NSCC, spraying", "ring16"),
         ("New Reno of ns-3", "ring16"),
+        ("DCTCP of ns-3", "ring16"),
         ("NDP, spraying", "perm128"),
         ("NDP, spraying", "ring16"),
     ],
