@@ -305,7 +305,8 @@ class Fabric:
         -------
         dict
             Payload in bytes, time in use at full capacity in units of the environment, and capacity. Of flows also what
-            is on its way; of packets what was given to the wire, what is sent again included in the time only.
+            is on its way; of packets what was given to the wire, what is sent again included in the time only. If
+            packets are sprayed, the payload between switches is not known, and 0.
         """
         return link_use(self, self._pump.now(), self._unit)
 

@@ -116,7 +116,7 @@ class Reference:
             law = self.law_rows[int(flow["law"])]
             if law["law"] == HPCC:
                 rows = max(rows, int(flow["first_telemetry"]) + (int(law["span"]) + 1) * int(flow["hops"]))
-        self.telemetry = np.append(self.telemetry, _records(np.zeros(rows - len(self.telemetry), TELEMETRY)))
+        self.telemetry = _records(np.append(self.telemetry, np.zeros(rows - len(self.telemetry), TELEMETRY)))
 
     def _make_nodes(self) -> list[Node]:
         kinds = self.tables.nodes["kind"]
