@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from fabricsim.engine.recorder import Watch
     from fabricsim.results.result import Result
+    from fabricsim.results.traffic import TrafficResult
 
 SETTINGS_HELP = "Override a setting, such as cluster.hosts=16; may be repeated."
 
@@ -320,7 +321,20 @@ def finish(result: Result, output: Path | None, *, as_json: bool) -> None:
     show(summary_text(summary))
 
 
-def save(result: Result, output: Path | None) -> None:
+def show_traffic(result: TrafficResult, *, as_json: bool) -> None:
+    """Print the completion times of a traffic run."""
+    from fabricsim.results.traffic import summarise_traffic  # noqa: PLC0415  --help must not pay for it
+
+    summary = summarise_traffic(result)
+    if as_json:
+        say(json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False))
+        return
+    from fabricsim.report.traffic_text import traffic_text  # noqa: PLC0415  as above
+
+    show(traffic_text(summary))
+
+
+def save(result: Result | TrafficResult, output: Path | None) -> None:
     """Write a result, and the packets that were captured, where wanted."""
     if output is None:
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -25,8 +26,10 @@ from fabricsim.cli.common import (
     note,
     output_folder,
     progress,
+    save,
     show,
     show_comparison,
+    show_traffic,
     watched,
 )
 from fabricsim.cli.replay import (
@@ -42,9 +45,12 @@ from fabricsim.cli.replay import (
 from fabricsim.errors import InputError
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from fabricsim.cli.common import Options
     from fabricsim.engine.recorder import Watch
     from fabricsim.results.result import Result
+    from fabricsim.results.traffic import TrafficResult
     from fabricsim.spec.load import LoadedScenario
 
 ComparedArgument = Annotated[
@@ -92,11 +98,29 @@ def rerun(
 ) -> None:
     """Repeat the run that a result file describes."""
     from fabricsim.pipeline import reload  # noqa: PLC0415  --help must not pay for it
-    from fabricsim.results.hdf5 import read  # noqa: PLC0415  as above
+    from fabricsim.results.hdf5 import read_any  # noqa: PLC0415  as above
+    from fabricsim.results.traffic import TrafficResult  # noqa: PLC0415  as above
 
     check_output_file(output)
     watch = watched(tap, pcap, output)
-    finish(_simulate(reload(read(result)), watch), output, as_json=as_json)
+    earlier = read_any(result)
+    if isinstance(earlier, TrafficResult):
+        again = _send_again(earlier, watch)
+        save(again, output)
+        show_traffic(again, as_json=as_json)
+    else:
+        finish(_simulate(reload(earlier), watch), output, as_json=as_json)
+
+
+def _send_again(earlier: TrafficResult, watch: Watch | None) -> TrafficResult:
+    from fabricsim.spec.load import from_tables  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.traffic import simulate  # noqa: PLC0415  as above
+
+    scenario = from_tables(earlier.resolved)
+    announce_compilation(scenario.engine)
+    with progress(f"{earlier.matrix.name} on {scenario.name}") as report:
+        result = simulate(scenario, earlier.matrix, watch=watch, progress=report)
+    return replace(result, source=earlier.source, resolved=earlier.resolved)
 
 
 def compare(  # noqa: PLR0913  one parameter per option
@@ -189,14 +213,26 @@ def plot(
 ) -> None:
     """Draw the pictures of a result file.
 
-    Breakdown, timeline, utilisation of links, and what was tapped; beside the file where -o is left out.
+    Breakdown, timeline, utilisation of links, and what was tapped; of traffic the completion times, and what was
+    tapped. They go beside the file if -o is left out.
     """
     from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
-    from fabricsim.results.hdf5 import read  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.results.hdf5 import read_any  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.results.traffic import TrafficResult  # noqa: PLC0415  as above
 
     check_output_folder(output)
-    run_result = read(result)
+    drawn = read_any(result)
     folder = output_folder(output if output is not None else result.parent)
+    figures = plots.of_traffic(drawn) if isinstance(drawn, TrafficResult) else _pictures(drawn)
+    for name, figure in figures.items():
+        path = folder / f"{result.stem}-{name}.{form}"
+        plots.save(figure, path)
+        note(f"wrote {path}")
+
+
+def _pictures(run_result: Result) -> dict[str, Figure]:
+    from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
+
     packets = run_result.packets
     rates = bool(run_result.series.rate.any())
     names = ("breakdown", "timeline", "utilisation") if rates else ("breakdown", "timeline")
@@ -206,10 +242,7 @@ def plot(
         note(f"no picture of the utilisation: {reason}")
     if packets is not None:
         figures |= plots.of_packets(packets, f"{run_result.name} over {run_result.transport}")
-    for name, figure in figures.items():
-        path = folder / f"{result.stem}-{name}.{form}"
-        plots.save(figure, path)
-        note(f"wrote {path}")
+    return figures
 
 
 def _load(scenario: str, settings: list[str], options: Options) -> LoadedScenario:

@@ -23,8 +23,8 @@ from fabricsim.cli.common import (
     note,
     output_folder,
     progress,
-    say,
-    show,
+    save,
+    show_traffic,
     watched,
     write_text,
 )
@@ -104,13 +104,14 @@ def traffic(  # noqa: PLR0913  one parameter per option
     if any(setting.startswith("cluster") for setting in settings or []):
         sizing = None
     with naming_options(parts | rest), _naming_line(matrix, sizing):
-        found = load_scenario(scenario or _BARE, [*overrides, *(settings or []), *as_settings(rest)]).scenario
+        loaded = load_scenario(scenario or _BARE, [*overrides, *(settings or []), *as_settings(rest)])
+    found = loaded.scenario
     if demand is None:
         demand = request(matrix, found, size=size, flows=flows, load=load)
     announce_compilation(found.engine)
     with progress(f"{demand.name} on {found.name}") as report:
         result = simulate(found, demand, watch=watch, progress=report)
-    _finish(result, output, as_json=as_json)
+    _finish(replace(result, source=loaded.source, resolved=loaded.resolved), output, as_json=as_json)
 
 
 @contextmanager
@@ -139,49 +140,23 @@ def _refuse(matrix: str, options: dict[str, object]) -> None:
 
 
 def _finish(result: TrafficResult, output: Path | None, *, as_json: bool) -> None:
-    from fabricsim.report.traffic_text import traffic_text  # noqa: PLC0415  --help must not pay for it
-    from fabricsim.results.traffic import summarise_traffic  # noqa: PLC0415  as above
+    from fabricsim.results.traffic import summarise_traffic  # noqa: PLC0415  --help must not pay for it
 
-    summary = summarise_traffic(result)
-    text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False)
     if output is not None:
-        from fabricsim.report.fct import completion_times  # noqa: PLC0415  imports matplotlib
-        from fabricsim.report.style import save  # noqa: PLC0415  as above
+        from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
 
-        folder, stem = output_folder(output), Path(result.matrix.name).stem
-        save(completion_times(result), folder / f"{stem}-fct.png")
-        write_text(folder / f"{stem}-fct.json", text + "\n")
-        for suffix in ("png", "json"):
-            note(f"wrote {folder / f'{stem}-fct.{suffix}'}")
-        _write_recorded(result, folder, stem)
-    if as_json:
-        say(text)
-    else:
-        show(traffic_text(summary))
+        text = json.dumps(summarise_traffic(result), indent=2, ensure_ascii=False, allow_nan=False)
+        folder, stem = output_folder(output), _stem(result)
+        write_text(folder / f"{stem}.json", text + "\n")
+        note(f"wrote {folder / f'{stem}.json'}")
+        for name, figure in plots.of_traffic(result).items():
+            plots.save(figure, folder / f"{stem}-{name}.png")
+            note(f"wrote {folder / f'{stem}-{name}.png'}")
+        save(result, folder / f"{stem}.h5")
+    show_traffic(result, as_json=as_json)
 
 
-def _write_recorded(result: TrafficResult, folder: Path, stem: str) -> None:
-    """Write what was tapped: pictures, the series as HDF5, and the capture."""
-    packets, series = result.packets, result.series
-    if packets is None or series is None or not (packets.taps or packets.log is not None or series.names):
-        return
-    from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
-    from fabricsim.results import pcapng  # noqa: PLC0415  --help must not pay for it
-    from fabricsim.results.hdf5 import write_series  # noqa: PLC0415  as above
-
-    title = f"{result.matrix.name} on {result.name} over {result.transport}"
-    figures = plots.of_packets(packets, title)
-    if series.rate.any():
-        starts = result.matrix.flows["start"]
-        figures["rates"] = plots.payload_rates(series, int((starts + result.completion).max()), title)
-    for name, figure in figures.items():
-        path = folder / f"{stem}-{name}.png"
-        plots.save(figure, path)
-        note(f"wrote {path}")
-    path = folder / f"{stem}.h5"
-    write_series(packets, series, path)
-    note(f"wrote {path}")
-    if packets.log is not None:
-        path = folder / f"{stem}.pcapng"
-        pcapng.write(packets.log, path)
-        note(f"wrote {path}")
+def _stem(result: TrafficResult) -> str:
+    """Name files by what was sent, where and over what, so that runs that are compared stand side by side."""
+    parts = (Path(result.matrix.name).stem, result.name, result.transport, result.engine)
+    return "-".join(parts).replace("/", "-")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from fabricsim.packet_tables import DATA
 from fabricsim.report.agreement import bus_bandwidth, measured_against_predicted
 from fabricsim.report.bars import breakdown, comparison
+from fabricsim.report.fct import completion_times
 from fabricsim.report.grouped import Bar, grouped
 from fabricsim.report.path import packet_paths
 from fabricsim.report.scatter import agreement
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from fabricsim.results.packets import Packets
+    from fabricsim.results.traffic import TrafficResult
 
 __all__ = [
     "Bar",
@@ -30,6 +32,7 @@ __all__ = [
     "grouped",
     "measured_against_predicted",
     "of_packets",
+    "of_traffic",
     "packet_paths",
     "payload_rates",
     "queues",
@@ -59,4 +62,16 @@ def of_packets(packets: Packets, title: str) -> dict[str, Figure]:
         figures["windows"] = windows(packets, title)
     if packets.log is not None and (packets.log.entries["kind"] == DATA).any():
         figures["packets"] = packet_paths(packets.log, title)
+    return figures
+
+
+def of_traffic(result: TrafficResult) -> dict[str, Figure]:
+    """Draw the completion times of a traffic run and what it recorded; by the name of the picture."""
+    figures = {"fct": completion_times(result)}
+    title = f"{result.matrix.name} on {result.name} over {result.transport}"
+    if result.packets is not None:
+        figures |= of_packets(result.packets, title)
+    if result.series is not None and result.series.rate.any():
+        end = int((result.matrix.flows["start"] + result.completion).max())
+        figures["rates"] = payload_rates(result.series, end, title)
     return figures

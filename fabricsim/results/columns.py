@@ -7,6 +7,8 @@ from typing import Literal
 
 FORMAT = "fabricsim result"
 """Value of the root attribute ``format``."""
+TRAFFIC_FORMAT = "fabricsim traffic"
+"""The same of a run of `fabricsim traffic`, which has no job."""
 FORMAT_VERSION = 1
 """Value of the root attribute ``format_version``; raised when a reader of the old one would err."""
 
@@ -118,6 +120,24 @@ CROSSING = Table(
     (Column("crossing_call", "text", "1", "a collective that crosses the resource"),),
 )
 """What crosses the resources, those of the first resource first."""
+
+CROSSED = Column("flows", "i8", "1", "flows that crossed the resource")
+"""A column more of `LINKS` in traffic runs."""
+
+DEMAND = Table(
+    "demand",
+    Column("flow", "i8", "1", "index of the flow"),
+    (
+        Column("id", "i8", "1", "id in the matrix"),
+        Column("source", "i8", "1", "rank that sends"),
+        Column("target", "i8", "1", "rank that receives"),
+        Column("bytes", "i8", "B", "bytes that are sent"),
+        Column("start", "i8", "ps", "when the flow may begin"),
+        Column("completion", "i8", "ps", "from its start until its last byte is handed over"),
+        Column("alone", "i8", "ps", "time that it takes at least, on the idle fabric"),
+    ),
+)
+"""The columns of `fabricsim.results.traffic.DEMAND` and what came of each flow; there in traffic runs."""
 
 FLOWS = Table(
     "flows",

@@ -33,36 +33,42 @@ def read_result(reader: Reader) -> Result:
     calls = _read_calls(reader)
     reader.require(bool(np.all(ops["call"] < len(calls))), "group ops names calls that group calls does not have")
     folded = reader.has_attribute("folded_from_ranks")
-    links = _read_links(reader, folded=folded)
+    links = read_links(reader, folded=folded)
     limit, rest = calls.limits.limit, calls.limits.rest
     reader.require(bool(np.all((limit >= NONE) & (limit < len(links)))), "group calls names a link that is not there")
     reader.require(bool(np.all((rest >= 0) & (rest < len(Rest)))), "group calls has a rest that is none of its flags")
-    text = {name: reader.text_attribute(name) for name in _TEXT_ATTRIBUTES}
     ranks = reader.integer_attribute("folded_from_ranks") if folded else None
     if ranks is not None:
         _require_few_ranks(reader, 0, max(ranks, int(ops["rank"].max(initial=-1)) + 1), len(timers))
     slowdowns = reader.numbers(columns.FLOWS.group, columns.FLOWS.columns[0], (SLOWDOWN_BINS,))
     reader.require(bool(np.all(slowdowns >= 0)), "group flows counts less than no messages")
     return Result(
-        **text,
-        resolved=reader.json_attribute("resolved"),
-        seed=reader.integer_attribute("seed"),
+        **read_about(reader),
         ops=ops,
         spans=spans,
         timers=timers,
         calls=calls,
         links=links,
-        series=_read_series(reader),
+        series=read_series(reader),
         slowdowns=slowdowns,
-        counters=reader.json_attribute("counters"),
         iteration=reader.integer_attribute("iteration_ps"),
         wall_seconds=0.0,
-        packets=_read_packets(reader) if reader.has_group(columns.WIRES.group) else None,
+        packets=read_packets(reader) if reader.has_group(columns.WIRES.group) else None,
         ranks=ranks,
         capture=_read_capture(reader) if reader.has_attribute("capture") else None,
         notes=tuple(reader.text_attribute("notes").splitlines()),
         work=_read_work(reader) if reader.has_attribute("work") else None,
     )
+
+
+def read_about(reader: Reader) -> dict[str, Any]:
+    """Read what a run of either form says of itself, by the name of the field."""
+    return {
+        **{name: reader.text_attribute(name) for name in _TEXT_ATTRIBUTES},
+        "resolved": reader.json_attribute("resolved"),
+        "seed": reader.integer_attribute("seed"),
+        "counters": reader.json_attribute("counters"),
+    }
 
 
 def _read_work(reader: Reader) -> Work:
@@ -107,7 +113,8 @@ def _read_calls(reader: Reader) -> CallRecords:
     return CallRecords.of(CallRecord(*row) for row in zip(*data, strict=True))
 
 
-def _read_links(reader: Reader, *, folded: bool) -> tuple[LinkRecord, ...]:
+def read_links(reader: Reader, *, folded: bool) -> tuple[LinkRecord, ...]:
+    """Read resources."""
     table = columns.LINKS
     names = reader.text(table.group, table.index)
     data = [reader.values(table.group, column, len(names)) for column in table.columns]
@@ -123,7 +130,8 @@ def _read_links(reader: Reader, *, folded: bool) -> tuple[LinkRecord, ...]:
     return tuple(LinkRecord(*row) for row in zip(names, *data, calls, copies, strict=True))
 
 
-def _read_series(reader: Reader) -> Series:
+def read_series(reader: Reader) -> Series:
+    """Read the rates of links over time."""
     group = "series"
     names = reader.text(group, columns.SERIES_LINK)
     bins = len(reader.numbers(group, columns.SERIES_TIME))
@@ -159,7 +167,8 @@ def _read_capture(reader: Reader) -> Capture:
     )
 
 
-def _read_packets(reader: Reader) -> Packets:
+def read_packets(reader: Reader) -> Packets:
+    """Read what a packet run counted and recorded."""
     table = columns.WIRES
     names = reader.text(table.group, table.index)
     wires = np.zeros(len(names), WIRE)

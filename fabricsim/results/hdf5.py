@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import ResultError
-from fabricsim.results import columns, to_hdf5
+from fabricsim.results import to_hdf5
 from fabricsim.results.from_hdf5 import read_result
 from fabricsim.results.hdf5_reader import open_result
+from fabricsim.results.traffic import TrafficResult
+from fabricsim.results.traffic_hdf5 import read_traffic, write_traffic
 from fabricsim.whole import whole
 
 if TYPE_CHECKING:
@@ -22,16 +24,11 @@ if TYPE_CHECKING:
 
     import h5py
 
-    from fabricsim.results.packets import Packets
-    from fabricsim.results.result import Result, Series
+    from fabricsim.results.result import Result
 
 
-_TRAFFIC = "fabricsim traffic"
-"""Root attribute ``format`` of a file that holds no run of a job."""
-
-
-def write(result: Result, path: Path | str) -> None:
-    """Write a result to an HDF5 file.
+def write(result: Result | TrafficResult, path: Path | str) -> None:
+    """Write the result of a job or of traffic to an HDF5 file.
 
     The file is written beside its place under the name ``<path>.part`` and renamed when it is whole; whatever
     goes wrong, no part of it is left. ``wall_seconds`` is not stored.
@@ -52,25 +49,10 @@ def write(result: Result, path: Path | str) -> None:
     if target.is_dir():
         msg = f"{target}: is a directory; name the file to write"
         raise ResultError(msg)
-    _replace(target, _image(lambda file: to_hdf5.write_result(file, result)))
-
-
-def write_series(packets: Packets, series: Series, path: Path) -> None:
-    """Write what a traffic run recorded: the groups ``/series``, ``/packets`` and ``/packet_log`` of a result.
-
-    Raises
-    ------
-    ResultError
-        Where the file cannot be written.
-    """
-
-    def content(file: h5py.File) -> None:
-        file.attrs["format"] = _TRAFFIC
-        file.attrs["format_version"] = columns.FORMAT_VERSION
-        to_hdf5.write_series(file, series)
-        to_hdf5.write_packets(file, packets)
-
-    _replace(path, _image(content))
+    if isinstance(result, TrafficResult):
+        _replace(target, _image(lambda file: write_traffic(file, result)))
+    else:
+        _replace(target, _image(lambda file: to_hdf5.write_result(file, result)))
 
 
 def _replace(target: Path, image: bytes) -> None:
@@ -109,5 +91,14 @@ def read(path: Path | str) -> Result:
         Where the file is missing, truncated, of another kind, of a later format or inconsistent. The memory
         taken is bounded by the size of the file.
     """
+    found = read_any(path)
+    if isinstance(found, TrafficResult):
+        msg = f"{path}: is the result of fabricsim traffic, not of a job; fabricsim plot and rerun take it"
+        raise ResultError(msg)
+    return found
+
+
+def read_any(path: Path | str) -> Result | TrafficResult:
+    """Read a result file of a job or of traffic; as `read`."""
     with open_result(Path(path)) as reader:
-        return read_result(reader)
+        return read_traffic(reader) if reader.is_traffic else read_result(reader)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from fabricsim.errors import ResultError
-from fabricsim.results.columns import FORMAT, FORMAT_VERSION
+from fabricsim.results.columns import FORMAT, FORMAT_VERSION, TRAFFIC_FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from fabricsim.results.columns import Column
 
-_WAY_OUT = "name a result that fabricsim run -o wrote"
+_WAY_OUT = "name a result that fabricsim run -o or traffic -o wrote"
 _BLOCK = 256
 """Strings read at once: what they take is counted block by block."""
 
@@ -94,6 +94,11 @@ class Reader:
         if not condition:
             self._refuse(otherwise)
 
+    @property
+    def is_traffic(self) -> bool:
+        """Whether it holds a traffic run, not the run of a job."""
+        return bool(self._file.attrs["format"] == TRAFFIC_FORMAT)
+
     def has_group(self, name: str) -> bool:
         """Tell whether the file has a group of that name."""
         import h5py  # noqa: PLC0415  loaded by `open_result` already
@@ -158,7 +163,7 @@ class Reader:
 
     def _check_format(self) -> None:
         kind, version = self._file.attrs.get("format"), self._file.attrs.get("format_version")
-        if not isinstance(kind, str) or kind != FORMAT or not isinstance(version, np.integer):
+        if not isinstance(kind, str) or kind not in {FORMAT, TRAFFIC_FORMAT} or not isinstance(version, np.integer):
             self._refuse(f"an HDF5 file, but not a result of fabricsim; {_WAY_OUT}")
         if version != FORMAT_VERSION:
             self._refuse(

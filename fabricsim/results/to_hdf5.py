@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fabricsim.results.capture import Capture
     from fabricsim.results.packets import PacketLog, Packets
     from fabricsim.results.result import CallRecords, LinkRecord, Result, Series
+    from fabricsim.results.traffic import TrafficResult
 
 
 _LOG_NUMBERS = ("payload", "overhead", "ecn")
@@ -31,26 +32,31 @@ def write_result(file: h5py.File, result: Result) -> None:
     _write_root(file, result)
     _write_ops(file, result)
     _write_calls(file, result.calls)
-    _write_links(file, result.links, folded=result.ranks is not None)
+    write_links(file, result.links, folded=result.ranks is not None)
     write_series(file, result.series)
     messages = {"messages": result.slowdowns}
-    _write_table(file.create_group(columns.FLOWS.group), columns.FLOWS, edges(), messages)
+    write_table(file.create_group(columns.FLOWS.group), columns.FLOWS, edges(), messages)
     if result.packets is not None:
         write_packets(file, result.packets)
     if result.capture is not None:
         _write_capture(file, result.capture)
 
 
-def _write_root(file: h5py.File, result: Result) -> None:
-    file.attrs["format"] = columns.FORMAT
+def write_about(file: h5py.File, form: str, result: Result | TrafficResult) -> None:
+    """Write what a run of either form says of itself."""
+    file.attrs["format"] = form
     file.attrs["format_version"] = columns.FORMAT_VERSION
     for name in _TEXT_ATTRIBUTES:
         file.attrs[name] = getattr(result, name)
     file.attrs["resolved"] = json.dumps(result.resolved)
     file.attrs["counters"] = json.dumps(result.counters)
-    file.attrs["notes"] = "\n".join(result.notes)
     file.attrs["versions"] = json.dumps(provenance.versions())
     file.attrs["seed"] = np.int64(result.seed)
+
+
+def _write_root(file: h5py.File, result: Result) -> None:
+    write_about(file, columns.FORMAT, result)
+    file.attrs["notes"] = "\n".join(result.notes)
     file.attrs["iteration_ps"] = np.int64(result.iteration)
     if result.work is not None:
         file.attrs["work"] = json.dumps(result.work._asdict())
@@ -61,27 +67,29 @@ def _write_root(file: h5py.File, result: Result) -> None:
 def _write_ops(file: h5py.File, result: Result) -> None:
     group = file.create_group(columns.OPS.group)
     data = {column.name: result.ops[column.name] for column in columns.OPS.columns}
-    scale = _write_table(group, columns.OPS, np.arange(len(result.ops)), data)
+    scale = write_table(group, columns.OPS, np.arange(len(result.ops)), data)
     for column in columns.SPANS:
-        _write_column(group, column, result.spans[column.name], scale)
+        write_column(group, column, result.spans[column.name], scale)
     _write_scale(group, columns.TIMER_NAME, result.timers)
 
 
 def _write_calls(file: h5py.File, calls: CallRecords) -> None:
     group = file.create_group(columns.CALLS.group)
     data = {column.name: calls.column(column.name) for column in columns.CALLS.columns}
-    _write_table(group, columns.CALLS, np.arange(len(calls)), data)
+    write_table(group, columns.CALLS, np.arange(len(calls)), data)
 
 
-def _write_links(file: h5py.File, links: Sequence[LinkRecord], *, folded: bool) -> None:
+def write_links(file: h5py.File, links: Sequence[LinkRecord], *, folded: bool) -> h5py.Dataset:
+    """Write resources; gives the scale that further columns of them hang on."""
     group = file.create_group(columns.LINKS.group)
     data = {name: [getattr(link, name) for link in links] for name in ("kind", "capacity", "load", "payload")}
     data["crossing_calls"] = [len(link.calls) for link in links]
-    scale = _write_table(group, columns.LINKS, [link.name for link in links], data)
+    scale = write_table(group, columns.LINKS, [link.name for link in links], data)
     if folded:
-        _write_column(group, columns.COPIES, [link.copies for link in links], scale)
+        write_column(group, columns.COPIES, [link.copies for link in links], scale)
     crossing = [call for link in links for call in link.calls]
-    _write_table(group, columns.CROSSING, np.arange(len(crossing)), {"crossing_call": crossing})
+    write_table(group, columns.CROSSING, np.arange(len(crossing)), {"crossing_call": crossing})
+    return scale
 
 
 def write_series(file: h5py.File, series: Series) -> None:
@@ -91,8 +99,8 @@ def write_series(file: h5py.File, series: Series) -> None:
     bins = np.arange(series.rate.shape[1], dtype=np.int64) * series.interval
     link = _write_scale(group, columns.SERIES_LINK, series.names)
     time = _write_scale(group, columns.SERIES_TIME, bins)
-    _write_column(group, columns.SERIES_CAPACITY, series.capacity, link)
-    _write_column(group, columns.SERIES_RATE, series.rate, link, time)
+    write_column(group, columns.SERIES_CAPACITY, series.capacity, link)
+    write_column(group, columns.SERIES_RATE, series.rate, link, time)
 
 
 def _write_capture(file: h5py.File, capture: Capture) -> None:
@@ -100,28 +108,28 @@ def _write_capture(file: h5py.File, capture: Capture) -> None:
     file.attrs["capture"] = json.dumps(told)
     for table, rows in ((columns.STEPS, capture.steps), (columns.TRANSFERS, capture.transfers)):
         data = {column.name: [getattr(row, column.name) for row in rows] for column in table.columns}
-        _write_table(file.create_group(table.group), table, np.arange(len(rows)), data)
+        write_table(file.create_group(table.group), table, np.arange(len(rows)), data)
 
 
 def write_packets(file: h5py.File, packets: Packets) -> None:
     """Write what a packet run counted and recorded."""
     group = file.create_group(columns.WIRES.group)
-    _write_table(group, columns.WIRES, packets.names, _fields(packets.wires))
+    write_table(group, columns.WIRES, packets.names, _fields(packets.wires))
     series = file["series"]
     series.attrs["taps"] = np.int64(len(packets.taps))
     for index, tap in enumerate(packets.taps):
         member = series.create_group(f"tap{index}")
         member.attrs["kind"], member.attrs["of"] = tap.kind, tap.of
         scale = _write_scale(member, columns.TAP_TIME, tap.time)
-        _write_column(member, columns.TAP_VALUES[tap.kind], tap.value, scale)
+        write_column(member, columns.TAP_VALUES[tap.kind], tap.value, scale)
     if packets.log is not None:
         _write_log(file.create_group(columns.LOG.group), packets.log)
 
 
 def _write_log(group: h5py.Group, log: PacketLog) -> None:
     _write_scale(group, columns.LOG_WIRE, log.wires)
-    _write_table(group, columns.LOG_FLOWS, np.arange(len(log.source)), {"source": log.source, "target": log.target})
-    _write_table(group, columns.LOG, np.arange(len(log.entries)), _fields(log.entries))
+    write_table(group, columns.LOG_FLOWS, np.arange(len(log.source)), {"source": log.source, "target": log.target})
+    write_table(group, columns.LOG, np.arange(len(log.entries)), _fields(log.entries))
     group.attrs["protocol"] = log.protocol
     for name in _LOG_NUMBERS:
         group.attrs[name] = np.int64(getattr(log, name))
@@ -131,22 +139,24 @@ def _fields(records: NDArray[np.void]) -> dict[str, NDArray[Any]]:
     return {name: records[name] for name in records.dtype.names or ()}
 
 
-def _write_table(group: h5py.Group, table: columns.Table, index: Iterable[Any], data: dict[str, Any]) -> h5py.Dataset:
+def write_table(group: h5py.Group, table: columns.Table, index: Iterable[Any], data: dict[str, Any]) -> h5py.Dataset:
+    """Write the index and columns of a table; gives the scale that its columns hang on."""
     scale = _write_scale(group, table.index, index)
     for column in table.columns:
-        _write_column(group, column, data[column.name], scale)
+        write_column(group, column, data[column.name], scale)
     return scale
 
 
 def _write_scale(group: h5py.Group, column: columns.Column, values: Iterable[Any]) -> h5py.Dataset:
-    scale = _write_column(group, column, values)
+    scale = write_column(group, column, values)
     scale.make_scale(column.name)
     return scale
 
 
-def _write_column(
+def write_column(
     group: h5py.Group, column: columns.Column, values: Iterable[Any], *scales: h5py.Dataset
 ) -> h5py.Dataset:
+    """Write a column, with the scale of each of its axes."""
     import h5py  # noqa: PLC0415  loaded by the caller already
 
     kind = h5py.string_dtype() if column.kind == "text" else np.dtype(f"<{column.kind}")

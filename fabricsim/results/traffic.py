@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, NotRequired, TypedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 
@@ -97,6 +97,8 @@ class TrafficResult:
         What the packet engine recorded besides; None in a flow run.
     series
         Payload rates of the wires that were tapped; None in a flow run.
+    source, resolved
+        The scenario as it was written, and with everything included, as of `fabricsim.results.result.Result`.
     """
 
     name: str
@@ -112,6 +114,8 @@ class TrafficResult:
     wall_seconds: float
     packets: Packets | None = None
     series: Series | None = None
+    source: str = ""
+    resolved: dict[str, Any] = field(default_factory=dict)
 
     @property
     def slowdown(self) -> NDArray[np.float64]:

@@ -69,11 +69,13 @@ def test_traffic_records_what_is_asked_for(fabricsim: Fabricsim, tmp_path: Path)
     code, _, err = fabricsim(*INCAST, "--size", "100kB", *taps, "-o", "out")
 
     assert code == 0
-    written = [f"incast{end}" for end in ("-fct.json", "-fct.png", "-packets.png", "-queues.png", "-rates.png")]
-    written += ["incast-windows.png", "incast.h5", "incast.pcapng"]
+    (stem,) = [path.stem for path in (tmp_path / "out").glob("*.h5")]
+    written = [f"{stem}-{name}.png" for name in ("fct", "packets", "queues", "rates", "windows")]
+    written += [f"{stem}.{end}" for end in ("h5", "json", "pcapng")]
+    assert stem.startswith("incast-")
     assert names(tmp_path / "out") == written
     assert sorted(re.findall(r"wrote out/(.*)", err)) == written
-    with h5py.File(tmp_path / "out" / "incast.h5") as file:
+    with h5py.File(tmp_path / "out" / f"{stem}.h5") as file:
         queue = file["series/tap0"]
         assert (queue.attrs["kind"], queue.attrs["of"]) == ("queue", "switch0->host0")
         assert queue["value"][-1] == 0
@@ -82,7 +84,7 @@ def test_traffic_records_what_is_asked_for(fabricsim: Fabricsim, tmp_path: Path)
         to_host0 = [name.decode() for name in file["series/link"][()]].index("switch0->host0")
         assert carried[to_host0] == pytest.approx(4 * 100_000)
         assert np.count_nonzero(carried) == 1
-    image = (tmp_path / "out" / "incast.pcapng").read_bytes()
+    image = (tmp_path / "out" / f"{stem}.pcapng").read_bytes()
     assert image[:4] == b"\x0a\x0d\x0d\x0a"
     assert b"switch0->host0" in image
 
@@ -90,7 +92,7 @@ def test_traffic_records_what_is_asked_for(fabricsim: Fabricsim, tmp_path: Path)
 def test_nothing_is_recorded_that_was_not_asked_for(fabricsim: Fabricsim, tmp_path: Path) -> None:
     assert fabricsim(*INCAST, "--size", "10kB", "-o", "out")[0] == 0
 
-    assert names(tmp_path / "out") == ["incast-fct.json", "incast-fct.png"]
+    assert [name.rpartition("packet")[2] for name in names(tmp_path / "out")] == ["-fct.png", ".h5", ".json"]
 
 
 # ---- run, plot, rerun ---------------------------------------------------------------------------

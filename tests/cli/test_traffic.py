@@ -101,10 +101,41 @@ def test_pictures_and_json_are_written(fabricsim: Fabricsim, flows: str, tmp_pat
     code, out, err = fabricsim("traffic", flows, "-o", "a/b", "--json")
 
     assert code == 0
-    assert err == "wrote a/b/mine-fct.png\nwrote a/b/mine-fct.json\n"
-    assert files(tmp_path) == ["a/b/mine-fct.json", "a/b/mine-fct.png", flows]
-    assert (tmp_path / "a/b/mine-fct.json").read_text() == out
-    assert (tmp_path / "a/b/mine-fct.png").read_bytes().startswith(b"\x89PNG")
+    stem = "a/b/mine-ideal-single-switch-ideal-100g-flow"
+    assert err.splitlines() == [f"wrote {stem}{end}" for end in (".json", "-fct.png", ".h5")]
+    assert files(tmp_path) == [f"{stem}-fct.png", f"{stem}.h5", f"{stem}.json", flows]
+    assert (tmp_path / f"{stem}.json").read_text() == out
+    assert (tmp_path / f"{stem}-fct.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_runs_that_are_compared_do_not_overwrite_one_another(fabricsim: Fabricsim, tmp_path: Path) -> None:
+    for options in (["--transport", "tcp-10g"], ["--transport", "rdma-100g"], ["gpt2-medium-dp"]):
+        assert fabricsim("traffic", "ring", *options, "--size", "1MB", "-o", "out")[0] == 0
+
+    assert [name for name in files(tmp_path) if name.endswith(".h5")] == [
+        "out/ring-gpt2-medium-dp-rdma-100g-flow.h5",
+        "out/ring-ideal-single-switch-rdma-100g-flow.h5",
+        "out/ring-ideal-single-switch-tcp-10g-flow.h5",
+    ]
+
+
+@pytest.mark.parametrize("engine", ["flow", "packet"])
+def test_its_result_is_drawn_and_run_again(fabricsim: Fabricsim, flows: str, tmp_path: Path, engine: str) -> None:
+    tap = ["--tap", "rate:switch0->*"] if engine == "packet" else []
+    _, out, _ = fabricsim("traffic", flows, "--engine", engine, *tap, "-o", "out", "--json")
+    (tmp_path / flows).unlink()  # the result has all that it takes
+    (result,) = (tmp_path / "out").glob("*.h5")
+
+    code, again, _ = fabricsim("rerun", f"out/{result.name}", *tap, "-o", "again.h5", "--json")
+    one, other = json.loads(out), json.loads(again)
+    del one["wall_seconds"], other["wall_seconds"]
+    assert code == 0
+    assert one == other
+    assert (tmp_path / "again.h5").read_bytes() == result.read_bytes()
+
+    assert fabricsim("plot", "again.h5", "-o", "drawn")[0] == 0
+    drawn = [path.removeprefix("drawn/again-") for path in files(tmp_path) if path.startswith("drawn/")]
+    assert drawn == (["fct.png", "rates.png"] if tap else ["fct.png"])
 
 
 # ---- closed forms -------------------------------------------------------------------------------

@@ -9,9 +9,10 @@ import pytest
 
 from fabricsim.errors import ResultError
 from fabricsim.results.difference import difference
-from fabricsim.results.hdf5 import read, write, write_series
+from fabricsim.results.hdf5 import read, read_any, write
 from fabricsim.results.packets import congested
 from fabricsim.results.summary import summarise, to_json
+from fabricsim.results.traffic import DEMAND, LinkUse, Matrix, TrafficResult, summarise_traffic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,15 +98,61 @@ def test_xarray_opens_each_group(recorded: Result, tmp_path: Path, group: str, k
             assert len(content.data_vars) >= 9
 
 
-def test_series_of_a_traffic_run_are_written_in_the_same_form(recorded: Result, tmp_path: Path) -> None:
-    assert recorded.packets is not None
-    write_series(recorded.packets, recorded.series, tmp_path / "x.h5")
+@pytest.fixture
+def sent(recorded: Result) -> TrafficResult:
+    flows = np.array([(7, 0, 1, 1000, 0), (8, 2, 1, 5000, 40)], DEMAND)
+    took, alone = np.array([900, 2000]), np.array([800, 1000])
+    links = tuple(LinkUse(link._replace(calls=()), number) for number, link in enumerate(recorded.links))
+    about = {name: getattr(recorded, name) for name in ("name", "transport", "seed", "version", "source", "resolved")}
+    about |= {name: getattr(recorded, name) for name in ("counters", "packets", "series")}
+    return TrafficResult(
+        **about,
+        engine="packet",
+        matrix=Matrix(flows, 3, "mine.csv"),
+        completion=took,
+        alone=alone,
+        links=links,
+        wall_seconds=0.0,
+    )
+
+
+def test_a_traffic_run_is_read_as_it_was_written(sent: TrafficResult, tmp_path: Path) -> None:
+    write(sent, tmp_path / "x.h5")
+
+    again = read_any(tmp_path / "x.h5")
+
+    assert isinstance(again, TrafficResult)
+    assert again.matrix.flows.tolist() == sent.matrix.flows.tolist()
+    assert summarise_traffic(again) == summarise_traffic(sent)
+    assert (again.links, again.source, again.resolved) == (sent.links, sent.source, sent.resolved)
     with h5py.File(tmp_path / "x.h5") as file:
-        assert list(file) == ["packet_log", "packets", "series"]
+        assert list(file) == ["demand", "links", "packet_log", "packets", "series"]
         assert file["series/tap0/value"][()].tolist() == [0.0, 64000.0, 0.0]
-        assert file["series/tap0"].attrs["of"] == "host0 > leaf0"
-    with pytest.raises(ResultError, match="not a result of fabricsim"):
+    with pytest.raises(ResultError, match="is the result of fabricsim traffic, not of a job"):
         read(tmp_path / "x.h5")
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("source", 1, "flows that no matrix has"),
+        ("target", 3, "flows that no matrix has"),
+        ("source", -1, "flows that no matrix has"),
+        ("bytes", 0, "flows that no matrix has"),
+        ("start", -1, "flows that no matrix has"),
+        ("id", 8, "flows that no matrix has"),
+        ("alone", 0, "flows that take no time"),
+    ],
+)
+def test_a_damaged_traffic_run_is_refused(
+    sent: TrafficResult, tmp_path: Path, column: str, value: int, message: str
+) -> None:
+    write(sent, tmp_path / "x.h5")
+    with h5py.File(tmp_path / "x.h5", "a") as file:
+        file["demand"][column][0] = value
+
+    with pytest.raises(ResultError, match=message):
+        read_any(tmp_path / "x.h5")
 
 
 @pytest.mark.parametrize(
