@@ -16,6 +16,7 @@ import numpy as np
 
 from fabricsim.captured.cast import assign
 from fabricsim.captured.clocks import delays
+from fabricsim.captured.communicators import in_turn, numbered
 from fabricsim.captured.dependencies import delayed, order
 from fabricsim.captured.matching import match
 from fabricsim.captured.strand import TIMERS, strand
@@ -24,7 +25,7 @@ from fabricsim.errors import TraceError
 from fabricsim.kernels.acyclic import first_in_cycle
 from fabricsim.tables import NONE
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE
-from fabricsim.workload.program import Program, assemble
+from fabricsim.workload.program import COLUMNS, Program, assemble
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from fabricsim.captured.strand import Strand
     from fabricsim.traces.trace import Recording, Trace
 
+_CALL = COLUMNS.index("call")
 MOST_OPERATIONS = 2**23
 """Of all ranks; one takes half a kilobyte while it is rebuilt."""
 MOST_UNASKED = 2**21
@@ -209,7 +211,7 @@ class _Weaver:
         if not len(rows):
             msg = "holds no operations; capture at least one iteration"
             raise TraceError(self.trace.recordings[0].source, msg)
-        ops, successors = assemble(rows, edges)
+        ops, successors = assemble(rows, np.concatenate([edges, self._in_turn(rows, edges)]))
         columns = ("first_successor", "successors", "predecessors")
         first, count, waiting = (ops[column].astype(np.int64) for column in columns)
         stuck = first_in_cycle(first, count, successors, waiting, np.empty(len(ops), np.int64))
@@ -218,6 +220,21 @@ class _Weaver:
             msg = "its operations wait for one another in a circle; the file is damaged, or its writer is wrong"
             raise TraceError(source, msg)
         return Program(ops, successors, self.matched.calls, TIMERS, len(self.strands))
+
+    def _in_turn(self, rows: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Keep collectives of a group from running at once, if the trace has no order but its dependencies."""
+        calls = self.matched.calls
+        if not self._unordered() or not len(calls):
+            return np.zeros((0, 2), np.int64)
+        groups = numbered(
+            [None if one.collective == "send_recv" else (one.dimension, one.ranks) for one in calls.kinds]
+        )
+        called = rows[:, _CALL]
+        of_op = np.where(called >= 0, groups[calls.kind[called]], NONE)
+        return in_turn(rows[:, 0], called, of_op, edges)
+
+    def _unordered(self) -> bool:
+        return all(kind == "any" for recording in self.trace.recordings for kind, _ in recording.lanes)
 
     def _matches(self) -> NDArray[np.int64]:
         moved = {
@@ -295,5 +312,7 @@ class _Weaver:
         unknown = sum(some.unknown for some in self.ordered)
         if unknown:
             notes.append(f"{unknown} operations whose duration was not captured take no time")
+        if self._unordered():
+            notes.append("collectives of a group run one after the other, as NCCL has it on one communicator")
         missing = dict.fromkeys(line for recording in self.trace.recordings for line in recording.missing)
-        return (*notes, *missing)
+        return (*notes, *(f"the trace does not say {line}" for line in missing))

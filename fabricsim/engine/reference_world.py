@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fabricsim.engine.packet_world import PacketWorld
 from fabricsim.engine.reference import Reference
-from fabricsim.engine.reference.hosts import pass_all
+from fabricsim.engine.reference.hosts import pass_all, times_alone
 from fabricsim.errors import SimulationError
 from fabricsim.kernels.dispatch import (
     COMPLETIONS,
@@ -26,11 +26,11 @@ from fabricsim.kernels.dispatch import (
     handle,
     report,
 )
-from fabricsim.kernels.lane import SEND, message_bytes, run_lane, sent
+from fabricsim.kernels.lane import NO_EXTRA, SEND, message_bytes, run_lane, sent
 from fabricsim.kernels.queue import close_bucket, has_event_at, next_time, post
 from fabricsim.kernels.transfer import handed_over, note_slowdown
 from fabricsim.packet.delivery import BATCH_DONE, INBOX_BITS, report_arrival
-from fabricsim.packet.replay import LINK_DOWN, LINK_UP, SEGMENT
+from fabricsim.packet.replay import LINK_DOWN, LINK_UP, PIECE, SEGMENT
 from fabricsim.packet_tables import DATA
 from fabricsim.tables import CLOCK_END, NEVER, NONE
 
@@ -46,6 +46,14 @@ _OF_LINKS = ("packets", "bytes", "marks", "drops", "errors", "trims", "pauses", 
 class _Sent(NamedTuple):
     size: int
     posted: int
+
+
+class _Inside:
+    """Messages of a flow within a host: bytes left and owner of each, and when the next piece may pass, ps."""
+
+    def __init__(self) -> None:
+        self.messages: deque[list[int]] = deque()
+        self.next_piece = 0
 
 
 class _Used:
@@ -66,6 +74,7 @@ class ReferenceWorld(PacketWorld):
 
     _run: Reference | None = None
     _sent: defaultdict[int, deque[_Sent]]
+    _inside: defaultdict[int, _Inside]
 
     def cancel_message(self, now: int, message: int) -> None:  # noqa: ARG002  of the other engines
         """Refuse to."""
@@ -79,6 +88,7 @@ class ReferenceWorld(PacketWorld):
     def _reference(self) -> Reference:
         if self._run is None:
             self._run, self._sent = Reference(_Used(self.network)), defaultdict(deque)
+            self._inside = defaultdict(_Inside)
         return self._run
 
     def advance(self, horizon: int, budget: int) -> int:
@@ -145,10 +155,25 @@ class ReferenceWorld(PacketWorld):
             self._sent[flow].append(_Sent(size, now))
             self._reference.post(now, flow, size, owner)
             return
-        pieces = [SEGMENT] * (size // SEGMENT) + [size % SEGMENT] * (size % SEGMENT > 0)
-        ends = [pass_all(self._reference.senders[flow].way_out, piece, now) for piece in pieces]
-        arrival = max([now, *ends]) + int(self.routes["latency"][self.network.flows["route"][flow]])
-        report_arrival(self, owner, arrival, now)
+        inside = self._inside[flow]
+        inside.messages.append([size, owner])
+        if len(inside.messages) == 1:
+            post(self, max(now, inside.next_piece), PIECE, flow, NO_EXTRA)
+
+    def _pass_piece(self, flow: int) -> None:
+        """Pass a piece of a message within a host; the next would arrive right behind it if nothing came between."""
+        now, inside, way = int(self.world["now"][0]), self._inside[flow], self._reference.senders[flow].way_out
+        message = inside.messages[0]
+        piece = min(message[0], SEGMENT) if way else message[0]
+        alone, done = times_alone(way, piece), pass_all(way, piece, now)
+        inside.next_piece = done - sum(alone) + max(alone, default=0)
+        message[0] -= piece
+        if message[0] == 0:
+            inside.messages.popleft()
+            latency = int(self.routes["latency"][self.network.flows["route"][flow]])
+            report_arrival(self, message[1], done + latency, now)
+        if inside.messages:
+            post(self, inside.next_piece, PIECE, flow, NO_EXTRA)
 
     # ---- programs ---------------------------------------------------------------------------------
 
@@ -164,6 +189,8 @@ class ReferenceWorld(PacketWorld):
             elif todo == POST:
                 message = self.messages[target]
                 self._start(int(self.routes["flow"][message.route]), int(message.bytes), -1 - target)
+            elif todo == PIECE:
+                self._pass_piece(target)
             elif todo == BATCH_DONE:
                 report(self, JOB_DONE, target)
             elif todo in {LINK_DOWN, LINK_UP}:

@@ -230,6 +230,17 @@ def pass_servers(net, first, count, payload, now):
 
 
 @kernel
+def time_alone(net, first, count, payload):
+    """Time that servers take if nothing else is there, and that of the slowest, ps."""
+    total = slowest = np.int64(0)
+    for i in range(first, first + count):
+        duration = np.int64(payload * net.stages[i].ps_per_byte + 0.5)
+        total += duration
+        slowest = max(slowest, duration)
+    return total, slowest
+
+
+@kernel
 def pass_way_in(net, flow, payload, now):
     """Take a packet through the servers of the receiving host."""
     return pass_servers(net, np.int64(flow.first_exit), np.int64(flow.exits), payload, now)

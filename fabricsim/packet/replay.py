@@ -19,11 +19,11 @@ from fabricsim.kernels.dispatch import (
     handle,
     report,
 )
-from fabricsim.kernels.lane import SEND, message_bytes, run_lane, sent
+from fabricsim.kernels.lane import NO_EXTRA, SEND, message_bytes, run_lane, sent
 from fabricsim.kernels.queue import close_bucket, has_event_at, post
 from fabricsim.kernels.queue import next_time as next_event
 from fabricsim.packet.delivery import BATCH_DONE, INBOX_BITS, hand_over, report_arrival
-from fabricsim.packet.nic import pass_servers
+from fabricsim.packet.nic import pass_servers, time_alone
 from fabricsim.packet.sender import send_message
 from fabricsim.packet.window import has_room, next_times, open_window, run_window
 from fabricsim.packet_tables import WATCHED
@@ -36,19 +36,54 @@ SMALLER = 6
 LINK_DOWN = np.int64(17)
 LINK_UP = np.int64(18)
 """Kinds of events: a link fails or is mended; target: the link."""
-SEGMENT = 65_536  # bytes: what GPUs of one host exchange passes its servers in such pieces
+PIECE = np.int64(19)
+"""Kind of an event: the next piece of a message within a host; target: its flow."""
+SEGMENT = 16_384  # bytes: so much of what GPUs of one host exchange passes its servers at once
 
 
 @kernel
-def _within_host(net, flow, size, now):
-    """Pass a message through the servers of its host; returns when its last byte is there, ps."""
-    time = now
-    left = size
-    while left > 0:
-        piece = min(left, SEGMENT)
-        time = pass_servers(net, np.int64(flow.first_stage), np.int64(flow.stages), piece, now)
-        left -= piece
-    return time
+def _queue_within_host(sim, net, number, size, owner):
+    """Give a flow within a host a message, which follows those before it."""
+    world, flow, now = net.world[0], net.flows[number], sim.world[0].now
+    at = np.int64(world.free_transfer)
+    transfer = net.transfers[at]
+    world.free_transfer = transfer.next
+    world.transfers_left -= 1
+    transfer.next, transfer.last, transfer.owner = -1, size, owner
+    if flow.posted == 0:
+        flow.first_transfer = at
+        post(sim, max(now, np.int64(flow.next_send)), PIECE, number, NO_EXTRA)
+    else:
+        net.transfers[flow.last_transfer].next = at
+    flow.last_transfer = at
+    flow.posted += 1
+
+
+@kernel
+def _pass_piece(sim, net, number):
+    """Pass the next piece of a message through the servers of its host.
+
+    The one behind it is given to them when it would arrive right behind, had it nothing else to wait for: so flows that
+    share a server take turns.
+    """
+    world, flow, now = net.world[0], net.flows[number], sim.world[0].now
+    at = np.int64(flow.first_transfer)
+    transfer = net.transfers[at]
+    first, stages = np.int64(flow.first_stage), np.int64(flow.stages)
+    piece = min(np.int64(transfer.last), SEGMENT) if stages > 0 else np.int64(transfer.last)
+    alone, slowest = time_alone(net, first, stages, piece)
+    done = pass_servers(net, first, stages, piece, now)
+    flow.next_send = done - alone + slowest
+    transfer.last -= piece
+    if transfer.last == 0:
+        report_arrival(sim, np.int64(transfer.owner), done + sim.routes[flow.route].latency, now)
+        flow.first_transfer = transfer.next
+        transfer.next = world.free_transfer
+        world.free_transfer = at
+        world.transfers_left += 1
+        flow.posted -= 1
+    if flow.posted > 0:
+        post(sim, np.int64(flow.next_send), PIECE, number, NO_EXTRA)
 
 
 @kernel
@@ -61,8 +96,7 @@ def _start(sim, net, number, size, owner):
     if flow.first_link >= 0:
         send_message(net, number, size, owner, now)
         return
-    arrival = _within_host(net, flow, size, now) + sim.routes[flow.route].latency
-    report_arrival(sim, owner, arrival, now)
+    _queue_within_host(sim, net, number, size, owner)
 
 
 @kernel
@@ -155,6 +189,8 @@ def advance(horizon, budget, sim, net):
                 number = np.int64(sim.routes[messages[target].route].flow)
                 size = messages[target].bytes
                 _start(sim, net, number, size, -1 - target)
+            elif todo == PIECE:
+                _pass_piece(sim, net, target)
             elif todo == BATCH_DONE:
                 report(sim, JOB_DONE, target)
             elif todo == LINK_DOWN:

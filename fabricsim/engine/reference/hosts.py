@@ -36,9 +36,13 @@ class Stage:
     server: Server
     ps_per_byte: float
 
+    def time_alone(self, payload: int) -> int:
+        """Time to serve `payload` bytes if nothing else is there, ps."""
+        return math.floor(payload * self.ps_per_byte + 0.5)
+
     def pass_through(self, payload: int, time: int, now: int) -> int:
         """Serve `payload` bytes, given now, that are here at `time`; returns when that is done, ps."""
-        duration = math.floor(payload * self.ps_per_byte + 0.5)
+        duration = self.time_alone(payload)
         self.server.free_at = max(now, self.server.free_at) + duration
         self.server.busy += duration
         self.server.bytes += payload
@@ -51,6 +55,11 @@ def pass_all(stages: list[Stage], payload: int, time: int) -> int:
     for stage in stages:
         time = stage.pass_through(payload, time, now)
     return time
+
+
+def times_alone(stages: list[Stage], payload: int) -> list[int]:
+    """Time of each stage to serve `payload` bytes if nothing else is there, ps."""
+    return [stage.time_alone(payload) for stage in stages]
 
 
 @dataclass
