@@ -24,6 +24,7 @@ from fabricsim.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rich.console import RenderableType
     from rich.table import Table
 
     from fabricsim.calibration.calibrate import Calibration
@@ -169,7 +170,7 @@ def _show(found: Calibration, *, as_json: bool) -> None:
         say(json.dumps(_as_json(found), indent=2, allow_nan=False, ensure_ascii=False))
         return
     show(_table(found))
-    show(_comparison(found))
+    show(*_comparison(found))
     for warning in found.warnings:
         note(f"warning: {warning}")
 
@@ -217,28 +218,28 @@ def _version(table: Measurement) -> str | None:
 
 
 def _table(found: Calibration) -> Table:
-    from rich.table import Table  # noqa: PLC0415  slow to import
-    from rich.text import Text  # noqa: PLC0415  as above
+    from rich.markup import escape  # noqa: PLC0415  slow to import
 
-    table = Table(title="calibrated", title_justify="left")
-    for heading in ("parameter", "value", "95 % interval", "determined"):
-        table.add_column(heading, justify="right" if heading == "value" else "left")
+    from fabricsim.report.tables import FittedTable  # noqa: PLC0415  as above
+
+    words = ["95 % interval", "Determined"]
+    table = FittedTable("Calibrated parameter", ["Value"], words=words, least=["Determined", "95 % interval"])
     for estimate in found.fit.estimates:
         text = estimate.parameter.text
         interval = f"{text(estimate.low)} to {text(estimate.high)}"
         cells = (estimate.parameter.name, text(estimate.value), interval, "yes" if estimate.determined else "no")
-        table.add_row(*map(Text, cells))
+        table.add_row(*map(escape, cells))
     return table
 
 
-def _comparison(found: Calibration) -> Table:
+def _comparison(found: Calibration) -> list[RenderableType]:
+    from rich.text import Text  # noqa: PLC0415  slow to import
+
     study = found.study()
-    table = study.table()
-    table.title = f"rows {study.summary['rows']}"
     figures = (f"{name} {value:.1%}" for name, value in study.summary.items() if isinstance(value, float))
-    table.caption = "; ".join(figures)
-    table.caption_justify = "left"
-    return table
+    sources = (f"[{number}] {said}" for number, said in enumerate(study.sources(), 1))
+    below = map(Text, ["; ".join(figures), *sources])
+    return ["", Text(f"rows {study.summary['rows']}"), study.table(), *below]
 
 
 def _as_json(found: Calibration) -> dict[str, Any]:

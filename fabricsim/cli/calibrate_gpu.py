@@ -13,6 +13,7 @@ from fabricsim.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rich.console import Group
     from rich.table import Table
 
     from fabricsim.calibration.kernel_times import KernelTime, KernelTimes
@@ -96,42 +97,45 @@ def _ratios(kernels: Sequence[KernelTime], gpu: Gpu) -> tuple[float, float, floa
     return (statistics.median(ratios), min(ratios), max(ratios)) if ratios else None
 
 
-def _kinds(found: KernelTimes, gpu: Gpu) -> Table:
-    from rich.table import Table  # noqa: PLC0415  slow to import
+def _kinds(found: KernelTimes, gpu: Gpu) -> Group:
+    from fabricsim.report.tables import FittedTable  # noqa: PLC0415  imports rich
 
-    table = Table(title=f"measured kernels, and the roofline of {gpu.name}", title_justify="left")
-    table.add_column("kind")
-    for heading in ("shapes", "calls", "time", "roofline / measured", "least", "greatest"):
-        table.add_column(heading, justify="right")
+    figures = ["Shapes", "Calls", "Time", "Roofline /\nmeasured", "Least", "Greatest"]
+    table = FittedTable("Kind", figures, least=["Calls", "Shapes", "Greatest", "Least"])
     for kind, kernels in _of_kind(found).items():
         time = sum(int(each.times.sum()) for each in kernels)
         ratios = _ratios(kernels, gpu)
         cells = [f"{ratio:.2f}" for ratio in ratios] if ratios else ["-"] * 3
         calls = sum(len(each.times) for each in kernels)
         table.add_row(kind, str(len(kernels)), str(calls), _milliseconds(time), *cells)
-    table.caption = f"these are {found.matched / found.total:.1%} of the time of all kernels but NCCL's"
-    table.caption_justify = "left"
-    return table
+    head = f"measured kernels, and the roofline of {gpu.name}"
+    return _titled(head, table, f"these are {found.matched / found.total:.1%} of the time of all kernels but NCCL's")
 
 
-def _rest(found: KernelTimes) -> Table:
-    from rich.table import Table  # noqa: PLC0415  slow to import
+def _titled(head: str, table: Table, below: str) -> Group:
+    from rich.console import Group  # noqa: PLC0415  slow to import
     from rich.text import Text  # noqa: PLC0415  as above
+
+    return Group(Text(head, style="bold"), table, Text(f"{below}\n"))
+
+
+def _rest(found: KernelTimes) -> Group:
+    from rich.markup import escape  # noqa: PLC0415  slow to import
+
+    from fabricsim.report.tables import FittedTable  # noqa: PLC0415  as above
 
     operators: dict[str, tuple[int, int]] = {}
     for each in found.unmatched:
         calls, time = operators.get(each.operator, (0, 0))
         operators[each.operator] = calls + each.calls, time + each.time
     ordered = sorted(operators.items(), key=lambda item: -item[1][1])
-    table = Table(title="kernels that match nothing, by operator", title_justify="left")
-    table.add_column("operator")
-    for heading in ("kernels", "time", "share"):
-        table.add_column(heading, justify="right")
+    table = FittedTable("Operator", ["Kernels", "Time", "Share"], least=["Kernels", "Time"])
     for name, (calls, time) in ordered[:_LISTED]:
-        table.add_row(Text(name[:_SHOWN] or "none known"), str(calls), _milliseconds(time), f"{time / found.total:.1%}")
-    table.caption = f"and {len(ordered) - _LISTED} more operators" if len(ordered) > _LISTED else None
-    table.caption_justify = "left"
-    return table
+        table.add_row(
+            escape(name[:_SHOWN]) or "none known", str(calls), _milliseconds(time), f"{time / found.total:.1%}"
+        )
+    below = f"and {len(ordered) - _LISTED} more operators" if len(ordered) > _LISTED else ""
+    return _titled("kernels that match nothing, by operator", table, below)
 
 
 _SHOWN = 80

@@ -13,6 +13,7 @@ from fabricsim.units import human_bytes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rich.console import Group
     from rich.table import Table
 
     from fabricsim.calibration.halves import Half
@@ -50,30 +51,28 @@ def summary(found: Sequence[Half]) -> dict[str, Any]:
     return figures
 
 
-def _by_half(found: Sequence[Half]) -> Table:
-    from rich.table import Table  # noqa: PLC0415  slow to import
+def _by_half(found: Sequence[Half]) -> Group:
+    from rich.console import Group  # noqa: PLC0415  slow to import
 
     from fabricsim.calibration.halves import MEDIAN, TAIL, middle_and_tail  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.report.tables import FittedTable  # noqa: PLC0415  as above
 
-    table = Table(title="held out", title_justify="left", caption_justify="left")
-    table.add_column("half")
-    for label in _KINDS:
-        table.add_column(label, justify="right")
+    names = [label.replace(" out", "\nout") for label in _KINDS]
+    table = FittedTable("Half that was held out", names, least=[*reversed(names[1:])])
     for each in found:
         figures = (middle_and_tail(getattr(each, attribute)) for attribute in _KINDS.values())
         table.add_row(each.hold_out, *(f"{middle:.1%}, {tail:.1%}" for middle, tail in figures))
     whole = summary(found)
     held = (f"{label} {whole[f'{label}, halves that hold']} of {len(found)}" for label in _KINDS)
-    table.caption = f"median, 90th percentile; within {MEDIAN:.0%} and {TAIL:.0%}: {'; '.join(held)}"
-    return table
+    below = f"median, 90th percentile; within {MEDIAN:.0%} and {TAIL:.0%}: {'; '.join(held)}"
+    return Group(table, below, "")
 
 
 def _by_size(found: Sequence[Half]) -> Table:
-    from rich.table import Table  # noqa: PLC0415  slow to import
+    from fabricsim.report.tables import FittedTable  # noqa: PLC0415  imports rich
 
-    table = Table(title="by size", title_justify="left")
-    for heading in ("size", "times held out", "median error", "largest error", "noise"):
-        table.add_column(heading, justify="right")
+    figures = ["Times\nheld out", "Median\nerror", "Largest\nerror", "Noise"]
+    table = FittedTable("Size", figures, least=["Times\nheld out"])
     sizes = np.concatenate([each.sizes for each in found])
     errors = np.concatenate([each.errors for each in found])
     noise = np.concatenate([each.noise for each in found])

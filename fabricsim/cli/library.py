@@ -87,6 +87,7 @@ def list_(
     kinds["algorithms"] = [(collective, ", ".join(names)) for collective, names in ALGORITHMS.items()]
     for name in sorted(kinds) if kind is None else [kind]:
         table = Table(title=name, title_justify="left", box=None, show_header=False, pad_edge=False)
+        table.add_column(no_wrap=True)
         for entry, description in kinds[name]:
             table.add_row(entry, Text(description))
         show(table)

@@ -13,6 +13,7 @@ from fabricsim.cli.common import (
     JsonOption,
     announce_compilation,
     check_output_folder,
+    columns,
     note,
     output_folder,
     progress,
@@ -110,7 +111,7 @@ def _validate(name: str, output: Path | None, *, quiet: bool) -> Study:
     with progress(f"validate {name}") as report:
         found: Study = module.validate(report)
     if not quiet:
-        say(found.to_text())
+        say(found.to_text(columns()))
     if output is not None:
         path = output_folder(output) / f"{found.study}.json"
         write_text(path, found.to_json() + "\n")

@@ -49,7 +49,7 @@ def _headline(summary: TrafficSummary) -> Text:
 
 
 def _spreads(summary: TrafficSummary) -> Group:
-    table = FittedTable("Of a flow", _COLUMNS)
+    table = FittedTable("Of a flow", _COLUMNS, least=["min", "p50"])
     times, slowdowns = summary["completion_time_s"], summary["slowdown"]
     table.add_row("completion time", *(human_seconds(times[name]) for name in ("min", "mean", "p50", "p99", "max")))
     table.add_row("slowdown", *(f"{slowdowns[name]:.2f}" for name in ("min", "mean", "p50", "p99", "max")))

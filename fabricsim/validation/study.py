@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from io import StringIO
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -117,60 +119,69 @@ class Study:
         return json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False, default=_plain)
 
     def table(self) -> Table:
-        """Study as a table for a terminal."""
-        from rich.table import Table  # noqa: PLC0415  rich is slow to import and JSON needs none of it
-        from rich.text import Text  # noqa: PLC0415  as above
+        """Study as a table for a terminal; ``[1]`` stands for the first of `sources`."""
+        from rich.markup import escape  # noqa: PLC0415  rich is slow to import and JSON needs none of it
 
-        table = Table(title=Text(f"validate {self.study}"), title_justify="left")
-        table.add_column("quantity", overflow="fold")
-        for heading in ("unit", "measured", "predicted", "error"):
-            table.add_column(heading, justify="left" if heading == "unit" else "right", no_wrap=True)
-        table.add_column("certainty", no_wrap=True)
-        table.add_column("source", overflow="fold")
+        from fabricsim.report.tables import FittedTable  # noqa: PLC0415  as above
+
+        sources = list(self.sources())
+        figures, words = ["Measured", "Predicted", "Error"], ["Unit", "Certainty", "Source"]
+        table = FittedTable("Quantity", figures, words=words, least=["Source", "Certainty", "Unit"])
         for row in self.rows:
-            # Text, not str: brackets in a name are no markup.
-            cells = (
-                row.quantity,
-                row.unit,
+            table.add_row(
+                escape(row.quantity),
                 _figure(row.measured),
                 _figure(row.predicted),
                 _percent(row.relative_error),
+                escape(row.unit),
+                escape(row.certainty),
+                escape(f"[{sources.index(row.source) + 1}]"),
             )
-            table.add_row(*map(Text, cells), Text(row.certainty), Text(row.source))
         return table
 
+    def sources(self) -> dict[str, None]:
+        """List the sources of the measured figures, each once, in the order in which they are met."""
+        return dict.fromkeys(row.source for row in self.rows)
+
     def to_text(self, width: int = 120) -> str:
-        """Table, findings and parameters as plain text of at most `width` columns."""
+        """Table, findings and parameters as plain text of at most `width` columns, as far as words allow."""
         from rich.console import Console  # noqa: PLC0415  as in `table`
         from rich.text import Text  # noqa: PLC0415  as in `table`
 
         text = StringIO()
         console = Console(file=text, width=width, force_terminal=False, color_system=None, legacy_windows=False)
-        console.print(self.table())
+        console.print(Text(f"validate {self.study}"), self.table(), "", sep="\n")
+        text.write(_wrapped("sources", [f"[{number}] {said}" for number, said in enumerate(self.sources(), 1)], width))
         for heading, values in (("summary", self.summary), ("parameters", self.parameters)):
-            if values:
-                console.print(Text(heading))
+            plain = [f"{name}: {_shown(value)}" for name, value in values.items() if not _is_nested(value)]
+            text.write(_wrapped(heading, plain, width) if values else "")
             for name, value in values.items():
-                console.print(_nested(name, value) if _is_nested(value) else Text(f"  {name}: {_shown(value)}"))
+                if _is_nested(value):
+                    console.print(Text(f"  {name}"), _nested(value), "", sep="\n")
         return text.getvalue()
+
+
+def _wrapped(heading: str, lines: Sequence[str], width: int) -> str:
+    """Write lines below a heading; a word is never broken."""
+    fill = partial(textwrap.fill, break_long_words=False, break_on_hyphens=False)
+    written = [fill(line, width, initial_indent="  ", subsequent_indent="    ") for line in lines]
+    return "\n".join([heading, *written]) + "\n"
 
 
 def _is_nested(value: object) -> TypeGuard[Mapping[str, Mapping[str, float]]]:
     return isinstance(value, Mapping) and all(isinstance(inner, Mapping) for inner in value.values())
 
 
-def _nested(name: str, cases: Mapping[str, Mapping[str, float]]) -> Table:
-    """Cases one below the other, a column per figure."""
-    from rich.box import SIMPLE_HEAD  # noqa: PLC0415  as in `Study.table`
-    from rich.table import Table  # noqa: PLC0415  as above
-    from rich.text import Text  # noqa: PLC0415  as above
+def _nested(cases: Mapping[str, Mapping[str, float]]) -> Table:
+    """Cases one below the other, a column per figure; on a narrow terminal the last are left out."""
+    from rich.markup import escape  # noqa: PLC0415  as in `Study.table`
 
-    table = Table(title=Text(f"  {name}"), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("", no_wrap=True)
-    for key in next(iter(cases.values()), {}):
-        table.add_column(Text(key.replace("_", " ")), justify="right", overflow="fold")
+    from fabricsim.report.tables import FittedTable  # noqa: PLC0415  as above
+
+    keys = [key.replace("_", "\n") for key in next(iter(cases.values()), {})]
+    table = FittedTable("Case", map(escape, keys), least=[*reversed(keys[1:])])
     for case, figures in cases.items():
-        table.add_row(Text(case), *(Text(_figure(value)) for value in figures.values()))
+        table.add_row(escape(case), *map(_figure, figures.values()))
     return table
 
 

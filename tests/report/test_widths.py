@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from rich.console import Console, RenderableType
 
+from fabricsim import traffic
 from fabricsim.pipeline import build_plan, load, simulate
+from fabricsim.report.bench_text import bench_text
+from fabricsim.report.inspection_text import inspection_text
 from fabricsim.report.tables import FittedTable
 from fabricsim.report.text import comparison_table, summary_text
+from fabricsim.report.traffic_text import traffic_text
 from fabricsim.report.volumes_text import volumes_text
 from fabricsim.results.summary import summarise
+from fabricsim.results.traffic import summarise_traffic
 from fabricsim.spec import library
+from fabricsim.traces.inspecting import inspect
+from fabricsim.validation import benchtable
+from fabricsim.validation.study import Study, ValidationRow
 from fabricsim.workload.tally import plan_calls, tally
 from fabricsim.workload.volume_summary import summarise_volumes
 from fabricsim.workload.volumes import closed_forms
 
+LARGE = ("gpt3-175b", "llama3-405b", "megatron-a100", "megatron-vtrain")
 WIDTHS = (60, 80, 200)
 WIDE = 1000
 SMALL = {"gpt3-175b": ["job.global_batch=256"], "what-if-leaf-spine": ["job.global_batch=8", "job.model.layers=4"]}
@@ -52,6 +62,49 @@ def test_reports_of_shipped_scenarios_hold(name: str) -> None:
     assert_holds(summary_text(summary))
     assert_holds(comparison_table([summary, {**summary, "transport": "ipoib-100g"}]))
     assert_holds(volumes_text(volumes))
+
+
+@pytest.mark.parametrize("name", library.names("scenarios"))
+def test_benches_and_traffic_of_shipped_scenarios_hold(name: str, tmp_path: Path) -> None:
+    scenario = load(name, ["cluster.hosts=2"] if name in LARGE else [], with_job=False).scenario
+    measured = dict.fromkeys((2**10, 2**30), 1.0)
+    bench = benchtable.run(scenario, "all_gather", [], benchtable.Reference(tmp_path / "log", measured, None))
+    ring = traffic.simulate(scenario, traffic.request("ring", scenario, size="1GB"))
+
+    assert_holds(bench_text(bench.to_dict()))
+    assert_holds(traffic_text(summarise_traffic(ring)))
+
+
+def test_packets_of_traffic_hold() -> None:
+    scenario = load("ideal-16", ["engine=packet", "transport=dctcp-100g"]).scenario
+    incast = traffic.simulate(scenario, traffic.request("incast", scenario, size="100kB"))
+
+    assert_holds(traffic_text(summarise_traffic(incast)))
+
+
+@pytest.mark.parametrize("name", library.names("traces"))
+def test_inspections_of_shipped_traces_hold(name: str) -> None:
+    assert_holds(inspection_text(inspect([library.trace(Path(name))])))
+
+
+@pytest.mark.parametrize("name", ["kineto/nccl_parser_config_nccl_data.json.gz", "goal/binary_tree_32.goal"])
+def test_inspections_of_captured_traces_hold(traces: Path, name: str) -> None:
+    assert_holds(inspection_text(inspect([traces / name])))
+
+
+def test_studies_hold() -> None:
+    row = ValidationRow(
+        "busbw [32 ranks], 64 MiB", "TFLOP/s", 1.25, 1.0, "a/very/long/path-of-some-log.txt", "captured"
+    )
+    cases = {"case one": {"median error": 0.1234, "90th_percentile": 0.5, "rows": 12.0}}
+    study = Study("hkbu", [row] * 3, {"largest error": 0.2, "by case": cases}, {"seed": "one " * 40})
+    all_words = words(study.to_text(WIDE))
+
+    for width in WIDTHS:
+        text = study.to_text(width)
+        assert max(map(len, text.splitlines())) <= width
+        assert words(text) <= all_words
+        assert text.count("very/long") == 1
 
 
 def test_packets_hold() -> None:
