@@ -218,15 +218,15 @@ NODE = np.dtype(
         ("port", np.int32),  # of a host: its NIC
         ("agenda_due", np.int64),  # time of the first entry of its agenda, ps; NEVER: none
         ("port_due", np.int64),  # no port of it is to act before, ps; of a host: its NIC, or WHEN_FREE
-        ("pull_first", np.int32),  # of a host: flow of its next pull; NONE: none waits
-        ("pull_last", np.int32),
-        ("pull_at", np.int64),  # of a host: no pull leaves before, ps
         ("buffer", np.int64),  # shared, bytes; 0: none
         ("used", np.int64),  # of the shared buffer, bytes
     ],
     align=True,
 )
 """A host or a switch."""
+
+PULLS_OF_HOST = np.dtype([("first", np.int32), ("last", np.int32), ("at", np.int64)], align=True)
+"""Flows of which packets are yet to be pulled, the next first (NONE: there is none), and when that may be, ps."""
 
 AGENDA = np.dtype(
     [

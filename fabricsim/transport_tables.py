@@ -161,6 +161,11 @@ FLOW = on_lines(
         ("gathered", np.float64),  # NSCC: packets acknowledged since `increase` was last added
         ("adjusted_at", np.int64),  # NSCC: time of the last increase by eta, ps
         ("ignored", np.float64),  # NSCC: packets still to be answered for before marks count again
+        # of the receiving half, if that pulls (NDP): here is room on a line
+        ("pulls", np.int64),  # packets that PULLs have pulled so far
+        ("rides", np.int32),  # 1: a pull may ride on the answer to the present packet; 2: it does
+        ("pulls_due", np.int32),  # packets that are yet to be pulled
+        ("next_pull", np.int32),  # flow whose turn comes after this one's
     ],
 )
 """The sending half of a flow: a TCP connection, a queue pair, a UET packet delivery context."""
@@ -187,10 +192,6 @@ RECEIVER = on_lines(
         ("first_held", np.int32),  # of the ACKs that the hosts' stacks still have: place in ANSWER + 1, 0: none
         ("last_held", np.int32),
         ("kept_at", np.int64),  # when the last packet was kept, ps
-        ("pulls", np.int64),  # NDP: packets that PULLs have pulled so far
-        ("rides", np.int32),  # NDP: 1: a pull may ride on the answer to the present packet; 2: it does
-        ("pulls_due", np.int32),  # NDP: packets that are yet to be pulled
-        ("next_pull", np.int32),  # NDP: flow whose turn comes after this one's
     ],
 )
 """The receiving half of a flow."""

@@ -27,6 +27,7 @@ from fabricsim.packet_tables import (
     MANAGED,
     NETWORK,
     PACKET,
+    PULLS_OF_HOST,
     READ_AHEAD,
     SAMPLE,
     STRETCH,
@@ -101,7 +102,8 @@ class PacketState(Net):
             self.world[name] = NONE
         self.nodes, self.links, self.ports, self.queues, self.ingress = nodes, links, ports, queues, ingress
         self.nodes["agenda"], self.nodes["agenda_due"] = NONE, NEVER
-        self.nodes["pull_first"] = NONE
+        self.pulls = table(len(nodes), PULLS_OF_HOST)
+        self.pulls["first"] = NONE
         self.next_times = np.full(len(nodes), NEVER, np.int64)
         self.tree = np.full(2, NEVER, np.int64)
         self._place_links()

@@ -57,6 +57,7 @@ class Net(Tables):
         "keys": np.dtype(np.int64),  # to be sorted, and as many scratch ones
         "short_keys": np.dtype(np.int32),  # of these, and as many as are compared at once
         "buckets": t.BUCKET,  # of keys, by time
+        "pulls": t.PULLS_OF_HOST,  # by node
         "deliveries": t.DELIVERY,
         "order": np.dtype(np.int32),  # to sort deliveries, and as many scratch ones
         "log": t.LOG,

@@ -15,82 +15,83 @@ _PULL, _PULL_DUE, _NONE = np.int64(PULL), np.int64(PULL_DUE), np.int64(0)
 @rare
 def _send(net, number, count, now):
     """Pull `count` packets of a flow."""
-    receiver = net.receivers[number]
-    receiver.pulls += count
-    receiver.pulls_due -= count
-    entropy = np.int64(receiver.pulls % max(net.laws[net.flows[number].law].entropies, 1))
-    answer(net, number, _PULL, receiver.pulls, _NONE, now, entropy, _NONE, now)
+    flow = net.flows[number]
+    flow.pulls += count
+    flow.pulls_due -= count
+    entropy = np.int64(flow.pulls % max(net.laws[flow.law].entropies, 1))
+    answer(net, number, _PULL, flow.pulls, _NONE, now, entropy, _NONE, now)
 
 
 @rare
 def _join(net, node, number):
-    row = net.nodes[node]
-    net.receivers[number].next_pull = -1
-    if row.pull_first < 0:
-        row.pull_first = number
+    row = net.pulls[node]
+    net.flows[number].next_pull = -1
+    if row.first < 0:
+        row.first = number
     else:
-        net.receivers[row.pull_last].next_pull = number
-    row.pull_last = number
+        net.flows[row.last].next_pull = number
+    row.last = number
 
 
 @rare
 def _leave(net, node, number):
     """Take a flow out of the round, in which it may not be."""
-    row = net.nodes[node]
-    before, at = np.int64(-1), np.int64(row.pull_first)
+    row = net.pulls[node]
+    before, at = np.int64(-1), np.int64(row.first)
     while at >= 0 and at != number:
-        before, at = at, np.int64(net.receivers[at].next_pull)
+        before, at = at, np.int64(net.flows[at].next_pull)
     if at < 0:
         return
-    after = net.receivers[number].next_pull
+    after = net.flows[number].next_pull
     if before < 0:
-        row.pull_first = after
+        row.first = after
     else:
-        net.receivers[before].next_pull = after
-    if row.pull_last == number:
-        row.pull_last = before
+        net.flows[before].next_pull = after
+    if row.last == number:
+        row.last = before
 
 
 @rare
 def may_ride(net, number, now):
     """Whether (1) or not (0) a pull for a packet that comes now may leave at once, on the answer to it."""
-    row = net.nodes[net.flows[number].target]
-    return 1 if row.pull_first < 0 and now >= row.pull_at else 0
+    row = net.pulls[net.flows[number].target]
+    return 1 if row.first < 0 and now >= row.at else 0
 
 
 @rare
 def ask(net, number, complete, now):
     """Have a packet pulled for one that came; if a message is complete, at once all that wait for its flow."""
     node = np.int64(net.flows[number].target)
-    row = net.nodes[node]
-    receiver = net.receivers[number]
-    if receiver.rides > 1:
-        row.pull_at = now + net.laws[net.flows[number].law].pull_interval
+    row = net.pulls[node]
+    flow = net.flows[number]
+    if flow.rides > 1:
+        row.at = now + net.laws[flow.law].pull_interval
         return
-    receiver.pulls_due += 1
+    flow.pulls_due += 1
     if complete:
         _leave(net, node, number)
-        _send(net, number, np.int64(receiver.pulls_due), now)
-    elif receiver.pulls_due == 1:
-        alone = row.pull_first < 0
+        _send(net, number, np.int64(flow.pulls_due), now)
+    elif flow.pulls_due == 1:
+        alone = row.first < 0
         _join(net, node, number)
-        if alone and now >= row.pull_at:
+        if alone and now >= row.at:
             pull_next(net, node, now)
         elif alone:
-            plan(net, node, np.int64(row.pull_at), _PULL_DUE, node)
+            plan(net, node, np.int64(row.at), _PULL_DUE, node)
 
 
 @kernel
 def pull_next(net, node, now):
     """Pull a packet of the flow whose turn it is, if one waits and the pace allows it."""
-    row = net.nodes[node]
-    number = np.int64(row.pull_first)
-    if number < 0 or now < row.pull_at:
+    row = net.pulls[node]
+    number = np.int64(row.first)
+    if number < 0 or now < row.at:
         return
-    row.pull_first = net.receivers[number].next_pull
-    row.pull_at = now + net.laws[net.flows[number].law].pull_interval
-    if net.receivers[number].pulls_due > 1:
+    flow = net.flows[number]
+    row.first = flow.next_pull
+    row.at = now + net.laws[flow.law].pull_interval
+    if flow.pulls_due > 1:
         _join(net, node, number)
     _send(net, number, np.int64(1), now)
-    if row.pull_first >= 0:
-        plan(net, node, np.int64(row.pull_at), _PULL_DUE, node)
+    if row.first >= 0:
+        plan(net, node, np.int64(row.at), _PULL_DUE, node)

@@ -20,10 +20,10 @@ _MARKED, _PULLS, _PLAIN = np.int64(MARKED), np.int64(PULLS), np.int64(0)
 @rare
 def _take_along(net, number):
     """Bits of an answer: a pull rides on it if one may."""
-    receiver = net.receivers[number]
-    if receiver.rides != 1:
+    flow = net.flows[number]
+    if flow.rides != 1:
         return _PLAIN
-    receiver.rides = 2
+    flow.rides = 2
     return _PULLS
 
 
@@ -203,7 +203,7 @@ def receive(net, packet, now):
     else:
         before = receiver.delivered
         if law.pull_interval > 0:
-            receiver.rides = may_ride(net, number, now)
+            net.flows[number].rides = may_ride(net, number, now)
         _receive(net, number, which, packet, now)
         if law.pull_interval > 0:
             ask(net, number, receiver.delivered > before, now)
