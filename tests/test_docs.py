@@ -4,6 +4,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,3 +86,41 @@ def test_readme_gives_the_two_commands_between_their_markers() -> None:
         lines = readme.split(f"<!-- {marker} -->\n")[1].split("<!-- end -->")[0].splitlines()
         assert (lines[0], lines[2:]) == ("```sh", ["```"])
         assert word in lines[1]
+
+
+def test_the_manual_lists_each_page_once() -> None:
+    listed = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert sorted(listed) == sorted(
+        page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")
+    )
+
+
+def test_contributing_tells_the_layers_that_are_checked() -> None:
+    told = next(text for language, text in blocks(ROOT / "CONTRIBUTING.md") if language == "text").split("\n")
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+
+    assert [line for line in told if line] == contracts[0]["layers"]
+
+
+def test_contributing_names_what_there_is() -> None:
+    """Files and folders that it names, and names in capitals that some module defines."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = re.findall(
+        r"`((?:fabricsim|tests|docs|workloads|spec|packet|engine|transports|traces|captured)/[\w/.]*)`", text
+    )
+    named = [name for name in named if name != "fabricsim/workloads" and "NAME" not in name]  # of the wheel; a pattern
+    constants = set(re.findall(r"`([A-Z_]{4,})`", text)) - {"FABRICSIM_TRACES", "FABRICSIM_PEERS"}
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "fabricsim").rglob("*.py"))
+
+    assert [name for name in named if not any((top / name).exists() for top in (ROOT, ROOT / "fabricsim"))] == []
+    assert {name for name in constants if not re.search(rf"^{name}\b", code, re.MULTILINE)} == set()
+    assert set(
+        re.findall(r"^def ([a-z]+)\(function", (ROOT / "fabricsim/kernels/_jit.py").read_text(), re.MULTILINE)
+    ) == {
+        "kernel",
+        "inlined",
+        "rare",
+    }

@@ -122,16 +122,6 @@ def _rate_columns(summaries: Sequence[Summary]) -> dict[str, list[str]]:
     return {heading: column for heading, column in cells.items() if set(column) != {"-"}}
 
 
-def human_rate(value: float | None) -> str:
-    """Bytes per second for people, in powers of 1000; ``-`` where there is none."""
-    if value is None:
-        return "-"
-    for unit, scale in (("TB/s", 1e12), ("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)):
-        if value >= scale:
-            return f"{value / scale:.3g} {unit}"
-    return f"{value:.3g} B/s"
-
-
 def human_number(value: float | None) -> str:
     """Three digits, or as many as stand before the point; ``-`` where there is none."""
     if value is None:
@@ -219,8 +209,8 @@ def _collectives(rows: list[CollectiveSummary]) -> Group:
     more = f" ({ROWS} of {len(rows)} kinds, the longest)" if len(rows) > ROWS else ""
     table = FittedTable(
         "Collective",
-        ["Ranks", "Size", "Count", "Time", "algbw", "busbw", "Of bound"],
-        least=["algbw", "Count", "Ranks", "Of bound"],
+        ["Ranks", "Size", "Count", "Time", "algbw\n(GB/s)", "busbw\n(GB/s)", "Of bound"],
+        least=["algbw\n(GB/s)", "Count", "Ranks", "Of bound"],
     )
     shown = rows[:ROWS]
     for row, size in zip(shown, _sizes(shown), strict=True):
@@ -231,8 +221,10 @@ def _collectives(rows: list[CollectiveSummary]) -> Group:
             size,
             str(row["count"]),
             human_seconds(row["time_mean_s"]),
-            human_rate(row["algbw_bytes_per_s"]),
-            human_rate(row["busbw_bytes_per_s"]),
+            *(
+                "-" if rate is None else f"{rate / 1e9:.3g}"
+                for rate in (row["algbw_bytes_per_s"], row["busbw_bytes_per_s"])
+            ),
             "-" if share is None else _percent(share),
         )
     return _titled(f"Collectives, time as the mean of the calls{more}", table)

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from fabricsim.errors import ResultError
-from fabricsim.report.text import ROWS, comparison_table, human_rate, summary_text
+from fabricsim.report.text import ROWS, comparison_table, summary_text
 from fabricsim.results.summary import summarise
 from fabricsim.units import human_seconds
 
@@ -133,14 +133,6 @@ def test_slowdown_of_messages_says_that_channels_count(two_ranks: Result) -> Non
 def test_nothing_to_compare_is_an_error() -> None:
     with pytest.raises(ResultError, match="no run to compare"):
         comparison_table([])
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(None, "-"), (0.0, "0 B/s"), (1500.0, "1.5 kB/s"), (1.25e9, "1.25 GB/s"), (2e13, "20 TB/s")],
-)
-def test_human_rate(value: float | None, text: str) -> None:
-    assert human_rate(value) == text
 
 
 def test_a_network_that_limits_nothing_is_said_to(two_ranks: Result) -> None:
