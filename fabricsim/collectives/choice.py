@@ -11,6 +11,7 @@ from fabricsim.errors import InputError
 from fabricsim.spec.collectives import PAIRED, is_described
 
 if TYPE_CHECKING:
+    from fabricsim.spec.cluster import Cluster
     from fabricsim.spec.collectives import Collectives
 
 SIMPLE = (1, 1)
@@ -37,7 +38,8 @@ class Choice:
     line
         Payload and bytes of the protocol's line, of which whole ones are sent: ``SIMPLE``, ``LL``, ``LL128``.
     stripes
-        NICs of a host by which a message between two hosts goes in equal parts.
+        NICs of a host by which the channels of a ring or a tree leave it in turn; if there are fewer channels, the
+        messages of each go in equal parts by several.
     window
         Messages that a connection's FIFO holds.
     start
@@ -86,22 +88,38 @@ Choose = Callable[[str, tuple[int, ...], int], Choice]
 """From collective, ranks and size (bytes) of a call to what it runs with."""
 
 
-def from_settings(settings: Collectives) -> Choose:
-    """Choose what the scenario says, whatever the ranks and the size."""
+_BY_ALL_NICS = ("ring", "tree")
+"""Algorithms that would leave a host by one of its NICs alone if all channels were alike."""
 
-    def choose(collective: str, ranks: tuple[int, ...], _size: int) -> Choice:
+
+def nics_of(cluster: Cluster, ranks: int, hosts: int) -> int:
+    """Count the NICs that the ranks of a group have on each of its hosts, 1 inside one."""
+    return 1 if hosts == 1 else max(1, cluster.nics_per_host * ranks // hosts // cluster.gpus_per_host)
+
+
+def from_settings(settings: Collectives, cluster: Cluster) -> Choose:
+    """Choose what the scenario says, on a cluster whose hosts have so many GPUs and NICs."""
+
+    def choose(collective: str, ranks: tuple[int, ...], size: int) -> Choice:
         paired = collective in PAIRED
         algorithm = settings.algorithm_of(collective)
         if is_described(algorithm):
             return _described(settings, algorithm, collective, len(ranks))
+        small = settings.ll if settings.ll is not None and size <= settings.ll.up_to else None
+        times = small or settings
+        hosts = len({rank // cluster.gpus_per_host for rank in ranks})
+        stripes = nics_of(cluster, len(ranks), hosts) if algorithm in _BY_ALL_NICS and not paired else 1
         return Choice(
             algorithm=algorithm,
             # Channels of one pair of ranks would share every resource of the pair.
-            channels=1 if paired else settings.channels,
+            channels=1 if paired else settings.channels * stripes,
             chunk=_send_chunk(settings, algorithm) if paired else settings.chunk,
-            network_step=settings.network_step,
-            intra_host_step=settings.intra_host_step,
+            network_step=times.network_step,
+            intra_host_step=times.intra_host_step,
+            line=LL if small else SIMPLE,
+            stripes=stripes,
             window=FIFO_STEPS if paired and algorithm in _AHEAD else 2,
+            start=times.start,
             reduction_rate=settings.reduction_rate or 0.0,
         )
 

@@ -242,14 +242,14 @@ class Footprint:
         number, port = divmod(rest, _PORTS)
         return self._ways.endpoint(source), self._ways.endpoint(target), port, self._stripes[number]
 
-    def _striped(self, layout: Layout, sources: Indices, targets: Indices) -> Indices:
-        """Return the number of the stripes of each connection of a layout, shape ``(groups, connections)``."""
+    def _striped(self, layout: Layout, sources: Indices, targets: Indices, channel: int) -> Indices:
+        """Return the number of the stripes of each connection of a channel, shape ``(groups, connections)``."""
         numbers = np.zeros(sources.shape, np.int64)
         if layout.choice.stripes == 1:
             return numbers
         for group, ranks in enumerate(layout.members.tolist()):
             for place, ends in enumerate(zip(sources[group].tolist(), targets[group].tolist(), strict=True)):
-                stripes = self._ways.stripes(*ends, tuple(ranks), layout.choice.stripes)
+                stripes = self._ways.stripes(*ends, tuple(ranks), layout.choice, channel)
                 if stripes not in self._number:
                     self._number[stripes] = len(self._stripes)
                     self._stripes.append(stripes)
@@ -266,9 +266,9 @@ class Footprint:
             lane, number, member, receiver = (column[between] for column in (lane, number, member, receiver))
             firsts = layout.first_membership + layout.ends.shape[1] * np.arange(len(layout.ends))[:, None]
             sources, targets = layout.ends[:, member], layout.ends[:, receiver]
-            striped = self._striped(layout, sources, targets)
             strand = (lane - member) // max(shape.members, 1)
             for channel in range(layout.choice.channels):
+                striped = self._striped(layout, sources, targets, channel)
                 label = (strand * shape.used.shape[1] + number) * layout.choice.channels + channel
                 code = ((striped * _PORTS + channel) * self._endpoints + sources) * self._endpoints + targets
                 rows = (firsts + member, firsts + receiver, label, code)

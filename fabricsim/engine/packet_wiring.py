@@ -121,11 +121,7 @@ class PacketWiring(Wiring):
 
     def _add_routes(self, keys: Sequence[Connection], paths: Sequence[Path]) -> int:
         first = super()._add_routes(keys, paths)
-        own = [  # packets are not striped
-            self._platform.path(key.source, key.target, key.port) if key.stripes else path
-            for key, path in zip(keys, paths, strict=True)
-        ]
-        ways = [self._way(key.target, path) for key, path in zip(keys, own, strict=True)]
+        ways = [self._way(key.target, path) for key, path in zip(keys, paths, strict=True)]
         self._way_of += ways
         routes = self._world.routes
         # Cables and switches are in the network; what remains is what the hosts' software takes.

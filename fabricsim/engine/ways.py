@@ -10,12 +10,13 @@ from fabricsim.topology.platform import Path
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fabricsim.collectives.choice import Choice
     from fabricsim.engine.in_network import Switches
     from fabricsim.topology.host import Hop
     from fabricsim.topology.platform import Platform
 
 Stripes = tuple[tuple[int, int], ...]
-"""Pairs of endpoints of two hosts, each by another NIC; none where a message goes by its own alone."""
+"""Pairs of endpoints of two hosts, each by another NIC; none if a message goes by that of its sender."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,13 @@ class Ways:
         place = number - self.platform.endpoints
         return number if place < 0 else self.switches.at(place)
 
-    def stripes(self, source: int, target: int, ranks: tuple[int, ...], wanted: int) -> Stripes:
-        """Choose the pairs of a group's ranks by whose NICs a message goes, at most `wanted`."""
-        if wanted == 1 or self.switches.is_switch(max(source, target)):
+    def stripes(self, source: int, target: int, ranks: tuple[int, ...], choice: Choice, channel: int) -> Stripes:
+        """Choose the pairs of a group's ranks by whose NICs the messages of a channel go.
+
+        NCCL and RCCL turn each channel's ring or tree so that it leaves a host at another GPU, next to a NIC of its
+        own. Here its messages between hosts go by that NIC; if there are fewer channels than NICs, each has several.
+        """
+        if choice.stripes == 1 or self.switches.is_switch(max(source, target)):
             return ()
         here, there = self.platform.host_of(source), self.platform.host_of(target)
         if here == there:
@@ -64,8 +69,10 @@ class Ways:
                 if self.platform.host_of(rank) == host and nic not in nics:
                     nics.add(nic)
                     found.append(rank)
-        pairs = tuple(zip(ways[here][:wanted], ways[there][:wanted], strict=False))
-        return pairs if len(pairs) > 1 else ()
+        pairs = tuple(zip(ways[here][: choice.stripes], ways[there][: choice.stripes], strict=False))
+        if len(pairs) == 1:
+            return ()
+        return pairs[channel :: choice.channels] if choice.channels < len(pairs) else (pairs[channel % len(pairs)],)
 
     def path(self, source: int, target: int, port: int, stripes: Stripes) -> Path:
         """Find the way of a message; of one in parts each resource once, at its share of the bytes.
@@ -74,8 +81,8 @@ class Ways:
         """
         if self.switches.is_switch(max(source, target)):
             return self.switches.path(source, target, port)
-        if not stripes:
-            return self.platform.path(source, target, port)
+        if len(stripes) <= 1:
+            return self.platform.path(*(stripes[0] if stripes else (source, target)), port)
         paths = [self.platform.path(*pair, port) for pair in stripes]
         costs: dict[int, float] = {}
         for resource, cost in (hop for path in paths for hop in path.hops):
@@ -84,7 +91,9 @@ class Ways:
 
     def out(self, source: int, target: int, stripes: Stripes) -> Sequence[Hop]:
         """List what a message passes before its adapter's wire; nothing where it is in parts or a switch sends it."""
-        if stripes or self.switches.is_switch(source):
+        if len(stripes) > 1 or self.switches.is_switch(source):
             return ()
+        if stripes:
+            source, target = stripes[0]
         beyond = None if self.switches.is_switch(target) else target
         return self.platform.way_out(source, target=beyond)

@@ -253,7 +253,7 @@ class Wiring:
         Without anything before the wire there is nothing to read ahead.
         """
         hops = path.hops[: path.out + 1]
-        if not path.network or stripes or len(hops) == 1:
+        if not path.network or len(stripes) > 1 or len(hops) == 1:
             return 0
         capacities = self._platform.resources.capacities
         return int(max(cost / capacities[resource] for resource, cost in hops) * self._model.read_ahead * PS_PER_S)
@@ -328,14 +328,14 @@ class Wiring:
         rows["inbox"] = connections[None, :, :, 1]
         rows["route"] = rows["flow"] = NONE
         endpoints = [*ranks * made.strands, *self._switches.endpoints(ranks, made.switches)]
-        places, keys = [], []
+        places, ends = [], []
         for lane, i in np.argwhere(shape_of(made).used[kept]).tolist():
             source, target = endpoints[kept[lane]], endpoints[made.connections[kept[lane], i, 0]]
             if source != target:
                 places.append((lane, i))
-                keys.append(self._key(source, target, ranks, choice))
-        if keys:
-            every = [key._replace(port=channel) for channel in range(choice.channels) for key in keys]
+                ends.append((source, target))
+        if ends:
+            every = [self._key(*pair, ranks, choice, channel) for channel in range(choice.channels) for pair in ends]
             routes = self.routes(every)
             lane, i = np.array(places).T
             rows["route"][:, lane, i] = np.reshape(routes, (choice.channels, -1))
@@ -359,15 +359,16 @@ class Wiring:
         self._made[index] = (collective, made)
         return index
 
-    def _key(self, source: int, target: int, ranks: tuple[int, ...], choice: Choice) -> Connection:
-        """Give the connection of two members of a group, for channel 0."""
+    def _key(self, source: int, target: int, ranks: tuple[int, ...], choice: Choice, channel: int) -> Connection:
+        """Give the connection of two members of a group on a channel."""
         return Connection(
             source,
             target,
+            port=channel,
             network_step=choice.network_step,
             intra_host_step=choice.intra_host_step,
             latency=choice.latency,
-            stripes=self._ways.stripes(source, target, ranks, choice.stripes),
+            stripes=self._ways.stripes(source, target, ranks, choice, channel),
             byte_latency=choice.byte_latency,
             polled=choice.latency is not None,
         )

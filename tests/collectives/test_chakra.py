@@ -202,7 +202,7 @@ def test_a_chunk_bounds_the_largest_message(ideal_scenario: Make, tmp_path: Path
     name = written(tmp_path, "all_reduce", "halving_doubling", 8)  # of which half the buffer goes at once
     made = _with(ideal_scenario(8, chunk="1MiB"), "all_reduce", name)
     assert chakra.read(name, "all_reduce", 8).most == 4
-    assert from_settings(made.collectives)("all_reduce", tuple(range(8)), SIZE).chunk == 2**18
+    assert from_settings(made.collectives, made.cluster)("all_reduce", tuple(range(8)), SIZE).chunk == 2**18
 
 
 def test_a_group_of_one_has_nothing_to_do(tmp_path: Path) -> None:

@@ -97,12 +97,22 @@ def test_the_names_in_settings_are_those_that_there_are() -> None:
     assert sorted(named) == sorted([*FLAT, *BY_HOST])
 
 
-def test_settings_choose_the_same_for_every_call() -> None:
+def test_settings_choose_the_same_for_every_call(ideal_scenario: Callable[..., Scenario]) -> None:
     settings = Collectives(channels=3, chunk="1MiB", send_chunk="4KiB", network_step="2us", intra_host_step="1us")
-    choose = from_settings(settings)
+    cluster = ideal_scenario(2).cluster
+    choose = from_settings(settings, cluster)
     assert choose("all_reduce", (0, 1), 5) == Choice("ring", 3, 2**20, 2_000_000, 1_000_000)
     assert choose("send_recv", (0, 1), 5) == Choice("direct", 1, 4096, 2_000_000, 1_000_000, window=8)
-    assert from_settings(Collectives(algorithm={"all_reduce": "ring"}))("broadcast", (0,), 1).algorithm == "ring"
+    named = from_settings(Collectives(algorithm={"all_reduce": "ring"}), cluster)
+    assert named("broadcast", (0,), 1).algorithm == "ring"
+
+
+def test_small_calls_go_by_the_low_latency_protocol_if_there_is_one(ideal_scenario: Callable[..., Scenario]) -> None:
+    small = {"up_to": "1KiB", "start": "3us", "network_step": "2us", "intra_host_step": "1us"}
+    choose = from_settings(Collectives(channels=1, start="9us", ll=small), ideal_scenario(2).cluster)  # type: ignore[arg-type]
+
+    assert choose("all_reduce", (0, 1), 1024) == Choice("ring", 1, 2**21, 2_000_000, 1_000_000, LL, start=3_000_000)
+    assert choose("all_reduce", (0, 1), 1025) == Choice("ring", 1, 2**21, start=9_000_000)
 
 
 @pytest.mark.parametrize(("line", "moved"), [(LL, 2 * 1000), (LL128, 9 * 128)])

@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING
 
-from fabricsim.collectives.choice import FIFO_STEPS, LL, LL128, SIMPLE, Choice, from_settings
+from fabricsim.collectives.choice import FIFO_STEPS, LL, LL128, SIMPLE, Choice, from_settings, nics_of
 from fabricsim.collectives.nccl import chunks, cost
 from fabricsim.collectives.nccl.choice import Pick, pick
 from fabricsim.collectives.nccl.chunks import RING_STEPS
@@ -75,8 +75,8 @@ class Plan:
         self._copy_rate = gpu.nccl_copy_rate or gpu.memory_rate * gpu.memory_efficiency / 2  # read and written
         self._measured = scenario.transport.nccl
         self._sockets = scenario.transport.kind in _SOCKETS
-        self._striped = scenario.engine == "flow"
-        self._plain = from_settings(scenario.collectives)
+        self._packets = scenario.engine != "flow"
+        self._plain = from_settings(scenario.collectives, scenario.cluster)
         self._group = cache(self._describe)
         self._choice = cache(self._choose)
         self.group((0, 1)[: scenario.cluster.ranks])  # errors come before the run
@@ -133,7 +133,7 @@ class Plan:
             network_step=0 if measured else self._step("network", found.algorithm, found.protocol, group),
             intra_host_step=self._step(group.within, found.algorithm, found.protocol, group),
             line=_LINES[found.protocol] if measured else self._line(collective, found, size, group),
-            stripes=self._stripes(group),
+            stripes=self._stripes(found, group),
             window=_WINDOWS[found.algorithm == "ring" and found.protocol == "simple"],
             start=self._start(found.algorithm, found.protocol, group),
             latency=_latency(measured, _ENGINE[found.algorithm]) if measured else None,
@@ -207,7 +207,7 @@ class Plan:
         which have no lines, take as long there.
         """
         waiting = found.protocol == "ll" and found.algorithm == "tree" and not self._sockets
-        together = max(1.0, found.channels / self._stripes(group)) if waiting else 1.0
+        together = max(1.0, found.channels / self._stripes(found, group)) if waiting else 1.0
         return measured.byte_latency * PS_PER_S * together
 
     def _own_part(self, collective: str, group: Group, size: int) -> int:
@@ -220,17 +220,17 @@ class Plan:
         return round(size / group.ranks / self._copy_rate * PS_PER_S) if inside else 0
 
     def _channels(self, found: Pick, group: Group) -> int:
-        """Channels to simulate: one stands for many that share every resource and run in step."""
-        one = group.within == "nvlink" or found.algorithm != "ring" or found.channels > _MANY
-        return 1 if one else found.channels
+        """Channels to simulate: one stands for many that share every resource and run in step.
 
-    def _stripes(self, group: Group) -> int:
-        """NICs that the channels go by in turn; the packet engine sends by the NIC of the sending GPU alone."""
-        if group.hosts == 1 or not self._striped:
-            return 1
-        return max(
-            1, min(group.channels, int(self._cluster.nics_per_host * group.per_host / self._cluster.gpus_per_host))
-        )
+        Packets do not go in parts as a flow does, so there each NIC has a channel.
+        """
+        one = group.within == "nvlink" or found.algorithm != "ring" or found.channels > _MANY
+        return max(self._stripes(found, group) if self._packets else 1, 1 if one else found.channels)
+
+    def _stripes(self, found: Pick, group: Group) -> int:
+        """NICs of a host that the channels go by in turn; the heads of NVLS have one each."""
+        alone = self._packets and found.algorithm not in ("ring", "tree")
+        return 1 if alone else min(group.channels, nics_of(self._cluster, group.ranks, group.hosts))
 
     @staticmethod
     def _line(collective: str, found: Pick, size: int, group: Group) -> tuple[int, int]:
@@ -277,4 +277,6 @@ def _latency(measured: NcclProtocol, algorithm: str) -> int:
 
 def chooser(scenario: Scenario) -> Choose:
     """Choose by NCCL's cost model where ``collectives.nccl`` is set, else what the settings say."""
-    return from_settings(scenario.collectives) if scenario.collectives.nccl is None else Plan(scenario)
+    if scenario.collectives.nccl is None:
+        return from_settings(scenario.collectives, scenario.cluster)
+    return Plan(scenario)
