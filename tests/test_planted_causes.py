@@ -57,7 +57,7 @@ PLANTS = {
         (*PACKETS, "transport=roce-100g", 'fabric.failures=[{link="host0-switch0",from="15ms",until="35ms"}]'),
         "timeouts, data all_reduce", "host0-switch0 was down",
     ),
-    "bit errors": Planted((*PACKETS, "fabric.bit_error_rate=1e-7"), LOST, " errors"),
+    "bit errors": Planted((*PACKETS, "fabric.bit_error_rate=1e-6"), LOST, " errors"),
     "ECMP collision": Planted((*FOUR, "seed=1", "collectives=ideal", leaves(4, "25Gbps")), "wire leaf", "uneven load"),
     "kernel launch": Planted(
         (*TENSOR, "cluster.gpu=a100-sxm-40gb", 'job.kernel_launch="50us"', "job.sequence=64"), "host"

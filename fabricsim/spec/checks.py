@@ -305,7 +305,7 @@ def _nccl(scenario: Scenario) -> Iterator[Mistake]:
                 yield Mistake(f"collectives.{key}", problem, "set it, or take this out")
         return
     instead = {"channels": "collectives.max_channels limits them"}
-    for key in ("channels", "chunk", "network_step", "intra_host_step"):
+    for key in ("channels", "chunk", "start", "network_step", "intra_host_step", "ll"):
         if key in written:
             problem = f"has no effect: NCCL {settings.nccl} decides"
             way_out = instead.get(key, "or take collectives.nccl out")

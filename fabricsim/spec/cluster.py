@@ -68,6 +68,8 @@ class Gpu(Spec):
     ``memory_reserved`` is the share of the memory that a job cannot have: the CUDA context of PyTorch takes 1 GB
     (github.com/pytorch/pytorch/issues/28394, 107667), and of 78 GiB 1.8 were lost to fragmentation where a
     model filled an 80 GB card (github.com/vllm-project/compressed-tensors/pull/587, which reserves 5 %, too).
+    ``staged_rate`` is what kernels of a collective store to or load from host memory per second, one direction, if that
+    is less than what PCIe carries: data goes that way without GPUDirect, and through shared memory.
     ``nvlink_efficiency`` is the share of ``nvlink_rate`` that data reaches beside the headers of its packets.
     ``kernels`` and ``streams`` have been measured, and take that time.
     ``nccl_start``, ``nccl_step`` and ``nccl_copy_rate`` are what NCCL's kernels of protocol Simple take over NVLink
@@ -89,6 +91,7 @@ class Gpu(Spec):
     attention_forward: Fraction | None = None
     attention_backward: Fraction | None = None
     overlap_slowdown: Annotated[float, Field(ge=1, le=1000)] = 1.0
+    staged_rate: Rate | None = None
     nvlink_rate: Rate | None = None
     nvlink_efficiency: Fraction = 1.0
     nccl_start: Duration | None = None

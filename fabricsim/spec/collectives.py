@@ -106,6 +106,18 @@ def assumed(algorithm: object, called: Container[str]) -> list[str]:
     return said
 
 
+class LowLatency(Spec):
+    """Protocol LL of a library that has no cost model here.
+
+    Calls of up to ``up_to`` bytes send lines of which half are flags; the other keys are those of `Collectives`.
+    """
+
+    up_to: Bytes
+    start: Duration = 0
+    network_step: Duration = 0
+    intra_host_step: Duration = 0
+
+
 class Collectives(Spec):
     """How collectives are cut and what each of their steps costs besides the wire.
 
@@ -119,7 +131,8 @@ class Collectives(Spec):
     others take their first. ``chunk`` is the most that one channel sends in one step, ``send_chunk`` the most
     that a send between two ranks hands over at once; a connection's FIFO holds two of the former, eight of the latter.
     ``network_step``
-    and ``intra_host_step`` are fixed times per step (flags, fences, proxy), after NCCL's tuning tables.
+    and ``intra_host_step`` are fixed times per step (flags, fences, proxy), after NCCL's tuning tables, and ``start``
+    is that of a call. Small calls go by ``ll`` if that is there.
     ``reduction_rate`` is what one channel reduces per second of what it has received; left out, that takes no time
     of its own, as where the reduction of one slice hides behind the arrival of the next.
     """
@@ -130,8 +143,10 @@ class Collectives(Spec):
     channels: Annotated[int, Field(ge=1, le=64)] = 2
     chunk: Bytes = 2 * 2**20
     send_chunk: Bytes = 2**17
+    start: Duration = 0
     network_step: Duration = 0
     intra_host_step: Duration = 0
+    ll: LowLatency | None = None
     reduction_rate: Rate | None = None
     adapter_latency: Duration = 0
     min_channels: Annotated[int, Field(ge=1, le=64)] | None = None

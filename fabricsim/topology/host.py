@@ -23,6 +23,7 @@ Hop = tuple[int, float]
 
 THREAD = "proxy thread"
 PCIE = "PCIe"
+STAGING = "staging by kernels"
 SOCKET = "inter-socket"
 NVLINK = "NVLink"
 MEMORY = "memory"
@@ -50,6 +51,7 @@ class Lanes:
 class HostPorts:
     """The resources of one host, and the ways over them between its GPUs, its memory and the wire.
 
+    ``staging`` is what the few thread blocks of a collective's kernel store and load, where that is known.
     GPUs are given by their number in the host, its memory as None. ``gpu``, ``switch`` and ``socket`` are indexed by
     the GPU's number, those of NICs by the NIC's; ``threads`` are those of the GPUs, and the last is the memory's.
     """
@@ -68,6 +70,7 @@ class HostPorts:
     between_sockets: dict[tuple[int, int], int] = field(default_factory=dict)
     nvlink: list[Lanes] = field(default_factory=list)
     memory: list[Lanes] = field(default_factory=list)
+    staging: list[Lanes] = field(default_factory=list)
     threads: list[int] = field(default_factory=list)
 
     def _gpu_hops(self, gpu: int, cost: pcie.Cost) -> Iterator[Hop]:
@@ -75,6 +78,13 @@ class HostPorts:
         switch = self.switch[gpu]
         if switch is not None:
             yield from switch.hops(cost)
+
+    def _staged(self, gpu: int, cost: pcie.Cost) -> Iterator[Hop]:
+        """List the hops of a kernel's store to host memory, or load from there."""
+        if self.staging:
+            lanes = self.staging[gpu]
+            yield (lanes.up if cost is pcie.GPU_STORE else lanes.down), 1.0
+        yield from self._gpu_hops(gpu, cost)
 
     def _nic_hops(self, nic: int, cost: pcie.Cost) -> Iterator[Hop]:
         yield from self.nic[nic].hops(cost)
@@ -122,7 +132,7 @@ class HostPorts:
         crossing = self._cross(self.socket[gpu], self.nic_socket[own])
         if self.gpudirect and not staged:
             return self._direct(gpu, pcie.DMA_READ, crossing)
-        stores = self._gpu_hops(gpu, pcie.GPU_STORE)
+        stores = self._staged(gpu, pcie.GPU_STORE)
         return _merged([*stores, *crossing, *self._thread(gpu, copy), *self._nic_hops(own, pcie.DMA_READ)])
 
     def enter(self, gpu: int | None, copy: float, *, staged: bool) -> list[Hop]:
@@ -135,7 +145,7 @@ class HostPorts:
         crossing = self._cross(self.nic_socket[own], self.socket[gpu])
         if self.gpudirect and not staged:
             return self._direct(gpu, pcie.DMA_WRITE, crossing)
-        loads = self._gpu_hops(gpu, pcie.GPU_LOAD)
+        loads = self._staged(gpu, pcie.GPU_LOAD)
         return _merged([*self._nic_hops(own, pcie.DMA_WRITE), *crossing, *self._thread(gpu, copy), *loads])
 
     def within(self, here: int | None, there: int | None) -> list[Hop]:
@@ -153,8 +163,8 @@ class HostPorts:
             if self.switch[here] is not None and self.switch[here] == self.switch[there]:
                 return [*self.gpu[here].hops(pcie.GPU_STORE), *self.gpu[there].hops(written)]
             return _merged([*self._gpu_hops(here, pcie.GPU_STORE), *crossing, *self._gpu_hops(there, written)])
-        stores = self._gpu_hops(here, pcie.GPU_STORE)
-        return _merged([*stores, *crossing, *self._gpu_hops(there, pcie.GPU_LOAD)])
+        stores = self._staged(here, pcie.GPU_STORE)
+        return _merged([*stores, *crossing, *self._staged(there, pcie.GPU_LOAD)])
 
     def _to_host_memory(self, gpu: int, *, stores: bool) -> list[Hop]:
         if self.ideal:
@@ -210,6 +220,8 @@ def _build_host(cluster: Cluster, resources: ResourceList, proxy_threads: int, p
         if cluster.gpu.nvlink_rate is not None and cluster.intra_host == "nvlink":
             usable = cluster.gpu.nvlink_rate * cluster.gpu.nvlink_efficiency
             ports.nvlink.append(_lanes(resources, f"{_FIRST}/gpu{gpu}/nvlink", NVLINK, usable))
+        if cluster.gpu.staged_rate is not None and not ideal:
+            ports.staging.append(_lanes(resources, f"{_FIRST}/gpu{gpu}/staging", STAGING, cluster.gpu.staged_rate))
         if ideal:
             ports.memory.append(_lanes(resources, f"{_FIRST}/gpu{gpu}/memory", MEMORY, cluster.gpu.memory_rate))
     ports.threads.append(resources.add(f"{_FIRST}/cpu", THREAD, float(proxy_threads)))

@@ -17,6 +17,7 @@ from fabricsim.collectives.nccl.choice import threshold
 from fabricsim.collectives.nccl.plan import Plan
 from fabricsim.collectives.nccl.tuning import PROTOCOLS
 from fabricsim.results.summary import bus_factor
+from fabricsim.spec.collectives import PAIRED
 from fabricsim.spec.load import load
 from fabricsim.units import human_bytes
 from fabricsim.validation import measured
@@ -67,9 +68,11 @@ def _hosts(cluster: str, count: int) -> tuple[str, str]:
 
 _EFA = 'collectives={nccl="2.18", adapter_latency="75us", protocol="simple"}'
 _SIMPLE = 'collectives={nccl="2.18", protocol="simple"}'
+_STAGED = ("cluster.gpudirect=false", "cluster.nic_below_gpu_switch=false", "cluster.gpus_per_pcie_switch=1")
 _NCCL_2_4 = 'collectives={nccl = "2.5", algorithm = "ring", max_channels = 1}'
 _INSIDE = ("cluster.hosts=1", "cluster.intra_host=nvlink", "cluster.gpus_per_pcie_switch=1")
 _ALONE = ("cluster.gpus_per_host=1", "cluster.nics_per_host=1")
+_H200 = (*_hosts("dgx-h100", 1), "cluster.gpu=h200-sxm")
 _CALIBRATES = "reduce_scatter"
 CASES = (
     Case("hkbu-10gbe-default", ("transport=tcp-10g",)),
@@ -96,6 +99,18 @@ CASES = (
         judged_from=2**15,
     ),
     Case("nccl-gh200", (*_hosts("alps", 2), *_ALONE, "transport=slingshot-200g", 'collectives={nccl="2.21"}')),
+    Case("nccl-h200-stas", (*_H200, 'collectives={nccl="2.27"}')),
+    Case("nccl-h200-azure", (*_H200, 'collectives={nccl="2.20"}')),
+    Case(
+        "nccl-mi300x",
+        ("cluster.gpu=mi300x", "cluster.gpus_per_host=8", *_INSIDE, "collectives=rccl"),
+        "xGMI as RCCL counts it; its kernels for small calls, those of MSCCL++, are not modelled",
+    ),
+    Case(
+        "nccl-400g-sendrecv",
+        (*_hosts("dgx-h100", 2), *_ALONE, *_STAGED, "transport=rdma-400g", 'collectives={nccl="2.26"}'),
+        "what kernels load from host memory is calibrated on the all-reduce of these hosts, gpus/h100-sxm",
+    ),
     Case("nccl-v100-socket", ("cluster=v100-vm", "transport=tcp-10g", 'collectives={nccl="2.11"}')),
 )
 """All tables, in the order of the report."""
@@ -224,14 +239,19 @@ def _compare(case: Case) -> list[tuple[int, ValidationRow]]:
     described, collective = scenario(case), str(table.conditions["collective"])
     judged = table.rows[table.rows["size"] >= max(1, case.judged_from)]
     predicted = collective_times(described, collective, [int(size) for size in judged["size"]])
-    plan = Plan(described)
-    ranks = tuple(range(described.cluster.ranks))
     found = []
     for row, record in zip(predicted, judged, strict=True):
-        taken = plan.pick(collective, ranks, row.size)
-        quantity = f"{case.table}, {human_bytes(row.size)} ({taken.algorithm} {taken.protocol})"
+        quantity = f"{case.table}, {human_bytes(row.size)}{_taken(described, collective, row.size)}"
         found.append((row.size, _row(quantity, float(record["time_out_s"]), row.seconds, table)))
     return found
+
+
+def _taken(described: Scenario, collective: str, size: int) -> str:
+    """Say what NCCL's cost model takes, if it is asked."""
+    if described.collectives.nccl is None or collective in PAIRED:
+        return ""
+    taken = Plan(described).pick(collective, tuple(range(described.cluster.ranks)), size)
+    return f" ({taken.algorithm} {taken.protocol})"
 
 
 def _row(quantity: str, seconds: float, predicted: float, table: MeasuredTable) -> ValidationRow:
