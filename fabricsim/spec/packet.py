@@ -105,8 +105,8 @@ _IDEAL = Packet.model_validate(
         "quick_acks": 0,
         "reordering": 3,
         "nack_interval": "500us",
-        "initial_timeout": "1ms",  # nothing is lost on an ideal switch but by bit errors and failures
-        "minimum_timeout": "1ms",
+        "initial_timeout": "100ms",  # beyond any queue: nothing is lost on an ideal switch but by errors and failures
+        "minimum_timeout": "100ms",
         "maximum_timeout": "1s",
     }
 )

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
     Process = Generator[simpy.Event, Any, None]
 
+SOON = (
+    "transport.packet.initial_timeout=1ms",
+    "transport.packet.minimum_timeout=1ms",
+)  # an ideal fabric waits for 100 ms
 SIZE = 40_960  # ten packets of 4096 bytes without headers
 
 
@@ -88,7 +92,7 @@ def test_messages_of_a_broadcast_are_kept_while_their_acknowledgements_are_lost(
 def test_adaptive_switches_go_round_a_cable_that_has_failed() -> None:
     env = simpy.Environment()
     fabric = 'fabric={topology="leaf-spine", hosts_per_leaf=2, spines=2, failures=[{link="leaf0->spine1"}]}'
-    transport = ["transport.load_balancing.kind=adaptive", "transport.packet.recovery=selective"]
+    transport = ["transport.load_balancing.kind=adaptive", "transport.packet.recovery=selective", *SOON]
     settings = ["engine=packet", "cluster.hosts=4", fabric, *transport]
     network = Fabric(env, load("ideal-16", settings).scenario)
 
@@ -104,7 +108,14 @@ def test_adaptive_switches_go_round_a_cable_that_has_failed() -> None:
 def test_what_a_failure_cuts_off_for_good_is_named(transport: str) -> None:
     failure = "fabric.failures=[{ link = 'host0-switch0', from = '2us' }]"
     env = simpy.Environment()
-    settings = ["engine=packet", "cluster.hosts=4", failure, f"transport={transport}"]
+    soon = ["transport.packet.initial_timeout=1ms", "transport.packet.minimum_timeout=1ms"]
+    settings = [
+        "engine=packet",
+        "cluster.hosts=4",
+        failure,
+        f"transport={transport}",
+        *(soon if transport == "ideal-100g" else []),
+    ]
     fabric = Fabric(env, load("ideal-16", settings).scenario)
 
     said = r"from host0 to host1, .*: host0->switch0 is down for good since 2 us.*failures.until"
@@ -127,6 +138,7 @@ def _partitioned(transport: str = "ideal-100g") -> tuple[simpy.Environment, Fabr
     env = simpy.Environment()
     failure = "fabric.failures=[{ link = 'host0-switch0', from = '2us' }]"
     settings = ["engine=packet", "cluster.hosts=4", failure, f"transport={transport}"]
+    settings += SOON if transport == "ideal-100g" else ()
     return env, Fabric(env, load("ideal-16", settings).scenario)
 
 
@@ -192,7 +204,7 @@ def test_what_is_sprayed_is_cut_off_where_no_way_is_left() -> None:
         env = simpy.Environment()
         failures = ", ".join(f"{{link='{link}'}}" for link in links)
         fabric = f"fabric={{topology='leaf-spine', hosts_per_leaf=2, spines=2, failures=[{failures}]}}"
-        transport = ["transport.load_balancing.kind=spray", "transport.packet.recovery=selective"]
+        transport = ["transport.load_balancing.kind=spray", "transport.packet.recovery=selective", *SOON]
         network = Fabric(env, load("ideal-16", ["engine=packet", "cluster.hosts=4", fabric, *transport]).scenario)
         sent = network.send(0, 2, SIZE)
         sent.defused = True

@@ -47,3 +47,14 @@ def test_arrivals_beyond_a_gap_do_not_put_off_the_timer() -> None:
     timeout = int(law_row(scenario.transport)["minimum_timeout"][0])
     assert result.counters["errors"] > 0
     assert result.makespan < alone.makespan + timeout
+
+
+def test_long_queues_of_an_ideal_fabric_make_nobody_send_again() -> None:
+    """Its queues have no bound, so that nothing is lost; the last packets wait for 12 ms."""
+    flows = np.zeros(15, DEMAND)
+    flows["id"], flows["source"], flows["bytes"] = range(1, 16), range(1, 16), 10_000_000
+
+    result = traffic.simulate(load("ideal-16", ["engine=packet"]).scenario, Matrix(flows, 16, "incast"))
+
+    assert result.counters["retransmissions"] == result.counters["timeouts"] == 0
+    assert result.makespan == pytest.approx(12e9, rel=0.02)

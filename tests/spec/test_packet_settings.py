@@ -340,7 +340,7 @@ def test_another_recovery_drops_what_only_the_one_below_uses() -> None:
         ("ipoib", "cubic", "selective", 200_000_000_000),
         ("roce", "dcqcn", "go-back-n", 4_096_000 * 2**14),
         ("infiniband", "none", "go-back-n", 4_096_000 * 2**14),
-        ("ideal", "none", "go-back-n", 1_000_000_000),
+        ("ideal", "none", "go-back-n", 100_000_000_000),
     ],
 )
 def test_a_transport_without_tables_has_the_defaults_of_its_kind(
