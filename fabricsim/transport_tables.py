@@ -129,7 +129,7 @@ FLOW = on_lines(
         ("timeouts", np.int64),
         ("line_rate", np.float64),  # of its first link, bytes/s
         ("base_rtt", np.float64),  # unloaded round trip of a full packet and its acknowledgement, ps
-        ("threshold", np.float64),  # slow start ends at this window, packets
+        ("threshold", np.float64),  # slow start ends at this window, packets; EQDS: what is left of the first window
         ("alpha", np.float64),  # DCTCP, DCQCN: extent of congestion
         ("target_rate", np.float64),  # DCQCN: to which it recovers, bytes/s
         ("stage", np.int32),  # DCQCN, TIMELY, HPCC: increases since a cut; Swift: timeouts in a row; NSCC: 1: fast
@@ -166,6 +166,7 @@ FLOW = on_lines(
         ("rides", np.int32),  # 1: a pull may ride on the answer to the present packet; 2: it does
         ("pulls_due", np.int32),  # packets that are yet to be pulled
         ("next_pull", np.int32),  # flow whose turn comes after this one's
+        ("in_round", np.int32),  # 1: it has a turn to come
     ],
 )
 """The sending half of a flow: a TCP connection, a queue pair, a UET packet delivery context."""
@@ -267,6 +268,7 @@ LAW = np.dtype(
         ("flow_low", np.float64),  # Swift: window of the full range, packets
         ("flow_high", np.float64),  # Swift: window without any, packets
         ("pull_interval", np.int64),  # NDP: between pulls of a receiver, ps; 0: it does not pull
+        ("ahead", np.int64),  # EQDS: packets that a receiver pulls beyond those that came
         ("network_rtt", np.float64),  # HPCC: base round trip of all flows, ps; 0: of each its own
         ("eta", np.float64),  # HPCC: target utilisation; NSCC: increase per round trip, packets
         ("proportional", np.float64),  # NSCC alpha: packets per ps below the target and acknowledged packet over window

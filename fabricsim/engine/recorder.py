@@ -312,7 +312,7 @@ def _protocol(transport: Transport) -> Literal["tcp", "roce", "infiniband", "uet
         return "infiniband"
     if transport.kind == "roce":
         law = transport.congestion_control
-        return "uet" if law is not None and law.law in ("nscc", "ndp") else "roce"
+        return "uet" if law is not None and law.law in ("nscc", "ndp", "eqds") else "roce"
     return "tcp"
 
 

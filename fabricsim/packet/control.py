@@ -54,6 +54,8 @@ def acknowledge(net, flow, law, now, packets, marked, rtt, echo, slot):
             hpcc.acknowledge(flow, law, now, packets, net.telemetry, echo, slot)
     elif kind == NSCC:
         nscc.acknowledge(flow, law, now, packets, marked, rtt)
+    elif kind == NDP:
+        ndp.acknowledge(flow, law, now, packets, marked, rtt)
 
 
 @kernel
@@ -76,6 +78,8 @@ def lose(flow, law, now):
         hpcc.lose(flow, law, now)
     elif kind == NSCC:
         nscc.lose(flow, law, now)
+    elif kind == NDP:
+        ndp.lose(flow, law, now)
 
 
 @kernel

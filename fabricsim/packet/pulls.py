@@ -1,4 +1,4 @@
-"""A receiving host's pace of pulls (NDP): flows in turn, one packet each, as fast as its link brings packets."""
+"""A receiving host's pace of pulls (NDP, EQDS): flows in turn, one packet each, as fast as its link brings packets."""
 
 from __future__ import annotations
 
@@ -23,9 +23,18 @@ def _send(net, number, count, now):
 
 
 @rare
+def _wanted(net, number):
+    """Count the packets to be pulled: those due, and some ahead of what came, of those that are missing."""
+    flow = net.flows[number]
+    missing = flow.posted - net.receivers[number].received
+    return flow.pulls_due + max(min(net.laws[flow.law].ahead, missing), 0)
+
+
+@rare
 def _join(net, node, number):
     row = net.pulls[node]
     net.flows[number].next_pull = -1
+    net.flows[number].in_round = 1
     if row.first < 0:
         row.first = number
     else:
@@ -37,6 +46,7 @@ def _join(net, node, number):
 def _leave(net, node, number):
     """Take a flow out of the round, in which it may not be."""
     row = net.pulls[node]
+    net.flows[number].in_round = 0
     before, at = np.int64(-1), np.int64(row.first)
     while at >= 0 and at != number:
         before, at = at, np.int64(net.flows[at].next_pull)
@@ -54,8 +64,9 @@ def _leave(net, node, number):
 @rare
 def may_ride(net, number, now):
     """Whether (1) or not (0) a pull for a packet that comes now may leave at once, on the answer to it."""
-    row = net.pulls[net.flows[number].target]
-    return 1 if row.first < 0 and now >= row.at else 0
+    flow = net.flows[number]
+    row = net.pulls[flow.target]
+    return 1 if row.first < 0 and now >= row.at and net.laws[flow.law].ahead == 0 else 0
 
 
 @rare
@@ -70,8 +81,9 @@ def ask(net, number, complete, now):
     flow.pulls_due += 1
     if complete:
         _leave(net, node, number)
-        _send(net, number, np.int64(flow.pulls_due), now)
-    elif flow.pulls_due == 1:
+        if flow.pulls_due > 0:
+            _send(net, number, np.int64(flow.pulls_due), now)
+    elif not flow.in_round and _wanted(net, number) > 0:
         alone = row.first < 0
         _join(net, node, number)
         if alone and now >= row.at:
@@ -90,7 +102,8 @@ def pull_next(net, node, now):
     flow = net.flows[number]
     row.first = flow.next_pull
     row.at = now + net.laws[flow.law].pull_interval
-    if flow.pulls_due > 1:
+    flow.in_round = 0
+    if _wanted(net, number) > 1:
         _join(net, node, number)
     _send(net, number, np.int64(1), now)
     if row.first >= 0:

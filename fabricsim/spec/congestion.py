@@ -191,7 +191,19 @@ class Ndp(Spec):
     pull_rate: Factor = 0.99
 
 
-Law = NoLaw | NewReno | Cubic | Dctcp | Dcqcn | Timely | Swift | Hpcc | Nscc | Ndp
+class Eqds(Spec):
+    """EQDS (Olteanu et al., NSDI 2022), as csg-htsim has it.
+
+    As `Ndp`, but for this: receivers grant credits at their pace without waiting for packets, up to ``initial_window``
+    more than came; what is left of a sender's first window at the first answer is not sent.
+    """
+
+    law: Literal["eqds"]
+    initial_window: Annotated[float, Field(ge=1, le=1e6)] = 50.0
+    pull_rate: Factor = 0.99
+
+
+Law = NoLaw | NewReno | Cubic | Dctcp | Dcqcn | Timely | Swift | Hpcc | Nscc | Ndp | Eqds
 
 DEFAULT_LAWS: dict[str, Law] = {
     "tcp": Cubic(law="cubic"),

@@ -187,8 +187,8 @@ def _balancing(scenario: Scenario) -> Iterator[Mistake]:
 
 def _law(scenario: Scenario) -> Iterator[Mistake]:
     kind = scenario.transport.kind
-    if law_in_force(scenario.transport).law == "ndp" and kind != "roce":
-        problem = f'is "ndp", whose pulls {kind} does not know'
+    if law_in_force(scenario.transport).law in {"ndp", "eqds"} and kind != "roce":
+        problem = f"is {law_in_force(scenario.transport).law!r}, whose pulls {kind} does not know"
         yield Mistake("transport.congestion_control.law", problem, 'choose another law, or a transport of kind "roce"')
     law = scenario.transport.congestion_control
     if law is None:

@@ -1,7 +1,8 @@
-"""NDP, whose receivers pull.
+"""NDP and EQDS, whose receivers pull.
 
 Handley et al., "Re-architecting datacenter networks and stacks for low latency and high performance",
-SIGCOMM 2017. A sender starts with a window of packets, and sends another one for each PULL. The
+SIGCOMM 2017; Olteanu et al., "An edge-queued datagram service for all datacenter traffic", NSDI 2022, as csg-htsim's
+``sim/eqds.cpp`` has it. A sender starts with a window of packets, and sends another one for each PULL. The
 window is what it may still send, packets; ``epoch`` is how many pulls it has heard of. PULLs carry how
 many there were, so that one that is lost or overtaken is made up for by the next.
 """
@@ -17,6 +18,7 @@ from fabricsim.kernels._jit import kernel
 def start(flow, law):
     """Let a first window go; its pulls bring as many packets again, so that no more than it is ever on its way."""
     flow.window = law.initial_window
+    flow.threshold = law.initial_window if law.ahead > 0 else 0.0
     flow.rate = math.inf
     flow.epoch = 0
 
@@ -25,6 +27,7 @@ def start(flow, law):
 def sent(flow):
     """Take the packet that was sent off what may be sent."""
     flow.window -= 1.0
+    flow.threshold = max(flow.threshold - 1.0, 0.0)
 
 
 @kernel
@@ -48,10 +51,14 @@ def time_out(flow, law, now):  # noqa: ARG001  one signature for all laws
 
 
 @kernel
-def acknowledge(flow, law, now, packets, marked, rtt):
-    """Keep the window, which follows pulls."""
+def acknowledge(flow, law, now, packets, marked, rtt):  # noqa: ARG001  one signature for all laws
+    """Keep the window, which follows pulls; with EQDS what is left of the first one is not sent any more."""
+    flow.window -= flow.threshold
+    flow.threshold = 0.0
 
 
 @kernel
-def lose(flow, law, now):
-    """Keep the window: the receiver pulls for a trimmed packet, too."""
+def lose(flow, law, now):  # noqa: ARG001  one signature for all laws
+    """Do as on an acknowledgement: the receiver pulls for a trimmed packet, too."""
+    flow.window -= flow.threshold
+    flow.threshold = 0.0

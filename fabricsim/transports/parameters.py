@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim import transport_tables as tt
-from fabricsim.spec.congestion import Dcqcn, Dctcp, Hpcc, Ndp, Nscc, Swift, Timely, law_in_force
+from fabricsim.spec.congestion import Dcqcn, Dctcp, Eqds, Hpcc, Ndp, Nscc, Swift, Timely, law_in_force
 from fabricsim.spec.packet import MAXIMUM_PACKETS, SOCKET_KINDS, LoadBalancing, setting
 from fabricsim.tables import NEVER
 from fabricsim.transports.framing import FRAMINGS, Framing
@@ -29,6 +29,7 @@ LAWS = {
     "hpcc": tt.HPCC,
     "nscc": tt.NSCC,
     "ndp": tt.NDP,
+    "eqds": tt.NDP,
 }
 """Numbers of the laws by their names in a scenario."""
 
@@ -161,8 +162,9 @@ def _derived(law: Law, line_rate: float, framing: Framing) -> dict[str, float | 
             derived = {"additive": additive / framing.packet}
         case Nscc():
             derived = _nscc(law, line_rate)
-        case Ndp():
-            derived = {"pull_interval": PS_PER_S * framing.packet / (line_rate * law.pull_rate)}
+        case Ndp() | Eqds():
+            ahead = law.initial_window if isinstance(law, Eqds) else 0
+            derived = {"pull_interval": PS_PER_S * framing.packet / (line_rate * law.pull_rate), "ahead": ahead}
     return derived
 
 

@@ -40,6 +40,7 @@ _THEORY = "theory, fabricsim.validation.peers_patterns"
 _SINGLE = {
     "csg_roce": "peers-roce",
     "uet_uec": "peers-nscc",
+    "csg_eqds": "peers-eqds",
     "csg_ndp": "peers-ndp",
     "ns3rdma_dcqcn_4096": "peers-dcqcn",
     "csg_dctcp": "peers-dctcp-htsim",

@@ -152,6 +152,7 @@ CASES = (
     Case("New Reno of ns-3", "peers-new-reno-ns3", "ns3dev_newreno_dmodk", ("csg_tcp_dmodk", "nspy_reno_dmodk")),
     Case("HPCC", "peers-hpcc", "ns3rdma_hpcc_4096_dmodk"),
     Case("NSCC, spraying", "peers-nscc", "uet_uec_nscc", reference=("csg_eqds_spray64", "csg_ndp_spray64")),
+    Case("EQDS, spraying", "peers-eqds", "csg_eqds_spray64", reference=("csg_ndp_spray64",)),
     Case("NDP, spraying", "peers-ndp", "csg_ndp_spray64", reference=("csg_eqds_spray64",)),
 )
 """What is compared."""

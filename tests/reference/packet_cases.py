@@ -683,7 +683,9 @@ LAW_COLUMNS: dict[int, dict[str, Any]] = {
 
 
 def _draw_variant(rng: random.Random, kind: int) -> dict[str, Any]:
-    """Vary DCQCN, as published or as adapters do it, with and without CNPs; and DCTCP."""
+    """Vary DCQCN, as published or as adapters do it, with and without CNPs; DCTCP; and NDP, which may be EQDS."""
+    if kind == transport_types.NDP:
+        return {"ahead": rng.choice((0, 8))}
     if kind == transport_types.DCTCP:
         return {"initial_alpha": rng.choice((0.0, 1.0)), "cut": rng.randint(0, 2)}
     if kind != transport_types.DCQCN:

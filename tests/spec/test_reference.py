@@ -13,7 +13,7 @@ from fabricsim.spec.scenario import Scenario
 if TYPE_CHECKING:
     from fabricsim.spec.base import Spec
 
-LAWS = ["none", "new-reno", "cubic", "dctcp", "dcqcn", "timely", "swift", "hpcc", "nscc", "ndp"]
+LAWS = ["none", "new-reno", "cubic", "dctcp", "dcqcn", "timely", "swift", "hpcc", "nscc", "ndp", "eqds"]
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "scenario.md"
 TABLES = [
     (),

@@ -61,6 +61,23 @@ def test_no_more_than_a_first_window_is_ever_to_send(pair: tuple[Any, Any]) -> N
     assert flow.window == FIRST
 
 
+def test_what_is_left_of_the_first_window_of_eqds_is_not_sent(
+    make_flow: Callable[..., Any], make_law: Callable[..., Any]
+) -> None:
+    flow, law = make_flow()[0], make_law(initial_window=FIRST, ahead=int(FIRST))[0]
+    ndp.start(flow, law)
+    for _ in range(5):
+        ndp.sent(flow)
+    ndp.pull(flow, law, 2)
+
+    ndp.acknowledge(flow, law, 0, 1, 0, 1)
+    assert flow.window == 2.0  # what was pulled
+
+    ndp.sent(flow)
+    ndp.lose(flow, law, 0)
+    assert flow.window == 1.0
+
+
 @pytest.mark.parametrize("rate", [0.5, 0.99])
 def test_pulls_are_a_packet_apart_at_their_share_of_the_line(rate: float) -> None:
     changes = [f"transport.congestion_control.pull_rate={rate}", "transport=peers-ndp"]

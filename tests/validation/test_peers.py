@@ -88,7 +88,7 @@ def _error(name: str, pattern: str) -> float:
     [
         *[
             (name, f"incast{count}", 0.05)
-            for name in ("RoCE", "NSCC, spraying", "NDP, spraying")
+            for name in ("RoCE", "NSCC, spraying", "NDP, spraying", "EQDS, spraying")
             for count in (8, 32, 127)
         ],
         ("DCTCP of htsim", "incast8", 0.05),
@@ -239,6 +239,8 @@ def compared(folder: Path, name: str, pattern: str) -> tuple[Case, Comparison]:
         ("DCTCP of ns-3", "ring16"),
         ("NDP, spraying", "perm128"),
         ("NDP, spraying", "ring16"),
+        ("EQDS, spraying", "perm128"),
+        ("EQDS, spraying", "ring16"),
     ],
 )
 def test_within_the_targets(folder: Path, name: str, pattern: str) -> None:

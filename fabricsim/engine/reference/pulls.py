@@ -1,4 +1,4 @@
-"""A receiving host's pace of pulls (NDP)."""
+"""A receiving host's pace of pulls (NDP, EQDS)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Pulls:
         self._round: deque[Receiver] = deque()
         self._at = 0  # no pull leaves before, ps
 
-    def may_ride(self) -> bool:
+    def may_ride(self, receiver: Receiver) -> bool:
         """Whether a pull may leave now, on an answer."""
-        return not self._round and self._host.network.now >= self._at
+        return not self._round and self._host.network.now >= self._at and not receiver.law.ahead
 
     def rode(self, receiver: Receiver) -> None:
         """Note that one did."""
@@ -36,11 +36,18 @@ class Pulls:
         if complete:
             if receiver in self._round:
                 self._round.remove(receiver)
-            self._send(receiver, receiver.pulls_due)
-        elif receiver.pulls_due == 1:
+            if receiver.pulls_due > 0:
+                self._send(receiver, receiver.pulls_due)
+        elif receiver not in self._round and self._wanted(receiver) > 0:
             self._round.append(receiver)
             if len(self._round) == 1:
                 self._go_on()
+
+    @staticmethod
+    def _wanted(receiver: Receiver) -> int:
+        """Count the packets to be pulled: those due, and some ahead of what came, of those that are missing."""
+        missing = int(receiver.sender.row.posted) - receiver.whole
+        return receiver.pulls_due + max(min(int(receiver.law.ahead), missing), 0)
 
     def _go_on(self) -> None:
         """Pull, or plan to."""
@@ -55,7 +62,7 @@ class Pulls:
             return
         receiver = self._round.popleft()
         self._at = now + int(receiver.law.pull_interval)
-        if receiver.pulls_due > 1:
+        if self._wanted(receiver) > 1:
             self._round.append(receiver)
         self._send(receiver, 1)
         if self._round:

@@ -41,12 +41,14 @@ class Receiver:
         self._pulled = False  # and does
         self.pulls = 0  # packets that PULLs have pulled so far
         self.pulls_due = 0  # and yet to be pulled
+        self.whole = 0  # data packets that were not trimmed
         self._held: deque[tuple[int, Packet]] = deque()  # when an ACK leaves the stacks, and it
 
     def receive(self, packet: Packet) -> None:
         """Take a data packet, whole or trimmed, and have another one pulled for it."""
         before = self._delivered
-        self._may_pull = self.law.pull_interval > 0 and self.host.pulls.may_ride()
+        self.whole += not packet.trimmed
+        self._may_pull = self.law.pull_interval > 0 and self.host.pulls.may_ride(self)
         self._pulled = False
         self._take(packet)
         if self._pulled:
