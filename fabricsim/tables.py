@@ -140,6 +140,7 @@ FLOW = np.dtype(
         ("next_free", np.int32),
         ("bytes", np.int64),  # bytes
         ("started", np.int64),  # ps
+        ("tick", np.int64),  # it leaves at a multiple of it, ps
     ],
     align=True,
 )
@@ -233,6 +234,7 @@ COMMUNICATOR = np.dtype(
         ("start", np.int64),  # time from an op's start until its lanes run, ps
         ("copying", np.float64),  # time of each byte that is copied out of a FIFO and not passed on, ps
         ("reduction", np.float64),  # time of each byte that is reduced, ps
+        ("ticking", np.int8),  # flow engine: 1 if messages begin and leave at ticks
     ],
     align=True,
 )

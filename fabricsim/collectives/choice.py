@@ -54,6 +54,8 @@ class Choice:
         time.
     reduction_rate
         Bytes/s at which a channel reduces what it has received; 0 where that takes no time.
+    ticking
+        Whether the flow engine brings together what begins and leaves at nearly one instant.
     """
 
     algorithm: str
@@ -69,6 +71,7 @@ class Choice:
     byte_latency: float = 0.0
     copy_rate: float = 0.0
     reduction_rate: float = 0.0
+    ticking: bool = False
 
     @cached_property
     def wiring(self) -> Choice:
@@ -88,8 +91,34 @@ Choose = Callable[[str, tuple[int, ...], int], Choice]
 """From collective, ranks and size (bytes) of a call to what it runs with."""
 
 
+_MOST_MESSAGES = 2**15
+"""Messages of one call each of which begins and ends at an instant of its own: 33 for each pair of 32 ranks."""
+
 _BY_ALL_NICS = ("ring", "tree")
 """Algorithms that would leave a host by one of its NICs alone if all channels were alike."""
+
+
+def merged(choose: Choose) -> Choose:
+    """Let fewer and longer messages stand for those of a call that sends very many side by side, for flows.
+
+    Where each rank sends to all others at once, a connection's next message follows the one before without a break, so
+    that they are one flow, cut or not. What changes is that less is handed over before the end, and by ``byte_latency``
+    later, which is lessened in proportion.
+    """
+
+    def chosen(collective: str, ranks: tuple[int, ...], size: int) -> Choice:
+        choice = choose(collective, ranks, size)
+        pairs = len(ranks) * (len(ranks) - 1)
+        if choice.algorithm != "direct" or collective == "send_recv":
+            return choice
+        block = -(-size // len(ranks))
+        if pairs * -(-block // choice.chunk) <= _MOST_MESSAGES:
+            return choice
+        chunk = max(choice.chunk, -(-block // max(1, _MOST_MESSAGES // pairs)))
+        late = choice.byte_latency * choice.chunk / chunk
+        return replace(choice, chunk=chunk, byte_latency=late, ticking=True)
+
+    return chosen
 
 
 def nics_of(cluster: Cluster, ranks: int, hosts: int) -> int:

@@ -353,6 +353,7 @@ class Wiring:
             choice.start,
             choice.channels * PS_PER_S / choice.copy_rate if choice.copy_rate else 0.0,
             per_byte,
+            choice.ticking,
         )
         self._world.reserve_window(choice.window)
         index = self._world.extend("communicators", [row])

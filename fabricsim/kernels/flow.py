@@ -14,6 +14,7 @@ from fabricsim.tables import CLOCK_END, NEVER, SERIES_BINS
 _PS = 1e12  # picoseconds per second
 _SAME = 1e-12  # relative; a smaller change of a rate is rounding
 _ROUNDING = 1e-3  # ps; what a float64 loses of a second, with a margin of 10
+_TICKS = 16.0  # at least, in the time that a message takes alone
 
 
 @kernel
@@ -30,6 +31,36 @@ def finish_time(now, remaining, rate):
     if duration >= CLOCK_END - now:
         return NEVER
     return now + np.int64(math.ceil(duration - _ROUNDING))
+
+
+@kernel
+def tick_of(sim, route, size, lane):
+    """Grid at whose instants a lane's message begins and leaves, ps.
+
+    Each of them changes the rates of all that share a link with it. Where thousands do, at instants that differ by
+    less than matters, they are brought together: on a power of two of at most 1/16 of a message's time alone, so that
+    the grids of all sizes coincide. In other calls it is 1.
+    """
+    tick = np.int64(1)
+    if sim.communicators[sim.calls[sim.lanes[lane].call].communicator].ticking == 0:
+        return tick
+    most = size / sim.routes[route].peak * _PS / _TICKS
+    while 2 * tick <= most:
+        tick *= 2
+    return tick
+
+
+@kernel
+def at_tick(time, tick):
+    """Round a time (ps) up to the grid."""
+    return time if tick == 1 or time == NEVER else -(-time // tick) * tick
+
+
+@kernel
+def _due(sim, flow, rate):
+    """When a flow leaves that has been brought up to now, ps."""
+    row = sim.flows[flow]
+    return at_tick(finish_time(sim.world[0].now, row.remaining, rate), row.tick)
 
 
 @kernel
@@ -57,6 +88,7 @@ def start(sim, route, size, weight, owner, connection):
     flows[flow].remaining = float(size)
     flows[flow].bytes = size
     flows[flow].started = now
+    flows[flow].tick = 1 if connection < 0 else tick_of(sim, route, size, owner)
     flows[flow].updated = now
     world.active += 1
     world.messages += 1
@@ -64,7 +96,7 @@ def start(sim, route, size, weight, owner, connection):
         rate = rate_alone(sim, flow)
         flows[flow].rate = rate
         world.rate_updates += 1
-        set_finish(tree, flow, finish_time(now, float(size), rate))
+        set_finish(tree, flow, _due(sim, flow, rate))
     elif size == 0:
         set_finish(tree, flow, now)
     else:
@@ -101,14 +133,14 @@ def _record(sim, tap, start_time, end_time, rate):
 
 
 @kernel
-def _record_flow(sim, flow, start_time):
-    """Add what a flow carried since a time to the series of its tapped resources."""
+def _record_flow(sim, flow, start_time, end_time):
+    """Add what a flow carried between two times to the series of its tapped resources."""
     flows, legs = sim.flows, sim.legs
     first_leg = flows[flow].first_leg
     for leg in range(first_leg, first_leg + flows[flow].legs):
         tap = sim.resources[legs[leg].resource].tap
         if tap >= 0:
-            _record(sim, tap, start_time, sim.world[0].now, flows[flow].rate * legs[leg].copies)
+            _record(sim, tap, start_time, end_time, flows[flow].rate * legs[leg].copies)
 
 
 @kernel
@@ -119,10 +151,12 @@ def advance_flow(sim, flow):
     before = flows[flow].updated
     if now == before:
         return
-    flows[flow].remaining = max(flows[flow].remaining - flows[flow].rate * (now - before) / _PS, 0.0)
+    remaining = flows[flow].remaining
+    flows[flow].remaining = max(remaining - flows[flow].rate * (now - before) / _PS, 0.0)
     flows[flow].updated = now
     if len(sim.series) > 0:
-        _record_flow(sim, flow, before)
+        through = now if flows[flow].tick == 1 else min(now, finish_time(before, remaining, flows[flow].rate))
+        _record_flow(sim, flow, before, through)
 
 
 @kernel
@@ -181,7 +215,6 @@ def settle(sim):
     count = solve(sim)
     world.arrived = 0
     world.touched = 0
-    now = world.now
     for i in range(count):
         flow = np.int64(sim.members[i])
         rate = flows[flow].share
@@ -191,4 +224,4 @@ def settle(sim):
         advance_flow(sim, flow)
         flows[flow].rate = rate
         world.rate_updates += 1
-        set_finish(sim.tree, flow, finish_time(now, flows[flow].remaining, rate))
+        set_finish(sim.tree, flow, _due(sim, flow, rate))

@@ -6,7 +6,7 @@ import numpy as np
 
 from fabricsim.kernels._jit import kernel
 from fabricsim.kernels.dispatch import COMPLETIONS, HORIZON, IDLE, LANES, NO_LANES, PAUSED, POST, RUN, START, handle
-from fabricsim.kernels.flow import finish, settle, start
+from fabricsim.kernels.flow import at_tick, finish, settle, start, tick_of
 from fabricsim.kernels.lane import (
     ARRIVED,
     DELIVERED,
@@ -38,10 +38,11 @@ def _hand_over(sim, lane, connection, size):
         return
     inboxes[inbox].moving = 1
     route = np.int64(sim.connections[connection].route)
-    delay = entrance(sim, route, size)
-    if delay > 0:
+    now = sim.world[0].now
+    begins = at_tick(now + entrance(sim, route, size), tick_of(sim, route, size, lane))
+    if begins > now:
         inboxes[inbox].entering = size
-        post(sim, sim.world[0].now + delay, ENTER, lane, connection)
+        post(sim, begins, ENTER, lane, connection)
     else:
         start(sim, route, size, 1.0, lane, connection)
 

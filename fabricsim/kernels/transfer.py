@@ -83,7 +83,7 @@ def _leaving(sim, flow):
     if not full:
         return 0.0
     left = flows[flow].remaining - flows[flow].rate * (sim.world[0].now - flows[flow].updated) / _PS
-    return left / rate * _PS
+    return max(left, 0.0) / rate * _PS
 
 
 @kernel

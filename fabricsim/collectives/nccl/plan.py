@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING
 
-from fabricsim.collectives.choice import FIFO_STEPS, LL, LL128, SIMPLE, Choice, from_settings, nics_of
+from fabricsim.collectives.choice import FIFO_STEPS, LL, LL128, SIMPLE, Choice, from_settings, merged, nics_of
 from fabricsim.collectives.nccl import chunks, cost
 from fabricsim.collectives.nccl.choice import Pick, pick
 from fabricsim.collectives.nccl.chunks import RING_STEPS
@@ -277,6 +277,6 @@ def _latency(measured: NcclProtocol, algorithm: str) -> int:
 
 def chooser(scenario: Scenario) -> Choose:
     """Choose by NCCL's cost model where ``collectives.nccl`` is set, else what the settings say."""
-    if scenario.collectives.nccl is None:
-        return from_settings(scenario.collectives, scenario.cluster)
-    return Plan(scenario)
+    plain = scenario.collectives.nccl is None
+    choose = from_settings(scenario.collectives, scenario.cluster) if plain else Plan(scenario)
+    return merged(choose) if scenario.engine == "flow" else choose

@@ -1,0 +1,66 @@
+"""All-to-alls of many ranks: few rate updates, and every message later by at most what the docs say."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import pytest
+import simpy
+
+from fabricsim import Fabric
+from fabricsim.collectives import choice
+from fabricsim.engine.records import carried
+from fabricsim.spec.load import machine
+from fabricsim.units import PS_PER_S
+from fabricsim.workload.builder import ProgramBuilder
+from fabricsim.workload.program import Call, Program
+
+if TYPE_CHECKING:
+    from fabricsim.engine.completions import Replay
+
+MIB = 2**20
+_FINE = 2**60
+
+
+def _program(ranks: int, size: int, skew: int) -> Program:
+    """Let ranks begin an all-to-all at instants of their own, within `skew` ps."""
+    draw = random.Random(1)  # noqa: S311  no secret
+    builder = ProgramBuilder(("compute", "exchange"), ranks)
+    call = builder.call(Call("all_to_all", tuple(range(ranks)), size, "ep"))
+    for rank in range(ranks):
+        builder.compute(rank, draw.randrange(1, skew), "compute")
+        builder.join(call, rank, "exchange")
+    return builder.build()
+
+
+def _run(cluster: str, transport: str, hosts: int, size: int) -> tuple[Fabric, float]:
+    scenario = machine(cluster, transport, hosts).scenario
+    env = simpy.Environment()
+    fabric = Fabric(env, scenario)
+    done = cast("Replay", env.run(fabric.replay(_program(scenario.cluster.ranks, size, PS_PER_S // 1000))))
+    return fabric, (done.end - done.start) / PS_PER_S
+
+
+@pytest.mark.parametrize(("cluster", "transport", "hosts"), [("hkbu", "ipoib-100g", 32), ("dgx-a100", "rdma-200g", 16)])
+def test_an_all_to_all_of_128_ranks_takes_seconds(cluster: str, transport: str, hosts: int) -> None:
+    _run(cluster, transport, 2, MIB)  # compiles
+    began = time.process_time()
+    fabric, _ = _run(cluster, transport, hosts, 400 * MIB)
+    assert time.process_time() - began < 10  # 2.5 here, where it was 160; half of it to set up
+    assert fabric.world.world["rate_updates"][0] < 4e6  # 53 million
+
+
+@pytest.mark.parametrize(("cluster", "transport"), [("hkbu", "ipoib-100g"), ("dgx-a100", "rdma-200g")])
+def test_it_is_late_by_no_more_than_the_docs_say(cluster: str, transport: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = {"hkbu": 9, "dgx-a100": 5}[cluster]
+    fabric, whole = _run(cluster, transport, hosts, 400 * MIB)
+    monkeypatch.setattr(choice, "_MOST_MESSAGES", _FINE)
+    exact_fabric, exact = _run(cluster, transport, hosts, 400 * MIB)
+    assert exact_fabric.world.world["messages"][0] > fabric.world.world["messages"][0]
+    ranks = fabric.scenario.cluster.ranks
+    assert abs(whole - exact) <= exact / (8 * (ranks - 1))
+    for one, other in zip(carried(fabric), carried(exact_fabric), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
