@@ -101,9 +101,9 @@ _BY_ALL_NICS = ("ring", "tree")
 def merged(choose: Choose) -> Choose:
     """Let fewer and longer messages stand for those of a call that sends very many side by side, for flows.
 
-    Where each rank sends to all others at once, a connection's next message follows the one before without a break, so
-    that they are one flow, cut or not. What changes is that less is handed over before the end, and by ``byte_latency``
-    later, which is lessened in proportion.
+    In an all-to-all a connection's next message follows the one before without a break, so that they are one flow, cut
+    or not. What changes is that less is handed over before the end, and by ``byte_latency`` later, which is lessened in
+    proportion. In other direct collectives each message is what it was, and only its instants are brought together.
     """
 
     def chosen(collective: str, ranks: tuple[int, ...], size: int) -> Choice:
@@ -114,6 +114,8 @@ def merged(choose: Choose) -> Choose:
         block = -(-size // len(ranks))
         if pairs * -(-block // choice.chunk) <= _MOST_MESSAGES:
             return choice
+        if collective != "all_to_all":
+            return replace(choice, ticking=True)
         chunk = max(choice.chunk, -(-block // max(1, _MOST_MESSAGES // pairs)))
         late = choice.byte_latency * choice.chunk / chunk
         return replace(choice, chunk=chunk, byte_latency=late, ticking=True)

@@ -118,7 +118,10 @@ def test_a_torus_has_a_router_for_each_npu(tmp_path: Path, measure: Callable[...
         ("oneRing", 8, "ring"),
         ("doubleBinaryTree", 8, "tree"),
         ("halvingDoubling", 8, "halving_doubling"),
-        ("direct4", 8, None),
+        ("direct", 8, "direct"),
+        ("oneDirect", 8, "direct"),
+        ("direct4", 8, "direct"),
+        ("unheardOf", 8, None),
     ],
 )
 def test_algorithms(tmp_path: Path, implementation: str, npus: int, algorithm: str | None) -> None:
@@ -127,6 +130,13 @@ def test_algorithms(tmp_path: Path, implementation: str, npus: int, algorithm: s
     assert made.collectives.algorithm_of("all_reduce") == (algorithm or "ring")
     said = any(loss.startswith(f"all_reduce by {implementation}; it runs by ring") for loss in losses)
     assert said == (algorithm is None)
+    assert any("direct4" in loss for loss in losses) == (implementation == "direct4")
+
+
+def test_direct_over_several_dimensions_is_direct_over_all(tmp_path: Path) -> None:
+    made, losses = converted(tmp_path, network("Ring, Ring", "3, 4", "80, 40", "1000, 2000"), SYSTEM % "direct")
+    assert made.collectives.algorithm_of("all_reduce") == "direct"
+    assert losses[0] == "all_reduce by direct over 2 dimensions; it runs by direct over all NPUs"
 
 
 @pytest.mark.parametrize(

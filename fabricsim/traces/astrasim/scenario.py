@@ -33,7 +33,7 @@ _SAME = {
         "reduce_scatter": "recursive_halving",
         "all_gather": "recursive_doubling",
     },
-    "direct": {"all_to_all": "direct"},
+    "direct": dict.fromkeys(("all_reduce", "reduce_scatter", "all_gather", "all_to_all"), "direct"),
 }
 
 
@@ -272,10 +272,13 @@ def _collectives(
         if name is None and in_hosts and collective == "all_reduce" and set(names) == {"ring"}:
             name = "hierarchical"
         if name is None:
-            taken = "direct" if collective == "all_to_all" else "ring"
+            direct = collective == "all_to_all" or all(each.lower().startswith("direct") for each in names)
+            taken = "direct" if direct else "ring"
             over = f" over {len(dimensions)} dimensions" if len(dimensions) > 1 else ""
             written.losses.append(f"{collective} by {', '.join(names)}{over}; it runs by {taken} over all NPUs")
             name = taken
+        elif name == "direct" and names[0][-1].isdigit():
+            written.losses.append(f"the window of {collective} by {names[0]}; members send to all others at once")
         chosen[collective] = name
     if chosen:
         table = ", ".join(f"{collective} = {_quoted(name)}" for collective, name in chosen.items())
