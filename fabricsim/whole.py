@@ -36,13 +36,21 @@ def whole(path: Path, way_out: str, error: type[InputError] = InputError, *, nam
         Or `error`, where the file cannot be written; nothing is left then, and an older one of that name still there.
     """
     part = path.with_name(name or f"{path.name}.part")
-    _PARTS.add(part)
     try:
-        yield part
-        part.replace(path)
+        with passing(part):
+            yield part
+            part.replace(path)
     except OSError as problem:
         msg = f"{path}: cannot be written: {problem.strerror or problem}; {way_out}"
         raise error(msg) from problem
+
+
+@contextmanager
+def passing(part: Path) -> Iterator[None]:
+    """Remove a file after the block, or when the process is ended within it, unless it has been moved away."""
+    _PARTS.add(part)
+    try:
+        yield
     finally:
         part.unlink(missing_ok=True)
         _PARTS.discard(part)

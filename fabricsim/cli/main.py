@@ -13,7 +13,7 @@ import typer
 
 from fabricsim.cli import bench, calibrate, convert, inspect, library, replay, runs, studies, traffic
 from fabricsim.cli.common import note
-from fabricsim.cli.interrupt import INTERRUPTED, ending_at_once, interrupted, say_interrupted
+from fabricsim.cli.interrupt import ending_at_once
 from fabricsim.errors import FabricsimError, FabricsimWarning
 
 if TYPE_CHECKING:
@@ -84,14 +84,6 @@ def main() -> None:
     except FabricsimError as error:
         print(f"fabricsim: {error}", file=sys.stderr)  # noqa: T201  the program's own voice
         sys.exit(2)
-    except KeyboardInterrupt:
-        say_interrupted()
-        sys.exit(INTERRUPTED)
-    except SystemExit:
-        if not interrupted():
-            raise
-        say_interrupted()
-        sys.exit(INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered has no reader
         sys.exit(_CLOSED_PIPE)

@@ -19,7 +19,6 @@ import sys
 import tempfile
 import time
 import warnings
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +28,7 @@ from numba.core.serialize import dumps
 
 from fabricsim.errors import FabricsimWarning
 from fabricsim.kernels._digest import digest, digest_of, sources
+from fabricsim.whole import passing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,15 +124,11 @@ def _write(path: Path, content: bytes) -> None:
     """Write a file all at once, for whoever may read the folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
-    try:
+    with passing(Path(name)):
         with os.fdopen(handle, "wb") as file:
             file.write(hashlib.sha256(content).digest() + content)
         Path(name).chmod(0o644)
         Path(name).replace(path)
-    except BaseException:
-        with suppress(OSError):
-            Path(name).unlink()
-        raise
 
 
 @functools.cache  # one note, whatever the number of kernels

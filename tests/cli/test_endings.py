@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -17,24 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     Fabricsim = Callable[..., tuple[int, str, str]]
-
-
-@pytest.mark.parametrize("command", [["run", "-o", "out.h5"], ["compare", "--transport", "tcp-10g", "-o", "out"]])
-def test_interrupt_is_quiet(
-    fabricsim: Fabricsim, small: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
-) -> None:
-    from fabricsim.engine.fabric import Fabric  # noqa: PLC0415  numba comes with it
-
-    def interrupted(*_: object) -> None:
-        signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr(Fabric, "replay", interrupted)
-
-    monkeypatch.setattr("fabricsim.cli.interrupt._said", threading.Lock())
-    monkeypatch.setattr("fabricsim.cli.interrupt._came", threading.Event())
-
-    assert fabricsim(command[0], small.name, *command[1:]) == (130, "", "fabricsim: interrupted\n")
-    assert [path.name for path in small.parent.iterdir()] == [small.name]
 
 
 LONG = ["--set", "folding=off", "--set", "job.global_batch=3072"]
@@ -49,7 +30,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("after", [1.2, 2.5])
+@pytest.mark.parametrize("after", [0.2, 1.2, 2.5])
 @pytest.mark.parametrize("name", COMMANDS)
 def test_ctrl_c_ends_a_command_within_a_second(tmp_path: Path, name: str, after: float) -> None:
     command = [sys.executable, "-m", "fabricsim", *COMMANDS[name]]
@@ -65,6 +46,31 @@ def test_ctrl_c_ends_a_command_within_a_second(tmp_path: Path, name: str, after:
     assert run.returncode == 130
     assert err.splitlines()[-1] == "fabricsim: interrupted"
     assert "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_within_code_from_a_string_ends_with_the_code_all_the_same(tmp_path: Path) -> None:
+    """Python remembers a KeyboardInterrupt there, and ends by the signal, whoever has caught it since."""
+    inner = "from signal import SIGINT, raise_signal; exec('raise_signal(SIGINT)')"
+    code = f"from fabricsim.cli.interrupt import ending_at_once\nwith ending_at_once():\n    {inner}"
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S603  our own words
+
+    assert (run.returncode, run.stderr) == (130, "fabricsim: interrupted\n")
+
+
+def test_what_is_being_written_goes_when_the_program_is_interrupted(tmp_path: Path) -> None:
+    code = """
+from pathlib import Path
+from signal import SIGINT, raise_signal
+from fabricsim.cli.interrupt import ending_at_once
+from fabricsim.whole import whole
+with ending_at_once(), whole(Path("out.h5"), "") as part:
+    part.touch()
+    raise_signal(SIGINT)
+"""
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S603  our own words
+
+    assert (run.returncode, run.stderr) == (130, "fabricsim: interrupted\n")
     assert list(tmp_path.iterdir()) == []
 
 

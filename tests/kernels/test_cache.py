@@ -21,6 +21,7 @@ print(flow_hash(1, 2, 3, 4), sum(flow_hash._program.stats.cache_hits.values()))
 NAMES = (
     "__init__.py",
     "errors.py",
+    "whole.py",
     "tables.py",
     "packet_tables.py",
     "transport_tables.py",
