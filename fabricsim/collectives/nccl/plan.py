@@ -40,6 +40,8 @@ _WINDOWS = (FIFO_STEPS, FIFO_STEPS // RING_STEPS)
 """Messages in a FIFO of 8 steps, where each takes one step, and by a ring's Simple chunks of 4 steps."""
 _NVLS_MESSAGES = 4
 """Messages of a call to and from the NVSwitch, one after the other; NCCL's table has their latency as one."""
+_HOPPER_STEP = 2_500_000
+"""ps of a ring's message on the GPU that NCCL's table of NVLS is of, an H100; other GPUs are in proportion."""
 _P2P_LL_THRESHOLD, _P2P_LL_SINCE = 2**14, (2, 14)
 """Bytes up to which a send goes by LL, and the version since when: NCCL_P2P_LL_THRESHOLD, src/enqueue.cc."""
 _NVLINK_STEP = 4
@@ -266,6 +268,8 @@ class Plan:
             return round(max(0.0, hop - APART) * _PS_PER_US)
         if algorithm in ("nvls", "nvls-tree"):
             hop /= _NVLS_MESSAGES
+            if self._gpu.nccl_step is not None:
+                hop *= self._gpu.nccl_step / _HOPPER_STEP
         factor = constants.ll_hop if protocol == "ll" and group.hosts > 1 else 1.0
         return round(hop * factor * _PS_PER_US)
 
