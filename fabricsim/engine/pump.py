@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _LOW = EventPriority(NORMAL + 1)
 """The world moves on after all that processes do at an instant."""
 _BUDGET = 2_000_000
-"""Kernel events between two reports of progress: well under a second."""
+"""Events of kernels, changes of rates included, between two reports of progress: about a second."""
 
 
 class Pump:

@@ -106,7 +106,7 @@ def advance(horizon, budget, sim):
         Nothing after this time (ps) is done.
     budget
         Stop at the end of the instant in which this many events are used up, so that somebody can
-        be told of the progress. The end of a flow counts as an event.
+        be told of the progress. The end of a flow counts as an event, and so does a change of a rate.
     sim
         All tables.
 
@@ -118,7 +118,7 @@ def advance(horizon, budget, sim):
     """
     world = sim.world[0]
     tree = sim.tree
-    budget += world.events
+    budget += world.events + world.rate_updates
     while True:
         now = min(next_time(sim), tree[1])
         if now == NEVER:
@@ -161,5 +161,5 @@ def advance(horizon, budget, sim):
         settle(sim)
         if world.outbox > 0:
             return COMPLETIONS
-        if world.events >= budget:
+        if world.events + world.rate_updates >= budget:
             return PAUSED

@@ -12,6 +12,7 @@ import simpy
 
 from fabricsim import Fabric
 from fabricsim.collectives import choice
+from fabricsim.engine import pump
 from fabricsim.engine.records import carried
 from fabricsim.spec.load import machine
 from fabricsim.units import PS_PER_S
@@ -19,6 +20,8 @@ from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call, Program
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fabricsim.engine.completions import Replay
 
 MIB = 2**20
@@ -36,10 +39,12 @@ def _program(ranks: int, size: int, skew: int) -> Program:
     return builder.build()
 
 
-def _run(cluster: str, transport: str, hosts: int, size: int) -> tuple[Fabric, float]:
+def _run(
+    cluster: str, transport: str, hosts: int, size: int, progress: Callable[[int], None] | None = None
+) -> tuple[Fabric, float]:
     scenario = machine(cluster, transport, hosts).scenario
     env = simpy.Environment()
-    fabric = Fabric(env, scenario)
+    fabric = Fabric(env, scenario, progress=progress)
     done = cast("Replay", env.run(fabric.replay(_program(scenario.cluster.ranks, size, PS_PER_S // 1000))))
     return fabric, (done.end - done.start) / PS_PER_S
 
@@ -64,3 +69,12 @@ def test_it_is_late_by_no_more_than_the_docs_say(cluster: str, transport: str, m
     assert abs(whole - exact) <= exact / (8 * (ranks - 1))
     for one, other in zip(carried(fabric), carried(exact_fabric), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
+def test_progress_is_told_of_by_work_not_by_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    budget = 100_000
+    monkeypatch.setattr(pump, "_BUDGET", budget)
+    reports: list[int] = []
+    fabric, _ = _run("dgx-a100", "rdma-200g", 16, 400 * MIB, reports.append)
+    assert fabric.world.world["rate_updates"][0] > 2 * fabric.world.world["events"][0]
+    assert len(reports) >= (fabric.world.world["rate_updates"][0] + fabric.world.world["events"][0]) // budget // 2
