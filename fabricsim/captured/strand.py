@@ -19,6 +19,7 @@ import numpy as np
 from fabricsim import tables
 from fabricsim.captured.dependencies import DEVICE_KINDS
 from fabricsim.tables import HOST_STREAM, MAIN_STREAM, NONE, OVERLAPPED_STREAM
+from fabricsim.traces.device_libraries import library_of
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, OPERATIONS, WAIT
 from fabricsim.workload.program import COLUMNS
 
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from fabricsim.captured.matching import Part
     from fabricsim.traces.trace import Recording
 
-TIMERS = ("kernels", "copies", "host", "launch", *OPERATIONS)
-"""Under which the time of captured operations is booked."""
+TIMERS = ("kernels", "copies", "host", "launch", *OPERATIONS, "unmodelled communication")
+"""Under which the time of captured operations is booked; the last is that of kernels that communicate without NCCL."""
 
 _RANK, _KIND, _STREAM, _TIMER, _CALL, _MEMBER, _DURATION = range(len(COLUMNS))
 
@@ -117,13 +118,19 @@ class _Spinner:
 
     def _bodies(self, rows: NDArray[np.int64]) -> None:
         kind, duration = self.nodes["kind"], self.nodes["duration"].astype(np.int64)
-        faster = np.isin(kind, (COMPUTE, COPY))
+        names = self.recording.names
+        by_name = np.array([*(library_of(name) is not None for name in names), False])  # the last: of none
+        foreign = kind == COMPUTE
+        foreign[foreign] = by_name[self.nodes["name"][foreign]]
+        on_device = np.isin(kind, (COMPUTE, COPY))
+        faster = on_device & ~foreign
         duration = np.where(faster, np.rint(duration / self.gpu_speed).astype(np.int64), duration)
-        rows[self.body, _KIND] = np.where(faster, tables.COMPUTE, tables.HOST)
-        rows[self.body, _STREAM] = np.where(faster, MAIN_STREAM, HOST_STREAM)
+        rows[self.body, _KIND] = np.where(on_device, tables.COMPUTE, tables.HOST)
+        rows[self.body, _STREAM] = np.where(on_device, MAIN_STREAM, HOST_STREAM)
         rows[self.body, _DURATION] = np.where(kind == COMMUNICATION, 0, duration)
         timers = np.full(len(kind), TIMERS.index("host"))
         timers[kind == COMPUTE], timers[kind == COPY] = TIMERS.index("kernels"), TIMERS.index("copies")
+        timers[foreign] = TIMERS.index("unmodelled communication")
         rows[self.body, _TIMER] = timers
 
     def _communications(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,13 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fabricsim import tables
+from fabricsim.captured.rebuild import rebuild
 from fabricsim.errors import TraceError
 from fabricsim.tables import NONE
 from fabricsim.traces.kineto import file as kineto_file
 from fabricsim.traces.kineto import reader as kineto
 from fabricsim.traces.readers import read
 from fabricsim.traces.sources import sources
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, LAUNCH, WAIT, Communication
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, LAUNCH, WAIT, Communication, Trace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -264,6 +267,67 @@ def test_names_of_kernels(tmp_path: Path, name: str, operation: str) -> None:
 def test_other_kernels_compute(tmp_path: Path) -> None:
     for name in ("void at::native::reduce_kernel<512, 1>(int)", "void my_ncclAllReduce()", "AllReduceKernel"):
         assert recording(tmp_path, [kernel(1, 2, name=name)]).nodes["kind"].tolist() == [COMPUTE]
+
+
+DISPATCH = "void deep_ep::intranode::dispatch<8, 768, 8192>(int4*, float*, int*, long*)"
+
+
+@pytest.mark.parametrize(
+    ("name", "library"),
+    [
+        (DISPATCH, "DeepEP"),
+        ("void deep_ep::internode_ll::combine<3, 10, 7168>(void*, void*)", "DeepEP"),
+        ("deep_ep::intranode::cached_notify_combine(void**, int*)", "DeepEP"),
+        (
+            "void vllm::cross_device_reduce_2stage<__nv_bfloat16, 8>(vllm::RankData*)",
+            "custom all-reduce of vLLM or SGLang",
+        ),
+        (
+            "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<__nv_bfloat16, 8>()",
+            "FlashInfer or TensorRT-LLM",
+        ),
+        ("void moeA2ADispatchKernel<8>(int const*)", "FlashInfer or TensorRT-LLM"),
+        ("void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>()", "symmetric memory of PyTorch"),
+        ("void (anonymous namespace)::two_shot_all_reduce_kernel_inplace<float>()", "symmetric memory of PyTorch"),
+        ("void mscclpp::collective::allreduceFullmesh<float>()", "MSCCL++"),
+        ("nvshmemi_proxy_rma_entrypoint(int)", "NVSHMEM"),
+    ],
+)
+def test_kernels_that_communicate_without_nccl_are_said(tmp_path: Path, name: str, library: str) -> None:
+    one = recording(tmp_path, [kernel(1, 30, name=name), kernel(50, 10)])
+    assert one.nodes["kind"].tolist() == [COMPUTE, COMPUTE]
+    what = f"what 1 kernels of {library} send, and to whom: as captured on any fabric, 75.0% of the time of all kernels"
+    assert what in one.missing
+
+
+@pytest.mark.parametrize("name", ["void deep_ep::layout::get_dispatch_layout<256, 8>()", "dispatch", "gemm"])
+def test_kernels_that_do_not_communicate_are_not(tmp_path: Path, name: str) -> None:
+    assert not any("send, and to whom" in line for line in recording(tmp_path, [kernel(1, 2, name=name)]).missing)
+
+
+def test_kernels_of_other_libraries_with_the_notes_of_a_collective_are_modelled(tmp_path: Path) -> None:
+    note = {"Collective name": "allreduce", "In msg nelems": 6, "Out msg nelems": 6, "Group size": 4}
+    events = noted(100, dtype="BFloat16", **note)
+    events[-1]["name"] = "void mscclpp::collective::allreduceFullmesh<__nv_bfloat16>()"
+    one = recording(tmp_path, events)
+    (node,) = one.nodes[one.nodes["kind"] == COMMUNICATION]
+    what = one.communications[node["communication"]]
+    assert (what.operation, what.size) == ("all_reduce", 12)
+    assert not any("send, and to whom" in line for line in one.missing)
+
+
+def test_their_time_is_booked_apart_and_a_faster_gpu_does_not_shorten_it(tmp_path: Path) -> None:
+    one = recording(tmp_path, [kernel(1, 30, name=DISPATCH), kernel(50, 10)])
+    job = rebuild(Trace("kineto", (replace(one, rank=0),), 1), gpu_speed=2.0).program
+    taken = {job.timers[op["timer"]]: op["duration"] for op in job.ops if op["kind"] == tables.COMPUTE}
+    assert taken == {"unmodelled communication": 30 * US, "kernels": 5 * US}
+
+
+def test_a_job_of_several_ranks_that_sends_nothing_is_warned_of(tmp_path: Path) -> None:
+    one = replace(recording(tmp_path, [kernel(1, 30, name=DISPATCH)]), rank=0)
+    notes = rebuild(Trace("kineto", (one,), 64)).assumptions
+    assert notes[0].startswith("Warning: of what its 64 ranks send nothing was recognised")
+    assert not any(note.startswith("Warning") for note in rebuild(Trace("kineto", (one,), 1)).assumptions)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import numpy as np
 from fabricsim.errors import TraceError
 from fabricsim.kernels import trace_events as scanner
 from fabricsim.tables import NONE
+from fabricsim.traces.device_libraries import library_of
 from fabricsim.traces.kineto.file import KinetoFile, Window, decoded
 from fabricsim.traces.kineto.inputs import Inputs, inputs_of
 from fabricsim.traces.kineto.messages import Note, note_of, operation_of_kernel
@@ -185,7 +186,7 @@ class _Collector:
                 number = self.names[key] = len(self.names)
                 text = self._text(batch["name"][first], batch["name_end"][first])
                 self.texts.append(text)
-                self.is_message.append(operation_of_kernel(text) is not None)
+                self.is_message.append(operation_of_kernel(text) is not None or library_of(text) is not None)
                 self.has_inputs.append(self.operators is not None and self.operators(text))
                 self.name_bytes += len(text)
             numbers[i] = number

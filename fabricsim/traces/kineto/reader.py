@@ -18,6 +18,7 @@ import numpy as np
 from fabricsim.errors import TraceError
 from fabricsim.kernels import trace_events as scanner
 from fabricsim.tables import NONE
+from fabricsim.traces.device_libraries import library_of
 from fabricsim.traces.kineto.events import Place, read_events
 from fabricsim.traces.kineto.job import Job
 from fabricsim.traces.kineto.joins import Streams, calls_by_correlation, notes_of_kernels
@@ -115,7 +116,25 @@ class _Reading:
         kernels = rows["category"] == scanner.KERNEL
         is_message = np.array([operation_of_kernel(name) is not None for name in names])[rows["name"]]
         kinds[kernels] = np.where(is_message[kernels], COMMUNICATION, COMPUTE)
+        foreign = np.flatnonzero(kernels & ~is_message & self._of_other_libraries())
+        kinds[foreign[self._noted(foreign)]] = COMMUNICATION
         return kinds
+
+    def _of_other_libraries(self) -> NDArray[np.bool_]:
+        """Say of each row whether it has the name of a kernel that communicates without NCCL."""
+        known = np.array([library_of(name) is not None for name in self.events.names], bool)
+        return np.take(known, self.rows["name"])
+
+    def _noted(self, kernels: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Say of kernels whether what they do and how much they send is noted, as of collectives of PyTorch."""
+        around = notes_of_kernels(self.events, kernels, self.launches[kernels])
+        good = np.zeros(len(kernels), bool)
+        for place, rows in enumerate(zip(kernels.tolist(), *(found.tolist() for found in around), strict=True)):
+            note = Note()
+            for row in rows:
+                note = note if row == NONE else note.completed_by(self.events.notes[self.rows["note"][row]])
+            good[place] = note.operation is not None and note.handed_in != NONE
+        return good
 
     def _named(self, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
         """Say of each row whether its name matches."""
@@ -242,6 +261,16 @@ class _Reading:
         operation = note.operation or operation_of_kernel(self.events.names[name]) or "unknown"
         return communication(note, operation, group, ranks, size)
 
+    def _unmodelled(self) -> str:
+        """Describe kernels that communicate without NCCL, of which no size is noted; empty where there are none."""
+        rows = np.flatnonzero((self.kinds == COMPUTE) & self._of_other_libraries())
+        if not len(rows):
+            return ""
+        libraries = {str(library_of(self.events.names[name])) for name in np.unique(self.rows["name"][rows])}
+        taken, whole = (int(self.rows["duration"][which].sum()) for which in (rows, self.on_device))
+        what = f"what {len(rows)} kernels of {' and '.join(sorted(libraries))} send, and to whom"
+        return f"{what}: as captured on any fabric, {taken / max(whole, 1):.1%} of the time of all kernels"
+
     def _device_number(self) -> int:
         places = self.rows["place"][self.on_device]
         return self.events.places[int(np.bincount(places).argmax())].first
@@ -253,11 +282,13 @@ class _Reading:
         groupless = np.count_nonzero(np.array([one.group == NONE for one in what], bool)[used])
         unlaunched = np.count_nonzero(self.on_device & (self.launches == NONE))
         later = "capture with PyTorch 2.2 or newer"
+        unmodelled = self._unmodelled()
         for count, sentence in (
             (self.job.rank == NONE, "its rank (put it into the file's name, such as rank3.json)"),
             (sizeless, f"the size of {sizeless} of {len(used)} communications ({later}, or with record_shapes)"),
             (groupless, f"the ranks that take part in {groupless} of {len(used)} communications ({later})"),
             (self.shared, f"the size of {self.shared} kernels, which is counted with the first of the same collective"),
+            (unmodelled, unmodelled),
             (
                 unlaunched,
                 f"the call that launched {unlaunched} of {np.count_nonzero(self.on_device)} kernels and copies",
