@@ -4,7 +4,7 @@
 
     FabricsimError              exit code 2 on the command line
     ├── InputError              what the user wrote cannot be used
-    │   ├── ScenarioError       one or more mistakes in a scenario, all of them listed
+    │   ├── ScenarioError       one or more mistakes in a scenario, listed together
     │   ├── TraceError          a trace or log file that cannot be read
     │   ├── AbsentTracesError   measured tables that are not part of fabricsim and are not there
     │   └── ResultError         a result file that cannot be read
@@ -13,11 +13,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 
@@ -82,7 +82,20 @@ class ScenarioError(InputError):
         self.mistakes = tuple(mistakes)
         count = len(self.mistakes)
         head = "1 mistake in the scenario" if count == 1 else f"{count} mistakes in the scenario"
-        super().__init__("\n".join([f"{head}:", *(f"  {mistake}" for mistake in self.mistakes)]))
+        super().__init__("\n".join([f"{head}:", *_listed(self.mistakes)]))
+
+
+_MOST_LISTED = 12
+
+
+def _listed(mistakes: Sequence[Mistake]) -> Iterator[str]:
+    """Yield a line for each of the first mistakes; what helps with several is said with the first of them."""
+    said = set()
+    for mistake in mistakes[:_MOST_LISTED]:
+        yield f"  {replace(mistake, way_out='') if mistake.way_out in said else mistake}"
+        said.add(mistake.way_out)
+    if len(mistakes) > _MOST_LISTED:
+        yield f"  and {len(mistakes) - _MOST_LISTED} more"
 
 
 class TraceError(InputError):

@@ -60,7 +60,8 @@ def assign(trace: Trace, scale_to: int | None = None, ranks: int | None = None) 
     TraceError
         Where the size of the job is not known, or `scale_to` is no multiple of it.
     """
-    world = _world(trace, ranks)
+    alone = ranks is None and _is_alone(trace)
+    world = 1 if alone else _world(trace, ranks)
     if max(world, scale_to or 0) > MOST_RANKS:
         msg = f"is to be replayed on {max(world, scale_to or 0)} ranks; at most {MOST_RANKS} can be"
         raise TraceError(trace.recordings[0].source, f"{msg}; mend the ranks that it names, or scale to fewer")
@@ -74,6 +75,10 @@ def assign(trace: Trace, scale_to: int | None = None, ranks: int | None = None) 
     like = resemble({rank: trace.recordings[index] for rank, index in known.items()}, world)
     of = tuple(known[rank] for rank in like.of)
     assumptions = [like.assumption] if like.assumption else []
+    if alone:
+        assumptions.append(
+            "the trace has no communication and does not say how many ranks there were: one (see --ranks)"
+        )
     replicas = 1
     if scale_to is not None:
         replicas = scale_to // world
@@ -85,6 +90,13 @@ def assign(trace: Trace, scale_to: int | None = None, ranks: int | None = None) 
             f"the captured job of {world} ranks is repeated {replicas} times, and its data-parallel groups are joined"
         )
     return Cast(world, replicas, of, tuple(assumptions))
+
+
+def _is_alone(trace: Trace) -> bool:
+    """Whether a trace has nothing of a second rank."""
+    (first, *others) = trace.recordings
+    nobody = not first.communications and not first.groups
+    return not others and nobody and trace.world == NONE and first.rank in {NONE, 0}
 
 
 def _world(trace: Trace, ranks: int | None) -> int:

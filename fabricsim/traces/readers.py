@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 from fabricsim.errors import InputError, TraceError
 from fabricsim.spec.suggest import did_you_mean
 from fabricsim.tables import NONE
+from fabricsim.traces import megatron_log
 from fabricsim.traces.groups import completed, united
 from fabricsim.traces.joined import join
 from fabricsim.traces.sources import sources
@@ -102,8 +103,11 @@ def form_of(source: Source) -> str:
     for name in FORMS:
         if reader(name).recognises(source.name, source.head):
             return name
+    if megatron_log.recognises(source.head):
+        msg = "is a training log of Megatron-LM: it has times of iterations, and no operations that could be replayed;"
+        raise TraceError(source.label, f"{msg} `fabricsim inspect` reads it")
     msg = f"is no trace of a form that is known ({', '.join(FORMS)}); name its form with --form if it is one"
-    raise TraceError(source.label, msg)
+    raise TraceError(source.label, f"{msg}, or see what `fabricsim inspect` finds in it")
 
 
 def _form_among(source: Source, known: Collection[str]) -> str:

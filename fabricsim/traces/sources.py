@@ -30,6 +30,8 @@ _XZ_MEMORY = 192 * 2**20  # ``xz -9`` needs 65 MiB; the format lets a hostile he
 _XZ_MAGIC = b"\xfd7zXZ\x00"
 _TAR_MAGIC, _TAR_PLACE = b"ustar", 257
 _DAMAGES = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, tarfile.TarError)
+_BESIDE = frozenset({".py", ".sh", ".md", ".rst", ".ipynb", ".pdf", ".png", ".svg", ".html"})
+"""Suffixes of programs and texts that lie beside traces in folders and archives, and are passed over there."""
 _FREELY = 256 * 2**20  # unpacked bytes that no ratio is asked of
 _MOST_RATIO = 300  # traces pack 10 to 40 times
 
@@ -72,7 +74,8 @@ def sources(
 ) -> Iterator[Source]:
     """Open files, the files of folders (sorted, not of their folders), and members of tar archives.
 
-    Packing with gzip and xz is known by the first bytes, not by names; so are archives.
+    Programs and texts in folders and archives, such as the script that took a trace, are passed over. Packing with gzip
+    and xz is known by the first bytes, not by names; so are archives.
 
     Parameters
     ----------
@@ -151,7 +154,7 @@ def _files(path: Path) -> list[Path]:
     except (OSError, ValueError) as error:
         raise TraceError(path, f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if stat.S_ISDIR(found.st_mode):
-        files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
+        files = sorted(file for file in path.iterdir() if file.is_file() and not _is_beside(file.name))
         if not files:
             raise TraceError(path, "there is no file in this folder; name a trace, or a folder with one file per rank")
         return files
@@ -287,6 +290,10 @@ def _parts(path: Path, stream: BinaryIO) -> Iterator[Source]:
         raise TraceError(path, "there is no file in this archive; pack one trace file per rank")
 
 
+def _is_beside(name: str) -> bool:
+    return name.startswith(".") or Path(name).suffix.lower() in _BESIDE
+
+
 def _is_archive(head: bytes) -> bool:
     return head[_TAR_PLACE : _TAR_PLACE + len(_TAR_MAGIC)] == _TAR_MAGIC
 
@@ -303,7 +310,7 @@ def _members(path: Path, stream: BinaryIO) -> Iterator[tuple[str, BinaryIO]]:
                 if count == MOST_MEMBERS:
                     raise TraceError(path, f"more than {MOST_MEMBERS} files; leave out what is no trace")
                 contents = archive.extractfile(member) if member.isfile() and member.size else None
-                if contents is not None and not Path(member.name).name.startswith("."):
+                if contents is not None and not _is_beside(Path(member.name).name):
                     yield member.name, cast("BinaryIO", contents)
     except tarfile.TarError as error:
         raise TraceError(path, f"the archive is damaged or cut ({error}); copy it again") from error

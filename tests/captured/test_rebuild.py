@@ -53,6 +53,14 @@ def test_a_rank_that_was_not_captured_does_as_another(jobs: ModuleType) -> None:
     assert rebuilt.assumptions == ("1 of 2 ranks were captured (0); the others are assumed to do the same",)
 
 
+def test_a_trace_of_one_rank_without_communication_is_that_of_a_job_of_one(jobs: ModuleType) -> None:
+    job = jobs.Captured("trace.json")
+    job.host("step", 0, 10)
+    rebuilt = rebuild(Trace("kineto", (job.recording(NONE, NONE),), NONE))
+    assert rebuilt.program.ranks == 1
+    assert "one (see --ranks)" in rebuilt.assumptions[0]
+
+
 def test_a_job_is_scaled_by_its_data_parallel_groups(jobs: ModuleType) -> None:
     """Two tensor-parallel pairs, joined by data parallelism, twice as often."""
     job = jobs.Captured()

@@ -80,6 +80,19 @@ def test_all_mistakes_are_reported_at_once_with_place_value_and_way_out(tmp_path
     assert str(error).startswith(f"{len(MISTAKES)} mistakes in the scenario:\n  ")
 
 
+def test_many_mistakes_are_counted_and_what_helps_is_said_once(tmp_path: Path) -> None:
+    file = tmp_path / "many.toml"
+    keys = "".join(f"cluster.key{number} = 1\n" for number in range(40))
+    file.write_text(f'extends = "gpt2-medium-dp"\n{keys}', encoding="utf-8")
+
+    text = str(_refusal(file))
+
+    assert text.startswith("40 mistakes in the scenario:\n")
+    assert text.endswith("\n  and 28 more")
+    assert text.count("known here: ") == 1
+    assert len(text) < 2000
+
+
 def test_messages_are_in_plain_words(tmp_path: Path) -> None:
     file = tmp_path / "broken.toml"
     file.write_text(BROKEN, encoding="utf-8")

@@ -126,3 +126,14 @@ def test_what_is_no_file_is_said(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"a")
     with pytest.raises(InputError, match=r"matches 'b\*'"):
         contents(tmp_path / "a", only="b*")
+
+
+def test_scripts_and_texts_beside_traces_are_passed_over(tmp_path: Path) -> None:
+    files = {"job/capture.py": b"print()", "job/rank0.json": TEXT, "README.md": b"# how"}
+    (tmp_path / "folder").mkdir()
+    for name, data in files.items():
+        (tmp_path / "folder" / name.rpartition("/")[2]).write_bytes(data)
+
+    assert list(contents(archive(tmp_path / "job.tar", files))) == ["rank0.json"]
+    assert list(contents(tmp_path / "folder")) == ["rank0.json"]
+    assert list(contents(tmp_path / "folder" / "capture.py")) == ["capture.py"]  # named by itself
