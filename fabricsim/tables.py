@@ -25,6 +25,9 @@ HOST = 2
 """Kind of an op: keeps a thread of the rank's host busy for a given time; on the main stream, a device that is about
 to begin."""
 
+UNMODELLED = "unmodelled communication"
+"""Timer of captured kernels that communicate, of which no more is known than how long they took."""
+
 MAIN_STREAM = 0
 """The rank waits for the op before it issues its next one."""
 OVERLAPPED_STREAM = 1

@@ -305,10 +305,8 @@ class _Weaver:
     def _assumptions(self) -> tuple[str, ...]:
         notes = [*self.cast.assumptions, *self.matched.assumed]
         if self.cast.ranks > 1 and not self.matched.matches:
-            many = f"of what its {self.cast.ranks} ranks send nothing was recognised"
-            notes.insert(
-                0, f"Warning: {many}: the job takes the same time on any fabric, and no fabric can be judged by it"
-            )
+            what = f"its {self.cast.ranks} ranks send nothing, as no communication of known size was recognised"
+            notes.insert(0, f"{what}. Warning: it takes the same time on any fabric, and no fabric can be judged by it")
         if self.matched.left_out:
             notes.append(f"{self.matched.left_out} communications that not all of their ranks captured are left out")
         inferred = sum(some.inferred for some in self.ordered)

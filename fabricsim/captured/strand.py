@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fabricsim.captured.matching import Part
     from fabricsim.traces.trace import Recording
 
-TIMERS = ("kernels", "copies", "host", "launch", *OPERATIONS, "unmodelled communication")
+TIMERS = ("kernels", "copies", "host", "launch", *OPERATIONS, tables.UNMODELLED)
 """Under which the time of captured operations is booked; the last is that of kernels that communicate without NCCL."""
 
 _RANK, _KIND, _STREAM, _TIMER, _CALL, _MEMBER, _DURATION = range(len(COLUMNS))
@@ -130,7 +130,7 @@ class _Spinner:
         rows[self.body, _DURATION] = np.where(kind == COMMUNICATION, 0, duration)
         timers = np.full(len(kind), TIMERS.index("host"))
         timers[kind == COMPUTE], timers[kind == COPY] = TIMERS.index("kernels"), TIMERS.index("copies")
-        timers[foreign] = TIMERS.index("unmodelled communication")
+        timers[foreign] = TIMERS.index(tables.UNMODELLED)
         rows[self.body, _TIMER] = timers
 
     def _communications(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:

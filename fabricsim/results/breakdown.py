@@ -3,7 +3,8 @@
 Every instant of an iteration belongs to exactly one state of a rank::
 
     compute    a compute op runs
-    exposed    no compute op runs, and a collective moves data; booked under its dimension
+    exposed    no compute op runs, and a collective moves data; booked under its dimension. Captured kernels that
+               communicate, of which nothing more is known, are in a dimension of their own
     waiting    neither, and the rank is in a collective whose other ranks are not ready yet
     host       none of these, and the host works, or a device is about to begin
     idle       none of these
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.errors import ResultError
-from fabricsim.tables import COLLECTIVE, COMPUTE, HOST, MAIN_STREAM
+from fabricsim.tables import COLLECTIVE, COMPUTE, HOST, MAIN_STREAM, UNMODELLED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -176,13 +177,17 @@ def _window(result: Result, rank: int, begins: int, ends: int) -> Parts:
     dimension = np.full(len(ops), -1)
     dimension[collective] = of_call[ops["call"][collective]]
 
+    unmodelled = _unmodelled(result.ops, result.timers)
+    if unmodelled.any():  # in any rank, so that all have this dimension
+        dimension[unmodelled[mine]] = place[UNMODELLED] = len(place)
+
     edges = np.unique(np.concatenate([spans["start"], begin, spans["end"], [begins, ends]]))
     width = np.diff(edges)
-    compute, host = ops["kind"] == COMPUTE, ops["kind"] == HOST
+    compute, host = (ops["kind"] == COMPUTE) & ~unmodelled[mine], ops["kind"] == HOST
     computing = _covered(edges, begin[compute], spans["end"][compute])
     taken = computing.copy()
     moving = np.zeros_like(taken)
-    exposed: dict[str, float] = dict.fromkeys(dimensions, 0)
+    exposed: dict[str, float] = dict.fromkeys(place, 0)
     main = ops["stream"] == MAIN_STREAM
     for stream in (main, ~main):
         for name, index in place.items():
@@ -201,6 +206,13 @@ def _window(result: Result, rank: int, begins: int, ends: int) -> Parts:
         idle=int(width[~inside & ~taken & ~hosting].sum()),
         overlapped=int(width[moving & computing].sum()),
     )
+
+
+def _unmodelled(ops: NDArray[np.void], timers: Sequence[str]) -> NDArray[np.bool_]:
+    """Tell which ops are kernels that communicate, of which a trace says no more than how long they took."""
+    number = timers.index(UNMODELLED) if UNMODELLED in timers else -1
+    found: NDArray[np.bool_] = (ops["timer"] == number) & (ops["kind"] == COMPUTE)
+    return found
 
 
 def _length(spans: NDArray[np.void]) -> NDArray[np.int64]:

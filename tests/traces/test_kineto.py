@@ -14,6 +14,9 @@ from hypothesis import strategies as st
 from fabricsim import tables
 from fabricsim.captured.rebuild import rebuild
 from fabricsim.errors import TraceError
+from fabricsim.pipeline import replay
+from fabricsim.results.breakdown import iteration_parts
+from fabricsim.spec.load import machine
 from fabricsim.tables import NONE
 from fabricsim.traces.kineto import file as kineto_file
 from fabricsim.traces.kineto import reader as kineto
@@ -323,11 +326,18 @@ def test_their_time_is_booked_apart_and_a_faster_gpu_does_not_shorten_it(tmp_pat
     assert taken == {"unmodelled communication": 30 * US, "kernels": 5 * US}
 
 
+def test_their_time_is_communication_in_the_breakdown(tmp_path: Path) -> None:
+    one = recording(tmp_path, [kernel(0, 30, name=DISPATCH), kernel(30, 10)])
+    rebuilt = rebuild(Trace("kineto", (replace(one, rank=0),), 1))
+    parts = iteration_parts(replay(machine("dgx-h100", "rdma-400g", 1), rebuilt, "kineto"))
+    assert (parts.compute, parts.exposed) == (10 * US, {"unmodelled communication": 30 * US})
+
+
 def test_a_job_of_several_ranks_that_sends_nothing_is_warned_of(tmp_path: Path) -> None:
     one = replace(recording(tmp_path, [kernel(1, 30, name=DISPATCH)]), rank=0)
     notes = rebuild(Trace("kineto", (one,), 64)).assumptions
-    assert notes[0].startswith("Warning: of what its 64 ranks send nothing was recognised")
-    assert not any(note.startswith("Warning") for note in rebuild(Trace("kineto", (one,), 1)).assumptions)
+    assert notes[0].startswith("its 64 ranks send nothing, as no communication of known size was recognised. Warning: ")
+    assert not any("Warning" in note for note in rebuild(Trace("kineto", (one,), 1)).assumptions)
 
 
 @pytest.mark.parametrize(
