@@ -51,17 +51,19 @@ def causes_text(causes: Sequence[Cause]) -> RenderableType:
     return Group(title, table, "")
 
 
-def resources_text(resources: Sequence[ResourceSummary]) -> RenderableType:
-    """Show how much the resources of each tier were used over the run.
+def resources_text(resources: Sequence[ResourceSummary], span: str = "whole run") -> RenderableType:
+    """Show how much the resources of each tier were used.
 
     Parameters
     ----------
     resources
-        Of `fabricsim.results.resources.resources`.
+        Of `fabricsim.results.resources.by_tier`.
+    span
+        Over which their use is meant.
     """
     table = FittedTable("Resources", ["Count", "Mean", "Most"], words=["Busiest"], least=["Count", "Busiest"])
     for row in resources[:ROWS]:
         shares = (f"{100 * row[key]:.1f} %" for key in ("utilisation_mean", "utilisation_max"))
         name = f"{row['kind']} {row['tier']}"
         table.add_row(escape(name), f"{row['count']:,}", *shares, escape(row["busiest"]))
-    return Group(Text("Links and host resources, use over the whole run", style="bold"), table, "")
+    return Group(Text(f"Links and host resources, use over the {span}", style="bold"), table, "")

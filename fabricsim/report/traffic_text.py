@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.console import Group
-from rich.markup import escape
 from rich.text import Text
 
+from fabricsim.report.causes_text import resources_text
 from fabricsim.report.queues_text import queues_text
 from fabricsim.report.tables import FittedTable
 from fabricsim.units import human_bytes, human_seconds
@@ -22,7 +22,7 @@ _COLUMNS = ("min", "mean", "p50", "p99", "max")
 
 
 def traffic_text(summary: TrafficSummary) -> RenderableType:
-    """Show how long the flows took, how much longer than alone, and on which links they met.
+    """Show how long the flows took, how much longer than alone, and how much each tier of links was used.
 
     Parameters
     ----------
@@ -35,7 +35,13 @@ def traffic_text(summary: TrafficSummary) -> RenderableType:
         For ``rich.console.Console.print``.
     """
     queues = [queues_text(summary["queues"])] if summary.get("queues") else []
-    return Group(_headline(summary), _spreads(summary), _links(summary), *queues, _footer(summary))
+    return Group(
+        _headline(summary),
+        _spreads(summary),
+        resources_text(summary["resources"], "makespan"),
+        *queues,
+        _footer(summary),
+    )
 
 
 def _headline(summary: TrafficSummary) -> Text:
@@ -54,16 +60,6 @@ def _spreads(summary: TrafficSummary) -> Group:
     table.add_row("completion time", *(human_seconds(times[name]) for name in ("min", "mean", "p50", "p99", "max")))
     table.add_row("slowdown", *(f"{slowdowns[name]:.2f}" for name in ("min", "mean", "p50", "p99", "max")))
     return _titled("Completion times, and slowdown against the time alone on the idle fabric", table)
-
-
-def _links(summary: TrafficSummary) -> Group:
-    table = FittedTable("Resource", ["Used", "Payload", "Flows"], words=["Kind"], least=["Kind", "Flows"])
-    for row in summary["links"]:
-        used = f"{100 * row['utilisation']:.1f} %"
-        payload = human_bytes(row["payload_bytes"]) if row["payload_bytes"] else "-"
-        flows = f"{row['flows']:,}" if row["flows"] else "-"
-        table.add_row(escape(row["name"]), used, payload, flows, escape(row["kind"]))
-    return _titled("Hottest links and host resources over the makespan", table)
 
 
 def _footer(summary: TrafficSummary) -> Text:

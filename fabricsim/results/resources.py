@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, TypedDict
 from fabricsim.units import seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from fabricsim.results.result import LinkRecord, Result
 
 
@@ -31,12 +33,25 @@ def tier(name: str) -> str:
 
 
 def resources(result: Result) -> list[ResourceSummary]:
-    """Summarise the resources that carried something, a row for each tier, the one with the busiest first."""
+    """Summarise the resources that carried something in an iteration, a row for each tier (`by_tier`)."""
+    return by_tier(result.links, seconds(result.iteration))
+
+
+def by_tier(links: Iterable[LinkRecord], time: float) -> list[ResourceSummary]:
+    """Summarise the resources that carried something, a row for each tier, the one with the busiest first.
+
+    Parameters
+    ----------
+    links
+        Resources and what they carried.
+    time
+        Over which their use is meant, s.
+    """
     tiers: dict[tuple[str, str], list[LinkRecord]] = {}
-    for link in result.links:
+    for link in links:
         if link.capacity > 0:
             tiers.setdefault((tier(link.name), link.kind), []).append(link)
-    rows = [_row(*key, some, seconds(result.iteration)) for key, some in tiers.items()]
+    rows = [_row(*key, some, time) for key, some in tiers.items()]
     return sorted((row for row in rows if row["utilisation_max"] > 0), key=lambda row: -row["utilisation_max"])
 
 

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict
 import numpy as np
 
 from fabricsim.results.packets import congested
+from fabricsim.results.resources import by_tier
 from fabricsim.units import PS_PER_S, seconds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.results.packets import Packets, QueueSummary
+    from fabricsim.results.resources import ResourceSummary
     from fabricsim.results.result import LinkRecord, Series
 
 DEMAND = np.dtype(
@@ -178,6 +180,7 @@ class TrafficSummary(TypedDict):
     makespan_s: float
     completion_time_s: Spread
     slowdown: Spread
+    resources: list[ResourceSummary]
     links: list[LinkUseSummary]
     flows: list[FlowSummary]
     counters: dict[str, int]
@@ -206,6 +209,7 @@ def summarise_traffic(result: TrafficResult) -> TrafficSummary:
         "makespan_s": seconds(result.makespan),
         "completion_time_s": _spread(result.completion / PS_PER_S),
         "slowdown": _spread(result.slowdown),
+        "resources": by_tier((use.link for use in result.links), seconds(result.makespan)),
         "links": _hottest(result),
         "flows": _flows(result),
         "counters": dict(result.counters),

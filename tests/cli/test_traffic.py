@@ -57,13 +57,24 @@ def files(folder: Path) -> list[str]:
 # ---- what it prints -----------------------------------------------------------------------------
 
 
-def test_table_names_times_slowdowns_and_the_hottest_link(fabricsim: Fabricsim, flows: str) -> None:
+def test_table_names_times_slowdowns_and_tiers_with_the_busiest_link(fabricsim: Fabricsim, flows: str) -> None:
     code, out, err = fabricsim("traffic", flows)
 
     assert (code, err) == (0, "")
     assert "mine.csv on ideal/single-switch over ideal-100g: 3 flows" in out
-    for word in ("Makespan 2 ms", "completion time", "slowdown", "p50", "p99", "switch0->host2", "100.0 %"):
+    for word in (
+        "Makespan 2 ms",
+        "completion time",
+        "slowdown",
+        "p50",
+        "p99",
+        "switch0->host2",
+        "100.0 %",
+        "use over the makespan",
+    ):
         assert word in out
+    assert "Hottest" not in out
+    assert out.count("switch*->host*") == 1
 
 
 def test_json_has_every_flow(run: Callable[..., dict[str, Any]], flows: str) -> None:
@@ -82,6 +93,8 @@ def test_json_has_every_flow(run: Callable[..., dict[str, Any]], flows: str) -> 
     assert (content["flow_count"], content["total_bytes"]) == (3, 25_000_001)
     assert content["slowdown"]["p50"] == pytest.approx(1.5)
     assert content["links"][0]["name"] == "switch0->host2"
+    assert content["resources"][0]["busiest"] == "switch0->host2"
+    assert content["resources"][0]["utilisation_max"] == pytest.approx(1.0)
     assert content["links"][0]["utilisation"] == pytest.approx(1.0)
     assert (content["links"][0]["flows"], content["links"][0]["payload_bytes"]) == (2, 25_000_000)
 
