@@ -18,34 +18,45 @@ if TYPE_CHECKING:
     from fabricsim.results.capture import CaptureSummary, TransferSummary
 
 
-def capture_text(capture: CaptureSummary) -> RenderableType:
+_MUCH, _LITTLE = 0.5, 0.05
+"""Share of a step from which the host rules it, if no more than the other share is neither its nor computation."""
+
+
+def capture_text(capture: CaptureSummary, host: float, compute: float) -> RenderableType:
     """Show what was captured beside what was replayed.
 
     Parameters
     ----------
     capture
         Of `fabricsim.results.capture.summarise_capture`.
+    host, compute
+        Shares of the replayed iteration that the host and computation take, 0 to 1.
 
     Returns
     -------
     rich.console.RenderableType
         For ``rich.console.Console.print``.
     """
-    blocks: list[RenderableType] = [_headline(capture)]
+    blocks: list[RenderableType] = [_headline(capture, host, compute)]
     if capture["transfers"]:
         blocks.append(_transfers(capture["transfers"]))
     blocks += [Text(f"Assumed: {assumption}") for assumption in capture["assumptions"]]
     return Group(*blocks, "") if capture["assumptions"] else Group(*blocks)
 
 
-def _headline(capture: CaptureSummary) -> Text:
+def _headline(capture: CaptureSummary, host: float, compute: float) -> Text:
     steps, captured, change = capture["steps"], capture["captured_iteration_s"], capture["change"]
     if captured is None or change is None:
         return Text("The trace does not say when its operations ran: there is no captured time to compare with\n")
     what = f"mean of {steps} steps" if steps > 1 else "one step" if steps else "whole trace"
     line = Text(f"Captured ({what}) ").append(human_seconds(captured), style="bold").append(", replayed here ")
     line.append(human_seconds(capture["replayed_iteration_s"]), style="bold")
-    return line.append(f": {100 * change:+.1f} %\n")
+    line.append(f": {100 * change:+.1f} %\n")
+    if host < _MUCH or host + compute < 1 - _LITTLE:
+        return line
+    return line.append(
+        f"The host takes {100 * host:.0f} % of that, as captured: a faster fabric gains next to nothing\n"
+    )
 
 
 def _transfers(rows: list[TransferSummary]) -> Group:

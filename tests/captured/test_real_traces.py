@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from rich.console import Console
 
 from fabricsim import pipeline
 from fabricsim.captured.rebuild import rebuild
+from fabricsim.report.text import summary_text
 from fabricsim.results.breakdown import iteration_parts
 from fabricsim.results.capture import summarise_capture
+from fabricsim.results.summary import summarise
 from fabricsim.tables import NONE
 from fabricsim.traces.readers import read
 
@@ -40,6 +43,19 @@ def test_resnet_on_two_a100_takes_what_it_took(traces: Path) -> None:
     assert summary["steps"] == 3
     assert summary["change"] == pytest.approx(0, abs=0.05)
     assert {transfer.captured for transfer in capture.transfers} == {NONE}  # of one rank of two
+
+
+@pytest.mark.parametrize(
+    ("name", "fabric", "said"), [("dlrm_kineto.tar.gz", "dgx1-v100", False), ("nccl_parser", "dgx-a100", True)]
+)
+def test_a_step_that_the_host_takes_says_so(traces: Path, name: str, fabric: str, *, said: bool) -> None:
+    (file,) = (traces / "kineto").glob(f"{name}*")
+    rebuilt = rebuild(read([file]))
+    result = pipeline.replay(pipeline.load_fabric(fabric, rebuilt.program.ranks), rebuilt, "kineto")
+    console = Console(width=200)
+    with console.capture() as printed:
+        console.print(summary_text(summarise(result)))
+    assert ("a faster fabric gains next to nothing" in printed.get()) == said
 
 
 def test_a_slower_network_is_felt_and_a_faster_gpu_is_not_where_hosts_are_slow(traces: Path) -> None:
