@@ -33,14 +33,15 @@ def register(app: typer.Typer) -> None:
 
 def check(scenario: ScenarioArgument, settings: SettingsOption = None) -> None:
     """Read a scenario, build its fabric and refuse what a run would refuse, without running it."""
-    from fabricsim import pipeline  # noqa: PLC0415  --help must not pay for it
+    from rich.text import Text  # noqa: PLC0415  --help must not pay for it
+
+    from fabricsim import pipeline  # noqa: PLC0415  as above
 
     loaded = pipeline.load(scenario, list(settings or []))
     found, built = loaded.scenario, pipeline.check(loaded)
     machine = f"{found.cluster.hosts} x {found.cluster.gpus_per_host} {found.cluster.gpu.name}"
-    say(f"{found.name}: no mistakes; {machine}, {_work(found.job)}, {found.transport.name}")
-    for line in built:
-        say(line)
+    head = f"{found.name}: no mistakes; {machine}, {_work(found.job)}, {found.transport.name}"
+    show(*(Text(line) for line in (head, *built)))
 
 
 def _work(job: Job | None) -> str:

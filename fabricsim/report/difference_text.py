@@ -53,7 +53,7 @@ def difference_text(name: str, labels: tuple[str, str], found: Difference, expla
         blocks.append(_titled(f"Collectives, time as the mean of the calls{more}", _times("Collective", labels, calls)))
     blocks.append(_titled("Timers", _times("Timer", labels, found.timers)))
     blocks.append(_titled("Links whose use differs the most, over the iteration", _shares(labels, found.links)))
-    blocks += [queues_text(explaining.get("queues", [])), _reasons(explaining)]
+    blocks += [queues_text(explaining.get("queues", [])), _reasons(explaining, fluid="flow" in labels)]
     return Group(*blocks)
 
 
@@ -73,16 +73,14 @@ def _shares(labels: tuple[str, str], rows: Iterable[Pair]) -> RenderableType:
     return Group(table, "")
 
 
-def _reasons(summary: Summary) -> Text:
-    """Total what keeps packets from flowing as a fluid would."""
+def _reasons(summary: Summary, *, fluid: bool) -> Text:
+    """Total what keeps packets from flowing as a fluid would; two engines of packets have it alike."""
     counters = summary["counters"]
     parts = [f"{counters[name]:,} {name}" for name in _REASONS if counters.get(name)]
     if parts:
         return Text(f"In all: {', '.join(parts)}\n")
-    return Text(
-        "No packet was dropped, marked, paused or sent again: what differs is how the transport starts, "
-        "and how packets wait for one another\n"
-    )
+    why = ": what differs is how the transport starts, and how packets wait for one another" if fluid else ""
+    return Text(f"No packet was dropped, marked, paused or sent again{why}\n")
 
 
 def _table(what: str, labels: tuple[str, str]) -> Table:

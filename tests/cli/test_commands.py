@@ -429,7 +429,8 @@ def test_validate_leaves_nothing_where_it_cannot_write(fabricsim: Fabricsim, tmp
 # ---- check, list, warmup ------------------------------------------------------------------------
 
 
-def test_check_says_what_it_found(fabricsim: Fabricsim, small: Path) -> None:
+def test_check_says_what_it_found(fabricsim: Fabricsim, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     _, out, err = fabricsim("check", small.name, "--set", "transport=tcp-10g")
 
     first, fabric, second = out.splitlines()

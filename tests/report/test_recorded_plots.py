@@ -153,4 +153,6 @@ def test_difference_names_what_packets_suffered(two_ranks: Result, packets: Pack
     assert "In all: 7 drops, 9 retransmissions" in shown
     calm = replace(other, counters={})
     shown = printed(difference_text("x", ("flow", "packet"), difference(two_ranks, calm), summarise(calm)))
-    assert "No packet was dropped, marked, paused or sent again" in shown
+    assert "No packet was dropped, marked, paused or sent again: what differs is" in " ".join(shown.split())
+    shown = printed(difference_text("x", ("packet", "reference"), difference(calm, calm), summarise(calm)))
+    assert "what differs is" not in " ".join(shown.split())
