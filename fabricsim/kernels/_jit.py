@@ -38,7 +38,10 @@ def reads_compiled() -> bool:
 
 def _keeps(source: Path, kernel: str) -> bool:
     folder = programs_of(source)
-    return folder is not None and any(folder.glob(f"{source.stem}.{kernel}-*.nbc"))
+    try:
+        return folder is not None and any(folder.glob(f"{source.stem}.{kernel}-*.nbc"))
+    except OSError:  # the home of another user
+        return False
 
 
 class Kernel:

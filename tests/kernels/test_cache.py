@@ -181,3 +181,15 @@ def test_a_source_that_is_newer_than_the_process_is_not_cached(here: Path, tmp_p
     os.utime(source, (later, later))  # as if edited after the process had read it
     hashed(here, tmp_path)
     assert programs(tmp_path) == []
+
+
+def test_a_home_that_may_not_be_read_holds_no_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that was made as root and is run as another user."""
+    from fabricsim.kernels import _jit  # noqa: PLC0415  imports numba
+
+    def refused(*_: object) -> None:
+        raise PermissionError(13, "Permission denied", "/root/.cache/fabricsim")
+
+    monkeypatch.setattr(Path, "glob", refused)
+
+    assert not _jit.is_compiled("flow")
