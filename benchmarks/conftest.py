@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pytest_benchmark.fixture import BenchmarkFixture
 
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
 
 REFERENCE = Path(__file__).resolve().parents[1] / "tests" / "reference"
 LOOPS = 2_000_000

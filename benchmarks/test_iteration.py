@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fabricsim.pipeline import load, simulate
+from fabricsim.run.pipeline import load, simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fabricsim.results.result import Result
-    from fabricsim.spec.load import LoadedScenario
+    from fabricsim.scenario.load import LoadedScenario
 
 
 @pytest.mark.parametrize("name", ["gpt2-medium-dp", "gpt2-medium-pp", "gpt2-xl-dp-16"])

@@ -12,13 +12,13 @@ import pytest
 import simpy
 
 from fabricsim.engine.fabric import Fabric
-from fabricsim.tables import NEVER
+from fabricsim.records.program import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
 
 HOSTS = 1024
 B = 12.5e9

@@ -10,12 +10,12 @@ import simpy
 
 from fabricsim import load
 from fabricsim.engine.fabric import Fabric
-from fabricsim.traffic import request
+from fabricsim.run.traffic import request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
 
 PAYLOAD = 4096
 # A window of 32 packets, FIFO queues, and marks beyond 15 packets, which nobody answers to.

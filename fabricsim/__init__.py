@@ -15,11 +15,11 @@ TYPE_CHECKING = False  # as in typing, which takes 10 ms to import: as much soon
 if TYPE_CHECKING:
     from fabricsim.engine.completions import Replay
     from fabricsim.engine.fabric import Fabric, Transfer
-    from fabricsim.engine.recorder import Watch
+    from fabricsim.engine.packet.recorder import Watch
     from fabricsim.errors import FabricsimError, SimulationError
-    from fabricsim.pipeline import load, program, simulate
     from fabricsim.results.result import Result
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.run.pipeline import load, program, simulate
+    from fabricsim.scenario.scenario import Scenario
     from fabricsim.workload.program import Program
 
     __version__: str
@@ -46,13 +46,13 @@ _HOMES = {
     "Program": "fabricsim.workload.program",
     "Replay": "fabricsim.engine.completions",
     "Result": "fabricsim.results.result",
-    "Scenario": "fabricsim.spec.scenario",
+    "Scenario": "fabricsim.scenario.scenario",
     "SimulationError": "fabricsim.errors",
     "Transfer": "fabricsim.engine.fabric",
-    "Watch": "fabricsim.engine.recorder",
-    "load": "fabricsim.pipeline",
-    "program": "fabricsim.pipeline",
-    "simulate": "fabricsim.pipeline",
+    "Watch": "fabricsim.engine.packet.recorder",
+    "load": "fabricsim.run.pipeline",
+    "program": "fabricsim.run.pipeline",
+    "simulate": "fabricsim.run.pipeline",
 }
 """Module that defines each public name."""
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -46,7 +46,9 @@ def _compile_kernels() -> None:
     """Fill the cache of compiled kernels, so that not every worker compiles them."""
     if os.environ.get("NUMBA_DISABLE_JIT"):
         return
-    run = "import sys; from fabricsim.pipeline import load, simulate; simulate(load('gpt2-medium-dp', sys.argv[1:]))"
+    run = (
+        "import sys; from fabricsim.run.pipeline import load, simulate; simulate(load('gpt2-medium-dp', sys.argv[1:]))"
+    )
     engines = [subprocess.Popen([sys.executable, "-c", run, f"engine={name}"]) for name in ("flow", "packet")]  # noqa: S603  our own code
     codes = [engine.wait() for engine in engines]
     if any(codes):

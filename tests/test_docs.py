@@ -118,7 +118,7 @@ def test_contributing_names_what_there_is() -> None:
     assert [name for name in named if not any((top / name).exists() for top in (ROOT, ROOT / "fabricsim"))] == []
     assert {name for name in constants if not re.search(rf"^{name}\b", code, re.MULTILINE)} == set()
     assert set(
-        re.findall(r"^def ([a-z]+)\(function", (ROOT / "fabricsim/kernels/_jit.py").read_text(), re.MULTILINE)
+        re.findall(r"^def ([a-z]+)\(function", (ROOT / "fabricsim/jit/compile.py").read_text(), re.MULTILINE)
     ) == {
         "kernel",
         "inlined",

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from rich.console import Console
 
-from fabricsim import pipeline
-from fabricsim.pipeline import load, simulate
 from fabricsim.report.text import summary_text
 from fabricsim.results.summary import summarise
+from fabricsim.run import pipeline
+from fabricsim.run.pipeline import load, simulate
 from fabricsim.units import PS_PER_S
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call

@@ -1,1 +1,1 @@
-"""Calibration of a transport preset on measured tables: readers, parameters, the fit, and what is written."""
+"""Presets of transports and GPUs from measured tables: readers, parameters, the fit, what is written."""

@@ -13,9 +13,9 @@ from fabricsim.calibration.parameters import of_scenario
 from fabricsim.calibration.simulated import Simulated, described, ways
 from fabricsim.calibration.warnings import of_fit
 from fabricsim.errors import InputError
-from fabricsim.spec.load import load
+from fabricsim.scenario.load import load
+from fabricsim.studies.study import Study, ValidationRow
 from fabricsim.units import human_bytes
-from fabricsim.validation.study import Study, ValidationRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 from fabricsim.calibration.preset import write_checked
 from fabricsim.errors import InputError
-from fabricsim.spec import library
-from fabricsim.spec.include import is_file_name
-from fabricsim.spec.load import load
+from fabricsim.scenario import library
+from fabricsim.scenario.include import is_file_name
+from fabricsim.scenario.load import load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fabricsim.calibration.kernel_times import KernelTime, KernelTimes
-    from fabricsim.spec.cluster import Gpu
+    from fabricsim.scenario.cluster import Gpu
 
 _BASE = "hkbu"
 """A scenario to look up and check GPUs in."""

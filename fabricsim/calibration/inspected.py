@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.errors import TraceError
+from fabricsim.files.sources import sources
+from fabricsim.run.bench import COLLECTIVES
 from fabricsim.traces import inspector
-from fabricsim.traces.sources import sources
-from fabricsim.validation.bench import COLLECTIVES
 
 if TYPE_CHECKING:
     from pathlib import Path

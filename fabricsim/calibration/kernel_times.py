@@ -15,11 +15,11 @@ import numpy as np
 
 from fabricsim.calibration.operators import is_known, parts
 from fabricsim.errors import TraceError
-from fabricsim.tables import NONE
+from fabricsim.files.sources import sources
+from fabricsim.records.program import NONE
 from fabricsim.traces.kineto.launched import NO_SHAPES, read_launched
 from fabricsim.traces.pytorch_et.inputs import read_inputs
 from fabricsim.traces.readers import form_of
-from fabricsim.traces.sources import sources
 from fabricsim.workload.roofline import roofline_time
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.calibration.operators import What
-    from fabricsim.spec.cluster import Gpu
+    from fabricsim.scenario.cluster import Gpu
     from fabricsim.traces.kineto.launched import LaunchedKernels
     from fabricsim.traces.pytorch_et.inputs import ToldInputs
 

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fabricsim.errors import InputError, TraceError
+from fabricsim.files.text import read_lines
 from fabricsim.results.summary import bus_factor
-from fabricsim.spec.suggest import did_you_mean
+from fabricsim.scenario.suggest import did_you_mean
+from fabricsim.studies import measured
 from fabricsim.traces import nccl_tests, osu
-from fabricsim.traces.text import read_lines
-from fabricsim.validation import measured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
+    from fabricsim.studies.measured import MeasuredTable
     from fabricsim.traces.nccl_tests import NcclTestsTable
-    from fabricsim.validation.measured import MeasuredTable
 
 Kind = Literal["collective", "latency", "bandwidth"]
 """What the times are of: a collective over all ranks, one MPI message, or a window of them."""
@@ -85,7 +85,7 @@ def read(name: str, test: str | None = None) -> Measurement:
     ----------
     name
         A log of nccl-tests, alone or among lines of ``NCCL_DEBUG``; a table of the OSU latency or bandwidth test; a log
-        of NCCL's inspector, or a folder of them; or one of `fabricsim.validation.measured.names`.
+        of NCCL's inspector, or a folder of them; or one of `fabricsim.studies.measured.names`.
     test
         Collective of a log that does not name it.
 
@@ -269,7 +269,7 @@ def _measurement(  # noqa: PLR0913  the columns, and by name what the run was
 
 
 def _of_collective(found: Measurement, test: str | None) -> Measurement:
-    from fabricsim.validation.bench import COLLECTIVES  # noqa: PLC0415  imports the engine
+    from fabricsim.run.bench import COLLECTIVES  # noqa: PLC0415  imports the engine
 
     if found.test and test is not None and test != found.test:
         msg = f"{found.name}: is of {found.test}, and --test says {test}"

@@ -18,7 +18,7 @@ from fabricsim.workload.tape import MASK, PRECISION_BYTES, Pass, product, stream
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fabricsim.spec.cluster import Precision, StreamName
+    from fabricsim.scenario.cluster import Precision, StreamName
     from fabricsim.traces.kineto.inputs import Inputs
     from fabricsim.workload.work import Kernel, Operation
 

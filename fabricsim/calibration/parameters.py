@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from fabricsim.collectives.nccl.tuning import Algorithm, Protocol
-    from fabricsim.spec.scenario import Scenario
-    from fabricsim.spec.transport import NcclProtocol
+    from fabricsim.scenario.scenario import Scenario
+    from fabricsim.scenario.transport import NcclProtocol
 
 Unit = Literal["time", "time per byte", "share"]
 """How a value is kept: seconds, seconds per byte, or a plain number."""

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fabricsim.errors import InputError
-from fabricsim.spec import library, toml_text
-from fabricsim.spec.load import load
-from fabricsim.whole import whole
+from fabricsim.files.atomic import whole
+from fabricsim.scenario import library, toml_text
+from fabricsim.scenario.load import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -11,9 +11,9 @@ from fabricsim.calibration.parameters import way
 from fabricsim.collectives.nccl.plan import Plan
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import InputError
-from fabricsim.spec.load import load
-from fabricsim.spec.transport import Transport
-from fabricsim.validation.bench import collective_times, point_to_point_times
+from fabricsim.run.bench import collective_times, point_to_point_times
+from fabricsim.scenario.load import load
+from fabricsim.scenario.transport import Transport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from fabricsim.calibration.measurements import Measurement
     from fabricsim.calibration.parameters import Parameter
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
 
 WINDOW = 64
 """Messages that osu_bw sends before it waits for an answer: its default window."""

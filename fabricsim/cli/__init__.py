@@ -1,1 +1,1 @@
-"""The command line: one file per group of commands, all work done elsewhere."""
+"""The command line: one file per group of commands; nothing is decided here."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from fabricsim.calibration.kernel_times import KernelTime, KernelTimes
-    from fabricsim.spec.cluster import Gpu
+    from fabricsim.scenario.cluster import Gpu
 
 _LISTED = 10
 """Operators that match nothing of which so many are shown."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fabricsim.errors import InputError, ScenarioError
-from fabricsim.whole import whole
+from fabricsim.files.atomic import whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.progress import Progress
 
-    from fabricsim.engine.recorder import Watch
+    from fabricsim.engine.packet.recorder import Watch
     from fabricsim.results.result import Result
     from fabricsim.results.traffic import TrafficResult
 
@@ -177,7 +177,7 @@ _COMPILE_SECONDS = {"flow": 15, "packet": 40, "reference": 10}
 
 def announce_compilation(engine: str = "flow") -> None:
     """Say on standard error that kernels are being compiled, where they are for the first time."""
-    from fabricsim.kernels._jit import is_compiled  # noqa: PLC0415  imports numba
+    from fabricsim.jit.compile import is_compiled  # noqa: PLC0415  imports numba
 
     if not is_compiled(engine):
         seconds = _COMPILE_SECONDS[engine]
@@ -186,12 +186,12 @@ def announce_compilation(engine: str = "flow") -> None:
 
 def announce_reading(paths: Collection[Path], form: str | None, only: str | None) -> None:
     """Say on standard error that the scanner of Kineto traces is being compiled, where that is for the first time."""
-    from fabricsim.kernels._jit import reads_compiled  # noqa: PLC0415  imports numba
+    from fabricsim.jit.compile import reads_compiled  # noqa: PLC0415  imports numba
 
     if reads_compiled():
         return
+    from fabricsim.files.sources import sources  # noqa: PLC0415  as above
     from fabricsim.traces.readers import reader  # noqa: PLC0415  --help must not pay for it
-    from fabricsim.traces.sources import sources  # noqa: PLC0415  as above
 
     first = next(sources(paths, only))
     if form == "kineto" or (form is None and reader("kineto").recognises(first.name, first.head)):
@@ -208,7 +208,7 @@ def watched(taps: list[str] | None, captures: list[str] | None, output: Path | N
     """
     if not taps and not captures:
         return None
-    from fabricsim.engine.recorder import Watch  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.engine.packet.recorder import Watch  # noqa: PLC0415  --help must not pay for it
 
     watch = Watch.parse(taps or (), captures or ())
     if output is None:

@@ -130,7 +130,7 @@ def _configuration(inputs: Sequence[str], output: str, options: Mapping[str, obj
 
 
 def _is_scenario(inputs: Sequence[str]) -> bool:
-    from fabricsim.spec import library  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.scenario import library  # noqa: PLC0415  --help must not pay for it
 
     if len(inputs) > 1:
         return False
@@ -149,13 +149,13 @@ def _place(output: str, given: str) -> Path:
 
 
 def _program(scenario: str, settings: list[str]) -> Program:
-    from fabricsim.pipeline import build_plan, load  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.run.pipeline import build_plan, load  # noqa: PLC0415  --help must not pay for it
 
     return build_plan(load(scenario, settings)).program(None)
 
 
 def _read(inputs: Sequence[str], form: str | None, only: str | None) -> Trace:
-    from fabricsim.spec import library  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.scenario import library  # noqa: PLC0415  --help must not pay for it
     from fabricsim.traces.readers import read  # noqa: PLC0415  as above
 
     with progress("reading") as report:
@@ -164,7 +164,7 @@ def _read(inputs: Sequence[str], form: str | None, only: str | None) -> Trace:
 
 def _rebuilt(trace: Trace, ranks: int | None) -> Program:
     """Make a program of a trace, which knows who is in each collective; says what was assumed."""
-    from fabricsim.captured.rebuild import rebuild  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.traces.rebuild.programs import rebuild  # noqa: PLC0415  --help must not pay for it
 
     rebuilt = rebuild(trace, ranks=ranks)
     for assumption in rebuilt.assumptions:
@@ -173,7 +173,7 @@ def _rebuilt(trace: Trace, ranks: int | None) -> Program:
 
 
 def _written_out(program: Program, name: str, algorithms: Mapping[str, str], *, lower: bool) -> Trace:
-    from fabricsim.workload.export import exported  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.traces.export import exported  # noqa: PLC0415  --help must not pay for it
 
     if not lower:
         return exported(program, name)
@@ -184,7 +184,7 @@ def _written_out(program: Program, name: str, algorithms: Mapping[str, str], *, 
 
 def _algorithms(given: Sequence[str] | None) -> dict[str, str]:
     """Read ``--algorithm``: of one collective, or of all that have one of that name."""
-    from fabricsim.spec.collectives import ALGORITHMS  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.scenario.collectives import ALGORITHMS  # noqa: PLC0415  --help must not pay for it
 
     chosen: dict[str, str] = {}
     for text in given or ():

@@ -21,7 +21,7 @@ def inspect(
     traces: TracesArgument, *, form: FormOption = None, only: OnlyOption = None, as_json: JsonOption = False
 ) -> None:
     """Show what a trace or a log holds: ranks, streams, communications by kind, group and size, and what is missing."""
-    from fabricsim.spec import library  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.scenario import library  # noqa: PLC0415  --help must not pay for it
     from fabricsim.traces.inspecting import inspect as inspected  # noqa: PLC0415  as above
 
     traces = [library.trace(path) for path in traces]

@@ -16,7 +16,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Never
 
-from fabricsim.whole import drop_parts
+from fabricsim.files.atomic import drop_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ from fabricsim.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from fabricsim.spec.job import Job
+    from fabricsim.scenario.job import Job
 
 
 def register(app: typer.Typer) -> None:
@@ -35,7 +35,7 @@ def check(scenario: ScenarioArgument, settings: SettingsOption = None) -> None:
     """Read a scenario, build its fabric and refuse what a run would refuse, without running it."""
     from rich.text import Text  # noqa: PLC0415  --help must not pay for it
 
-    from fabricsim import pipeline  # noqa: PLC0415  as above
+    from fabricsim.run import pipeline  # noqa: PLC0415  as above
 
     loaded = pipeline.load(scenario, list(settings or []))
     found, built = loaded.scenario, pipeline.check(loaded)
@@ -54,7 +54,7 @@ def _work(job: Job | None) -> str:
 
 def volumes(scenario: ScenarioArgument, settings: SettingsOption = None, *, as_json: JsonOption = False) -> None:
     """Count what one iteration of a job sends, beside the formulas, and simulate nothing."""
-    from fabricsim.pipeline import build_plan, load  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.run.pipeline import build_plan, load  # noqa: PLC0415  --help must not pay for it
     from fabricsim.workload.tally import plan_calls, tally  # noqa: PLC0415  as above
     from fabricsim.workload.volume_summary import summarise_volumes  # noqa: PLC0415  as above
     from fabricsim.workload.volumes import closed_forms  # noqa: PLC0415  as above
@@ -79,8 +79,8 @@ def list_(
     from rich.table import Table  # noqa: PLC0415  --help must not pay for it
     from rich.text import Text  # noqa: PLC0415  as above
 
-    from fabricsim.spec import library  # noqa: PLC0415  as above
-    from fabricsim.spec.collectives import ALGORITHMS  # noqa: PLC0415  as above
+    from fabricsim.scenario import library  # noqa: PLC0415  as above
+    from fabricsim.scenario.collectives import ALGORITHMS  # noqa: PLC0415  as above
 
     if kind not in {None, "algorithms"}:
         library.names(str(kind))  # an unknown kind ends here, with those that there are
@@ -99,7 +99,7 @@ def show_(
     settings: SettingsOption = None,
 ) -> None:
     """Print a scenario or preset with all that it includes, and beside each value where it is from."""
-    from fabricsim.spec.sourced import show as written  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.scenario.sourced import show as written  # noqa: PLC0415  --help must not pay for it
 
     say(written(name, settings or [], columns()))
 
@@ -108,9 +108,9 @@ def warmup() -> None:
     """Compile all kernels now, so that the first run starts at once."""
     import time  # noqa: PLC0415  only this command needs it
 
-    from fabricsim.kernels._cache import cache_directory  # noqa: PLC0415  imports numba
-    from fabricsim.kernels._jit import is_compiled  # noqa: PLC0415  as above
-    from fabricsim.pipeline import load, simulate  # noqa: PLC0415  as above
+    from fabricsim.jit.cache import cache_directory  # noqa: PLC0415  imports numba
+    from fabricsim.jit.compile import is_compiled  # noqa: PLC0415  as above
+    from fabricsim.run.pipeline import load, simulate  # noqa: PLC0415  as above
     from fabricsim.traces.kineto.file import compile_scanner  # noqa: PLC0415  as above
 
     if is_compiled("flow") and is_compiled("packet"):

@@ -31,10 +31,10 @@ from fabricsim.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fabricsim.captured.rebuild import Rebuilt
-    from fabricsim.engine.recorder import Watch
+    from fabricsim.engine.packet.recorder import Watch
     from fabricsim.results.result import Result
-    from fabricsim.spec.load import LoadedScenario
+    from fabricsim.scenario.load import LoadedScenario
+    from fabricsim.traces.rebuild.programs import Rebuilt
 
 TracesArgument = Annotated[
     list[Path],
@@ -157,9 +157,9 @@ def rebuilt_from(  # noqa: PLR0913  one parameter per option
     ranks: int | None = None,
 ) -> tuple[Rebuilt, str]:
     """Read a trace and make a program of it; also gives its form."""
-    from fabricsim.captured.rebuild import rebuild  # noqa: PLC0415  --help must not pay for it
-    from fabricsim.spec import library  # noqa: PLC0415  as above
+    from fabricsim.scenario import library  # noqa: PLC0415  as above
     from fabricsim.traces.readers import read  # noqa: PLC0415  as above
+    from fabricsim.traces.rebuild.programs import rebuild  # noqa: PLC0415  --help must not pay for it
 
     if not 0 < gpu_speed < math.inf:
         msg = f"--gpu-speed {gpu_speed}: kernels cannot run that many times faster; give a number above 0, such as 1.3"
@@ -175,7 +175,7 @@ def load_on(
     fabric: str, rebuilt: Rebuilt, transport: str | None, engine: str | None, settings: list[str]
 ) -> LoadedScenario:
     """Load the fabric of a replay, with `settings` and what options gave."""
-    from fabricsim.pipeline import load_fabric  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.run.pipeline import load_fabric  # noqa: PLC0415  --help must not pay for it
 
     options = {"engine": engine}
     with naming_options({**options, "transport": transport}):
@@ -184,7 +184,7 @@ def load_on(
 
 def replay_on(loaded: LoadedScenario, rebuilt: Rebuilt, form: str, watch: Watch | None = None) -> Result:
     """Replay, with progress."""
-    from fabricsim import pipeline  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.run import pipeline  # noqa: PLC0415  --help must not pay for it
 
     announce_compilation(loaded.scenario.engine)
     with progress(f"{form} on {loaded.scenario.name}") as report:

@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from fabricsim.cli.common import Options
-    from fabricsim.engine.recorder import Watch
+    from fabricsim.engine.packet.recorder import Watch
     from fabricsim.results.result import Result
     from fabricsim.results.traffic import TrafficResult
-    from fabricsim.spec.load import LoadedScenario
+    from fabricsim.scenario.load import LoadedScenario
 
 ComparedArgument = Annotated[
     list[str],
@@ -97,9 +97,9 @@ def rerun(
     as_json: JsonOption = False,
 ) -> None:
     """Repeat the run that a result file describes."""
-    from fabricsim.pipeline import reload  # noqa: PLC0415  --help must not pay for it
     from fabricsim.results.hdf5 import read_any  # noqa: PLC0415  as above
     from fabricsim.results.traffic import TrafficResult  # noqa: PLC0415  as above
+    from fabricsim.run.pipeline import reload  # noqa: PLC0415  --help must not pay for it
 
     check_output_file(output)
     watch = watched(tap, pcap, output)
@@ -113,8 +113,8 @@ def rerun(
 
 
 def _send_again(earlier: TrafficResult, watch: Watch | None) -> TrafficResult:
-    from fabricsim.spec.load import from_tables  # noqa: PLC0415  --help must not pay for it
-    from fabricsim.traffic import simulate  # noqa: PLC0415  as above
+    from fabricsim.run.traffic import simulate  # noqa: PLC0415  as above
+    from fabricsim.scenario.load import from_tables  # noqa: PLC0415  --help must not pay for it
 
     scenario = from_tables(earlier.resolved)
     announce_compilation(scenario.engine)
@@ -184,7 +184,7 @@ def _of_traces(**options: float | str | None) -> str | None:
 def _compare_scenario(
     scenario: str, transport: str | None, engine: str | None, settings: list[str], jobs: int
 ) -> list[Result]:
-    from fabricsim.sweep import simulate_all  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.run.sweep import simulate_all  # noqa: PLC0415  --help must not pay for it
 
     names = _compared(transport, engine)
     key = "engine" if transport is None else "transport"
@@ -247,7 +247,7 @@ def _pictures(run_result: Result) -> dict[str, Figure]:
 
 def _load(scenario: str, settings: list[str], options: Options) -> LoadedScenario:
     """Load with `settings` and, over them, what options of the same name as a key gave."""
-    from fabricsim.pipeline import load  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.run.pipeline import load  # noqa: PLC0415  --help must not pay for it
 
     with naming_options(options):
         return load(scenario, [*settings, *as_settings(options)])
@@ -281,7 +281,7 @@ def _show_engines(results: list[Result]) -> None:
 
 def _transports(names: str) -> list[str]:
     """Split what ``--transport`` gave; each one once, in the order given."""
-    from fabricsim.spec import library  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.scenario import library  # noqa: PLC0415  --help must not pay for it
 
     wanted = _names("--transport", names, "tcp-10g,rdma-100g")
     for name in wanted:
@@ -298,7 +298,7 @@ def _names(option: str, text: str, example: str) -> list[str]:
 
 
 def _simulate(loaded: LoadedScenario, watch: Watch | None = None) -> Result:
-    from fabricsim.pipeline import simulate  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.run.pipeline import simulate  # noqa: PLC0415  --help must not pay for it
 
     if loaded.scenario.job is not None:
         announce_compilation(loaded.scenario.engine)

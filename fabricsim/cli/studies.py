@@ -25,7 +25,7 @@ from fabricsim.errors import AbsentTracesError, InputError
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from fabricsim.validation.study import Study
+    from fabricsim.studies.study import Study
 
 OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="Write pictures and JSON into this folder.")
@@ -85,7 +85,7 @@ def validate(
 
 def _modules(study: str | None, engine: str | None) -> list[str]:
     """Modules to run: of one study, by one of its engines, or of all."""
-    from fabricsim.spec.suggest import did_you_mean  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.scenario.suggest import did_you_mean  # noqa: PLC0415  --help must not pay for it
 
     if study is None:
         if engine is not None:
@@ -107,7 +107,7 @@ def _modules(study: str | None, engine: str | None) -> list[str]:
 
 
 def _validate(name: str, output: Path | None, *, quiet: bool) -> Study:
-    module: ModuleType = import_module(f"fabricsim.validation.{name}")
+    module: ModuleType = import_module(f"fabricsim.studies.{name}")
     with progress(f"validate {name}") as report:
         found: Study = module.validate(report)
     if not quiet:

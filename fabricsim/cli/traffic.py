@@ -85,8 +85,8 @@ def traffic(  # noqa: PLR0913  one parameter per option
     as_json: JsonOption = False,
 ) -> None:
     """Send a traffic matrix and print flow completion times."""
-    from fabricsim.pipeline import load as load_scenario  # noqa: PLC0415  --help must not pay for it
-    from fabricsim.traffic import read, request, simulate  # noqa: PLC0415  as above
+    from fabricsim.run.pipeline import load as load_scenario  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.run.traffic import read, request, simulate  # noqa: PLC0415  as above
 
     check_output_folder(output)
     watch = watched(tap, pcap, output)

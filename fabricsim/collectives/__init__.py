@@ -1,4 +1,4 @@
-"""Collective algorithms: one file each, a function from the group to `Template`."""
+"""Collective algorithms: one file each, a function from the group to its messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fabricsim.collectives import (
 from fabricsim.collectives.base import Group
 from fabricsim.collectives.custom import recv_copy, recv_reduce, send, written
 from fabricsim.errors import InputError
-from fabricsim.spec.collectives import ALGORITHMS, is_described
+from fabricsim.scenario.collectives import ALGORITHMS, is_described
 
 if TYPE_CHECKING:
     from collections.abc import Callable

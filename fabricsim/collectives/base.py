@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabricsim.tables import NONE, STEP
+from fabricsim.records.program import NONE, STEP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from fabricsim.collectives.base import Template, alone, script
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 
 
 def _chain(members: int, *, upwards: bool) -> Template:

@@ -21,8 +21,8 @@ from fabricsim.collectives.builder import Builder
 from fabricsim.collectives.chakra_order import Nodes, check_reached, check_volume, in_order, matched, parts
 from fabricsim.collectives.semantics import check_messages
 from fabricsim.errors import InputError, TraceError
-from fabricsim.spec import collectives as spec
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
+from fabricsim.scenario import collectives as spec
 from fabricsim.traces.chakra.schema import COMM_RECV, COMM_SEND, COMP
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def read(name: str, collective: str, members: int) -> Description:
     Parameters
     ----------
     name
-        As `fabricsim.spec.collectives.chakra_files` takes it.
+        As `fabricsim.scenario.collectives.chakra_files` takes it.
     collective
         What it is to carry out.
     members

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from xml.parsers import expat
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import CLOCK_END, NONE
+from fabricsim.files.sources import sources
+from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.chakra.own import PREFIX, by_name
 from fabricsim.traces.chakra.protobuf import WireError
 from fabricsim.traces.chakra.schema import COMM_RECV, COMM_SEND, COMP, decode_metadata, decode_node, messages
-from fabricsim.traces.sources import sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from fabricsim.files.sources import Source
     from fabricsim.traces.chakra.own import Attributes
     from fabricsim.traces.chakra.schema import Metadata, Node
-    from fabricsim.traces.sources import Source
 
 MOST_NODES = 2**18
 """Nodes of all ranks together."""

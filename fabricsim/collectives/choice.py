@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import InputError
-from fabricsim.spec.collectives import PAIRED, is_described
+from fabricsim.scenario.collectives import PAIRED, is_described
 
 if TYPE_CHECKING:
-    from fabricsim.spec.cluster import Cluster
-    from fabricsim.spec.collectives import Collectives
+    from fabricsim.scenario.cluster import Cluster
+    from fabricsim.scenario.collectives import Collectives
 
 SIMPLE = (1, 1)
 LL = (8, 16)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from fabricsim.collectives import template
 from fabricsim.errors import InputError
-from fabricsim.spec.collectives import ALGORITHMS, is_described
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
+from fabricsim.scenario.collectives import ALGORITHMS, is_described
+from fabricsim.traces.export import Part
 from fabricsim.traces.trace import Communication
-from fabricsim.workload.export import Part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +35,7 @@ class _Message:
 
 
 class Lowering:
-    """Writes the collectives of a program out; see `fabricsim.workload.export.exported`.
+    """Writes the collectives of a program out; see `fabricsim.traces.export.exported`.
 
     Each step of an algorithm waits for the message that it works on, and messages of a lane go in their order; the
     buffer goes in one piece over one channel. What reductions and copies take is left out.

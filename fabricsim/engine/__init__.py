@@ -1,1 +1,1 @@
-"""The simulation itself: SimPy clock, replay of programs, flow engine, taps on links."""
+"""The simulation itself: SimPy's face of it, and the engines behind that."""

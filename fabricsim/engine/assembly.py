@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fabricsim.collectives.nccl.plan import chooser
+from fabricsim.engine.flow.world import World
 from fabricsim.engine.wiring import Wiring
-from fabricsim.engine.world import World
 from fabricsim.errors import InputError
 from fabricsim.topology.platform import WIRE, Platform
 from fabricsim.transports import TRANSPORTS
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from fabricsim.engine.recorder import Recorder, Watch
-    from fabricsim.spec.cluster import Cluster
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.engine.packet.recorder import Recorder, Watch
+    from fabricsim.scenario.cluster import Cluster
+    from fabricsim.scenario.scenario import Scenario
     from fabricsim.transports.base import FlowModel
 
 _MOST_TAPS = 256
@@ -81,7 +81,7 @@ def assemble(scenario: Scenario, *, taps: bool, watch: Watch | None) -> Assembly
     )
     recorded = tapped(platform) if taps else ()
     if scenario.engine != "flow":
-        from fabricsim.engine.packets import make  # noqa: PLC0415  compiles much that the flow engine does not need
+        from fabricsim.engine.packet.assembly import make  # noqa: PLC0415  compiles much that the flow engine does not need
 
         return Assembly(model, platform, recorded, *make(platform, model, scenario, watch))
     if watch:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.errors import SimulationError
-from fabricsim.tables import CALL, SPAN
+from fabricsim.records.program import CALL, SPAN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import simpy
     from numpy.typing import NDArray
 
-    from fabricsim.engine.world import Batch, Failed, Job, World
+    from fabricsim.engine.flow.world import Batch, Failed, Job, World
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,13 @@ from fabricsim.engine.arguments import (
 )
 from fabricsim.engine.assembly import assemble
 from fabricsim.engine.completions import Completions
+from fabricsim.engine.outcome import LinkUse, link_use
 from fabricsim.engine.pump import Pump
-from fabricsim.engine.records import LinkUse, link_use
 from fabricsim.engine.wiring import connections
 from fabricsim.errors import InputError, SimulationError
-from fabricsim.spec.load import LoadedScenario, load
-from fabricsim.spec.scenario import Scenario
-from fabricsim.tables import CALL, CLOCK_END, COLLECTIVE, NONE, OP
+from fabricsim.records.program import CALL, CLOCK_END, COLLECTIVE, NONE, OP
+from fabricsim.scenario.load import LoadedScenario, load
+from fabricsim.scenario.scenario import Scenario
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fabricsim.engine.recorder import Watch
+    from fabricsim.engine.packet.recorder import Watch
     from fabricsim.workload.program import Call, Program
 
 

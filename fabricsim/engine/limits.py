@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from fabricsim.records.program import NONE
 from fabricsim.results.result import Limits, Rest
-from fabricsim.tables import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

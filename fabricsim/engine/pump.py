@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import simpy
 from simpy.events import NORMAL, EventPriority
 
+from fabricsim.engine.program.dispatch import COMPLETIONS, HORIZON, PAUSED
 from fabricsim.errors import SimulationError
-from fabricsim.kernels.dispatch import COMPLETIONS, HORIZON, PAUSED
-from fabricsim.tables import CLOCK_END, NEVER
+from fabricsim.records.program import CLOCK_END, NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fabricsim.engine.world import World
+    from fabricsim.engine.flow.world import World
 
 _LOW = EventPriority(NORMAL + 1)
 """The world moves on after all that processes do at an instant."""

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fabricsim.collectives import template
-from fabricsim.engine.footprint import shape_of
+from fabricsim.engine.folding.footprint import shape_of
 from fabricsim.engine.in_network import Switches
 from fabricsim.engine.ways import Ways
 from fabricsim.errors import SimulationError
+from fabricsim.records.program import CLOCK_END, CONNECTION, MODERATION, NEVER, NONE, SCRIPT
 from fabricsim.results.summary import bus_factor
-from fabricsim.spec.collectives import PAIRED
-from fabricsim.tables import CLOCK_END, CONNECTION, MODERATION, NEVER, NONE, SCRIPT
+from fabricsim.scenario.collectives import PAIRED
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from fabricsim.collectives.base import Template
     from fabricsim.collectives.choice import Choice, Choose
-    from fabricsim.engine.folding import Folding
+    from fabricsim.engine.flow.world import World
+    from fabricsim.engine.folding.fold import Folding
     from fabricsim.engine.ways import Stripes
-    from fabricsim.engine.world import World
-    from fabricsim.spec.cluster import InterruptStep
+    from fabricsim.scenario.cluster import InterruptStep
     from fabricsim.topology.platform import Path, Platform
     from fabricsim.transports.base import FlowModel
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import InputError, SimulationError
+from fabricsim.records.program import NONE
 from fabricsim.results.summary import bus_factor
-from fabricsim.tables import NONE
 from fabricsim.traces.nccl_tests import BYTES_PER_GB, US_PER_S
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabricsim.packet_tables import AGAIN, DATA, MARKED, SENT, TRIMMED
+from fabricsim.records.packet import AGAIN, DATA, MARKED, SENT, TRIMMED
 from fabricsim.report import style
 
 if TYPE_CHECKING:

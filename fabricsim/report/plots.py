@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fabricsim.packet_tables import DATA
+from fabricsim.records.packet import DATA
 from fabricsim.report.agreement import bus_bandwidth, measured_against_predicted
 from fabricsim.report.bars import breakdown, comparison
 from fabricsim.report.fct import completion_times

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fabricsim.errors import ResultError
+from fabricsim.files.atomic import whole
 from fabricsim.units import PS_PER_S
-from fabricsim.whole import whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

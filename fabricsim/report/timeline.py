@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fabricsim.records.program import HOST, MAIN_STREAM
 from fabricsim.report import style
 from fabricsim.results.breakdown import rank_count, simulated_ranks
-from fabricsim.tables import HOST, MAIN_STREAM
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,1 +1,1 @@
-"""What a run gives back, its file, and its summary."""
+"""What a run gives back: Result, summary, HDF5, pcapng."""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.errors import ResultError
-from fabricsim.tables import COLLECTIVE, COMPUTE, HOST, MAIN_STREAM, UNMODELLED
+from fabricsim.records.program import COLLECTIVE, COMPUTE, HOST, MAIN_STREAM, UNMODELLED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypedDict
 
 import numpy as np
 
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 from fabricsim.units import seconds
 
 SHOWN = 12

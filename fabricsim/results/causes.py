@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import numpy as np
 
+from fabricsim.records.program import COLLECTIVE, COMPUTE, HOST, NONE
 from fabricsim.results.breakdown import critical_rank, marked_ranks
 from fabricsim.results.critical_path import critical_path
 from fabricsim.results.resources import tier
 from fabricsim.results.result import Rest
-from fabricsim.tables import COLLECTIVE, COMPUTE, HOST, NONE
 from fabricsim.units import human_seconds, seconds
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fabricsim.tables import COLLECTIVE, MAIN_STREAM, NONE
+from fabricsim.records.program import COLLECTIVE, MAIN_STREAM, NONE
 
 if TYPE_CHECKING:
     from fabricsim.results.result import Result

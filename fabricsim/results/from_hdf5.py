@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from fabricsim.records.program import NONE, OP, SLOWDOWN_BINS, SPAN
 from fabricsim.results import columns
 from fabricsim.results.capture import Capture, StepTime, Transfer
 from fabricsim.results.packets import ENTRY, PROTOCOLS, WIRE, PacketLog, Packets, Tap
 from fabricsim.results.result import CallRecord, CallRecords, LinkRecord, Rest, Result, Series
 from fabricsim.results.throughput import Work
-from fabricsim.tables import NONE, OP, SLOWDOWN_BINS, SPAN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

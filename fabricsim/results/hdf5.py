@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import ResultError
+from fabricsim.files.atomic import whole
 from fabricsim.results import to_hdf5
 from fabricsim.results.from_hdf5 import read_result
 from fabricsim.results.hdf5_reader import open_result
 from fabricsim.results.traffic import TrafficResult
 from fabricsim.results.traffic_hdf5 import read_traffic, write_traffic
-from fabricsim.whole import whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -38,9 +38,9 @@ ENTRY = np.dtype(
         ("number", np.int32),  # of a data packet; on others the next number awaited
         ("echo", np.int32),  # number of the packet that is answered
         ("bytes", np.int32),  # on the wire
-        ("kind", np.int8),  # as in `fabricsim.packet_tables.PACKET`
+        ("kind", np.int8),  # as in `fabricsim.records.packet.PACKET`
         ("state", np.int8),  # as there
-        ("fate", np.int8),  # as in `fabricsim.packet_tables.LOG`
+        ("fate", np.int8),  # as in `fabricsim.records.packet.LOG`
     ],
     align=True,
 )

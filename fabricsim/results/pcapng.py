@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fabricsim.errors import ResultError
-from fabricsim.packet_tables import ACK, AGAIN, CNP, DATA, MARKED, NACK, SENT, TRIMMED
-from fabricsim.whole import whole
+from fabricsim.files.atomic import whole
+from fabricsim.records.packet import ACK, AGAIN, CNP, DATA, MARKED, NACK, SENT, TRIMMED
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -204,7 +204,7 @@ class Result:
         Payload rates over time of wires; of a packet run only those that were tapped.
     slowdowns
         Messages by how much longer their transfer took than alone on their route, shape
-        ``(SLOWDOWN_BINS,)``; the bins are those of `fabricsim.tables`.
+        ``(SLOWDOWN_BINS,)``; the bins are those of `fabricsim.records.program`.
     counters
         What the engine counted: ``messages``, ``events``, ``dag_nodes``, and what else its engine counts.
     iteration

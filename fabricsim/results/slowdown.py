@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabricsim.tables import SLOWDOWN_BINS, SLOWDOWN_BINS_PER_OCTAVE
+from fabricsim.records.program import SLOWDOWN_BINS, SLOWDOWN_BINS_PER_OCTAVE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

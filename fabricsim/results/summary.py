@@ -15,7 +15,7 @@ from fabricsim.results.packets import congested
 from fabricsim.results.resources import resources
 from fabricsim.results.slowdown import percentile
 from fabricsim.results.throughput import throughput
-from fabricsim.spec.collectives import assumed
+from fabricsim.scenario.collectives import assumed
 from fabricsim.units import seconds
 
 if TYPE_CHECKING:

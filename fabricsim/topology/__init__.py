@@ -1,1 +1,1 @@
-"""Networks as graphs, frozen to a table of links and routes between hosts."""
+"""Networks, hosts and routes; files of cables and paths."""

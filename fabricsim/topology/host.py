@@ -15,7 +15,7 @@ from fabricsim.topology import pcie
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from fabricsim.spec.cluster import Cluster
+    from fabricsim.scenario.cluster import Cluster
     from fabricsim.topology.resources import ResourceList
 
 Hop = tuple[int, float]

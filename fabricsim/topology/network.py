@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from fabricsim.errors import SimulationError
-from fabricsim.traces import topology as files
+from fabricsim.topology import cable_file
 
 if TYPE_CHECKING:
-    from fabricsim.spec.fabric import Fabric
+    from fabricsim.scenario.fabric import Fabric
 
 
 class Cable(TypedDict, total=False):
@@ -44,7 +44,7 @@ class Topology(Protocol):
         """Make it."""
 
 
-def _unjoined(ends: files.Ends) -> Network:
+def _unjoined(ends: cable_file.Ends) -> Network:
     return {ends.name(end): {} for end in range(ends.count)}
 
 
@@ -55,7 +55,7 @@ def _join(network: Network, a: str, b: str, cable: Cable) -> None:
 
 def single_switch(hosts: int, fabric: Fabric, nics_per_host: int = 1) -> Network:
     """All hosts on one non-blocking switch, or those NICs of theirs that are of one rail."""
-    ends = files.Ends(hosts, nics_per_host)
+    ends = cable_file.Ends(hosts, nics_per_host)
     network = _unjoined(ends)
     cable: Cable = {"rate": None, "length": fabric.host_cable}
     for end in range(ends.count):
@@ -72,7 +72,7 @@ def leaf_spine(hosts: int, fabric: Fabric, nics_per_host: int = 1) -> Network:
     if fabric.hosts_per_leaf is None or fabric.spines is None:
         msg = "a leaf-spine fabric needs fabric.hosts_per_leaf and fabric.spines"
         raise SimulationError(msg)
-    ends = files.Ends(hosts, nics_per_host)
+    ends = cable_file.Ends(hosts, nics_per_host)
     network = _unjoined(ends)
     down: Cable = {"rate": None, "length": fabric.host_cable}
     up: Cable = {"rate": fabric.uplink_rate, "length": fabric.switch_cable}
@@ -96,7 +96,7 @@ def smallest_k(hosts: int) -> int:
 
 def fat_tree(hosts: int, fabric: Fabric, nics_per_host: int = 1) -> Network:
     """Three-tier k-ary fat tree (Al-Fares, Loukissas, Vahdat, SIGCOMM 2008); unused edge ports stay empty."""
-    ends = files.Ends(hosts, nics_per_host)
+    ends = cable_file.Ends(hosts, nics_per_host)
     k = fabric.k if fabric.k is not None else smallest_k(ends.count)
     half = k // 2
     network = _unjoined(ends)
@@ -134,8 +134,8 @@ def from_file(hosts: int, fabric: Fabric, nics_per_host: int = 1) -> Network:
     if fabric.links is None:
         msg = "a fabric from a file needs fabric.links"
         raise SimulationError(msg)
-    cables = files.read(fabric.links, hosts, nics_per_host)
-    network = _unjoined(files.Ends(hosts, nics_per_host))
+    cables = cable_file.read(fabric.links, hosts, nics_per_host)
+    network = _unjoined(cable_file.Ends(hosts, nics_per_host))
     nodes = {node for cable in cables for node in (cable.a, cable.b)}
     network |= {node: {} for node in sorted(nodes.difference(network), key=_natural)}
     for cable in cables:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from fabricsim.spec.cluster import Pcie
+    from fabricsim.scenario.cluster import Pcie
 
 # Signalling rate per lane in transfers/s and line code, PCI Express Base Specification.
 _LANE_BITS = {1: 2.5e9 * 8 / 10, 2: 5e9 * 8 / 10, 3: 8e9 * 128 / 130, 4: 16e9 * 128 / 130, 5: 32e9 * 128 / 130}

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fabricsim.errors import SimulationError
-from fabricsim.kernels.path import flow_hash
 from fabricsim.topology.host import Hosts
 from fabricsim.topology.network import TOPOLOGIES
 from fabricsim.topology.resources import ResourceList
 from fabricsim.topology.routing import Router, read_given
+from fabricsim.topology.shortest_paths import flow_hash
 from fabricsim.topology.wires import WIRE, freeze
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
-    from fabricsim.spec.cluster import Cluster
-    from fabricsim.spec.fabric import Fabric, Switch
+    from fabricsim.scenario.cluster import Cluster
+    from fabricsim.scenario.fabric import Fabric, Switch
     from fabricsim.topology.host import Hop
     from fabricsim.topology.routing import NextHops
     from fabricsim.topology.wires import Wires

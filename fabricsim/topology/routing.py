@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.errors import SimulationError, TraceError
-from fabricsim.kernels.path import d_mod_k_path, distances_to, shortest_path
-from fabricsim.tables import NONE
-from fabricsim.traces import paths
+from fabricsim.records.program import NONE
+from fabricsim.topology import path_file
+from fabricsim.topology.shortest_paths import d_mod_k_path, distances_to, shortest_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fabricsim.topology.path_file import GivenPath
     from fabricsim.topology.wires import Wires
-    from fabricsim.traces.paths import GivenPath
 
 Given = dict[tuple[int, int], list[list[int]]]
 """Wires of the connections of a pair of NICs, by port."""
@@ -53,13 +53,13 @@ def read_given(path: Path | str, wires: Wires, hosts: int, nics_per_host: int = 
     Raises
     ------
     TraceError
-        Where `fabricsim.traces.paths.read` refuses the file, or a path names a node that is not there or passes from a
-        node to another without a cable between them.
+        If `fabricsim.topology.path_file.read` refuses the file, or a path names a node that is not there or passes from
+        a node to another without a cable between them.
     """
     number = {node: index for index, node in enumerate(wires.nodes)}
     wire = {ends: index for index, ends in enumerate(zip(wires.source.tolist(), wires.target.tolist(), strict=True))}
     given: Given = {}
-    for way in paths.read(path, hosts, nics_per_host):
+    for way in path_file.read(path, hosts, nics_per_host):
         given.setdefault((way.source, way.target), []).append(_wires_of(path, way, number, wire))
     return given
 

@@ -1,1 +1,1 @@
-"""Readers of what real clusters recorded: tables of nccl-tests and of the OSU micro-benchmarks."""
+"""Readers of what real clusters recorded and other simulators use: one form a file or folder."""

@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import CLOCK_END, NONE
-from fabricsim.traces.lines import lines
+from fabricsim.files.lines import lines
+from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.rank_groups import strided
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, HOST, WAIT, Communication, Group, RecordingBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fabricsim.traces.sources import Source
+    from fabricsim.files.sources import Source
     from fabricsim.traces.trace import Operation, Recording
 
 MOST_ROWS = 5_000_000

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import CLOCK_END, NONE
-from fabricsim.traces.json_objects import ObjectList, decoded
+from fabricsim.files.json_objects import ObjectList, decoded
+from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.kineto.messages import MOST_RANKS, communication, note_of
 from fabricsim.traces.trace import COMMUNICATION, LAUNCH, RecordingBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fabricsim.traces.sources import Source
+    from fabricsim.files.sources import Source
     from fabricsim.traces.trace import Communication, Recording
 
 _OPENING = re.compile(rb'\s*\{.*?"entries"\s*:\s*\[', re.DOTALL)

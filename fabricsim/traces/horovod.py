@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import NONE
-from fabricsim.traces.json_objects import ObjectList, decoded
+from fabricsim.files.json_objects import ObjectList, decoded
+from fabricsim.records.program import NONE
 from fabricsim.traces.kineto.messages import MOST_RANKS
 from fabricsim.traces.rank_groups import strided
 from fabricsim.traces.trace import COMMUNICATION, COPY, WAIT, Communication, RecordingBuilder
@@ -26,7 +26,7 @@ from fabricsim.traces.trace import COMMUNICATION, COPY, WAIT, Communication, Rec
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fabricsim.traces.sources import Source
+    from fabricsim.files.sources import Source
     from fabricsim.traces.trace import Operation, Recording
 
 MOST_TENSORS = 1_000_000

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from fabricsim.errors import InputError, TraceError
+from fabricsim.files.lines import lines
+from fabricsim.files.sources import sources
 from fabricsim.traces.inspection import TraceSummary, summarise_trace
-from fabricsim.traces.lines import lines
 from fabricsim.traces.log_views import VIEWS, LogSummary, summarise_logs
 from fabricsim.traces.readers import FORMS, form_of, read
-from fabricsim.traces.sources import sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
-    from fabricsim.traces.sources import Source
+    from fabricsim.files.sources import Source
 
 _LAST = "nccl_log"
 _LATER = (_LAST, "megatron")  # views that a text is tried as whose beginning does not show them

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 from fabricsim.traces.messages_summary import Communications, HistogramRow, MessageRow, OperationRow
 from fabricsim.traces.trace import KINDS
 from fabricsim.units import seconds

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import CLOCK_END, NONE
-from fabricsim.traces.json_objects import decoded
+from fabricsim.files.json_objects import decoded
+from fabricsim.files.lines import MOST_BLANK
+from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.kineto.messages import MOST_RANKS, operation_of_name
-from fabricsim.traces.lines import MOST_BLANK
 from fabricsim.traces.rank_groups import strided
 from fabricsim.traces.trace import COMMUNICATION, Communication, RecordingBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fabricsim.traces.sources import Source
+    from fabricsim.files.sources import Source
     from fabricsim.traces.trace import Operation, Recording
 
 MOST_LINE = 16 * 2**20

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 from fabricsim.traces.rank_groups import strided
 from fabricsim.traces.trace import COMMUNICATION, LAUNCH, Communication, Group
 

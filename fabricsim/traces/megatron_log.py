@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypedDict
 import numpy as np
 
 from fabricsim.errors import TraceError
-from fabricsim.traces.text import without_launcher_prefix
+from fabricsim.files.text import without_launcher_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

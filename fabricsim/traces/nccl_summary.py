@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

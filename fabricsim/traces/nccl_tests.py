@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import NONE
-from fabricsim.traces.text import read_table, without_launcher_prefix
+from fabricsim.files.text import read_table, without_launcher_prefix
+from fabricsim.records.program import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from fabricsim.traces.text import TableReader
+    from fabricsim.files.text import TableReader
 
 NCCL_TESTS_ROW = np.dtype(
     [

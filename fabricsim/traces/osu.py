@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.errors import TraceError
-from fabricsim.traces.text import read_table, without_launcher_prefix
+from fabricsim.files.text import read_table, without_launcher_prefix
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fabricsim.traces.text import TableReader
+    from fabricsim.files.text import TableReader
 
 OSU_ROW = np.dtype(
     [

@@ -7,19 +7,19 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from fabricsim.errors import InputError, TraceError
-from fabricsim.spec.suggest import did_you_mean
-from fabricsim.tables import NONE
+from fabricsim.files.sources import sources
+from fabricsim.records.program import NONE
+from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.traces import megatron_log
 from fabricsim.traces.groups import completed, united
 from fabricsim.traces.joined import join
-from fabricsim.traces.sources import sources
 from fabricsim.traces.trace import GroupList, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from fabricsim.traces.sources import Source
+    from fabricsim.files.sources import Source
     from fabricsim.traces.trace import Recording
 
 
@@ -136,7 +136,7 @@ def read(
     form
         Name in `FORMS`, of all files; where left out, as each file shows.
     only
-        Pattern that names must match, as of `fabricsim.traces.sources.sources`.
+        Pattern that names must match, as of `fabricsim.files.sources.sources`.
     progress
         Called now and then with the share of all bytes that has been read.
 

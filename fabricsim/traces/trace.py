@@ -1,7 +1,7 @@
 """What was captured of a job: per rank, operations with their times, order, dependencies and messages.
 
 Every trace reader makes `Recording` values, one per rank, and says nothing that its file does not say:
-what is missing is ``NONE``, an empty name or an empty tuple. `fabricsim.captured` makes a program of them.
+what is missing is ``NONE``, an empty name or an empty tuple. `fabricsim.traces.rebuild` makes a program of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 import numpy as np
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import CLOCK_END, NONE
+from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.rank_groups import MOST_LISTED
 
 if TYPE_CHECKING:

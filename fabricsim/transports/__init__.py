@@ -1,4 +1,4 @@
-"""Transports: what the wire, the protocol stack and its host cost, one file each."""
+"""What the wire, the protocol stack and its host cost: presets, framing, flow models."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fabricsim.transports import ideal, infiniband, ipoib, roce, tcp
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fabricsim.spec.transport import Transport
+    from fabricsim.scenario.transport import Transport
     from fabricsim.transports.base import FlowModel
 
 TRANSPORTS: dict[str, Callable[[Transport], FlowModel]] = {

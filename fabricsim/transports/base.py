@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fabricsim.packet_tables import READ_AHEAD
-from fabricsim.spec.congestion import PACED, law_in_force
-from fabricsim.tables import NEVER
+from fabricsim.records.packet import READ_AHEAD
+from fabricsim.records.program import NEVER
+from fabricsim.scenario.congestion import PACED, law_in_force
 from fabricsim.topology.platform import ProtocolCosts
 
 if TYPE_CHECKING:
-    from fabricsim.spec.transport import Transport
+    from fabricsim.scenario.transport import Transport
     from fabricsim.transports.framing import Framing
 
 
@@ -30,7 +30,7 @@ class FlowModel:
     window
         Initial congestion window in bytes; 0 where there is no slow start.
     idle_restart
-        Idle time after which slow start begins anew, ps; `fabricsim.tables.NEVER`: it does not.
+        Idle time after which slow start begins anew, ps; `fabricsim.records.program.NEVER`: it does not.
     interrupts
         Whether the receiver waits for (moderated) interrupts rather than polls.
     read_ahead

@@ -8,7 +8,7 @@ from fabricsim.transports.base import FlowModel, socket_model
 from fabricsim.transports.parameters import packet_framing
 
 if TYPE_CHECKING:
-    from fabricsim.spec.transport import Transport
+    from fabricsim.scenario.transport import Transport
 
 
 def flow_model(transport: Transport) -> FlowModel:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabricsim import transport_tables as tt
-from fabricsim.spec.congestion import Dcqcn, Dctcp, Eqds, Hpcc, Ndp, Nscc, Swift, Timely, law_in_force
-from fabricsim.spec.packet import MAXIMUM_PACKETS, SOCKET_KINDS, LoadBalancing, setting
-from fabricsim.tables import NEVER
+from fabricsim.records import transport as tt
+from fabricsim.records.program import NEVER
+from fabricsim.scenario.congestion import Dcqcn, Dctcp, Eqds, Hpcc, Ndp, Nscc, Swift, Timely, law_in_force
+from fabricsim.scenario.packet import MAXIMUM_PACKETS, SOCKET_KINDS, LoadBalancing, setting
 from fabricsim.transports.framing import FRAMINGS, Framing
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
-    from fabricsim.spec.congestion import Law
-    from fabricsim.spec.transport import Transport
+    from fabricsim.scenario.congestion import Law
+    from fabricsim.scenario.transport import Transport
 
 LAWS = {
     "none": tt.NONE_LAW,
@@ -84,7 +84,7 @@ def law_row(transport: Transport) -> np.ndarray:
     Returns
     -------
     numpy.ndarray
-        One row of `fabricsim.transport_tables.LAW`; times ps, rates bytes/s, windows packets. Parameters
+        One row of `fabricsim.records.transport.LAW`; times ps, rates bytes/s, windows packets. Parameters
         that its law has no use for are zero.
     """
     law = law_in_force(transport)

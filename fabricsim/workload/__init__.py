@@ -1,1 +1,1 @@
-"""Training jobs compiled to programs: DAGs of compute and collective operations."""
+"""Training jobs compiled to programs; traffic matrices."""

@@ -23,7 +23,7 @@ from fabricsim.workload.tape import FP32, MASK, Pass, decoder_sequence
 from fabricsim.workload.work import Exchange, Operation, Wait
 
 if TYPE_CHECKING:
-    from fabricsim.spec.job import Job
+    from fabricsim.scenario.job import Job
     from fabricsim.workload.tape import Tape
     from fabricsim.workload.work import Item, Kernel
 

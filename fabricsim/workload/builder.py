@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fabricsim.errors import SimulationError
-from fabricsim.tables import COLLECTIVE, COMPUTE, HOST, HOST_STREAM, MAIN_STREAM, NONE
+from fabricsim.records.program import COLLECTIVE, COMPUTE, HOST, HOST_STREAM, MAIN_STREAM, NONE
 from fabricsim.workload.program import COLUMNS, Call, CallList, Program, assemble
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import InputError, ScenarioError
-from fabricsim.spec.job_checks import job_problems, peak_problems
+from fabricsim.scenario.job_checks import job_problems, peak_problems
 from fabricsim.units import PS_PER_S, human_bytes, human_seconds, seconds
 from fabricsim.workload import data_parallel, pipeline_parallel
 from fabricsim.workload.builder import ProgramBuilder
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from fabricsim.spec.cluster import Gpu
-    from fabricsim.spec.job import Job
+    from fabricsim.scenario.cluster import Gpu
+    from fabricsim.scenario.job import Job
     from fabricsim.workload.builder import Pattern
     from fabricsim.workload.data_parallel import Reducer
     from fabricsim.workload.schedules import Direction, Step

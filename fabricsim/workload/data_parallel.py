@@ -29,8 +29,8 @@ from fabricsim.workload.work import Operation
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fabricsim.spec.cluster import Gpu
-    from fabricsim.spec.job import Job
+    from fabricsim.scenario.cluster import Gpu
+    from fabricsim.scenario.job import Job
     from fabricsim.workload.lane import Lane
     from fabricsim.workload.program import CollectiveName
     from fabricsim.workload.schedules import Direction

@@ -22,7 +22,7 @@ from fabricsim.workload.tape import FP32, Pass
 from fabricsim.workload.work import Exchange
 
 if TYPE_CHECKING:
-    from fabricsim.spec.job import Job
+    from fabricsim.scenario.job import Job
     from fabricsim.workload.tape import Tape
 
 

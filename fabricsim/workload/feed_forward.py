@@ -9,7 +9,7 @@ from fabricsim.workload.shapes import feed_forward, up_projections
 from fabricsim.workload.tape import Pass
 
 if TYPE_CHECKING:
-    from fabricsim.spec.job import Job
+    from fabricsim.scenario.job import Job
     from fabricsim.workload.tape import Tape
 
 

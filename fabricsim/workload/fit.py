@@ -6,16 +6,16 @@ import json
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import Mistake, ScenarioError
-from fabricsim.spec.job import Parallelism
-from fabricsim.spec.job_checks import job_problems
+from fabricsim.scenario.job import Parallelism
+from fabricsim.scenario.job_checks import job_problems
 from fabricsim.units import human_bytes
 from fabricsim.workload.memory import stage_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from fabricsim.spec.cluster import Gpu
-    from fabricsim.spec.job import Job
+    from fabricsim.scenario.cluster import Gpu
+    from fabricsim.scenario.job import Job
     from fabricsim.workload.memory import Memory
 
 _RECOMPUTE = ("none", "selective", "full")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fabricsim.spec.job import Job, Parallelism
+from fabricsim.scenario.job import Job, Parallelism
 from fabricsim.workload.operations import block_work, decoder_sequence
 from fabricsim.workload.shapes import stage_blocks
 from fabricsim.workload.work import Operation

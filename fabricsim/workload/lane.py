@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fabricsim.tables import OVERLAPPED_STREAM
+from fabricsim.records.program import OVERLAPPED_STREAM
 from fabricsim.workload.issue import EMPTY, Span, collective, waited
 from fabricsim.workload.program import Call
 from fabricsim.workload.work import Exchange, Wait

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fabricsim.workload.attention import is_causal
 
 if TYPE_CHECKING:
-    from fabricsim.spec.cluster import MeasuredKernel, MeasuredStream, Precision
+    from fabricsim.scenario.cluster import MeasuredKernel, MeasuredStream, Precision
     from fabricsim.workload.work import Operation
 
 _Shape = tuple[int, int, int, int]

@@ -23,7 +23,7 @@ from fabricsim.workload.parameter_counts import chunk_parameters, virtual_stages
 from fabricsim.workload.shapes import stage_blocks
 
 if TYPE_CHECKING:
-    from fabricsim.spec.job import Job
+    from fabricsim.scenario.job import Job
     from fabricsim.workload.parameter_counts import Parameters
     from fabricsim.workload.shapes import Block
 

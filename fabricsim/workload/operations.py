@@ -49,7 +49,7 @@ from fabricsim.workload.tape import PRECISION_BYTES, Tape, decoder_sequence, gra
 from fabricsim.workload.work import Work
 
 if TYPE_CHECKING:
-    from fabricsim.spec.job import Job
+    from fabricsim.scenario.job import Job
     from fabricsim.workload.shapes import Block
 
 __all__ = [

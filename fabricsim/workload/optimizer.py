@@ -10,7 +10,7 @@ from fabricsim.workload.work import Operation
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fabricsim.spec.job import Job
+    from fabricsim.scenario.job import Job
 
 
 def optimizer_operations(parameters: int, job: Job) -> tuple[Operation, ...]:

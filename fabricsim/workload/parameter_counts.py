@@ -19,7 +19,7 @@ from fabricsim.workload.shapes import (
 )
 
 if TYPE_CHECKING:
-    from fabricsim.spec.job import Job, Model, Parallelism
+    from fabricsim.scenario.job import Job, Model, Parallelism
     from fabricsim.workload.shapes import Layout
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fabricsim.tables import OVERLAPPED_STREAM
+from fabricsim.records.program import OVERLAPPED_STREAM
 from fabricsim.workload.program import Call
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabricsim.spec.job import DIMENSIONS
+from fabricsim.scenario.job import DIMENSIONS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fabricsim.spec.job import Parallelism
+    from fabricsim.scenario.job import Parallelism
 
 
 @dataclass(frozen=True)

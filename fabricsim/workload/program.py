@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 
 from fabricsim.errors import SimulationError
-from fabricsim.tables import COLLECTIVE, NONE, OP
+from fabricsim.records.program import COLLECTIVE, NONE, OP
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

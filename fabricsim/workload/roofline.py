@@ -44,8 +44,8 @@ from fabricsim.workload.work import Operation
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from fabricsim.spec.cluster import Gpu, Precision
-    from fabricsim.spec.job import Job
+    from fabricsim.scenario.cluster import Gpu, Precision
+    from fabricsim.scenario.job import Job
     from fabricsim.workload.shapes import Block
     from fabricsim.workload.work import Item
 

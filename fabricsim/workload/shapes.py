@@ -22,10 +22,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from fabricsim.spec.job import Parallelism
+from fabricsim.scenario.job import Parallelism
 
 if TYPE_CHECKING:
-    from fabricsim.spec.job import Experts, Model
+    from fabricsim.scenario.job import Experts, Model
 
 BlockKind = Literal["embedding", "layer", "expert-layer", "encoder-norm", "decoder-embedding", "decoder-layer", "head"]
 

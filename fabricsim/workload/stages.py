@@ -15,8 +15,8 @@ from fabricsim.workload.work import Exchange, Operation, Wait
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from fabricsim.spec.cluster import Gpu
-    from fabricsim.spec.job import Job
+    from fabricsim.scenario.cluster import Gpu
+    from fabricsim.scenario.job import Job
     from fabricsim.workload.work import Item
 
 Timed = Span | Exchange | Wait

@@ -27,7 +27,7 @@ from fabricsim.workload.work import Exchange, Operation, Wait, Work
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from fabricsim.spec.job import Job
+    from fabricsim.scenario.job import Job
     from fabricsim.workload.program import CollectiveName
     from fabricsim.workload.shapes import Block
     from fabricsim.workload.work import Item, Kernel

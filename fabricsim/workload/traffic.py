@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fabricsim.spec.traffic import FlowSizes
+    from fabricsim.scenario.traffic import FlowSizes
 
     Pairs = NDArray[np.int64]
 

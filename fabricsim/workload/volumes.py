@@ -39,7 +39,7 @@ from fabricsim.workload.volumes_layers import activation_bytes, layer_calls, mic
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fabricsim.spec.job import Job
+    from fabricsim.scenario.job import Job
 
 
 def closed_forms(job: Job) -> Iterator[Calls]:

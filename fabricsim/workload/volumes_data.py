@@ -16,7 +16,7 @@ from fabricsim.workload.volumes_layers import micro_batches
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from fabricsim.spec.job import Job
+    from fabricsim.scenario.job import Job
 
     Part = Literal["dense", "experts"]
 

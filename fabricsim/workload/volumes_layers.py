@@ -12,7 +12,7 @@ from fabricsim.workload.tally import Calls
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fabricsim.spec.job import Job
+    from fabricsim.scenario.job import Job
 
 _LOSS = 4
 """Bytes per token of each of the three all-reduces of Megatron-LM's vocabulary-parallel cross entropy."""

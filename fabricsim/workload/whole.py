@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabricsim.tables import COLLECTIVE
+from fabricsim.records.program import COLLECTIVE
 from fabricsim.workload.program import GroupSet
 
 if TYPE_CHECKING:

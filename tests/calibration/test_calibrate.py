@@ -15,8 +15,8 @@ from fabricsim.calibration.parameters import of_scenario
 from fabricsim.calibration.simulated import Simulated, described
 from fabricsim.cli.main import app
 from fabricsim.errors import InputError
-from fabricsim.spec.load import load
-from fabricsim.validation.bench import collective_times, point_to_point_times
+from fabricsim.run.bench import collective_times, point_to_point_times
+from fabricsim.scenario.load import load
 
 if TYPE_CHECKING:
     from pathlib import Path

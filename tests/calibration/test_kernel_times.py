@@ -12,9 +12,9 @@ import pytest
 from fabricsim.calibration import gpu_preset
 from fabricsim.calibration.kernel_times import KernelTime, KernelTimes, is_kernel_trace, read_kernels
 from fabricsim.errors import InputError, TraceError
-from fabricsim.pipeline import simulate
-from fabricsim.spec.job import Job
-from fabricsim.spec.load import load
+from fabricsim.run.pipeline import simulate
+from fabricsim.scenario.job import Job
+from fabricsim.scenario.load import load
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.roofline import roofline_time
 from fabricsim.workload.shapes import stage_blocks
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from fabricsim.spec.cluster import Gpu
+    from fabricsim.scenario.cluster import Gpu
 
 US = 10**6  # ps
 MM = ("aten::mm", [[64, 32], [32, 16]])

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, get_args
 import pytest
 
 from fabricsim.calibration.operators import is_known, parts
-from fabricsim.spec.cluster import StreamName
-from fabricsim.spec.job import Job
-from fabricsim.spec.load import load
+from fabricsim.scenario.cluster import StreamName
+from fabricsim.scenario.job import Job
+from fabricsim.scenario.load import load
 from fabricsim.traces.kineto.inputs import Inputs, inputs_of
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.shapes import stage_blocks

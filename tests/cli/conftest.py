@@ -27,7 +27,7 @@ def fabricsim(
     """Run the program's own `main` in an empty folder: ``fabricsim("run", "mine.toml")``."""
     monkeypatch.chdir(tmp_path)
     # whether this test happens to be the first that compiles must not show
-    monkeypatch.setattr("fabricsim.kernels._jit.is_compiled", lambda _engine: True)
+    monkeypatch.setattr("fabricsim.jit.compile.is_compiled", lambda _engine: True)
 
     def run(*arguments: str) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["fabricsim", *arguments])

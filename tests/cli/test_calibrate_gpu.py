@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fabricsim.spec.load import load
+from fabricsim.scenario.load import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,10 @@ from fabricsim.cli.main import app
 from fabricsim.cli.studies import _STUDIES
 from fabricsim.errors import AbsentTracesError
 from fabricsim.results.hdf5 import read
-from fabricsim.spec import library
+from fabricsim.run.bench import TESTS
+from fabricsim.scenario import library
+from fabricsim.studies import anthony2024, dai2024, engines, fsdp, hkbu, jean_zay, megatron, nccl_tables, peers, vtrain
+from fabricsim.studies.study import Study, ValidationRow
 from fabricsim.traces import nccl_tests, osu
 from fabricsim.traces.chakra.schema import (
     COMM_RECV,
@@ -27,20 +30,6 @@ from fabricsim.traces.chakra.schema import (
     encode_metadata,
     encode_node,
 )
-from fabricsim.validation import (
-    anthony2024,
-    dai2024,
-    engines,
-    fsdp,
-    hkbu,
-    jean_zay,
-    megatron,
-    nccl_tables,
-    peers,
-    vtrain,
-)
-from fabricsim.validation.bench import TESTS
-from fabricsim.validation.study import Study, ValidationRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -467,7 +456,7 @@ def test_warmup_says_where_kernels_are(fabricsim: Fabricsim) -> None:
 def test_compilation_is_announced_before_a_first_run(
     fabricsim: Fabricsim, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fabricsim.kernels._jit.is_compiled", lambda _engine: False)
+    monkeypatch.setattr("fabricsim.jit.compile.is_compiled", lambda _engine: False)
 
     _, out, err = fabricsim("run", small.name, "--json")
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fabricsim.pipeline import build_plan, load
+from fabricsim.run.pipeline import build_plan, load
+from fabricsim.traces.export import exported
 from fabricsim.traces.readers import read
-from fabricsim.workload.export import exported
 
 if TYPE_CHECKING:
     from collections.abc import Callable

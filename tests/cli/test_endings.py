@@ -63,7 +63,7 @@ def test_what_is_being_written_goes_when_the_program_is_interrupted(tmp_path: Pa
 from pathlib import Path
 from signal import SIGINT, raise_signal
 from fabricsim.cli.interrupt import ending_at_once
-from fabricsim.whole import whole
+from fabricsim.files.atomic import whole
 with ending_at_once(), whole(Path("out.h5"), "") as part:
     part.touch()
     raise_signal(SIGINT)

@@ -419,9 +419,9 @@ def no_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
     def begun(*_: object, **__: object) -> None:
         pytest.fail("a simulation was begun")
 
-    monkeypatch.setattr("fabricsim.pipeline.simulate", begun)
-    monkeypatch.setattr("fabricsim.sweep.simulate", begun)
-    monkeypatch.setattr("fabricsim.validation.bench.Fabric", begun)
+    monkeypatch.setattr("fabricsim.run.pipeline.simulate", begun)
+    monkeypatch.setattr("fabricsim.run.sweep.simulate", begun)
+    monkeypatch.setattr("fabricsim.run.bench.Fabric", begun)
 
 
 @pytest.mark.usefixtures("no_simulation")

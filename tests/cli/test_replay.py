@@ -8,7 +8,7 @@ import h5py
 import pytest
 
 from fabricsim.results.hdf5 import read
-from fabricsim.spec import library
+from fabricsim.scenario import library
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fabricsim.spec import library
+from fabricsim.scenario import library
 
 if TYPE_CHECKING:
     from collections.abc import Callable

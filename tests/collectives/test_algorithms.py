@@ -28,12 +28,12 @@ from fabricsim.collectives import (
 from fabricsim.collectives.base import Group
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import ScenarioError, SimulationError
-from fabricsim.spec.load import load
+from fabricsim.scenario.load import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
 
     Make = Callable[..., Scenario]
     Form = Callable[[int, float, float, float], float]

@@ -17,9 +17,9 @@ from fabricsim.collectives.choice import from_settings
 from fabricsim.collectives.lowering import Lowering
 from fabricsim.collectives.nccl.plan import chooser
 from fabricsim.errors import InputError, ScenarioError, TraceError
-from fabricsim.pipeline import simulate
 from fabricsim.results.summary import summarise
-from fabricsim.spec.load import load
+from fabricsim.run.pipeline import simulate
+from fabricsim.scenario.load import load
 from fabricsim.traces.astrasim import scenario as astrasim_scenario
 from fabricsim.traces.chakra.schema import (
     COMM_COLL,
@@ -36,8 +36,8 @@ from fabricsim.traces.chakra.schema import (
     messages,
 )
 from fabricsim.traces.chakra.writer import write
+from fabricsim.traces.export import exported
 from fabricsim.workload.builder import ProgramBuilder
-from fabricsim.workload.export import exported
 from fabricsim.workload.program import Call
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from fabricsim.collectives.custom import Step
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
     from fabricsim.workload.program import CollectiveName
 
     Make = Callable[..., Scenario]

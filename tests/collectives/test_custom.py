@@ -12,14 +12,14 @@ from fabricsim.collectives.ring import all_reduce_seconds
 from fabricsim.collectives.semantics import WrongAlgorithmError, check
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import InputError, ScenarioError
-from fabricsim.spec.load import load
+from fabricsim.scenario.load import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from fabricsim.collectives.custom import Algorithm, Step
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
 
     Make = Callable[..., Scenario]
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from fabricsim.collectives import FLAT, template
 from fabricsim.collectives.lowering import Lowering
 from fabricsim.errors import InputError
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
+from fabricsim.traces.export import exported
 from fabricsim.traces.trace import COMMUNICATION, Trace
 from fabricsim.workload.builder import ProgramBuilder
-from fabricsim.workload.export import exported
 from fabricsim.workload.program import Call, Program
 
 _POWERS_ONLY = {"halving_doubling", "rabenseifner", "recursive_doubling", "recursive_halving"}

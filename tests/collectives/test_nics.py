@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fabricsim.results.summary import bus_factor
-from fabricsim.spec.load import load
-from fabricsim.validation.bench import collective_times
+from fabricsim.run.bench import collective_times
+from fabricsim.scenario.load import load
 
 SIZE = 256 * 2**20
 GB = 1e9

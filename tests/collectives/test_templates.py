@@ -15,13 +15,13 @@ from fabricsim.collectives.base import Group, counted
 from fabricsim.collectives.choice import LL, LL128, Choice, from_settings
 from fabricsim.collectives.semantics import check
 from fabricsim.engine.fabric import Fabric
-from fabricsim.spec.collectives import ALGORITHMS, Collectives
+from fabricsim.scenario.collectives import ALGORITHMS, Collectives
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fabricsim.collectives.base import Template
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
 
 
 POWERS_ONLY = {("reduce_scatter", "recursive_halving"), ("all_gather", "recursive_doubling")}

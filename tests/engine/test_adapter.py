@@ -9,8 +9,8 @@ import pytest
 import simpy
 
 from fabricsim.engine.fabric import Fabric
-from fabricsim.packet_tables import READ_AHEAD
-from fabricsim.pipeline import load
+from fabricsim.records.packet import READ_AHEAD
+from fabricsim.run.pipeline import load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricsim.engine.arena import Arena
+from fabricsim.engine.flow.arena import Arena
 
 
 @given(steps=st.lists(st.tuples(st.booleans(), st.integers(0, 20)), max_size=80))

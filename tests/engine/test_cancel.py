@@ -13,7 +13,7 @@ from fabricsim.errors import SimulationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
 
     Make = Callable[..., Scenario]
     Process = Generator[simpy.Event, Any, None]

@@ -11,7 +11,7 @@ import simpy
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import SimulationError
-from fabricsim.spec.load import load
+from fabricsim.scenario.load import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable

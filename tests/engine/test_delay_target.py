@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import simpy
 
-from fabricsim import traffic
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import FabricsimWarning
-from fabricsim.pipeline import load
 from fabricsim.results.traffic import DEMAND, Matrix
+from fabricsim.run import traffic
+from fabricsim.run.pipeline import load
 
 LAW = "transport.congestion_control"
 FAR = ("fabric=fat-tree-k8", "fabric.k=4", "fabric.switch_cable=1km", "transport.switch.pfc.headroom=1MB")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from types import ModuleType
 
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
 
     Make = Callable[..., Scenario]
     Process = Generator[simpy.Event, Any, None]

@@ -10,11 +10,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fabricsim.engine.fabric import Fabric
-from fabricsim.engine.folding import fold
-from fabricsim.engine.prepared import fold_onto
-from fabricsim.engine.records import call_records, rate_series
+from fabricsim.engine.folding.fold import fold
+from fabricsim.engine.folding.prepared import fold_onto
+from fabricsim.engine.outcome import call_records, rate_series
 from fabricsim.errors import SimulationError
-from fabricsim.tables import NONE, OVERLAPPED_STREAM
+from fabricsim.records.program import NONE, OVERLAPPED_STREAM
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call, GroupSet
 from fabricsim.workload.whole import WholeProgram
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from fabricsim.engine.completions import Replay
-    from fabricsim.engine.folding import Folding
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.engine.folding.fold import Folding
+    from fabricsim.scenario.scenario import Scenario
     from fabricsim.workload.program import Plan, Program
 
     Make = Callable[..., Scenario]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fabricsim.errors import InputError
-from fabricsim.pipeline import load, simulate
+from fabricsim.run.pipeline import load, simulate
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,9 +8,9 @@ import pytest
 import simpy
 
 from fabricsim.engine.fabric import Fabric
-from fabricsim.engine.records import counters
+from fabricsim.engine.outcome import counters
 from fabricsim.errors import FabricsimWarning
-from fabricsim.pipeline import load
+from fabricsim.run.pipeline import load
 
 # 5 ns/m of 100 m there and back, 300 ns of the switch, and 64 B of 100 Gb/s take 1305.12 ns, in which the adapter sends
 # 16,151 B at 99 % of that rate; a full packet of RoCE takes 4096 + 82 B

@@ -13,8 +13,8 @@ import simpy
 from fabricsim import Fabric
 from fabricsim.collectives import choice
 from fabricsim.engine import pump
-from fabricsim.engine.records import carried
-from fabricsim.spec.load import machine
+from fabricsim.engine.outcome import carried
+from fabricsim.scenario.load import machine
 from fabricsim.units import PS_PER_S
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call, Program

@@ -9,12 +9,12 @@ import simpy
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import SimulationError
-from fabricsim.spec.load import load
+from fabricsim.scenario.load import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
 
     Make = Callable[..., Scenario]
 

@@ -10,8 +10,8 @@ import pytest
 import simpy
 
 from fabricsim.engine.fabric import Fabric
-from fabricsim.pipeline import load, simulate
-from fabricsim.tables import OVERLAPPED_STREAM
+from fabricsim.records.program import OVERLAPPED_STREAM
+from fabricsim.run.pipeline import load, simulate
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call, CollectiveName
 

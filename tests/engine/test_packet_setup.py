@@ -11,18 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricsim.engine.fabric import Fabric
-from fabricsim.engine.packet_times import PacketTimes
+from fabricsim.engine.packet.times import PacketTimes
 from fabricsim.errors import FabricsimWarning, SimulationError
-from fabricsim.packet_tables import HEADER_BYTES, LINK
-from fabricsim.spec.load import load
-from fabricsim.tables import NEVER, NONE
-from fabricsim.transport_tables import LAW
+from fabricsim.records.packet import HEADER_BYTES, LINK
+from fabricsim.records.program import NEVER, NONE
+from fabricsim.records.transport import LAW
+from fabricsim.scenario.load import load
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fabricsim.engine.packet_state import PacketState
-    from fabricsim.engine.packet_world import PacketWorld
+    from fabricsim.engine.packet.state import PacketState
+    from fabricsim.engine.packet.world import PacketWorld
 
 FLOWS = np.dtype([("source", np.int64), ("target", np.int64), ("bytes", np.int64), ("start", np.int64)])
 LINKS = st.lists(

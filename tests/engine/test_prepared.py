@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fabricsim.errors import InputError
-from fabricsim.pipeline import load, simulate
 from fabricsim.results.summary import summarise
+from fabricsim.run.pipeline import load, simulate
 
 SMALL = ["job.model.layers=2", "job.global_batch=16", "cluster.hosts=2", "job.parallelism.data=2"]
 

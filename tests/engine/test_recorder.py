@@ -5,12 +5,12 @@ import pytest
 import simpy
 
 from fabricsim.engine.fabric import Fabric
-from fabricsim.engine.recorder import Watch
+from fabricsim.engine.packet.recorder import Watch
 from fabricsim.errors import InputError
-from fabricsim.packet_tables import ACK, DATA, SENT
-from fabricsim.pipeline import load
+from fabricsim.records.packet import ACK, DATA, SENT
 from fabricsim.results.traffic import DEMAND, Matrix, TrafficResult
-from fabricsim.traffic import request, simulate
+from fabricsim.run.pipeline import load
+from fabricsim.run.traffic import request, simulate
 
 RATE = 12.5e9  # bytes/s
 PACKET = 4096  # of ideal-100g, whose packets have no header

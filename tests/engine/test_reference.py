@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fabricsim.engine.reference import Reference
-from fabricsim.kernels.path import mix
-from fabricsim.packet_tables import ACK, DATA, DROPPED, LOST, MARKED, NACK, READ_AHEAD, SENT, TRIMMED
-from fabricsim.tables import NEVER
-from fabricsim.transport_tables import BY_FLOWLET, BY_PACKET, CUBIC, DCTCP, HPCC, LEAST_LOADED, NEW_RENO, SELECTIVE
+from fabricsim.records.packet import ACK, DATA, DROPPED, LOST, MARKED, NACK, READ_AHEAD, SENT, TRIMMED
+from fabricsim.records.program import NEVER
+from fabricsim.records.transport import BY_FLOWLET, BY_PACKET, CUBIC, DCTCP, HPCC, LEAST_LOADED, NEW_RENO, SELECTIVE
+from fabricsim.topology.shortest_paths import mix
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -10,7 +10,7 @@ import simpy
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import SimulationError
-from fabricsim.tables import OVERLAPPED_STREAM
+from fabricsim.records.program import OVERLAPPED_STREAM
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call, Program
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fabricsim.engine.completions import Replay
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
     from fabricsim.workload.program import CollectiveName
 
     Make = Callable[..., Scenario]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricsim.engine.symmetry import Structure, hashed, numbered
+from fabricsim.engine.folding.symmetry import Structure, hashed, numbered
 
 
 def classes(nodes: int, edges: list[tuple[int, int, int]], colours: list[int] | None = None) -> list[int]:

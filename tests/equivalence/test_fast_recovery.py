@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fabricsim import traffic
 from fabricsim.results.traffic import DEMAND, Matrix
-from fabricsim.spec.load import load
+from fabricsim.run import traffic
+from fabricsim.scenario.load import load
 from fabricsim.transports.parameters import law_row
 
 RATE = 12.5e9

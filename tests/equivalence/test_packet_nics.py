@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from fabricsim.engine.packet_state import PacketState
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.engine.packet.state import PacketState
+    from fabricsim.scenario.scenario import Scenario
 
 pytestmark = pytest.mark.filterwarnings("ignore:transport.load_balancing.kind")  # go-back-N where packets overtake
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fabricsim.packet_tables import DROPPED
-from fabricsim.transport_tables import CUBIC, DCTCP, SWIFT, TIMELY
+from fabricsim.records.packet import DROPPED
+from fabricsim.records.transport import CUBIC, DCTCP, SWIFT, TIMELY
 
 if TYPE_CHECKING:
     from collections.abc import Callable

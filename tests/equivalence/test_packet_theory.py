@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from fabricsim import traffic
 from fabricsim.results.traffic import DEMAND, Matrix
-from fabricsim.spec.load import load
+from fabricsim.run import traffic
+from fabricsim.scenario.load import load
 
 if TYPE_CHECKING:
     from types import ModuleType

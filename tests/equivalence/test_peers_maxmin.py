@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
 
 RATE = 12.5e9
 FILES = {"ft_k4_F64_lat0.csv": 4, "ft_k8_F1000_lat0.csv": 8}

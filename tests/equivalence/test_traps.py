@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from fabricsim.engine.completions import Replay
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
 
     Make = Callable[..., Scenario]
     Measure = Callable[..., float]

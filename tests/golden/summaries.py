@@ -11,10 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fabricsim.pipeline import LoadedScenario, load, simulate
 from fabricsim.results.summary import summarise
-from fabricsim.spec import library
-from fabricsim.validation.bench import COLLECTIVES, collective_times, point_to_point_times
+from fabricsim.run.bench import COLLECTIVES, collective_times, point_to_point_times
+from fabricsim.run.pipeline import LoadedScenario, load, simulate
+from fabricsim.scenario import library
 
 if TYPE_CHECKING:
     from fabricsim.results.result import Result

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from fabricsim.engine.state import table
-from fabricsim.engine.world import World
-from fabricsim.kernels.queue import close_bucket, has_event_at, next_time, post, rehash, take
-from fabricsim.tables import BUCKET, EVENT
+from fabricsim.engine.flow.state import table
+from fabricsim.engine.flow.world import World
+from fabricsim.engine.program.queue import close_bucket, has_event_at, next_time, post, rehash, take
+from fabricsim.records.program import BUCKET, EVENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fabricsim.packet import buffer
-from fabricsim.packet_tables import NODE, QUEUE
+from fabricsim.engine.packet.kernels import buffer
+from fabricsim.records.packet import NODE, QUEUE
 
 BYTES = st.integers(0, 20_000)
 

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricsim.engine.fabric import Fabric
-from fabricsim.kernels.lane import block_class, cut, round_bytes, shards_bytes
+from fabricsim.engine.program.lane import block_class, cut, round_bytes, shards_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
 
 
 @given(

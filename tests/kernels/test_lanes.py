@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricsim.kernels._jit import kernel
-from fabricsim.packet.lanes import BLOCK, GROUP, bits_before, count_below, earliest_from, lowest_bit
-from fabricsim.tables import NEVER
+from fabricsim.engine.packet.kernels.fast.lanes import BLOCK, GROUP, bits_before, count_below, earliest_from, lowest_bit
+from fabricsim.jit.compile import kernel
+from fabricsim.records.program import NEVER
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

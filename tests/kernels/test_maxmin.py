@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabricsim.kernels.dispatch import IDLE
+from fabricsim.engine.program.dispatch import IDLE
 
 if TYPE_CHECKING:
     from types import ModuleType

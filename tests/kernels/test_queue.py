@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabricsim.kernels.queue import first_finisher, set_finish
-from fabricsim.tables import NEVER
+from fabricsim.engine.program.queue import first_finisher, set_finish
+from fabricsim.records.program import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricsim.kernels.transfer import slow_start_delay
+from fabricsim.engine.program.transfer import slow_start_delay
 
 MSS = 1448
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fabricsim.engine.state import table
-from fabricsim.packet.lanes import BLOCK
-from fabricsim.packet.net import Net
-from fabricsim.packet.order import INDEX_BITS, MOST_BUCKETS, sort
-from fabricsim.packet_tables import BUCKET
+from fabricsim.engine.flow.state import table
+from fabricsim.engine.packet.kernels.fast.lanes import BLOCK
+from fabricsim.engine.packet.kernels.fast.order import INDEX_BITS, MOST_BUCKETS, sort
+from fabricsim.engine.packet.kernels.net import Net
+from fabricsim.records.packet import BUCKET
 
 
 @pytest.mark.parametrize("window", [5, 1 << 24, 1 << 32], ids=["ties", "longest of short keys", "long"])

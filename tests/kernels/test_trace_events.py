@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from fabricsim.engine.state import table
-from fabricsim.kernels import json_text
-from fabricsim.kernels import trace_events as scanner
-from fabricsim.kernels.json_text import past_value
-from fabricsim.kernels.trace_events import TRACE_EVENT, TRACE_SCAN, scan
-from fabricsim.tables import NONE
+from fabricsim.engine.flow.state import table
+from fabricsim.records.program import NONE
+from fabricsim.traces.kineto import json_text
+from fabricsim.traces.kineto import trace_events as scanner
+from fabricsim.traces.kineto.json_text import past_value
+from fabricsim.traces.kineto.trace_events import TRACE_EVENT, TRACE_SCAN, scan
 
 PS_PER_NS = 1000
 

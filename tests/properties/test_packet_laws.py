@@ -19,11 +19,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fabricsim.engine.fabric import Fabric
-from fabricsim.packet_tables import CHUNK, CLASS_SHIFT, CLASSES, DATA, DROPPED, HOST, LOST, SENT, TRIMMED
-from fabricsim.spec.congestion import FIXED_WINDOW
-from fabricsim.spec.load import load
-from fabricsim.tables import NEVER
-from fabricsim.transport_tables import GO_BACK_N
+from fabricsim.records.packet import CHUNK, CLASS_SHIFT, CLASSES, DATA, DROPPED, HOST, LOST, SENT, TRIMMED
+from fabricsim.records.program import NEVER
+from fabricsim.records.transport import GO_BACK_N
+from fabricsim.scenario.congestion import FIXED_WINDOW
+from fabricsim.scenario.load import load
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricsim.engine.fabric import Fabric
-from fabricsim.spec.job import Job
+from fabricsim.scenario.job import Job
 from fabricsim.workload.compile import compile_job
 from fabricsim.workload.tally import program_calls
 from fabricsim.workload.volumes import closed_forms
@@ -18,7 +18,7 @@ from fabricsim.workload.volumes import closed_forms
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
 
     Make = Callable[..., Scenario]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabricsim.tables import COLLECTIVE
+from fabricsim.records.program import COLLECTIVE
 from fabricsim.traces.trace import (
     COMMUNICATION,
     COMPUTE,
@@ -22,7 +22,7 @@ from fabricsim.traces.trace import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fabricsim.captured.strand import Strand
+    from fabricsim.traces.rebuild.strand import Strand
 
 US = 10**6
 """Picoseconds."""

@@ -11,14 +11,14 @@ import numpy as np
 import simpy
 
 from fabricsim.engine.fabric import Fabric
-from fabricsim.spec.load import load
+from fabricsim.scenario.load import load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
 
 FLOWS = np.dtype([("source", np.int64), ("target", np.int64), ("bytes", np.int64), ("start", np.int64)])
 US, MS = 10**6, 10**9  # ps

@@ -23,7 +23,7 @@ import fuzz_uses
 import trace_samples
 
 from fabricsim.errors import InputError
-from fabricsim.tables import CLOCK_END
+from fabricsim.records.program import CLOCK_END
 from fabricsim.traces.inspecting import inspect
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import io
 from contextlib import redirect_stderr
 from typing import TYPE_CHECKING, NamedTuple
 
-from fabricsim.captured import matching, rebuild
 from fabricsim.cli.convert import convert
 from fabricsim.collectives import lowering
 from fabricsim.traces.readers import read
+from fabricsim.traces.rebuild import matching, programs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,7 @@ def _rebuild(file: Path, form: str, output: Path, chance: Random) -> None:  # no
     ranks = chance.choice(_RANKS)
     known = trace.world if trace.world > 0 else ranks or 1
     scale_to = chance.choice((None, None, 2 * known, 5))
-    rebuilt = rebuild.rebuild(trace, gpu_speed=chance.choice((1.0, 1.3)), scale_to=scale_to, ranks=ranks)
+    rebuilt = programs.rebuild(trace, gpu_speed=chance.choice((1.0, 1.3)), scale_to=scale_to, ranks=ranks)
     if not all(line.isprintable() for line in rebuilt.assumptions):
         msg = f"assumes what is no text: {rebuilt.assumptions!r}"
         raise ValueError(msg)
@@ -57,7 +57,7 @@ _RANKS = (None, None, 2, 8)
 
 def lessen() -> None:
     """Allow less than a user may have, so that what is just allowed does not take most of the time."""
-    rebuild.MOST_OPERATIONS, matching.MOST_CALLS, lowering.MOST_MESSAGES = 2**11, 2**11, 2**12
+    programs.MOST_OPERATIONS, matching.MOST_CALLS, lowering.MOST_MESSAGES = 2**11, 2**11, 2**12
 
 
 USES = (Use("converted", _convert), Use("rebuilt", _rebuild))

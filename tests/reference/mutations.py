@@ -80,7 +80,7 @@ VALUES: tuple[Any, ...] = (
 """What may stand in the place of any value of JSON."""
 
 BOMB = 512 * 2**20
-"""Bytes that a bomb unpacks to: more than `fabricsim.traces.sources` lets pass without asking for a ratio."""
+"""Bytes that a bomb unpacks to: more than `fabricsim.files.sources` lets pass without asking for a ratio."""
 
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?")
 _WORD = re.compile(rb"[^\s,:;\[\](){}\"]+")

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from fabricsim import packet_tables as types
-from fabricsim import transport_tables as transport_types
-from fabricsim.tables import NEVER, NONE
+from fabricsim.records import packet as types
+from fabricsim.records import transport as transport_types
+from fabricsim.records.program import NEVER, NONE
 
 US = 1_000_000  # ps
 MS = 1_000 * US

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabricsim.engine.packet_state import PacketState
+from fabricsim.engine.packet.kernels.sender import send_message
+from fabricsim.engine.packet.kernels.window import has_room, next_times, open_window, run_window
+from fabricsim.engine.packet.state import PacketState
 from fabricsim.engine.reference import Reference
-from fabricsim.kernels._jit import kernel
-from fabricsim.packet.sender import send_message
-from fabricsim.packet.window import has_room, next_times, open_window, run_window
-from fabricsim.packet_tables import HEADER_BYTES, LOG
-from fabricsim.tables import NEVER
-from fabricsim.transport_tables import HPCC, SELECTIVE, TELEMETRY
+from fabricsim.jit.compile import kernel
+from fabricsim.records.packet import HEADER_BYTES, LOG
+from fabricsim.records.program import NEVER
+from fabricsim.records.transport import HPCC, SELECTIVE, TELEMETRY
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from packet_cases import Case
 
-    from fabricsim.packet.net import Net
+    from fabricsim.engine.packet.kernels.net import Net
 
 
 @kernel

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 import simpy
 
 from fabricsim.engine.fabric import Fabric
-from fabricsim.spec.scenario import Scenario
-from fabricsim.spec.transport import Transport
+from fabricsim.scenario.scenario import Scenario
+from fabricsim.scenario.transport import Transport
 from fabricsim.transports import TRANSPORTS
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call

@@ -8,6 +8,7 @@ import random
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any
 
+from fabricsim.files.sources import sources
 from fabricsim.traces.chakra.schema import (
     METADATA,
     Attribute,
@@ -19,7 +20,6 @@ from fabricsim.traces.chakra.schema import (
     encode_node,
     messages,
 )
-from fabricsim.traces.sources import sources
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabricsim.tables import OVERLAPPED_STREAM
+from fabricsim.records.program import OVERLAPPED_STREAM
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call, GroupSet, Program
 

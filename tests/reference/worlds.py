@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabricsim.engine.world import World
-from fabricsim.kernels.dispatch import COMPLETIONS
-from fabricsim.tables import HOP, NEVER, NONE, ROUTE
+from fabricsim.engine.flow.world import World
+from fabricsim.engine.program.dispatch import COMPLETIONS
+from fabricsim.records.program import HOP, NEVER, NONE, ROUTE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from fabricsim import pipeline
-from fabricsim.captured.rebuild import rebuild
 from fabricsim.report import plots
 from fabricsim.report.text import comparison_table, human_number, summary_text
 from fabricsim.results.summary import summarise
-from fabricsim.spec import library
+from fabricsim.run import pipeline
+from fabricsim.scenario import library
 from fabricsim.traces.readers import read
+from fabricsim.traces.rebuild.programs import rebuild
 from fabricsim.units import human_seconds
 
 if TYPE_CHECKING:

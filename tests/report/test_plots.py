@@ -11,9 +11,9 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from fabricsim.errors import ResultError
+from fabricsim.records.program import OP, SPAN
 from fabricsim.report import plots, style
 from fabricsim.results.result import Series
-from fabricsim.tables import OP, SPAN
 
 if TYPE_CHECKING:
     from collections.abc import Callable

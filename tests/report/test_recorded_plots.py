@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from fabricsim.errors import ResultError
-from fabricsim.packet_tables import AGAIN, DROPPED
+from fabricsim.records.packet import AGAIN, DROPPED
 from fabricsim.report import plots
 from fabricsim.report.difference_text import difference_text
 from fabricsim.report.path import packet_paths

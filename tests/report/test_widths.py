@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console, RenderableType
 
-from fabricsim import traffic
-from fabricsim.pipeline import build_plan, load, simulate
 from fabricsim.report.bench_text import bench_text
 from fabricsim.report.inspection_text import inspection_text
 from fabricsim.report.tables import FittedTable
@@ -18,10 +16,12 @@ from fabricsim.report.traffic_text import traffic_text
 from fabricsim.report.volumes_text import volumes_text
 from fabricsim.results.summary import summarise
 from fabricsim.results.traffic import summarise_traffic
-from fabricsim.spec import library
+from fabricsim.run import traffic
+from fabricsim.run.pipeline import build_plan, load, simulate
+from fabricsim.scenario import library
+from fabricsim.studies import benchtable
+from fabricsim.studies.study import Study, ValidationRow
 from fabricsim.traces.inspecting import inspect
-from fabricsim.validation import benchtable
-from fabricsim.validation.study import Study, ValidationRow
 from fabricsim.workload.tally import plan_calls, tally
 from fabricsim.workload.volume_summary import summarise_volumes
 from fabricsim.workload.volumes import closed_forms

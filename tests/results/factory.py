@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fabricsim.packet_tables import ACK, DATA
+from fabricsim.records.packet import ACK, DATA
+from fabricsim.records.program import COMPUTE, OVERLAPPED_STREAM, SLOWDOWN_BINS, SPAN
 from fabricsim.results.packets import ENTRY, WIRE, PacketLog, Packets, Tap
 from fabricsim.results.result import CallRecord, CallRecords, LinkRecord, Result, Series
-from fabricsim.tables import COMPUTE, OVERLAPPED_STREAM, SLOWDOWN_BINS, SPAN
 from fabricsim.units import PS_PER_S
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call, Program

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from rich.console import Console
 
-from fabricsim.pipeline import load, simulate
 from fabricsim.report.bars import breakdown
 from fabricsim.report.text import summary_text
 from fabricsim.report.timeline import timeline
@@ -17,6 +16,7 @@ from fabricsim.results.breakdown import critical_rank, rank_count, rank_time, si
 from fabricsim.results.causes import causes
 from fabricsim.results.resources import resources
 from fabricsim.results.summary import summarise
+from fabricsim.run.pipeline import load, simulate
 from fabricsim.topology.platform import WIRE
 
 if TYPE_CHECKING:

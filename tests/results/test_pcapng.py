@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fabricsim.errors import ResultError
-from fabricsim.packet_tables import ACK, AGAIN, CNP, DATA, DROPPED, MARKED, NACK, SENT, TRIMMED
+from fabricsim.records.packet import ACK, AGAIN, CNP, DATA, DROPPED, MARKED, NACK, SENT, TRIMMED
 from fabricsim.results import pcapng
 from fabricsim.results.packets import ENTRY, PacketLog
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fabricsim.pipeline import load, simulate
+from fabricsim.records.program import SLOWDOWN_BINS
 from fabricsim.results.slowdown import edges, percentile
-from fabricsim.tables import SLOWDOWN_BINS
+from fabricsim.run.pipeline import load, simulate
 
 
 def test_percentiles_are_upper_edges_of_the_bins_that_reach_them() -> None:

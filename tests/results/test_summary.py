@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricsim.errors import ResultError
+from fabricsim.records.program import COLLECTIVE, COMPUTE, MAIN_STREAM, NONE, OP, OVERLAPPED_STREAM, SLOWDOWN_BINS, SPAN
 from fabricsim.results.breakdown import critical_rank, rank_time
 from fabricsim.results.result import CallRecord, CallRecords, Result, Series
 from fabricsim.results.summary import HOTTEST, Summary, bus_factor, summarise, timer_totals, to_json
-from fabricsim.tables import COLLECTIVE, COMPUTE, MAIN_STREAM, NONE, OP, OVERLAPPED_STREAM, SLOWDOWN_BINS, SPAN
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:

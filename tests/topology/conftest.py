@@ -10,7 +10,7 @@ from fabricsim.transports import TRANSPORTS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
 
 
 def _build(scenario: Scenario) -> Platform:

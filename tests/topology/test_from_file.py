@@ -8,14 +8,14 @@ import networkx as nx
 import pytest
 
 from fabricsim.errors import SimulationError, TraceError
-from fabricsim.spec.fabric import Fabric
+from fabricsim.scenario.fabric import Fabric
 from fabricsim.topology.network import TOPOLOGIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
     from fabricsim.topology.platform import Platform
 
     Build = Callable[[Scenario], Platform]

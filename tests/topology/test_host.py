@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fabricsim.spec.cluster import Cpu, Nic, Pcie
+from fabricsim.scenario.cluster import Cpu, Nic, Pcie
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
     from fabricsim.topology.platform import Platform
 
     Make = Callable[..., Scenario]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricsim.errors import SimulationError
-from fabricsim.spec.fabric import Fabric
+from fabricsim.scenario.fabric import Fabric
 from fabricsim.topology.network import TOPOLOGIES, smallest_k
 
 

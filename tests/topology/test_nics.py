@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricsim.errors import SimulationError, TraceError
-from fabricsim.spec.cluster import Cpu
-from fabricsim.spec.fabric import Fabric
+from fabricsim.scenario.cluster import Cpu
+from fabricsim.scenario.fabric import Fabric
 from fabricsim.topology.network import TOPOLOGIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
     from fabricsim.topology.platform import Platform
 
     Make = Callable[..., Platform]

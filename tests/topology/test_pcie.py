@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fabricsim.spec.cluster import Pcie
+from fabricsim.scenario.cluster import Pcie
 from fabricsim.topology import pcie
 
 

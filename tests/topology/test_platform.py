@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricsim.errors import SimulationError
-from fabricsim.spec.library import names
-from fabricsim.spec.load import load
+from fabricsim.scenario.library import names
+from fabricsim.scenario.load import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
     from fabricsim.topology.platform import Platform
 
     Make = Callable[..., Scenario]

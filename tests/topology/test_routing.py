@@ -12,14 +12,14 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from fabricsim.spec.fabric import Fabric
+from fabricsim.scenario.fabric import Fabric
 from fabricsim.topology.network import TOPOLOGIES
 from fabricsim.topology.platform import Platform, ProtocolCosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
 
     Make = Callable[..., Scenario]
     Build = Callable[[Scenario], Platform]

@@ -12,7 +12,7 @@ from fabricsim.topology.tiers import describe, idle_tiers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
     from fabricsim.topology.platform import Platform
 
     Make = Callable[..., Scenario]

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 from fabricsim.traces import aicb, readers
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, HOST, WAIT, Communication
 

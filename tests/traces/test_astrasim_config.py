@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fabricsim.errors import InputError, TraceError
-from fabricsim.spec.load import load
+from fabricsim.scenario.load import load
 from fabricsim.traces.astrasim import config as astrasim_config
 from fabricsim.traces.astrasim import scenario as astrasim_scenario
 from fabricsim.traces.astrasim.config import Dimension
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
 
 NETWORK = """\
 # a comment

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 from fabricsim.traces import readers
 from fabricsim.traces.astrasim import reader as astrasim_text
 from fabricsim.traces.rank_groups import Sizes, groups_of_rank_0

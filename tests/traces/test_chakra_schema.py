@@ -10,9 +10,9 @@ from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fabricsim.files.sources import sources
 from fabricsim.traces.chakra import protobuf, schema
 from fabricsim.traces.chakra.protobuf import SCALARS, WireError, encoded, encoded_varint, fields, varint
-from fabricsim.traces.sources import sources
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricsim.errors import InputError
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 from fabricsim.traces import trace as types
 from fabricsim.traces.chakra import schema
 from fabricsim.traces.chakra.nodes import COLLECTIVES

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import NONE
+from fabricsim.files.sources import sources
+from fabricsim.records.program import NONE
 from fabricsim.traces import flight_recorder, readers
-from fabricsim.traces.sources import sources
 from fabricsim.traces.trace import COMMUNICATION, KINDS, Group
 
 if TYPE_CHECKING:

@@ -83,7 +83,7 @@ def test_beginnings_are_looked_at_in_no_time(filler: bytes, tmp_path: Path) -> N
 
 
 def test_a_bomb_is_refused(tmp_path: Path, mutations: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fabricsim.traces.sources._FREELY", 2**18)
+    monkeypatch.setattr("fabricsim.files.sources._FREELY", 2**18)
     monkeypatch.setattr(mutations, "BOMB", 3 * 2**20)
     for number, bomb in enumerate(mutations.bombs.__wrapped__()):
         (tmp_path / str(number)).write_bytes(bomb)

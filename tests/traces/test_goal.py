@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fabricsim.errors import InputError, TraceError
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 from fabricsim.traces import readers
 from fabricsim.traces.goal import reader as goal
 from fabricsim.traces.trace import (

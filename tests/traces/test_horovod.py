@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import NONE
+from fabricsim.files.sources import sources
+from fabricsim.records.program import NONE
 from fabricsim.traces import horovod, readers
-from fabricsim.traces.sources import sources
 from fabricsim.traces.trace import COMMUNICATION, COPY, KINDS, WAIT, Communication, Group
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fabricsim.errors import InputError, TraceError
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 from fabricsim.traces.inspecting import inspect
 from fabricsim.traces.inspection import summarise_trace
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, Communication, RecordingBuilder, Trace

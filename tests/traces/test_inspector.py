@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import NONE
+from fabricsim.files.lines import MOST_BLANK
+from fabricsim.files.sources import sources
+from fabricsim.records.program import NONE
 from fabricsim.traces import inspector, readers
-from fabricsim.traces.lines import MOST_BLANK
-from fabricsim.traces.sources import sources
 from fabricsim.traces.trace import Group
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 from fabricsim.traces import readers
 from fabricsim.traces.joined import join
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, LAUNCH, Communication, Group, RecordingBuilder

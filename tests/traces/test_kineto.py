@@ -11,17 +11,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fabricsim import tables
-from fabricsim.captured.rebuild import rebuild
 from fabricsim.errors import TraceError
-from fabricsim.pipeline import replay
+from fabricsim.files.sources import sources
+from fabricsim.records import program as records
+from fabricsim.records.program import NONE
 from fabricsim.results.breakdown import iteration_parts
-from fabricsim.spec.load import machine
-from fabricsim.tables import NONE
+from fabricsim.run.pipeline import replay
+from fabricsim.scenario.load import machine
 from fabricsim.traces.kineto import file as kineto_file
 from fabricsim.traces.kineto import reader as kineto
 from fabricsim.traces.readers import read
-from fabricsim.traces.sources import sources
+from fabricsim.traces.rebuild.programs import rebuild
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, LAUNCH, WAIT, Communication, Trace
 
 if TYPE_CHECKING:
@@ -322,7 +322,7 @@ def test_kernels_of_other_libraries_with_the_notes_of_a_collective_are_modelled(
 def test_their_time_is_booked_apart_and_a_faster_gpu_does_not_shorten_it(tmp_path: Path) -> None:
     one = recording(tmp_path, [kernel(1, 30, name=DISPATCH), kernel(50, 10)])
     job = rebuild(Trace("kineto", (replace(one, rank=0),), 1), gpu_speed=2.0).program
-    taken = {job.timers[op["timer"]]: op["duration"] for op in job.ops if op["kind"] == tables.COMPUTE}
+    taken = {job.timers[op["timer"]]: op["duration"] for op in job.ops if op["kind"] == records.COMPUTE}
     assert taken == {"unmodelled communication": 30 * US, "kernels": 5 * US}
 
 

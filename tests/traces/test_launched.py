@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import NONE
+from fabricsim.files.sources import sources
+from fabricsim.records.program import NONE
 from fabricsim.traces.kineto.launched import LaunchedKernels, read_launched
 from fabricsim.traces.pytorch_et.inputs import read_inputs
-from fabricsim.traces.sources import sources
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fabricsim.captured.rebuild import rebuild
 from fabricsim.errors import TraceError
-from fabricsim.tables import NONE
+from fabricsim.files.sources import sources
+from fabricsim.records.program import NONE
 from fabricsim.traces.nccl_log.lines import messages
 from fabricsim.traces.nccl_log.reader import read_log, recognises
 from fabricsim.traces.nccl_log.records import Choice, Place
 from fabricsim.traces.readers import read
-from fabricsim.traces.sources import sources
+from fabricsim.traces.rebuild.programs import rebuild
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, Group
 
 if TYPE_CHECKING:

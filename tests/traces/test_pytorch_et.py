@@ -9,12 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import NONE
+from fabricsim.files.sources import sources
+from fabricsim.records.program import NONE
 from fabricsim.traces import readers
 from fabricsim.traces.pytorch_et import reader as pytorch_et
 from fabricsim.traces.pytorch_et.nodes import Node
 from fabricsim.traces.pytorch_et.operators import work_of
-from fabricsim.traces.sources import sources
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, KINDS, LAUNCH, WAIT, Group
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import CLOCK_END
+from fabricsim.records.program import CLOCK_END
 from fabricsim.traces.rank_groups import MOST_LISTED, strided
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, MOST_SIZE, Communication, RecordingBuilder
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from fabricsim.transport_tables import FLOW, LAW
+from fabricsim.records.transport import FLOW, LAW
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabricsim.transports import cubic
+from fabricsim.transports.laws import cubic
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabricsim.tables import NEVER
-from fabricsim.transports import dcqcn
+from fabricsim.records.program import NEVER
+from fabricsim.transports.laws import dcqcn
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabricsim.transport_tables import AT_MARKS, EVERY_WINDOW, PROPORTIONAL
-from fabricsim.transports import dctcp
+from fabricsim.records.transport import AT_MARKS, EVERY_WINDOW, PROPORTIONAL
+from fabricsim.transports.laws import dctcp
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fabricsim.spec.transport import Transport
+from fabricsim.scenario.transport import Transport
 from fabricsim.transports import TRANSPORTS
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricsim.transport_tables import TELEMETRY
-from fabricsim.transports import hpcc
+from fabricsim.records.transport import TELEMETRY
+from fabricsim.transports.laws import hpcc
 
 if TYPE_CHECKING:
     from collections.abc import Callable

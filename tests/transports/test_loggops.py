@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import pytest
 import simpy
 
-from fabricsim import pipeline
-from fabricsim.captured.rebuild import rebuild
 from fabricsim.engine.fabric import Fabric
-from fabricsim.spec.load import load
+from fabricsim.run import pipeline
+from fabricsim.scenario.load import load
 from fabricsim.traces import readers
+from fabricsim.traces.rebuild.programs import rebuild
 from fabricsim.units import seconds
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fabricsim.spec.load import LoadedScenario
+    from fabricsim.scenario.load import LoadedScenario
 
 BARE = """\
 cluster = {{ include = "ideal", hosts = {hosts} }}

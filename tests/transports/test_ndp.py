@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fabricsim.spec.load import load
-from fabricsim.transports import ndp
+from fabricsim.scenario.load import load
+from fabricsim.transports.laws import ndp
 from fabricsim.transports.parameters import law_row
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabricsim.transports import new_reno
+from fabricsim.transports.laws import new_reno
 
 if TYPE_CHECKING:
     from collections.abc import Callable

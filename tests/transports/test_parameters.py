@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fabricsim import transport_tables as tt
-from fabricsim.spec.load import load
-from fabricsim.spec.transport import Transport
-from fabricsim.tables import NEVER
+from fabricsim.records import transport as tt
+from fabricsim.records.program import NEVER
+from fabricsim.scenario.load import load
+from fabricsim.scenario.transport import Transport
 from fabricsim.transports import TRANSPORTS
 from fabricsim.transports.framing import FRAMINGS
 from fabricsim.transports.parameters import BALANCES, LAWS, law_row

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabricsim.transports import round_trip
+from fabricsim.transports.laws import round_trip
 
 if TYPE_CHECKING:
     from collections.abc import Callable

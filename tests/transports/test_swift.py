@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricsim.transports import swift
+from fabricsim.transports.laws import swift
 
 if TYPE_CHECKING:
     from collections.abc import Callable

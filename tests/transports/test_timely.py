@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricsim.transports import timely
+from fabricsim.transports.laws import timely
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ import pytest
 import simpy
 
 from fabricsim.engine.fabric import Fabric
-from fabricsim.spec.load import load
+from fabricsim.scenario.load import load
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fabricsim.engine.completions import Replay
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
 
     Make = Callable[..., Scenario]
 

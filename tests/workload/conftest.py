@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pytest
 
-from fabricsim.spec.cluster import Gpu
-from fabricsim.spec.job import Job, Model, Parallelism
-from fabricsim.tables import COLLECTIVE
+from fabricsim.records.program import COLLECTIVE
+from fabricsim.scenario.cluster import Gpu
+from fabricsim.scenario.job import Job, Model, Parallelism
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

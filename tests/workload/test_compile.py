@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricsim.errors import InputError, ScenarioError
-from fabricsim.tables import COLLECTIVE, COMPUTE, OVERLAPPED_STREAM
+from fabricsim.records.program import COLLECTIVE, COMPUTE, OVERLAPPED_STREAM
 from fabricsim.workload.compile import TIMERS, JobPlan, compile_job
 from fabricsim.workload.issue import Span, row
 from fabricsim.workload.shapes import embedding_stages, parameters
@@ -18,7 +18,7 @@ from fabricsim.workload.stages import Timed, plan_stages
 if TYPE_CHECKING:
     from conftest import MakeJob, MakeModel, Replay
 
-    from fabricsim.spec.cluster import Gpu
+    from fabricsim.scenario.cluster import Gpu
     from fabricsim.workload.program import Program
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fabricsim.errors import ScenarioError
-from fabricsim.pipeline import load, simulate
-from fabricsim.spec import library
-from fabricsim.spec.job import Job
+from fabricsim.run.pipeline import load, simulate
+from fabricsim.scenario import library
+from fabricsim.scenario.job import Job
 from fabricsim.workload.fit import check_fit, fullest, memory_problems, memory_text, usable_memory
 from fabricsim.workload.memory import stage_memory
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from conftest import MakeJob
 
-    from fabricsim.spec.cluster import Gpu
+    from fabricsim.scenario.cluster import Gpu
 
 TABLES = {"measured_multi_node.csv": 55, "measured_single_node.csv": 480}
 COLUMNS = {

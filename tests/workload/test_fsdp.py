@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from fabricsim.spec.job_checks import job_problems
-from fabricsim.tables import COLLECTIVE, COMPUTE, OVERLAPPED_STREAM
+from fabricsim.records.program import COLLECTIVE, COMPUTE, OVERLAPPED_STREAM
+from fabricsim.scenario.job_checks import job_problems
 from fabricsim.workload.compile import compile_job
 
 if TYPE_CHECKING:
     from conftest import MakeJob
 
-    from fabricsim.spec.cluster import Gpu
-    from fabricsim.spec.job import Job
+    from fabricsim.scenario.cluster import Gpu
+    from fabricsim.scenario.job import Job
     from fabricsim.workload.program import Program
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricsim.spec.job import KERNEL_LAUNCH
-from fabricsim.tables import COLLECTIVE, HOST_STREAM
+from fabricsim.records.program import COLLECTIVE, HOST_STREAM
+from fabricsim.scenario.job import KERNEL_LAUNCH
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.issue import EMPTY, Span, kernel, row, waited
 from fabricsim.workload.lane import Lane

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fabricsim import load
-from fabricsim.spec.job import Job
-from fabricsim.spec.library import root
+from fabricsim.scenario.job import Job
+from fabricsim.scenario.library import root
 from fabricsim.workload.roofline import operation_time
 from fabricsim.workload.work import Kernel, Operation
 
 if TYPE_CHECKING:
-    from fabricsim.spec.cluster import Gpu
+    from fabricsim.scenario.cluster import Gpu
 
 FOLDER = Path(__file__).parent / "kernels"
 

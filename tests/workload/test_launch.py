@@ -1,4 +1,4 @@
-"""What the interval between launches rests on, besides the iterations that gave it (`fabricsim.validation.vtrain`)."""
+"""What the interval between launches rests on, besides the iterations that gave it (`fabricsim.studies.vtrain`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fabricsim.spec.job import KERNEL_LAUNCH
+from fabricsim.scenario.job import KERNEL_LAUNCH
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:

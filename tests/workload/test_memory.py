@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricsim.spec.job import Job, Model
-from fabricsim.spec.library import path
+from fabricsim.scenario.job import Job, Model
+from fabricsim.scenario.library import path
 from fabricsim.workload.memory import in_flight, stage_memory
 from fabricsim.workload.parameter_counts import chunk_parameters, virtual_stages
 from fabricsim.workload.shapes import parameters, stage_blocks

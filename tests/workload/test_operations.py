@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from conftest import MakeJob, MakeModel
 
-    from fabricsim.spec.job import Model
+    from fabricsim.scenario.job import Model
     from fabricsim.workload.work import Item
 
 SIZES = st.tuples(st.integers(1, 64), st.integers(1, 1024), st.integers(1, 32), st.integers(1, 128))

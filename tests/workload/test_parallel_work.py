@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from conftest import MakeJob, MakeModel
 
-    from fabricsim.spec.job import Job
+    from fabricsim.scenario.job import Job
     from fabricsim.workload.work import Item, Work
 
 SHAPES = st.tuples(st.integers(1, 4), st.integers(1, 8).map(lambda n: 64 * n), st.integers(1, 4), st.integers(1, 16))

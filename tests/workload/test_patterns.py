@@ -13,7 +13,7 @@ from fabricsim.workload.data_parallel import AtOnce, Bucketed, Reducer
 if TYPE_CHECKING:
     from conftest import MakeJob, MakeModel
 
-    from fabricsim.spec.cluster import Gpu
+    from fabricsim.scenario.cluster import Gpu
     from fabricsim.workload.program import Program
 
 TENSOR = {"tensor": 2, "sequence_parallel": True}

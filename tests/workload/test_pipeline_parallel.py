@@ -9,7 +9,7 @@ import pytest
 import simpy
 
 from fabricsim.engine.fabric import Fabric
-from fabricsim.tables import COLLECTIVE, MAIN_STREAM, OVERLAPPED_STREAM
+from fabricsim.records.program import COLLECTIVE, MAIN_STREAM, OVERLAPPED_STREAM
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.pipeline_parallel import TIMERS, Pipeline, run_stage
 from fabricsim.workload.schedules import Step, schedule
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fabricsim.engine.completions import Replay
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
     from fabricsim.workload.program import Call, Program
     from fabricsim.workload.schedules import Name
 

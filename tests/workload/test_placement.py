@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricsim.spec.job import DIMENSIONS, Parallelism
+from fabricsim.scenario.job import DIMENSIONS, Parallelism
 from fabricsim.workload.placement import Placement
 
 DEGREES = st.fixed_dictionaries(

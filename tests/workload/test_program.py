@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fabricsim.errors import SimulationError
-from fabricsim.tables import OVERLAPPED_STREAM
+from fabricsim.records.program import OVERLAPPED_STREAM
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call, Program
 from fabricsim.workload.whole import WholeProgram

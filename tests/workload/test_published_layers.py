@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fabricsim.spec.cluster import Gpu
-from fabricsim.spec.job import Job
-from fabricsim.spec.library import root
+from fabricsim.scenario.cluster import Gpu
+from fabricsim.scenario.job import Job
+from fabricsim.scenario.library import root
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.roofline import operation_time
 from fabricsim.workload.shapes import stage_blocks

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricsim.spec.cluster import MeasuredKernel, MeasuredStream
+from fabricsim.scenario.cluster import MeasuredKernel, MeasuredStream
 from fabricsim.workload.attention import Core, fused, fused_gradient, is_causal
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.roofline import FUNCTION_SHARE, block_time, operation_time, operations_time, optimizer_time
@@ -16,7 +16,7 @@ from fabricsim.workload.work import Operation
 if TYPE_CHECKING:
     from conftest import MakeJob
 
-    from fabricsim.spec.cluster import Gpu
+    from fabricsim.scenario.cluster import Gpu
 
 
 @pytest.mark.parametrize(

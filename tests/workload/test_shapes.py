@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricsim.spec.job import Model, Parallelism
-from fabricsim.spec.library import root
+from fabricsim.scenario.job import Model, Parallelism
+from fabricsim.scenario.library import root
 from fabricsim.workload.shapes import embedding_stages, layout, parameters, split_layers, stage_blocks
 
 if TYPE_CHECKING:

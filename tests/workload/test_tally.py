@@ -14,7 +14,7 @@ from fabricsim.workload.volume_summary import summarise_volumes
 if TYPE_CHECKING:
     from conftest import MakeJob
 
-    from fabricsim.spec.cluster import Gpu
+    from fabricsim.scenario.cluster import Gpu
 
 CALLS = st.lists(
     st.builds(

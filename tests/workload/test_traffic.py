@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricsim.errors import InputError
-from fabricsim.spec import library
-from fabricsim.spec.traffic import FlowSizes, SizePoint, load_sizes
+from fabricsim.scenario import library
+from fabricsim.scenario.traffic import FlowSizes, SizePoint, load_sizes
 from fabricsim.workload import traffic
 from fabricsim.workload.traffic import PATTERNS, Request, draw_sizes, generate, mean_size
 

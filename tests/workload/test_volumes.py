@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabricsim.spec.job import Job
+from fabricsim.scenario.job import Job
 from fabricsim.workload.compile import JobPlan, compile_job
 from fabricsim.workload.shapes import parameters
 from fabricsim.workload.tally import plan_calls, program_calls, tally
@@ -17,8 +17,8 @@ from fabricsim.workload.volumes import closed_forms
 if TYPE_CHECKING:
     from conftest import MakeJob, MakeModel
 
-    from fabricsim.spec.cluster import Gpu
-    from fabricsim.spec.job import Model
+    from fabricsim.scenario.cluster import Gpu
+    from fabricsim.scenario.job import Model
     from fabricsim.workload.tally import Volumes
 
 SHAPES = settings(max_examples=30)

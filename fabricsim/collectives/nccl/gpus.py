@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fabricsim.errors import InputError
 
 if TYPE_CHECKING:
-    from fabricsim.spec.cluster import Gpu
+    from fabricsim.scenario.cluster import Gpu
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from fabricsim.collectives.nccl.load import DIRECT_BEFORE, direct_ring_load, rin
 if TYPE_CHECKING:
     from fabricsim.collectives.nccl.gpus import Architecture
     from fabricsim.collectives.nccl.tuning import Link, Tuning
-    from fabricsim.spec.cluster import Cluster
+    from fabricsim.scenario.cluster import Cluster
 
 _MOST_CHANNELS = 32  # E: MAXCHANNELS, src/include/device.h
 _NVLS_CHANNELS = 16  # E: src/transport/nvls.cc

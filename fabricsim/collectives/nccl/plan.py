@@ -15,7 +15,7 @@ from fabricsim.collectives.nccl.gpus import nvlinks
 from fabricsim.collectives.nccl.graph import describe
 from fabricsim.collectives.nccl.tuning import ALGORITHMS as NAMES
 from fabricsim.collectives.nccl.tuning import PROTOCOLS, tuning
-from fabricsim.spec.collectives import PAIRED, is_described
+from fabricsim.scenario.collectives import PAIRED, is_described
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from fabricsim.collectives.choice import Choose
     from fabricsim.collectives.nccl.graph import Group
     from fabricsim.collectives.nccl.tuning import Algorithm, Link, Protocol
-    from fabricsim.spec.scenario import Scenario
-    from fabricsim.spec.transport import NcclProtocol
+    from fabricsim.scenario.scenario import Scenario
+    from fabricsim.scenario.transport import NcclProtocol
 
 APART = 2.14
 """us of a network hop in NCCL's tables that the engine models apart: adapter latency and posting (1 us each), one EDR

@@ -15,7 +15,7 @@ from fabricsim.collectives.nccl.load import SOCKETS, socket_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fabricsim.spec.cluster import Cluster
+    from fabricsim.scenario.cluster import Cluster
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The packet engine in plain SimPy: slow, readable, and what the compiled one must equal event by event.
+"""The packet engine in plain SimPy: slow, readable, equal to the compiled one event by event.
 
 `docs/explanation/packet-engine.md` says in words what is said here in Python.
 """

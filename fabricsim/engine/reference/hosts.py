@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from fabricsim.engine.reference.nodes import AGENDA, Node
 from fabricsim.engine.reference.ports import Port
 from fabricsim.engine.reference.pulls import Pulls
-from fabricsim.packet_tables import DATA, PORT_DUE, READ_AHEAD, RECEIVED
-from fabricsim.tables import NONE
+from fabricsim.records.packet import DATA, PORT_DUE, READ_AHEAD, RECEIVED
+from fabricsim.records.program import NONE
 
 if TYPE_CHECKING:
     from fabricsim.engine.reference.links import Link

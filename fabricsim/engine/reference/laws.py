@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fabricsim.transport_tables import CUBIC, DCQCN, DCTCP, HPCC, NDP, NEW_RENO, NSCC, SWIFT, TIMELY
-from fabricsim.transports import cubic, dcqcn, dctcp, hpcc, ndp, new_reno, nscc, swift, timely
+from fabricsim.records.transport import CUBIC, DCQCN, DCTCP, HPCC, NDP, NEW_RENO, NSCC, SWIFT, TIMELY
+from fabricsim.transports.laws import cubic, dcqcn, dctcp, hpcc, ndp, new_reno, nscc, swift, timely
 
 _LAWS = {
     NEW_RENO: new_reno,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from fabricsim.engine.reference.nodes import ARRIVAL, CONTROL
 from fabricsim.engine.reference.packets import Control, Entry, Reading
-from fabricsim.kernels.path import mix
-from fabricsim.packet_tables import CONTROL_BYTES, DROPPED, HEADER_BYTES, LOST, SENT
+from fabricsim.records.packet import CONTROL_BYTES, DROPPED, HEADER_BYTES, LOST, SENT
+from fabricsim.topology.shortest_paths import mix
 
 if TYPE_CHECKING:
     from fabricsim.engine.reference.network import Reference

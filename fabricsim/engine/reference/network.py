@@ -14,9 +14,9 @@ from fabricsim.engine.reference.ports import Port
 from fabricsim.engine.reference.receivers import Receiver
 from fabricsim.engine.reference.senders import Sender
 from fabricsim.engine.reference.switches import Switch
-from fabricsim.packet_tables import HOST
-from fabricsim.tables import NONE
-from fabricsim.transport_tables import HPCC, TELEMETRY
+from fabricsim.records.packet import HOST
+from fabricsim.records.program import NONE
+from fabricsim.records.transport import HPCC, TELEMETRY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Tables(Protocol):
-    """What the engines are given: one table per kind of record of `fabricsim.packet_tables`."""
+    """What the engines are given: one table per kind of record of `fabricsim.records.packet`."""
 
     @property
     def world(self) -> Table: ...  # noqa: D102  columns are told in packet_tables

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
-from fabricsim.packet_tables import CLASSES
+from fabricsim.records.packet import CLASSES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ARRIVAL = 1
 CONTROL = 2
 AGENDA = 3
-"""Added to RECEIVED, ALARM, ACKNOWLEDGE and PORT_DUE of `fabricsim.packet_tables`."""
+"""Added to RECEIVED, ALARM, ACKNOWLEDGE and PORT_DUE of `fabricsim.records.packet`."""
 
 PAUSE = 0
 RESUME = -1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from fabricsim.packet_tables import AGAIN, CLASS_SHIFT, DATA, HEADER_BYTES, MARKED, PULLS, TRIMMED
+from fabricsim.records.packet import AGAIN, CLASS_SHIFT, DATA, HEADER_BYTES, MARKED, PULLS, TRIMMED
 
 if TYPE_CHECKING:
     from fabricsim.engine.reference.links import Link

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fabricsim.engine.reference.nodes import AGENDA, PAUSE, RESUME, credits_for
-from fabricsim.packet_tables import CLASSES, PORT_DUE
+from fabricsim.records.packet import CLASSES, PORT_DUE
 
 if TYPE_CHECKING:
     from fabricsim.engine.reference.links import Link

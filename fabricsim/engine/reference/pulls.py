@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fabricsim.engine.reference.nodes import AGENDA
 from fabricsim.engine.reference.packets import Packet
-from fabricsim.packet_tables import PULL, PULL_DUE
+from fabricsim.records.packet import PULL, PULL_DUE
 
 if TYPE_CHECKING:
     from fabricsim.engine.reference.hosts import Host

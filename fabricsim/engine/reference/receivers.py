@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from fabricsim.engine.reference.nodes import AGENDA
 from fabricsim.engine.reference.packets import Delivery, Packet
-from fabricsim.packet_tables import ACK, ACKNOWLEDGE, CNP, NACK
-from fabricsim.tables import NEVER, NONE
+from fabricsim.records.packet import ACK, ACKNOWLEDGE, CNP, NACK
+from fabricsim.records.program import NEVER, NONE
 
 if TYPE_CHECKING:
     from fabricsim.engine.reference.network import Reference

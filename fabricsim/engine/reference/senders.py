@@ -10,11 +10,11 @@ from fabricsim.engine.reference import laws
 from fabricsim.engine.reference.hosts import Host, stages_of
 from fabricsim.engine.reference.nodes import AGENDA
 from fabricsim.engine.reference.packets import Packet
-from fabricsim.kernels.path import mix
-from fabricsim.packet_tables import ACK, ALARM, CNP, DATA, PULL
-from fabricsim.tables import NEVER, NONE
-from fabricsim.transport_tables import BY_FLOW, BY_FLOWLET, BY_PACKET, HPCC, NDP, NSCC, SELECTIVE
-from fabricsim.transports import round_trip
+from fabricsim.records.packet import ACK, ALARM, CNP, DATA, PULL
+from fabricsim.records.program import NEVER, NONE
+from fabricsim.records.transport import BY_FLOW, BY_FLOWLET, BY_PACKET, HPCC, NDP, NSCC, SELECTIVE
+from fabricsim.topology.shortest_paths import mix
+from fabricsim.transports.laws import round_trip
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:

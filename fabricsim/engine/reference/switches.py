@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fabricsim.engine.reference.nodes import Node
-from fabricsim.kernels.path import mix
-from fabricsim.packet_tables import DATA
-from fabricsim.tables import NONE
-from fabricsim.transport_tables import LEAST_LOADED
+from fabricsim.records.packet import DATA
+from fabricsim.records.program import NONE
+from fabricsim.records.transport import LEAST_LOADED
+from fabricsim.topology.shortest_paths import mix
 
 if TYPE_CHECKING:
     from fabricsim.engine.reference.links import Link

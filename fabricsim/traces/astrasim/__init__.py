@@ -1,1 +1,1 @@
-"""Text workloads and configurations of ASTRA-sim and SimAI, read."""
+"""Workloads and configurations of ASTRA-sim and SimAI."""

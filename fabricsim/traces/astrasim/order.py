@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 from fabricsim.traces.rank_groups import Sizes, groups_of_rank_0
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, Communication, Group, Recording, RecordingBuilder
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import CLOCK_END
+from fabricsim.files.lines import lines
+from fabricsim.records.program import CLOCK_END
 from fabricsim.traces.astrasim.order import POLICIES, Header, Layer, Part, unroll
-from fabricsim.traces.lines import lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fabricsim.traces.sources import Source
+    from fabricsim.files.sources import Source
     from fabricsim.traces.trace import Operation, Recording
 
 MOST_LAYERS = 500_000

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.errors import InputError
-from fabricsim.spec.source import not_a_file
+from fabricsim.scenario.source import not_a_file
 from fabricsim.traces.astrasim.config import Dimension, System, read_network, read_system
 
 if TYPE_CHECKING:

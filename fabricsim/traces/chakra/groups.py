@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import count
 from typing import TYPE_CHECKING
 
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 from fabricsim.traces.groups import ALL_RANKS
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 import msgspec
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 from fabricsim.traces.chakra.schema import Attribute, Node
 from fabricsim.traces.trace import GroupList
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fabricsim.traces.sources import Source
+    from fabricsim.files.sources import Source
 
 _MOST_BYTES = 256 * 2**20
 """Of a JSON file, which is read whole."""

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import MsgspecError
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import CLOCK_END, NONE
+from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.chakra import json_form as chakra_json
 from fabricsim.traces.chakra import own
 from fabricsim.traces.chakra.groups import plain_names

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 from fabricsim.traces.chakra.json_form import Rank
 from fabricsim.traces.chakra.schema import Attribute
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, KINDS, Lane

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 from fabricsim.traces.chakra import json_form as chakra_json
 from fabricsim.traces.chakra.nodes import READ, Recorder
 from fabricsim.traces.chakra.protobuf import BYTES, WireError, fields, varint
@@ -19,7 +19,7 @@ from fabricsim.traces.chakra.schema import METADATA, decode_metadata, decode_nod
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fabricsim.traces.sources import Source
+    from fabricsim.files.sources import Source
     from fabricsim.traces.trace import GroupList, Recording
 
 _NAME = re.compile(r"\.(\d{1,7})\.(?:et|json)(?:\.gz|\.xz)?$")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from fabricsim.errors import InputError
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 from fabricsim.traces.chakra import own
 from fabricsim.traces.chakra.groups import Numbered, size_of
 from fabricsim.traces.chakra.nodes import COLLECTIVES, GATHERING

@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import CLOCK_END, NONE
+from fabricsim.files.lines import lines
+from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.goal.writer import MOST_OPTION, PS_PER_NS, write
-from fabricsim.traces.lines import lines
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, Communication, RecordingBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fabricsim.traces.sources import Source
+    from fabricsim.files.sources import Source
     from fabricsim.traces.trace import Recording
 
 __all__ = ["MOST_RANKS", "MOST_STATEMENTS", "read", "recognises", "write"]

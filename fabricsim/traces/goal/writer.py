@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from fabricsim.errors import InputError
-from fabricsim.tables import NONE
+from fabricsim.files.atomic import whole
+from fabricsim.records.program import NONE
 from fabricsim.traces.trace import COMMUNICATION, KINDS, WAIT, Communication
-from fabricsim.whole import whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

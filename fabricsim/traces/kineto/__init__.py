@@ -1,1 +1,1 @@
-"""Traces of PyTorch's profiler (Kineto), read."""
+"""Traces of PyTorch's profiler (Kineto)."""

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from fabricsim.errors import TraceError
-from fabricsim.kernels import trace_events as scanner
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 from fabricsim.traces.device_libraries import library_of
+from fabricsim.traces.kineto import trace_events as scanner
 from fabricsim.traces.kineto.file import KinetoFile, Window, decoded
 from fabricsim.traces.kineto.inputs import Inputs, inputs_of
 from fabricsim.traces.kineto.messages import Note, note_of, operation_of_kernel
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fabricsim.traces.sources import Source
+    from fabricsim.files.sources import Source
 
 MOST_EVENTS = 50_000_000
 """Events of the largest file that matter."""

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import numpy as np
 
 from fabricsim.errors import TraceError
-from fabricsim.kernels import json_text
-from fabricsim.kernels import trace_events as scanner
-from fabricsim.traces.sources import Source
+from fabricsim.files.sources import Source
+from fabricsim.traces.kineto import json_text
+from fabricsim.traces.kineto import trace_events as scanner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

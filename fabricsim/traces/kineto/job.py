@@ -6,13 +6,13 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 from fabricsim.traces.kineto.messages import MOST_RANKS
 from fabricsim.traces.rank_groups import strided
 
 if TYPE_CHECKING:
+    from fabricsim.files.sources import Source
     from fabricsim.traces.kineto.messages import Note
-    from fabricsim.traces.sources import Source
     from fabricsim.traces.trace import RecordingBuilder
 
 _RANK = re.compile(r"(?:rank|worker|kineto)[-_]?(\d{1,7})(?!\d)", re.IGNORECASE)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabricsim.kernels import trace_events as scanner
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
+from fabricsim.traces.kineto import trace_events as scanner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.errors import TraceError
-from fabricsim.kernels import trace_events as scanner
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
+from fabricsim.traces.kineto import trace_events as scanner
 from fabricsim.traces.kineto.events import read_events
 from fabricsim.traces.kineto.job import Job
 from fabricsim.traces.kineto.joins import calls_by_correlation, matched
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fabricsim.files.sources import Source
     from fabricsim.traces.kineto.events import Events
     from fabricsim.traces.kineto.inputs import Inputs
-    from fabricsim.traces.sources import Source
 
 KERNEL = np.dtype(
     [

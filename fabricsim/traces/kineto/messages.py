@@ -14,7 +14,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 from fabricsim.traces.rank_groups import strided
 from fabricsim.traces.trace import Communication
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.errors import TraceError
-from fabricsim.kernels import trace_events as scanner
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 from fabricsim.traces.device_libraries import library_of
+from fabricsim.traces.kineto import trace_events as scanner
 from fabricsim.traces.kineto.events import Place, read_events
 from fabricsim.traces.kineto.job import Job
 from fabricsim.traces.kineto.joins import Streams, calls_by_correlation, notes_of_kernels
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fabricsim.files.sources import Source
     from fabricsim.traces.kineto.events import Events
-    from fabricsim.traces.sources import Source
     from fabricsim.traces.trace import Communication, Recording
 
 _NS_PER_US = 1000

@@ -1,1 +1,1 @@
-"""Logs of NCCL, read."""
+"""Logs of NCCL."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, Communication, RecordingBuilder
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 from fabricsim.traces.nccl_log.facts import Facts
 from fabricsim.traces.nccl_log.lines import messages
 from fabricsim.traces.nccl_log.records import CALL, Choice, Communicator, NcclLog

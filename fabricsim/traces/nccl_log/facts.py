@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 from fabricsim.traces.nccl_log.records import Place
 
 _RING = re.compile(r"Channel (\d{1,4})(?:/(\d{1,4}))? :((?:\s+\d{1,9})+)$")

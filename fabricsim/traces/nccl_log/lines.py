@@ -11,7 +11,7 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

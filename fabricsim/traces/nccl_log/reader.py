@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import TraceError
-from fabricsim.traces.lines import lines
+from fabricsim.files.lines import lines
 from fabricsim.traces.nccl_log.calls import Caller
 from fabricsim.traces.nccl_log.collect import Collector
 from fabricsim.traces.nccl_log.ranks import CAPTURE, Ranks
@@ -20,8 +20,8 @@ from fabricsim.traces.trace import GroupList
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from fabricsim.files.sources import Source
     from fabricsim.traces.nccl_log.records import NcclLog
-    from fabricsim.traces.sources import Source
     from fabricsim.traces.trace import Recording
 
 _SAID = re.compile(rb":\d{1,10}:\d{1,10} \[-?\d{1,4}\] [^\n]{0,80}?NCCL INFO ")

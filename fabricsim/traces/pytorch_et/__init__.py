@@ -1,1 +1,1 @@
-"""PyTorch's execution traces, read."""
+"""PyTorch's execution traces."""

@@ -11,8 +11,8 @@ from fabricsim.traces.pytorch_et.reader import nodes_of, rank_of_name
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from fabricsim.files.sources import Source
     from fabricsim.traces.kineto.inputs import Inputs
-    from fabricsim.traces.sources import Source
 
 _MOST = 2**22
 """Calls of operators that matter, of the largest trace."""

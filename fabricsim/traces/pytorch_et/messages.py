@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 from fabricsim.traces.kineto.messages import MOST_RANKS, Note, communication, note_of
 from fabricsim.traces.pytorch_et.nodes import tensors
 from fabricsim.traces.rank_groups import MOST_LISTED, strided

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 
 from fabricsim.errors import TraceError
-from fabricsim.traces.json_objects import decoded
+from fabricsim.files.json_objects import decoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -12,7 +12,7 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 from fabricsim.traces.pytorch_et.nodes import tensors
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import re
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import TraceError
-from fabricsim.tables import NONE
-from fabricsim.traces.json_objects import ObjectList
+from fabricsim.files.json_objects import ObjectList
+from fabricsim.records.program import NONE
 from fabricsim.traces.pytorch_et import timed as pytorch_et_timed
 from fabricsim.traces.pytorch_et import writer as pytorch_et_writer
 from fabricsim.traces.pytorch_et.calls import Calls
@@ -23,9 +23,9 @@ from fabricsim.traces.trace import RecordingBuilder
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from fabricsim.files.sources import Source
     from fabricsim.traces.pytorch_et.calls import Message
     from fabricsim.traces.pytorch_et.nodes import Node
-    from fabricsim.traces.sources import Source
     from fabricsim.traces.trace import Recording
 
 _OPENING = re.compile(rb'\s*\{[^\[\]{}]*"schema"\s*:\s*"([^"]*)"[^\[\]{}]*"nodes"\s*:\s*\[')

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from fabricsim.tables import NONE
+from fabricsim.records.program import NONE
 from fabricsim.traces.pytorch_et.calls import innermost, parts_of_others
 from fabricsim.traces.pytorch_et.messages import moved
 from fabricsim.traces.pytorch_et.operators import device_of

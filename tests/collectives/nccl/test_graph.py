@@ -12,14 +12,14 @@ from fabricsim.collectives.nccl import trees
 from fabricsim.collectives.nccl.choice import pick
 from fabricsim.collectives.nccl.graph import Graph, describe
 from fabricsim.collectives.nccl.tuning import tuning
-from fabricsim.spec.load import load
+from fabricsim.files.sources import sources
+from fabricsim.scenario.load import load
 from fabricsim.traces.nccl_log.reader import read_log
-from fabricsim.traces.sources import sources
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fabricsim.spec.cluster import Cluster
+    from fabricsim.scenario.cluster import Cluster
     from fabricsim.traces.nccl_log.records import Communicator
 
 

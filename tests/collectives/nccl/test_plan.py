@@ -10,11 +10,11 @@ import pytest
 from fabricsim.collectives.nccl import plan
 from fabricsim.collectives.nccl.plan import Plan
 from fabricsim.errors import FabricsimError
-from fabricsim.spec.load import load
-from fabricsim.validation.bench import collective_times
+from fabricsim.run.bench import collective_times
+from fabricsim.scenario.load import load
 
 if TYPE_CHECKING:
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
 
 HOST = ["cluster.hosts=1", "cluster.intra_host=nvlink", "cluster.gpus_per_pcie_switch=1", "cluster.gpus_per_host=8"]
 NCCL = "collectives={nccl = '2.18'}"

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fabricsim.collectives.nccl.plan import Plan
-from fabricsim.spec.load import machine
+from fabricsim.scenario.load import machine
 from fabricsim.transports import TRANSPORTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fabricsim.spec.scenario import Scenario
+    from fabricsim.scenario.scenario import Scenario
 
     Measure = Callable[..., float]
 

@@ -1,0 +1,1 @@
+"""The flow engine: messages as fluid flows that share resources max-min fairly."""

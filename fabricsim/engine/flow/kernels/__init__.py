@@ -1,0 +1,1 @@
+"""Its inner loops: max-min shares, flows, the main loop."""

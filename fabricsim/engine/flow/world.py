@@ -1,0 +1,265 @@
+"""The compiled world: all tables of the flow engine, what is posted to it, and the call into the kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fabricsim.engine.flow.kernels.flows import cancel
+from fabricsim.engine.flow.kernels.main_loop import advance
+from fabricsim.engine.flow.state import State
+from fabricsim.engine.program.dispatch import HORIZON, JOB_DONE, LANES
+from fabricsim.engine.program.lane import MESSAGE as MESSAGE_EVENT
+from fabricsim.engine.program.lane import OP_START
+from fabricsim.engine.program.queue import next_time, post
+from fabricsim.errors import SimulationError
+from fabricsim.records.program import CLOCK_END, NONE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+_LONGEST_OP = 10**18  # ps (11 days); with CLOCK_END it stays below the largest int64
+
+
+@dataclass(frozen=True)
+class Job:
+    """Where a program lies in the tables."""
+
+    number: int
+    first_op: int
+    ops: int
+    first_edge: int
+    edges: int
+    first_call: int
+    calls: int
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Messages from outside that are counted together: the job that counts them, and their numbers."""
+
+    job: int
+    messages: tuple[int, ...]
+
+
+class Failed(NamedTuple):
+    """What will not be done any more.
+
+    Attributes
+    ----------
+    reason
+        And the way out.
+    messages, calls
+        Their numbers.
+    """
+
+    reason: str
+    messages: set[int]
+    calls: set[int]
+
+
+class World(State):
+    """One simulated fabric.
+
+    Parameters
+    ----------
+    capacities
+        Of the resources, units per second.
+    taps
+        Resources whose payload rate is recorded over time.
+
+    Raises
+    ------
+    SimulationError
+        Where a capacity is not above 0.
+    """
+
+    def __init__(self, capacities: Sequence[float], taps: Sequence[int]) -> None:
+        super().__init__(capacities, taps)
+        self._free_jobs: list[int] = []
+        self._free_messages: list[int] = []
+
+    # ---- what is posted -------------------------------------------------------------------------
+
+    def post_message(self, now: int, route: int, size: int, weight: float, delay: int) -> int:
+        """Send a message from outside.
+
+        Parameters
+        ----------
+        now, delay
+            Its first byte leaves at ``now + delay`` ps.
+        route
+            Index into the routes.
+        size
+            Bytes.
+        weight
+            Share of a contended resource relative to other messages.
+
+        Returns
+        -------
+        int
+            The number under which it will be in the outbox.
+        """
+        (message,) = self._take_messages(1)
+        self.messages[message] = (route, weight, size, NONE, 0)
+        post(self, now + delay, MESSAGE_EVENT, message, 0)
+        return message
+
+    def _take_messages(self, count: int) -> list[int]:
+        """Numbers of messages, free ones first; their records are those of whoever had them."""
+        reused = [self._free_messages.pop() for _ in range(min(count, len(self._free_messages)))]
+        first = self.used["messages"]
+        self.used["messages"] += count - len(reused)
+        self.reserve("messages", self.used["messages"])
+        self.reserve_flows()
+        self.reserve_events()
+        return [*reused, *range(first, self.used["messages"])]
+
+    def cancel_message(self, now: int, message: int) -> None:
+        """Send nothing more of a message; what has left by `now` (ps) arrives."""
+        cancel(self, now, message)
+
+    def free_message(self, message: int) -> None:
+        """Forget a delivered message."""
+        self._free_messages.append(message)
+
+    def post_batch(self, starts: NDArray[np.int64], routes: Sequence[int], sizes: NDArray[np.int64]) -> Batch:
+        """Send messages at given times, which nobody reacts to before the last is there.
+
+        Parameters
+        ----------
+        starts
+            When each first byte leaves, ps, not before now.
+        routes, sizes
+            Of each message; bytes.
+        """
+        job = self._take_job(0, 0, 0).number
+        self.jobs[job] = (len(starts), 0)
+        messages = self._take_messages(len(starts))
+        columns = {"route": routes, "weight": 1.0, "bytes": sizes, "batch": job, "ended": 0}
+        for column, values in columns.items():
+            self.messages[column][messages] = values
+        for start, message in zip(starts.tolist(), messages, strict=True):
+            post(self, start, MESSAGE_EVENT, message, 0)
+        return Batch(job, tuple(messages))
+
+    def free_batch(self, batch: Batch) -> None:
+        """Forget a batch that is done."""
+        self._free_messages.extend(batch.messages)
+        self._free_jobs.append(batch.job)
+
+    def post_job(self, now: int, ops: NDArray[np.void], successors: NDArray[np.int64], calls: NDArray[np.void]) -> Job:
+        """Start a program: its ops without predecessors become ready now.
+
+        Parameters
+        ----------
+        now
+            Time, ps.
+        ops, successors, calls
+            ``OP`` records, their edges as in `fabricsim.workload.program.Program`, and ``CALL``
+            records with ``first_lane`` NONE.
+
+        Raises
+        ------
+        SimulationError
+            Where an op takes longer than the clock can tell.
+        """
+        longest = int(ops["duration"].max(initial=0))
+        if longest > _LONGEST_OP:
+            msg = f"an operation of {longest / 1e12:.3g} s is longer than the clock can tell: 11 days at most"
+            raise SimulationError(msg)
+        job = self._take_job(len(ops), len(successors), len(calls))
+        here = slice(job.first_op, job.first_op + job.ops)
+        table = self.ops
+        table[here] = ops
+        table["first_successor"][here] += job.first_edge
+        table["call"][here] += np.where(ops["call"] >= 0, job.first_call, 0).astype(np.int32)
+        self.spans[here] = np.zeros(1, self.spans.dtype)
+        self.job_of_op[here] = job.number
+        self.successors[job.first_edge : job.first_edge + job.edges] = successors + job.first_op
+        self.calls[job.first_call : job.first_call + job.calls] = calls
+        self.jobs[job.number] = (job.ops, 0)
+        for op in np.flatnonzero(ops["predecessors"] == 0).tolist():
+            post(self, now, OP_START, job.first_op + op, 0)
+        return job
+
+    def _take_job(self, ops: int, edges: int, calls: int) -> Job:
+        job = Job(
+            self._free_jobs.pop() if self._free_jobs else self.used["jobs"],
+            self.op_arena.take(ops),
+            ops,
+            self.edge_arena.take(edges),
+            edges,
+            self.call_arena.take(calls),
+            calls,
+        )
+        self.used["jobs"] = max(self.used["jobs"], job.number + 1)
+        for name in ("ops", "spans", "job_of_op"):
+            self.reserve(name, self.op_arena.size)
+        self.reserve("successors", self.edge_arena.size)
+        self.reserve("calls", self.call_arena.size)
+        self.reserve("jobs", self.used["jobs"])
+        self.reserve_events()
+        return job
+
+    def free_job(self, job: Job) -> None:
+        """Give the tables of a finished program back."""
+        self.op_arena.give_back(job.first_op, job.ops)
+        self.edge_arena.give_back(job.first_edge, job.edges)
+        self.call_arena.give_back(job.first_call, job.calls)
+        self._free_jobs.append(job.number)
+
+    # ---- the kernel -----------------------------------------------------------------------------
+
+    def take_failed(self) -> Failed | None:
+        """Tell once of what will not be done any more: in a fluid, nothing."""
+        return None
+
+    def explain(self) -> str | None:
+        """Say why nothing can happen any more, where the network is to blame: never where it is a fluid."""
+        return None
+
+    def advance(self, horizon: int, budget: int) -> int:
+        """Run the kernel until it stops for something other than a lack of lanes.
+
+        Parameters
+        ----------
+        horizon
+            Nothing after this time (ps) is done.
+        budget
+            Number of events after which it pauses.
+
+        Returns
+        -------
+        int
+            ``IDLE``, ``HORIZON``, ``COMPLETIONS`` or ``PAUSED`` of `fabricsim.engine.program.dispatch`.
+
+        Raises
+        ------
+        SimulationError
+            Where simulated time runs past the end of the clock.
+        """
+        self.reserve_outbox()
+        while True:
+            code = int(advance(min(horizon, CLOCK_END), budget, self))
+            if code == LANES:
+                self.grow_calls()
+            elif code == HORIZON and horizon > CLOCK_END:
+                msg = "simulated time runs past 92 days, the end of the clock: a rate is too small or a time too long"
+                raise SimulationError(msg)
+            else:
+                return code
+
+    def next_time(self) -> int:
+        """When something happens next, ps; NEVER where nothing does."""
+        return min(int(next_time(self)), int(self.tree[1]))
+
+    def fetch(self) -> list[tuple[bool, int]]:
+        """Empty the outbox: for each completion whether it is a job, and its number."""
+        count = int(self.world[0]["outbox"])
+        self.world[0]["outbox"] = 0
+        return [(kind == JOB_DONE, number) for kind, number in self.outbox[:count].tolist()]

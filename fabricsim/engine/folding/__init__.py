@@ -1,0 +1,1 @@
+"""Folding: one rank is simulated for all that are alike."""

@@ -1,0 +1,310 @@
+"""Folding: one rank is simulated for all that are alike, exactly.
+
+In the flow engine, ranks, connections and resources that nothing can tell apart (`fabricsim.engine.folding.symmetry`)
+have one trajectory: max-min fair rates are unique, so a symmetry of what asks for them is one of the rates. One of each
+class is simulated, its lowest. A resource of a class is then shared by the images of a flow as it was by the flows
+themselves: if ``k`` of them cross it, the flow costs ``k`` times as much there. A ring over ``n`` ranks whose classes
+repeat after ``p`` members becomes one with ``p`` lanes, each of which sends as many and as large messages as before.
+
+What is not exact is not folded:
+
+- a ring whose buffer does not divide: shards differ by a byte, so its members are told apart;
+- algorithms in which members do different things: so are theirs;
+- adapters that read ahead of the wire: they take messages one after the other, so that of two that come at one
+  instant one waits. Nothing is folded then, unless what is close will do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fabricsim.engine.folding.footprint import Footprint
+from fabricsim.engine.folding.quotient import ALIKE, APART, BY_PLACE, Quotient, pairs, quotient_of
+from fabricsim.engine.in_network import Switches
+from fabricsim.engine.program.lane import cut
+from fabricsim.engine.ways import Ways
+from fabricsim.errors import SimulationError
+from fabricsim.records.program import COLLECTIVE
+from fabricsim.workload.program import Call, CallList, Program
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from fabricsim.collectives.choice import Choice
+    from fabricsim.engine.fabric import Fabric
+    from fabricsim.engine.ways import Stripes
+    from fabricsim.workload.program import Plan
+
+    Indices = NDArray[np.int64]
+
+
+def _places(program: Program, footprint: Footprint) -> dict[Call, tuple[int, int]]:
+    """Find layout and group of each kind of call."""
+    places = {}
+    for call in program.calls.kinds:
+        place = footprint.find(call)
+        if place is None:
+            msg = f"the plan has no {call.dimension} group {call.ranks} for {call.collective}: ranks cannot be folded"
+            raise SimulationError(msg)
+        places[call] = place
+    return places
+
+
+class _Joins(NamedTuple):
+    """Collective ops of a program: which, each one's kind of call, its lane, and its number among those alike."""
+
+    ops: Indices
+    image: Indices
+    lane: Indices
+    number: Indices
+
+
+def _joins(
+    program: Program, footprint: Footprint, quotient: Quotient, places: Mapping[Call, tuple[int, int]]
+) -> tuple[_Joins, list[Call]]:
+    """Seat all collective ops; besides, the kinds of call that stand for others."""
+    images: dict[Call, int] = {}
+    image_of, lane_of = np.zeros(len(program.calls.kinds), np.int64), []
+    for kind, call in enumerate(program.calls.kinds):
+        layout, group = places[call]
+        seats = quotient.seats[layout]
+        stand_in = footprint.layouts[layout].members[seats.stand_in[group]]
+        image = Call(call.collective, tuple(stand_in.tolist()), call.size, call.dimension)
+        image_of[kind] = images.setdefault(image, len(images))
+        lane_of.append(seats.lane[group])
+    ops = np.flatnonzero(program.ops["kind"] == COLLECTIVE)
+    kinds = program.calls.kind[program.ops["call"][ops]]
+    first = np.cumsum([0, *map(len, lane_of)])[:-1]
+    lanes = np.concatenate([np.zeros(0, np.int64), *lane_of])
+    lane = lanes[first[kinds] + program.ops["member"][ops]]
+    return _Joins(ops, image_of[kinds], lane, _counted(image_of[kinds], lane)), list(images)
+
+
+def _folded_program(program: Program, joins: _Joins, images: Sequence[Call]) -> Program:
+    """Let the calls of groups that are alike be one, over the lanes of the group that stands for them.
+
+    The calls of a rank over groups of one class, with one collective and size, are counted in the order of its ops:
+    calls with one number are images of one another.
+    """
+    ops = program.ops.copy()
+    image, _, call_of = pairs(joins.image, joins.number)
+    ops["call"][joins.ops], ops["member"][joins.ops] = call_of, joins.lane
+    calls = CallList(tuple(images), image)
+    return Program(ops, program.successors, calls, program.timers, program.ranks, program.representatives)
+
+
+def _counted(image: Indices, lane: Indices) -> Indices:
+    """Count the ops of each lane of each image in their order, from 0."""
+    order = np.lexsort((lane, image))
+    begins = np.flatnonzero(np.diff(image[order], prepend=-1) | np.diff(lane[order], prepend=-1))
+    count = np.arange(len(order)) - np.repeat(begins, np.diff([*begins, len(order)]))
+    number = np.empty_like(count)
+    number[order] = count
+    return number
+
+
+def _uneven(footprint: Footprint, quotient: Quotient, places: Mapping[Call, tuple[int, int]]) -> dict[int, int]:
+    """Find rings with a call whose shards are not equal, of whose members some stand for those in other places."""
+    found = {}
+    for call, (number, _) in places.items():
+        layout, lane = footprint.layouts[number], quotient.seats[number].lane
+        channels = layout.choice.channels
+        parts = {cut(call.size, channels, channel) for channel in range(channels)}
+        if any(part % layout.shape.shards for part in parts) and np.any(lane != np.arange(lane.shape[1])):
+            found[number] = BY_PLACE
+    return found
+
+
+def _out_of_order(
+    program: Program, joins: _Joins, places: Mapping[Call, tuple[int, int]], apart: Mapping[int, int]
+) -> dict[int, int]:
+    """Find layouts over whose groups ranks issue calls of one size in different orders.
+
+    Which are images of one another is then open, unless each group stands for itself.
+    """
+    calls, _, _ = pairs(program.ops["call"][joins.ops], joins.number)
+    odd = np.unique(program.calls.kind[calls[1:][calls[1:] == calls[:-1]]])
+    layouts = {places[program.calls.kinds[kind]][0] for kind in odd.tolist()}
+    return {layout: APART for layout in layouts if apart.get(layout) != APART}
+
+
+class Inexact(NamedTuple):
+    """How a folded run may differ from that of all ranks; it is exact if neither is so.
+
+    Attributes
+    ----------
+    read_ahead
+        Time by which a message may start sooner or later: an adapter takes messages one after the other, and whose
+        turn comes first is open, ps.
+    uneven
+        Whether a shard may be a byte longer than that of a rank alike.
+    """
+
+    read_ahead: int
+    uneven: bool
+
+
+class Folding:
+    """What stands for what in a fabric.
+
+    Parameters
+    ----------
+    footprint, quotient
+        What there is, and its classes.
+    program
+        That of the representatives, its calls already folded.
+    inexact
+        How the run may differ from that of all ranks.
+
+    Attributes
+    ----------
+    inexact
+        As above.
+    rank_of
+        The rank that stands for each, shape ``(ranks,)``.
+    resource_of
+        The resource that stands for each, shape ``(resources,)``.
+    copies
+        How many each of these stands for, shape ``(resources,)``.
+    """
+
+    def __init__(self, footprint: Footprint, quotient: Quotient, program: Program, inexact: Inexact) -> None:
+        self._footprint, self._quotient, self.inexact = footprint, quotient, inexact
+        self.rank_of, self.resource_of = quotient.ranks, quotient.resources
+        self.copies = np.bincount(quotient.resources, minlength=len(quotient.resources))
+        self._hops = self._shared_hops()
+        self._seated: dict[tuple[str, tuple[int, ...], Choice], tuple[int, int, int]] = {}
+        for call in program.calls.kinds:
+            layout, group = footprint.find(call) or (0, 0)
+            lanes = int(quotient.seats[layout].lanes[group])
+            self._seated[call.collective, call.ranks, footprint.choice(call)] = (layout, group, lanes)
+
+    def lanes(self, collective: str, ranks: tuple[int, ...], choice: Choice) -> int:
+        """How many members of a group have lanes: its first ones. `choice` is what its calls run with."""
+        if (collective, ranks, choice) not in self._seated:
+            msg = f"the folded program has no {collective} over ranks {ranks}"
+            raise SimulationError(msg)
+        return self._seated[collective, ranks, choice][2]
+
+    def stand_in(self, source: int, target: int, port: int, stripes: Stripes) -> tuple[int, int, int, Stripes]:
+        """Source, target, port and stripes of the connection that stands for another."""
+        return self._footprint.ends_of(int(self._footprint.routes.code[self._route(source, target, port, stripes)]))
+
+    def hops(self, source: int, target: int, port: int, stripes: Stripes) -> list[tuple[int, int, float]]:
+        """Rows of ``HOP`` of a connection that stands for others."""
+        return self._hops[self._route(source, target, port, stripes)]
+
+    def _route(self, source: int, target: int, port: int, stripes: Stripes) -> int:
+        codes = self._footprint.routes.code
+        code = self._footprint.code(source, target, port, stripes)
+        route = int(np.searchsorted(codes, code))
+        if route == len(codes) or codes[route] != code:
+            msg = f"no call of the folded program sends from rank {source} to {target} on channel {port}"
+            raise SimulationError(msg)
+        return int(self._quotient.routes[route])
+
+    def _shared_hops(self) -> dict[int, list[tuple[int, int, float]]]:
+        """Hops of the routes that stand for others, with all images that cross each resource."""
+        routes, lowest = self._footprint.routes, self._quotient
+        here = lowest.resources[routes.hop_resource] == routes.hop_resource
+        route, resource, which = pairs(lowest.routes[routes.hop_route[here]], routes.hop_resource[here])
+        copies, costs = np.bincount(which), np.bincount(which, routes.hop_cost[here])
+        rows = zip(copies.tolist(), costs.tolist(), strict=True)
+        shared = dict(zip(zip(route.tolist(), resource.tolist(), strict=True), rows, strict=True))
+        hops: dict[int, list[tuple[int, int, float]]] = {}
+        mine = np.flatnonzero(lowest.routes[routes.hop_route] == routes.hop_route)
+        crossed = lowest.resources[routes.hop_resource[mine]].tolist()
+        for of, crossing in zip(routes.hop_route[mine].tolist(), crossed, strict=True):
+            row = (crossing, *shared[of, crossing])
+            if row not in hops.setdefault(of, []):
+                hops[of].append(row)
+        return hops
+
+    def demand(self, collective: str, ranks: tuple[int, ...], choice: Choice) -> dict[int, float]:
+        """Units of each resource that a byte of the buffer takes in one group, its images left out."""
+        number, group, _ = self._seated[collective, ranks, choice]
+        routes, (route, share) = self._footprint.routes, self._footprint.carried(collective, number, group)
+        # Added up one by one, as where nothing is folded: bounds are compared.
+        first_hop = np.searchsorted(routes.hop_route, np.arange(len(routes.code) + 1))
+        hops = first_hop[route + 1] - first_hop[route]
+        begins = np.repeat(first_hop[route] - np.cumsum(hops) + hops, hops)
+        crossed = begins + np.arange(len(begins))
+        total = np.bincount(routes.hop_resource[crossed], routes.hop_cost[crossed] * np.repeat(share, hops))
+        return {resource: float(total[resource]) for resource in np.flatnonzero(total).tolist()}
+
+    def load(self, collective: str, ranks: tuple[int, ...], choice: Choice) -> dict[int, float]:
+        """Units that a byte of the buffer takes of each resource that stands for others, all groups alike together.
+
+        They spread evenly over the resources that are alike.
+        """
+        number, group, _ = self._seated[collective, ranks, choice]
+        stand_in = self._quotient.seats[number].stand_in
+        groups = int((stand_in == stand_in[group]).sum())
+        units: dict[int, float] = {}
+        for resource, each in self.demand(collective, ranks, choice).items():
+            place = int(self.resource_of[resource])
+            units[place] = units.get(place, 0.0) + each * groups / float(self.copies[place])
+        return units
+
+
+def read_ahead(fabric: Fabric, footprint: Footprint, routes: Indices) -> int:
+    """Longest time for which an adapter on some routes of a footprint reads ahead of its wire, ps; 0: none does."""
+    if not fabric.model.read_ahead:
+        return 0
+    codes = footprint.routes.code[routes[footprint.routes.network[routes]]].tolist()
+    return max((fabric.wiring.read_ahead(*footprint.ends_of(code)) for code in codes), default=0)
+
+
+def footprint_of(fabric: Fabric, plan: Plan) -> Footprint:
+    """Find what the groups of a plan put on a fabric."""
+    return Footprint(plan.groups, fabric.wiring.choose, Ways(fabric.platform, Switches(fabric.platform)))
+
+
+def fold(fabric: Fabric, plan: Plan, *, closely: bool = False) -> tuple[Program, Folding] | None:
+    """Fold a plan on a fabric that nothing runs on yet.
+
+    Parameters
+    ----------
+    fabric
+        Of the flow engine.
+    plan
+        The job.
+    closely
+        Fold also where the order of two messages that reach an adapter at one instant, or one byte of a shard, is not
+        the same for all that are alike: messages of ranks that are alike share an adapter instead of taking turns.
+
+    Returns
+    -------
+    tuple of Program and Folding, or None
+        The program of the ranks that stand for all, for `Fabric.replay` after `Fabric.fold`; None where no rank is like
+        another.
+
+    Raises
+    ------
+    SimulationError
+        Where the cluster has too few ranks, or the program calls groups that the plan does not have.
+    """
+    fabric.require_ranks(plan.ranks)
+    footprint = footprint_of(fabric, plan)
+    if not closely and read_ahead(fabric, footprint, np.arange(len(footprint.routes.code))):
+        return None
+    apart: dict[int, int] = {}
+    while True:
+        quotient = quotient_of(plan, fabric.platform.resources, footprint, apart)
+        if quotient is None:
+            return None
+        program = plan.program(np.unique(quotient.ranks).tolist())
+        places = _places(program, footprint)
+        joins, images = _joins(program, footprint, quotient, places)
+        more, uneven = _out_of_order(program, joins, places, apart), _uneven(footprint, quotient, places)
+        if not closely:
+            more |= uneven
+        if not more:
+            folded = _folded_program(program, joins, images)
+            ahead = read_ahead(fabric, footprint, np.unique(quotient.routes))
+            return folded, Folding(footprint, quotient, folded, Inexact(ahead, bool(uneven)))
+        apart.update({layout: max(apart.get(layout, ALIKE), how) for layout, how in more.items()})

@@ -1,0 +1,294 @@
+"""What the groups of a plan put on a platform: members, connections, and the routes that these take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fabricsim.collectives import template
+from fabricsim.records.program import NONE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from fabricsim.collectives.base import Template
+    from fabricsim.collectives.choice import Choice, Choose
+    from fabricsim.engine.ways import Stripes, Ways
+    from fabricsim.workload.program import Call, GroupSet
+
+    Indices = NDArray[np.int64]
+
+
+_PORTS = 2**10
+"""More than a collective has channels."""
+
+
+class Shape(NamedTuple):
+    """The connections of a template.
+
+    Attributes
+    ----------
+    members
+        Group size.
+    switches
+        As of `fabricsim.collectives.base.Template`.
+    owner
+        Member of each lane, or beyond those its switch, shape ``(lanes,)``.
+    connections, inboxes
+        Receiving lane and its inbox, shape ``(lanes, c)``.
+    used
+        Which of them carry something, shape ``(lanes, c)``: a chain's last member sends nothing.
+    cyclic
+        Whether all members do the same, each counted from itself.
+    shards
+        Equal parts of a round's buffer.
+    """
+
+    members: int
+    switches: tuple[int, ...]
+    owner: NDArray[np.int64]
+    connections: NDArray[np.int64]
+    inboxes: NDArray[np.int64]
+    used: NDArray[np.bool_]
+    cyclic: bool
+    shards: int
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What collectives over the same connections have in common."""
+        return (
+            self.cyclic,
+            self.shards,
+            self.switches,
+            *(column.tobytes() for column in (self.connections, self.inboxes, self.used)),
+        )
+
+
+def shape_of(made: Template) -> Shape:
+    """Describe the connections of a template."""
+    receivers, inboxes = (made.connections[:, :, column].astype(np.int64) for column in (0, 1))
+    used = np.zeros(receivers.shape, bool)
+    for lane in range(made.lanes if made.members > 1 else 0):
+        sends = made.script(lane)["send"]
+        used[lane, sends[sends >= 0]] = True
+    cyclic = made.relative and not made.switches and _alike(made, receivers, inboxes, used)
+    owner = np.array([made.owner(lane) for lane in range(made.lanes)], np.int64)
+    return Shape(made.members, made.switches, owner, receivers, inboxes, used, cyclic, made.shards)
+
+
+def _alike(made: Template, receivers: NDArray[np.int64], inboxes: NDArray[np.int64], used: NDArray[np.bool_]) -> bool:
+    """Whether all members of a template do the same, by strand, with partners at the same distances."""
+    strand, number = np.divmod(receivers, made.members)
+    turned = strand * made.members + (number - np.arange(made.lanes)[:, None]) % made.members
+    columns = [np.where(used, column, NONE).reshape(made.strands, made.members, -1) for column in (turned, inboxes)]
+    scripts = [made.script(lane) is made.script(lane - lane % made.members) for lane in range(made.lanes)]
+    return all(scripts) and all(np.all(column == column[:, :1]) for column in columns)
+
+
+class Layout(NamedTuple):
+    """Groups over connections of one shape, and the numbers of the first of each.
+
+    Memberships are numbered by group, then by member, and then come the group's switches. ``choice`` is what the first
+    call that has this layout runs with; ``ends`` numbers the endpoint of each membership, shape
+    ``(groups, memberships)``.
+    """
+
+    shape: Shape
+    choice: Choice
+    ends: Indices
+    members: NDArray[np.int32]
+    first_group: int
+    first_membership: int
+
+
+class Connections(NamedTuple):
+    """All connections: memberships at both ends, what tells those of a member apart, route."""
+
+    source: Indices
+    target: Indices
+    label: Indices
+    route: Indices
+
+
+class Routes(NamedTuple):
+    """The routes between pairs by ports, in the order of `code`, and all their hops.
+
+    ``code`` is that of `Footprint.code`; ``latency`` is that of cables and switches, ps, and ``network`` says whether
+    the route leaves the host. ``hop_place`` counts a route's hops.
+    """
+
+    code: Indices
+    latency: Indices
+    network: NDArray[np.bool_]
+    hop_route: Indices
+    hop_place: Indices
+    hop_resource: Indices
+    hop_cost: NDArray[np.float64]
+
+
+class Footprint:
+    """All groups, connections and routes of a plan.
+
+    Parameters
+    ----------
+    groups
+        Of the plan.
+    choose
+        What a call runs with.
+    ways
+        The way of each message.
+    """
+
+    def __init__(
+        self,
+        groups: Iterable[GroupSet],
+        choose: Choose,
+        ways: Ways,
+    ) -> None:
+        self._endpoints, self._choose, self._ways = ways.endpoints, choose, ways
+        self._stripes: list[Stripes] = [()]
+        self._number: dict[Stripes, int] = {(): 0}
+        self.layouts: list[Layout] = []
+        self._of_set: dict[tuple[str, str, Choice], list[int]] = {}
+        self._rows: list[dict[bytes, int]] = []
+        known: dict[tuple[object, ...], int] = {}
+        for group_set in groups:
+            self._enter(group_set, known)
+        self.memberships = sum(layout.ends.size for layout in self.layouts)
+        self.groups = sum(len(layout.members) for layout in self.layouts)
+        self.connections, codes = self._connect()
+        self.routes = self._find_routes(codes)
+
+    def _enter(self, group_set: GroupSet, known: dict[tuple[object, ...], int]) -> None:
+        members = np.unique(np.ascontiguousarray(group_set.members, np.int32), axis=0)
+        choices: dict[Choice, list[int]] = {}
+        for row, group in enumerate(members.tolist()):
+            choice = self._choose(group_set.collective, tuple(group), group_set.size).wiring
+            choices.setdefault(choice, []).append(row)
+        for choice, rows in choices.items():
+            self._enter_alike(group_set, choice, np.ascontiguousarray(members[rows]), known)
+
+    def _enter_alike(
+        self, group_set: GroupSet, choice: Choice, members: NDArray[np.int32], known: dict[tuple[object, ...], int]
+    ) -> None:
+        """Enter groups whose calls run with the same."""
+        shape = shape_of(self._template(group_set.collective, members[0], choice))
+        key = (group_set.dimension, choice.channels, members.shape, members.tobytes(), *shape.key)
+        if key not in known:
+            known[key] = len(self.layouts)
+            last = self.layouts[-1] if self.layouts else None
+            first = (
+                (0, 0)
+                if last is None
+                else (last.first_group + len(last.members), last.first_membership + last.ends.size)
+            )
+            self.layouts.append(Layout(shape, choice, self._ends(members, shape), members, *first))
+            self._rows.append({row.tobytes(): number for number, row in enumerate(members)})
+        layouts = self._of_set.setdefault((group_set.collective, group_set.dimension, choice), [])
+        if known[key] not in layouts:
+            layouts.append(known[key])
+
+    def _template(self, collective: str, members: NDArray[np.int32], choice: Choice) -> Template:
+        switches = self._ways.switches
+        group = switches.group_for(collective, choice.algorithm, members.tolist())
+        return template(collective, len(members), choice.algorithm, group)
+
+    def _ends(self, members: NDArray[np.int32], shape: Shape) -> Indices:
+        """Return the numbers of the endpoints of all members and switches, shape ``(groups, memberships)``."""
+        if not shape.switches:
+            return members.astype(np.int64)
+        switches = [
+            [self._ways.number(end) for end in self._ways.switches.endpoints(group, shape.switches)]
+            for group in members.tolist()
+        ]
+        return np.concatenate([members.astype(np.int64), np.array(switches, np.int64)], axis=1)
+
+    def find(self, call: Call) -> tuple[int, int] | None:
+        """Layout of the group of a call, and its place there; None where the plan does not have it."""
+        row = np.array(call.ranks, np.int32).tobytes()
+        for layout in self._of_set.get((call.collective, call.dimension, self.choice(call)), ()):
+            if row in self._rows[layout]:
+                return layout, self._rows[layout][row]
+        return None
+
+    def choice(self, call: Call) -> Choice:
+        """Return what a call runs with, its chunk apart."""
+        return self._choose(call.collective, call.ranks, call.size).wiring
+
+    def carried(self, collective: str, layout: int, group: int) -> tuple[Indices, NDArray[np.float64]]:
+        """Find the routes of a group's connections, and the share of a collective's buffer that goes over each."""
+        seated = self.layouts[layout]
+        (_, seats), connections = seated.ends.shape, self.connections
+        first = seated.first_membership + group * seats
+        mine = np.flatnonzero((connections.source >= first) & (connections.source < first + seats))
+        strand, number = np.divmod(connections.label[mine] // seated.choice.channels, seated.shape.used.shape[1])
+        lane = connections.source[mine] - first + strand * seated.shape.members
+        shares = self._template(collective, seated.members[group], seated.choice).shares()
+        return connections.route[mine], shares[lane, number] / seated.choice.channels
+
+    def code(self, source: int, target: int, port: int, stripes: Stripes) -> int:
+        """Give what tells routes apart a number; -1 where no group uses such stripes."""
+        number = self._number.get(stripes, -1)
+        ends = self._ways.number(source), self._ways.number(target)
+        return -1 if number < 0 else ((number * _PORTS + port) * self._endpoints + ends[0]) * self._endpoints + ends[1]
+
+    def ends_of(self, code: int) -> tuple[int, int, int, Stripes]:
+        """Source, target, port and stripes of a `code`."""
+        pair, target = divmod(code, self._endpoints)
+        rest, source = divmod(pair, self._endpoints)
+        number, port = divmod(rest, _PORTS)
+        return self._ways.endpoint(source), self._ways.endpoint(target), port, self._stripes[number]
+
+    def _striped(self, layout: Layout, sources: Indices, targets: Indices, channel: int) -> Indices:
+        """Return the number of the stripes of each connection of a channel, shape ``(groups, connections)``."""
+        numbers = np.zeros(sources.shape, np.int64)
+        if layout.choice.stripes == 1:
+            return numbers
+        for group, ranks in enumerate(layout.members.tolist()):
+            for place, ends in enumerate(zip(sources[group].tolist(), targets[group].tolist(), strict=True)):
+                stripes = self._ways.stripes(*ends, tuple(ranks), layout.choice, channel)
+                if stripes not in self._number:
+                    self._number[stripes] = len(self._stripes)
+                    self._stripes.append(stripes)
+                numbers[group, place] = self._number[stripes]
+        return numbers
+
+    def _connect(self) -> tuple[Connections, Indices]:
+        columns: list[tuple[NDArray[np.generic], ...]] = [(np.zeros(0, np.int64),) * 4]
+        for layout in self.layouts:
+            shape = layout.shape
+            lane, number = np.nonzero(shape.used)
+            member, receiver = shape.owner[lane], shape.owner[shape.connections[lane, number]]
+            between = member != receiver  # lanes of one member hand over without a message
+            lane, number, member, receiver = (column[between] for column in (lane, number, member, receiver))
+            firsts = layout.first_membership + layout.ends.shape[1] * np.arange(len(layout.ends))[:, None]
+            sources, targets = layout.ends[:, member], layout.ends[:, receiver]
+            strand = (lane - member) // max(shape.members, 1)
+            for channel in range(layout.choice.channels):
+                striped = self._striped(layout, sources, targets, channel)
+                label = (strand * shape.used.shape[1] + number) * layout.choice.channels + channel
+                code = ((striped * _PORTS + channel) * self._endpoints + sources) * self._endpoints + targets
+                rows = (firsts + member, firsts + receiver, label, code)
+                columns.append(tuple(np.broadcast_to(row, sources.shape).ravel() for row in rows))
+        source, target, label, code = (np.concatenate(column) for column in zip(*columns, strict=True))
+        codes, route = np.unique(code, return_inverse=True)
+        return Connections(source, target, label, route), codes
+
+    def _find_routes(self, codes: Indices) -> Routes:
+        rows, counts, resources, costs = [(0, False)] * len(codes), [], [], []
+        for number, code in enumerate(codes.tolist()):
+            way = self._ways.path(*self.ends_of(code))
+            rows[number] = way.latency, way.network
+            counts.append(len(way.hops))
+            for resource, cost in way.hops:
+                resources.append(resource)
+                costs.append(cost)
+        count = np.array(counts, np.int64)
+        route = np.repeat(np.arange(len(codes)), count)
+        place = np.arange(len(route)) - np.repeat(np.cumsum(count) - count, count)
+        latency, network = np.array(rows, np.int64).reshape(-1, 2).T
+        hops = np.array(resources, np.int64), np.array(costs, np.float64)
+        return Routes(codes, latency, network > 0, route, place, *hops)

@@ -1,0 +1,133 @@
+"""What of a plan is simulated: all ranks, or one for all that are alike; and what a run is to say about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fabricsim.engine.assembly import tapped
+from fabricsim.engine.folding.fold import fold, footprint_of, read_ahead
+from fabricsim.errors import InputError, SimulationError
+from fabricsim.topology.tiers import idle_tiers
+from fabricsim.units import human_seconds, seconds
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fabricsim.engine.fabric import Fabric
+    from fabricsim.engine.folding.fold import Folding, Inexact
+    from fabricsim.engine.folding.footprint import Footprint
+    from fabricsim.workload.program import Plan, Program
+
+FEWEST = 128
+"""Ranks of the smallest program that is folded unasked: smaller ones are quick, and show each rank."""
+
+
+def prepared(fabric: Fabric, plan: Plan) -> tuple[Program, tuple[str, ...]]:
+    """Write out what is to be replayed on a fabric, as ``folding`` of its scenario has it.
+
+    Parameters
+    ----------
+    fabric
+        That nothing runs on yet; it is folded if the program is.
+    plan
+        The job.
+
+    Returns
+    -------
+    program : Program
+        Of all ranks, or of those that stand for all.
+    notes : tuple of str
+        What a reader of the result has to know about that, a sentence each.
+
+    Raises
+    ------
+    InputError
+        If ``folding`` is ``"on"`` and adapters read ahead, so that no folded run is exact.
+    """
+    setting, engine = fabric.scenario.folding, fabric.scenario.engine
+    if setting == "off" or (setting == "auto" and (engine != "flow" or plan.ranks < FEWEST)):
+        return plan.program(None), ()
+    if engine != "flow":
+        return plan.program(None), (f'folding = "{setting}" has no effect: the packet engine simulates each rank',)
+    folded = fold(fabric, plan, closely=setting == "close")
+    if folded is None:
+        return plan.program(None), (_why_each(fabric, plan.ranks, footprint_of(fabric, plan)),)
+    program, folding = folded
+    fold_onto(fabric, folding)
+    some = len(program.representatives or ())
+    simulated = f"{some} of {plan.ranks} ranks simulated, each for all that are like it"
+    return program, (f"{simulated}: {_difference(folding.inexact)}",)
+
+
+def fold_onto(fabric: Fabric, folding: Folding) -> None:
+    """Let one rank, connection and resource of a fabric stand for all that are alike from now on.
+
+    Only the program of the folding can run then. Rates are recorded of wires that stand for others.
+
+    Raises
+    ------
+    SimulationError
+        Where the fabric has been used already, or simulates packets.
+    """
+    if fabric.recorder is not None or fabric.wiring.connections:
+        msg = "only a fabric of the flow engine that nothing was sent on yet can be folded"
+        raise SimulationError(msg)
+    fabric.wiring.folding = folding
+    if fabric.taps:
+        fabric.taps = tapped(fabric.platform, folding.resource_of)
+        fabric.world.tap(fabric.taps)
+
+
+def survey(fabric: Fabric, plan: Plan) -> str:
+    """Build all that a run of a plan builds but its program, and say what crosses the fabric.
+
+    Raises
+    ------
+    FabricsimError
+        If the plan cannot run there.
+    """
+    fabric.require_ranks(plan.ranks)
+    footprint = footprint_of(fabric, plan)
+    if fabric.scenario.folding == "on" and fabric.scenario.engine == "flow":
+        _why_each(fabric, plan.ranks, footprint)
+    wires, crossed = fabric.platform.wires, np.unique(footprint.routes.hop_resource)
+    return uncrossed(fabric, crossed[crossed < len(wires.names)])
+
+
+def uncrossed(fabric: Fabric, used: NDArray[np.int64]) -> str:
+    """Say which tiers of switches none of some wires lead to; nothing if there is no such tier."""
+    platform = fabric.platform
+    idle = idle_tiers(platform.wires, platform.nics, used)
+    return f"nothing of this job crosses the {' and the '.join(idle)}" if idle else ""
+
+
+def _why_each(fabric: Fabric, ranks: int, footprint: Footprint) -> str:
+    """Say why no rank stands for another; refuse that if the scenario insists on it."""
+    setting = fabric.scenario.folding
+    each = f"each of the {ranks} ranks simulated"
+    ahead = read_ahead(fabric, footprint, np.arange(len(footprint.routes.code)))
+    if ahead == 0 or setting == "close":
+        return f"{each}: no two are alike"
+    why = f"adapters of {fabric.scenario.transport.name} read ahead of the wire and take one message after the other"
+    if setting == "on":
+        msg = f'folding = "on": {why}, so that ranks are not exactly alike; '
+        msg += f'set folding = "close" (messages then start up to {_time(ahead)} sooner or later), "auto" or "off"'
+        raise InputError(msg)
+    return f'{each}: {why}; folding = "close" is quicker, and messages then start up to {_time(ahead)} sooner or later'
+
+
+def _difference(inexact: Inexact) -> str:
+    """Say how far a folded run may be from that of all ranks."""
+    said = []
+    if inexact.read_ahead:
+        start = f"messages that share an adapter start up to {_time(inexact.read_ahead)} sooner or later"
+        said.append(f"{start} than with all (iterations of the shipped scenarios change by less than 0.01 %)")
+    if inexact.uneven:
+        said.append("shards differ by up to a byte")
+    return " and ".join(said) or "exact"
+
+
+def _time(ps: int) -> str:
+    return human_seconds(seconds(ps))

@@ -1,0 +1,1 @@
+"""The packet engine: its network, connections, world and recorder."""

@@ -1,0 +1,131 @@
+"""Puts the packet engine together: network, world and wiring of one scenario."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+from fabricsim.collectives.nccl.plan import chooser
+from fabricsim.engine.packet.delay_target import DelayTargets
+from fabricsim.engine.packet.headroom import warn_of_loss
+from fabricsim.engine.packet.network import build, smallest_packet
+from fabricsim.engine.packet.recorder import Recorder, Watch
+from fabricsim.engine.packet.wiring import PacketWiring
+from fabricsim.engine.packet.world import PacketWorld
+from fabricsim.errors import FabricsimWarning, SimulationError
+from fabricsim.records.packet import CREDIT_BYTES
+from fabricsim.records.transport import BY_PACKET, GO_BACK_N, LEAST_LOADED
+from fabricsim.scenario.suggest import did_you_mean
+from fabricsim.transports.parameters import law_row
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+
+    from fabricsim.scenario.fabric import Failure
+    from fabricsim.scenario.scenario import Scenario
+    from fabricsim.scenario.switch import Switch
+    from fabricsim.topology.platform import Platform
+    from fabricsim.transports.base import FlowModel
+
+_LEAST_ARRIVING = 0.5
+"""Share of full packets that bit errors have to leave on each link: over six links one in 64 arrives then."""
+_BITS = 8
+
+
+def make(
+    platform: Platform, model: FlowModel, scenario: Scenario, watch: Watch | None = None
+) -> tuple[PacketWorld, PacketWiring, Recorder]:
+    """Make the packet engine's world for a platform, and what records it.
+
+    Raises
+    ------
+    SimulationError
+        Where the scenario asks for what this engine does not have, or for what can never move.
+    InputError
+        Where `watch` names a wire that is not there.
+    """
+    law = law_row(scenario.transport)
+    law["stacks"] = model.stacks
+    _require_credits(law, scenario.switch)
+    _require_arrivals(law, scenario.fabric.bit_error_rate)
+    _warn_of_overtaking(law, scenario)
+    network = build(platform, scenario)
+    warn_of_loss(scenario, platform.wires, network.links, law, platform.nics)
+    smallest = smallest_packet(law, scenario.switch)
+    targets = DelayTargets(network, law, scenario.transport.name, platform.wires.nodes)
+    names = platform.wires.names
+    world = _world(scenario, watch)(platform.resources.capacities, network, smallest, names=names, check=targets.check)
+    for failure in scenario.fabric.failures:
+        for link in _links_of(failure, names):
+            world.post_failure(link, failure.begin, failure.until)
+    moderation = scenario.nic.interrupt_moderation
+    wiring = PacketWiring(world, platform, model, chooser(scenario), moderation, law)
+    return world, wiring, Recorder(network, platform, wiring, scenario.transport, watch or Watch())
+
+
+def _world(scenario: Scenario, watch: Watch | None) -> type[PacketWorld]:
+    """Choose the world of an engine; refuse what the reference cannot do."""
+    if scenario.engine == "packet":
+        return PacketWorld
+    wanted = ""
+    if watch:
+        wanted = "records no taps and captures"
+    elif any(failure.until is None for failure in scenario.fabric.failures):
+        wanted = "does not give up links that fail for good (fabric.failures without until)"
+    if wanted:
+        msg = f'engine = "reference" {wanted}: set engine = "packet"'
+        raise SimulationError(msg)
+    from fabricsim.engine.reference.world import ReferenceWorld  # noqa: PLC0415  few runs need it
+
+    return ReferenceWorld
+
+
+def _links_of(failure: Failure, names: Sequence[str]) -> list[int]:
+    """Find the wires that a failure names: one direction of a cable, or both."""
+    source, arrow, target = failure.link.partition("->")
+    if not arrow:
+        source, _, target = failure.link.partition("-")
+    wanted = [f"{source}->{target}"] if arrow else [f"{source}->{target}", f"{target}->{source}"]
+    if not set(wanted) <= set(names):
+        hint = did_you_mean(wanted[0], names, f"wires are called as {names[0]}")
+        msg = f"fabric.failures: there is no link {failure.link!r}; {hint}"
+        raise SimulationError(msg)
+    return [names.index(name) for name in wanted]
+
+
+def _require_credits(law: np.ndarray, switch: Switch) -> None:
+    """Refuse a receive buffer that no full packet fits into: headers count, and credits come in blocks of 64 bytes."""
+    packet = int(law["payload"][0] + law["overhead"][0])
+    needed = -(-packet // CREDIT_BYTES) * CREDIT_BYTES
+    if switch.credits is not None and switch.credits.per_class // CREDIT_BYTES * CREDIT_BYTES < needed:
+        msg = (
+            f"the switch {switch.name!r} gives credits for {switch.credits.per_class} B per class, and a full packet "
+            f"takes {needed} B with its headers: raise credits.per_class, or lower transport.mtu"
+        )
+        raise SimulationError(msg)
+
+
+def _require_arrivals(law: np.ndarray, bit_error_rate: float) -> None:
+    """Refuse bit errors among which hardly any packet arrives: senders would try for ever."""
+    packet = int(law["payload"][0] + law["overhead"][0])
+    if (1 - bit_error_rate) ** (_BITS * packet) < _LEAST_ARRIVING:
+        most = 1 - _LEAST_ARRIVING ** (1 / (_BITS * packet))
+        msg = (
+            f"fabric.bit_error_rate: {bit_error_rate:g} loses over half of all packets of {packet} B on each link, "
+            f"so that hardly any arrives: write {most:.1e} or less, or send smaller packets (transport.mtu)"
+        )
+        raise SimulationError(msg)
+
+
+def _warn_of_overtaking(law: np.ndarray, scenario: Scenario) -> None:
+    """Warn where packets overtake one another and the transport takes that for a loss of all that follows."""
+    overtaking = law["balance"][0] in {BY_PACKET, LEAST_LOADED} and scenario.fabric.topology != "single-switch"
+    if law["recovery"][0] != GO_BACK_N or not overtaking:
+        return
+    problem = "packets overtake one another, and go-back-N sends again whatever follows a gap"
+    outcome = "or waits for a timeout where an ACK overtakes the NACK"
+    way_out = 'write transport.packet.recovery = "selective" with a large transport.packet.reordering, or kind = "ecmp"'
+    text = f"transport.load_balancing.kind: {problem}, {outcome}; {way_out}"
+    warnings.warn(text, FabricsimWarning, stacklevel=2)

@@ -1,0 +1,1 @@
+"""What nodes, links, hosts and flows do with packets, compiled."""

@@ -1,0 +1,1 @@
+"""What is there for speed alone: FIFOs, clocks, the order of arrivals."""

@@ -1,0 +1,1 @@
+"""What all engines share, compiled: operations, calls, lanes, transfers, the queue of events."""

@@ -1,0 +1,44 @@
+"""Lines of a text source that nobody has vouched for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fabricsim.errors import TraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fabricsim.files.sources import Source
+
+MOST_LINE = 64 * 2**10
+"""Longest line, bytes."""
+MOST_BLANK = 100_000
+"""Most empty lines in a row: bounds the time that a small packed file of line ends costs."""
+
+
+def lines(source: Source) -> Iterator[tuple[int, str]]:
+    """Lines of a source with their numbers from 1, without line ends.
+
+    Bytes that are not UTF-8 come out as replacement characters.
+
+    Raises
+    ------
+    TraceError
+        Where a line is longer than `MOST_LINE` or holds binary data, more than `MOST_BLANK` in a row are empty, or what
+        the stream raises.
+    """
+    number = blank = 0
+    while line := source.stream.readline(MOST_LINE + 1):
+        number += 1
+        if len(line) > MOST_LINE:
+            msg = f"the line is longer than {MOST_LINE // 2**10} KiB; give the text as it was written"
+            raise TraceError(source.label, msg, number)
+        blank = 0 if line.strip() else blank + 1
+        if blank > MOST_BLANK:
+            msg = f"more than {MOST_BLANK:,} empty lines in a row: nobody writes them; copy the file again"
+            raise TraceError(source.label, msg, number)
+        if b"\0" in line:
+            raise TraceError(source.label, "holds binary data, not text; give the text as it was written", number)
+        text = line.decode("utf-8", "replace").rstrip("\r\n")
+        yield number, text.removeprefix("\ufeff") if number == 1 else text

@@ -1,0 +1,137 @@
+"""Where compiled programs are kept, and under which name.
+
+numba keeps what it compiled by path and time of the source file, so that a second environment with
+the same fabricsim compiles all over again. Here the programs of a module have a folder that is named by
+the digest of all that they are made of (`fabricsim.jit.digest`), so that whoever has the same
+sources uses them. A program is one file, which begins with the digest of the rest: what is damaged is
+compiled anew, and so is what another user could have written. What cannot be kept is compiled in memory.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import os
+import pickle
+import stat
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numba.core.caching import NullCache
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
+
+from fabricsim.errors import FabricsimWarning
+from fabricsim.files.atomic import passing
+from fabricsim.jit.digest import digest, digest_of, sources
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_BEGAN = time.time()
+"""When this process read its first kernel, seconds since the epoch."""
+_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def cache_directory() -> Path | None:
+    """Where compiled kernels are kept between runs; None if there is no place."""
+    base = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    try:
+        return Path(base).expanduser() / "fabricsim"
+    except RuntimeError:  # there is no home
+        return None
+
+
+@functools.cache
+def programs_of(source: Path) -> Path | None:
+    """Where the programs of a module's kernels are kept; None if a file was changed after this process read it."""
+    base = cache_directory()
+    if base is None or not source.is_file():
+        return None
+    if any(path.stat().st_mtime > _BEGAN for path in sources(source)):
+        return None
+    return base / digest(source)
+
+
+class ProgramCache(NullCache):
+    """Compiled programs of one kernel, shared by all environments and processes that have the same sources.
+
+    Parameters
+    ----------
+    function
+        That of the kernel which Python enters.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        source = Path(inspect.getfile(function)).resolve()
+        self._folder = programs_of(source)
+        self._stem = f"{source.stem}.{function.__qualname__}-{digest_of(function.__code__)}"
+        cells = [cell.cell_contents for cell in function.__closure__ or ()]
+        self._cells = hashlib.sha256(dumps(cells)).hexdigest() if cells else ""
+
+    @property
+    def cache_path(self) -> str | None:
+        """Folder of the programs."""
+        return None if self._folder is None else str(self._folder)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:  # noqa: ANN401  numba's
+        """Load a program; the types and functions that numba compiles with, a long list, stay unloaded."""
+        path = self._path(sig, target_context.codegen())
+        content = None if path is None else _read(path)
+        if content is None:
+            return None
+        return CompileResult._rebuild(target_context, *pickle.loads(content))  # noqa: S301, SLF001  our own bytes; as numba's cache does
+
+    def save_overload(self, sig: Any, data: Any) -> None:  # noqa: ANN401  numba's
+        """Save a program if that can be."""
+        path = self._path(sig, data.codegen)
+        if path is None:
+            if cache_directory() is None:
+                _note_once("~/.cache", "there is no home directory")
+            return
+        try:
+            _write(path, dumps(data._reduce()))  # noqa: SLF001  as numba's cache does
+        except OSError as error:
+            _note_once(str(path.parent.parent), error.strerror)
+
+    def _path(self, signature: Any, codegen: Any) -> Path | None:  # noqa: ANN401  numba's
+        """File of a program: by types, processor, and values that the kernel is a closure over."""
+        if self._folder is None:
+            return None
+        key = repr((str(signature), codegen.magic_tuple(), self._cells, sys.version_info[:2]))
+        return self._folder / f"{self._stem}.{hashlib.sha256(key.encode()).hexdigest()[:16]}.nbc"
+
+
+def _read(path: Path) -> bytes | None:
+    """Read what `_write` wrote; None if it is not there, damaged, or another user than root could have written it."""
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if status.st_uid not in {0, os.getuid()} or status.st_mode & _OTHERS_MAY_WRITE:
+                return None
+            check, content = file.read(hashlib.sha256().digest_size), file.read()
+    except OSError:
+        return None
+    return content if hashlib.sha256(content).digest() == check else None
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file all at once, for whoever may read the folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
+    with passing(Path(name)):
+        with os.fdopen(handle, "wb") as file:
+            file.write(hashlib.sha256(content).digest() + content)
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+
+
+@functools.cache  # one note, whatever the number of kernels
+def _note_once(place: str, why: str) -> None:
+    text = f"compiled kernels cannot be kept, so that each run compiles them: {place}: {why}; set XDG_CACHE_HOME"
+    warnings.warn(text, FabricsimWarning, stacklevel=2)

@@ -1,1 +1,0 @@
-"""Compiled inner loops on NumPy arrays; numbers only, nothing of the domain."""

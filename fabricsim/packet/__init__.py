@@ -1,1 +1,0 @@
-"""The compiled packet engine: what nodes, links, hosts and flows do with packets."""

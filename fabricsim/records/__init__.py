@@ -1,0 +1,1 @@
+"""Record types of the tables that Python and the kernels share."""

@@ -1,0 +1,1 @@
+"""The public verbs: load, simulate, replay; traffic, benchmarks of collectives, sweeps."""

@@ -1,0 +1,313 @@
+"""The whole way, one arrow a line.
+
+::
+
+    scenario.toml ── load ──► Scenario ──┬─ compile_job ─► Program ─┐
+                                         └─ Fabric ─────────────────┼─ fold, replay ─► Result
+    trace files ─── read ───► Trace ─────── rebuild ──────► Program ─┘
+
+Each arrow makes a new type, so that a half-built thing cannot be simulated.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import simpy
+
+from fabricsim import provenance
+from fabricsim.engine.fabric import Fabric
+from fabricsim.engine.folding.prepared import prepared, survey, uncrossed
+from fabricsim.engine.outcome import call_records, carried, counters, link_records, rate_series
+from fabricsim.errors import InputError, SimulationError
+from fabricsim.records.program import COMPUTE
+from fabricsim.results.result import Result
+from fabricsim.results.throughput import Work
+from fabricsim.scenario import library
+from fabricsim.scenario.defaults import left_to_defaults
+from fabricsim.scenario.load import LoadedScenario, from_tables, load, machine
+from fabricsim.topology.tiers import describe
+from fabricsim.traces.rebuild.agreement import agreement
+from fabricsim.workload.compile import JobPlan
+from fabricsim.workload.fit import check_fit, memory_text
+from fabricsim.workload.flops import hardware_flops, model_flops, tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from fabricsim.engine.completions import Replay
+    from fabricsim.engine.packet.recorder import Watch
+    from fabricsim.scenario.job import Job
+    from fabricsim.traces.rebuild.programs import Rebuilt
+    from fabricsim.workload.program import Program
+
+__all__ = ["LoadedScenario", "build_plan", "check", "load", "load_fabric", "program", "reload", "replay", "simulate"]
+
+_WITHIN_A_HOST = "rdma-100g"
+_TICKING = (
+    "messages of large direct collectives are merged, and begin and leave at ticks of at most 1/16 of their time: "
+    "an all-to-all of 128 ranks takes up to 0.1 % longer"
+)
+"""Transport of a fabric of one host, between whose GPUs nothing comes to the network."""
+
+
+def reload(result: Result) -> LoadedScenario:
+    """Take the scenario of an earlier result, to simulate it again.
+
+    Raises
+    ------
+    ScenarioError
+        Where this version of fabricsim no longer accepts it.
+    """
+    return LoadedScenario(from_tables(result.resolved), result.source, result.resolved, Path(result.name))
+
+
+def load_fabric(
+    name: str | Path, ranks: int, transport: str | None = None, overrides: Sequence[str] = ()
+) -> LoadedScenario:
+    """Load what a captured job of some ranks is to be replayed on.
+
+    Parameters
+    ----------
+    name
+        A scenario file or shipped scenario, whose job is left aside; or a cluster of the library, of which as many
+        hosts are taken as the ranks need, behind one switch.
+    ranks
+        Of the job.
+    transport
+        In place of the scenario's; needed for a cluster, but where all ranks are on one host.
+    overrides
+        As of `load`.
+
+    Raises
+    ------
+    InputError
+        Where there is nothing of that name, or it is not said which transport.
+    ScenarioError
+        Where the scenario has mistakes; it lists all of them.
+    """
+    if any(text.lstrip().startswith("job") for text in overrides):
+        msg = "--set job: the job is that of the trace; say what is to be otherwise with --gpu-speed or --scale-to"
+        raise InputError(msg)
+    if str(name) not in library.names("clusters") or str(name) in library.names("scenarios") or Path(name).is_file():
+        chosen = [] if transport is None else [f"transport={transport}"]
+        return load(name, [*chosen, *overrides], with_job=False)
+    one = machine(str(name), transport or _WITHIN_A_HOST, 1, overrides).scenario.cluster
+    hosts = -(-ranks // one.gpus_per_host)
+    set_by_hand = any(text.lstrip().startswith("transport") for text in overrides)
+    if transport is None and hosts > 1 and not set_by_hand:
+        msg = f"{name} is a cluster without a transport, and {ranks} ranks take {hosts} of its hosts"
+        msg += "; add --transport, such as rdma-100g (fabricsim list transports)"
+        raise InputError(msg)
+    return machine(str(name), transport or _WITHIN_A_HOST, hosts, overrides)
+
+
+def program(scenario: LoadedScenario | str | Path) -> Program:
+    """Write out the iteration of a scenario's job, for `fabricsim.Fabric.replay`.
+
+    Parameters
+    ----------
+    scenario
+        What `load` gave, or a name or path for it.
+
+    Raises
+    ------
+    InputError
+        Where the scenario has no job, or it does not fit into the memory of its GPUs.
+    """
+    loaded = _loaded(scenario)
+    plan = build_plan(loaded)
+    check_fit(plan.job, loaded.scenario.cluster.gpu)
+    return plan.program(None)
+
+
+def _loaded(scenario: LoadedScenario | str | Path) -> LoadedScenario:
+    """Load what is a name or path; what is no scenario at all is an `InputError`."""
+    if isinstance(scenario, (str, Path)):
+        return load(scenario)
+    if not isinstance(scenario, LoadedScenario):
+        what = type(scenario).__name__
+        msg = f'what is simulated is what load gives or a name for it, not of type {what}: write load("gpt2-medium-dp")'
+        raise InputError(msg)
+    return scenario
+
+
+def build_plan(loaded: LoadedScenario) -> JobPlan:
+    """Plan a scenario's job; its ``program`` writes it out.
+
+    Raises
+    ------
+    InputError
+        Where the scenario has no job.
+    """
+    job = loaded.scenario.job
+    if job is None:
+        msg = f"{loaded.path}: there is no [job] to run; add one, or use the fabric from a SimPy process"
+        raise InputError(msg)
+    return JobPlan(job, loaded.scenario.cluster.gpu)
+
+
+def _folded_ranks(program: Program) -> dict[str, int]:
+    """Count the ranks that others stand for, where any do."""
+    some = program.representatives
+    return {} if some is None else {"folded_ranks": program.ranks - len(some)}
+
+
+def check(loaded: LoadedScenario) -> list[str]:
+    """Build all that a run of a scenario builds but its program, and say what it is.
+
+    Returns
+    -------
+    list of str
+        The fabric, tier by tier; if there is a job, which switches it does not need, and what it takes of the memory of
+        a GPU.
+
+    Raises
+    ------
+    FabricsimError
+        If a run would be refused.
+    """
+    job = loaded.scenario.job
+    fabric = Fabric(simpy.Environment(), loaded.scenario)
+    said = [f"fabric: {describe(fabric.platform.wires, fabric.platform.nics)}"]
+    if job is None:
+        return said
+    gpu = loaded.scenario.cluster.gpu
+    check_fit(job, gpu)
+    crossing = survey(fabric, build_plan(loaded))
+    return [*said, *([crossing] if crossing else []), memory_text(job, gpu)]
+
+
+def simulate(
+    scenario: LoadedScenario | str | Path,
+    *,
+    watch: Watch | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Result:
+    """Run one training iteration of a scenario.
+
+    Parameters
+    ----------
+    scenario
+        What `load` gave, or a name or path for it.
+    watch
+        What a packet run is to record besides its totals.
+    progress
+        Called now and then with the share of the program that is done, 0 to 1.
+
+    Returns
+    -------
+    Result
+        Spans of all operations, collectives, links and rates.
+
+    Raises
+    ------
+    SimulationError
+        Where the program cannot run on this cluster, or nothing was delivered.
+    InputError
+        Where the scenario has no job, its job does not fit into the memory of its GPUs, or `watch` names what is
+        not there.
+    """
+    loaded = _loaded(scenario)
+    plan = build_plan(loaded)
+    check_fit(plan.job, loaded.scenario.cluster.gpu)
+    result = _run(loaded, lambda fabric: prepared(fabric, plan), watch, progress)
+    return replace(result, notes=(*left_to_defaults(plan.job), *result.notes), work=_work(plan.job, loaded))
+
+
+def _work(job: Job, loaded: LoadedScenario) -> Work:
+    peak = loaded.scenario.cluster.gpu.peak[job.precision]
+    return Work(tokens(job), model_flops(job), hardware_flops(job), peak)
+
+
+def replay(
+    loaded: LoadedScenario,
+    rebuilt: Rebuilt,
+    form: str,
+    *,
+    watch: Watch | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Result:
+    """Replay a captured job on the fabric of a scenario, whose own job is left aside.
+
+    Parameters
+    ----------
+    loaded
+        What `load` gave.
+    rebuilt
+        What `fabricsim.traces.rebuild.programs.rebuild` made of the trace.
+    form
+        Of the trace.
+    watch, progress
+        As of `simulate`.
+
+    Returns
+    -------
+    Result
+        With what was captured in `Result.capture`.
+
+    Raises
+    ------
+    SimulationError
+        Where the cluster has too few ranks, or nothing was delivered.
+    """
+    timed = rebuilt.program.ops["duration"][rebuilt.program.ops["kind"] == COMPUTE].any()
+    notes = () if timed else ("the trace holds no times of kernels: compute is unknown, and taken as none",)
+    result = _run(loaded, lambda _: (rebuilt.program, notes), watch, progress)
+    known = timed and rebuilt.flops_per_rank > 0
+    work = Work(None, None, rebuilt.flops_per_rank * rebuilt.program.ranks, None) if known else None
+    return replace(result, capture=agreement(rebuilt, form, result.spans), work=work)
+
+
+def _run(
+    loaded: LoadedScenario,
+    prepare: Callable[[Fabric], tuple[Program, tuple[str, ...]]],
+    watch: Watch | None,
+    progress: Callable[[float], None] | None,
+) -> Result:
+    scenario = loaded.scenario
+    program: Program
+    report = None if progress is None else (lambda done: progress(done / len(program.ops)))
+    env = simpy.Environment()
+    fabric = Fabric(env, scenario, taps=True, watch=watch, progress=report)
+    began = time.perf_counter()
+    program, notes = prepare(fabric)
+    done = fabric.replay(program)
+    if fabric.recorder is not None:
+        fabric.recorder.tap_flows()
+    replayed = cast("Replay", env.run(done))
+    wall = time.perf_counter() - began
+    if replayed.end <= replayed.start:
+        msg = f"{scenario.name}: the iteration took no time: nothing was simulated; give a job that computes or sends"
+        raise SimulationError(msg)
+    if fabric.world.communicators["ticking"].any():
+        notes = (*notes, _TICKING)
+    calls = call_records(fabric, program, replayed)
+    used = np.flatnonzero(carried(fabric)[0][: len(fabric.platform.wires.names)])
+    idle = uncrossed(fabric, used)
+    return Result(
+        name=scenario.name,
+        source=loaded.source,
+        resolved=loaded.resolved,
+        transport=scenario.transport.name,
+        engine=scenario.engine,
+        seed=scenario.seed,
+        version=provenance.version(),
+        ops=program.ops,
+        spans=replayed.spans,
+        timers=program.timers,
+        calls=calls,
+        links=link_records(fabric, program),
+        series=rate_series(fabric, replayed.end),
+        slowdowns=fabric.world.slowdowns.copy(),
+        counters={**counters(fabric, "dag_nodes"), **_folded_ranks(program)},
+        ranks=None if program.representatives is None else program.ranks,
+        iteration=replayed.end - replayed.start,
+        wall_seconds=wall,
+        packets=None if fabric.recorder is None else fabric.recorder.packets(),
+        notes=(*notes, *([idle] if idle else ())),
+    )

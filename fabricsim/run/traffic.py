@@ -1,0 +1,232 @@
+"""A traffic matrix on a fabric.
+
+::
+
+    file or pattern ── demand ──► Matrix ──┐
+    scenario.toml ───── load ───► Scenario ┴─ simulate ──► TrafficResult
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import simpy
+
+from fabricsim import provenance
+from fabricsim.engine.fabric import Fabric
+from fabricsim.engine.outcome import carried, counters
+from fabricsim.engine.program.transfer import time_alone
+from fabricsim.engine.wiring import connections
+from fabricsim.errors import InputError
+from fabricsim.results.result import LinkRecord
+from fabricsim.results.traffic import LinkUse, Matrix, TrafficResult
+from fabricsim.scenario import library
+from fabricsim.scenario.suggest import did_you_mean
+from fabricsim.scenario.traffic import load_sizes
+from fabricsim.transports import TRANSPORTS
+from fabricsim.units import BYTES, parse
+from fabricsim.workload import matrix as files
+from fabricsim.workload.traffic import PATTERNS, Request, generate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from fabricsim.engine.packet.recorder import Watch
+    from fabricsim.scenario.scenario import Scenario
+    from fabricsim.scenario.traffic import FlowSizes
+
+__all__ = ["read", "request", "simulate"]
+
+_SIZE = "10MB"
+"""Of each flow where none is asked for; ``poisson`` takes `_SIZES`."""
+_SIZES = "websearch"
+
+
+def read(name: str) -> Matrix | None:
+    """Read a matrix file; None where `name` is that of a pattern and no such file is there.
+
+    Raises
+    ------
+    InputError
+        Where there is neither, or the file is no traffic matrix.
+    """
+    try:
+        there = Path(name).exists()
+    except (OSError, ValueError):  # such as a name that is too long, or one with a NUL
+        there = False
+    if name in PATTERNS and not (there and Path(name).is_file()):
+        return None
+    if not there:
+        hint = did_you_mean(name, PATTERNS, f"patterns are {', '.join(PATTERNS)}")
+        msg = f"{name}: there is no such file or pattern; {hint}"
+        raise InputError(msg)
+    return files.read(name)
+
+
+def request(
+    pattern: str, scenario: Scenario, *, size: str | None = None, flows: int | None = None, load: float | None = None
+) -> Matrix:
+    """Draw a pattern for the ranks of a scenario's cluster.
+
+    Parameters
+    ----------
+    pattern
+        Such as ``"incast"``.
+    scenario
+        Gives ranks, seed, and the rate that a load refers to: the payload that fits on a NIC's link, shared among the
+        ranks of the NIC.
+    size
+        A quantity such as ``"1MB"``, or a distribution of the library such as ``"hadoop"``.
+    flows, load
+        As in `fabricsim.workload.traffic.Request`.
+
+    Raises
+    ------
+    InputError
+        Where the pattern cannot be had so.
+    """
+    sizes = _parse_size(size or (_SIZES if pattern == "poisson" else _SIZE))
+    wire = TRANSPORTS[scenario.transport.kind](scenario.transport).costs.wire
+    rate = scenario.link_rate / wire / (scenario.cluster.gpus_per_host // scenario.nics_per_host)
+    return generate(Request(pattern, scenario.cluster.ranks, sizes, scenario.seed, rate, flows, load))
+
+
+def _parse_size(text: str) -> int | FlowSizes:
+    known = library.names("traffic")
+    if text in known:
+        return load_sizes(text)
+    try:
+        return int(parse(text, BYTES))
+    except ValueError as error:
+        hint = did_you_mean(text, known, f"or name a distribution: {', '.join(known)}")
+        msg = f"size {error}; {hint}"
+        raise InputError(msg) from error
+
+
+def simulate(
+    scenario: Scenario,
+    matrix: Matrix,
+    *,
+    watch: Watch | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> TrafficResult:
+    """Send all flows of a matrix over an idle fabric, each at its start, and wait for all.
+
+    Every flow is a connection of its own: the second one of a pair may take another path than the first.
+
+    Parameters
+    ----------
+    scenario
+        Cluster, fabric and transport; the job is not looked at.
+    matrix
+        Its endpoints are ranks.
+    watch
+        What a packet run is to record besides its totals; flows are found by their ids too.
+    progress
+        Called now and then with the share of the flows that is done, 0 to 1.
+
+    Raises
+    ------
+    InputError
+        Where the matrix names a rank that the cluster does not have, or `watch` what is not there.
+    SimulationError
+        Where the run cannot go on.
+    """
+    _check_ranks(scenario, matrix)
+    env = simpy.Environment()
+    report = None if progress is None else (lambda done: progress(done / len(matrix.flows)))
+    fabric = Fabric(env, scenario, time_unit=1, watch=watch, progress=report)
+    ports = _ports(matrix)
+    began = time.perf_counter()
+    done = fabric.send_all(matrix.flows, ports.tolist())
+    routes = _routes(fabric, matrix, ports)
+    if fabric.recorder is not None:
+        flows = fabric.world.routes["flow"][routes].tolist()
+        fabric.recorder.tap_flows(dict(zip(flows, map(str, matrix.flows["id"].tolist()), strict=True)))
+    completion = cast("NDArray[np.int64]", env.run(done))
+    wall = time.perf_counter() - began
+    end = int((matrix.flows["start"] + completion).max())
+    return TrafficResult(
+        name=scenario.name,
+        matrix=matrix,
+        transport=scenario.transport.name,
+        engine=scenario.engine,
+        seed=scenario.seed,
+        version=provenance.version(),
+        completion=completion,
+        alone=_time_alone(fabric, routes, matrix.flows["bytes"]),
+        links=_links(fabric, routes),
+        counters=counters(fabric),
+        wall_seconds=wall,
+        packets=None if fabric.recorder is None else fabric.recorder.packets(),
+        series=None if fabric.recorder is None else fabric.recorder.series(end),
+    )
+
+
+def _check_ranks(scenario: Scenario, matrix: Matrix) -> None:
+    ranks, flows = scenario.cluster.ranks, matrix.flows
+    highest = np.maximum(flows["source"], flows["target"])
+    if highest.max() >= ranks:
+        first = flows[np.argmax(highest >= ranks)]
+        way = f"flow {first['id']} goes from rank {first['source']} to {first['target']}"
+        msg = f"{matrix.name}: {way}, but the cluster has ranks 0 to {ranks - 1}; raise cluster.hosts"
+        raise InputError(msg)
+
+
+def _routes(fabric: Fabric, matrix: Matrix, ports: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Route of each flow, an index into the table of routes."""
+    return np.array(fabric.wiring.routes(connections(matrix.flows, ports.tolist())), np.int64)
+
+
+def _ports(matrix: Matrix) -> NDArray[np.int64]:
+    """Count the flows of each pair from 0, in the order of the matrix."""
+    pair = matrix.flows["source"] * matrix.endpoints + matrix.flows["target"]
+    order = np.argsort(pair, kind="stable")
+    first = np.flatnonzero(np.diff(pair[order], prepend=-1))
+    ports = np.empty(len(pair), np.int64)
+    ports[order] = np.arange(len(pair)) - np.repeat(first, np.diff(first, append=len(pair)))
+    return ports
+
+
+def _time_alone(fabric: Fabric, routes: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Send overhead, transfer alone on the route, and latency, ps.
+
+    Slow start and interrupt moderation are left out: they are what a transport adds to it, and so part of the slowdown.
+    """
+    table = fabric.world.routes[routes]
+    transfer: NDArray[np.float64] = inspect.unwrap(time_alone)(table, sizes)  # not compiled: for arrays
+    alone: NDArray[np.int64] = table["overhead"] + np.ceil(transfer).astype(np.int64) + table["latency"]
+    return alone
+
+
+def _links(fabric: Fabric, routes: NDArray[np.int64]) -> tuple[LinkUse, ...]:
+    resources = fabric.platform.resources
+    load, payload = carried(fabric)
+    flows = np.zeros(len(resources.names), np.int64)
+    for route, count in zip(*np.unique(routes, return_counts=True), strict=True):
+        flows[list(fabric.wiring.route_hops[route])] += count
+    if fabric.recorder is not None and not fabric.recorder.one_path:
+        flows[fabric.recorder.between_switches()] = 0  # each packet finds its own way
+    used = np.flatnonzero((flows > 0) | (load > 0))
+    return tuple(
+        LinkUse(
+            LinkRecord(
+                name=resources.names[index],
+                kind=resources.kinds[index],
+                capacity=resources.capacities[index],
+                load=load_here,
+                payload=payload_here,
+                calls=(),
+            ),
+            count,
+        )
+        for index, load_here, payload_here, count in zip(
+            used.tolist(), load[used].tolist(), payload[used].tolist(), flows[used].tolist(), strict=True
+        )
+    )

@@ -1,0 +1,1 @@
+"""What a user may write, checked; the reader of its TOML files."""

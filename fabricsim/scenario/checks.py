@@ -1,0 +1,337 @@
+"""Checks across the tables of a scenario: what each is allowed, given the others.
+
+Each check yields the mistakes it finds. A scenario that has other mistakes is checked as far as its
+good values go: asking for one that is not settled raises `Unsettled`, and that check ends there.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fabricsim.errors import Mistake
+from fabricsim.scenario.collectives import ALGORITHMS, chakra_files, is_described
+from fabricsim.scenario.fabric import FABRIC_FILES, TOPOLOGY_KEYS
+from fabricsim.scenario.job import DIMENSIONS
+from fabricsim.scenario.job_checks import job_problems, peak_problems
+from fabricsim.scenario.packet import SOCKET_KINDS
+from fabricsim.scenario.packet_checks import packet_checks
+from fabricsim.scenario.partial import Unsettled, settled
+from fabricsim.scenario.size_checks import MOST_GPUS, MOST_PORTS, too_large
+from fabricsim.scenario.source import not_a_file
+from fabricsim.scenario.suggest import did_you_mean, show
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from fabricsim.scenario.job import Job, Parallelism
+    from fabricsim.scenario.scenario import Scenario
+
+_NEVER_ZERO = ("cluster.gpu.memory", "job.bucket", "job.first_bucket", "collectives.chunk", "collectives.send_chunk")
+
+_ADAPTERS = ("cluster.nic", "cluster.ethernet_nic")
+
+_TOPOLOGY_NEEDS = {"leaf-spine": ("hosts_per_leaf", "spines"), "file": ("links",)}
+"""Of these, keys that it cannot do without."""
+
+
+def problems(scenario: Scenario) -> list[Mistake]:
+    """Find what does not fit together.
+
+    Parameters
+    ----------
+    scenario
+        A scenario, or a `Partial` that stands in for one with other mistakes.
+
+    Returns
+    -------
+    list of Mistake
+        Without places; empty where all fits.
+    """
+    return settled(partial(check, scenario) for check in _CHECKS)
+
+
+def _value(scenario: Scenario, key: str) -> Any:  # noqa: ANN401  settings are of many types
+    value: Any = scenario
+    for part in key.split("."):
+        value = None if value is None else getattr(value, part)
+    return value
+
+
+def _not_zero(scenario: Scenario, key: str) -> Iterator[Mistake]:
+    if _value(scenario, key) == 0:
+        yield Mistake(key, "is zero, so nothing could ever be done", "write a positive quantity")
+
+
+def _job(scenario: Scenario) -> Job:
+    """Return the job; without one, checks of it end here."""
+    if scenario.job is None:
+        raise Unsettled
+    return scenario.job
+
+
+def _job_alone(scenario: Scenario) -> Iterator[Mistake]:
+    yield from job_problems(_job(scenario))
+
+
+def _peak(scenario: Scenario) -> Iterator[Mistake]:
+    yield from peak_problems(_job(scenario), scenario.cluster.gpu)
+
+
+def _group(scenario: Scenario) -> Iterator[Mistake]:
+    cluster = scenario.cluster
+    there = cluster.hosts * cluster.gpus_per_host
+    degrees = _job(scenario).parallelism
+    needed = degrees.tensor * degrees.context * degrees.data * degrees.pipeline
+    if needed > there:
+        product = " x ".join(f"{name} {getattr(degrees, name)}" for name in _written(degrees))
+        problem = (
+            f"the group is larger than the cluster: {product} = {needed} ranks,"
+            f" but cluster.hosts {cluster.hosts} x cluster.gpus_per_host {cluster.gpus_per_host} = {there} GPUs"
+        )
+        yield Mistake("job.parallelism", problem, "lower a degree, or raise cluster.hosts")
+
+
+def _written(degrees: Parallelism) -> list[str]:
+    """Name the dimensions that a message should speak of."""
+    return [name for name in DIMENSIONS if name in {"data", "pipeline"} or getattr(degrees, name) > 1]
+
+
+def _idle_job_keys(scenario: Scenario) -> Iterator[Mistake]:
+    job = _job(scenario)
+    written = job.model_fields_set
+    for key in ("bucket", "first_bucket"):
+        if key in written and job.overlap == "none":
+            yield Mistake(f"job.{key}", 'has no effect with overlap = "none"', 'set overlap = "ddp" or take it out')
+    if job.overlap == "ddp" and job.parallelism.data * job.parallelism.context == 1:
+        yield Mistake("job.overlap", "has no effect with data = 1: there is no gradient to reduce", "take it out")
+    if "schedule" in written and job.parallelism.pipeline == 1:
+        yield Mistake("job.schedule", "has no effect with pipeline = 1", "take it out, or raise the degree")
+
+
+def _topology(scenario: Scenario) -> Iterator[Mistake]:
+    fabric = scenario.fabric
+    topology = fabric.topology
+    of_others = set[str]().union(*TOPOLOGY_KEYS.values()) - TOPOLOGY_KEYS[topology]
+    for key in sorted(of_others & fabric.model_fields_set):
+        having = " or ".join(name for name, keys in TOPOLOGY_KEYS.items() if key in keys)
+        yield Mistake(f"fabric.{key}", f"has no effect in a {topology} fabric", f"take it out, or choose {having}")
+    for key in _TOPOLOGY_NEEDS.get(topology, ()):
+        if getattr(fabric, key) is None:
+            yield Mistake(f"fabric.{key}", f"is missing: a {topology} fabric needs it", "add it")
+
+
+def _fabric_file(scenario: Scenario, key: str) -> Iterator[Mistake]:
+    name = getattr(scenario.fabric, key)
+    problem = not_a_file(Path(name)) if name is not None and key in TOPOLOGY_KEYS[scenario.fabric.topology] else ""
+    if problem:
+        yield Mistake(f"fabric.{key}", f"{show(name)} {problem}", "name a CSV file, from the folder of the scenario")
+
+
+def _few_ports(scenario: Scenario, key: str) -> Iterator[Mistake]:
+    value = _value(scenario, key)
+    if value is not None and value > MOST_PORTS:
+        yield Mistake(key, f"{value} is too large", f"at most {MOST_PORTS}")
+
+
+def _fat_tree(scenario: Scenario) -> Iterator[Mistake]:
+    k, nics = scenario.fabric.k, scenario.nics_per_host
+    ends = scenario.cluster.hosts * nics
+    if scenario.fabric.topology == "fat-tree" and k is not None and k**3 // 4 < ends <= MOST_GPUS:
+        fitting = next(ports for ports in range(2, 2 * ends + 4, 2) if ports**3 // 4 >= ends)
+        kind = "hosts" if nics == 1 else "NICs"
+        problem = f"a fat tree of {k}-port switches holds {k**3 // 4} {kind} (k^3/4), not the {ends} of the cluster"
+        yield Mistake("fabric.k", problem, f"at least {fitting}, or leave it out")
+
+
+def _socket(scenario: Scenario, adapter: str) -> Iterator[Mistake]:
+    nic, cpu = _value(scenario, adapter), scenario.cluster.cpu
+    if nic is not None and nic.socket >= cpu.sockets:
+        problem = f"{nic.socket} is no socket of a CPU {cpu.name!r} with {cpu.sockets} (counted from 0)"
+        yield Mistake(f"{adapter}.socket", problem, f"at most {cpu.sockets - 1}")
+
+
+def _between_sockets(scenario: Scenario) -> Iterator[Mistake]:
+    cpu = scenario.cluster.cpu
+    if scenario.cluster.join == "pcie" and cpu.sockets > 1 and cpu.inter_socket_rate is None:
+        yield Mistake("cluster.cpu.inter_socket_rate", f"is missing: there are {cpu.sockets} sockets", "add it")
+
+
+def _pcie(scenario: Scenario) -> Iterator[Mistake]:
+    cluster = scenario.cluster
+    tree = ("gpu_pcie", "gpus_per_pcie_switch", "nic_below_gpu_switch", "gpudirect")
+    if cluster.join == "ideal":
+        for key in (key for key in tree if key in cluster.model_fields_set):
+            yield Mistake(f"cluster.{key}", 'has no effect with join = "ideal"', 'take it out, or set join = "pcie"')
+    if cluster.gpus_per_host % cluster.gpus_per_pcie_switch:
+        problem = f"{cluster.gpus_per_pcie_switch} does not divide the {cluster.gpus_per_host} GPUs of a host"
+        yield Mistake("cluster.gpus_per_pcie_switch", problem, "choose a divisor")
+    if cluster.nic_below_gpu_switch and cluster.gpus_per_pcie_switch == 1:
+        problem = "is true, but gpus_per_pcie_switch = 1 means that there is no switch"
+        yield Mistake("cluster.nic_below_gpu_switch", problem, "set it to false, or raise gpus_per_pcie_switch")
+    if cluster.nic_below_gpu_switch and cluster.nic.socket > 0 and cluster.nics_per_host == 1:
+        problem = f"the NIC is below the switch of GPU 0, which hangs on socket 0, not on {cluster.nic.socket}"
+        yield Mistake("cluster.nic.socket", problem, "set it to 0, or nic_below_gpu_switch to false")
+
+
+def _nics(scenario: Scenario) -> Iterator[Mistake]:
+    cluster, nics = scenario.cluster, scenario.cluster.nics_per_host
+    if cluster.gpus_per_host % nics:
+        problem = f"{nics} does not divide the {cluster.gpus_per_host} GPUs of a host: each NIC belongs to as many"
+        yield Mistake("cluster.nics_per_host", problem, "choose a divisor of gpus_per_host")
+    if nics > 1 and cluster.nic.socket > 0:
+        problem = f"has no effect with nics_per_host = {nics}: each NIC is on the socket of its GPUs"
+        yield Mistake("cluster.nic.socket", problem, "take it out")
+    if scenario.fabric.rails and scenario.nics_per_host == 1:
+        yield Mistake("fabric.rails", "has no effect where a host has one NIC", "set it to false, or add NICs")
+
+
+def _pxn(scenario: Scenario) -> Iterator[Mistake]:
+    cluster, kind = scenario.cluster, scenario.transport.kind
+    if not cluster.pxn:
+        return
+    if cluster.nics_per_host == 1:
+        yield Mistake("cluster.pxn", "has no effect where a host has one NIC", "set it to false, or add NICs")
+        return
+    if cluster.intra_host != "nvlink":
+        problem = f"goes over NVLink, and intra_host is {cluster.intra_host!r}"
+        yield Mistake("cluster.pxn", problem, 'set it to false, or intra_host to "nvlink"')
+    if cluster.join == "pcie" and not cluster.gpudirect:
+        problem = "has a NIC read the memory of another GPU than the sender, which it can with gpudirect only"
+        yield Mistake("cluster.pxn", problem, "set it to false, or gpudirect to true")
+    if scenario.nics_per_host > 1 and kind in SOCKET_KINDS:
+        problem = f"has a NIC read GPU memory, and a transport of kind {kind} stages in host memory"
+        yield Mistake("cluster.pxn", problem, "set it to false, or choose an RDMA transport")
+
+
+def _intra_host(scenario: Scenario) -> Iterator[Mistake]:
+    cluster = scenario.cluster
+    if cluster.intra_host == "nvlink" and cluster.gpu.nvlink_rate is None:
+        problem = f"the GPU {cluster.gpu.name!r} has no nvlink_rate"
+        yield Mistake("cluster.intra_host", problem, 'choose "shared-memory" or "pcie-p2p", or add the rate')
+
+
+def _slow_start(scenario: Scenario) -> Iterator[Mistake]:
+    transport = scenario.transport
+    for key in ("initial_window", "idle_restart"):
+        if transport.kind not in SOCKET_KINDS and getattr(transport, key) is not None:
+            problem = f"has no effect on a transport of kind {transport.kind}, which has no slow start"
+            yield Mistake(f"transport.{key}", problem, "take it out")
+    alone = transport.idle_restart is not None and transport.initial_window is None
+    if scenario.engine == "flow" and transport.kind in SOCKET_KINDS and alone:
+        problem = "has no effect without initial_window in the flow engine"
+        yield Mistake("transport.idle_restart", problem, "add initial_window")
+
+
+def _inline(scenario: Scenario, adapter: str) -> Iterator[Mistake]:
+    nic = _value(scenario, adapter)
+    if nic is not None and (nic.mpi_inline_limit is None) != (nic.mpi_inline_latency is None):
+        missing = "mpi_inline_latency" if nic.mpi_inline_latency is None else "mpi_inline_limit"
+        problem = "is missing: mpi_inline_limit and mpi_inline_latency have an effect only together"
+        yield Mistake(f"{adapter}.{missing}", problem, "write both or neither")
+
+
+def _algorithms(scenario: Scenario) -> Iterator[Mistake]:
+    wanted = scenario.collectives.algorithm
+    known = sorted({name for names in ALGORITHMS.values() for name in names})
+    if isinstance(wanted, str):
+        if wanted not in ("auto", *known):
+            problem = f"{show(wanted)} is no algorithm"
+            yield Mistake(
+                "collectives.algorithm", problem, did_you_mean(wanted, known, f"there are {', '.join(known)}")
+            )
+        return
+    for collective, name in wanted.items():
+        key = f"collectives.algorithm.{collective}"
+        names = ALGORITHMS.get(collective)
+        if names is not None and is_described(name):
+            yield from _described(key, name)
+            continue
+        if names is None:
+            hint = did_you_mean(collective, ALGORITHMS, f"there are {', '.join(ALGORITHMS)}")
+            yield Mistake(key, f"{show(collective)} is no collective", hint)
+        elif name not in names:
+            hint = did_you_mean(name, names, f"there are {', '.join(names)}")
+            if name.endswith(".et"):
+                hint = "for Chakra files of all ranks write name.*.et"
+            yield Mistake(key, f"{show(name)} is no algorithm for {collective}", hint)
+
+
+def _described(key: str, name: str) -> Iterator[Mistake]:
+    """Find what is wrong with the name of an algorithm's file or files; of Chakra's the first must be there."""
+    try:
+        files = chakra_files(name)
+    except ValueError as error:
+        yield Mistake(key, str(error), "such as name.*.et@1MiB")
+        return
+    file, kind = (name, "an XML file of MSCCL") if files is None else (files.pattern, "Chakra files, as name.*.et,")
+    problem = not_a_file(Path(file if files is None else f"{file.removesuffix('*.et')}0.et"))
+    if problem:
+        shown = show(file) if files is None else f"{show(file)} for rank 0:"
+        yield Mistake(key, f"{shown} {problem}", f"name {kind} from the scenario's folder")
+
+
+def _in_switches(scenario: Scenario) -> Iterator[Mistake]:
+    wanted = scenario.collectives.algorithm
+    for collective, name in {"": wanted}.items() if isinstance(wanted, str) else wanted.items():
+        key = f"collectives.algorithm.{collective}".removesuffix(".")
+        if name.startswith("nvls") and scenario.cluster.intra_host != "nvlink":
+            way_out = 'set cluster.intra_host = "nvlink", or choose another algorithm'
+            yield Mistake(key, f"{show(name)} needs the switch that joins the GPUs of a host", way_out)
+        if name.startswith("collnet") and scenario.engine != "flow":
+            way_out = 'set engine = "flow", or choose another algorithm'
+            yield Mistake(key, f"{show(name)} needs switches that reduce, and the packet engine has none", way_out)
+
+
+def _moderation(scenario: Scenario, adapter: str) -> Iterator[Mistake]:
+    nic = _value(scenario, adapter)
+    steps = () if nic is None else nic.interrupt_moderation
+    for index, (lower, upper) in enumerate(pairwise(steps), start=1):
+        if upper.above <= lower.above:
+            key = f"{adapter}.interrupt_moderation[{index}].above"
+            yield Mistake(key, "is not larger than that of the step before", "write the steps in ascending order")
+
+
+def _nccl(scenario: Scenario) -> Iterator[Mistake]:
+    """Find settings of collectives that NCCL's cost model decides, or that only it looks at."""
+    settings = scenario.collectives
+    written = settings.model_fields_set
+    if settings.nccl is None:
+        for key in ("protocol", "adapter_latency", "min_channels", "max_channels"):
+            if key in written:
+                problem = "has no effect without collectives.nccl"
+                yield Mistake(f"collectives.{key}", problem, "set it, or take this out")
+        return
+    instead = {"channels": "collectives.max_channels limits them"}
+    for key in ("channels", "chunk", "start", "network_step", "intra_host_step", "ll"):
+        if key in written:
+            problem = f"has no effect: NCCL {settings.nccl} decides"
+            way_out = instead.get(key, "or take collectives.nccl out")
+            yield Mistake(f"collectives.{key}", problem, f"take it out; {way_out}")
+
+
+_CHECKS: tuple[Callable[[Scenario], Iterator[Mistake]], ...] = (
+    *(partial(_not_zero, key=key) for key in _NEVER_ZERO),
+    *(partial(_few_ports, key=key) for key in ("fabric.k", "fabric.spines")),
+    *(partial(_fabric_file, key=key) for key in FABRIC_FILES),
+    *(partial(check, adapter=adapter) for adapter in _ADAPTERS for check in (_socket, _inline, _moderation)),
+    too_large,
+    _group,
+    _job_alone,
+    _peak,
+    _idle_job_keys,
+    _topology,
+    _fat_tree,
+    _between_sockets,
+    _pcie,
+    _nics,
+    _pxn,
+    _intra_host,
+    _nccl,
+    _slow_start,
+    _algorithms,
+    _in_switches,
+    *packet_checks(),
+)

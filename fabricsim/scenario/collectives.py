@@ -1,0 +1,169 @@
+"""How collectives are cut into messages, and what their steps cost."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+
+from pydantic import Field
+
+from fabricsim import units
+from fabricsim.scenario.base import Spec
+from fabricsim.scenario.quantity import Bytes, Duration, Rate
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+ALGORITHMS: dict[str, list[str]] = {
+    "all_reduce": [
+        "ring",
+        "tree",
+        "halving_doubling",
+        "rabenseifner",
+        "recursive_doubling",
+        "direct",
+        "hierarchical",
+        "nvls",
+        "nvls_tree",
+        "collnet_direct",
+        "collnet_chain",
+    ],
+    "reduce_scatter": ["ring", "recursive_halving", "pat", "direct", "nvls"],
+    "all_gather": ["ring", "recursive_doubling", "bruck", "pat", "direct", "nvls"],
+    "broadcast": ["ring"],
+    "reduce": ["ring"],
+    "all_to_all": ["direct", "pairwise", "bruck"],
+    "send_recv": ["direct"],
+    "ring_exchange": ["ring"],
+}
+"""Names of the algorithms of each collective; the first is taken where nothing else is asked for."""
+
+PROTOCOLS = ("ll", "ll128", "simple")
+"""Protocols of NCCL, which differ in latency and in what they add to the data."""
+
+PAIRED = ("all_to_all", "send_recv", "ring_exchange")
+"""Collectives that NCCL puts together from sends between two ranks: they have ``send_chunk``, and one channel."""
+
+_CHAKRA = re.compile(r"(.+\.\*\.et)(?:\s*@(.*))?", re.DOTALL)
+
+
+class ChakraFiles(NamedTuple):
+    """Files of Chakra that describe an algorithm, one per rank.
+
+    Attributes
+    ----------
+    pattern
+        Their names, with ``*`` for the rank.
+    size
+        Bytes of the collective that they were written for; None where the files are to say it.
+    """
+
+    pattern: str
+    size: int | None
+
+
+def is_described(name: str) -> bool:
+    """Whether the name of an algorithm is that of files: XML of MSCCL, or Chakra's as in ``"mine.*.et@1MiB"``."""
+    return name.endswith(".xml") or _CHAKRA.fullmatch(name) is not None
+
+
+def chakra_files(name: str) -> ChakraFiles | None:
+    """Read the name of an algorithm in Chakra files; None where it is another.
+
+    Raises
+    ------
+    ValueError
+        Where what follows the ``@`` is no size.
+    """
+    found = _CHAKRA.fullmatch(name)
+    if found is None or name.endswith(".xml"):
+        return None
+    size = None if found[2] is None else int(units.parse(found[2].strip(), units.BYTES))
+    if size == 0:
+        msg = f"{found[2]!r} is no size of a collective; write that of the whole buffer"
+        raise ValueError(msg)
+    return ChakraFiles(found[1], size)
+
+
+def assumed(algorithm: object, called: Container[str]) -> list[str]:
+    """Say what nothing in a user's Chakra files can be checked for, of the collectives that are called.
+
+    Parameters
+    ----------
+    algorithm
+        As ``collectives.algorithm`` of a scenario.
+    called
+        Collectives of the run.
+    """
+    said = []
+    for collective, name in algorithm.items() if isinstance(algorithm, dict) else ():
+        files = chakra_files(name)
+        if files is not None and collective in called:
+            article = "an" if collective[0] in "aeiou" else "a"
+            right = f"the messages of {files.pattern} carry the data of {article} {collective}"
+            if files.size is not None:
+                right += f" of {files.size} bytes"
+            said.append(f"{right}: Chakra files do not say which; checked are sizes, counterparts, order and reach")
+    return said
+
+
+class LowLatency(Spec):
+    """Protocol LL of a library that has no cost model here.
+
+    Calls of up to ``up_to`` bytes send lines of which half are flags; the other keys are those of `Collectives`.
+    """
+
+    up_to: Bytes
+    start: Duration = 0
+    network_step: Duration = 0
+    intra_host_step: Duration = 0
+
+
+class Collectives(Spec):
+    """How collectives are cut and what each of their steps costs besides the wire.
+
+    With ``nccl``, a version such as ``"2.18"``, algorithm, protocol, channels, chunks and step times of each call
+    are those that NCCL's cost model of that version takes; ``algorithm`` and ``protocol`` (``"ll"``, ``"ll128"``,
+    ``"simple"``) then restrict it as NCCL_ALGO and NCCL_PROTO do, and ``min_channels`` and ``max_channels`` as
+    NCCL_MIN_NCHANNELS and NCCL_MAX_NCHANNELS; ``adapter_latency`` is what the network plugin tells NCCL of its
+    latency. Without it the keys below hold for all calls.
+
+    ``algorithm`` is one name for all collectives that have it, or a table from collective to name;
+    others take their first. ``chunk`` is the most that one channel sends in one step, ``send_chunk`` the most
+    that a send between two ranks hands over at once; a connection's FIFO holds two of the former, eight of the latter.
+    ``network_step``
+    and ``intra_host_step`` are fixed times per step (flags, fences, proxy), after NCCL's tuning tables, and ``start``
+    is that of a call. Small calls go by ``ll`` if that is there.
+    ``reduction_rate`` is what one channel reduces per second of what it has received; left out, that takes no time
+    of its own, as where the reduction of one slice hides behind the arrival of the next.
+    """
+
+    nccl: str | None = None
+    algorithm: str | dict[str, str] = "auto"
+    protocol: str | dict[str, str] = "auto"
+    channels: Annotated[int, Field(ge=1, le=64)] = 2
+    chunk: Bytes = 2 * 2**20
+    send_chunk: Bytes = 2**17
+    start: Duration = 0
+    network_step: Duration = 0
+    intra_host_step: Duration = 0
+    ll: LowLatency | None = None
+    reduction_rate: Rate | None = None
+    adapter_latency: Duration = 0
+    min_channels: Annotated[int, Field(ge=1, le=64)] | None = None
+    max_channels: Annotated[int, Field(ge=1, le=64)] | None = None
+
+    def wanted(self, key: Literal["algorithm", "protocol"], collective: str) -> str | None:
+        """Name that the scenario gives for a collective; None where the choice is free."""
+        named = self.algorithm if key == "algorithm" else self.protocol
+        name = named.get(collective, "auto") if isinstance(named, dict) else named
+        known = ALGORITHMS[collective] if key == "algorithm" else PROTOCOLS
+        described = key == "algorithm" and isinstance(named, dict) and is_described(name)
+        return name if name in known or described else None
+
+    def algorithm_of(self, collective: str) -> str:
+        """Name of the algorithm that a collective takes."""
+        known = ALGORITHMS[collective]
+        if isinstance(self.algorithm, dict):
+            return self.algorithm.get(collective, known[0])
+        return self.algorithm if self.algorithm in known else known[0]

@@ -1,0 +1,28 @@
+"""What a job's scenario leaves to defaults that decide its time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fabricsim.units import human_seconds, seconds
+
+if TYPE_CHECKING:
+    from fabricsim.scenario.job import Job
+
+_BY_YEAR = ("precision", "recompute", "attention", "fused_accumulation")
+
+
+def left_to_defaults(job: Job) -> tuple[str, ...]:
+    """Say what was taken for settings that a job leaves out, a sentence each; nothing if it leaves out none."""
+    written, model = job.model_fields_set, job.model
+    said = []
+    if usual := [f"{key} {_word(getattr(job, key))}" for key in _BY_YEAR if key not in written]:
+        said.append(f"defaults of job: {', '.join(usual)}, as usual for a {model.family} of {model.year}")
+    if not written & {"launch", "kernel_launch"}:
+        interval = human_seconds(seconds(job.kernel_launch))
+        said.append(f"default of job: launch {job.launch}: the host issues a kernel every {interval}")
+    return tuple(said)
+
+
+def _word(value: object) -> str:
+    return {True: "on", False: "off"}.get(value, str(value)) if isinstance(value, bool) else str(value)

@@ -1,0 +1,174 @@
+"""What pydantic found wrong, in the words of someone who writes scenarios."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, get_args, get_origin
+
+from fabricsim.errors import Mistake
+from fabricsim.scenario.include import INCLUDABLE
+from fabricsim.scenario.partial import is_within, spec_type, spec_types, tagged
+from fabricsim.scenario.suggest import closest, did_you_mean, show
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from collections.abc import Set as AbstractSet
+
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
+
+    from fabricsim.scenario.base import Spec
+    from fabricsim.scenario.toml_lines import KeyPath
+
+_MAP_KEY = "[key]"  # how pydantic marks that the key of a mapping is wrong, not its value
+
+_WORDS: dict[str, Callable[[str, dict[str, Any]], tuple[str, str]]] = {
+    "int_type": lambda value, _: (f"{value} is no whole number", "write it without quotes, unit or point"),
+    "int_parsing_size": lambda value, _: (f"{value} is too large", ""),
+    "float_type": lambda value, _: (f"{value} is no number", "write it without quotes or unit"),
+    "string_type": lambda value, _: (f"{value} is no text", "put it in quotes"),
+    "bool_type": lambda value, _: (f"{value} is neither true nor false", "write it without quotes"),
+    "union_tag_not_found": lambda _value, context: ("is missing", f"one of {', '.join(context['choices'])}"),
+    "union_tag_invalid": lambda _value, context: (
+        f"{context['tag']!r} is not one of {', '.join(context['choices'])}",
+        did_you_mean(str(context["tag"]), context["choices"]),
+    ),
+    "tuple_type": lambda value, _: (f"{value} is no list", "write it in square brackets"),
+    "dict_type": lambda value, _: (f"{value} is no table", "write it as { key = value }"),
+    "greater_than_equal": lambda value, limit: (f"{value} is too small", f"at least {limit['ge']}"),
+    "greater_than": lambda value, limit: (f"{value} is too small", f"more than {limit['gt']}"),
+    "less_than_equal": lambda value, limit: (f"{value} is too large", f"at most {limit['le']}"),
+    "less_than": lambda value, limit: (f"{value} is too large", f"less than {limit['lt']}"),
+    "multiple_of": lambda value, limit: (f"{value} does not fit", f"a multiple of {limit['multiple_of']}"),
+    "finite_number": lambda value, _: (f"{value} is not finite", ""),
+}
+"""From pydantic's error types to (problem, way out); the rest is said by `_words`."""
+
+
+def explain(
+    error: ValidationError, model: type[Spec], broken: AbstractSet[tuple[str, ...]] = frozenset()
+) -> list[Mistake]:
+    """Turn a validation error into mistakes without places.
+
+    Parameters
+    ----------
+    error
+        What pydantic raised.
+    model
+        The model that was validated.
+    broken
+        Tables whose library file was not found; that they lack keys is not said again.
+    """
+    mistakes = []
+    for detail in error.errors(include_url=False):
+        path = tuple(key for key in detail["loc"] if key != _MAP_KEY)
+        keys = _walk(path, model)[0]
+        follows = detail["type"] == "default_factory_not_called"  # of a key that is itself wrong, and said
+        if follows or (detail["type"] == "missing" and is_within(keys[:-1], broken)):
+            continue
+        if detail["type"].startswith("union_tag"):
+            detail, keys = _choice(detail, path, model)  # noqa: PLW2901  said of the key that chooses
+        problem, way_out = _words(detail, path, model)
+        mistakes.append(Mistake(dotted(keys), problem, way_out))
+    return mistakes
+
+
+def _choice(detail: ErrorDetails, path: KeyPath, model: type[Spec]) -> tuple[ErrorDetails, KeyPath]:
+    """Return a mistake of the key that chooses a table's model, with its choices, and its path."""
+    parent = spec_at(path[:-1], model)
+    info = parent.model_fields[str(path[-1])] if parent else None
+    choices = list(tagged(info)) if info else []
+    named: ErrorDetails = {**detail, "ctx": {**detail.get("ctx", {}), "choices": choices}}
+    return named, (*_walk(path, model)[0], str(info.discriminator) if info else "")
+
+
+def dotted(path: KeyPath) -> str:
+    """Write a key path as users do: ``cluster.nic.interrupt_moderation[0].above``."""
+    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path).removeprefix(".")
+
+
+def _words(detail: ErrorDetails, keys: KeyPath, model: type[Spec]) -> tuple[str, str]:
+    kind, value, context = detail["type"], show(detail["input"]), detail.get("ctx", {})
+    words = (f"{value}: {detail['msg']}", "")
+    if kind == "missing":
+        words = "is missing", _how_to_write(keys, model)
+    elif kind == "extra_forbidden":
+        words = "unknown key", _known_keys(keys, model)
+    elif kind == "value_error":
+        problem, _, way_out = str(context["error"]).partition("; ")
+        words = problem, way_out
+    elif kind == "literal_error":
+        choices = context["expected"].replace(" or ", ", ").replace("'", "").split(", ")
+        problem = f"{value} is not one of {', '.join(choices)}" if len(choices) > 1 else f"{value} is not {choices[0]}"
+        words = problem, did_you_mean(str(detail["input"]), choices)
+    elif kind in {"model_type", "model_attributes_type"}:
+        words = f"{value} is no table", _how_to_write(keys, model)
+    elif kind in _WORDS:
+        words = _WORDS[kind](value, context)
+        if isinstance(detail["input"], float) and math.isnan(detail["input"]):  # neither too small nor too large
+            words = f"{value} is not a number", words[1]
+    return words
+
+
+def _how_to_write(keys: KeyPath, model: type[Spec]) -> str:
+    parent = spec_at(keys[:-1], model)
+    field = parent.model_fields.get(str(keys[-1])) if parent else None
+    table = spec_type(field.annotation) if field else None
+    if field is not None and field.discriminator is not None:
+        return f"a table with {field.discriminator}"
+    if table is None:
+        return f"add it to [{dotted(keys[:-1])}]" if len(keys) > 1 else "add it at the top of the file"
+    required = [name for name, info in table.model_fields.items() if info.is_required()]
+    preset = ", or the name of a preset" if keys in INCLUDABLE else ""
+    return f"a table with {', '.join(required)}{preset}" if required else "write it as a table"
+
+
+def _known_keys(keys: KeyPath, model: type[Spec]) -> str:
+    parent = spec_at(keys[:-1], model)
+    if parent is None:
+        return ""
+    word = str(keys[-1])
+    known = [info.alias or name for name, info in parent.model_fields.items()]
+    match = closest(word, known)
+    elsewhere = [path for path in _all_keys(model) if path.rpartition(".")[2] == word]
+    if match is None and elsewhere:
+        return f"did you mean {elsewhere[0]!r}?"
+    return f"did you mean {match!r}?" if match else f"known here: {', '.join(known)}"
+
+
+def spec_at(path: KeyPath, model: type[Spec]) -> type[Spec] | None:
+    """Return the model of the table at `path`; None where there is none.
+
+    The key of a table that has several models is followed by the choice among them, as in pydantic's
+    places: ``("transport", "congestion_control", "dctcp")``.
+    """
+    return _walk(path, model)[1]
+
+
+def _walk(path: KeyPath, model: type[Spec]) -> tuple[KeyPath, type[Spec] | None]:
+    """Follow a place of pydantic's; returns its keys without choices, and the model of the table there."""
+    current: type[Spec] | None = model
+    choices: dict[str, type[Spec]] = {}
+    keys: list[str | int] = []
+    for key in path:
+        if choices:
+            current, choices = choices.get(str(key)), {}
+            continue
+        keys.append(key)
+        if isinstance(key, int):
+            continue  # an element of a list has the model that the list's key led to
+        info = current.model_fields.get(key) if current else None
+        choices = tagged(info) if info else {}
+        current = _element_type(info.annotation) if info and not choices else None
+    return tuple(keys), current
+
+
+def _element_type(annotation: object) -> type[Spec] | None:
+    return spec_type(get_args(annotation)[0] if get_origin(annotation) is tuple else annotation)
+
+
+def _all_keys(model: type[Spec], prefix: str = "") -> Iterator[str]:
+    for name, info in model.model_fields.items():
+        yield f"{prefix}{name}"
+        for nested in spec_types(info.annotation):
+            yield from _all_keys(nested, f"{prefix}{name}.")

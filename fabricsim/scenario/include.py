@@ -1,0 +1,275 @@
+"""Includes and overrides: how a scenario is put together from files, library and command line.
+
+A library name stands for a table: ``transport = "rdma-100g"`` means
+``transport = { include = "rdma-100g" }``. A name that ends in ``.toml`` is that of a file of the user, such as one that
+``fabricsim calibrate`` wrote. Keys beside ``include`` override those of the library file.
+Later layers (the file over what it extends, ``--set`` over the file) are laid over earlier ones
+*before* names are looked up, so that a later name replaces the library file and the keys that were
+written beside the earlier name stay. A table that was written in full is replaced by a name.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass, field
+from datetime import date, datetime, time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fabricsim.errors import InputError, Mistake
+from fabricsim.scenario import library
+from fabricsim.scenario.fabric import SHAPE_KEYS, TOPOLOGY_KEYS
+from fabricsim.scenario.source import parse, read_text
+from fabricsim.scenario.suggest import did_you_mean, show
+from fabricsim.scenario.tree import Node, build
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
+
+TablePath = tuple[str, ...]
+
+INCLUDABLE: dict[TablePath, str] = {
+    ("cluster",): "clusters",
+    ("cluster", "gpu"): "gpus",
+    ("cluster", "nic"): "nics",
+    ("cluster", "ethernet_nic"): "nics",
+    ("cluster", "cpu"): "cpus",
+    ("fabric",): "fabrics",
+    ("fabric", "switch"): "switches",
+    ("transport",): "transports",
+    ("transport", "switch"): "switches",
+    ("job", "model"): "models",
+    ("collectives",): "collectives",
+}
+"""Tables that a library name may stand for, and the kind of the library."""
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """Keys that decide what else a table may hold.
+
+    Parameters
+    ----------
+    keys
+        One key, which chooses by its value, or several, which choose by which of them is there.
+    dependents
+        Keys that are given up with a choice, whatever the next is; None: the whole table.
+    kept
+        By choice, those of the dependents that it has a use for.
+    anew
+        Whether dependents are given up with the same choice as well, if it is written again.
+    """
+
+    keys: tuple[str, ...]
+    dependents: AbstractSet[str] | None = None
+    kept: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
+    anew: bool = False
+
+    def made(self, table: Node) -> list[object]:
+        """Return the choices that a table makes."""
+        there = [(key, table.value[key].value) for key in self.keys if key in table.value]
+        return (
+            [value for _, value in there] if len(self.keys) == 1 else [key for key, value in there if value != "none"]
+        )
+
+    def without_other(self, below: Node, above: Node) -> Node:
+        """Take out of `below` what goes with a choice that `above` replaces."""
+        made, earlier = self.made(above), self.made(below)
+        if not made or not earlier or (made == earlier and not self.anew):
+            return below
+        gone = set(below.value if self.dependents is None else self.dependents) - set(self.kept.get(str(made[0]), ()))
+        return Node({key: node for key, node in below.value.items() if key not in gone}, below.where)
+
+
+_BUFFER = _Choice(("per_port", "shared"))
+_FLOW_CONTROL = _Choice(("pfc", "credits"), {"pfc", "credits", "buffer"})
+_CHOICES: dict[TablePath, _Choice] = {
+    ("fabric",): _Choice(
+        ("topology",),
+        set[str]().union(*TOPOLOGY_KEYS.values()),
+        {topology: keys - SHAPE_KEYS for topology, keys in TOPOLOGY_KEYS.items()},
+        anew=True,
+    ),
+    ("transport", "congestion_control"): _Choice(("law",)),
+    ("transport", "load_balancing"): _Choice(("kind",)),
+    ("transport", "packet"): _Choice(("recovery",), {"reordering", "nack_interval"}),
+    **{(table, "switch"): _FLOW_CONTROL for table in ("fabric", "transport")},
+    **{(table, "switch", "buffer"): _BUFFER for table in ("fabric", "transport")},
+    **{(table, "switch", "scheduler"): _Choice(("kind",)) for table in ("fabric", "transport")},
+}
+"""A choice laid over another one gives up what went with that: a law its parameters, PFC the credits.
+
+A topology that is written describes the fabric anew, so that nothing of its shape is left over from a preset unseen.
+"""
+
+_FILE = ".toml"
+_KEYS = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+
+
+def names_to_includes(node: Node, path: TablePath = ()) -> Node:
+    """Write every library name as a table with ``include``, so that layers merge alike."""
+    if path in INCLUDABLE and isinstance(node.value, str):
+        return Node({"include": node}, node.where)
+    if node.is_table:
+        return Node({key: names_to_includes(item, (*path, key)) for key, item in node.value.items()}, node.where)
+    return node
+
+
+def is_file_name(name: object) -> bool:
+    """Whether what stands for a table names a file, not a preset of the library."""
+    return isinstance(name, str) and name.endswith(_FILE)
+
+
+def anchored(node: Node, folder: Path, path: TablePath = ()) -> Node:
+    """Take the files that stand for tables as lying in a folder.
+
+    Parameters
+    ----------
+    node
+        What a file in that folder says.
+    folder
+        Where it lies.
+    path
+        Where `node` stands in the scenario.
+    """
+    if path in INCLUDABLE and is_file_name(node.value):
+        return Node(str(folder / str(node.value)), node.where)
+    if not node.is_table:
+        return node
+    inner = {key: anchored(item, folder, (*path, key)) for key, item in node.value.items()}
+    name = inner.get("include")
+    if path in INCLUDABLE and name is not None and is_file_name(name.value):
+        inner["include"] = Node(str(folder / str(name.value)), name.where)
+    return Node(inner, node.where)
+
+
+def overlay(below: Node, above: Node, path: TablePath = ()) -> Node:
+    """Lay one tree over another: tables merge key by key, anything else is replaced.
+
+    Where a table in `above` names a library file, keys that stand beside another name in `below`
+    stay; a table that was written in full is replaced. Where a key chooses what else a table may hold, as
+    ``law`` does, another choice drops what went with the one below.
+
+    Parameters
+    ----------
+    below, above
+        With library names written as ``include``.
+    path
+        Where both stand in the scenario.
+    """
+    if not (below.is_table and above.is_table):
+        return above
+    if path in INCLUDABLE and "include" in above.value and "include" not in below.value:
+        return above
+    if path in _CHOICES:
+        below = _CHOICES[path].without_other(below, above)
+    merged = dict(below.value)
+    for key, node in above.value.items():
+        merged[key] = overlay(merged[key], node, (*path, key)) if key in merged else node
+    return Node(merged, above.where)
+
+
+def override(text: str) -> Node:
+    """Read one ``--set`` such as ``"cluster.hosts=4"``.
+
+    Returns
+    -------
+    Node
+        The override as a tree of tables. The value is read as TOML; what is no TOML value, such as
+        ``tcp-10g`` or ``25MB``, is taken as text.
+
+    Raises
+    ------
+    InputError
+        Where there is no equals sign or no dotted key before it.
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not _KEYS.fullmatch(key.strip()):
+        msg = f"--set {text!r} is not of the form table.key=value, such as --set cluster.hosts=4"
+        raise InputError(msg)
+    if key.strip() == "extends":
+        msg = f"--set {text!r}: what a scenario extends is written in its file; load that scenario instead"
+        raise InputError(msg)
+    node = build(_value(value.strip()), "--set")
+    for part in reversed(key.strip().split(".")):
+        node = Node({part: node}, "--set")
+    return names_to_includes(node)
+
+
+def _value(text: str) -> object:
+    try:
+        tables = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        return text
+    value = tables["value"]
+    if len(tables) > 1 or isinstance(value, date | datetime | time):
+        return text
+    return value
+
+
+@dataclass
+class Includer:
+    """Resolves library names and notes what is wrong with them.
+
+    Attributes
+    ----------
+    mistakes
+        Of names, in the order in which they were met.
+    broken
+        Tables whose library file was not found: what they lack is not worth a message each. The
+        empty path stands for the whole scenario.
+    """
+
+    mistakes: list[Mistake] = field(default_factory=list)
+    broken: set[TablePath] = field(default_factory=set)
+
+    def resolve(self, node: Node, path: TablePath = ()) -> Node:
+        """Replace every ``include`` in a tree by the library file it names."""
+        if not node.is_table:
+            return node
+        if path in INCLUDABLE:
+            node = self._included(node, path)
+        return Node({key: self.resolve(item, (*path, key)) for key, item in node.value.items()}, node.where)
+
+    def _included(self, node: Node, path: TablePath) -> Node:
+        met: list[str] = []
+        while "include" in node.value:
+            name = node.value["include"]
+            beside = Node({key: item for key, item in node.value.items() if key != "include"}, node.where)
+            problem = self._problem(name.value, INCLUDABLE[path], met)
+            if problem is not None:
+                self.mistakes.append(Mistake(".".join(path), *problem, name.where))
+                self.broken.add(path)
+                return beside
+            met.append(name.value)
+            try:
+                table = _library_table(path, name.value)
+            except InputError as error:  # of a user's file; those of the library can be read
+                self.mistakes.append(Mistake(".".join(path), str(error), "", name.where))
+                self.broken.add(path)
+                return beside
+            node = overlay(table, beside, path)
+        return node
+
+    @staticmethod
+    def _problem(name: object, kind: str, met: list[str]) -> tuple[str, str] | None:
+        if not isinstance(name, str):
+            return f"include = {show(name)} is no name", f'write it like "{library.names(kind)[0]}"'
+        if name in met:
+            return f"the library files include each other: {' -> '.join([*met, name])}", "take one include out"
+        if is_file_name(name):
+            return None
+        if name not in library.names(kind):
+            known = ", ".join(library.names(kind))
+            return f"there is no {name!r} in workloads/{kind}", did_you_mean(name, library.names(kind), f"use {known}")
+        return None
+
+
+def _library_table(path: TablePath, name: str) -> Node:
+    if is_file_name(name):
+        return names_to_includes(anchored(parse(read_text(Path(name), name), name), Path(name).parent, path), path)
+    kind = INCLUDABLE[path]
+    label = f"workloads/{kind}/{name}.toml"
+    return names_to_includes(parse(read_text(library.path(kind, name), label), label), path)

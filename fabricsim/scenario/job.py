@@ -1,0 +1,130 @@
+"""The training job: model, parallelism, batch, schedule, overlap."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+
+from fabricsim.scenario.base import Spec
+from fabricsim.scenario.model import Experts, Model, Positive
+from fabricsim.scenario.quantity import Bytes, Duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["DIMENSIONS", "Experts", "Job", "Model", "Parallelism", "Positive"]
+
+DIMENSIONS = ("tensor", "context", "data", "pipeline")
+"""Parallel dimensions whose degrees multiply to the number of ranks; as Megatron-LM, the innermost first."""
+
+
+class Parallelism(Spec):
+    """Degrees of parallelism; the product of tensor, context, data and pipeline is the number of ranks.
+
+    ``sequence_parallel`` splits what lies between the tensor-parallel parts of a layer along the sequence
+    (Korthikanti et al., arXiv 2205.05198). ``expert`` spreads the experts over groups of data-parallel
+    ranks, which it divides. ``virtual_stages`` is the number of model chunks per rank of the interleaved
+    schedule. ``zero`` shards optimizer state (1), gradients (2) and parameters (3, FSDP) over the
+    data-parallel ranks. With ``zero = 3`` these are ``replicate`` groups, each of which shares out all parameters
+    among its own ranks (hybrid sharding), and without ``reshard_after_forward`` parameters gathered for a forward pass
+    stay for the backward pass. With ``scatter_gather`` tensor-parallel ranks send a part each to the next stage and
+    gather it there (Narayanan et al., arXiv 2104.04473, section 4.1). ``order`` lists the dimensions from the
+    innermost outwards: those named first have neighbouring ranks.
+    """
+
+    data: Positive = 1
+    pipeline: Positive = 1
+    tensor: Positive = 1
+    context: Positive = 1
+    expert: Positive = 1
+    sequence_parallel: bool = False
+    context_method: Literal["ring", "ulysses"] = "ring"
+    virtual_stages: Positive = 1
+    scatter_gather: bool = False
+    zero: Annotated[int, Field(ge=0, le=3)] = 0
+    replicate: Positive = 1
+    reshard_after_forward: bool = True
+    order: str = "-".join(DIMENSIONS)
+
+    @property
+    def shards(self) -> int:
+        """Ranks among which ZeRO shares out what is not of experts."""
+        return self.data * self.context // self.replicate
+
+    @property
+    def ranks(self) -> int:
+        """Number of ranks."""
+        return self.tensor * self.context * self.data * self.pipeline
+
+
+KERNEL_LAUNCH = {"eager": 45_500_000, "graph": 5_000_000}
+"""Interval at which the host issues kernels, ps, by ``launch``.
+
+``"eager"``: a framework in Python that issues each by itself. Calibrated, to half a microsecond, so that the 14 runs
+of Megatron-LM on one node of A100 with 1,024 hidden, one sequence per micro-batch, one stage and no tensor
+parallelism come out right on average (`fabricsim.studies.vtrain`). It holds the host's time for all that the list
+of kernels leaves out. In a trace of DLRM on V100 PyTorch had 40 us between launches (facebookresearch/param, with
+the profiler on). No newer host was measured.
+
+``"graph"``: recorded kernels (CUDA graphs), or a framework that issues them from C++. In that trace a launch itself
+took 5 us; back to back launches take 1.8 us on V100 and 2.7 on A100 (reference values of ReFrame's check
+kernel_latency, CSCS).
+"""
+
+MODERN = 2023
+"""Models of this year and later are trained in bf16 with fused attention and without recomputation, as Llama 3 was
+(Grattafiori et al., arXiv 2407.21783, section 3.3.2); Megatron-LM has added gradients of weights to their buffer in
+the products themselves since the end of 2021. Those before are trained as its scripts of 2021 say."""
+
+
+def _since(modern: str | bool, before: str | bool) -> Callable[[dict[str, Any]], Any]:  # noqa: FBT001
+    """Give the default of a key by the year of the model, which pydantic has checked before."""
+    return lambda checked: modern if checked["model"].year >= MODERN else before
+
+
+class Job(Spec):
+    """One training job.
+
+    ``precision``, ``recompute``, ``attention`` and ``fused_accumulation`` default to what was usual in the model's year
+    (`MODERN`), ``kernel_launch`` to that of ``launch`` (`KERNEL_LAUNCH`).
+
+    ``overlap = "none"`` reduces all gradients after the last backward pass, as Megatron-LM does by default;
+    ``"ddp"`` reduces buckets of ``bucket`` bytes as soon as they are full, as PyTorch DistributedDataParallel
+    does. With ``zero = 3`` parameters are gathered ``prefetch`` blocks ahead. ``recompute = "full"`` stores
+    only layer inputs and repeats the forward pass before the backward pass of each layer; ``"selective"``
+    repeats scores, softmax, dropout and context of the attention only. ``attention = "fused"`` computes them in
+    one kernel that keeps no scores (FlashAttention). With ``fused_accumulation`` the products that give gradients
+    of weights add them to the gradient buffer themselves, as Megatron-LM does with APEX. Without ``tensor_overlap``
+    the tensor-parallel all-reduce of the gradient of an input comes behind the gradient of the weight, not beside
+    it. With ``flatten_gradients`` gradients are copied into one buffer for their reduction, and back. With
+    ``clip_gradients`` the norm of the gradients is above its limit, so that all are scaled. ``batch_time`` is what
+    the host takes to fetch a micro-batch and hand it to the tensor-parallel ranks, while the GPU waits, before each
+    forward pass of each stage. Of a mixture of experts, an expert takes at most ``capacity_factor`` times its even
+    share of tokens, and the busiest takes ``expert_imbalance`` times it.
+    """
+
+    model: Model
+    parallelism: Parallelism = Parallelism()
+    micro_batch: Positive
+    global_batch: Positive
+    sequence: Positive
+    decoder_sequence: Positive | None = None
+    precision: Literal["fp16", "bf16", "fp32"] = Field(default_factory=_since("bf16", "fp16"))
+    gradient_precision: Literal["fp16", "bf16", "fp32"] | None = None
+    schedule: Literal["1f1b", "gpipe", "zb-h1"] = "1f1b"
+    overlap: Literal["none", "ddp"] = "none"
+    bucket: Bytes = 25 * 2**20
+    first_bucket: Bytes = 2**20
+    prefetch: Positive = 1
+    recompute: Literal["none", "selective", "full"] = Field(default_factory=_since("none", "full"))
+    attention: Literal["unfused", "fused"] = Field(default_factory=_since("fused", "unfused"))
+    fused_accumulation: bool = Field(default_factory=_since(modern=True, before=False))
+    tensor_overlap: bool = True
+    flatten_gradients: bool = False
+    clip_gradients: bool = False
+    launch: Literal["eager", "graph"] = "eager"
+    kernel_launch: Duration = Field(default_factory=lambda checked: KERNEL_LAUNCH[checked["launch"]])
+    batch_time: Duration = 0
+    capacity_factor: Annotated[float, Field(ge=1, le=1000)] | None = None
+    expert_imbalance: Annotated[float, Field(ge=1, le=1000)] = 1.0

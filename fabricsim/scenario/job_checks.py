@@ -1,0 +1,260 @@
+"""Checks of a job by itself and against a GPU type: what keeps it from being compiled.
+
+As in `fabricsim.scenario.checks`, asking a job with other mistakes for a value that is not settled ends
+the check that asked.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from fabricsim.errors import Mistake
+from fabricsim.scenario.parallelism_checks import PARALLELISM_CHECKS
+from fabricsim.scenario.partial import settled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from fabricsim.scenario.cluster import Gpu
+    from fabricsim.scenario.job import Job
+
+MOST_MICRO_BATCHES = 1_000_000
+"""Micro-batches of all ranks together in one iteration; each becomes several operations of some 500 bytes."""
+
+MOST_LAYERS = 100_000
+"""Layers of a model, encoder and decoder together."""
+
+
+SHORT_STAGES = 2
+"""Stages that may have one layer less than the others: the last, which has the head, and the first, which has the
+embedding, as in Llama 3 405B (arXiv 2407.21783, section 3.3.2)."""
+
+
+def job_problems(job: Job) -> list[Mistake]:
+    """Find what does not fit together in a job.
+
+    Parameters
+    ----------
+    job
+        A job, or a `Partial` that stands in for one with other mistakes.
+
+    Returns
+    -------
+    list of Mistake
+        Without places; empty where all fits.
+    """
+    return settled(partial(check, job) for check in _CHECKS)
+
+
+def peak_problems(job: Job, gpu: Gpu) -> list[Mistake]:
+    """Find out whether a GPU can compute in the job's precision.
+
+    Parameters
+    ----------
+    job, gpu
+        Or a `Partial` that stands in for either.
+
+    Returns
+    -------
+    list of Mistake
+        Empty, or one.
+
+    Raises
+    ------
+    Unsettled
+        Where `job` or `gpu` has a mistake in what decides this.
+    """
+    if job.precision in gpu.peak:
+        return []
+    known = ", ".join(gpu.peak) or "none"
+    problem = f"the GPU {gpu.name!r} has no peak for {job.precision!r} (it has {known})"
+    return [Mistake("job.precision", problem, "choose one of those, or add it to cluster.gpu.peak")]
+
+
+def _batch(job: Job) -> Iterator[Mistake]:
+    step = job.micro_batch * job.parallelism.data
+    if job.global_batch % step:
+        problem = f"{job.global_batch} is no multiple of micro_batch {job.micro_batch} x data {job.parallelism.data}"
+        nearest = max(1, round(job.global_batch / step)) * step
+        yield Mistake("job.global_batch", problem, f"such as {nearest}")
+    elif job.global_batch // job.micro_batch * job.parallelism.pipeline > MOST_MICRO_BATCHES:
+        problem = f"{job.global_batch} makes more than {MOST_MICRO_BATCHES} micro-batches over all ranks"
+        yield Mistake("job.global_batch", problem, "lower it, or raise job.micro_batch")
+
+
+def _stages(job: Job) -> Iterator[Mistake]:
+    model, stages = job.model, job.parallelism.pipeline
+    chunks = stages * job.parallelism.virtual_stages
+    layers, what = model.layers, f"{model.layers} layers"
+    if model.family == "t5":
+        layers += model.decoder_layers or 0
+        what = f"{model.layers} encoder and {model.decoder_layers} decoder layers"
+    if layers > MOST_LAYERS:
+        yield Mistake("job.model.layers", f"{what} are too many", f"at most {MOST_LAYERS}")
+    elif layers < stages or -layers % chunks > (0 if model.family == "t5" else SHORT_STAGES):
+        fitting = [str(degree) for degree in range(1, layers + 1) if layers % degree == 0]
+        parts = f"{stages} stages" if chunks == stages else f"{stages} stages of {chunks // stages} chunks"
+        problem = f"{what} cannot be shared evenly by {parts}"
+        yield Mistake("job.parallelism.pipeline", problem, f"one of {', '.join(fitting)}")
+
+
+def _decoder(job: Job) -> Iterator[Mistake]:
+    family = job.model.family
+    for table, key in (("job.model", "decoder_layers"), ("job", "decoder_sequence")):
+        value = getattr(job if table == "job" else job.model, key)
+        if family == "t5" and value is None:
+            yield Mistake(f"{table}.{key}", "is missing: a t5 has a decoder", "add it")
+        if family != "t5" and value is not None:
+            yield Mistake(f"{table}.{key}", f"has no effect: a {family} has no separate decoder", "take it out")
+
+
+def _positions(job: Job) -> Iterator[Mistake]:
+    limit = job.model.positions
+    for key in ("sequence", "decoder_sequence"):
+        value = getattr(job, key)
+        if value is not None and value > limit:
+            problem = f"{value} is longer than the {limit} positions of the model {job.model.name!r}"
+            yield Mistake(f"job.{key}", problem, f"at most {limit}, or raise job.model.positions")
+
+
+def _heads(job: Job) -> Iterator[Mistake]:
+    model = job.model
+    if model.head_width is None and model.hidden % model.heads:
+        problem = f"hidden {model.hidden} is no multiple of {model.heads} heads"
+        yield Mistake("job.model.heads", problem, "or set job.model.head_width")
+    if model.kv_heads is None:
+        return
+    if model.family == "t5":
+        yield Mistake("job.model.kv_heads", "has no effect: a t5 has as many as heads", "take it out")
+    elif model.heads % model.kv_heads:
+        problem = f"{model.kv_heads} does not divide {model.heads} heads"
+        yield Mistake("job.model.kv_heads", problem, f"one of {_divisors(model.heads)}")
+
+
+def _tensor(job: Job) -> Iterator[Mistake]:
+    """Check that tensor parallelism splits each matrix into equal parts."""
+    model, degree = job.model, job.parallelism.tensor
+    widths = {
+        "heads": model.heads,
+        "kv_heads": model.kv_heads or model.heads,
+        "feed_forward": model.feed_forward or 4 * model.hidden,
+        "vocabulary": model.vocabulary,
+        "experts.feed_forward": (model.experts and model.experts.feed_forward) or degree,
+    }
+    odd = [f"job.model.{key}, {width}" for key, width in widths.items() if width % degree]
+    if odd:
+        padded = -(-model.vocabulary // degree) * degree
+        way_out = f"pad it to {padded}" if odd == [f"job.model.vocabulary, {model.vocabulary}"] else "choose a divisor"
+        yield Mistake("job.parallelism.tensor", f"{degree} does not divide {' nor '.join(odd)}", way_out)
+    if not job.parallelism.sequence_parallel:
+        return
+    if degree == 1:
+        problem = "has no effect: tensor is 1, and it splits the sequence over tensor-parallel ranks"
+        yield Mistake("job.parallelism.sequence_parallel", problem, "take it out, or raise tensor")
+    for key, tokens in _lengths(job):
+        if tokens % (degree * job.parallelism.context):
+            problem = f"{tokens} is no multiple of tensor {degree} x context {job.parallelism.context}"
+            yield Mistake(f"job.{key}", problem, "which sequence_parallel needs; pad it")
+
+
+def _context(job: Job) -> Iterator[Mistake]:
+    """Check that context parallelism splits sequences, and with Ulysses heads, into equal parts."""
+    model, degree = job.model, job.parallelism.context
+    if degree == 1:
+        return
+    if model.family == "t5":
+        yield Mistake("job.parallelism.context", "a t5 cannot be split along its sequences", "take it out")
+        return
+    parts = 2 * degree if job.parallelism.context_method == "ring" else degree
+    if job.sequence % parts:
+        problem = f"{job.sequence} cannot be cut into {parts} equal parts for {degree} context-parallel ranks"
+        yield Mistake("job.sequence", problem, f"such as {-(-job.sequence // parts) * parts}")
+    if job.parallelism.context_method == "ring" and job.attention != "fused":
+        problem = "'unfused' cannot merge the partial results of ring attention"
+        yield Mistake("job.attention", problem, "'fused', or job.parallelism.context_method = 'ulysses'")
+    shared = (model.kv_heads or model.heads) // job.parallelism.tensor
+    if job.parallelism.context_method == "ulysses" and shared % degree:
+        problem = f"Ulysses cannot spread {shared} key and value heads per tensor-parallel rank over {degree} ranks"
+        yield Mistake("job.parallelism.context", problem, f"one of {_divisors(max(shared, 1))}, or 'ring'")
+
+
+def _no_experts(job: Job) -> Iterator[Mistake]:
+    """Check that nothing of a mixture of experts is set without one."""
+    if job.model.experts is not None:
+        return
+    problem = f"has no effect: the model {job.model.name!r} has no experts"
+    settings = {
+        "parallelism.expert": job.parallelism.expert > 1,
+        "capacity_factor": job.capacity_factor is not None,
+        "expert_imbalance": job.expert_imbalance > 1,
+    }
+    for key, given in settings.items():
+        if given:
+            yield Mistake(f"job.{key}", problem, "take it out")
+
+
+def _experts(job: Job) -> Iterator[Mistake]:
+    experts = job.model.experts
+    if experts is None:
+        return
+    if job.model.family not in {"gpt", "llama"}:
+        yield Mistake("job.model.experts", f"has no effect in a {job.model.family}", "use family gpt or llama")
+    if experts.per_token > experts.count:
+        problem = f"{experts.per_token} is more than the {experts.count} experts there are"
+        yield Mistake("job.model.experts.per_token", problem, f"at most {experts.count}")
+    if experts.dense_layers > job.model.layers:
+        problem = f"{experts.dense_layers} is more than the {job.model.layers} layers there are"
+        yield Mistake("job.model.experts.dense_layers", problem, f"at most {job.model.layers}")
+
+
+def _spread_experts(job: Job) -> Iterator[Mistake]:
+    experts, degrees = job.model.experts, job.parallelism
+    if experts is None:
+        return
+    if experts.count % degrees.expert:
+        problem = f"{experts.count} experts cannot be shared evenly by {degrees.expert} ranks"
+        yield Mistake("job.parallelism.expert", problem, f"one of {_divisors(experts.count)}")
+    if degrees.data % degrees.expert:
+        problem = f"{degrees.expert} does not divide the data-parallel degree, {degrees.data}"
+        yield Mistake("job.parallelism.expert", problem, f"one of {_divisors(degrees.data)}")
+    if degrees.expert > 1 and degrees.tensor > 1 and not degrees.sequence_parallel:
+        problem = "false, but tensor-parallel ranks that all have the same tokens cannot send them to experts"
+        yield Mistake("job.parallelism.sequence_parallel", problem, "set it to true")
+
+
+def _megatron(job: Job) -> Iterator[Mistake]:
+    """Check that what earlier versions of Megatron-LM did goes with the rest."""
+    if not job.tensor_overlap and job.parallelism.sequence_parallel:
+        problem = "false, but with sequence_parallel the input's gradient is reduced beside the weight's"
+        yield Mistake("job.tensor_overlap", problem, "take it out")
+    if job.flatten_gradients and (job.overlap != "none" or job.parallelism.zero):
+        problem = "copies gradients for one all-reduce at the end, which overlap and zero do not have"
+        yield Mistake("job.flatten_gradients", problem, "take it out")
+
+
+def _lengths(job: Job) -> Iterator[tuple[str, int]]:
+    for key in ("sequence", "decoder_sequence"):
+        value = getattr(job, key)
+        if value is not None:
+            yield key, value
+
+
+def _divisors(number: int) -> str:
+    return ", ".join(str(each) for each in range(1, number + 1) if number % each == 0)
+
+
+_CHECKS: tuple[Callable[[Job], Iterator[Mistake]], ...] = (
+    _batch,
+    _stages,
+    _decoder,
+    _positions,
+    _heads,
+    *PARALLELISM_CHECKS,
+    _tensor,
+    _context,
+    _no_experts,
+    _experts,
+    _spread_experts,
+    _megatron,
+)

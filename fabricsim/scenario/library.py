@@ -1,0 +1,101 @@
+"""The library of presets: GPUs, NICs, switches, clusters, transports, models, scenarios.
+
+The files lie in ``workloads/<kind>/<name>.toml``: inside the package in an installed wheel, beside it
+in a checkout and in an editable install.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fabricsim.errors import InputError
+from fabricsim.scenario.suggest import did_you_mean
+
+KINDS = (
+    "scenarios",
+    "clusters",
+    "gpus",
+    "nics",
+    "cpus",
+    "fabrics",
+    "switches",
+    "transports",
+    "models",
+    "collectives",
+    "traffic",
+    "traces",
+)
+"""What there are presets of; each is a folder."""
+
+
+def root() -> Path:
+    """Return the folder of the library.
+
+    Raises
+    ------
+    InputError
+        Where the installation lacks it.
+    """
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / "workloads", package.parent / "workloads"):
+        if (folder / "scenarios").is_dir():
+            return folder
+    msg = f"the library of presets is missing: neither {package} nor the folder above it holds workloads; reinstall"
+    raise InputError(msg)
+
+
+def names(kind: str) -> list[str]:
+    """Names of all presets of a kind, sorted.
+
+    Raises
+    ------
+    InputError
+        Where there is no such kind.
+    """
+    if kind not in KINDS:
+        hint = did_you_mean(kind, KINDS, f"there are {', '.join(KINDS)}")
+        msg = f"no presets of kind {kind!r}; {hint}"
+        raise InputError(msg)
+    return sorted(file.stem for file in (root() / kind).glob("*.toml"))
+
+
+def path(kind: str, name: str) -> Path:
+    """File of one preset.
+
+    Raises
+    ------
+    InputError
+        Where there is no such kind or name.
+    """
+    known = names(kind)
+    if name not in known:  # a name is never joined to a path before it is known to be one of ours
+        hint = did_you_mean(name, known, f"there are {', '.join(known)}")
+        msg = f"no preset {name!r} in {kind}; {hint}"
+        raise InputError(msg)
+    return root() / kind / f"{name}.toml"
+
+
+def trace(given: Path) -> Path:
+    """File of a captured trace that ships, if `given` names one and is no file of the user; else `given`."""
+    if given.exists() or str(given) not in names("traces"):
+        return given
+    return root() / "traces" / f"{given}.tar.xz"
+
+
+def listing() -> dict[str, list[tuple[str, str]]]:
+    """Everything there is, for people.
+
+    Returns
+    -------
+    dict
+        From each kind to its ``(name, description)`` pairs; the description is the first comment
+        line of the file.
+    """
+    return {kind: [(name, _description(path(kind, name))) for name in names(kind)] for kind in KINDS}
+
+
+def _description(file: Path) -> str:
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            return line.lstrip("# ").strip()
+    return ""

@@ -1,0 +1,284 @@
+"""Loading a scenario: file, what it extends, library files and ``--set``, checked as one.
+
+::
+
+    read ─► lay over what it extends ─► lay --set over it ─► look names up ─► validate ─► Scenario
+
+Every mistake is noted with its place, and all are reported together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic import ValidationError
+
+from fabricsim.errors import InputError, Mistake, ScenarioError
+from fabricsim.scenario import library
+from fabricsim.scenario.checks import problems
+from fabricsim.scenario.collectives import is_described
+from fabricsim.scenario.explain import explain
+from fabricsim.scenario.fabric import FABRIC_FILES
+from fabricsim.scenario.include import Includer, anchored, names_to_includes, overlay, override
+from fabricsim.scenario.partial import Partial
+from fabricsim.scenario.scenario import Scenario
+from fabricsim.scenario.source import parse, read_text
+from fabricsim.scenario.suggest import did_you_mean, show
+from fabricsim.scenario.tree import Node, build, plain, where
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+
+@dataclass(frozen=True)
+class LoadedScenario:
+    """A scenario and where it came from.
+
+    Attributes
+    ----------
+    scenario
+        The checked scenario.
+    source
+        The file, verbatim; what it extends and ``--set`` are not in it.
+    resolved
+        All tables with everything included and overridden, units still written out: validating it
+        again gives the same scenario.
+    path
+        The file.
+    """
+
+    scenario: Scenario
+    source: str
+    resolved: dict[str, Any]
+    path: Path
+
+
+def load(path: str | Path, overrides: Sequence[str] = (), *, with_job: bool = True) -> LoadedScenario:
+    """Load a scenario.
+
+    Parameters
+    ----------
+    path
+        A TOML file, or the name of a shipped scenario such as ``"gpt2-medium-dp"``. Files that its
+        fabric names lie beside it.
+    overrides
+        Settings laid over the file, in order: ``"cluster.hosts=4"``, ``"transport=tcp-10g"``,
+        ``"job.bucket=50MiB"``. Files in them lie below the working directory.
+    with_job
+        Whether to keep the scenario's job.
+
+    Raises
+    ------
+    InputError
+        Where the file cannot be read, is no TOML, or an override has no ``key=value`` form.
+    ScenarioError
+        Where the scenario has mistakes; it lists all of them.
+    """
+    file, label = _locate(path)
+    return _loaded(read_text(file, label), file, label, overrides, with_job=with_job)
+
+
+def machine(name: str, transport: str, hosts: int, overrides: Sequence[str] = ()) -> LoadedScenario:
+    """Make a scenario of a cluster in the library: its hosts behind one switch, no job.
+
+    Parameters
+    ----------
+    name
+        Of the cluster.
+    transport
+        Of the transport in the library.
+    hosts
+        How many of its hosts.
+    overrides
+        As of `load`.
+
+    Raises
+    ------
+    InputError
+        Where there is no cluster or transport of that name.
+    ScenarioError
+        Where they do not go together, or an override is wrong.
+    """
+    library.path("clusters", name)
+    library.path("transports", transport)
+    source = f"""# {name}: {hosts} of its hosts behind one switch
+name = "{name}"
+cluster = {{ include = "{name}", hosts = {hosts} }}
+fabric = "single-switch"
+transport = "{transport}"
+collectives = "nccl"
+"""
+    return _loaded(source, Path(f"{name}.toml"), name, overrides)
+
+
+def _loaded(source: str, file: Path, label: str, overrides: Sequence[str], *, with_job: bool = True) -> LoadedScenario:
+    includer = Includer()
+    root = _laid(source, file, label, overrides, includer, with_job=with_job)
+    scenario, resolved = _checked(root, includer)
+    return LoadedScenario(scenario, source, resolved, file)
+
+
+def _laid(  # noqa: PLR0913  as of `_loaded`
+    source: str, file: Path, label: str, overrides: Sequence[str], includer: Includer, *, with_job: bool = True
+) -> Node:
+    """Lay a scenario over what it extends, and settings over both."""
+    own = parse(source, label)
+    root = _extended(own, [(file, label)], includer)
+    if "name" not in own.value:  # a scenario is not called after the one that it extends
+        root = overlay(root, Node({"name": Node(file.stem, label)}, root.where))
+    if not with_job:
+        root = Node({key: node for key, node in root.value.items() if key != "job"}, root.where)
+    for text in overrides:
+        root = overlay(root, override(text))
+    return root
+
+
+def resolved_tree(path: str | Path, overrides: Sequence[str] = ()) -> Node:
+    """Load a scenario as tables whose values know where they were written; parameters and errors as of `load`."""
+    file, label = _locate(path)
+    includer = Includer()
+    root = _laid(read_text(file, label), file, label, overrides, includer)
+    _checked(root, includer)
+    return _with_base_switch(Includer().resolve(root))
+
+
+def from_tables(tables: Mapping[str, Any]) -> Scenario:
+    """Validate a scenario that is already in memory.
+
+    Parameters
+    ----------
+    tables
+        Nested tables as a TOML file would give them, such as `LoadedScenario.resolved`; library
+        names are looked up as in files.
+
+    Raises
+    ------
+    ScenarioError
+        Where the scenario has mistakes; it lists all of them.
+    """
+    return _checked(names_to_includes(build(tables)), Includer())[0]
+
+
+def _locate(path: str | Path) -> tuple[Path, str]:
+    """Find a file or shipped scenario, and its name for people."""
+    file = Path(path)
+    shipped = library.names("scenarios")
+    if str(path) in shipped and not _is_file(file):
+        return library.path("scenarios", str(path)), f"workloads/scenarios/{path}.toml"
+    if not _exists(file):
+        hint = did_you_mean(str(path), shipped, "`fabricsim list scenarios` names the shipped ones")
+        msg = f"{path}: there is no such file or shipped scenario; {hint}"
+        raise InputError(msg)
+    return file, str(path)
+
+
+def _is_file(file: Path) -> bool:
+    return _exists(file) and file.is_file()
+
+
+def _exists(file: Path) -> bool:
+    try:
+        return file.exists()
+    except (OSError, ValueError):  # such as a name that is too long, or one with a NUL
+        return False
+
+
+def _extended(tree: Node, met: list[tuple[Path, str]], includer: Includer) -> Node:
+    """Lay a file, the last of those `met`, over what it extends, and that over what it extends."""
+    folder = met[-1][0].parent
+    tree = _anchored(names_to_includes(anchored(tree, folder)), folder)
+    name = tree.value.get("extends")
+    if name is None:
+        return tree
+    beside = Node({key: node for key, node in tree.value.items() if key != "extends"}, tree.where)
+    try:
+        below, base = _base(name.value, met)
+    except InputError as error:
+        includer.mistakes.append(Mistake("extends", str(error), "", name.where))
+        includer.broken.add(())
+        return beside
+    return overlay(_extended(below, [*met, base], includer), beside)
+
+
+def _anchored(tree: Node, folder: Path) -> Node:
+    """Take the files that a scenario's fabric and collectives name as lying beside the scenario."""
+    tree = _beside(tree, "fabric", folder, FABRIC_FILES)
+    collectives = tree.value.get("collectives")
+    if collectives is None or not collectives.is_table:
+        return tree
+    algorithm = collectives.value.get("algorithm")
+    if algorithm is None or not algorithm.is_table:
+        return tree
+    files = [key for key, node in algorithm.value.items() if is_described(str(node.value))]
+    inner = _beside(collectives, "algorithm", folder, files)
+    return Node({**tree.value, "collectives": inner}, tree.where)
+
+
+def _beside(tree: Node, name: str, folder: Path, keys: Iterable[str]) -> Node:
+    """Take the files that some keys of a table name as lying in a folder."""
+    table = tree.value.get(name)
+    if table is None or not table.is_table:
+        return tree
+    named = {key: node for key, node in table.value.items() if key in keys and isinstance(node.value, str)}
+    moved = {key: Node(str(folder / node.value), node.where) for key, node in named.items() if node.value}
+    return Node({**tree.value, name: Node({**table.value, **moved}, table.where)}, tree.where)
+
+
+def _base(name: object, met: list[tuple[Path, str]]) -> tuple[Node, tuple[Path, str]]:
+    if not isinstance(name, str):
+        msg = f'{show(name)} is no file or name; write it like extends = "gpt2-medium-dp"'
+        raise InputError(msg)
+    base, label = _locate_base(name, met[-1][0])
+    if base.resolve() in [file.resolve() for file, _ in met]:
+        chain = " -> ".join([*(label for _, label in met), label])
+        msg = f"the files extend each other: {chain}"
+        raise InputError(msg)
+    return parse(read_text(base, label), label), (base, label)
+
+
+def _locate_base(name: str, file: Path) -> tuple[Path, str]:
+    """Find what a file extends: a file beside it, or a shipped scenario."""
+    beside = file.parent / name
+    if name in library.names("scenarios") and not _is_file(beside):
+        return library.path("scenarios", name), f"workloads/scenarios/{name}.toml"
+    return _locate(beside)
+
+
+def _checked(root: Node, includer: Includer) -> tuple[Scenario, dict[str, Any]]:
+    root = _with_base_switch(includer.resolve(root))
+    mistakes = list(includer.mistakes)
+    tables = plain(root)
+    try:
+        scenario = Scenario.model_validate(tables)
+    except ValidationError as error:
+        view = cast("Scenario", Partial(Scenario, tables, includer.broken))
+        mistakes += _placed([*explain(error, Scenario, includer.broken), *problems(view)], root)
+    except ScenarioError as error:  # the tables are good, but do not fit together
+        mistakes += _placed(error.mistakes, root)
+    if mistakes:
+        raise ScenarioError(mistakes)
+    return scenario, tables
+
+
+def _with_base_switch(root: Node) -> Node:
+    """Lay a switch of the fabric that has no name over that of the transport, which it changes some keys of."""
+    fabric, transport = root.value.get("fabric"), root.value.get("transport")
+    if fabric is None or transport is None or not (fabric.is_table and transport.is_table):
+        return root
+    switch, base = fabric.value.get("switch"), transport.value.get("switch")
+    if switch is None or base is None or not (switch.is_table and base.is_table) or "name" in switch.value:
+        return root
+    laid = overlay(base, switch, ("fabric", "switch"))
+    return Node({**root.value, "fabric": Node({**fabric.value, "switch": laid}, fabric.where)}, root.where)
+
+
+def _placed(mistakes: Sequence[Mistake], root: Node) -> list[Mistake]:
+    """Add the place of each mistake's key."""
+    placed = []
+    for mistake in mistakes:
+        keys = mistake.key.replace("[", ".").replace("]", "").split(".")
+        path = tuple(int(key) if key.isdigit() else key for key in keys)
+        placed.append(Mistake(mistake.key, mistake.problem, mistake.way_out, where(root, path)))
+    return placed

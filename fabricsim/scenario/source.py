@@ -1,0 +1,106 @@
+"""Reading TOML files that may be anything: one clear error for what is not a scenario."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import TYPE_CHECKING
+
+from fabricsim.errors import InputError
+from fabricsim.scenario.toml_lines import key_lines
+from fabricsim.scenario.tree import Node, build
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LARGEST = 2**20
+"""Bytes of a scenario file; the largest sensible ones have some thousand."""
+
+LONGEST_LINE = 4096
+"""Characters of a line; the time to parse a dotted key grows with the square of its length."""
+
+_PLACE = re.compile(r" \(at line (\d+), column \d+\)$")
+
+
+def read_text(path: Path, label: str = "") -> str:
+    """Read a text file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    label
+        Its name in messages; `path` itself where left out.
+
+    Raises
+    ------
+    InputError
+        Where it is missing, a directory, unreadable, too large, empty or no UTF-8 text.
+    """
+    label = label or str(path)
+    problem = not_a_file(path, "; name the scenario file in it")
+    if problem:
+        msg = f"{label}: {problem}"
+        raise InputError(msg)
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST + 1)
+    except OSError as error:
+        msg = f"{label}: cannot be read: {error.strerror}"
+        raise InputError(msg) from error
+    if len(data) > LARGEST:
+        msg = f"{label}: is larger than {LARGEST} bytes, which no scenario is"
+        raise InputError(msg)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        msg = f"{label}: is no UTF-8 text (byte {error.start} is {data[error.start]:#04x}); a scenario is a TOML file"
+        raise InputError(msg) from error
+
+
+def not_a_file(path: Path, in_directory: str = "") -> str:
+    """Say why a path is no regular file; empty where it is one. `in_directory` is added for a directory."""
+    try:
+        if path.is_dir():
+            return f"is a directory{in_directory}"
+        if not path.exists():
+            return "there is no such file"
+        return "" if path.is_file() else "is not a regular file"
+    except (OSError, ValueError) as error:  # such as a name that is too long, or one with a NUL
+        return f"cannot be a file: {error}"
+
+
+def parse(text: str, label: str) -> Node:
+    """Parse TOML into a tree that knows its lines.
+
+    Raises
+    ------
+    InputError
+        Where it is empty or no TOML, with the line.
+    """
+    lines = text.removeprefix("\ufeff").splitlines() or [""]
+    longest = max(range(len(lines)), key=lambda index: len(lines[index]))
+    if len(lines[longest]) > LONGEST_LINE:
+        msg = f"{label}:{longest + 1}: the line is longer than {LONGEST_LINE} characters, which no scenario needs"
+        raise InputError(msg)
+    try:
+        tables = tomllib.loads(text.removeprefix("\ufeff"))
+        tree = build(tables, label, key_lines(text.removeprefix("\ufeff")))
+    except RecursionError as error:
+        msg = f"{label}: is nested too deeply for a scenario"
+        raise InputError(msg) from error
+    except ValueError as error:  # beside syntax errors, numbers of more digits than Python converts
+        msg = _syntax_error(str(error), label)
+        raise InputError(msg) from error
+    if not tables:
+        msg = f"{label}: is empty; `fabricsim list scenarios` names scenarios to start from"
+        raise InputError(msg)
+    return tree
+
+
+def _syntax_error(message: str, label: str) -> str:
+    place = _PLACE.search(message)
+    if place is None:
+        return f"{label}: is no valid TOML: {message}"
+    hint = "; text and quantities need quotes" if message.startswith(("Invalid value", "Expected newline")) else ""
+    return f"{label}:{place[1]}: is no valid TOML: {message[: place.start()]}{hint}"

@@ -1,0 +1,78 @@
+"""Raw tables of a scenario that remember where each value was written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fabricsim.scenario.toml_lines import KeyPath
+
+
+@dataclass(frozen=True)
+class Node:
+    """A value and where it was written.
+
+    Parameters
+    ----------
+    value
+        A ``dict`` from keys to nodes, a ``list`` of nodes, or a plain TOML value.
+    where
+        ``"file.toml:12"`` or ``"--set"``; empty where it is not known.
+    """
+
+    value: Any
+    where: str = ""
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it holds keys."""
+        return isinstance(self.value, dict)
+
+
+def build(value: object, file: str = "", lines: Mapping[KeyPath, int] | None = None, path: KeyPath = ()) -> Node:
+    """Wrap plain tables.
+
+    Parameters
+    ----------
+    value
+        What ``tomllib`` returned, or any nested mapping.
+    file
+        Name of the file for people; empty where there is none.
+    lines
+        Line of each key path.
+    path
+        Where `value` stands in the file.
+    """
+    line = (lines or {}).get(path)
+    where = f"{file}:{line}" if line is not None else file
+    if isinstance(value, Mapping):
+        return Node({str(key): build(item, file, lines, (*path, str(key))) for key, item in value.items()}, where)
+    if isinstance(value, list | tuple):
+        return Node([build(item, file, lines, (*path, index)) for index, item in enumerate(value)], where)
+    return Node(value, where)
+
+
+def plain(node: Node) -> Any:  # noqa: ANN401  TOML values are of many types
+    """Unwrap a tree into the dicts, lists and values that it was built from."""
+    if isinstance(node.value, dict):
+        return {key: plain(item) for key, item in node.value.items()}
+    if isinstance(node.value, list):
+        return [plain(item) for item in node.value]
+    return node.value
+
+
+def where(node: Node, path: KeyPath) -> str:
+    """Place of the value at `path`, or of the innermost table on the way there that exists."""
+    place = node.where
+    for key in path:
+        inside = node.value
+        if isinstance(inside, dict) and key in inside:
+            node = inside[str(key)]
+        elif isinstance(inside, list) and isinstance(key, int) and key < len(inside):
+            node = inside[key]
+        else:
+            break
+        place = node.where or place
+    return place

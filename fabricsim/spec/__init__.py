@@ -1,1 +1,0 @@
-"""What a user may write: frozen pydantic models of a scenario, and the reader of its TOML file."""

@@ -1,0 +1,1 @@
+"""Published studies and measured tables, held against what is predicted."""

@@ -1,0 +1,293 @@
+"""The bench command: sizes, captured references, and tables in the form of nccl-tests and OSU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fabricsim import provenance, units
+from fabricsim.errors import InputError
+from fabricsim.report.nccl_table import render
+from fabricsim.results.summary import bus_factor
+from fabricsim.run.bench import TESTS, collective_times, devices, point_to_point_times
+from fabricsim.scenario.collectives import assumed
+from fabricsim.scenario.suggest import did_you_mean
+from fabricsim.traces import nccl_tests, osu
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from fabricsim.report.nccl_table import BenchRow
+    from fabricsim.scenario.cluster import Gpu
+    from fabricsim.scenario.scenario import Scenario
+
+__all__ = ["LATENCY", "TESTS", "Bench", "Reference", "check_test", "collectives_of", "read_reference", "run", "sizes"]
+
+_AS_LOGGED = {"sendrecv": "send_recv"}
+"""Tests that readers of logs call otherwise."""
+_LIBRARIES = {
+    "t4": "nccl-2.6",
+    "v100": "nccl-2.6",
+    "rtx-2080": "nccl-2.6",
+    "a100": "nccl-2.10",
+    "mi": "rccl",
+}
+"""Collectives by the beginning of a GPU's name: NCCL of 2020 for Volta and Turing, of 2021 for Ampere; later GPUs run
+today's."""
+LATENCY = "latency"
+"""Name of the point-to-point test."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Captured times: seconds by size in bytes, and the file that they are from."""
+
+    path: Path
+    seconds: dict[int, float]
+    ranks: int | None
+
+
+def check_test(test: str) -> None:
+    """Check the name of a test.
+
+    Raises
+    ------
+    InputError
+        Where there is no such test.
+    """
+    known = (*TESTS, LATENCY)
+    if test not in known:
+        hint = did_you_mean(test, known, f"there are {', '.join(known)}")
+        msg = f"there is no test {test!r}; {hint}"
+        raise InputError(msg)
+
+
+def sizes(smallest: str, largest: str) -> list[int]:
+    """Sizes from `smallest`, doubling, up to `largest`.
+
+    Raises
+    ------
+    InputError
+        Where a size has no unit, is zero, or the first is above the last.
+    """
+    try:
+        first, last = int(units.parse(smallest, units.BYTES)), int(units.parse(largest, units.BYTES))
+    except ValueError as error:
+        msg = f"--min-bytes, --max-bytes: {error}"
+        raise InputError(msg) from error
+    if first < 1:
+        msg = f"--min-bytes {smallest}: a transfer of 0 bytes moves nothing; start at 1B or more"
+        raise InputError(msg)
+    if first > last:
+        msg = f"--min-bytes {smallest} is above --max-bytes {largest}; swap them"
+        raise InputError(msg)
+    found = [first]
+    while found[-1] * 2 <= last:
+        found.append(found[-1] * 2)
+    return found
+
+
+def read_reference(path: Path, test: str) -> Reference:
+    """Read captured times to compare with: an OSU latency table, or an nccl-tests log.
+
+    Raises
+    ------
+    InputError
+        Where the file cannot be read or holds another test.
+    """
+    if test == LATENCY:
+        table = osu.read(path)
+        if table.quantity != "latency":
+            msg = f"{path}: holds {table.quantity}, not latency; give the table of osu_latency"
+            raise InputError(msg)
+        return Reference(path, _positive(table.rows["size"], table.rows["latency_s"]), None)
+    log = nccl_tests.read(path)
+    if log.collective is not None and log.collective != _AS_LOGGED.get(test, test):
+        msg = f"{path}: is a log of {log.collective}, not of {test}"
+        raise InputError(msg)
+    return Reference(path, _positive(log.rows["size"], log.rows["time_out_s"]), log.ranks or None)
+
+
+def _positive(column: object, seconds: object) -> dict[int, float]:
+    # A row of 0 bytes is legal in a log, but nothing is moved that could be predicted.
+    pairs = zip(column, seconds, strict=True)  # type: ignore[call-overload]
+    return {int(size): float(value) for size, value in pairs if size > 0 and value > 0}
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A benchmark as it was simulated.
+
+    Attributes
+    ----------
+    scenario, test
+        What was run.
+    rows
+        Times by size.
+    reference
+        What they are compared with, if anything; it has all sizes.
+    """
+
+    scenario: Scenario
+    test: str
+    rows: Sequence[BenchRow]
+    reference: Reference | None
+
+    def to_text(self) -> str:
+        """Log in the form of nccl-tests or OSU, with what is found as comments."""
+        if self.test == LATENCY:
+            table = _osu_table(self)
+        else:
+            table = render(
+                self.rows,
+                collective=_AS_LOGGED.get(self.test, self.test),
+                devices=devices(self.scenario),
+                machine=_machine(self.scenario),
+                version=provenance.version(),
+            )
+        table += "" if self.reference is None else _errors(self.rows, self.reference)
+        return table + "".join(f"# {line}\n" for line in self._findings())
+
+    def to_dict(self) -> dict[str, Any]:
+        """One object in seconds and bytes, as ``--json`` prints it."""
+        scenario, errors = self.scenario, self.errors()
+        return {
+            "test": self.test,
+            "cluster": scenario.cluster.name,
+            "transport": scenario.transport.name,
+            "collectives": _library(scenario),
+            "ranks": scenario.cluster.ranks,
+            "version": provenance.version(),
+            "rows": [self._row(row) for row in self.rows],
+            "errors": None
+            if errors is None
+            else {
+                "sizes": len(errors),
+                "median": float(np.median(errors)),
+                "p90": float(np.quantile(errors, 0.9)),
+            },
+            "findings": self._findings(),
+        }
+
+    def errors(self) -> NDArray[np.float64] | None:
+        """Absolute relative error of each time, shape ``(n_rows,)``."""
+        if self.reference is None:
+            return None
+        return np.abs([row.seconds / self.reference.seconds[row.size] - 1 for row in self.rows])
+
+    def _row(self, row: BenchRow) -> dict[str, float]:
+        said = {"size_bytes": row.size, "time_s": row.seconds}
+        if self.test != LATENCY:
+            algbw = row.size / row.seconds
+            factor = bus_factor(self.test, self.scenario.cluster.ranks)
+            said |= {"algbw_bytes_per_s": algbw, "busbw_bytes_per_s": algbw * factor}
+        if self.reference is not None:
+            value = self.reference.seconds[row.size]
+            said |= {"measured_s": value, "error": row.seconds / value - 1}
+        return said
+
+    def _findings(self) -> list[str]:
+        """Say which bus bandwidth to expect, how far from measurements it is, and what was assumed."""
+        said = []
+        if self.test != LATENCY:
+            largest = self._row(max(self.rows, key=lambda row: row.size))
+            rate, size = largest["busbw_bytes_per_s"] / 1e9, units.human_bytes(largest["size_bytes"])
+            said.append(f"Bus bandwidth at {size}, the largest size: {rate:.4g} GB/s")
+        if (errors := self.errors()) is not None:
+            median, high = np.median(errors), np.quantile(errors, 0.9)
+            count = f"{len(errors)} sizes" if len(errors) > 1 else "1 size"
+            said.append(
+                f"Error of the time at {count}: median {100 * median:.1f} %, 90th percentile {100 * high:.1f} %"
+            )
+        return said + [
+            f"Assumed: {one}" for one in assumed(self.scenario.collectives.algorithm, {TESTS.get(self.test, self.test)})
+        ]
+
+
+def collectives_of(gpu: Gpu) -> str:
+    """Name the collectives of the library that GPUs of a kind ran in their years."""
+    return next((name for start, name in _LIBRARIES.items() if gpu.name.startswith(start)), "nccl")
+
+
+def run(
+    scenario: Scenario,
+    test: str,
+    wanted: list[int],
+    reference: Reference | None,
+    progress: Callable[[float], None] | None = None,
+) -> Bench:
+    """Run a test; with a reference, at its sizes.
+
+    Raises
+    ------
+    InputError
+        Where the reference has no usable row or was captured on another number of ranks, the cluster has one rank, or
+        a size does not fit into a GPU.
+    """
+    if reference is not None:
+        wanted = _comparable(reference, scenario)
+    if test == LATENCY:
+        return Bench(scenario, test, point_to_point_times(scenario, wanted, progress), reference)
+    if scenario.cluster.ranks < 2:  # noqa: PLR2004  who sends, and who receives
+        msg = f"cluster {scenario.cluster.name} has one GPU, and {test} needs two; add --set cluster.hosts=2"
+        raise InputError(msg)
+    _check_fits(max(wanted), scenario)
+    return Bench(scenario, test, collective_times(scenario, TESTS[test], wanted, progress), reference)
+
+
+def _comparable(reference: Reference, scenario: Scenario) -> list[int]:
+    """Sizes of a reference that this cluster can be compared at."""
+    if not reference.seconds:
+        msg = f"{reference.path}: has no row that moves bytes; nothing can be compared"
+        raise InputError(msg)
+    ranks, cluster = scenario.cluster.ranks, scenario.cluster.name
+    if reference.ranks is not None and reference.ranks != ranks:
+        msg = f"{reference.path}: was captured on {reference.ranks} ranks, cluster {cluster} has {ranks}"
+        raise InputError(msg)
+    return sorted(reference.seconds)
+
+
+def _check_fits(largest: int, scenario: Scenario) -> None:
+    gpu = scenario.cluster.gpu
+    if largest > gpu.memory:
+        have = f"the {units.human_bytes(gpu.memory)} of a {gpu.name}"
+        msg = f"a buffer of {units.human_bytes(largest)} does not fit into {have}; lower --max-bytes"
+        raise InputError(msg)
+
+
+def _machine(scenario: Scenario) -> str:
+    return f"cluster {scenario.cluster.name}, transport {scenario.transport.name}, {_library(scenario)}"
+
+
+def _library(scenario: Scenario) -> str:
+    version = scenario.collectives.nccl
+    return "fixed channels and chunks" if version is None else f"NCCL {version}"
+
+
+def _osu_table(bench: Bench) -> str:
+    scenario = bench.scenario
+    head = (
+        f"# simulated by fabricsim {provenance.version()}: cluster {scenario.cluster.name},"
+        f" transport {scenario.transport.name}, host memory to host memory\n"
+        "# OSU MPI Latency Test\n"
+        f"# {'Size':<20}{'Latency (us)':>14}\n"
+    )
+    return head + "".join(f"{row.size:<22}{row.seconds * 1e6:>14.2f}\n" for row in bench.rows)
+
+
+def _errors(rows: Sequence[BenchRow], reference: Reference) -> str:
+    lines = [
+        f"# against {reference.path.name}:",
+        f"# {'size (B)':>12} {'measured (us)':>14} {'predicted (us)':>15} {'error':>8}",
+    ]
+    for row in rows:
+        value = reference.seconds[row.size]
+        error = (row.seconds - value) / value
+        lines.append(f"# {row.size:>12} {value * 1e6:>14.2f} {row.seconds * 1e6:>15.2f} {error:>+8.1%}")
+    return "\n".join(lines) + "\n"

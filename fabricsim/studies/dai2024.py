@@ -1,0 +1,258 @@
+"""GPT-2, BERT and T5 over TCP 10G, IPoIB 100G and RDMA 100G, after Dai et al., IEEE Micro 44(2), 2024.
+
+What is run stands in `fabricsim.studies.dai2024_grid`. No parameter is fitted to the measured
+figures: they are read when all runs are done. Two assumptions were made with the figures known: that
+of one rank per node of data parallelism, and that a node's two GPUs share the layers of a split model.
+The sensitivity says what others would give.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from fabricsim.errors import ScenarioError
+from fabricsim.report.grouped import Bar
+from fabricsim.results.summary import summarise
+from fabricsim.run.pipeline import load
+from fabricsim.run.sweep import part, simulate_all
+from fabricsim.studies import measured
+from fabricsim.studies.dai2024_grid import DATA, PIPELINE, VARIATIONS, WEAK, Assumptions, Point, points
+from fabricsim.studies.study import Study, ValidationRow
+from fabricsim.topology.platform import WIRE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from fabricsim.results.result import Result
+    from fabricsim.scenario.load import LoadedScenario
+
+TRANSPORTS = ("tcp-10g", "ipoib-100g", "rdma-100g")
+_LARGEST = 8
+"""Nodes of the largest run, which is drawn."""
+_DEGREES = {"job.parallelism.pipeline", "job.parallelism.tensor"}
+"""Keys that are to blame where a model cannot be split as it should be."""
+_SHARES = {
+    "data_parallel_all_reduce_share": (DATA, ("params-all-reduce",)),
+    "pipeline_communication_share": (PIPELINE, ("forward-recv", "embedding-all-reduce")),
+}
+"""For each share of the abstracts, the parallelism and the timers that it is about."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One point on one transport.
+
+    Seconds, the share of them in communication on the critical rank, seconds per timer, and bits per
+    second of the busiest wire.
+    """
+
+    iteration: float
+    timed_communication_share: float
+    timers: dict[str, float]
+    utilisation: float
+
+
+Known = dict[tuple[str, ...], dict[str, Outcome]]
+"""Outcomes by transport of each scenario that was run, by its settings; none where it cannot be."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The study's figures, by the keys under which the measured ones ship."""
+
+    figures: dict[str, float]
+    outcomes: dict[Point, dict[str, Outcome]] = field(repr=False)
+
+
+def find(
+    assumptions: Assumptions, jobs: int = 1, progress: Callable[[float], None] | None = None, known: Known | None = None
+) -> Findings:
+    """Run all points on all transports and condense them into the study's figures.
+
+    Parameters
+    ----------
+    assumptions
+        What to run.
+    jobs
+        Simulations at the same time; the figures do not depend on it.
+    progress
+        Called with the share of runs done.
+    known
+        What other assumptions have found. What is in it is not run again; what is run is added.
+
+    Raises
+    ------
+    ScenarioError
+        Where the assumptions' settings have mistakes.
+    """
+    known = {} if known is None else known
+    grid = list(points(assumptions))
+    new = {point.settings: _loaded(point) for point in grid if point.settings not in known}
+    runs = [(settings, name, loaded) for settings, each in new.items() for name, loaded in each.items()]
+    results = simulate_all([loaded for _, _, loaded in runs], jobs=jobs, progress=progress)
+    known.update({settings: {} for settings in new})
+    for (settings, name, _), result in zip(runs, results, strict=True):
+        known[settings][name] = _outcome(result)
+    outcomes = {point: known[point.settings] for point in grid if known[point.settings]}
+    return Findings(_figures(outcomes), outcomes)
+
+
+def _loaded(point: Point) -> dict[str, LoadedScenario]:
+    """Load a point's scenario on each transport; none where stages cannot share layers evenly, or ranks heads."""
+    try:
+        return {name: load("dai2024", [*point.settings, f"transport={name}"]) for name in TRANSPORTS}
+    except ScenarioError as error:
+        if point.parallel == PIPELINE and _DEGREES.issuperset(mistake.key for mistake in error.mistakes):
+            return {}
+        raise
+
+
+def _outcome(result: Result) -> Outcome:
+    summary = summarise(result)
+    breakdown = summary["breakdown_s"]
+    # the study's figures are from Megatron-LM's timers, which count waiting for peers as communication
+    timed = summary["exposed_communication_s"] + breakdown["waiting_in_collectives"]
+    busiest = max(link.payload for link in result.links if link.kind == WIRE)
+    return Outcome(
+        iteration=summary["iteration_time_s"],
+        timed_communication_share=timed / summary["iteration_time_s"],
+        timers=summary["timers_s"],
+        utilisation=busiest * 8 / summary["iteration_time_s"],
+    )
+
+
+def _figures(outcomes: dict[Point, dict[str, Outcome]]) -> dict[str, float]:
+    """Condense all runs into the figures of the abstracts: mean gains, peak rates in Gb/s, shares in percent."""
+    gains = {
+        f"{prefix}_gain_over_{rival.partition('-')[0]}": _mean_gain(outcomes, parallel, rival)
+        for parallel, prefix in ((DATA, "data_parallel"), (PIPELINE, "pipeline"))
+        for rival in ("ipoib-100g", "tcp-10g")
+    }
+    peaks = {
+        f"peak_utilisation_{name.partition('-')[0]}": max(run[name].utilisation for run in outcomes.values()) / 1e9
+        for name in TRANSPORTS
+    }
+    shares = {key: 100 * _largest_share(outcomes, *which) for key, which in _SHARES.items()}
+    return {**gains, **peaks, **shares}
+
+
+def _mean_gain(outcomes: dict[Point, dict[str, Outcome]], parallel: str, rival: str) -> float:
+    return fmean(
+        run[rival].iteration / run["rdma-100g"].iteration
+        for point, run in outcomes.items()
+        if point.parallel == parallel
+    )
+
+
+def _largest_share(outcomes: dict[Point, dict[str, Outcome]], parallel: str, timers: Sequence[str]) -> float:
+    return max(
+        sum(outcome.timers.get(timer, 0.0) for timer in timers) / outcome.iteration
+        for point, run in outcomes.items()
+        if point.parallel == parallel
+        for outcome in run.values()
+    )
+
+
+def validate(progress: Callable[[float], None] | None = None, jobs: int = 1) -> Study:
+    """Compare the study's headline figures with the predicted ones, and vary the assumptions.
+
+    Parameters
+    ----------
+    progress
+        Called with the share of runs done.
+    jobs
+        Simulations at the same time; the figures do not depend on it.
+    """
+    cases = {"as assumed": Assumptions(), **VARIATIONS}
+    found: dict[str, Findings] = {}
+    known: Known = {}
+    for index, (name, assumptions) in enumerate(cases.items()):
+        found[name] = find(assumptions, jobs, part(progress, index, len(cases)), known)
+    base = found["as assumed"]
+    rows = [
+        ValidationRow(figure.quantity, figure.unit, figure.value, base.figures[key], figure.source, figure.certainty)
+        for key, figure in measured.figures("dai2024").items()
+    ]
+    return Study("dai2024", rows, _summary(found), _parameters())
+
+
+def _summary(found: dict[str, Findings]) -> dict[str, Any]:
+    base = found["as assumed"]
+    return {
+        "runs": sum(len(run) for run in base.outcomes.values()),
+        "sensitivity": {
+            name: {key: round(value, 4) for key, value in case.figures.items()} for name, case in found.items()
+        },
+        "points": [
+            {
+                "parallel": point.parallel,
+                "model": point.model,
+                "nodes": point.nodes,
+                "scaling": point.scaling,
+                "transport": name,
+                "iteration_s": outcome.iteration,
+                "timed_communication_share": outcome.timed_communication_share,
+                "utilisation_gbps": outcome.utilisation / 1e9,
+            }
+            for point, run in base.outcomes.items()
+            for name, outcome in run.items()
+        ],
+    }
+
+
+def _parameters() -> dict[str, Any]:
+    return {
+        "scenario": "dai2024 (workloads/scenarios/dai2024.toml); each figure's source stands beside it",
+        "fitted": "nothing",
+        "chosen with the figures known": "one rank per node of data parallelism; tensor parallelism of 2 inside a node"
+        " where the model is split; the sensitivity shows others",
+        "assumed: nodes": "2, 4 and 8, one rank each, two where the model is split; adapter on the first GPU's socket",
+        "assumed: batches": "weak scaling keeps the micro-batch of Megatron-LM's script per rank; strong scaling keeps"
+        " the batch of two ranks; split models have the micro-batch of the scripts that split, one of them in their"
+        " smallest run",
+        "assumed: utilisation": "payload of the busiest wire over the whole iteration, as a counter read each second"
+        " gives",
+        "left out": "pipelines whose stages cannot share the layers evenly; GPT-2 XL split in two, which has 25 heads",
+    }
+
+
+def draw(study: Study, folder: Path) -> list[Path]:
+    """Draw measured against predicted figures, and what each assumption changes."""
+    from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
+
+    rows = [row.to_dict() for row in study.rows]
+    groups: Iterable[tuple[str, str, Sequence[dict[str, Any]]]] = (
+        ("gains", "Gain of RDMA 100G in iteration time", [row for row in rows if row["unit"] == "x"]),
+        ("utilisation", "Peak utilisation of the interconnect", [row for row in rows if row["unit"] == "Gb/s"]),
+        ("shares", "Largest share of communication in the iteration", [row for row in rows if row["unit"] == "%"]),
+    )
+    paths = []
+    for name, title, group in groups:
+        path = folder / f"dai2024-{name}.png"
+        plots.save(plots.measured_against_predicted(group, title), path)
+        paths.append(path)
+    for parallel in (DATA, PIPELINE):
+        path = folder / f"dai2024-{parallel}-parallel.png"
+        plots.save(plots.grouped(_bars(study, parallel), _title(parallel)), path)
+        paths.append(path)
+    return paths
+
+
+def _title(parallel: str) -> str:
+    return f"Predicted iteration, {parallel} parallel on {_LARGEST} nodes, weak scaling"
+
+
+def _bars(study: Study, parallel: str) -> list[Bar]:
+    return [
+        Bar(
+            point["model"],
+            point["transport"],
+            point["iteration_s"] * (1 - point["timed_communication_share"]),
+            point["iteration_s"] * point["timed_communication_share"],
+        )
+        for point in study.summary["points"]
+        if (point["parallel"], point["nodes"], point["scaling"]) == (parallel, _LARGEST, WEAK)
+    ]

@@ -1,0 +1,275 @@
+"""Collectives on published clusters: times of nccl-tests tables, and what NCCL chose.
+
+Each table has one description of its cluster, with the source of each figure beside it in the library. No row of a
+table is fitted; where a latency is published nowhere, it is taken from the smallest rows of the table, which are then
+left out (`Case.judged_from`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fabricsim.collectives.nccl import trees
+from fabricsim.collectives.nccl.choice import threshold
+from fabricsim.collectives.nccl.plan import Plan
+from fabricsim.collectives.nccl.tuning import PROTOCOLS
+from fabricsim.results.summary import bus_factor
+from fabricsim.run.bench import collective_times
+from fabricsim.scenario.collectives import PAIRED
+from fabricsim.scenario.load import load
+from fabricsim.studies import measured
+from fabricsim.studies.hkbu import NETWORKS
+from fabricsim.studies.study import Study, ValidationRow
+from fabricsim.units import human_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from fabricsim.collectives.nccl.graph import Group
+    from fabricsim.scenario.scenario import Scenario
+    from fabricsim.studies.measured import MeasuredTable
+
+_LARGE = 16 * 2**20
+"""Bytes from which the findings are given apart."""
+_US = 1e6
+
+
+@dataclass(frozen=True)
+class Case:
+    """A table and the description of its cluster.
+
+    Attributes
+    ----------
+    table
+        Name of the measured table.
+    settings
+        What sets the scenario apart from ``hkbu``, as on the command line.
+    why
+        Sources of these settings beyond those in the library.
+    judged_from
+        Bytes from which rows are judged; smaller ones gave the latency.
+    """
+
+    table: str
+    settings: tuple[str, ...]
+    why: str = ""
+    judged_from: int = 0
+
+
+def _hosts(cluster: str, count: int) -> tuple[str, str]:
+    return f"cluster={cluster}", f"cluster.hosts={count}"
+
+
+_EFA = 'collectives={nccl="2.18", adapter_latency="75us", protocol="simple"}'
+_SIMPLE = 'collectives={nccl="2.18", protocol="simple"}'
+_STAGED = ("cluster.gpudirect=false", "cluster.nic_below_gpu_switch=false", "cluster.gpus_per_pcie_switch=1")
+_NCCL_2_4 = 'collectives={nccl = "2.5", algorithm = "ring", max_channels = 1}'
+_INSIDE = ("cluster.hosts=1", "cluster.intra_host=nvlink", "cluster.gpus_per_pcie_switch=1")
+_ALONE = ("cluster.gpus_per_host=1", "cluster.nics_per_host=1")
+_H200 = (*_hosts("dgx-h100", 1), "cluster.gpu=h200-sxm")
+_CALIBRATES = "reduce_scatter"
+_AS_MEASURED_ELSEWHERE = "h200-sxm"
+"""GPU whose NCCL figures are another's, so that no row of its own gave them."""
+CASES = (
+    Case("hkbu-10gbe-default", ("transport=tcp-10g",)),
+    Case(
+        "hkbu-10gbe-ring", ("transport=tcp-10g", _NCCL_2_4), "NCCL 2.4.7: NCCL_TREE_THRESHOLD=0, one channel in the log"
+    ),
+    Case("hkbu-100g-ib-default", ()),
+    Case("hkbu-100g-ib-ring", (_NCCL_2_4,), "as hkbu-10gbe-ring"),
+    Case(
+        "nccl-p4de",
+        (*_hosts("aws-p4de", 2), "transport=efa-100g", _EFA),
+        'aws-ofi-nccl on p4d: "Internode latency set at 75.0 us", "Setting NCCL_PROTO to simple" (its issue 889)',
+    ),
+    Case("nccl-p5", (*_hosts("aws-p5", 1), 'collectives={nccl="2.18"}')),
+    Case(
+        "nccl-g4dn",
+        (*_hosts("aws-g4dn-metal", 2), *_ALONE, "transport=efa-100g-staged", _SIMPLE),
+        "aws-ofi-nccl sets NCCL_PROTO to simple where 128 bytes may arrive out of order, as on p4d",
+    ),
+    Case(
+        "nccl-a3-mega",
+        (*_hosts("gcp-a3-mega", 2), "transport=tcpxo-200g", 'collectives={nccl="2.18"}'),
+        "latency of TCPXO from the rows up to 16 KiB, which are not judged",
+        judged_from=2**15,
+    ),
+    Case("nccl-gh200", (*_hosts("alps", 2), *_ALONE, "transport=slingshot-200g", 'collectives={nccl="2.21"}')),
+    Case("nccl-h200-stas", (*_H200, 'collectives={nccl="2.27"}')),
+    Case("nccl-h200-azure", (*_H200, 'collectives={nccl="2.20"}')),
+    Case(
+        "nccl-mi300x",
+        ("cluster.gpu=mi300x", "cluster.gpus_per_host=8", *_INSIDE, "collectives=rccl"),
+        "xGMI as RCCL counts it; its kernels for small calls, those of MSCCL++, are not modelled",
+    ),
+    Case(
+        "nccl-400g-sendrecv",
+        (*_hosts("dgx-h100", 2), *_ALONE, *_STAGED, "transport=rdma-400g", 'collectives={nccl="2.26"}'),
+        "what kernels load from host memory is calibrated on the all-reduce of these hosts, gpus/h100-sxm",
+    ),
+    Case("nccl-v100-socket", ("cluster=v100-vm", "transport=tcp-10g", 'collectives={nccl="2.11"}')),
+)
+"""All tables, in the order of the report."""
+
+
+def validate(progress: Callable[[float], None] | None = None) -> Study:
+    """Compare times of collectives with published tables.
+
+    Parameters
+    ----------
+    progress
+        Called with the share of tables done.
+    """
+    rows: list[ValidationRow] = logged_rows()
+    tables: dict[str, dict[str, float]] = {}
+    errors: list[tuple[int, float]] = []
+    nvlink: dict[str, dict[str, float]] = {}
+    for label, inside in nvlink_rows().items():
+        rows += [row for _, row in inside]
+        nvlink[label] = _findings([(size, abs(row.relative_error or 0.0)) for size, row in inside])
+    for done, case in enumerate(CASES, start=1):
+        found = _compare(case)
+        rows += [row for _, row in found]
+        sized = [(size, abs(row.relative_error or 0.0)) for size, row in found]
+        tables[case.table] = _findings(sized)
+        errors += sized
+        if progress is not None:
+            progress(done / len(CASES))
+    summary: dict[str, Any] = {
+        "median error of time, all rows": _median([error for _, error in errors]),
+        "median error of time, rows from 16 MiB": _median([error for size, error in errors if size >= _LARGE]),
+        "tables": tables,
+        "inside one host over NVLink, from 1 MiB": nvlink,
+    }
+    return Study("nccl", rows, summary, {case.table: case.why for case in CASES if case.why})
+
+
+def draw(study: Study, folder: Path) -> list[Path]:
+    """Draw bus bandwidth over size, measured and predicted, for each table; returns the files written."""
+    from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
+
+    paths = []
+    for case in CASES:
+        table = measured.load(case.table)
+        sizes = [int(size) for size in table.rows["size"] if size >= max(1, case.judged_from)]
+        found = [row for row in study.rows if row.quantity.startswith(f"{case.table},")]
+        moved = bus_factor(str(table.conditions["collective"]), scenario(case).cluster.ranks) * _US
+        real = [moved * size / row.measured for size, row in zip(sizes, found, strict=True)]
+        simulated = [moved * size / row.predicted for size, row in zip(sizes, found, strict=True)]
+        path = folder / f"nccl-{case.table.removeprefix('nccl-')}.png"
+        plots.save(plots.bus_bandwidth(sizes, real, simulated, table.title), path)
+        paths.append(path)
+    return paths
+
+
+def logged_rows() -> list[ValidationRow]:
+    """Compare channels, rings, trees and thresholds with those that NCCL 2.6.4 logged; counts of what is alike."""
+    log = measured.load("nccl-hkbu-log")
+    found: list[ValidationRow] = []
+
+    def add(quantity: str, real: float, predicted: float) -> None:
+        found.append(ValidationRow(quantity, "1", real, predicted, log.source, log.certainty))
+
+    for network, transport in NETWORKS.items():
+        described = load("hkbu", [f"transport={transport}"]).scenario
+        plan = Plan(described)
+        cluster, group = described.cluster, plan.group(tuple(range(described.cluster.ranks)))
+        ring = [int(rank) for rank in str(log.conditions["ring"]).split()]
+        logged = log.rows[log.rows["network"] == network]
+        add(f"{network} log: channels", float(log.conditions["channels"]), group.channels)
+        alike = sum(here == there for here, there in zip(ring, trees.ring(cluster), strict=False))
+        add(f"{network} log: places in the ring alike", len(ring), alike)
+        add(f"{network} log: places in the trees alike", len(logged), _alike(logged, group, described))
+        ours = [[threshold(a, p, group.ranks) for p in PROTOCOLS] for a in ("tree", "ring")]
+        real = [[int(x) for x in part.split("/")] for part in str(log.conditions["thresholds"]).split("|")]
+        same = sum(
+            here == there for one, other in zip(real, ours, strict=True) for here, there in zip(one, other, strict=True)
+        )
+        add(f"{network} log: thresholds alike", 6, same)
+    return found
+
+
+def nvlink_rows() -> dict[str, list[tuple[int, ValidationRow]]]:
+    """Compare collectives inside one host, by GPU, collective and GPUs; reduce-scatter gave NCCL's costs on the GPU."""
+    table = measured.load("nccl-nvlink")
+    found: dict[str, list[tuple[int, ValidationRow]]] = {}
+    columns = ("gpu", "nccl", "collective", "gpus")
+    for gpu, nccl, collective, gpus in dict.fromkeys(tuple(row[name] for name in columns) for row in table.rows):
+        chosen = table.rows[
+            (table.rows["gpu"] == gpu) & (table.rows["collective"] == collective) & (table.rows["gpus"] == gpus)
+        ]
+        described = load(
+            "hkbu", [f"cluster.gpu={gpu}", f"cluster.gpus_per_host={gpus}", f"collectives.nccl='{nccl}'", *_INSIDE]
+        )
+        predicted = collective_times(described.scenario, str(collective), [int(size) for size in chosen["size"]])
+        gave = collective == _CALIBRATES and gpu != _AS_MEASURED_ELSEWHERE
+        label = f"{collective}, {gpus} x {gpu}" + (" (calibrates)" if gave else "")
+        found[label] = [
+            (row.size, _row(f"{label}, {human_bytes(row.size)}", float(record["time_out_s"]), row.seconds, table))
+            for row, record in zip(predicted, chosen, strict=True)
+        ]
+    return found
+
+
+def _alike(logged: NDArray[np.void], group: Group, described: Scenario) -> int:
+    """Count the ranks whose parent and children are those of the log."""
+    cluster = described.cluster.model_copy(update={"nic": described.nic})
+    doubled = trees.double_tree(group.hosts, mirrored_when_even=group.tuning.mirrored_when_even)
+    order = trees.chain(cluster, group.tree.within * group.tree.channels)
+    places = [trees.rank_tree(tree, order, split=trees.splits(cluster)) for tree in doubled]
+    alike = 0
+    for row in logged:
+        place = places[int(row["channel"])][int(row["rank"])]
+        children = tuple(int(child) for child in str(row["children"]).split())
+        parent = None if row["parent"] == row["rank"] else int(row["parent"])
+        alike += place.parent == parent and tuple(sorted(place.children)) == children
+    return alike
+
+
+def scenario(case: Case) -> Scenario:
+    """Describe the cluster of a table."""
+    return load("hkbu", list(case.settings)).scenario
+
+
+def _compare(case: Case) -> list[tuple[int, ValidationRow]]:
+    table = measured.load(case.table)
+    described, collective = scenario(case), str(table.conditions["collective"])
+    judged = table.rows[table.rows["size"] >= max(1, case.judged_from)]
+    predicted = collective_times(described, collective, [int(size) for size in judged["size"]])
+    found = []
+    for row, record in zip(predicted, judged, strict=True):
+        quantity = f"{case.table}, {human_bytes(row.size)}{_taken(described, collective, row.size)}"
+        found.append((row.size, _row(quantity, float(record["time_out_s"]), row.seconds, table)))
+    return found
+
+
+def _taken(described: Scenario, collective: str, size: int) -> str:
+    """Say what NCCL's cost model takes, if it is asked."""
+    if described.collectives.nccl is None or collective in PAIRED:
+        return ""
+    taken = Plan(described).pick(collective, tuple(range(described.cluster.ranks)), size)
+    return f" ({taken.algorithm} {taken.protocol})"
+
+
+def _row(quantity: str, seconds: float, predicted: float, table: MeasuredTable) -> ValidationRow:
+    return ValidationRow(quantity, "us", seconds * _US, predicted * _US, table.source, table.certainty)
+
+
+def _findings(sized: Sequence[tuple[int, float]]) -> dict[str, float]:
+    large = [error for size, error in sized if size >= _LARGE]
+    return {
+        "rows": float(len(sized)),
+        "median": _median([error for _, error in sized]),
+        "median_from_16_MiB": _median(large),
+        "largest_from_16_MiB": max(large, default=0.0),
+    }
+
+
+def _median(errors: Sequence[float]) -> float:
+    return float(np.median(errors)) if errors else 0.0

@@ -1,0 +1,245 @@
+"""Fabrics from files: a CSV of cables.
+
+A header that names the columns ``a``, ``b``, ``gbps`` and ``delay_ns``, in any order; then a cable on each line, which
+carries that rate in both directions after that propagation delay. Empty lines and lines that begin with ``#`` are left
+out. Nodes are numbers or names, one of the two in a whole file. Of ``n`` hosts the nodes are 0 to ``n - 1``, or
+``host0``, ``host1``, ...; every other node is a switch. Where hosts have ``m`` NICs, these are the nodes: 0 to
+``n * m - 1``, or ``host0/nic0``, ``host0/nic1``, ...
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from fabricsim.errors import TraceError
+from fabricsim.files.text import read_lines
+from fabricsim.scenario.suggest import did_you_mean, show
+from fabricsim.units import DURATION, RATE, Dimension, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+MOST_CABLES = 1_000_000
+"""Cables of the largest file."""
+
+_COLUMNS = ("a", "b", "gbps", "delay_ns")
+_NODE_NUMBER = re.compile(r"\d{1,9}", re.ASCII)
+_NODE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.]{0,63}", re.ASCII)
+_HOST = re.compile(r"host\d+(?:/nic\d+)?", re.ASCII)
+_NUMBER = re.compile(r"-?\d{1,40}(?:\.\d{0,40})?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The nodes at the edge of a network: hosts, or their NICs where each host has several."""
+
+    hosts: int
+    nics_per_host: int = 1
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return self.hosts * self.nics_per_host
+
+    @property
+    def kind(self) -> str:
+        """What a user calls one."""
+        return "host" if self.nics_per_host == 1 else "NIC"
+
+    def name(self, number: int) -> str:
+        """Name one: ``host3``, or ``host3/nic1``."""
+        if self.nics_per_host == 1:
+            return f"host{number}"
+        host, nic = divmod(number, self.nics_per_host)
+        return f"host{host}/nic{nic}"
+
+    def number(self, name: str) -> int | None:
+        """Find the number of a name; None where it is not one of these."""
+        parts = [int(digits) for digits in re.findall(r"\d{1,9}", name)]
+        if not 1 <= len(parts) <= 2:  # noqa: PLR2004  a host, and perhaps a NIC
+            return None
+        number = parts[0] if self.nics_per_host == 1 else parts[0] * self.nics_per_host + parts[-1]
+        return number if number < self.count and self.name(number) == name else None
+
+
+class Cable(NamedTuple):
+    """A cable between two nodes, which carries the same in both directions."""
+
+    a: str
+    b: str
+    rate: float  # bytes/s
+    delay: int  # propagation, ps
+
+
+def read(path: Path | str, hosts: int, nics_per_host: int = 1) -> list[Cable]:
+    """Read the cables of a fabric.
+
+    Parameters
+    ----------
+    path
+        CSV: plain text, gzip or xz, at most 256 MiB unpacked.
+    hosts, nics_per_host
+        How many hosts the fabric has, and how many NICs each.
+
+    Returns
+    -------
+    list of Cable
+        In the order of the file. Nodes are named ``host0``, ``host1``, ...; switches as in the file, or ``switch128``
+        for the number 128.
+
+    Raises
+    ------
+    TraceError
+        With file and line, where it cannot be read or is no list of cables, a cable leads back to its own node or is
+        given twice, a rate or delay is impossible, or a NIC has no cable or several.
+    """
+    path = Path(path)
+    cables = _Cables(path, Ends(hosts, nics_per_host))
+    for number, row in rows(path, _COLUMNS, _COLUMNS):
+        cables.take(number, row)
+    return cables.finish()
+
+
+def rows(path: Path, columns: Sequence[str], needed: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield line number and values by column of each line below the header of a CSV file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    columns
+        Those that it may have.
+    needed
+        Those that it must have.
+
+    Raises
+    ------
+    TraceError
+        Where the file cannot be read, its header has other columns, a line has more or fewer values, or there is none.
+    """
+    header: list[str] | None = None
+    empty = True
+    for number, line in read_lines(path):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        values = [value.strip() for value in text.split(",")]
+        if header is None:
+            header = _checked_header(path, number, values, columns, needed)
+            continue
+        if len(values) != len(header):
+            what = f"{len(values)} values for the {len(header)} columns {','.join(header)}"
+            raise TraceError(path, f"{what}; the line is cut or damaged", number)
+        empty = False
+        yield number, dict(zip(header, values, strict=True))
+    if empty:
+        raise TraceError(path, f"holds nothing; write a header such as {','.join(columns)} and lines below it")
+
+
+def _checked_header(
+    path: Path, number: int, header: list[str], columns: Sequence[str], needed: Sequence[str]
+) -> list[str]:
+    for name in header:
+        if name not in columns:
+            hint = did_you_mean(name, columns, f"there are {', '.join(columns)}")
+            raise TraceError(path, f"the header has an unknown column {show(name)}; {hint}", number)
+        if header.count(name) > 1:
+            raise TraceError(path, f"the header has the column {name} twice; take one out", number)
+    for name in needed:
+        if name not in header:
+            raise TraceError(path, f"the header lacks the column {name}; it needs {', '.join(needed)}", number)
+    return header
+
+
+def is_number(node: str) -> bool:
+    """Whether a node is written as a number."""
+    return _NODE_NUMBER.fullmatch(node) is not None
+
+
+def node_name(path: Path, line: int, text: str, ends: Ends) -> str:
+    """Name the node that a file means by a number or a name: ``host3``, ``switch128``, ``spine0``.
+
+    Raises
+    ------
+    TraceError
+        Where it is neither, or a host or NIC that is not there.
+    """
+    if is_number(text):
+        number = int(text)
+        return ends.name(number) if number < ends.count else f"switch{number}"
+    if _HOST.fullmatch(text):
+        if ends.number(text) is None:
+            what = f"{show(text)} is not there: the cluster has {ends.name(0)} to {ends.name(ends.count - 1)}"
+            raise TraceError(path, f"{what}; rename it, or set cluster.hosts", line)
+        return text
+    if not _NODE_NAME.fullmatch(text):
+        what = f"{show(text)} is no node; write a number, or a name of letters, digits, points and underscores"
+        raise TraceError(path, what, line)
+    return text
+
+
+@dataclass
+class _Cables:
+    """Collects cables, and refuses impossible ones."""
+
+    path: Path
+    ends: Ends
+    cables: list[Cable] = field(default_factory=list)
+    numbered: bool | None = None
+    lines: dict[tuple[str, str], int] = field(default_factory=dict)
+    attached: dict[str, int] = field(default_factory=dict)  # line of each NIC's cable
+
+    def take(self, line: int, row: dict[str, str]) -> None:
+        """Take a line of the file."""
+        if len(self.cables) == MOST_CABLES:
+            raise TraceError(self.path, f"more than {MOST_CABLES} cables; describe a smaller fabric", line)
+        a, b = self._node(line, row["a"]), self._node(line, row["b"])
+        if a == b:
+            raise TraceError(self.path, f"the cable leads from {row['a']} to itself; name two nodes", line)
+        self._refuse_second(line, a, b)
+        rate = self._quantity(line, row, "gbps", "Gbps", RATE)
+        delay = self._quantity(line, row, "delay_ns", "ns", DURATION)
+        self.cables.append(Cable(a, b, float(rate), int(delay)))
+
+    def _node(self, line: int, text: str) -> str:
+        name = node_name(self.path, line, text, self.ends)
+        numbered = is_number(text)
+        if self.numbered is None:
+            self.numbered = numbered
+        elif self.numbered != numbered:
+            what = f"{show(text)} is a {'number' if numbered else 'name'}, the nodes before it are not"
+            raise TraceError(self.path, f"{what}; give all nodes numbers, or all of them names", line)
+        return name
+
+    def _refuse_second(self, line: int, a: str, b: str) -> None:
+        pair = (min(a, b), max(a, b))
+        if pair in self.lines:
+            what = f"{a} and {b} are joined already, on line {self.lines[pair]}"
+            raise TraceError(self.path, f"{what}; take one out, and raise gbps of the other", line)
+        self.lines[pair] = line
+        for end in (node for node in pair if _HOST.fullmatch(node)):
+            if end in self.attached:
+                what = f"{end} has a cable already, on line {self.attached[end]}"
+                raise TraceError(self.path, f"{what}; a {self.ends.kind} has one, so put a switch between", line)
+            self.attached[end] = line
+
+    def _quantity(self, line: int, row: dict[str, str], column: str, unit: str, dimension: Dimension) -> int | float:
+        text = row[column]
+        if not _NUMBER.fullmatch(text):
+            raise TraceError(self.path, f"{column} {show(text)} is no number; write one without a unit", line)
+        try:
+            return parse(f"{text}{unit}", dimension)
+        except ValueError as error:
+            raise TraceError(self.path, f"{column}: {error}", line) from error
+
+    def finish(self) -> list[Cable]:
+        """Return what there is, all hosts being joined."""
+        ends = self.ends
+        alone = next((end for end in range(ends.count) if ends.name(end) not in self.attached), None)
+        if alone is not None:
+            what = f"{ends.kind} {alone} has no cable, and the cluster has {ends.kind}s 0 to {ends.count - 1}"
+            raise TraceError(self.path, f"{what}; add one, or lower cluster.hosts")
+        return self.cables

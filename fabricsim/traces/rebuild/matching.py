@@ -1,0 +1,356 @@
+"""Which communications of different ranks are parts of one: by group and sequence number, or by order.
+
+A captured kernel of a collective lasts from when its rank was ready until all were done: most of that is waiting. What
+is kept is which ranks take part and with how much; when each is ready, and how long it then takes, is the replay's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fabricsim.errors import TraceError
+from fabricsim.records.program import NONE
+from fabricsim.traces.groups import sized
+from fabricsim.traces.rebuild.groups import Groups, Team
+from fabricsim.traces.trace import COMMUNICATION
+from fabricsim.workload.program import Call, CallList
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from fabricsim.traces.rebuild.cast import Cast
+    from fabricsim.traces.rebuild.dependencies import Ordered
+    from fabricsim.traces.trace import Communication, Recording
+    from fabricsim.workload.program import CollectiveName
+
+MOST_CALLS = 2**22
+"""Of a program; an all_to_all of which each pair of ranks moves another size has one for each pair."""
+_BARRIER = 4
+"""Bytes that PyTorch's NCCL backend all-reduces in a barrier: one element."""
+
+_MESSAGES = ("send", "recv")
+_ROOTED = ("broadcast", "reduce")
+_ALIKE = ("all_reduce", "broadcast", "reduce", "reduce_scatter")
+"""Operations to which all ranks of a group hand in as much."""
+_DIRECT: dict[str, CollectiveName] = {
+    "all_reduce": "all_reduce",
+    "reduce_scatter": "reduce_scatter",
+    "all_gather": "all_gather",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "all_to_all": "all_to_all",
+}
+
+
+class Part(NamedTuple):
+    """One rank's place in a call."""
+
+    call: int
+    member: int
+
+
+@dataclass
+class Match:
+    """A communication of the job: what each of its ranks contributes.
+
+    Attributes
+    ----------
+    ranks
+        The group in its order.
+    root
+        Place of the root among the ranks; NONE where there is none or it is not known.
+    numbered
+        Whether its group numbers its communications.
+    nodes
+        Of each rank that has been found the recording, what it does, and the node in its order.
+    """
+
+    ranks: tuple[int, ...]
+    root: int = NONE
+    numbered: bool = False
+    nodes: dict[int, tuple[Recording, Communication, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Matched:
+    """All communications of a job.
+
+    Attributes
+    ----------
+    calls
+        What a program calls.
+    parts
+        Of each rank, for each of its communication nodes in order: the calls that make it up. None where it moves
+        nothing.
+    matches
+        The communications.
+    assumed
+        What was assumed of groups, a sentence each.
+    left_out
+        Matches that were not captured on all their ranks, by the numbers that their groups give them.
+    numbers
+        Of each rank, for each of its communication nodes in order: its communication, an index into `matches`.
+    """
+
+    calls: CallList
+    parts: tuple[tuple[tuple[Part, ...], ...], ...]
+    matches: tuple[Match, ...]
+    assumed: tuple[str, ...]
+    left_out: int
+    numbers: tuple[tuple[int, ...], ...]
+
+
+def match(cast: Cast, recordings: Sequence[Recording], ordered: Sequence[Ordered]) -> Matched:
+    """Match the communications of all ranks.
+
+    Parameters
+    ----------
+    cast
+        Which recording each rank repeats.
+    recordings, ordered
+        What was captured, and its nodes in order.
+
+    Raises
+    ------
+    TraceError
+        Where ranks of a group do not make the same calls, or it is not known how much they send.
+    """
+    return _Matcher(cast, recordings, ordered).matched()
+
+
+class _Matcher:
+    def __init__(self, cast: Cast, recordings: Sequence[Recording], ordered: Sequence[Ordered]) -> None:
+        self.cast = cast
+        self.recordings = recordings
+        self.groups = Groups(cast)
+        self.nodes = [np.flatnonzero(each.nodes["kind"] == COMMUNICATION) for each in ordered]
+        self.ordered = ordered
+        self.matches: list[Match] = []
+        self.calls: list[Call] = []
+        self.known: dict[tuple[object, ...], int] = {}
+        self.left_out = 0
+        self.numbered = self._numbered_groups()
+
+    def _numbered_groups(self) -> set[str]:
+        """Find the groups that number their collectives, each once: then ranks may begin at different ones."""
+        numbered: dict[str, bool] = {}
+        for recording, ordered, place in zip(self.recordings, self.ordered, self.nodes, strict=True):
+            seen: dict[str, set[int]] = {}
+            rows = ordered.nodes[place]
+            for what, sequence in zip(rows["communication"].tolist(), rows["sequence"].tolist(), strict=True):
+                communication = recording.communications[what]
+                if communication.operation in _MESSAGES:
+                    continue
+                name = _group_name(recording, communication)
+                before = seen.setdefault(name, set())
+                once = sequence != NONE and sequence not in before
+                numbered[name] = numbered.get(name, True) and once
+                before.add(sequence)
+        return {name for name, once in numbered.items() if once}
+
+    def matched(self) -> Matched:
+        """Match all, then write each out as calls."""
+        numbers = [self._numbers(rank) for rank in range(self.cast.ranks)]
+        written = [self._write(found) for found in self.matches]
+        parts = tuple(
+            tuple(written[number].get(rank, ()) for number in mine) for rank, mine in enumerate(map(list, numbers))
+        )
+        return Matched(
+            CallList.of(self.calls),
+            parts,
+            tuple(self.matches),
+            tuple(self.groups.assumed),
+            self.left_out,
+            tuple(map(tuple, numbers)),
+        )
+
+    def _numbers(self, rank: int) -> list[int]:
+        """Find or make the match of each communication node of a rank."""
+        index = self.cast.of[rank % self.cast.captured]
+        recording, place = self.recordings[index], self.nodes[index]
+        rows = self.ordered[index].nodes[place]
+        seen: dict[tuple[object, ...], int] = {}
+        teams: dict[int, Team] = {}
+        numbers = []
+        for node, what, sequence in zip(
+            place.tolist(), rows["communication"].tolist(), rows["sequence"].tolist(), strict=True
+        ):
+            communication = recording.communications[what]
+            key, ranks = self._key(recording, communication, rank, teams)
+            count = seen[key] = seen.get(key, -1) + 1
+            numbered = key[0] == "group" and key[1] in self.numbered
+            number = self.known.setdefault((*key, sequence if numbered else count), len(self.matches))
+            if number == len(self.matches):
+                self.matches.append(Match(ranks, self._root(recording, communication), numbered))
+            self.matches[number].nodes[rank] = (recording, sized(communication, len(ranks)), node)
+            numbers.append(number)
+        return numbers
+
+    def _root(self, recording: Recording, communication: Communication) -> int:
+        """Find the place of the root in its group, which is that of images of the group, too."""
+        if communication.operation not in {*_ROOTED, "gather", "scatter"}:
+            return NONE
+        if communication.member != NONE:
+            return communication.member
+        own = self.groups.team(recording, communication.group, max(recording.rank, 0)).ranks
+        if communication.peer in own:
+            return own.index(communication.peer)
+        self.groups.assumed["roots that the trace does not say are the first of their groups"] = None
+        return 0
+
+    def _key(
+        self, recording: Recording, communication: Communication, rank: int, teams: dict[int, Team]
+    ) -> tuple[tuple[object, ...], tuple[int, ...]]:
+        """Tell what the communications of different ranks that belong together have in common, and the ranks."""
+        if communication.operation in _MESSAGES:
+            peer = self._peer(recording, communication, rank)
+            ends = (rank, peer) if communication.operation == "send" else (peer, rank)
+            return ("message", *ends, communication.tag), ends
+        if communication.group not in teams:
+            teams[communication.group] = self.groups.team(recording, communication.group, rank)
+        team = teams[communication.group]
+        name = _group_name(recording, communication)
+        if rank not in team.members:
+            msg = f"rank {rank} communicates in group {name!r}, whose ranks are {', '.join(map(str, team.ranks[:8]))}"
+            raise TraceError(recording.source, f"{msg}; mend the list of its ranks")
+        return ("group", name, team.number), team.ranks
+
+    def _peer(self, recording: Recording, communication: Communication, rank: int) -> int:
+        if communication.peer == NONE:
+            way = "goes to" if communication.operation == "send" else "comes from"
+            msg = f"does not say where a {communication.operation} {way}, which a replay has to know beforehand"
+            raise TraceError(recording.source, f"{msg}; name the rank, or capture with communication metadata")
+        if communication.tag == NONE:
+            msg = "has a receive of any tag, and a replay has to know beforehand of which; name the tag"
+            raise TraceError(recording.source, msg)
+        replica, base = divmod(rank, self.cast.captured)
+        own = max(recording.rank, 0)
+        if base == own:
+            return replica * self.cast.captured + communication.peer
+        peer = self.groups.peer(recording, communication.peer, rank)
+        if peer == NONE:
+            msg = f"has sends and receives, so that rank {base} cannot be taken to do as rank {own} does"
+            raise TraceError(recording.source, f"{msg}; give the files of all {self.cast.captured} ranks")
+        self.groups.assumed["ranks that were not captured send to the same places of their groups"] = None
+        return peer
+
+    def _write(self, found: Match) -> dict[int, tuple[Part, ...]]:
+        """Add the calls of a match; gives the parts of each rank."""
+        recording, first, _ = next(iter(found.nodes.values()))
+        missing = [rank for rank in found.ranks if rank not in found.nodes]
+        if missing and found.numbered:
+            self.left_out += 1
+            return {}
+        if missing:
+            msg = f"a {first.operation} of {len(found.ranks)} ranks was captured on {len(found.nodes)} of them, not on"
+            msg += f" rank {missing[0]}; capture the same iterations on all ranks"
+            raise TraceError(recording.source, msg)
+        return _Writer(self.calls, found).parts()
+
+
+def _group_name(recording: Recording, communication: Communication) -> str:
+    return "" if communication.group == NONE else recording.groups[communication.group].name
+
+
+class _Writer:
+    """Writes one match out as calls."""
+
+    def __init__(self, calls: list[Call], found: Match) -> None:
+        self.calls = calls
+        self.ranks = found.ranks
+        self.root = max(found.root, 0)
+        self.recording, self.first, _ = found.nodes[found.ranks[0]]
+        self.of = [found.nodes[rank][1] for rank in found.ranks]
+
+    def parts(self) -> dict[int, tuple[Part, ...]]:
+        """Add the calls; gives the parts of each rank."""
+        operation = self.first.operation
+        if operation in _MESSAGES:
+            size = max(each.size for each in self.of)
+            return self._call("send_recv", self.ranks, self._known(size)) if self.ranks[0] != self.ranks[1] else {}
+        if other := next((each for each in self.of if each.operation != operation), None):
+            msg = f"rank {self.ranks[0]} calls {operation} where another of its group calls {other.operation}"
+            raise TraceError(self.recording.source, f"{msg}; capture the same iterations on all ranks")
+        if len(self.ranks) == 1:
+            return {}
+        if operation == "barrier":
+            return self._call("all_reduce", self.ranks, max(self.first.size, _BARRIER))
+        if operation in {"gather", "scatter"}:
+            return self._pairs(self._to_or_from_root())
+        if operation == "all_to_all" and (any(each.sent for each in self.of) or self._uneven()):
+            return self._pairs(self._all_pairs())
+        if operation not in _DIRECT:
+            msg = f"has a communication of {len(self.ranks)} ranks without saying what it does"
+            raise TraceError(self.recording.source, f"{msg}; capture with communication metadata (torch 2.2 or later)")
+        if operation in _ALIKE and self._uneven():
+            msg = (
+                f"ranks of a group move {' and '.join(map(str, self._sizes()))} bytes in what should be one {operation}"
+            )
+            raise TraceError(self.recording.source, f"{msg}; capture the same iterations on all ranks")
+        ranks = self._from_root() if operation in _ROOTED else self.ranks
+        return self._call(_DIRECT[operation], ranks, self._known(max(each.size for each in self.of)))
+
+    def _sizes(self) -> list[int]:
+        return sorted({each.size for each in self.of} - {NONE})
+
+    def _uneven(self) -> bool:
+        return len(self._sizes()) > 1
+
+    def _known(self, size: int) -> int:
+        if size == NONE:
+            msg = f"does not say how many bytes its {self.first.operation} moves; give its execution trace, too"
+            raise TraceError(self.recording.source, msg)
+        return size
+
+    def _from_root(self) -> tuple[int, ...]:
+        """Begin the ring at the root."""
+        return (*self.ranks[self.root :], *self.ranks[: self.root])
+
+    def _call(self, collective: CollectiveName, ranks: tuple[int, ...], size: int) -> dict[int, tuple[Part, ...]]:
+        if size <= 0:
+            return {}
+        if len(self.calls) >= MOST_CALLS:
+            msg = f"makes more than {MOST_CALLS} calls; give fewer iterations, or the traces of a smaller job"
+            raise TraceError(self.recording.source, msg)
+        self.calls.append(Call(collective, ranks, size, self.dimension))
+        return {rank: (Part(len(self.calls) - 1, member),) for member, rank in enumerate(ranks)}
+
+    @property
+    def dimension(self) -> str:
+        """Name of the group, for people."""
+        if self.first.group == NONE:
+            return "point-to-point" if self.first.operation in _MESSAGES else "world"
+        group = self.recording.groups[self.first.group]
+        return group.description or group.name or "world"
+
+    def _pairs(self, sizes: Iterator[tuple[int, int, int]]) -> dict[int, tuple[Part, ...]]:
+        parts: dict[int, tuple[Part, ...]] = dict.fromkeys(self.ranks, ())
+        for source, target, size in sizes:
+            if source != target:
+                for rank, more in self._call("send_recv", (source, target), size).items():
+                    parts[rank] += more
+        return parts
+
+    def _to_or_from_root(self) -> Iterator[tuple[int, int, int]]:
+        root = self.ranks[self.root]
+        size = self._known(max(each.size for each in self.of)) // len(self.ranks)
+        for rank in self.ranks:
+            yield (rank, root, size) if self.first.operation == "gather" else (root, rank, size)
+
+    def _all_pairs(self) -> Iterator[tuple[int, int, int]]:
+        count = len(self.ranks)
+        for place, (source, each) in enumerate(zip(self.ranks, self.of, strict=True)):
+            size = each.size if each.size != NONE else max(self._sizes(), default=NONE)
+            sent = each.sent or (self._known(size) // count,) * count
+            if len(sent) != count:
+                msg = f"rank {source} sends {len(sent)} parts in an all_to_all of {count} ranks"
+                raise TraceError(self.recording.source, f"{msg}; scale only jobs whose all_to_all is even")
+            for other, target in enumerate(self.ranks):
+                received = self.of[other].received
+                if len(received) == count and received[place] != sent[other]:
+                    msg = f"rank {source} sends {sent[other]} bytes to rank {target}, which expects {received[place]}"
+                    raise TraceError(self.recording.source, f"{msg}; capture the same iteration on all ranks")
+                yield source, target, sent[other]

@@ -1,0 +1,321 @@
+"""A trace made into a program: the DAG of all ranks, and what was captured of each part of it.
+
+::
+
+    Trace ── assign ──► Cast ─────────┐
+      └── order ──► Ordered, per rank ┴─ match ──► Matched ──┬─ strand ──► Strand, per rank ──► Rebuilt
+                        └────────────────────── delays ──────┘
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fabricsim.errors import TraceError
+from fabricsim.records.program import NONE
+from fabricsim.traces.rebuild.cast import assign
+from fabricsim.traces.rebuild.clocks import delays
+from fabricsim.traces.rebuild.communicators import in_turn, numbered
+from fabricsim.traces.rebuild.dependencies import delayed, order
+from fabricsim.traces.rebuild.matching import match
+from fabricsim.traces.rebuild.strand import TIMERS, strand
+from fabricsim.traces.rebuild.wildcards import settled
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE
+from fabricsim.workload.acyclic import first_in_cycle
+from fabricsim.workload.program import COLUMNS, Program, assemble
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from fabricsim.traces.rebuild.cast import Cast
+    from fabricsim.traces.rebuild.dependencies import Ordered
+    from fabricsim.traces.rebuild.matching import Matched
+    from fabricsim.traces.rebuild.strand import Strand
+    from fabricsim.traces.trace import Recording, Trace
+
+_CALL = COLUMNS.index("call")
+MOST_OPERATIONS = 2**23
+"""Of all ranks; one takes half a kilobyte while it is rebuilt."""
+MOST_UNASKED = 2**21
+"""The same if there are ranks that were not captured, and nobody but the file says so: damage may have made them up."""
+MOST_UNASKED_PAIRS = 2**17
+"""Pairs of ranks between which all-to-alls send, as above; the fabric keeps a few kilobytes for each."""
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """A captured job as a program.
+
+    Attributes
+    ----------
+    program
+        Of all ranks.
+    matches
+        For each op that communicates the number of its communication, which those of other ranks share; NONE for
+        other ops, shape ``(n_ops,)``.
+    names
+        Operation, group, ranks and bytes of each communication.
+    captured_transfers
+        From when the last rank was ready until the last was done, as captured, ps, shape ``(n_communications,)``;
+        NONE where not all of its ranks were captured.
+    captured_ranks
+        Ranks that were captured.
+    step_numbers
+        As the job numbers its steps.
+    steps
+        Ops with which each step of each captured rank begins and ends, shape ``(ranks, n_steps, 2)``.
+    captured_steps
+        How long each took, ps, shape ``(ranks, n_steps)``.
+    captured_span
+        From the first start to the last end of all that was captured, ps; NONE where that is not known.
+    assumptions
+        What was assumed, a sentence each.
+    flops_per_rank
+        Of an iteration, as the trace says them of its kernels: mean of the captured ranks; 0 where it does not.
+    """
+
+    program: Program
+    matches: NDArray[np.int64]
+    names: tuple[tuple[str, str, int, int], ...]
+    captured_transfers: NDArray[np.int64]
+    captured_ranks: tuple[int, ...]
+    step_numbers: tuple[int, ...]
+    steps: NDArray[np.int64]
+    captured_steps: NDArray[np.int64]
+    captured_span: int
+    assumptions: tuple[str, ...]
+    flops_per_rank: float
+
+    @property
+    def timed(self) -> bool:
+        """Whether the trace says when its operations ran."""
+        return self.captured_span != NONE
+
+
+def rebuild(trace: Trace, *, gpu_speed: float = 1.0, scale_to: int | None = None, ranks: int | None = None) -> Rebuilt:
+    """Make a program of a trace.
+
+    Parameters
+    ----------
+    trace
+        What was captured.
+    gpu_speed
+        How many times faster kernels and copies run than they were captured.
+    scale_to
+        Ranks of the job to replay, where these are to be more than were captured.
+    ranks
+        Ranks of the captured job, where the trace does not say that.
+
+    Raises
+    ------
+    TraceError
+        Where something that the program needs is not in the trace and cannot be assumed.
+    """
+    cast = assign(trace, scale_to, ranks)
+    count = cast.replicas * sum(len(trace.recordings[index].nodes) for index in cast.of)
+    if count > MOST_OPERATIONS:
+        msg = f"makes {count} operations on {cast.ranks} ranks; at most {MOST_OPERATIONS} can be replayed"
+        raise TraceError(trace.recordings[0].source, f"{msg}; give fewer iterations, or scale to fewer ranks")
+    unasked = cast.ranks > len(trace.recordings) and scale_to is None and ranks is None
+    if unasked and count > MOST_UNASKED:
+        raise _too_many(trace, cast, f"{count} operations")
+    trace = settled(trace)
+    ordered = [order(recording) for recording in trace.recordings]
+    matched = match(cast, trace.recordings, ordered)
+    groups = {call.ranks for call in matched.calls.kinds if call.collective == "all_to_all"}
+    pairs = sum(len(group) ** 2 for group in groups)
+    if unasked and pairs > MOST_UNASKED_PAIRS:
+        raise _too_many(trace, cast, f"all-to-alls between {pairs} pairs")
+    later = delays(trace.recordings, ordered, matched)
+    ordered = [delayed(some, int(delay)) for some, delay in zip(ordered, later, strict=True)]
+    strands = [
+        strand(trace.recordings[index], ordered[index], matched.parts[rank], gpu_speed=gpu_speed)
+        for rank, index in _ranks(cast)
+    ]
+    return _Weaver(trace, cast, ordered=ordered, matched=matched, later=later, strands=strands).rebuilt()
+
+
+def _too_many(trace: Trace, cast: Cast, what: str) -> TraceError:
+    msg = f"makes {what} on {cast.ranks} ranks, of which {len(trace.recordings)} were captured"
+    return TraceError(trace.recordings[0].source, f"{msg}; if the job has so many, say so with --ranks {cast.ranks}")
+
+
+def _ranks(cast: Cast) -> list[tuple[int, int]]:
+    """Each rank of the replayed job, and the recording that it repeats."""
+    return [(rank, cast.of[rank % cast.captured]) for rank in range(cast.ranks)]
+
+
+def _ends(recording: Recording) -> NDArray[np.int64]:
+    ends: NDArray[np.int64] = recording.nodes["start"] + np.maximum(recording.nodes["duration"], 0)
+    return ends
+
+
+def _flops(recording: Recording) -> float:
+    """FLOPs of an iteration of a rank: the mean of the steps that it marks, else all."""
+    nodes = recording.nodes[(recording.nodes["kind"] == COMPUTE) & (recording.nodes["flops"] > 0)]
+    steps = recording.steps
+    if not len(steps):
+        return float(nodes["flops"].sum(dtype=float))
+    nodes = nodes[np.argsort(nodes["start"], kind="stable")]
+    done = np.concatenate([[0.0], np.cumsum(nodes["flops"], dtype=float)])
+    begun, ended = (done[np.searchsorted(nodes["start"], steps[column])] for column in ("start", "end"))
+    return float(np.mean(ended - begun))
+
+
+class _Weaver:
+    """Puts the strands of all ranks together."""
+
+    def __init__(  # noqa: PLR0913  what the steps before have found
+        self,
+        trace: Trace,
+        cast: Cast,
+        *,
+        ordered: Sequence[Ordered],
+        matched: Matched,
+        later: NDArray[np.int64],
+        strands: Sequence[Strand],
+    ) -> None:
+        self.trace, self.cast, self.ordered, self.matched = trace, cast, ordered, matched
+        self.later, self.strands = later, strands
+        counts = [len(some.rows) for some in strands]
+        self.first = np.cumsum([0, *counts])[:-1]
+
+    def rebuilt(self) -> Rebuilt:
+        """Make the program, and collect what was captured."""
+        program = self._program()
+        captured = {recording.rank: index for index, recording in enumerate(self.trace.recordings)}
+        numbers, steps, times = self._steps(captured)
+        return Rebuilt(
+            program,
+            self._matches(),
+            tuple(self._name(number) for number in range(len(self.matched.matches))),
+            self._transfers(),
+            tuple(max(rank, 0) for rank in sorted(captured)),
+            numbers,
+            steps,
+            times,
+            self._span(),
+            self._assumptions(),
+            float(np.mean([_flops(recording) for recording in self.trace.recordings])),
+        )
+
+    def _program(self) -> Program:
+        rows = np.concatenate([some.rows for some in self.strands])
+        rows[:, 0] = np.repeat(np.arange(len(self.strands)), [len(some.rows) for some in self.strands])
+        edges = np.concatenate([some.edges + first for some, first in zip(self.strands, self.first, strict=True)])
+        if not len(rows):
+            msg = "holds no operations; capture at least one iteration"
+            raise TraceError(self.trace.recordings[0].source, msg)
+        ops, successors = assemble(rows, np.concatenate([edges, self._in_turn(rows, edges)]))
+        columns = ("first_successor", "successors", "predecessors")
+        first, count, waiting = (ops[column].astype(np.int64) for column in columns)
+        stuck = first_in_cycle(first, count, successors, waiting, np.empty(len(ops), np.int64))
+        if stuck != NONE:
+            source = self.trace.recordings[self.cast.of[int(ops[stuck]["rank"]) % self.cast.captured]].source
+            msg = "its operations wait for one another in a circle; the file is damaged, or its writer is wrong"
+            raise TraceError(source, msg)
+        return Program(ops, successors, self.matched.calls, TIMERS, len(self.strands))
+
+    def _in_turn(self, rows: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Keep collectives of a group from running at once, if the trace has no order but its dependencies."""
+        calls = self.matched.calls
+        if not self._unordered() or not len(calls):
+            return np.zeros((0, 2), np.int64)
+        groups = numbered(
+            [None if one.collective == "send_recv" else (one.dimension, one.ranks) for one in calls.kinds]
+        )
+        called = rows[:, _CALL]
+        of_op = np.where(called >= 0, groups[calls.kind[called]], NONE)
+        return in_turn(rows[:, 0], called, of_op, edges)
+
+    def _unordered(self) -> bool:
+        return all(kind == "any" for recording in self.trace.recordings for kind, _ in recording.lanes)
+
+    def _matches(self) -> NDArray[np.int64]:
+        moved = {
+            number
+            for mine, parts in zip(self.matched.numbers, self.matched.parts, strict=True)
+            for number, some in zip(mine, parts, strict=True)
+            if some
+        }
+        numbers = []
+        for some, mine in zip(self.strands, self.matched.numbers, strict=True):
+            # what moves nothing is no transfer; NONE is the last
+            of_rank = np.array([*(number if number in moved else NONE for number in mine), NONE], np.int64)
+            numbers.append(of_rank[some.communications])
+        return np.concatenate(numbers)
+
+    def _name(self, number: int) -> tuple[str, str, int, int]:
+        found = self.matched.matches[number]
+        recording, what, _ = next(iter(found.nodes.values()))
+        group = "" if what.group == NONE else recording.groups[what.group].description
+        if what.group != NONE and not group:
+            group = recording.groups[what.group].name
+        return what.operation, group, len(found.ranks), what.size
+
+    def _transfers(self) -> NDArray[np.int64]:
+        """Latest end less latest start of each communication, where all its ranks were captured."""
+        count = len(self.matched.matches)
+        start, end = np.full(count, NONE), np.full(count, NONE)
+        seen = np.zeros(count, np.int64)
+        for index, recording in enumerate(self.trace.recordings):
+            nodes = self.ordered[index].nodes
+            nodes = nodes[nodes["kind"] == COMMUNICATION]
+            mine = np.array(self.matched.numbers[max(recording.rank, 0)], np.int64)
+            begun = nodes["start"] + int(self.later[index])
+            known = self.ordered[index].zero != NONE
+            np.maximum.at(start, mine, begun if known else NONE)
+            np.maximum.at(end, mine, begun + nodes["duration"] if known else NONE)
+            np.add.at(seen, mine, known)
+        wanted = np.array([len(found.ranks) for found in self.matched.matches], np.int64)
+        return np.where(seen == wanted, np.maximum(end - start, 0), NONE)
+
+    def _steps(self, captured: dict[int, int]) -> tuple[tuple[int, ...], NDArray[np.int64], NDArray[np.int64]]:
+        """Give the numbers of the steps that all have marked, their ops and their times."""
+        # steps of which it is not known where they begin have no ops
+        marked = [
+            recording.steps["number"].tolist() if len(some.steps) else []
+            for recording, some in zip(self.trace.recordings, self.ordered, strict=True)
+        ]
+        numbers = tuple(number for number in marked[0] if all(number in some for some in marked))
+        ops = np.zeros((len(captured), len(numbers), 2), np.int64)
+        times = np.zeros((len(captured), len(numbers)), np.int64)
+        for place, (rank, index) in enumerate(sorted(captured.items())):
+            chosen = [marked[index].index(number) for number in numbers]
+            ops[place] = self.first[max(rank, 0)] + self.strands[max(rank, 0)].steps[chosen]
+            steps = self.trace.recordings[index].steps[chosen]
+            times[place] = steps["end"] - steps["start"]
+        return numbers, ops, times
+
+    def _span(self) -> int:
+        if not all(some.timed for some in self.ordered):
+            return NONE
+        ends = [
+            int((recording.nodes["start"] + np.maximum(recording.nodes["duration"], 0)).max(initial=some.zero))
+            - some.zero
+            for recording, some in zip(self.trace.recordings, self.ordered, strict=True)
+        ]
+        return max(end + int(delay) for end, delay in zip(ends, self.later.tolist(), strict=True))
+
+    def _assumptions(self) -> tuple[str, ...]:
+        notes = [*self.cast.assumptions, *self.matched.assumed]
+        if self.cast.ranks > 1 and not self.matched.matches:
+            what = f"its {self.cast.ranks} ranks send nothing, as no communication of known size was recognised"
+            notes.insert(0, f"{what}. Warning: it takes the same time on any fabric, and no fabric can be judged by it")
+        if self.matched.left_out:
+            notes.append(f"{self.matched.left_out} communications that not all of their ranks captured are left out")
+        inferred = sum(some.inferred for some in self.ordered)
+        if inferred:
+            notes.append(f"{inferred} dependencies between streams are inferred from when operations began and ended")
+        unknown = sum(some.unknown for some in self.ordered)
+        if unknown:
+            notes.append(f"{unknown} operations whose duration was not captured take no time")
+        if self._unordered():
+            notes.append("collectives of a group run one after the other, as NCCL has it on one communicator")
+        missing = dict.fromkeys(line for recording in self.trace.recordings for line in recording.missing)
+        return (*notes, *(f"the trace does not say {line}" for line in missing))

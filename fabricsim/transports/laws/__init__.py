@@ -1,0 +1,1 @@
+"""Laws of congestion control, one paper a file."""

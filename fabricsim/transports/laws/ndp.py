@@ -1,0 +1,64 @@
+"""NDP and EQDS, whose receivers pull.
+
+Handley et al., "Re-architecting datacenter networks and stacks for low latency and high performance",
+SIGCOMM 2017; Olteanu et al., "An edge-queued datagram service for all datacenter traffic", NSDI 2022, as csg-htsim's
+``sim/eqds.cpp`` has it. A sender starts with a window of packets, and sends another one for each PULL. The
+window is what it may still send, packets; ``epoch`` is how many pulls it has heard of. PULLs carry how
+many there were, so that one that is lost or overtaken is made up for by the next.
+"""
+
+from __future__ import annotations
+
+import math
+
+from fabricsim.jit.compile import kernel
+
+
+@kernel
+def start(flow, law):
+    """Let a first window go; its pulls bring as many packets again, so that no more than it is ever on its way."""
+    flow.window = law.initial_window
+    flow.threshold = law.initial_window if law.ahead > 0 else 0.0
+    flow.rate = math.inf
+    flow.epoch = 0
+
+
+@kernel
+def sent(flow):
+    """Take the packet that was sent off what may be sent."""
+    flow.window -= 1.0
+    flow.threshold = max(flow.threshold - 1.0, 0.0)
+
+
+@kernel
+def pull(flow, law, number):
+    """Hear that the receiver has sent `number` pulls so far."""
+    if number > flow.epoch:
+        flow.window = min(flow.window + (number - flow.epoch), law.initial_window)
+        flow.epoch = number
+
+
+@kernel
+def ride(flow, law):
+    """Hear of a pull that came with an ACK or NACK, which PULLs do not count."""
+    flow.window = min(flow.window + 1.0, law.initial_window)
+
+
+@kernel
+def time_out(flow, law, now):  # noqa: ARG001  one signature for all laws
+    """Let a first window go again: of what was lost without a trace no pull will come."""
+    flow.window = law.initial_window
+
+
+@kernel
+def acknowledge(flow, law, now, packets, marked, rtt):  # noqa: ARG001  one signature for all laws
+    """Keep the window, which follows pulls; with EQDS what is left of the first one is not sent any more."""
+    flow.window -= flow.threshold
+    flow.threshold = 0.0
+
+
+@kernel
+def lose(flow, law, now):  # noqa: ARG001  one signature for all laws
+    """Do as on an acknowledgement: the receiver pulls for a trimmed packet, too."""
+    flow.window -= flow.threshold
+    flow.threshold = 0.0

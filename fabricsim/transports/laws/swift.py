@@ -1,0 +1,87 @@
+"""Swift: Kumar et al., "Swift: Delay is Simple and Effective for Congestion Control in the Datacenter".
+
+SIGCOMM 2020, algorithm 1 and section 3. The fabric window only: the window for delays within the
+receiving host is not modelled, nor are the host's parts of the delay taken off. Windows in packets,
+times ps, rates bytes/s.
+"""
+
+from __future__ import annotations
+
+import math
+
+from fabricsim.jit.compile import kernel
+
+PS_PER_S = 1e12
+
+
+@kernel
+def start(flow, law):
+    """Give the first message of a connection its window."""
+    flow.stage = 0
+    flow.cut_at = 0
+    _set_window(flow, law, law.initial_window)
+
+
+@kernel
+def target_delay(flow, law):
+    """Round trip that the flow aims at: base, path length and flow scaling (sections 3.4 and 3.5), ps."""
+    scaling = 0.0
+    if law.flow_range > 0.0:
+        highest = 1.0 / math.sqrt(law.flow_high)
+        slope = law.flow_range / (1.0 / math.sqrt(law.flow_low) - highest)
+        scaling = min(max(slope * (1.0 / math.sqrt(flow.window) - highest), 0.0), law.flow_range)
+    return law.low + flow.hops * law.per_hop + scaling
+
+
+@kernel
+def _round_trip(flow):
+    return flow.smoothed if flow.smoothed > 0.0 else flow.base_rtt
+
+
+@kernel
+def _set_window(flow, law, window):
+    """Bound the window, and pace where it is less than one packet: one packet per ``rtt / window``."""
+    flow.window = min(max(window, law.minimum_window), law.maximum_window)
+    flow.rate = math.inf
+    if flow.window < 1.0:
+        flow.rate = flow.window * flow.wire / _round_trip(flow) * PS_PER_S
+
+
+@kernel
+def _cut(flow, law, now, factor):
+    """Cut the window, at most once per round trip."""
+    if now - flow.cut_at >= _round_trip(flow):
+        _set_window(flow, law, flow.window * factor)
+        flow.cut_at = now
+
+
+@kernel
+def acknowledge(flow, law, now, packets, marked, rtt):  # noqa: ARG001  one signature for all laws
+    """Grow while the round trip is below its target, else cut in proportion to the excess."""
+    flow.stage = 0
+    if rtt <= 0:
+        return
+    target = target_delay(flow, law)
+    if rtt < target:
+        share = packets / flow.window if flow.window >= 1.0 else float(packets)
+        _set_window(flow, law, flow.window + law.additive * share)
+    else:
+        _cut(flow, law, now, max(1.0 - law.decrease * (rtt - target) / rtt, 1.0 - law.largest_cut))
+
+
+@kernel
+def lose(flow, law, now):
+    """Take the largest cut."""
+    flow.stage = 0
+    _cut(flow, law, now, 1.0 - law.largest_cut)
+
+
+@kernel
+def time_out(flow, law, now):
+    """Take the largest cut; after ``law.stages`` timeouts in a row fall to the smallest window."""
+    flow.stage += 1
+    if flow.stage < law.stages:
+        _cut(flow, law, now, 1.0 - law.largest_cut)
+    else:
+        _set_window(flow, law, law.minimum_window)
+        flow.cut_at = now

@@ -1,1 +1,0 @@
-"""Published studies and measured tables, held against what fabricsim predicts."""

@@ -1,0 +1,179 @@
+"""Where compiled kernels are kept, who shares them, and what becomes of a cache that cannot be used."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fabricsim.jit.cache import cache_directory
+
+PACKAGE = Path(__file__).resolve().parents[2] / "fabricsim"
+HASH = """
+from fabricsim.topology.shortest_paths import flow_hash
+print(flow_hash(1, 2, 3, 4), sum(flow_hash._program.stats.cache_hits.values()))
+"""
+pytestmark = pytest.mark.skipif(bool(os.environ.get("NUMBA_DISABLE_JIT")), reason="nothing is compiled")
+
+
+def environment(folder: Path) -> Path:
+    """A copy of the package, as another environment has it."""
+    shutil.copytree(PACKAGE, folder / "fabricsim", copy_function=shutil.copyfile)  # with times of its own
+    return folder
+
+
+def start(folder: Path, cache: Path | str, **more: str) -> subprocess.Popen[str]:
+    variables = {**os.environ, "PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(cache), **more}
+    command = [sys.executable, "-c", HASH]
+    return subprocess.Popen(  # noqa: S603  our own code
+        command, env=variables, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def hashed(folder: Path, cache: Path | str, notes: int = 0, **more: str) -> tuple[int, int]:
+    """What a kernel gives in an environment, and how many of its programs came from the cache."""
+    run = start(folder, cache, **more)
+    out, err = run.communicate()
+    assert run.returncode == 0, err
+    assert err.count("Warning") == notes, err
+    value, hits = out.split()
+    return int(value), int(hits)
+
+
+def programs(cache: Path) -> list[Path]:
+    return sorted((cache / "fabricsim").rglob("*.nbc"))
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    return environment(tmp_path / "here")
+
+
+def test_environments_with_the_same_sources_share_programs_and_others_do_not(here: Path, tmp_path: Path) -> None:
+    other = environment(tmp_path / "other")
+
+    value, hits = hashed(here, tmp_path)
+    assert hits == 0
+    assert hashed(other, tmp_path) == (value, 1)
+
+    source = other / "fabricsim" / "topology" / "shortest_paths.py"
+    source.write_text(source.read_text("utf-8").replace("0x45D9F3B", "0x45D9F3D"), encoding="utf-8")
+    changed, hits = hashed(other, tmp_path)
+    assert (changed != value, hits) == (True, 0)
+    assert hashed(here, tmp_path) == (value, 1)
+
+
+def test_a_comment_recompiles_nothing(here: Path, tmp_path: Path) -> None:
+    value, _ = hashed(here, tmp_path)
+    source = here / "fabricsim" / "topology" / "shortest_paths.py"
+    source.write_text(f"# a comment\n\n{source.read_text('utf-8')}", encoding="utf-8")
+    assert hashed(here, tmp_path) == (value, 1)
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "prefix", "folder"])
+def test_a_damaged_program_is_compiled_anew_and_mended(here: Path, tmp_path: Path, damage: str) -> None:
+    value, _ = hashed(here, tmp_path)
+    (program,) = programs(tmp_path)
+    content = bytearray(program.read_bytes())
+    content[len(content) // 2] ^= 1
+    kinds = {"cut": content[: len(content) // 2], "empty": b"", "flipped": content, "prefix": content[:7]}
+    program.unlink()
+    if damage == "folder":
+        program.mkdir()
+    else:
+        program.write_bytes(kinds[damage])
+
+    assert hashed(here, tmp_path, notes=damage == "folder") == (value, 0)
+    if damage != "folder":
+        assert hashed(here, tmp_path) == (value, 1)
+
+
+def test_a_program_that_others_could_have_written_is_not_read(here: Path, tmp_path: Path) -> None:
+    value, _ = hashed(here, tmp_path)
+    (program,) = programs(tmp_path)
+    program.chmod(0o666)
+    assert hashed(here, tmp_path) == (value, 0)  # and is written anew
+    assert program.stat().st_mode & 0o777 == 0o644
+    assert hashed(here, tmp_path) == (value, 1)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="files of another user are made by root alone")
+def test_a_program_of_another_user_is_not_read(here: Path, tmp_path: Path) -> None:
+    value, _ = hashed(here, tmp_path)
+    (program,) = programs(tmp_path)
+    os.chown(program, 12345, -1)
+    assert hashed(here, tmp_path) == (value, 0)
+
+
+@pytest.mark.parametrize("place", ["/dev/null", "/proc/nowhere"])
+def test_where_nothing_can_be_kept_kernels_are_compiled_in_memory_with_one_note(here: Path, place: str) -> None:
+    assert hashed(here, place, notes=1)[1] == 0
+
+
+def test_a_full_disk_is_noted_and_leaves_nothing_half_written(here: Path, tmp_path: Path) -> None:
+    command = [shutil.which("sh") or "sh", "-c", f'ulimit -f 0; exec "{sys.executable}" -c "$1"', "sh", HASH]
+    variables = {
+        **os.environ,
+        "PYTHONPATH": str(here),
+        "NUMBA_CACHE_DIR": str(tmp_path),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    run = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)  # noqa: S603  our own code
+
+    assert run.stderr.count("Warning") == 1
+    assert [path for path in (tmp_path / "fabricsim").rglob("*") if path.is_file()] == []
+
+
+def test_where_there_is_no_home_there_is_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(_user: int) -> None:
+        raise KeyError
+
+    for name in ("HOME", "NUMBA_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)  # as of a container that runs as a user of its own
+    assert cache_directory() is None
+
+
+def test_a_cache_that_can_only_be_read_is_read(here: Path, tmp_path: Path) -> None:
+    value, _ = hashed(here, tmp_path)
+    (program,) = programs(tmp_path)
+    program.parent.chmod(0o555)
+    try:
+        assert hashed(here, tmp_path) == (value, 1)
+    finally:
+        program.parent.chmod(0o755)
+
+
+def test_processes_that_start_at_once_share_one_program(here: Path, tmp_path: Path) -> None:
+    runs = [start(here, tmp_path) for _ in range(4)]
+    outs = [run.communicate() for run in runs]
+    assert {run.returncode for run in runs} == {0}, outs
+    assert len({out.split()[0] for out, _ in outs}) == 1
+    (program,) = programs(tmp_path)
+    assert list(program.parent.iterdir()) == [program]  # nothing half written is left
+    assert hashed(here, tmp_path)[1] == 1
+
+
+def test_a_source_that_is_newer_than_the_process_is_not_cached(here: Path, tmp_path: Path) -> None:
+    source = here / "fabricsim" / "topology" / "shortest_paths.py"
+    later = source.stat().st_mtime + 3600
+    os.utime(source, (later, later))  # as if edited after the process had read it
+    hashed(here, tmp_path)
+    assert programs(tmp_path) == []
+
+
+def test_a_home_that_may_not_be_read_holds_no_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that was made as root and is run as another user."""
+    from fabricsim.jit import compile as compiling  # noqa: PLC0415  imports numba
+
+    def refused(*_: object) -> None:
+        raise PermissionError(13, "Permission denied", "/root/.cache/fabricsim")
+
+    monkeypatch.setattr(Path, "glob", refused)
+
+    assert not compiling.is_compiled("flow")

@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from fabricsim import provenance
+from fabricsim.errors import FabricsimError, InputError, SimulationError
+from fabricsim.records.program import COLLECTIVE, COMPUTE
+from fabricsim.results.hdf5 import read, write
+from fabricsim.run.pipeline import build_plan, check, load, reload, simulate
+from fabricsim.topology.platform import WIRE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fabricsim.results.result import Result
+
+TWO_RANKS = ["cluster.hosts=2", "job.micro_batch=1", "job.global_batch=2", "job.parallelism.data=2"]
+LEAF_SPINE = [
+    "cluster.hosts=4",
+    "job.micro_batch=1",
+    "job.global_batch=4",
+    "job.parallelism.data=4",
+    "fabric=two-tier",
+    "fabric.hosts_per_leaf=1",
+    "fabric.spines=4",
+]
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    return simulate(load("gpt2-medium-dp", TWO_RANKS))
+
+
+# ---- what a run gives ---------------------------------------------------------------------------
+
+
+def test_result_says_what_was_run(result: Result) -> None:
+    loaded = load("gpt2-medium-dp", TWO_RANKS)
+
+    assert (result.name, result.transport, result.engine, result.seed) == ("gpt2-medium-dp", "rdma-100g", "flow", 0)
+    assert result.version == provenance.version()
+    assert result.source == loaded.source
+    assert result.resolved == loaded.resolved
+    assert result.wall_seconds > 0
+
+
+def test_every_op_ran_and_for_its_time(result: Result) -> None:
+    compute = result.ops["kind"] == COMPUTE
+    spans = result.spans["end"] - result.spans["start"]
+
+    assert len(result.spans) == len(result.ops) == result.counters["dag_nodes"]
+    assert (spans[compute] == result.ops["duration"][compute]).all()
+    assert (spans[result.ops["kind"] == COLLECTIVE] > 0).all()
+    assert result.iteration == result.spans["end"].max()
+
+
+def test_calls_lie_within_their_ops(result: Result) -> None:
+    assert {(call.collective, call.dimension, call.ranks) for call in result.calls} == {("all_reduce", "data", 2)}
+    for index, call in enumerate(result.calls):
+        own = result.spans[(result.ops["kind"] == COLLECTIVE) & (result.ops["call"] == index)]
+        assert call.start == own["start"].max()
+        assert call.end == own["end"].max()
+        assert 0 < call.bound < np.inf
+
+
+def test_bytes_on_wires_are_those_of_the_ring(result: Result) -> None:
+    # a ring all-reduce over two ranks sends the whole buffer once in each direction
+    sent = sum(call.size for call in result.calls)
+    wires = {link.name: link for link in result.links if link.kind == WIRE}
+
+    for name in ("host0->switch0", "switch0->host1", "host1->switch0", "switch0->host0"):
+        assert wires[name].payload == pytest.approx(sent)
+        assert wires[name].load > wires[name].payload  # headers
+        assert wires[name].calls == ("data all_reduce",)
+
+
+def test_rates_over_time_add_up_to_the_payload(result: Result) -> None:
+    wires = {link.name: link for link in result.links if link.kind == WIRE}
+    carried = result.series.rate.sum(axis=1) * result.series.interval / 1e12
+
+    assert set(result.series.names) <= set(wires)
+    assert carried == pytest.approx([wires[name].payload for name in result.series.names])
+    assert (result.series.rate <= result.series.capacity[:, None] * (1 + 1e-9)).all()
+    assert result.series.rate.shape[1] == -(-result.iteration // result.series.interval)
+
+
+def test_progress_is_a_share_that_rises(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fabricsim.engine.pump._BUDGET", 100)  # events between two reports
+    seen: list[float] = []
+
+    simulate(load("gpt2-medium-dp", ["job.overlap=ddp"]), progress=seen.append)
+
+    assert seen == sorted(seen)
+    assert 0 <= seen[0] < seen[len(seen) // 2] < seen[-1] <= 1
+
+
+# ---- what cannot be run -------------------------------------------------------------------------
+
+
+def test_scenario_without_job_is_refused() -> None:
+    with pytest.raises(InputError, match=r"hkbu\.toml: there is no \[job\] to run"):
+        build_plan(load("hkbu"))
+
+
+def test_program_larger_than_the_cluster_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = build_plan(load("gpt2-medium-dp"))
+    monkeypatch.setattr("fabricsim.run.pipeline.build_plan", lambda _: large)
+
+    with pytest.raises(SimulationError, match="runs on 8 ranks, the cluster has 2: add hosts"):
+        simulate(load("gpt2-medium-dp", TWO_RANKS))
+
+
+# ---- the same again -----------------------------------------------------------------------------
+
+
+def test_result_can_be_run_again_from_its_file(result: Result, tmp_path: Path) -> None:
+    write(result, tmp_path / "a.h5")
+
+    again = reload(read(tmp_path / "a.h5"))
+
+    assert again.scenario == load("gpt2-medium-dp", TWO_RANKS).scenario
+    write(simulate(again), tmp_path / "b.h5")
+    assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
+
+
+def command(folder: Path, *arguments: str) -> str:
+    run = [sys.executable, "-m", "fabricsim", *arguments]
+    return subprocess.run(run, cwd=folder, capture_output=True, text=True, check=True).stdout  # noqa: S603  our own words
+
+
+def without_clock(text: str) -> str:
+    return "".join(line for line in text.splitlines(keepends=True) if '"wall_seconds"' not in line)
+
+
+def test_three_processes_write_the_same_bytes(tmp_path: Path) -> None:
+    scenario = ["gpt2-medium-dp", *(word for setting in LEAF_SPINE for word in ("--set", setting)), "--seed", "5"]
+
+    printed = [command(tmp_path, "run", *scenario, "--json", "-o", f"{index}.h5") for index in range(3)]
+
+    assert len({(tmp_path / f"{index}.h5").read_bytes() for index in range(3)}) == 1
+    assert len({without_clock(text) for text in printed}) == 1
+    assert len(printed[0].splitlines()) - len(without_clock(printed[0]).splitlines()) == 1
+
+
+def test_number_of_jobs_changes_no_byte(tmp_path: Path) -> None:
+    scenario = ["gpt2-medium-pp", "--transport", "tcp-10g,ipoib-100g,rdma-100g,roce-100g", "--json"]
+
+    printed = [command(tmp_path, "compare", *scenario, "--jobs", jobs, "-o", jobs) for jobs in ("1", "2")]
+
+    assert without_clock(printed[0]) == without_clock(printed[1])
+    assert len(json.loads(printed[0])) == 4
+    assert (tmp_path / "1/comparison.png").read_bytes() == (tmp_path / "2/comparison.png").read_bytes()
+
+
+# ---- the seed -----------------------------------------------------------------------------------
+
+
+def paths(seed: int, settings: list[str]) -> dict[str, float]:
+    """Wires between switches that carried something, and how much."""
+    run = simulate(load("gpt2-medium-dp", [*settings, f"seed={seed}"]))
+    return {link.name: link.load for link in run.links if link.kind == WIRE and "host" not in link.name and link.load}
+
+
+def test_seeds_choose_among_equal_paths() -> None:
+    found = [paths(seed, LEAF_SPINE) for seed in range(3)]
+
+    assert paths(0, LEAF_SPINE) == found[0]
+    assert len({frozenset(crossed) for crossed in found}) == 3
+    # every flow still goes up once and down once, by whatever spine
+    assert [sum(crossed.values()) for crossed in found] == pytest.approx([sum(found[0].values())] * 3)
+
+
+def test_seed_changes_nothing_where_there_is_one_path(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        write(simulate(load("gpt2-medium-dp", [*TWO_RANKS, f"seed={seed}"])), tmp_path / f"{seed}.h5")
+
+    first, second = (read(tmp_path / f"{seed}.h5") for seed in (0, 1))
+    assert (first.seed, second.seed) == (0, 1)
+    assert (first.spans == second.spans).all()
+    assert first.links == second.links
+
+
+def test_check_refuses_what_a_run_refuses(tmp_path: Path) -> None:
+    cables = tmp_path / "cables.csv"
+    cables.write_text("a,b,gbps,delay_ns\nhost0,s0,100,25\nhost0,s1,100,25\nhost1,s0,100,25\n", encoding="utf-8")
+    two = ["cluster.hosts=2", "job.parallelism.data=2", "job.global_batch=16"]
+    refused = [
+        ["engine=packet", 'fabric.failures=[{ link = "host0-leaf9", from = "1ms" }]'],
+        [*two, f"fabric={{ topology = 'file', links = '{cables}' }}"],
+        ["folding=on"],
+        ["job.micro_batch=64", "job.global_batch=512", "job.recompute=none"],
+    ]
+    for settings in refused:
+        with pytest.raises(FabricsimError) as checked:
+            check(load("gpt2-medium-dp", settings))
+        with pytest.raises(FabricsimError) as run:
+            simulate(load("gpt2-medium-dp", settings))
+        assert str(checked.value) == str(run.value)
+
+
+def test_check_and_run_say_which_switches_a_job_does_not_need() -> None:
+    on_one_leaf = ["fabric=two-tier", "fabric.hosts_per_leaf=8", "job.model.layers=1"]
+    said = "nothing of this job crosses the spines"
+
+    assert said in check(load("gpt2-medium-dp", on_one_leaf))
+    assert said in simulate(load("gpt2-medium-dp", on_one_leaf)).notes
+    across = [*on_one_leaf, "fabric.hosts_per_leaf=4"]
+    assert said not in check(load("gpt2-medium-dp", across))
+    assert said not in simulate(load("gpt2-medium-dp", across)).notes
+
+
+def test_the_shipped_what_if_feels_its_oversubscription() -> None:
+    small = ["job.model.layers=2", "job.global_batch=8"]
+    narrow, wide = (simulate(load("what-if-leaf-spine", [*small, f"fabric.spines={n}"])) for n in (4, 16))
+
+    assert narrow.iteration > 1.15 * wide.iteration

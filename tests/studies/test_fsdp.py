@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fabricsim.studies import fsdp, measured
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fabricsim.studies.study import Study
+
+
+@pytest.fixture(scope="module")
+def study() -> Study:
+    return fsdp.validate()
+
+
+def test_each_run_is_that_of_its_row() -> None:
+    for record in measured.load("fsdp").rows:
+        job = fsdp.published_run(record).job()
+        degrees = job.parallelism
+        assert degrees.ranks == record["gpus"]
+        assert (job.global_batch, job.micro_batch, job.sequence) == tuple(
+            record[key] for key in ("global_batch", "micro_batch", "sequence")
+        )
+        assert (job.model.layers, job.model.hidden, job.model.heads) == tuple(
+            record[key] for key in ("layers", "hidden", "heads")
+        )
+        assert (degrees.zero, degrees.reshard_after_forward) == (3, record["reshard"] == "yes")
+        assert job.precision == "bf16"
+
+
+def test_runs_on_a100_without_long_sequences_are_met(study: Study) -> None:
+    found = study.summary["agreement"]
+
+    assert found["all"]["runs"] == len(study.rows) == 100
+    assert found["llm-foundry, A100, up to 4096 tokens"]["mean_absolute_error"] < 0.10
+    assert found["llm-foundry, H100, up to 4096 tokens"]["mean_absolute_error"] < 0.10
+    (plain,) = (row for row in study.rows if row.quantity.startswith("torchtitan Llama-13B, FSDP2, recompute none"))
+    assert plain.relative_error == pytest.approx(0, abs=0.05)
+
+
+def test_a_picture_is_drawn(study: Study, tmp_path: Path) -> None:
+    (path,) = fsdp.draw(study, tmp_path)
+
+    assert path.stat().st_size > 10_000
