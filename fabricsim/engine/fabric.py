@@ -18,8 +18,8 @@ from fabricsim.engine.arguments import (
     within,
 )
 from fabricsim.engine.assembly import assemble
+from fabricsim.engine.carried import LinkUse, link_use
 from fabricsim.engine.completions import Completions
-from fabricsim.engine.outcome import LinkUse, link_use
 from fabricsim.engine.pump import Pump
 from fabricsim.engine.wiring import connections
 from fabricsim.errors import InputError, SimulationError
@@ -88,6 +88,8 @@ class Fabric:
 
     Attributes
     ----------
+    parts
+        What the fabric is made of: cost model, platform, compiled world, wiring.
     recorder
         Of a packet run; None in a flow run.
 
@@ -115,7 +117,7 @@ class Fabric:
         self._unit = within(time_unit, "time_unit, picoseconds per unit of the environment's time,", 1, CLOCK_END)
         self.env = env
         self.scenario = _checked(scenario)
-        parts = assemble(self.scenario, taps=taps, watch=watch)
+        self.parts = parts = assemble(self.scenario, taps=taps, watch=watch)
         self.model, self.platform, self.taps = parts.model, parts.platform, parts.taps
         self.world, self.wiring, self.recorder = parts.world, parts.wiring, parts.recorder
         self._completions = Completions(self.world, self._unit)
@@ -308,7 +310,7 @@ class Fabric:
             is on its way; of packets what was given to the wire, what is sent again included in the time only. If
             packets are sprayed, the payload between switches is not known, and 0.
         """
-        return link_use(self, self._pump.now(), self._unit)
+        return link_use(self.parts, self._pump.now(), self._unit)
 
     # ---- what is posted ---------------------------------------------------------------------------
 

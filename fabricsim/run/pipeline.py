@@ -20,9 +20,10 @@ import numpy as np
 import simpy
 
 from fabricsim import provenance
+from fabricsim.engine.carried import carried
 from fabricsim.engine.fabric import Fabric
 from fabricsim.engine.folding.prepared import prepared, survey, uncrossed
-from fabricsim.engine.outcome import call_records, carried, counters, link_records, rate_series
+from fabricsim.engine.outcome import call_records, counters, link_records, rate_series
 from fabricsim.errors import InputError, SimulationError
 from fabricsim.records.program import COMPUTE
 from fabricsim.results.result import Result
@@ -287,7 +288,7 @@ def _run(
     if fabric.world.communicators["ticking"].any():
         notes = (*notes, _TICKING)
     calls = call_records(fabric, program, replayed)
-    used = np.flatnonzero(carried(fabric)[0][: len(fabric.platform.wires.names)])
+    used = np.flatnonzero(carried(fabric.parts)[0][: len(fabric.platform.wires.names)])
     idle = uncrossed(fabric, used)
     return Result(
         name=scenario.name,

@@ -17,8 +17,9 @@ import numpy as np
 import simpy
 
 from fabricsim import provenance
+from fabricsim.engine.carried import carried
 from fabricsim.engine.fabric import Fabric
-from fabricsim.engine.outcome import carried, counters
+from fabricsim.engine.outcome import counters
 from fabricsim.engine.program.transfer import time_alone
 from fabricsim.engine.wiring import connections
 from fabricsim.errors import InputError
@@ -207,7 +208,7 @@ def _time_alone(fabric: Fabric, routes: NDArray[np.int64], sizes: NDArray[np.int
 
 def _links(fabric: Fabric, routes: NDArray[np.int64]) -> tuple[LinkUse, ...]:
     resources = fabric.platform.resources
-    load, payload = carried(fabric)
+    load, payload = carried(fabric.parts)
     flows = np.zeros(len(resources.names), np.int64)
     for route, count in zip(*np.unique(routes, return_counts=True), strict=True):
         flows[list(fabric.wiring.route_hops[route])] += count

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from fabricsim.scenario.job import Job, Parallelism
-    from fabricsim.scenario.scenario import Scenario
+    from fabricsim.scenario.parts import Parts
 
 _NEVER_ZERO = ("cluster.gpu.memory", "job.bucket", "job.first_bucket", "collectives.chunk", "collectives.send_chunk")
 
@@ -37,7 +37,7 @@ _TOPOLOGY_NEEDS = {"leaf-spine": ("hosts_per_leaf", "spines"), "file": ("links",
 """Of these, keys that it cannot do without."""
 
 
-def problems(scenario: Scenario) -> list[Mistake]:
+def problems(scenario: Parts) -> list[Mistake]:
     """Find what does not fit together.
 
     Parameters
@@ -53,34 +53,34 @@ def problems(scenario: Scenario) -> list[Mistake]:
     return settled(partial(check, scenario) for check in _CHECKS)
 
 
-def _value(scenario: Scenario, key: str) -> Any:  # noqa: ANN401  settings are of many types
+def _value(scenario: Parts, key: str) -> Any:  # noqa: ANN401  settings are of many types
     value: Any = scenario
     for part in key.split("."):
         value = None if value is None else getattr(value, part)
     return value
 
 
-def _not_zero(scenario: Scenario, key: str) -> Iterator[Mistake]:
+def _not_zero(scenario: Parts, key: str) -> Iterator[Mistake]:
     if _value(scenario, key) == 0:
         yield Mistake(key, "is zero, so nothing could ever be done", "write a positive quantity")
 
 
-def _job(scenario: Scenario) -> Job:
+def _job(scenario: Parts) -> Job:
     """Return the job; without one, checks of it end here."""
     if scenario.job is None:
         raise Unsettled
     return scenario.job
 
 
-def _job_alone(scenario: Scenario) -> Iterator[Mistake]:
+def _job_alone(scenario: Parts) -> Iterator[Mistake]:
     yield from job_problems(_job(scenario))
 
 
-def _peak(scenario: Scenario) -> Iterator[Mistake]:
+def _peak(scenario: Parts) -> Iterator[Mistake]:
     yield from peak_problems(_job(scenario), scenario.cluster.gpu)
 
 
-def _group(scenario: Scenario) -> Iterator[Mistake]:
+def _group(scenario: Parts) -> Iterator[Mistake]:
     cluster = scenario.cluster
     there = cluster.hosts * cluster.gpus_per_host
     degrees = _job(scenario).parallelism
@@ -99,7 +99,7 @@ def _written(degrees: Parallelism) -> list[str]:
     return [name for name in DIMENSIONS if name in {"data", "pipeline"} or getattr(degrees, name) > 1]
 
 
-def _idle_job_keys(scenario: Scenario) -> Iterator[Mistake]:
+def _idle_job_keys(scenario: Parts) -> Iterator[Mistake]:
     job = _job(scenario)
     written = job.model_fields_set
     for key in ("bucket", "first_bucket"):
@@ -111,7 +111,7 @@ def _idle_job_keys(scenario: Scenario) -> Iterator[Mistake]:
         yield Mistake("job.schedule", "has no effect with pipeline = 1", "take it out, or raise the degree")
 
 
-def _topology(scenario: Scenario) -> Iterator[Mistake]:
+def _topology(scenario: Parts) -> Iterator[Mistake]:
     fabric = scenario.fabric
     topology = fabric.topology
     of_others = set[str]().union(*TOPOLOGY_KEYS.values()) - TOPOLOGY_KEYS[topology]
@@ -123,20 +123,20 @@ def _topology(scenario: Scenario) -> Iterator[Mistake]:
             yield Mistake(f"fabric.{key}", f"is missing: a {topology} fabric needs it", "add it")
 
 
-def _fabric_file(scenario: Scenario, key: str) -> Iterator[Mistake]:
+def _fabric_file(scenario: Parts, key: str) -> Iterator[Mistake]:
     name = getattr(scenario.fabric, key)
     problem = not_a_file(Path(name)) if name is not None and key in TOPOLOGY_KEYS[scenario.fabric.topology] else ""
     if problem:
         yield Mistake(f"fabric.{key}", f"{show(name)} {problem}", "name a CSV file, from the folder of the scenario")
 
 
-def _few_ports(scenario: Scenario, key: str) -> Iterator[Mistake]:
+def _few_ports(scenario: Parts, key: str) -> Iterator[Mistake]:
     value = _value(scenario, key)
     if value is not None and value > MOST_PORTS:
         yield Mistake(key, f"{value} is too large", f"at most {MOST_PORTS}")
 
 
-def _fat_tree(scenario: Scenario) -> Iterator[Mistake]:
+def _fat_tree(scenario: Parts) -> Iterator[Mistake]:
     k, nics = scenario.fabric.k, scenario.nics_per_host
     ends = scenario.cluster.hosts * nics
     if scenario.fabric.topology == "fat-tree" and k is not None and k**3 // 4 < ends <= MOST_GPUS:
@@ -146,20 +146,20 @@ def _fat_tree(scenario: Scenario) -> Iterator[Mistake]:
         yield Mistake("fabric.k", problem, f"at least {fitting}, or leave it out")
 
 
-def _socket(scenario: Scenario, adapter: str) -> Iterator[Mistake]:
+def _socket(scenario: Parts, adapter: str) -> Iterator[Mistake]:
     nic, cpu = _value(scenario, adapter), scenario.cluster.cpu
     if nic is not None and nic.socket >= cpu.sockets:
         problem = f"{nic.socket} is no socket of a CPU {cpu.name!r} with {cpu.sockets} (counted from 0)"
         yield Mistake(f"{adapter}.socket", problem, f"at most {cpu.sockets - 1}")
 
 
-def _between_sockets(scenario: Scenario) -> Iterator[Mistake]:
+def _between_sockets(scenario: Parts) -> Iterator[Mistake]:
     cpu = scenario.cluster.cpu
     if scenario.cluster.join == "pcie" and cpu.sockets > 1 and cpu.inter_socket_rate is None:
         yield Mistake("cluster.cpu.inter_socket_rate", f"is missing: there are {cpu.sockets} sockets", "add it")
 
 
-def _pcie(scenario: Scenario) -> Iterator[Mistake]:
+def _pcie(scenario: Parts) -> Iterator[Mistake]:
     cluster = scenario.cluster
     tree = ("gpu_pcie", "gpus_per_pcie_switch", "nic_below_gpu_switch", "gpudirect")
     if cluster.join == "ideal":
@@ -176,7 +176,7 @@ def _pcie(scenario: Scenario) -> Iterator[Mistake]:
         yield Mistake("cluster.nic.socket", problem, "set it to 0, or nic_below_gpu_switch to false")
 
 
-def _nics(scenario: Scenario) -> Iterator[Mistake]:
+def _nics(scenario: Parts) -> Iterator[Mistake]:
     cluster, nics = scenario.cluster, scenario.cluster.nics_per_host
     if cluster.gpus_per_host % nics:
         problem = f"{nics} does not divide the {cluster.gpus_per_host} GPUs of a host: each NIC belongs to as many"
@@ -188,7 +188,7 @@ def _nics(scenario: Scenario) -> Iterator[Mistake]:
         yield Mistake("fabric.rails", "has no effect where a host has one NIC", "set it to false, or add NICs")
 
 
-def _pxn(scenario: Scenario) -> Iterator[Mistake]:
+def _pxn(scenario: Parts) -> Iterator[Mistake]:
     cluster, kind = scenario.cluster, scenario.transport.kind
     if not cluster.pxn:
         return
@@ -206,14 +206,14 @@ def _pxn(scenario: Scenario) -> Iterator[Mistake]:
         yield Mistake("cluster.pxn", problem, "set it to false, or choose an RDMA transport")
 
 
-def _intra_host(scenario: Scenario) -> Iterator[Mistake]:
+def _intra_host(scenario: Parts) -> Iterator[Mistake]:
     cluster = scenario.cluster
     if cluster.intra_host == "nvlink" and cluster.gpu.nvlink_rate is None:
         problem = f"the GPU {cluster.gpu.name!r} has no nvlink_rate"
         yield Mistake("cluster.intra_host", problem, 'choose "shared-memory" or "pcie-p2p", or add the rate')
 
 
-def _slow_start(scenario: Scenario) -> Iterator[Mistake]:
+def _slow_start(scenario: Parts) -> Iterator[Mistake]:
     transport = scenario.transport
     for key in ("initial_window", "idle_restart"):
         if transport.kind not in SOCKET_KINDS and getattr(transport, key) is not None:
@@ -225,7 +225,7 @@ def _slow_start(scenario: Scenario) -> Iterator[Mistake]:
         yield Mistake("transport.idle_restart", problem, "add initial_window")
 
 
-def _inline(scenario: Scenario, adapter: str) -> Iterator[Mistake]:
+def _inline(scenario: Parts, adapter: str) -> Iterator[Mistake]:
     nic = _value(scenario, adapter)
     if nic is not None and (nic.mpi_inline_limit is None) != (nic.mpi_inline_latency is None):
         missing = "mpi_inline_latency" if nic.mpi_inline_latency is None else "mpi_inline_limit"
@@ -233,7 +233,7 @@ def _inline(scenario: Scenario, adapter: str) -> Iterator[Mistake]:
         yield Mistake(f"{adapter}.{missing}", problem, "write both or neither")
 
 
-def _algorithms(scenario: Scenario) -> Iterator[Mistake]:
+def _algorithms(scenario: Parts) -> Iterator[Mistake]:
     wanted = scenario.collectives.algorithm
     known = sorted({name for names in ALGORITHMS.values() for name in names})
     if isinstance(wanted, str):
@@ -273,7 +273,7 @@ def _described(key: str, name: str) -> Iterator[Mistake]:
         yield Mistake(key, f"{shown} {problem}", f"name {kind} from the scenario's folder")
 
 
-def _in_switches(scenario: Scenario) -> Iterator[Mistake]:
+def _in_switches(scenario: Parts) -> Iterator[Mistake]:
     wanted = scenario.collectives.algorithm
     for collective, name in {"": wanted}.items() if isinstance(wanted, str) else wanted.items():
         key = f"collectives.algorithm.{collective}".removesuffix(".")
@@ -285,7 +285,7 @@ def _in_switches(scenario: Scenario) -> Iterator[Mistake]:
             yield Mistake(key, f"{show(name)} needs switches that reduce, and the packet engine has none", way_out)
 
 
-def _moderation(scenario: Scenario, adapter: str) -> Iterator[Mistake]:
+def _moderation(scenario: Parts, adapter: str) -> Iterator[Mistake]:
     nic = _value(scenario, adapter)
     steps = () if nic is None else nic.interrupt_moderation
     for index, (lower, upper) in enumerate(pairwise(steps), start=1):
@@ -294,7 +294,7 @@ def _moderation(scenario: Scenario, adapter: str) -> Iterator[Mistake]:
             yield Mistake(key, "is not larger than that of the step before", "write the steps in ascending order")
 
 
-def _nccl(scenario: Scenario) -> Iterator[Mistake]:
+def _nccl(scenario: Parts) -> Iterator[Mistake]:
     """Find settings of collectives that NCCL's cost model decides, or that only it looks at."""
     settings = scenario.collectives
     written = settings.model_fields_set
@@ -312,7 +312,7 @@ def _nccl(scenario: Scenario) -> Iterator[Mistake]:
             yield Mistake(f"collectives.{key}", problem, f"take it out; {way_out}")
 
 
-_CHECKS: tuple[Callable[[Scenario], Iterator[Mistake]], ...] = (
+_CHECKS: tuple[Callable[[Parts], Iterator[Mistake]], ...] = (
     *(partial(_not_zero, key=key) for key in _NEVER_ZERO),
     *(partial(_few_ports, key=key) for key in ("fabric.k", "fabric.spines")),
     *(partial(_fabric_file, key=key) for key in FABRIC_FILES),

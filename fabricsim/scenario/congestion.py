@@ -7,15 +7,12 @@ works it out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from fabricsim.scenario.base import Spec
 from fabricsim.scenario.quantity import Bytes, Duration, Rate
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.transport import Transport
 
 Interval = Annotated[Duration, Field(gt=0)]
 """A time that is not zero."""
@@ -219,8 +216,3 @@ FIXED_WINDOW = ("none", "dcqcn", "timely")
 """Laws whose window is the same whatever is acknowledged."""
 PACED = ("dcqcn", "timely", "hpcc")
 """Laws that give each flow a rate, so that its packets leave the adapter one by one."""
-
-
-def law_in_force(transport: Transport) -> Law:
-    """Return the law written, or that of the transport's kind."""
-    return transport.congestion_control or DEFAULT_LAWS[transport.kind]

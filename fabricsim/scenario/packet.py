@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from fabricsim.scenario.base import Spec
-from fabricsim.scenario.congestion import FIXED_WINDOW, law_in_force
 from fabricsim.scenario.quantity import Bytes, Duration
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.transport import Transport
 
 Interval = Annotated[Duration, Field(gt=0)]
 """A time that is not zero."""
@@ -113,31 +109,3 @@ _IDEAL = Packet.model_validate(
 
 DEFAULTS = {"tcp": _SOCKETS, "ipoib": _SOCKETS, "infiniband": _VERBS, "roce": _VERBS, "ideal": _IDEAL}
 """Settings of `Packet` that were left out, by kind of transport."""
-
-
-def setting(transport: Transport, key: str) -> Any:  # noqa: ANN401  settings are of many types
-    """Return a packet setting in force: as written, or the default of the transport's kind.
-
-    Only ``payload``, ``header`` and ``ack_wire``, which follow from the framing, and a
-    ``maximum_window`` without bound may be None.
-    """
-    written = None if transport.packet is None else getattr(transport.packet, key)
-    if written is not None:
-        return written
-    if key == "ack_every" and transport.kind == "infiniband":
-        return _joined_acknowledgements(transport)
-    return getattr(DEFAULTS[transport.kind], key)
-
-
-def longest_payload(transport: Transport) -> int:
-    """Return no less than the payload of a full packet, bytes."""
-    return setting(transport, "payload") or transport.mtu
-
-
-def _joined_acknowledgements(transport: Transport) -> int:
-    """Packets that an InfiniBand adapter acknowledges at once: half a window at most, 1 where that may be any."""
-    if law_in_force(transport).law not in FIXED_WINDOW:
-        return 1
-    payload = longest_payload(transport)
-    window = setting(transport, "maximum_window")
-    return MOST_JOINED if window is None else max(min(window // (2 * payload), MOST_JOINED), 1)

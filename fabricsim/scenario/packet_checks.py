@@ -10,18 +10,19 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import Mistake
-from fabricsim.scenario.congestion import FIXED_WINDOW, law_in_force
-from fabricsim.scenario.packet import SOCKET_KINDS, longest_payload, setting
+from fabricsim.scenario.congestion import FIXED_WINDOW
+from fabricsim.scenario.in_force import law_in_force, longest_payload, setting
+from fabricsim.scenario.packet import SOCKET_KINDS
 from fabricsim.scenario.partial import Unsettled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from fabricsim.scenario.scenario import Scenario
+    from fabricsim.scenario.parts import Parts
     from fabricsim.scenario.switch import Switch
     from fabricsim.scenario.transport import Transport
 
-    Check = Callable[[Scenario], Iterator[Mistake]]
+    Check = Callable[[Parts], Iterator[Mistake]]
     SwitchCheck = Callable[[Switch, str], Iterator[Mistake]]
 
 _OF_RECOVERY = {"reordering": "selective", "nack_interval": "go-back-n"}
@@ -36,7 +37,7 @@ def packet_checks() -> tuple[Check, ...]:
     )
 
 
-def _of_switch(scenario: Scenario, table: str, check: SwitchCheck) -> Iterator[Mistake]:
+def _of_switch(scenario: Parts, table: str, check: SwitchCheck) -> Iterator[Mistake]:
     switch = scenario.fabric.switch if table == "fabric" else scenario.transport.switch
     if switch is not None:
         yield from check(switch, f"{table}.switch")
@@ -115,7 +116,7 @@ def _scheduler(switch: Switch, at: str) -> Iterator[Mistake]:
         yield Mistake(f"{at}.scheduler.weights", problem, "write one per class")
 
 
-def _recovery(scenario: Scenario) -> Iterator[Mistake]:
+def _recovery(scenario: Parts) -> Iterator[Mistake]:
     packet = scenario.transport.packet
     recovery = setting(scenario.transport, "recovery")
     for key, needed in _OF_RECOVERY.items():
@@ -124,7 +125,7 @@ def _recovery(scenario: Scenario) -> Iterator[Mistake]:
             yield Mistake(f"transport.packet.{key}", problem, f'take it out, or choose "{needed}"')
 
 
-def _device_queue(scenario: Scenario) -> Iterator[Mistake]:
+def _device_queue(scenario: Parts) -> Iterator[Mistake]:
     transport, packet = scenario.transport, scenario.transport.packet
     if packet is not None and packet.device_queue and transport.kind not in SOCKET_KINDS:
         problem = f"is the queue of a kernel's device, which {transport.kind} passes by"
@@ -140,7 +141,7 @@ def _device_queue(scenario: Scenario) -> Iterator[Mistake]:
         yield Mistake(key, "has no effect with PFC or credits", "take it out")
 
 
-def _acknowledgements(scenario: Scenario) -> Iterator[Mistake]:
+def _acknowledgements(scenario: Parts) -> Iterator[Mistake]:
     every, delay = (setting(scenario.transport, key) for key in ("ack_every", "ack_delay"))
     if every > 1 and not delay:
         yield from _untimed_acknowledgements(scenario.transport, every)
@@ -163,7 +164,7 @@ def _untimed_acknowledgements(transport: Transport, every: int) -> Iterator[Mist
         yield Mistake("transport.packet.maximum_window", problem, "raise it, or lower ack_every")
 
 
-def _timeouts(scenario: Scenario) -> Iterator[Mistake]:
+def _timeouts(scenario: Parts) -> Iterator[Mistake]:
     keys = ("minimum_timeout", "initial_timeout", "maximum_timeout")
     minimum, initial, maximum = (setting(scenario.transport, key) for key in keys)
     if not minimum <= initial <= maximum:
@@ -173,7 +174,7 @@ def _timeouts(scenario: Scenario) -> Iterator[Mistake]:
         yield Mistake(f"transport.packet.{key}", problem, "write all three")
 
 
-def _balancing(scenario: Scenario) -> Iterator[Mistake]:
+def _balancing(scenario: Parts) -> Iterator[Mistake]:
     balancing = scenario.transport.load_balancing
     for key, kinds in _OF_BALANCING.items():
         if balancing is not None and getattr(balancing, key) is not None and balancing.kind not in kinds:
@@ -185,7 +186,7 @@ def _balancing(scenario: Scenario) -> Iterator[Mistake]:
         yield Mistake("transport.load_balancing.kind", problem, 'write "ecmp", or choose another law')
 
 
-def _law(scenario: Scenario) -> Iterator[Mistake]:
+def _law(scenario: Parts) -> Iterator[Mistake]:
     kind = scenario.transport.kind
     if law_in_force(scenario.transport).law in {"ndp", "eqds"} and kind != "roce":
         problem = f"is {law_in_force(scenario.transport).law!r}, whose pulls {kind} does not know"
@@ -199,27 +200,27 @@ def _law(scenario: Scenario) -> Iterator[Mistake]:
             yield Mistake(key, f"is not below {upper}", f"lower it, or raise {upper}")
 
 
-def _failures(scenario: Scenario) -> Iterator[Mistake]:
+def _failures(scenario: Parts) -> Iterator[Mistake]:
     for index, failure in enumerate(scenario.fabric.failures):
         if failure.until is not None and failure.until <= failure.begin:
             yield Mistake(f"fabric.failures[{index}].until", "is not later than from", "write a later time")
 
 
-def _packet_engine_only(scenario: Scenario) -> Iterator[Mistake]:
+def _packet_engine_only(scenario: Parts) -> Iterator[Mistake]:
     for key in ("bit_error_rate", "failures"):
         if scenario.engine == "flow" and getattr(scenario.fabric, key):
             problem = 'has no effect with engine = "flow", which loses nothing'
             yield Mistake(f"fabric.{key}", problem, 'set engine = "packet", or take it out')
 
 
-def _switch_in_packets(scenario: Scenario) -> Switch:
+def _switch_in_packets(scenario: Parts) -> Switch:
     """Return the switch in force; with another engine, checks against it end here."""
     if scenario.engine == "flow":
         raise Unsettled
     return scenario.switch
 
 
-def _classes(scenario: Scenario) -> Iterator[Mistake]:
+def _classes(scenario: Parts) -> Iterator[Mistake]:
     switch = _switch_in_packets(scenario)
     for key in ("data_class", "ack_class"):
         number = setting(scenario.transport, key)
@@ -228,7 +229,7 @@ def _classes(scenario: Scenario) -> Iterator[Mistake]:
             yield Mistake(f"transport.packet.{key}", problem, f"at most {switch.classes - 1}, or raise its classes")
 
 
-def _trimmed(scenario: Scenario) -> Iterator[Mistake]:
+def _trimmed(scenario: Parts) -> Iterator[Mistake]:
     switch = _switch_in_packets(scenario)
     if switch.trimming and setting(scenario.transport, "data_class") == 0:
         problem = f"is 0, the class of the packets that the switch {switch.name!r} trims"
@@ -238,7 +239,7 @@ def _trimmed(scenario: Scenario) -> Iterator[Mistake]:
         yield Mistake("transport.packet.recovery", problem, 'choose "selective", or a switch without trimming')
 
 
-def _room_for_a_packet(scenario: Scenario) -> Iterator[Mistake]:
+def _room_for_a_packet(scenario: Parts) -> Iterator[Mistake]:
     switch, transport = _switch_in_packets(scenario), scenario.transport
     payload = longest_payload(transport)
     if switch.credits is not None and switch.credits.per_class < payload:

@@ -14,7 +14,7 @@ from fabricsim.scenario.partial import Unsettled
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fabricsim.scenario.scenario import Scenario
+    from fabricsim.scenario.parts import Parts
 
 MOST_GPUS = 2**20
 """GPUs of the largest cluster that is accepted; beyond it a slip of the pen is likelier than a wish."""
@@ -42,7 +42,7 @@ class Size:
     ports: int
 
 
-def too_large(scenario: Scenario) -> Iterator[Mistake]:
+def too_large(scenario: Parts) -> Iterator[Mistake]:
     """Find a cluster or a fabric that is too large to be built or simulated."""
     hosts, gpus = scenario.cluster.hosts, scenario.cluster.hosts * scenario.cluster.gpus_per_host
     if gpus > MOST_GPUS:
@@ -59,7 +59,7 @@ def too_large(scenario: Scenario) -> Iterator[Mistake]:
         yield Mistake("cluster.hosts", problem, f"{limit}: {way_out}")
 
 
-def size_of(scenario: Scenario) -> Size:
+def size_of(scenario: Parts) -> Size:
     """Count cables and ports.
 
     Raises

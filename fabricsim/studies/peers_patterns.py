@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.errors import InputError
-from fabricsim.scenario.packet import setting
+from fabricsim.scenario.in_force import setting
 from fabricsim.studies.peers_runs import DELAY, FLOW, RATE, alone, in_ring, links_between, matrix, ring, run, scenario
 from fabricsim.transports.parameters import packet_framing
 

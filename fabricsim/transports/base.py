@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from fabricsim.records.packet import READ_AHEAD
 from fabricsim.records.program import NEVER
-from fabricsim.scenario.congestion import PACED, law_in_force
+from fabricsim.scenario.congestion import PACED
+from fabricsim.scenario.in_force import law_in_force
 from fabricsim.topology.platform import ProtocolCosts
 
 if TYPE_CHECKING:

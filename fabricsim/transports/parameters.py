@@ -9,8 +9,9 @@ import numpy as np
 
 from fabricsim.records import transport as tt
 from fabricsim.records.program import NEVER
-from fabricsim.scenario.congestion import Dcqcn, Dctcp, Eqds, Hpcc, Ndp, Nscc, Swift, Timely, law_in_force
-from fabricsim.scenario.packet import MAXIMUM_PACKETS, SOCKET_KINDS, LoadBalancing, setting
+from fabricsim.scenario.congestion import Dcqcn, Dctcp, Eqds, Hpcc, Ndp, Nscc, Swift, Timely
+from fabricsim.scenario.in_force import law_in_force, setting
+from fabricsim.scenario.packet import MAXIMUM_PACKETS, SOCKET_KINDS, LoadBalancing
 from fabricsim.transports.framing import FRAMINGS, Framing
 from fabricsim.units import PS_PER_S
 

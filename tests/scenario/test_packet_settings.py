@@ -8,9 +8,8 @@ import pytest
 
 from fabricsim.errors import ScenarioError
 from fabricsim.scenario import library
-from fabricsim.scenario.congestion import law_in_force
+from fabricsim.scenario.in_force import law_in_force, setting
 from fabricsim.scenario.load import load
-from fabricsim.scenario.packet import setting
 
 if TYPE_CHECKING:
     from fabricsim.errors import Mistake

@@ -1,0 +1,45 @@
+"""What holds of a transport if its user left it out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fabricsim.scenario.congestion import DEFAULT_LAWS, FIXED_WINDOW
+from fabricsim.scenario.packet import DEFAULTS, MOST_JOINED
+
+if TYPE_CHECKING:
+    from fabricsim.scenario.congestion import Law
+    from fabricsim.scenario.transport import Transport
+
+
+def law_in_force(transport: Transport) -> Law:
+    """Return the law written, or that of the transport's kind."""
+    return transport.congestion_control or DEFAULT_LAWS[transport.kind]
+
+
+def setting(transport: Transport, key: str) -> Any:  # noqa: ANN401  settings are of many types
+    """Return a packet setting in force: as written, or the default of the transport's kind.
+
+    Only ``payload``, ``header`` and ``ack_wire``, which follow from the framing, and a
+    ``maximum_window`` without bound may be None.
+    """
+    written = None if transport.packet is None else getattr(transport.packet, key)
+    if written is not None:
+        return written
+    if key == "ack_every" and transport.kind == "infiniband":
+        return _joined_acknowledgements(transport)
+    return getattr(DEFAULTS[transport.kind], key)
+
+
+def longest_payload(transport: Transport) -> int:
+    """Return no less than the payload of a full packet, bytes."""
+    return setting(transport, "payload") or transport.mtu
+
+
+def _joined_acknowledgements(transport: Transport) -> int:
+    """Packets that an InfiniBand adapter acknowledges at once: half a window at most, 1 where that may be any."""
+    if law_in_force(transport).law not in FIXED_WINDOW:
+        return 1
+    payload = longest_payload(transport)
+    window = setting(transport, "maximum_window")
+    return MOST_JOINED if window is None else max(min(window // (2 * payload), MOST_JOINED), 1)

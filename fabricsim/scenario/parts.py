@@ -1,0 +1,53 @@
+"""The tables of a scenario, not yet held against each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from fabricsim.scenario.base import Spec
+from fabricsim.scenario.cluster import Cluster, Nic
+from fabricsim.scenario.collectives import Collectives
+from fabricsim.scenario.fabric import Fabric
+from fabricsim.scenario.job import Job
+from fabricsim.scenario.transport import Transport
+
+if TYPE_CHECKING:
+    from fabricsim.scenario.switch import Switch
+
+
+class Parts(Spec):
+    """The tables of a scenario; each is checked by itself."""
+
+    name: str
+    cluster: Cluster
+    fabric: Fabric
+    transport: Transport
+    job: Job | None = None
+    collectives: Collectives = Collectives()
+    engine: Literal["flow", "packet", "reference"] = "flow"
+    folding: Literal["auto", "on", "close", "off"] = "auto"
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+
+    @property
+    def link_rate(self) -> float:
+        """Rate of the links between hosts and switches, bytes per second."""
+        return self.fabric.link_rate if self.fabric.link_rate is not None else self.transport.line_rate
+
+    @property
+    def nic(self) -> Nic:
+        """The adapter that the transport uses."""
+        if self.transport.kind == "tcp" and self.cluster.ethernet_nic is not None:
+            return self.cluster.ethernet_nic
+        return self.cluster.nic
+
+    @property
+    def nics_per_host(self) -> int:
+        """Adapters of a host that the transport uses; of ``ethernet_nic`` there is one."""
+        return self.cluster.nics_per_host if self.nic is self.cluster.nic else 1
+
+    @property
+    def switch(self) -> Switch:
+        """The switch type in force."""
+        return self.fabric.switch if self.fabric.switch is not None else self.transport.switch
