@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import networkx as nx
 import pytest
 
 if TYPE_CHECKING:
@@ -53,3 +54,18 @@ def test_the_tree_in_the_docs_is_that_of_the_packages() -> None:
     text = "\n".join(line for path in paths for line in tree(path))
 
     assert f"```text\n{text}\n```" in (ROOT / "docs" / "explanation" / "design.md").read_text("utf-8")
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Imports for type hints count."""
+    graph = nx.DiGraph()
+    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")}
+    modules = {name.removesuffix(".__init__"): path for name, path in modules.items()}
+    for name, path in modules.items():
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                inner = {f"{node.module}.{each.name}" for each in node.names}
+                graph.add_edges_from((name, other) for other in (inner & modules.keys() or {node.module}))
+    graph.remove_node("fabricsim")  # whose public names are imported when they are used
+
+    assert [sorted(circle) for circle in nx.strongly_connected_components(graph) if len(circle) > 1] == []

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fabricsim.collectives.base import Template
     from fabricsim.collectives.choice import Choice, Choose
     from fabricsim.engine.flow.world import World
-    from fabricsim.engine.folding.fold import Folding
+    from fabricsim.engine.folding.folding import Folding
     from fabricsim.engine.ways import Stripes
     from fabricsim.scenario.cluster import InterruptStep
     from fabricsim.topology.platform import Path, Platform

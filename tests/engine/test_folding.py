@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from fabricsim.engine.completions import Replay
-    from fabricsim.engine.folding.fold import Folding
+    from fabricsim.engine.folding.folding import Folding
     from fabricsim.scenario.scenario import Scenario
     from fabricsim.workload.program import Plan, Program
 

@@ -493,8 +493,8 @@ def test_trimming_turns_losses_into_nacks(cases: ModuleType) -> None:
     assert trims == len(headers) > 0
     assert {entry.wire for entry in headers} == {64}
     assert len(on_link(network, 4, NACK)) == trims
-    assert sum(int(row["retransmissions"]) for row in network.flow_rows) == trims
-    assert sum(int(row["timeouts"]) for row in network.flow_rows) == 0
+    assert sum(int(row["retransmissions"]) for row in network.rows.flows) == trims
+    assert sum(int(row["timeouts"]) for row in network.rows.flows) == 0
 
 
 def test_a_loss_halves_the_window_once(cases: ModuleType) -> None:
@@ -510,7 +510,7 @@ def test_a_loss_halves_the_window_once(cases: ModuleType) -> None:
     round_trip = 2 * (PACKET + DELAY) + 2 * (HEADER + DELAY)
     network = run(cases, builder, (0, 0, PAYLOAD), (0, 1, 40 * PAYLOAD), until=round_trip + 4 * PACKET)
     # The ACKs of 1 and 2 have each let another packet go: 16 in flight, less the one now acknowledged.
-    assert float(network.flow_rows[1]["threshold"]) == pytest.approx(15 / 2)
+    assert float(network.rows.flows[1]["threshold"]) == pytest.approx(15 / 2)
 
 
 @pytest.mark.parametrize(("idle_restart", "first"), [(900 * US, 2), (2_000 * US, 30), (NEVER, 30)])
@@ -536,8 +536,8 @@ def test_a_restart_remembers_three_quarters_of_the_window(cases: ModuleType, law
     columns = {"initial_window": 2.0, "initial_threshold": 2.0, "idle_restart": 1_000 * US}
     builder.add_law(**cases.LAW_COLUMNS[law], law=law, **columns)
     builder.add_flow(0, 1)
-    before = run(cases, builder, (0, 0, 64 * PAYLOAD), until=2_000 * US).flow_rows[0]
-    after = run(cases, builder, (0, 0, 64 * PAYLOAD), (2_000 * US, 0, 1), until=2_000 * US + 1).flow_rows[0]
+    before = run(cases, builder, (0, 0, 64 * PAYLOAD), until=2_000 * US).rows.flows[0]
+    after = run(cases, builder, (0, 0, 64 * PAYLOAD), (2_000 * US, 0, 1), until=2_000 * US + 1).rows.flows[0]
     assert before["window"] > 4.0
     assert (after["window"], after["threshold"]) == (2.0, 0.75 * before["window"])
 
@@ -549,7 +549,7 @@ def test_a_flow_that_waits_for_acknowledgements_is_not_idle(cases: ModuleType) -
     builder.add_law(law=NEW_RENO, initial_window=4.0, idle_restart=0)
     builder.add_flow(0, 1)
     network = run(cases, builder, (0, 0, PAYLOAD), (1_000 * US, 0, 10 * PAYLOAD), until=2_000 * US)
-    assert float(network.flow_rows[0]["threshold"]) == 1_000.0
+    assert float(network.rows.flows[0]["threshold"]) == 1_000.0
     assert len(on_link(network, 0)) == 4
 
 
@@ -614,7 +614,7 @@ def test_telemetry_says_what_each_link_had_sent(cases: ModuleType) -> None:
     builder.add_law(law=HPCC, span=64, **cases.LAW_COLUMNS[HPCC])
     builder.add_flow(0, 1)
     network = run(cases, builder, (0, 0, 2 * PAYLOAD))
-    rows = network.telemetry[["time", "sent", "drain", "ps_per_byte"]][:4].tolist()
+    rows = network.rows.telemetry[["time", "sent", "drain", "ps_per_byte"]][:4].tolist()
     assert rows == [
         (0, 0, 0, 80.0),
         (PACKET + DELAY, 0, 0, 80.0),
@@ -669,7 +669,7 @@ def test_nothing_is_left_behind(cases: ModuleType) -> None:
             if link.port is not None:
                 rows = network.tables.queues[link.port.index * 8 :][: len(link.port.queues)]
                 assert [queue.credits for queue in link.port.queues] == [int(row["credits"]) for row in rows]
-        assert not any(row["in_flight"] for row in network.flow_rows)
+        assert not any(row["in_flight"] for row in network.rows.flows)
 
 
 def test_a_run_repeats_itself_and_leaves_its_tables(cases: ModuleType) -> None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from fabricsim.engine.folding.folding import Folding, Inexact
 from fabricsim.engine.folding.footprint import Footprint
 from fabricsim.engine.folding.quotient import ALIKE, APART, BY_PLACE, Quotient, pairs, quotient_of
 from fabricsim.engine.in_network import Switches
@@ -34,9 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fabricsim.collectives.choice import Choice
     from fabricsim.engine.fabric import Fabric
-    from fabricsim.engine.ways import Stripes
     from fabricsim.workload.program import Plan
 
     Indices = NDArray[np.int64]
@@ -130,125 +129,6 @@ def _out_of_order(
     odd = np.unique(program.calls.kind[calls[1:][calls[1:] == calls[:-1]]])
     layouts = {places[program.calls.kinds[kind]][0] for kind in odd.tolist()}
     return {layout: APART for layout in layouts if apart.get(layout) != APART}
-
-
-class Inexact(NamedTuple):
-    """How a folded run may differ from that of all ranks; it is exact if neither is so.
-
-    Attributes
-    ----------
-    read_ahead
-        Time by which a message may start sooner or later: an adapter takes messages one after the other, and whose
-        turn comes first is open, ps.
-    uneven
-        Whether a shard may be a byte longer than that of a rank alike.
-    """
-
-    read_ahead: int
-    uneven: bool
-
-
-class Folding:
-    """What stands for what in a fabric.
-
-    Parameters
-    ----------
-    footprint, quotient
-        What there is, and its classes.
-    program
-        That of the representatives, its calls already folded.
-    inexact
-        How the run may differ from that of all ranks.
-
-    Attributes
-    ----------
-    inexact
-        As above.
-    rank_of
-        The rank that stands for each, shape ``(ranks,)``.
-    resource_of
-        The resource that stands for each, shape ``(resources,)``.
-    copies
-        How many each of these stands for, shape ``(resources,)``.
-    """
-
-    def __init__(self, footprint: Footprint, quotient: Quotient, program: Program, inexact: Inexact) -> None:
-        self._footprint, self._quotient, self.inexact = footprint, quotient, inexact
-        self.rank_of, self.resource_of = quotient.ranks, quotient.resources
-        self.copies = np.bincount(quotient.resources, minlength=len(quotient.resources))
-        self._hops = self._shared_hops()
-        self._seated: dict[tuple[str, tuple[int, ...], Choice], tuple[int, int, int]] = {}
-        for call in program.calls.kinds:
-            layout, group = footprint.find(call) or (0, 0)
-            lanes = int(quotient.seats[layout].lanes[group])
-            self._seated[call.collective, call.ranks, footprint.choice(call)] = (layout, group, lanes)
-
-    def lanes(self, collective: str, ranks: tuple[int, ...], choice: Choice) -> int:
-        """How many members of a group have lanes: its first ones. `choice` is what its calls run with."""
-        if (collective, ranks, choice) not in self._seated:
-            msg = f"the folded program has no {collective} over ranks {ranks}"
-            raise SimulationError(msg)
-        return self._seated[collective, ranks, choice][2]
-
-    def stand_in(self, source: int, target: int, port: int, stripes: Stripes) -> tuple[int, int, int, Stripes]:
-        """Source, target, port and stripes of the connection that stands for another."""
-        return self._footprint.ends_of(int(self._footprint.routes.code[self._route(source, target, port, stripes)]))
-
-    def hops(self, source: int, target: int, port: int, stripes: Stripes) -> list[tuple[int, int, float]]:
-        """Rows of ``HOP`` of a connection that stands for others."""
-        return self._hops[self._route(source, target, port, stripes)]
-
-    def _route(self, source: int, target: int, port: int, stripes: Stripes) -> int:
-        codes = self._footprint.routes.code
-        code = self._footprint.code(source, target, port, stripes)
-        route = int(np.searchsorted(codes, code))
-        if route == len(codes) or codes[route] != code:
-            msg = f"no call of the folded program sends from rank {source} to {target} on channel {port}"
-            raise SimulationError(msg)
-        return int(self._quotient.routes[route])
-
-    def _shared_hops(self) -> dict[int, list[tuple[int, int, float]]]:
-        """Hops of the routes that stand for others, with all images that cross each resource."""
-        routes, lowest = self._footprint.routes, self._quotient
-        here = lowest.resources[routes.hop_resource] == routes.hop_resource
-        route, resource, which = pairs(lowest.routes[routes.hop_route[here]], routes.hop_resource[here])
-        copies, costs = np.bincount(which), np.bincount(which, routes.hop_cost[here])
-        rows = zip(copies.tolist(), costs.tolist(), strict=True)
-        shared = dict(zip(zip(route.tolist(), resource.tolist(), strict=True), rows, strict=True))
-        hops: dict[int, list[tuple[int, int, float]]] = {}
-        mine = np.flatnonzero(lowest.routes[routes.hop_route] == routes.hop_route)
-        crossed = lowest.resources[routes.hop_resource[mine]].tolist()
-        for of, crossing in zip(routes.hop_route[mine].tolist(), crossed, strict=True):
-            row = (crossing, *shared[of, crossing])
-            if row not in hops.setdefault(of, []):
-                hops[of].append(row)
-        return hops
-
-    def demand(self, collective: str, ranks: tuple[int, ...], choice: Choice) -> dict[int, float]:
-        """Units of each resource that a byte of the buffer takes in one group, its images left out."""
-        number, group, _ = self._seated[collective, ranks, choice]
-        routes, (route, share) = self._footprint.routes, self._footprint.carried(collective, number, group)
-        # Added up one by one, as where nothing is folded: bounds are compared.
-        first_hop = np.searchsorted(routes.hop_route, np.arange(len(routes.code) + 1))
-        hops = first_hop[route + 1] - first_hop[route]
-        begins = np.repeat(first_hop[route] - np.cumsum(hops) + hops, hops)
-        crossed = begins + np.arange(len(begins))
-        total = np.bincount(routes.hop_resource[crossed], routes.hop_cost[crossed] * np.repeat(share, hops))
-        return {resource: float(total[resource]) for resource in np.flatnonzero(total).tolist()}
-
-    def load(self, collective: str, ranks: tuple[int, ...], choice: Choice) -> dict[int, float]:
-        """Units that a byte of the buffer takes of each resource that stands for others, all groups alike together.
-
-        They spread evenly over the resources that are alike.
-        """
-        number, group, _ = self._seated[collective, ranks, choice]
-        stand_in = self._quotient.seats[number].stand_in
-        groups = int((stand_in == stand_in[group]).sum())
-        units: dict[int, float] = {}
-        for resource, each in self.demand(collective, ranks, choice).items():
-            place = int(self.resource_of[resource])
-            units[place] = units.get(place, 0.0) + each * groups / float(self.copies[place])
-        return units
 
 
 def read_ahead(fabric: Fabric, footprint: Footprint, routes: Indices) -> int:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.engine.fabric import Fabric
-    from fabricsim.engine.folding.fold import Folding, Inexact
+    from fabricsim.engine.folding.folding import Folding, Inexact
     from fabricsim.engine.folding.footprint import Footprint
     from fabricsim.workload.program import Plan, Program
 

@@ -2,88 +2,34 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fabricsim.engine.reference.nodes import AGENDA, Node
 from fabricsim.engine.reference.ports import Port
-from fabricsim.engine.reference.pulls import Pulls
+from fabricsim.engine.reference.stages import pass_all
 from fabricsim.records.packet import DATA, PORT_DUE, READ_AHEAD, RECEIVED
-from fabricsim.records.program import NONE
 
 if TYPE_CHECKING:
+    from fabricsim.engine.reference.flows import Flow, Parts
     from fabricsim.engine.reference.links import Link
-    from fabricsim.engine.reference.network import Reference
     from fabricsim.engine.reference.packets import Packet
-    from fabricsim.engine.reference.senders import Sender
-
-
-@dataclass
-class Server:
-    """A resource of a host that serves packets one after the other."""
-
-    free_at: int = 0
-    busy: int = 0  # ps
-    bytes: int = 0  # payload
-
-
-@dataclass
-class Stage:
-    """A server on a flow's way through a host."""
-
-    server: Server
-    ps_per_byte: float
-
-    def time_alone(self, payload: int) -> int:
-        """Time to serve `payload` bytes if nothing else is there, ps."""
-        return math.floor(payload * self.ps_per_byte + 0.5)
-
-    def pass_through(self, payload: int, time: int, now: int) -> int:
-        """Serve `payload` bytes, given now, that are here at `time`; returns when that is done, ps."""
-        duration = self.time_alone(payload)
-        self.server.free_at = max(now, self.server.free_at) + duration
-        self.server.busy += duration
-        self.server.bytes += payload
-        return max(time + duration, self.server.free_at)
-
-
-def pass_all(stages: list[Stage], payload: int, time: int) -> int:
-    """Serve `payload` bytes at each stage in turn, from `time` on; returns when the last is done, ps."""
-    now = time
-    for stage in stages:
-        time = stage.pass_through(payload, time, now)
-    return time
-
-
-def times_alone(stages: list[Stage], payload: int) -> list[int]:
-    """Time of each stage to serve `payload` bytes if nothing else is there, ps."""
-    return [stage.time_alone(payload) for stage in stages]
-
-
-@dataclass
-class Endpoint:
-    """A GPU or a host's memory: packets on their way to it through its host."""
-
-    packets: deque[Packet] = field(default_factory=deque)
-    waiting: deque[Packet] = field(default_factory=deque)  # for the servers
-    received_at: int = 0  # the last of `packets`, ps
 
 
 class Host(Node):
     """Sends and receives; its NIC takes a packet from each flow in turn."""
 
-    def __init__(self, network: Reference, index: int) -> None:
+    network: Parts
+
+    def __init__(self, network: Parts, index: int) -> None:
         super().__init__(network, index)
-        self.round: deque[Sender] = deque()
+        self.round: deque[Flow] = deque()
         self._port_index = int(network.tables.nodes[index]["port"])
         self.link: Link = network.links[int(network.tables.ports[self._port_index]["link"])]
-        self.pulls = Pulls(self)
         self._due = -1
         self._departures: deque[int] = deque(maxlen=READ_AHEAD)  # of the last packets taken, ps
 
-    def reconsider(self, sender: Sender) -> None:
+    def reconsider(self, sender: Flow) -> None:
         """Let a flow whose state has changed join the round, or leave it."""
         inside = sender in self.round
         if sender.may_send() == inside:
@@ -126,7 +72,7 @@ class Host(Node):
         return packet
 
     def _pass_way_out(self, packet: Packet) -> int:
-        return pass_all(self.network.senders[packet.flow].way_out, packet.payload, self.network.now)
+        return pass_all(self.network.flows[packet.flow].way_out, packet.payload, self.network.now)
 
     def send_past_queues(self, port: Port) -> None:
         """Send a packet of the first flow of the round through a managed NIC."""
@@ -159,9 +105,9 @@ class Host(Node):
         self.take_in(packet)
         if self.accounts:
             self.used += packet.wire
-        way_in = self.network.senders[packet.flow].way_in
+        way_in = self.network.flows[packet.flow].way_in
         if packet.carries_data and way_in:
-            endpoint = self.network.senders[packet.flow].endpoint
+            endpoint = self.network.flows[packet.flow].endpoint
             self.network.endpoints[endpoint].waiting.append(packet)
             self._serve_waiting(endpoint)
         else:
@@ -176,7 +122,7 @@ class Host(Node):
             if len(there.packets) == READ_AHEAD:
                 return
             packet = there.waiting.popleft()
-            time = pass_all(self.network.senders[packet.flow].way_in, packet.payload, self.network.now)
+            time = pass_all(self.network.flows[packet.flow].way_in, packet.payload, self.network.now)
             there.packets.append(packet)
             there.received_at = max(time, there.received_at)
             self.plan(there.received_at, AGENDA + RECEIVED, endpoint, lambda: self._receive_first(endpoint))
@@ -190,9 +136,9 @@ class Host(Node):
             self.used -= packet.wire
         self.let_out(packet)
         if packet.kind == DATA:
-            self.network.receivers[packet.flow].receive(packet)
+            self.network.inboxes[packet.flow].receive(packet)
         else:
-            self.network.senders[packet.flow].receive(packet)
+            self.network.flows[packet.flow].receive(packet)
 
 
 class ManagedNic(Port):
@@ -216,9 +162,3 @@ class ManagedNic(Port):
             return False
         first = self.node.round[0]
         return self.allows(first.data_class, first.full_wire)
-
-
-def stages_of(network: Reference, first: int, count: int) -> list[Stage]:
-    """Return rows `first` to ``first + count`` of the table of stages, with their servers."""
-    rows: Any = network.tables.stages[first : first + count] if first != NONE else []
-    return [Stage(network.servers[int(row["server"])], float(row["ps_per_byte"])) for row in rows]

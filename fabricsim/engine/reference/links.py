@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from fabricsim.engine.reference.nodes import ARRIVAL, CONTROL
 from fabricsim.engine.reference.packets import Control, Entry, Reading
@@ -11,10 +11,9 @@ from fabricsim.records.packet import CONTROL_BYTES, DROPPED, HEADER_BYTES, LOST,
 from fabricsim.topology.shortest_paths import mix
 
 if TYPE_CHECKING:
-    from fabricsim.engine.reference.network import Reference
     from fabricsim.engine.reference.nodes import Node
     from fabricsim.engine.reference.packets import Packet
-    from fabricsim.engine.reference.ports import Port
+    from fabricsim.engine.reference.shared import Shared
 
 BITS_PER_BYTE = 8
 COUNTERS = (
@@ -25,15 +24,32 @@ COUNTERS = (
 )
 
 
+class Egress(Protocol):
+    """What sends on a link whose departures are decided one by one."""
+
+    @property
+    def waiting(self) -> int:
+        """Serialisation time of all that waits, ps."""
+
+    def enqueue(self, packet: Packet) -> None:
+        """Take a packet into its queue, or trim or drop it."""
+
+    def serve(self) -> None:
+        """Send what may go while the wire is free."""
+
+    def control(self, traffic_class: int, amount: int) -> None:
+        """Take a PAUSE, a RESUME or credits for one class."""
+
+
 class Link:
     """One direction of a cable; what `port` is None is a FIFO whose departures are known in advance."""
 
-    port: Port | None = None
+    port: Egress | None = None
     source: Node
     target: Node
     reverse: Link
 
-    def __init__(self, network: Reference, index: int) -> None:
+    def __init__(self, network: Shared, index: int) -> None:
         row = network.tables.links[index]
         self.network = network
         self.index = index

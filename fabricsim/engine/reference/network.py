@@ -2,71 +2,32 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import simpy
-
-from fabricsim.engine.reference.hosts import Endpoint, Host, ManagedNic, Server
+from fabricsim.engine.reference.flows import Parts
+from fabricsim.engine.reference.hosts import Host, ManagedNic
 from fabricsim.engine.reference.links import Link
 from fabricsim.engine.reference.ports import Port
+from fabricsim.engine.reference.pulls import Pulls
 from fabricsim.engine.reference.receivers import Receiver
+from fabricsim.engine.reference.rows import Rows
 from fabricsim.engine.reference.senders import Sender
+from fabricsim.engine.reference.stages import Endpoint, Server
 from fabricsim.engine.reference.switches import Switch
 from fabricsim.records.packet import HOST
 from fabricsim.records.program import NONE
-from fabricsim.records.transport import HPCC, TELEMETRY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
+    import simpy
 
     from fabricsim.engine.reference.nodes import Node
     from fabricsim.engine.reference.packets import Control, Delivery, Entry
-
-    Table = NDArray[Any]
-
-
-class Tables(Protocol):
-    """What the engines are given: one table per kind of record of `fabricsim.records.packet`."""
-
-    @property
-    def world(self) -> Table: ...  # noqa: D102  columns are told in packet_tables
-    @property
-    def nodes(self) -> Table: ...  # noqa: D102
-    @property
-    def ins(self) -> Table: ...  # noqa: D102
-    @property
-    def links(self) -> Table: ...  # noqa: D102
-    @property
-    def ports(self) -> Table: ...  # noqa: D102
-    @property
-    def queues(self) -> Table: ...  # noqa: D102
-    @property
-    def ingress(self) -> Table: ...  # noqa: D102
-    @property
-    def paths(self) -> Table: ...  # noqa: D102
-    @property
-    def group_of(self) -> Table: ...  # noqa: D102
-    @property
-    def groups(self) -> Table: ...  # noqa: D102
-    @property
-    def group_links(self) -> Table: ...  # noqa: D102
-    @property
-    def flows(self) -> Table: ...  # noqa: D102
-    @property
-    def laws(self) -> Table: ...  # noqa: D102
-    @property
-    def stages(self) -> Table: ...  # noqa: D102
-    @property
-    def servers(self) -> Table: ...  # noqa: D102
-    @property
-    def endpoints(self) -> Table: ...  # noqa: D102
+    from fabricsim.engine.reference.shared import Tables
 
 
-class Reference:
+class Reference(Parts):
     """The packet engine's semantics in SimPy.
 
     Parameters
@@ -78,25 +39,17 @@ class Reference:
     """
 
     def __init__(self, tables: Tables, environment: simpy.Environment | None = None) -> None:
-        self.tables = tables
-        self.environment = environment or simpy.Environment()
+        super().__init__(tables, environment)
         self._posts: dict[int, list[Callable[[], None]]] = {}
         self._due: dict[int, set[int]] = {}  # nodes that have something to do, by time
-        self.seed = int(tables.world[0]["seed"])
-        self.entries: list[Entry] = []
-        self.completed: list[Delivery] = []
-        self.sent_controls: list[Control] = []
-        self.hops: Counter[int] = Counter()  # packets put on links, by kind
-        self.flow_rows: list[Any] = []
-        self.law_rows = _records(tables.laws)
-        self.telemetry = _records(np.zeros(0, TELEMETRY))
-        self.servers: list[Server] = []
-        self.endpoints: list[Endpoint] = []
+        self.rows = Rows(tables.laws)
+        self.servers, self.endpoints, self.flows, self.inboxes = [], [], [], []
         self.senders: list[Sender] = []
         self.receivers: list[Receiver] = []
         self.links = [Link(self, index) for index in range(len(tables.links))]
         self.nodes = self._make_nodes()
         self.hosts = {node.index: node for node in self.nodes if isinstance(node, Host)}
+        self._pulls = {index: Pulls(host) for index, host in self.hosts.items()}
         self._connect()
         self.take_in_flows()
 
@@ -105,18 +58,12 @@ class Reference:
         tables, before = self.tables, len(self.senders)
         self.servers += [Server() for _ in tables.servers[len(self.servers) :]]
         self.endpoints += [Endpoint() for _ in tables.endpoints[len(self.endpoints) :]]
-        self.flow_rows += list(_records(tables.flows[before:]))
-        self._make_telemetry(self.flow_rows[before:])
-        self.senders += [Sender(self, index) for index in range(before, len(self.flow_rows))]
-        self.receivers += [Receiver(self, sender) for sender in self.senders[before:]]
-
-    def _make_telemetry(self, flows: list[Any]) -> None:
-        rows = len(self.telemetry)
-        for flow in flows:
-            law = self.law_rows[int(flow["law"])]
-            if law["law"] == HPCC:
-                rows = max(rows, int(flow["first_telemetry"]) + (int(law["span"]) + 1) * int(flow["hops"]))
-        self.telemetry = _records(np.append(self.telemetry, np.zeros(rows - len(self.telemetry), TELEMETRY)))
+        self.rows.take_in(tables.flows[before:])
+        senders = [Sender(self, index, self.rows, self.hosts) for index in range(before, len(self.rows.flows))]
+        self.senders += senders
+        self.receivers += [Receiver(self, sender, self._pulls[sender.target.index]) for sender in senders]
+        self.flows += senders
+        self.inboxes += self.receivers[before:]
 
     def _make_nodes(self) -> list[Node]:
         kinds = self.tables.nodes["kind"]
@@ -131,11 +78,6 @@ class Reference:
             if row["port"] != NONE:
                 kind = ManagedNic if isinstance(link.source, Host) else Port
                 link.port = kind(self, int(row["port"]), link, link.source)
-
-    @property
-    def now(self) -> int:
-        """Simulated time, ps."""
-        return int(self.environment.now)
 
     def post(self, time: int, flow: int, size_bytes: int, owner: int) -> None:
         """Give `flow` a message of `size_bytes` at `time` (ps, not in the past)."""
@@ -192,8 +134,3 @@ class Reference:
     def counters(self) -> list[dict[str, int]]:
         """Per link: packets, bytes and what befell them, as in `fabricsim.engine.reference.links`."""
         return [dict(link.counters) for link in self.links]
-
-
-def _records(table: Table) -> Table:
-    """Copy a structured table as records, whose columns are attributes."""
-    return table.astype(np.dtype((np.record, table.dtype)), copy=True)

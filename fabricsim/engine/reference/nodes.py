@@ -12,9 +12,8 @@ from fabricsim.records.packet import CLASSES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fabricsim.engine.reference.links import Link
-    from fabricsim.engine.reference.network import Reference
-    from fabricsim.engine.reference.packets import Packet
+    from fabricsim.engine.reference.packets import Incoming, Packet
+    from fabricsim.engine.reference.shared import Shared
 
 ARRIVAL = 1
 CONTROL = 2
@@ -48,7 +47,7 @@ class Ingress:
 class Node:
     """A host or a switch; does what is due at one time in the canonical order."""
 
-    def __init__(self, network: Reference, index: int) -> None:
+    def __init__(self, network: Shared, index: int) -> None:
         row = network.tables.nodes[index]
         self.network = network
         self.index = index
@@ -102,7 +101,7 @@ class Node:
         if self.accounts and packet.came_by is not None:
             self.ingress[packet.came_by.index, packet.traffic_class].bytes += packet.wire
 
-    def pause_if_full(self, link: Link, traffic_class: int) -> None:
+    def pause_if_full(self, link: Incoming, traffic_class: int) -> None:
         """Send a PAUSE to the other end of `link` where too much of the class is here."""
         if not self.accounts:
             return

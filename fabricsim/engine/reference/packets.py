@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from fabricsim.records.packet import AGAIN, CLASS_SHIFT, DATA, HEADER_BYTES, MARKED, PULLS, TRIMMED
 
-if TYPE_CHECKING:
-    from fabricsim.engine.reference.links import Link
+
+class Incoming(Protocol):
+    """The link by which a packet came, as the node knows it where it is."""
+
+    index: int
+
+    @property
+    def reverse(self) -> Incoming:
+        """The other direction of the cable."""
+
+    def send_control(self, traffic_class: int, amount: int) -> None:
+        """Send a PAUSE, RESUME or credits."""
 
 
 class Reading(NamedTuple):
@@ -70,7 +80,7 @@ class Packet:
     trimmed: bool = False
     again: bool = False
     pulls: bool = False  # an ACK or NACK that pulls a packet, too
-    came_by: Link | None = None  # the link on which it came to the node where it is
+    came_by: Incoming | None = None  # the link on which it came to the node where it is
     readings: list[Reading] = field(default_factory=list)
 
     @property

@@ -11,9 +11,9 @@ from fabricsim.records.packet import CLASSES, PORT_DUE
 
 if TYPE_CHECKING:
     from fabricsim.engine.reference.links import Link
-    from fabricsim.engine.reference.network import Reference
     from fabricsim.engine.reference.nodes import Node
     from fabricsim.engine.reference.packets import Packet
+    from fabricsim.engine.reference.shared import Shared
 
 
 @dataclass(eq=False)
@@ -35,7 +35,7 @@ class Queue:
 class Port:
     """An egress port that decides at each departure what goes next."""
 
-    def __init__(self, network: Reference, index: int, link: Link, node: Node) -> None:
+    def __init__(self, network: Shared, index: int, link: Link, node: Node) -> None:
         row = network.tables.ports[index]
         self.network = network
         self.index = index

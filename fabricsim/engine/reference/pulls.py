@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fabricsim.engine.reference.nodes import AGENDA
@@ -10,8 +11,18 @@ from fabricsim.engine.reference.packets import Packet
 from fabricsim.records.packet import PULL, PULL_DUE
 
 if TYPE_CHECKING:
+    from fabricsim.engine.reference.flows import Flow
     from fabricsim.engine.reference.hosts import Host
-    from fabricsim.engine.reference.receivers import Receiver
+
+
+@dataclass(eq=False)
+class Pulled:
+    """How many packets of a flow its target has pulled."""
+
+    flow: Flow
+    count: int = 0
+    due: int = 0  # packets yet to be pulled
+    whole: int = 0  # data packets that came and were not trimmed
 
 
 class Pulls:
@@ -19,35 +30,35 @@ class Pulls:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._round: deque[Receiver] = deque()
+        self._round: deque[Pulled] = deque()
         self._at = 0  # no pull leaves before, ps
 
-    def may_ride(self, receiver: Receiver) -> bool:
+    def may_ride(self, pulled: Pulled) -> bool:
         """Whether a pull may leave now, on an answer."""
-        return not self._round and self._host.network.now >= self._at and not receiver.law.ahead
+        return not self._round and self._host.network.now >= self._at and not pulled.flow.law.ahead
 
-    def rode(self, receiver: Receiver) -> None:
+    def rode(self, pulled: Pulled) -> None:
         """Note that one did."""
-        self._at = self._host.network.now + int(receiver.law.pull_interval)
+        self._at = self._host.network.now + int(pulled.flow.law.pull_interval)
 
-    def ask(self, receiver: Receiver, *, complete: bool) -> None:
+    def ask(self, pulled: Pulled, *, complete: bool) -> None:
         """Have a packet pulled for one that came; if a message is complete, at once all that wait for its flow."""
-        receiver.pulls_due += 1
+        pulled.due += 1
         if complete:
-            if receiver in self._round:
-                self._round.remove(receiver)
-            if receiver.pulls_due > 0:
-                self._send(receiver, receiver.pulls_due)
-        elif receiver not in self._round and self._wanted(receiver) > 0:
-            self._round.append(receiver)
+            if pulled in self._round:
+                self._round.remove(pulled)
+            if pulled.due > 0:
+                self._send(pulled, pulled.due)
+        elif pulled not in self._round and self._wanted(pulled) > 0:
+            self._round.append(pulled)
             if len(self._round) == 1:
                 self._go_on()
 
     @staticmethod
-    def _wanted(receiver: Receiver) -> int:
+    def _wanted(pulled: Pulled) -> int:
         """Count the packets to be pulled: those due, and some ahead of what came, of those that are missing."""
-        missing = int(receiver.sender.row.posted) - receiver.whole
-        return receiver.pulls_due + max(min(int(receiver.law.ahead), missing), 0)
+        missing = int(pulled.flow.row.posted) - pulled.whole
+        return pulled.due + max(min(int(pulled.flow.law.ahead), missing), 0)
 
     def _go_on(self) -> None:
         """Pull, or plan to."""
@@ -60,28 +71,28 @@ class Pulls:
         now = self._host.network.now
         if not self._round or now < self._at:
             return
-        receiver = self._round.popleft()
-        self._at = now + int(receiver.law.pull_interval)
-        if self._wanted(receiver) > 1:
-            self._round.append(receiver)
-        self._send(receiver, 1)
+        pulled = self._round.popleft()
+        self._at = now + int(pulled.flow.law.pull_interval)
+        if self._wanted(pulled) > 1:
+            self._round.append(pulled)
+        self._send(pulled, 1)
         if self._round:
             self._go_on()
 
-    def _send(self, receiver: Receiver, count: int) -> None:
-        receiver.pulls += count
-        receiver.pulls_due -= count
+    def _send(self, pulled: Pulled, count: int) -> None:
+        pulled.count += count
+        pulled.due -= count
         self._host.send_answer(
             Packet(
-                flow=receiver.sender.index,
+                flow=pulled.flow.index,
                 kind=PULL,
-                number=receiver.pulls,
+                number=pulled.count,
                 echo=0,
                 stamp=self._host.network.now,
-                entropy=receiver.pulls % max(int(receiver.law.entropies), 1),
-                wire=int(receiver.law.ack_wire),
+                entropy=pulled.count % max(int(pulled.flow.law.entropies), 1),
+                wire=int(pulled.flow.law.ack_wire),
                 payload=0,
-                traffic_class=int(receiver.law.ack_class),
-                cursor=receiver.sender.reverse_cursor,
+                traffic_class=int(pulled.flow.law.ack_class),
+                cursor=pulled.flow.reverse_cursor,
             )
         )

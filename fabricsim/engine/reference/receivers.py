@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING
 
 from fabricsim.engine.reference.nodes import AGENDA
 from fabricsim.engine.reference.packets import Delivery, Packet
+from fabricsim.engine.reference.pulls import Pulled
 from fabricsim.records.packet import ACK, ACKNOWLEDGE, CNP, NACK
 from fabricsim.records.program import NEVER, NONE
 
 if TYPE_CHECKING:
-    from fabricsim.engine.reference.network import Reference
+    from fabricsim.engine.reference.pulls import Pulls
     from fabricsim.engine.reference.senders import Sender
+    from fabricsim.engine.reference.shared import Shared
 
 
 class Receiver:
     """A flow at its target."""
 
-    def __init__(self, network: Reference, sender: Sender) -> None:
+    def __init__(self, network: Shared, sender: Sender, pulls: Pulls) -> None:
         self.network = network
         self.sender = sender
         self.law = sender.law
@@ -38,23 +40,22 @@ class Receiver:
         self._nack_at = 0
         self._cnp_at = 0
         self._may_pull = False  # a pull may ride on the answer to the present packet
-        self._pulled = False  # and does
-        self.pulls = 0  # packets that PULLs have pulled so far
-        self.pulls_due = 0  # and yet to be pulled
-        self.whole = 0  # data packets that were not trimmed
+        self._rides = False  # and does
+        self._pulls = pulls
+        self._pulled = Pulled(sender)
         self._held: deque[tuple[int, Packet]] = deque()  # when an ACK leaves the stacks, and it
 
     def receive(self, packet: Packet) -> None:
         """Take a data packet, whole or trimmed, and have another one pulled for it."""
         before = self._delivered
-        self.whole += not packet.trimmed
-        self._may_pull = self.law.pull_interval > 0 and self.host.pulls.may_ride(self)
-        self._pulled = False
+        self._pulled.whole += not packet.trimmed
+        self._may_pull = self.law.pull_interval > 0 and self._pulls.may_ride(self._pulled)
+        self._rides = False
         self._take(packet)
-        if self._pulled:
-            self.host.pulls.rode(self)
+        if self._rides:
+            self._pulls.rode(self._pulled)
         elif self.law.pull_interval > 0:
-            self.host.pulls.ask(self, complete=self._delivered > before)
+            self._pulls.ask(self._pulled, complete=self._delivered > before)
 
     def _take(self, packet: Packet) -> None:
         if packet.marked:
@@ -153,8 +154,8 @@ class Receiver:
             marked=packet.marked and kind == ACK,
             readings=packet.readings,
         )
-        if self._may_pull and not self._pulled and (kind == NACK or (kind == ACK and self.law.stacks == 0)):
-            answer.pulls = self._pulled = True
+        if self._may_pull and not self._rides and (kind == NACK or (kind == ACK and self.law.stacks == 0)):
+            answer.pulls = self._rides = True
         if kind == ACK and self.law.stacks > 0:
             self._held.append((self.network.now + int(self.law.stacks), answer))
             self.host.plan(self._held[-1][0], AGENDA + ACKNOWLEDGE, self.sender.index, self._acknowledge_if_due)

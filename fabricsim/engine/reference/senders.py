@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from fabricsim.engine.reference import laws
-from fabricsim.engine.reference.hosts import Host, stages_of
+from fabricsim.engine.reference.flows import Flow
 from fabricsim.engine.reference.nodes import AGENDA
 from fabricsim.engine.reference.packets import Packet
 from fabricsim.records.packet import ACK, ALARM, CNP, DATA, PULL
@@ -18,39 +18,29 @@ from fabricsim.transports.laws import round_trip
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
-    from fabricsim.engine.reference.network import Reference
+    from fabricsim.engine.reference.flows import Parts
+    from fabricsim.engine.reference.hosts import Host
     from fabricsim.engine.reference.packets import Reading
+    from fabricsim.engine.reference.rows import Rows
 
 IN_FLIGHT = 0
 MISSING = 1  # taken to be lost, not sent again yet
 ARRIVED = 2
 
 
-def first_choice(path: int) -> int:
-    """Place in the table of paths of what the first switch is to take: the path begins with the host's link."""
-    return path + 1 if path >= 0 else NONE
-
-
-class Sender:
+class Sender(Flow):
     """A flow at its source; `row` is the FLOW record that the laws of congestion control work on."""
 
-    def __init__(self, network: Reference, index: int) -> None:
-        row = self.row = network.flow_rows[index]
-        law = self.law = network.law_rows[int(row["law"])]
+    source: Host
+    target: Host
+
+    def __init__(self, network: Parts, index: int, rows: Rows, hosts: dict[int, Host]) -> None:
+        row = rows.flows[index]
+        super().__init__(network, index, row, rows.laws[int(row["law"])])
         self.network = network
-        self.index = index
-        self.key = int(row["key"])
-        self.cursor = first_choice(int(row["path"]))
-        self.reverse_cursor = first_choice(int(row["reverse_path"]))
-        self.source = self._host(int(row["source"]))
-        self.target = self._host(int(row["target"]))
-        self.way_out = stages_of(network, int(row["first_stage"]), int(row["stages"]))
-        self.way_in = stages_of(network, int(row["first_exit"]), int(row["exits"]))
-        self.endpoint = int(row["endpoint"])
-        self.balance = int(law["balance"])
-        self.selective = int(law["recovery"]) == SELECTIVE
-        self.data_class = int(law["data_class"])
-        self.full_wire = int(row["wire"])
+        self.source, self.target = hosts[int(row["source"])], hosts[int(row["target"])]
+        self._rows = rows
+        self.selective = int(self.law["recovery"]) == SELECTIVE
         self.payloads: list[int] = []  # by packet number
         self.taken = 0  # all below this were sent at least once
         self._status: dict[int, int] = {}  # selective: of packets from `acknowledged` to `taken`
@@ -65,9 +55,6 @@ class Sender:
         self._entropy = 0
         self._draws = 0
         self._readings: deque[list[Reading]] = deque(maxlen=int(self.law.span))  # of the last packets sent
-
-    def _host(self, node: int) -> Host:
-        return self.network.hosts[node]
 
     # What may be sent.
 
@@ -194,7 +181,7 @@ class Sender:
                 return
             self._store_telemetry(ack)
         slot = ack.echo % int(self.law.span)
-        laws.acknowledge(self.network.telemetry, self.row, self.law, now, packets, int(ack.marked), rtt, ack.echo, slot)
+        laws.acknowledge(self._rows.telemetry, self.row, self.law, now, packets, int(ack.marked), rtt, ack.echo, slot)
 
     def _receive_nack(self, nack: Packet) -> None:
         oldest = int(self.row.acknowledged)
@@ -281,7 +268,7 @@ class Sender:
 
     def _store_telemetry(self, ack: Packet) -> None:
         first = int(self.row.first_telemetry) + ack.echo % int(self.law.span) * int(self.row.hops)
-        rows = self.network.telemetry[first : first + int(self.row.hops)]
+        rows = self._rows.telemetry[first : first + int(self.row.hops)]
         rows["time"] = 0  # of links that a trimmed packet passed without payload
         for row, reading in zip(rows, ack.readings, strict=False):
             row["time"], row["sent"], row["drain"], row["ps_per_byte"] = reading

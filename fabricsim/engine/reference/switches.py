@@ -5,18 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fabricsim.engine.reference.nodes import Node
-from fabricsim.records.packet import DATA
+from fabricsim.records.packet import DATA, HOST
 from fabricsim.records.program import NONE
 from fabricsim.records.transport import LEAST_LOADED
 from fabricsim.topology.shortest_paths import mix
 
 if TYPE_CHECKING:
+    from fabricsim.engine.reference.flows import Parts
     from fabricsim.engine.reference.links import Link
     from fabricsim.engine.reference.packets import Packet
 
 
 class Switch(Node):
     """Forwards packets by their path, or by its own choice among the shortest ways."""
+
+    network: Parts
+
+    def __init__(self, network: Parts, index: int) -> None:
+        super().__init__(network, index)
+        self._hosts = int((network.tables.nodes["kind"] == HOST).sum())
 
     def arrive(self, packet: Packet) -> None:
         """Forward a packet."""
@@ -29,7 +36,7 @@ class Switch(Node):
     def next_link(self, packet: Packet) -> Link:
         """Link that a packet takes from here; its cursor moves on."""
         choices = self._choices(packet)
-        if self.network.senders[packet.flow].balance == LEAST_LOADED:
+        if self.network.flows[packet.flow].balance == LEAST_LOADED:
             return min(choices, key=lambda link: (link.down, link.drain_time()))
         return choices[0]
 
@@ -38,13 +45,13 @@ class Switch(Node):
         if packet.cursor != NONE:
             packet.cursor += 1
             return [self.network.links[int(self.network.tables.paths[packet.cursor - 1])]]
-        sender = self.network.senders[packet.flow]
-        links = self._closer_to(sender.target if packet.kind == DATA else sender.source)
-        place = mix(mix(sender.key ^ packet.entropy) ^ mix(self.index + 1)) % len(links)
+        flow = self.network.flows[packet.flow]
+        links = self._closer_to(flow.target if packet.kind == DATA else flow.source)
+        place = mix(mix(flow.key ^ packet.entropy) ^ mix(self.index + 1)) % len(links)
         return links[place:] + links[:place]
 
     def _closer_to(self, host: Node) -> list[Link]:
         tables = self.network.tables
-        group = int(tables.group_of[self.number * len(self.network.hosts) + host.number])
+        group = int(tables.group_of[self.number * self._hosts + host.number])
         members = tables.group_links[int(tables.groups[group]) : int(tables.groups[group + 1])]
         return [self.network.links[int(link)] for link in members]

@@ -29,7 +29,7 @@ from fabricsim.engine.program.lane import NO_EXTRA, SEND, message_bytes, run_lan
 from fabricsim.engine.program.queue import close_bucket, has_event_at, next_time, post
 from fabricsim.engine.program.transfer import handed_over, note_slowdown
 from fabricsim.engine.reference import Reference
-from fabricsim.engine.reference.hosts import pass_all, times_alone
+from fabricsim.engine.reference.stages import pass_all, times_alone
 from fabricsim.errors import SimulationError
 from fabricsim.records.packet import DATA
 from fabricsim.records.program import CLOCK_END, NEVER, NONE

@@ -1,0 +1,75 @@
+"""What hosts and switches know of a flow, and of one another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fabricsim.engine.reference.shared import Shared
+from fabricsim.engine.reference.stages import Stage
+from fabricsim.records.program import NONE
+
+if TYPE_CHECKING:
+    from fabricsim.engine.reference.links import Link
+    from fabricsim.engine.reference.nodes import Node
+    from fabricsim.engine.reference.packets import Packet
+    from fabricsim.engine.reference.stages import Endpoint, Server
+
+
+def first_choice(path: int) -> int:
+    """Place in the table of paths of what the first switch is to take: the path begins with the host's link."""
+    return path + 1 if path >= 0 else NONE
+
+
+class Inbox(Protocol):
+    """Where the packets of a flow go that have reached a host."""
+
+    def receive(self, packet: Packet) -> None:
+        """Take a packet."""
+
+
+class Flow:
+    """A flow, its way through its hosts included; `row` is its FLOW record and `law` that of its law."""
+
+    source: Node
+    target: Node
+
+    def __init__(self, network: Parts, index: int, row: Any, law: Any) -> None:  # noqa: ANN401  records
+        self.row = row
+        self.law = law
+        self.index = index
+        self.key = int(row["key"])
+        self.cursor = first_choice(int(row["path"]))
+        self.reverse_cursor = first_choice(int(row["reverse_path"]))
+        self.way_out = network.stages(int(row["first_stage"]), int(row["stages"]))
+        self.way_in = network.stages(int(row["first_exit"]), int(row["exits"]))
+        self.endpoint = int(row["endpoint"])
+        self.balance = int(law["balance"])
+        self.data_class = int(law["data_class"])
+        self.full_wire = int(row["wire"])
+
+    def may_send(self) -> bool:
+        """Whether there is something to send, and window and pace allow a packet now."""
+        raise NotImplementedError
+
+    def take(self) -> Packet:
+        """Take the next packet."""
+        raise NotImplementedError
+
+    def receive(self, answer: Packet) -> None:
+        """Take an answer."""
+        raise NotImplementedError
+
+
+class Parts(Shared):
+    """The network as its hosts and switches know it: links, flows and what flows pass, each by its number."""
+
+    links: list[Link]
+    servers: list[Server]
+    endpoints: list[Endpoint]
+    flows: list[Flow]
+    inboxes: list[Inbox]
+
+    def stages(self, first: int, count: int) -> list[Stage]:
+        """Return rows `first` to ``first + count`` of the table of stages, with their servers."""
+        rows: Any = self.tables.stages[first : first + count] if first != NONE else []
+        return [Stage(self.servers[int(row["server"])], float(row["ps_per_byte"])) for row in rows]

@@ -1,0 +1,37 @@
+"""The records on which the laws of congestion control work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fabricsim.records.transport import HPCC, TELEMETRY
+
+if TYPE_CHECKING:
+    from fabricsim.engine.reference.shared import Table
+
+
+class Rows:
+    """Copies of the records of laws and flows, and telemetry of the links that packets in flight passed."""
+
+    def __init__(self, laws: Table) -> None:
+        self.laws = _records(laws)
+        self.flows: list[Any] = []
+        self.telemetry = _records(np.zeros(0, TELEMETRY))
+
+    def take_in(self, flows: Table) -> None:
+        """Take in more flows."""
+        some = list(_records(flows))
+        self.flows += some
+        rows = len(self.telemetry)
+        for flow in some:
+            law = self.laws[int(flow["law"])]
+            if law["law"] == HPCC:
+                rows = max(rows, int(flow["first_telemetry"]) + (int(law["span"]) + 1) * int(flow["hops"]))
+        self.telemetry = _records(np.append(self.telemetry, np.zeros(rows - len(self.telemetry), TELEMETRY)))
+
+
+def _records(table: Table) -> Table:
+    """Copy a structured table as records, whose columns are attributes."""
+    return table.astype(np.dtype((np.record, table.dtype)), copy=True)
