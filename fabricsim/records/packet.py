@@ -42,9 +42,9 @@ WHEN_FREE = -1
 """NODE.port_due of a host whose NIC acts when its wire is free."""
 
 WATCHED = -1
-"""LINK.calm of a link whose packets are never just sent: somebody records them, or they may be lost."""
+"""LINK.shallow of a link whose packets are never just sent: somebody records them, or they may be lost."""
 MANAGED = -2
-"""LINK.calm of a link with a managed port, of whose packets none is recorded or lost."""
+"""LINK.shallow of a link with a managed port, of whose packets none is recorded or lost."""
 
 _CACHE_LINE = 64  # bytes
 
@@ -97,7 +97,7 @@ LINK = on_lines(
         ("target", np.int32),  # node
         ("port", np.int32),  # managed egress port; NONE: a plain FIFO
         ("place", np.int32),  # among the incoming links of all nodes
-        ("calm", np.int64),  # a packet with which it drains in this time, ps, or less is just sent; or WATCHED, MANAGED
+        ("shallow", np.int64),  # a packet with which it drains in at most this, ps, is just sent; or WATCHED, MANAGED
         ("packets", np.int64),  # sent
         ("bytes", np.int64),  # sent, on the wire
         ("payload", np.int64),  # sent for the first time, bytes of messages

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fabricsim.engine.flow.state import table
-from fabricsim.engine.packet.kernels.fast.lanes import BLOCK
 from fabricsim.engine.packet.kernels.fast.order import INDEX_BITS, MOST_BUCKETS, sort
+from fabricsim.engine.packet.kernels.fast.simd import BLOCK
 from fabricsim.engine.packet.kernels.net import Net
 from fabricsim.records.packet import BUCKET
 

@@ -432,9 +432,9 @@ def _check_pools(run: Run) -> None:
     world = net.world[0]
     fifos = (net.links, net.queues, net.endpoints[: net.used["endpoints"]])
     held = sum(int((fifo["head"] >= 0).sum()) for fifo in fifos)  # an empty FIFO keeps one chunk
-    desk = 1
+    scratch = 1
     assert _chain(net.chunk_next, int(world["free_chunk"])) == int(world["chunks"])
-    assert int(world["chunks"]) + held + desk == len(net.chunk_next) == len(net.pool) // CHUNK
+    assert int(world["chunks"]) + held + scratch == len(net.chunk_next) == len(net.pool) // CHUNK
     assert (net.nodes["agenda"] < 0).all()
     assert _chain(net.agenda["next"], int(world["free_agenda"])) == int(world["agenda_left"]) == len(net.agenda)
     assert _chain(net.controls["next"], int(world["free_control"])) == int(world["controls_left"]) == len(net.controls)

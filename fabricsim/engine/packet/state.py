@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fabricsim.engine.flow.state import power_of_two, table
-from fabricsim.engine.packet.kernels.fast.lanes import BLOCK, GROUP
 from fabricsim.engine.packet.kernels.fast.order import INDEX_BITS, MOST_BUCKETS
+from fabricsim.engine.packet.kernels.fast.simd import BLOCK, GROUP
 from fabricsim.engine.packet.kernels.net import Net
 from fabricsim.engine.packet.kernels.node import LONGEST_WINDOW
 from fabricsim.engine.packet.kernels.window import MESSAGES_PER_EVENT, SAMPLES_PER_EVENT
@@ -59,11 +59,11 @@ _BUSY_NODES_PER_SCAN = 0.2
 """Share of the nodes that must have something to do in a window for a scan of all to be the faster way."""
 
 
-def _calm(links: NDArray[np.void]) -> NDArray[np.int64]:
+def _shallow(links: NDArray[np.void]) -> NDArray[np.int64]:
     """Up to which drain time (ps) packets are just sent."""
     watched = (links["loss"] > 0) | (links["down"] > 0) | (links["tap"] != NONE) | (links["log"] > 0)
-    calm = np.where(links["port"] != NONE, MANAGED, np.minimum(links["limit"], links["mark_low"]))
-    return np.where(watched, WATCHED, calm)
+    shallow = np.where(links["port"] != NONE, MANAGED, np.minimum(links["limit"], links["mark_low"]))
+    return np.where(watched, WATCHED, shallow)
 
 
 class PacketState(Net):
@@ -143,7 +143,7 @@ class PacketState(Net):
         self.links["head"] = self.links["tail"] = NONE
         self.links["control_head"] = self.links["control_tail"] = NONE
         self.links["count"] = self.links["control_count"] = 0
-        self.links["calm"] = _calm(self.links)
+        self.links["shallow"] = _shallow(self.links)
 
     def _make_pools(self) -> None:
         """Make the tables that grow with what is on its way."""
@@ -182,7 +182,7 @@ class PacketState(Net):
         self.nodes["ports"], self.nodes["first_port"] = counts, first
         self.nodes["port_due"] = NEVER
         self.nodes["strict"] = (self.nodes["kind"] == HOST) | self.ingress["credits"].any()
-        self.watch(np.flatnonzero(self.links["calm"] == WATCHED))
+        self.watch(np.flatnonzero(self.links["shallow"] == WATCHED))
 
     def _share_buffers(self) -> None:
         """Bound what classes may take from the shared buffers of their nodes, but for lossless ones."""
@@ -193,7 +193,7 @@ class PacketState(Net):
 
     def watch(self, links: Sequence[int] | NDArray[np.int64] | slice = slice(None)) -> None:
         """Have links tell of each packet: in a log, in a series, or in telemetry."""
-        self.links["calm"][links] = WATCHED
+        self.links["shallow"][links] = WATCHED
         self.nodes["strict"][self.links["source"][links]] = 1
 
     # ---- growth ---------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ class PacketState(Net):
         self.world["chunks"] += chunks - before
 
     def _take_desk(self) -> None:
-        """Set the first chunk aside: its first place is the desk on which packets are made."""
+        """Set the first chunk aside: its first place is `SCRATCH`, where packets are made."""
         self.world["free_chunk"] = self.chunk_next[0]
         self.world["chunks"] -= 1
 

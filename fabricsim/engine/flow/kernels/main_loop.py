@@ -31,7 +31,7 @@ from fabricsim.engine.program.lane import (
 )
 from fabricsim.engine.program.queue import close_bucket, first_finisher, has_event_at, next_time, post
 from fabricsim.engine.program.transfer import entrance, handed_over, note_slowdown
-from fabricsim.jit.compile import kernel
+from fabricsim.jit.compile import inlined, kernel
 from fabricsim.records.program import LONGEST_FIFO, NEVER
 
 _HAS_WAITED = np.int64(1)  # extra of a MESSAGE event that has waited for its slow start, or for the adapter
@@ -107,6 +107,20 @@ def _work(sim, lane, connection):
         connection = np.int64(-1)
 
 
+@inlined
+def _post(sim, number, waited):
+    """Start a message, if its adapter is through with what it has read ahead, or has waited for it; else later."""
+    row = sim.messages[number]
+    route, size, weight = np.int64(row.route), row.bytes, row.weight
+    delay = np.int64(0)
+    if waited == NO_EXTRA:
+        delay = entrance(sim, route, size)
+    if delay > 0:
+        post(sim, sim.world[0].now + delay, MESSAGE, number, _HAS_WAITED)
+    else:
+        start(sim, route, size, weight, number, np.int64(-1))
+
+
 @kernel
 def advance(horizon, budget, sim):
     """Advance until something is in the outbox, the horizon is reached, or nothing is left.
@@ -152,15 +166,7 @@ def advance(horizon, budget, sim):
                     size = sim.inboxes[inbox_of(sim, target, extra)].entering
                     start(sim, route, size, 1.0, target, extra)
                 elif todo == POST:
-                    row = sim.messages[target]
-                    route, size, weight = np.int64(row.route), row.bytes, row.weight
-                    delay = np.int64(0)
-                    if extra == NO_EXTRA:
-                        delay = entrance(sim, route, size)
-                    if delay > 0:
-                        post(sim, now + delay, MESSAGE, target, _HAS_WAITED)
-                        continue
-                    start(sim, route, size, weight, target, connection)
+                    _post(sim, target, extra)
             elif tree[1] == now:
                 world.events += 1
                 _deliver(sim)

@@ -19,7 +19,7 @@ RESUME = np.int64(-1)
 
 @inlined
 def traffic_class(packet):
-    """Class, or virtual lane, of a packet."""
+    """Class (of PFC), or virtual lane (of InfiniBand), of a packet."""
     return (np.int64(packet.state) >> CLASS_SHIFT) & (CLASSES - 1)
 
 
@@ -37,22 +37,22 @@ def _threshold(net, node, account):
 
 
 @inlined
-def take_in(net, node, came, lane, wire):
+def take_in(net, node, came, priority, wire):
     """Count bytes that link `came` brought into a node's buffer."""
     row = net.nodes[node]
     if row.accounts:
-        net.ingress[came * CLASSES + lane].bytes += wire
+        net.ingress[came * CLASSES + priority].bytes += wire
     row.used += wire
 
 
 @inlined
-def let_go(net, node, came, lane, wire, now):
+def let_go(net, node, came, priority, wire, now):
     """Free bytes that `came` had brought in; sends a RESUME or credits back."""
     row = net.nodes[node]
     row.used -= wire
     if not row.accounts:
         return
-    account = net.ingress[came * CLASSES + lane]
+    account = net.ingress[came * CLASSES + priority]
     account.bytes -= wire
     back = np.int64(net.links[came].reverse)
     if account.pausing:
@@ -62,16 +62,16 @@ def let_go(net, node, came, lane, wire, now):
         if account.bytes <= resume:
             account.pausing = 0
             row.strict -= 1
-            send_control(net, back, lane, RESUME, now)
+            send_control(net, back, priority, RESUME, now)
     if account.credits:
-        send_control(net, back, lane, credit_bytes(wire), now)
+        send_control(net, back, priority, credit_bytes(wire), now)
 
 
 @kernel
-def return_credits(net, came, lane, wire, now):
+def return_credits(net, came, priority, wire, now):
     """Give back the credits of a packet that is not kept."""
-    if net.ingress[came * CLASSES + lane].credits:
-        send_control(net, np.int64(net.links[came].reverse), lane, credit_bytes(wire), now)
+    if net.ingress[came * CLASSES + priority].credits:
+        send_control(net, np.int64(net.links[came].reverse), priority, credit_bytes(wire), now)
 
 
 @inlined
@@ -86,26 +86,26 @@ def exceeds(net, node, queue, wire):
 
 
 @inlined
-def exceeds_headroom(net, node, queue, came, lane, wire):
+def exceeds_headroom(net, node, queue, came, priority, wire):
     """Whether a packet of a lossless class comes after a PAUSE and finds its headroom taken."""
     if not net.nodes[node].accounts:
         return False
-    account = net.ingress[came * CLASSES + lane]
+    account = net.ingress[came * CLASSES + priority]
     return account.pausing and queue.lossless == 1 and account.bytes + wire > account.held + account.headroom
 
 
 @inlined
-def wants_pause(net, node, came, lane):
+def wants_pause(net, node, came, priority):
     """Whether the bytes of `came` have grown beyond the threshold, and no PAUSE is in force."""
-    account = net.ingress[came * CLASSES + lane]
+    account = net.ingress[came * CLASSES + priority]
     return account.bytes > account.above and account.bytes > _threshold(net, node, account) and not account.pausing
 
 
 @inlined
-def pause(net, node, came, lane, now):
+def pause(net, node, came, priority, now):
     """Send a PAUSE back over `came`; from now on it matters when ports of the node act."""
-    account = net.ingress[came * CLASSES + lane]
+    account = net.ingress[came * CLASSES + priority]
     account.pausing = 1
     account.held = account.bytes
     net.nodes[node].strict += 1
-    send_control(net, np.int64(net.links[came].reverse), lane, PAUSE, now)
+    send_control(net, np.int64(net.links[came].reverse), priority, PAUSE, now)

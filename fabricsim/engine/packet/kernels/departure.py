@@ -16,7 +16,7 @@ import numpy as np
 from fabricsim.engine.packet.kernels.agenda import plan_departure
 from fabricsim.engine.packet.kernels.buffer import credit_bytes, let_go
 from fabricsim.engine.packet.kernels.fast.fifo import pop
-from fabricsim.engine.packet.kernels.fast.lanes import GROUP, bits_before, earliest_from, lowest_bit
+from fabricsim.engine.packet.kernels.fast.simd import GROUP, bits_before, earliest_from, lowest_bit
 from fabricsim.engine.packet.kernels.link import depart, mark, put_on_wire, sample, serialisation, write_telemetry
 from fabricsim.jit.compile import inlined, kernel, rare
 from fabricsim.records.packet import CLASSES, WATCHED
@@ -24,28 +24,28 @@ from fabricsim.records.program import NEVER
 
 
 @inlined
-def _may_go(net, port, lane):
+def _may_go(net, port, priority):
     """Whether the first packet of a class may be sent."""
     row = net.ports[port]
-    if ((row.filled & ~row.paused) >> lane) & 1 == 0:
+    if ((row.filled & ~row.paused) >> priority) & 1 == 0:
         return False
-    queue = net.queues[port * CLASSES + lane]
+    queue = net.queues[port * CLASSES + priority]
     return row.credit_bytes == 0 or queue.credits >= credit_bytes(net.pool[queue.head].wire)
 
 
 @inlined
-def may_take(net, port, lane, wire):
+def may_take(net, port, priority, wire):
     """Whether a port may take a packet of `wire` bytes of a class that has none waiting: a host's from its flows."""
-    if (net.ports[port].paused >> lane) & 1:
+    if (net.ports[port].paused >> priority) & 1:
         return False
-    return net.ports[port].credit_bytes == 0 or net.queues[port * CLASSES + lane].credits >= credit_bytes(wire)
+    return net.ports[port].credit_bytes == 0 or net.queues[port * CLASSES + priority].credits >= credit_bytes(wire)
 
 
 @inlined
-def spend(net, port, lane, wire):
+def spend(net, port, priority, wire):
     """Use up the credits of a packet that is sent."""
     if net.ports[port].credit_bytes > 0:
-        net.queues[port * CLASSES + lane].credits -= credit_bytes(wire)
+        net.queues[port * CLASSES + priority].credits -= credit_bytes(wire)
 
 
 @inlined
@@ -54,9 +54,9 @@ def _first_class(net, port):
     row = net.ports[port]
     waiting = np.int64(row.filled & ~row.paused)
     while waiting:
-        lane = lowest_bit(waiting)
-        if row.credit_bytes == 0 or _may_go(net, port, lane):
-            return lane
+        priority = lowest_bit(waiting)
+        if row.credit_bytes == 0 or _may_go(net, port, priority):
+            return priority
         waiting &= waiting - 1
     return np.int64(-1)
 
@@ -121,11 +121,11 @@ def _serve_before(net, port, until):
         if now >= until:
             net.dues[row.place] = now
             return now
-        lane = _next_class(net, port)
-        if lane < 0:
+        priority = _next_class(net, port)
+        if priority < 0:
             break
-        came, wire = _send_first(net, port, index, lane, now)
-        let_go(net, np.int64(link.source), came, lane, wire, now)
+        came, wire = _send_first(net, port, index, priority, now)
+        let_go(net, np.int64(link.source), came, priority, wire, now)
         net.world[0].due += 1
     net.dues[row.place] = NEVER
     return NEVER
@@ -138,11 +138,11 @@ def serve(net, port, now):
     index = np.int64(row.link)
     link = net.links[index]
     if link.free_at <= now:
-        lane = _next_class(net, port)
-        if lane < 0:
+        priority = _next_class(net, port)
+        if priority < 0:
             return
-        came, wire = _send_first(net, port, index, lane, now)
-        let_go(net, np.int64(link.source), came, lane, wire, now)
+        came, wire = _send_first(net, port, index, priority, now)
+        let_go(net, np.int64(link.source), came, priority, wire, now)
     plan_departure(net, port, np.int64(link.source), link.free_at if row.filled else NEVER)
 
 
@@ -151,16 +151,16 @@ def serve_nic(net, port, now):
     """Let a host's NIC hand all that may go to its wire, for which it does not wait."""
     row = net.ports[port]
     while row.filled:
-        lane = _next_class(net, port)
-        if lane < 0:
+        priority = _next_class(net, port)
+        if priority < 0:
             return
-        _send_first(net, port, np.int64(row.link), lane, now)
+        _send_first(net, port, np.int64(row.link), priority, now)
 
 
 @inlined
-def _send_first(net, port, index, lane, now):
+def _send_first(net, port, index, priority, now):
     """Send the first packet of a class; returns the link that it came by, and its size on the wire, bytes."""
-    queue = net.queues[port * CLASSES + lane]
+    queue = net.queues[port * CLASSES + priority]
     link = net.links[index]
     packet = net.pool[queue.head]
     wire = np.int64(packet.wire)
@@ -169,32 +169,32 @@ def _send_first(net, port, index, lane, now):
     queue.bytes -= wire
     queue.waiting -= duration
     pop(net, queue)
-    net.ports[port].filled &= ~((queue.count == 0) << lane)
-    _send_on(net, port, index, lane, packet, wire, duration, now)
+    net.ports[port].filled &= ~((queue.count == 0) << priority)
+    _send_on(net, port, index, priority, packet, wire, duration, now)
     return came, wire
 
 
 @inlined
-def _send_on(net, port, index, lane, packet, wire, duration, now):
+def _send_on(net, port, index, priority, packet, wire, duration, now):
     """Put a packet on the free wire."""
     link = net.links[index]
-    waiting = net.queues[port * CLASSES + lane].waiting
+    waiting = net.queues[port * CLASSES + priority].waiting
     if net.ports[port].mark_late and waiting > link.mark_low:
         mark(net, index, packet, waiting)
-    if link.calm == WATCHED:
-        _send_watched(net, port, index, lane, packet, duration, now)
+    if link.shallow == WATCHED:
+        _send_watched(net, port, index, priority, packet, duration, now)
         return
     start = max(now, np.int64(link.free_at))
     link.free_at = start + duration
     put_on_wire(net, link, packet, wire, start, duration)
-    spend(net, port, lane, wire)
+    spend(net, port, priority, wire)
 
 
 @rare
-def _send_watched(net, port, index, lane, packet, duration, now):
+def _send_watched(net, port, index, priority, packet, duration, now):
     """Do so where somebody watches, or the packet may be lost."""
     link = net.links[index]
-    waiting = net.queues[port * CLASSES + lane].waiting
+    waiting = net.queues[port * CLASSES + priority].waiting
     if net.world[0].telemetry:
         write_telemetry(net, index, packet, now, waiting)
     start = max(now, np.int64(link.free_at))
@@ -202,7 +202,7 @@ def _send_watched(net, port, index, lane, packet, duration, now):
     if link.tap >= 0:
         sample(net, link.tap, now, waiting + duration)
     if depart(net, index, packet, start, duration):
-        spend(net, port, lane, np.int64(packet.wire))
+        spend(net, port, priority, np.int64(packet.wire))
 
 
 @inlined
@@ -220,6 +220,6 @@ def drain_time(net, index, now):
         return np.int64(max(link.free_at - now, 0))
     catch_up(net, np.int64(link.port), now)
     drain = np.int64(max(link.free_at - now, 0))
-    for lane in range(net.ports[link.port].classes):
-        drain += net.queues[link.port * CLASSES + lane].waiting
+    for priority in range(net.ports[link.port].classes):
+        drain += net.queues[link.port * CLASSES + priority].waiting
     return drain

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from fabricsim.engine.packet.kernels.fast.clock import hasten
@@ -90,18 +92,32 @@ def lose(net, index, packet, time):
         note(net, index, packet, time, LOST)
 
 
+class Made(NamedTuple):
+    """A packet that a host makes: the columns of PACKET but `time`."""
+
+    kind: Any
+    flow: Any
+    number: Any
+    echo: Any
+    stamp: Any
+    cursor: Any
+    wire: Any
+    entropy: Any
+    state: Any
+
+
 @inlined
-def fill(packet, kind, flow, number, echo, stamp, cursor, wire, entropy, state):
-    """Make a packet: the columns of PACKET but `time`."""
-    packet.stamp = stamp
-    packet.flow = flow
-    packet.number = number
-    packet.echo = echo
-    packet.cursor = cursor
-    packet.wire = wire
-    packet.entropy = entropy
-    packet.kind = kind
-    packet.state = state
+def fill(packet, made):
+    """Write the columns of PACKET but `time`."""
+    packet.stamp = made.stamp
+    packet.flow = made.flow
+    packet.number = made.number
+    packet.echo = made.echo
+    packet.cursor = made.cursor
+    packet.wire = made.wire
+    packet.entropy = made.entropy
+    packet.kind = made.kind
+    packet.state = made.state
 
 
 @inlined
@@ -181,7 +197,7 @@ def send_at_once(net, index, packet, now):
     link = net.links[index]
     duration = serialisation(link, packet.wire)
     drain = max(link.free_at - now, 0) + duration
-    if drain > link.calm:
+    if drain > link.shallow:
         return False
     link.free_at = now + drain
     link.deepest = max(link.deepest, drain)
@@ -190,12 +206,13 @@ def send_at_once(net, index, packet, now):
 
 
 @inlined
-def emit(net, link, start, duration, kind, flow, number, echo, stamp, cursor, wire, entropy, state):
+def emit(net, link, start, duration, made):
     """Make a packet on a host's link that nobody watches, at `start` (ps) for `duration` (ps)."""
-    _count(net, link, kind, wire)
+    _count(net, link, made.kind, made.wire)
     place = push(net, link)
-    fill(net.pool[place], kind, flow, number, echo, stamp, _next(cursor), wire, entropy, state)
-    _announce(net, link, place, _arrival(link, wire, start, duration))
+    fill(net.pool[place], made)
+    net.pool[place].cursor = _next(made.cursor)
+    _announce(net, link, place, _arrival(link, made.wire, start, duration))
 
 
 @rare

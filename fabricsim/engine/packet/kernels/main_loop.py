@@ -25,7 +25,7 @@ from fabricsim.engine.program.dispatch import (
 from fabricsim.engine.program.lane import NO_EXTRA, SEND, message_bytes, run_lane, sent
 from fabricsim.engine.program.queue import close_bucket, has_event_at, post
 from fabricsim.engine.program.queue import next_time as next_event
-from fabricsim.jit.compile import kernel
+from fabricsim.jit.compile import inlined, kernel
 from fabricsim.records.packet import WATCHED
 from fabricsim.records.program import NEVER
 
@@ -128,6 +128,28 @@ def _run_lane(sim, net, lane, connection):
         connection = np.int64(-1)
 
 
+@inlined
+def _act_on(sim, net, todo, target, extra):
+    """Do on the network what the programs ask for at this time."""
+    if todo in (RUN, START):
+        connection = extra if todo == START else np.int64(-1)
+        _run_lane(sim, net, target, connection)
+    elif todo == POST:
+        number = np.int64(sim.routes[sim.messages[target].route].flow)
+        size = sim.messages[target].bytes
+        _start(sim, net, number, size, -1 - target)
+    elif todo == PIECE:
+        _pass_piece(sim, net, target)
+    elif todo == BATCH_DONE:
+        report(sim, JOB_DONE, target)
+    elif todo == LINK_DOWN:
+        net.links[target].down += 1
+        net.links[target].shallow = WATCHED
+        net.nodes[net.links[target].source].strict += 1
+    elif todo == LINK_UP:
+        net.links[target].down -= 1
+
+
 @kernel
 def advance(horizon, budget, sim, net):
     """Advance until something is in the outbox, the horizon is reached, or nothing is left.
@@ -149,7 +171,6 @@ def advance(horizon, budget, sim, net):
         IDLE, HORIZON, COMPLETIONS, LANES, PAUSED, ROOM or SMALLER.
     """
     world = sim.world[0]
-    messages = sim.messages
     network = net.world[0]
     budget += world.events
     hops = network.data_hops + network.ack_hops + network.due
@@ -182,23 +203,7 @@ def advance(horizon, budget, sim, net):
             todo, target, extra = handle(sim)
             if todo == NO_LANES:
                 return LANES
-            if todo in (RUN, START):
-                connection = extra if todo == START else np.int64(-1)
-                _run_lane(sim, net, target, connection)
-            elif todo == POST:
-                number = np.int64(sim.routes[messages[target].route].flow)
-                size = messages[target].bytes
-                _start(sim, net, number, size, -1 - target)
-            elif todo == PIECE:
-                _pass_piece(sim, net, target)
-            elif todo == BATCH_DONE:
-                report(sim, JOB_DONE, target)
-            elif todo == LINK_DOWN:
-                net.links[target].down += 1
-                net.links[target].calm = WATCHED
-                net.nodes[net.links[target].source].strict += 1
-            elif todo == LINK_UP:
-                net.links[target].down -= 1
+            _act_on(sim, net, todo, target, extra)
         close_bucket(sim, now)
         if world.outbox > 0:
             return COMPLETIONS

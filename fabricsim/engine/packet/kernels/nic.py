@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from fabricsim.engine.packet.kernels import control
 from fabricsim.engine.packet.kernels.agenda import plan
 from fabricsim.engine.packet.kernels.departure import may_take, serve_nic
-from fabricsim.engine.packet.kernels.emission import DESK, emit_at_once, to_wire
+from fabricsim.engine.packet.kernels.emission import SCRATCH, emit_at_once, to_wire
 from fabricsim.engine.packet.kernels.fast.clock import hasten
-from fabricsim.engine.packet.kernels.link import emit, fill, serialisation, transmit
+from fabricsim.engine.packet.kernels.link import Made, emit, fill, serialisation, transmit
 from fabricsim.engine.packet.kernels.port import submit
 from fabricsim.engine.packet.kernels.recovery import next_lost
 from fabricsim.jit.compile import inlined, kernel, rare
@@ -141,7 +143,7 @@ def planned_for(node, wire):
 
 
 @inlined
-def minds_frames(net, node, now):
+def reacts_to_frames(net, node, now):
     """Whether a RESUME or credits may let a NIC act: not where its next flow has a time of its own to wait for."""
     row = net.nodes[node]
     port = net.ports[row.port]
@@ -270,7 +272,7 @@ def send_in_turn(net, node, now):
     link = net.links[port.link]
     wire = np.int64(flow.wire)
     duration = serialisation(link, wire)
-    if link.free_at > now or duration > link.calm or flow.timeout_at == NEVER:
+    if link.free_at > now or duration > link.shallow or flow.timeout_at == NEVER:
         return False
     flow.next_number = which + 1
     flow.in_flight += 1
@@ -280,7 +282,7 @@ def send_in_turn(net, node, now):
     link.free_at = now + duration
     link.deepest = max(link.deepest, duration)
     path, entropy = np.int64(flow.path), np.int64(flow.entropy)
-    emit(net, link, now, duration, _DATA, number, which, _NO_ECHO, now, path, wire, entropy, state)
+    emit(net, link, now, duration, Made(_DATA, number, which, _NO_ECHO, now, path, wire, entropy, state))
     _note_departure(net, index, now + duration)
     if flow.next_ready < 0 and _may_send(flow, law):
         net.nodes[node].port_due = WHEN_FREE
@@ -332,28 +334,39 @@ def _send(net, nic, number, now):
     if flow.stages > 0:
         ready = pass_servers(net, np.int64(flow.first_stage), np.int64(flow.stages), payload, now)
     path, entropy = np.int64(flow.path), np.int64(flow.entropy)
-    if not emit_at_once(net, index, now, ready, _DATA, number, which, _NO_ECHO, now, path, wire, entropy, state):
-        fill(net.pool[DESK], _DATA, number, which, _NO_ECHO, now, path, wire, entropy, state)
+    made = Made(_DATA, number, which, _NO_ECHO, now, path, wire, entropy, state)
+    if not emit_at_once(net, index, now, ready, made):
+        fill(net.pool[SCRATCH], made)
         to_wire(net, index, law, ready, now)
     _note_departure(net, nic, max(ready, np.int64(net.links[index].free_at)))
 
 
+class Cause(NamedTuple):
+    """What an answer repeats of the packet that caused it, and the bits that it has besides."""
+
+    echo: Any
+    stamp: Any
+    entropy: Any
+    bits: Any
+
+
 @inlined
-def answer(net, number, kind, cumulative, echo, stamp, entropy, bits, now):
+def answer(net, number, kind, cumulative, cause, now):
     """Send an ACK, NACK, CNP or PULL from the receiving host of a flow."""
     flow = net.flows[number]
     law = net.laws[flow.law]
     index, path, wire = np.int64(flow.last_link), np.int64(flow.reverse_path), np.int64(law.ack_wire)
-    state = bits | (law.ack_class << CLASS_SHIFT)
-    if not emit_at_once(net, index, now, now, kind, number, cumulative, echo, stamp, path, wire, entropy, state):
-        fill(net.pool[DESK], kind, number, cumulative, echo, stamp, path, wire, entropy, state)
+    state = cause.bits | (law.ack_class << CLASS_SHIFT)
+    made = Made(kind, number, cumulative, cause.echo, cause.stamp, path, wire, cause.entropy, state)
+    if not emit_at_once(net, index, now, now, made):
+        fill(net.pool[SCRATCH], made)
         _queue_answer(net, index, np.int64(flow.target), now)
 
 
 @rare
 def _queue_answer(net, index, node, now):
-    """Give the acknowledgement on the desk to a wire that is watched or down, or has queues."""
-    packet = net.pool[DESK]
+    """Give the acknowledgement at `SCRATCH` to a wire that is watched or down, or has queues."""
+    packet = net.pool[SCRATCH]
     if net.links[index].port < 0:
         transmit(net, index, packet, now, now)
         return

@@ -13,11 +13,11 @@ from fabricsim.engine.packet.kernels.fast.fifo import following, free_left, leav
 from fabricsim.engine.packet.kernels.fast.order import INDEX_BITS, sort
 from fabricsim.engine.packet.kernels.link import send_at_once, transmit
 from fabricsim.engine.packet.kernels.net import prefetch
-from fabricsim.engine.packet.kernels.nic import minds_frames, pass_way_in, planned_for, pull, send_in_turn
+from fabricsim.engine.packet.kernels.nic import pass_way_in, planned_for, pull, reacts_to_frames, send_in_turn
 from fabricsim.engine.packet.kernels.port import act_on, check_pause, enqueue, pass_at_once
 from fabricsim.engine.packet.kernels.pulls import pull_next
 from fabricsim.engine.packet.kernels.receiver import acknowledge_late, receive
-from fabricsim.engine.packet.kernels.sender import hear, wake
+from fabricsim.engine.packet.kernels.sender import receive_answer, wake
 from fabricsim.jit.compile import inlined, kernel, rare
 from fabricsim.records.packet import ACKNOWLEDGE, ALARM, DATA, HOST, READ_AHEAD, RECEIVED, TRIMMED
 from fabricsim.records.program import NEVER
@@ -48,7 +48,7 @@ def _admit(net, node, packet, came, now):
     """Take a packet in at its host; returns whether the NIC may now pull."""
     if packet.kind != DATA:
         _release(net, node, packet, came, now)
-        return hear(net, packet, now)
+        return receive_answer(net, packet, now)
     flow = net.flows[packet.flow]
     if flow.exits == 0 or packet.state & TRIMMED:
         _release(net, node, packet, came, now)
@@ -61,8 +61,8 @@ def _admit(net, node, packet, came, now):
 @rare
 def _admit_to_servers(net, node, flow, packet, came, now):
     """Take a packet in that servers of its host have yet to pass on."""
-    lane = traffic_class(packet)
-    take_in(net, node, came, lane, np.int64(packet.wire))
+    priority = traffic_class(packet)
+    take_in(net, node, came, priority, np.int64(packet.wire))
     endpoint = np.int64(flow.endpoint)
     fifo = net.endpoints[endpoint]
     place = push(net, fifo)
@@ -74,7 +74,7 @@ def _admit_to_servers(net, node, flow, packet, came, now):
     if fifo.waiting == 1:
         _serve_waiting(net, node, endpoint, now)
     if net.nodes[node].accounts:
-        check_pause(net, node, came, lane, now)
+        check_pause(net, node, came, priority, now)
 
 
 @kernel
@@ -98,9 +98,9 @@ def _serve_waiting(net, node, endpoint, now):
 def _release(net, node, packet, came, now):
     """Give credits back for a packet that a host takes at once."""
     if net.nodes[node].accounts:
-        lane, wire = traffic_class(packet), np.int64(packet.wire)
-        take_in(net, node, came, lane, wire)
-        let_go(net, node, came, lane, wire, now)
+        priority, wire = traffic_class(packet), np.int64(packet.wire)
+        take_in(net, node, came, priority, wire)
+        let_go(net, node, came, priority, wire, now)
 
 
 @kernel
@@ -128,12 +128,12 @@ def _do(net, node, kind, target, now):
 
 
 @kernel
-def _hear_frame(net, came, now):
+def _receive_frame(net, came, now):
     """Act on the first control frame of a link; returns the port that may now act, or NONE."""
     entry = np.int64(net.links[came].control_head)
-    lane, amount = np.int64(net.controls[entry].traffic_class), net.controls[entry].amount
+    priority, amount = np.int64(net.controls[entry].traffic_class), net.controls[entry].amount
     _free_control(net, came, entry)
-    return act_on(net, came, lane, amount, now)
+    return act_on(net, came, priority, amount, now)
 
 
 @kernel
@@ -155,7 +155,7 @@ def _take_frame(net, node, came, place, now):
     tuple
         When the next one arrives (ps), and whether the NIC may now pull.
     """
-    pulls = _hear_frame(net, came, now) >= 0 and minds_frames(net, node, now)
+    pulls = _receive_frame(net, came, now) >= 0 and reacts_to_frames(net, node, now)
     link = net.links[came]
     time = NEVER if link.control_count == 0 else net.controls[link.control_head].time
     net.frames[place] = time
@@ -229,7 +229,7 @@ def _take_key(net, node, key, now):
     if came >= 0:
         _forward(net, node, np.int64(arrival.place), np.int64(arrival.out), came, now)
         return
-    port = _hear_frame(net, ~came, now)
+    port = _receive_frame(net, ~came, now)
     if port >= 0 and net.ports[port].filled:
         serve(net, port, now)
 

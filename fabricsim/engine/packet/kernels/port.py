@@ -63,17 +63,17 @@ def pass_at_once(net, index, packet, came, now):
     link = net.links[index]
     row = net.ports[link.port]
     catch_up(net, np.int64(link.port), now)
-    if (row.filled | row.paused | row.weighted) != 0 or link.free_at > now or link.calm != MANAGED:
+    if (row.filled | row.paused | row.weighted) != 0 or link.free_at > now or link.shallow != MANAGED:
         return False
-    lane = traffic_class(packet)
-    account = net.ingress[came * CLASSES + lane]
+    priority = traffic_class(packet)
+    account = net.ingress[came * CLASSES + priority]
     if account.pausing or account.bytes > account.above:
         return False
     wire = np.int64(packet.wire)
     duration = serialisation(link, wire)
-    if duration > link.limit or exceeds(net, np.int64(link.source), net.queues[link.port * CLASSES + lane], wire):
+    if duration > link.limit or exceeds(net, np.int64(link.source), net.queues[link.port * CLASSES + priority], wire):
         return False
-    if row.credit_bytes > 0 and not _trade_credits(net, link, came, lane, wire, now):
+    if row.credit_bytes > 0 and not _trade_credits(net, link, came, priority, wire, now):
         return False
     link.free_at = now + duration
     link.deepest = max(link.deepest, duration)
@@ -82,30 +82,34 @@ def pass_at_once(net, index, packet, came, now):
 
 
 @kernel
-def _trade_credits(net, link, came, lane, wire, now):
+def _trade_credits(net, link, came, priority, wire, now):
     """Spend the credits of a packet, and return those that it came with; False where there are too few."""
-    if not may_take(net, np.int64(link.port), lane, wire):
+    if not may_take(net, np.int64(link.port), priority, wire):
         return False
-    spend(net, np.int64(link.port), lane, wire)
-    return_credits(net, came, lane, wire, now)
+    spend(net, np.int64(link.port), priority, wire)
+    return_credits(net, came, priority, wire, now)
     return True
 
 
 @inlined
-def _overflows(net, link, queue, came, lane, wire, drain):
+def _overflows(net, link, queue, came, priority, wire, drain):
     """Whether a packet, with which its class of the port takes `drain` (ps) to empty, does not fit in."""
     node = np.int64(link.source)
-    return drain > link.limit or exceeds(net, node, queue, wire) or exceeds_headroom(net, node, queue, came, lane, wire)
+    return (
+        drain > link.limit
+        or exceeds(net, node, queue, wire)
+        or exceeds_headroom(net, node, queue, came, priority, wire)
+    )
 
 
 @rare
-def _overflows_settled(net, link, queue, came, lane, wire, drain, now):
+def _overflows_settled(net, link, queue, came, priority, wire, drain, now):
     """Ask again when all that has left the node is counted; some of it may not have been.
 
     `drain` cannot have changed: the port itself has caught up.
     """
     settle_before(net, np.int64(link.source), now)
-    return _overflows(net, link, queue, came, lane, wire, drain)
+    return _overflows(net, link, queue, came, priority, wire, drain)
 
 
 @inlined
@@ -128,18 +132,18 @@ def enqueue(net, index, packet, came, now):
         _lose_here(net, index, packet, came, now)
         return
     node, port = np.int64(link.source), np.int64(link.port)
-    lane = traffic_class(packet)
-    queue = net.queues[port * CLASSES + lane]
+    priority = traffic_class(packet)
+    queue = net.queues[port * CLASSES + priority]
     wire = np.int64(packet.wire)
     duration = serialisation(link, wire)
     busy = max(link.free_at - now, 0)
     drain = queue.waiting + busy
-    if _overflows(net, link, queue, came, lane, wire, drain + duration) and _overflows_settled(
-        net, link, queue, came, lane, wire, drain + duration, now
+    if _overflows(net, link, queue, came, priority, wire, drain + duration) and _overflows_settled(
+        net, link, queue, came, priority, wire, drain + duration, now
     ):
         if not _turn_away(net, index, packet, came, now):
             return
-        lane = np.int64(0)
+        priority = np.int64(0)
         queue = net.queues[port * CLASSES]
         wire = np.int64(packet.wire)
         duration = serialisation(link, wire)
@@ -149,8 +153,8 @@ def enqueue(net, index, packet, came, now):
     link.deepest = max(link.deepest, drain + duration)
     if link.tap >= 0:
         sample(net, link.tap, now, drain + duration)
-    take_in(net, node, came, lane, wire)
-    place = _join(net, port, lane, wire, duration)
+    take_in(net, node, came, priority, wire)
+    place = _join(net, port, priority, wire, duration)
     net.pool[place] = packet
     net.pool[place].time = came  # not on a wire yet: its time says where it came from
     if busy > 0:
@@ -158,7 +162,7 @@ def enqueue(net, index, packet, came, now):
     else:
         serve(net, port, now)
     if net.nodes[node].accounts:
-        check_pause(net, node, came, lane, now)
+        check_pause(net, node, came, priority, now)
 
 
 @kernel
@@ -169,43 +173,43 @@ def submit(net, index, packet, now):
         lose(net, index, packet, now)
         return
     port = np.int64(link.port)
-    lane, wire = traffic_class(packet), np.int64(packet.wire)
+    priority, wire = traffic_class(packet), np.int64(packet.wire)
     duration = serialisation(link, wire)
-    drain = net.queues[port * CLASSES + lane].waiting + max(link.free_at - now, 0) + duration
+    drain = net.queues[port * CLASSES + priority].waiting + max(link.free_at - now, 0) + duration
     link.deepest = max(link.deepest, drain)
     if link.tap >= 0:
         sample(net, link.tap, now, drain)
-    net.pool[_join(net, port, lane, wire, duration)] = packet
+    net.pool[_join(net, port, priority, wire, duration)] = packet
     serve_nic(net, port, now)
 
 
 @inlined
-def _join(net, port, lane, wire, duration):
+def _join(net, port, priority, wire, duration):
     """Take a place in the queue of a class; the caller fills it."""
-    queue = net.queues[port * CLASSES + lane]
+    queue = net.queues[port * CLASSES + priority]
     queue.bytes += wire
     queue.waiting += duration
-    net.ports[port].filled |= 1 << lane
+    net.ports[port].filled |= 1 << priority
     return push(net, queue)
 
 
 @inlined
-def check_pause(net, node, came, lane, now):
+def check_pause(net, node, came, priority, now):
     """Send a PAUSE back over `came` where its bytes have grown beyond the threshold."""
-    if wants_pause(net, node, came, lane):
-        _pause_settled(net, node, came, lane, now)
+    if wants_pause(net, node, came, priority):
+        _pause_settled(net, node, came, priority, now)
 
 
 @rare
-def _pause_settled(net, node, came, lane, now):
+def _pause_settled(net, node, came, priority, now):
     """Send a PAUSE where it is still wanted when all that has left is counted."""
     settle_before(net, node, now)
-    if wants_pause(net, node, came, lane):
-        pause(net, node, came, lane, now)
+    if wants_pause(net, node, came, priority):
+        pause(net, node, came, priority, now)
 
 
 @kernel
-def act_on(net, index, lane, amount, now):
+def act_on(net, index, priority, amount, now):
     """Take note of a control frame that arrived on link `index`; the caller lets the port serve.
 
     Returns
@@ -220,14 +224,14 @@ def act_on(net, index, lane, amount, now):
     row = net.ports[port]
     link = net.links[row.link]
     if amount > 0:
-        net.queues[port * CLASSES + lane].credits += amount
+        net.queues[port * CLASSES + priority].credits += amount
     elif amount == PAUSE:
         if row.paused == 0:
             row.paused_since = now
-        row.paused |= 1 << lane
+        row.paused |= 1 << priority
         link.pauses += 1
-    elif (row.paused >> lane) & 1:
-        row.paused &= ~(1 << lane)
+    elif (row.paused >> priority) & 1:
+        row.paused &= ~(1 << priority)
         if row.paused == 0:
             link.paused += now - row.paused_since
     return port

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fabricsim.engine.packet.kernels.agenda import plan
-from fabricsim.engine.packet.kernels.nic import answer
+from fabricsim.engine.packet.kernels.nic import Cause, answer
 from fabricsim.engine.packet.kernels.pulls import ask, may_ride
 from fabricsim.jit.compile import inlined, kernel, rare
 from fabricsim.records.packet import ACK, ACKNOWLEDGE, CNP, MARKED, NACK, PULLS, TRIMMED
@@ -32,7 +32,7 @@ def _reply(net, number, kind, packet, now):
     """Send a NACK or CNP about a packet."""
     which, entropy = np.int64(packet.number), np.int64(packet.entropy)
     bits = _take_along(net, number) if kind == NACK else _PLAIN
-    answer(net, number, kind, net.receivers[number].expected, which, packet.stamp, entropy, bits, now)
+    answer(net, number, kind, net.receivers[number].expected, Cause(which, packet.stamp, entropy, bits), now)
 
 
 @rare
@@ -64,7 +64,8 @@ def _release(net, number, now):
         held = net.answers[receiver.first_held - 1]
         receiver.first_held = held.next
         bits = _MARKED if held.marked else _PLAIN
-        answer(net, number, _ACK, held.expected, np.int64(held.echo), held.stamp, np.int64(held.entropy), bits, now)
+        cause = Cause(np.int64(held.echo), held.stamp, np.int64(held.entropy), bits)
+        answer(net, number, _ACK, held.expected, cause, now)
 
 
 @rare
@@ -79,7 +80,7 @@ def _acknowledge(net, number, now):
         return
     bits = (_MARKED if receiver.marked else _PLAIN) | _take_along(net, number)
     echo, entropy = np.int64(receiver.echo), np.int64(receiver.entropy)
-    answer(net, number, _ACK, receiver.expected, echo, receiver.stamp, entropy, bits, now)
+    answer(net, number, _ACK, receiver.expected, Cause(echo, receiver.stamp, entropy, bits), now)
 
 
 @kernel
@@ -185,7 +186,7 @@ def _is_next(law, receiver, which, state):
 def receive(net, packet, now):
     """Take a data packet that has passed the receiving host.
 
-    `packet` must not lie on the desk, on which its answer is made.
+    `packet` must not lie at `SCRATCH`, where its answer is made.
     """
     number = np.int64(packet.flow)
     which = np.int64(packet.number)
@@ -199,7 +200,8 @@ def receive(net, packet, now):
             return
         receiver.unacknowledged = 0
         bits = np.int64(packet.state & MARKED)
-        answer(net, number, _ACK, which + 1, which, packet.stamp, np.int64(packet.entropy), bits, now)
+        cause = Cause(which, packet.stamp, np.int64(packet.entropy), bits)
+        answer(net, number, _ACK, which + 1, cause, now)
     else:
         before = receiver.delivered
         if law.pull_interval > 0:

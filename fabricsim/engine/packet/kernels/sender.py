@@ -62,7 +62,7 @@ def _restart_timer(net, number, flow, now):
 
 
 @kernel
-def hear(net, packet, now):
+def receive_answer(net, packet, now):
     """Take an ACK, NACK, CNP or PULL at the host of the flow; returns whether its NIC may now pull."""
     number = np.int64(packet.flow)
     flow = net.flows[number]

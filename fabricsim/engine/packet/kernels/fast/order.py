@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.engine.packet.kernels.fast.lanes import BLOCK, count_below
+from fabricsim.engine.packet.kernels.fast.simd import BLOCK, count_below
 from fabricsim.jit.compile import inlined, kernel, rare
 
 INDEX_BITS = 18

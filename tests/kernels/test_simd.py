@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricsim.engine.packet.kernels.fast.lanes import BLOCK, GROUP, bits_before, count_below, earliest_from, lowest_bit
+from fabricsim.engine.packet.kernels.fast.simd import BLOCK, GROUP, bits_before, count_below, earliest_from, lowest_bit
 from fabricsim.jit.compile import kernel
 from fabricsim.records.program import NEVER
 
