@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from fabricsim.engine.completions import Replay
     from fabricsim.engine.fabric import Fabric, Transfer
     from fabricsim.engine.packet.recorder import Watch
-    from fabricsim.errors import FabricsimError, SimulationError
-    from fabricsim.results.result import Result
+    from fabricsim.errors import FabricsimError, InputError, ResultError, ScenarioError, SimulationError, TraceError
     from fabricsim.run.pipeline import load, program, simulate
+    from fabricsim.run.result import Result, TrafficResult
+    from fabricsim.run.verbs import bench, compare, read, replay, traffic, write
     from fabricsim.scenario.scenario import Scenario
     from fabricsim.workload.program import Program
 
@@ -27,32 +28,54 @@ if TYPE_CHECKING:
 __all__ = [
     "Fabric",
     "FabricsimError",
+    "InputError",
     "Program",
     "Replay",
     "Result",
+    "ResultError",
     "Scenario",
+    "ScenarioError",
     "SimulationError",
+    "TraceError",
+    "TrafficResult",
     "Transfer",
     "Watch",
     "__version__",
+    "bench",
+    "compare",
     "load",
     "program",
+    "read",
+    "replay",
     "simulate",
+    "traffic",
+    "write",
 ]
 
 _HOMES = {
     "Fabric": "fabricsim.engine.fabric",
     "FabricsimError": "fabricsim.errors",
+    "InputError": "fabricsim.errors",
     "Program": "fabricsim.workload.program",
     "Replay": "fabricsim.engine.completions",
-    "Result": "fabricsim.results.result",
+    "Result": "fabricsim.run.result",
+    "ResultError": "fabricsim.errors",
     "Scenario": "fabricsim.scenario.scenario",
+    "ScenarioError": "fabricsim.errors",
     "SimulationError": "fabricsim.errors",
+    "TraceError": "fabricsim.errors",
+    "TrafficResult": "fabricsim.run.result",
     "Transfer": "fabricsim.engine.fabric",
     "Watch": "fabricsim.engine.packet.recorder",
+    "bench": "fabricsim.run.verbs",
+    "compare": "fabricsim.run.verbs",
     "load": "fabricsim.run.pipeline",
     "program": "fabricsim.run.pipeline",
+    "read": "fabricsim.run.verbs",
+    "replay": "fabricsim.run.verbs",
     "simulate": "fabricsim.run.pipeline",
+    "traffic": "fabricsim.run.verbs",
+    "write": "fabricsim.run.verbs",
 }
 """Module that defines each public name."""
 

@@ -115,9 +115,10 @@ def note(text: str) -> None:
 
 def as_settings(options: Options) -> list[str]:
     """Write what options of the same name as a key gave as settings; those not given are left out."""
+    from fabricsim.scenario.toml_text import settings  # noqa: PLC0415  --help must not pay for it
+
     # quoted as in TOML, so that --engine 3 is a name and no number
-    given = ((key, json.dumps(value, ensure_ascii=False)) for key, value in options.items() if value is not None)
-    return [f"{key}={value}" for key, value in given]
+    return settings({key: value for key, value in options.items() if value is not None})
 
 
 @contextmanager

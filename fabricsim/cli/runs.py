@@ -45,6 +45,8 @@ from fabricsim.cli.replay import (
 from fabricsim.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.figure import Figure
 
     from fabricsim.cli.common import Options
@@ -167,12 +169,12 @@ def compare(  # noqa: PLR0913  one parameter per option
     if len(scenario) > 1:
         msg = f"{scenario[1]}: compare runs one scenario; with --fabric it replays a trace of several files"
         raise InputError(msg)
-    results = _compare_scenario(scenario[0], transport, engine, settings or [], jobs)
-    _draw_comparison(results, output)
-    if as_json or len({result.engine for result in results}) == 1:
-        show_comparison(results, as_json=as_json)
+    compared = _compare_scenario(scenario[0], transport, engine, settings or [], jobs)
+    _draw_comparison(compared, output)
+    if as_json or len({result.engine for result in compared}) == 1:
+        show_comparison(compared, as_json=as_json)
     else:
-        _show_engines(results)
+        _show_engines(compared)
 
 
 def _of_traces(**options: float | str | None) -> str | None:
@@ -183,7 +185,7 @@ def _of_traces(**options: float | str | None) -> str | None:
 
 def _compare_scenario(
     scenario: str, transport: str | None, engine: str | None, settings: list[str], jobs: int
-) -> list[Result]:
+) -> Sequence[Result]:
     from fabricsim.run.sweep import simulate_all  # noqa: PLC0415  --help must not pay for it
 
     names = _compared(transport, engine)
@@ -195,7 +197,7 @@ def _compare_scenario(
         return simulate_all(loaded, jobs=jobs, progress=report)
 
 
-def _draw_comparison(results: list[Result], output: Path | None) -> None:
+def _draw_comparison(results: Sequence[Result], output: Path | None) -> None:
     if output is None:
         return
     from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
@@ -267,7 +269,7 @@ def _compared(transport: str | None, engine: str | None) -> list[str]:
     return names
 
 
-def _show_engines(results: list[Result]) -> None:
+def _show_engines(results: Sequence[Result]) -> None:
     from fabricsim.report.difference_text import difference_text  # noqa: PLC0415  --help must not pay for it
     from fabricsim.results.difference import difference  # noqa: PLC0415  as above
     from fabricsim.results.summary import summarise  # noqa: PLC0415  as above

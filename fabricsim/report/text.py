@@ -58,6 +58,11 @@ def summary_text(summary: Summary) -> RenderableType:
     return Group(*blocks)
 
 
+def brief_text(summary: Summary) -> RenderableType:
+    """Show of one run what fits on a screen: what it took, and where the time went."""
+    return Group(_headline(summary), _breakdown(summary), causes_text(summary["causes"]), _footer(summary))
+
+
 def assumed_text(summaries: Sequence[Summary]) -> RenderableType:
     """Say what was assumed in some of several runs, each once."""
     said: dict[str, None] = {}

@@ -49,15 +49,19 @@ def write(result: Result | TrafficResult, path: Path | str) -> None:
     if target.is_dir():
         msg = f"{target}: is a directory; name the file to write"
         raise ResultError(msg)
+    _replace(target, image(result))
+
+
+def image(result: Result | TrafficResult) -> bytes:
+    """Give the bytes of the file that `write` writes."""
     if isinstance(result, TrafficResult):
-        _replace(target, _image(lambda file: write_traffic(file, result)))
-    else:
-        _replace(target, _image(lambda file: to_hdf5.write_result(file, result)))
+        return _image(lambda file: write_traffic(file, result))
+    return _image(lambda file: to_hdf5.write_result(file, result))
 
 
-def _replace(target: Path, image: bytes) -> None:
+def _replace(target: Path, content: bytes) -> None:
     with whole(target, "name a file in a folder that exists and has room", ResultError) as part:
-        part.write_bytes(image)
+        part.write_bytes(content)
 
 
 def _image(content: Callable[[h5py.File], None]) -> bytes:

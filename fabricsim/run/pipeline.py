@@ -12,9 +12,10 @@ Each arrow makes a new type, so that a half-built thing cannot be simulated.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import simpy
@@ -26,11 +27,12 @@ from fabricsim.engine.folding.prepared import prepared, survey, uncrossed
 from fabricsim.engine.outcome import call_records, counters, link_records, rate_series
 from fabricsim.errors import InputError, SimulationError
 from fabricsim.records.program import COMPUTE
-from fabricsim.results.result import Result
 from fabricsim.results.throughput import Work
+from fabricsim.run.result import Result
 from fabricsim.scenario import library
 from fabricsim.scenario.defaults import left_to_defaults
 from fabricsim.scenario.load import LoadedScenario, from_tables, load, machine
+from fabricsim.scenario.toml_text import settings
 from fabricsim.topology.tiers import describe
 from fabricsim.traces.rebuild.agreement import agreement
 from fabricsim.workload.compile import JobPlan
@@ -38,11 +40,13 @@ from fabricsim.workload.fit import check_fit, memory_text
 from fabricsim.workload.flops import hardware_flops, model_flops, tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from fabricsim.engine.completions import Replay
     from fabricsim.engine.packet.recorder import Watch
+    from fabricsim.results import result as record
     from fabricsim.scenario.job import Job
+    from fabricsim.scenario.load import Overrides
     from fabricsim.traces.rebuild.programs import Rebuilt
     from fabricsim.workload.program import Program
 
@@ -56,7 +60,7 @@ _TICKING = (
 """Transport of a fabric of one host, between whose GPUs nothing comes to the network."""
 
 
-def reload(result: Result) -> LoadedScenario:
+def reload(result: record.Result) -> LoadedScenario:
     """Take the scenario of an earlier result, to simulate it again.
 
     Raises
@@ -68,7 +72,7 @@ def reload(result: Result) -> LoadedScenario:
 
 
 def load_fabric(
-    name: str | Path, ranks: int, transport: str | None = None, overrides: Sequence[str] = ()
+    name: str | Path, ranks: int, transport: str | None = None, overrides: Overrides = ()
 ) -> LoadedScenario:
     """Load what a captured job of some ranks is to be replayed on.
 
@@ -91,6 +95,7 @@ def load_fabric(
     ScenarioError
         Where the scenario has mistakes; it lists all of them.
     """
+    overrides = settings(overrides) if isinstance(overrides, Mapping) else overrides
     if any(text.lstrip().startswith("job") for text in overrides):
         msg = "--set job: the job is that of the trace; say what is to be otherwise with --gpu-speed or --scale-to"
         raise InputError(msg)
@@ -107,32 +112,37 @@ def load_fabric(
     return machine(str(name), transport or _WITHIN_A_HOST, hosts, overrides)
 
 
-def program(scenario: LoadedScenario | str | Path) -> Program:
+def program(scenario: LoadedScenario | str | Path | Mapping[str, Any], overrides: Overrides = ()) -> Program:
     """Write out the iteration of a scenario's job, for `fabricsim.Fabric.replay`.
 
     Parameters
     ----------
     scenario
-        What `load` gave, or a name or path for it.
+        What `load` gave, or a name, path or dict for it.
+    overrides
+        As of `load`.
 
     Raises
     ------
     InputError
         Where the scenario has no job, or it does not fit into the memory of its GPUs.
     """
-    loaded = _loaded(scenario)
+    loaded = _loaded(scenario, overrides)
     plan = build_plan(loaded)
     check_fit(plan.job, loaded.scenario.cluster.gpu)
     return plan.program(None)
 
 
-def _loaded(scenario: LoadedScenario | str | Path) -> LoadedScenario:
-    """Load what is a name or path; what is no scenario at all is an `InputError`."""
-    if isinstance(scenario, (str, Path)):
-        return load(scenario)
+def _loaded(scenario: LoadedScenario | str | Path | Mapping[str, Any], overrides: Overrides) -> LoadedScenario:
+    """Load what is a name, path or dict; what is no scenario at all is an `InputError`."""
+    if isinstance(scenario, (str, Path, Mapping)):
+        return load(scenario, overrides)
     if not isinstance(scenario, LoadedScenario):
         what = type(scenario).__name__
         msg = f'what is simulated is what load gives or a name for it, not of type {what}: write load("gpt2-medium-dp")'
+        raise InputError(msg)
+    if overrides:
+        msg = "a loaded scenario is settled: give overrides to load, or the name, file or dict here"
         raise InputError(msg)
     return scenario
 
@@ -184,8 +194,9 @@ def check(loaded: LoadedScenario) -> list[str]:
 
 
 def simulate(
-    scenario: LoadedScenario | str | Path,
+    scenario: LoadedScenario | str | Path | Mapping[str, Any],
     *,
+    overrides: Overrides = (),
     watch: Watch | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Result:
@@ -194,7 +205,9 @@ def simulate(
     Parameters
     ----------
     scenario
-        What `load` gave, or a name or path for it.
+        What `load` gave, or a name, path or dict for it.
+    overrides
+        As of `load`.
     watch
         What a packet run is to record besides its totals.
     progress
@@ -213,7 +226,7 @@ def simulate(
         Where the scenario has no job, its job does not fit into the memory of its GPUs, or `watch` names what is
         not there.
     """
-    loaded = _loaded(scenario)
+    loaded = _loaded(scenario, overrides)
     plan = build_plan(loaded)
     check_fit(plan.job, loaded.scenario.cluster.gpu)
     result = _run(loaded, lambda fabric: prepared(fabric, plan), watch, progress)

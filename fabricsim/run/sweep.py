@@ -10,7 +10,7 @@ from fabricsim.run.pipeline import simulate
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from fabricsim.results.result import Result
+    from fabricsim.run.result import Result
     from fabricsim.scenario.load import LoadedScenario
 
 

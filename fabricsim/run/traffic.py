@@ -24,7 +24,8 @@ from fabricsim.engine.program.transfer import time_alone
 from fabricsim.engine.wiring import connections
 from fabricsim.errors import InputError
 from fabricsim.results.result import LinkRecord
-from fabricsim.results.traffic import LinkUse, Matrix, TrafficResult
+from fabricsim.results.traffic import LinkUse, Matrix
+from fabricsim.run.result import TrafficResult
 from fabricsim.scenario import library
 from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.scenario.traffic import load_sizes

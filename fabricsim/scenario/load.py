@@ -9,6 +9,7 @@ Every mistake is noted with its place, and all are reported together.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -26,10 +27,14 @@ from fabricsim.scenario.partial import Partial
 from fabricsim.scenario.scenario import Scenario
 from fabricsim.scenario.source import parse, read_text
 from fabricsim.scenario.suggest import did_you_mean, show
+from fabricsim.scenario.toml_text import lines, settings
 from fabricsim.scenario.tree import Node, build, plain, where
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
+
+Overrides = Mapping[str, Any] | Sequence[str]
+"""Settings by their keys, such as ``{"cluster.hosts": 4}``, or texts as ``--set`` takes them."""
 
 
 @dataclass(frozen=True)
@@ -55,28 +60,35 @@ class LoadedScenario:
     path: Path
 
 
-def load(path: str | Path, overrides: Sequence[str] = (), *, with_job: bool = True) -> LoadedScenario:
+def load(
+    scenario: str | Path | Mapping[str, Any], overrides: Overrides = (), *, with_job: bool = True
+) -> LoadedScenario:
     """Load a scenario.
 
     Parameters
     ----------
-    path
-        A TOML file, or the name of a shipped scenario such as ``"gpt2-medium-dp"``. Files that its
-        fabric names lie beside it.
+    scenario
+        A TOML file; the name of a shipped scenario such as ``"gpt2-medium-dp"``; or nested dicts with what a file would
+        say, such as ``{"extends": "gpt2-medium-dp", "cluster": {"hosts": 4}}``. Files that its fabric names lie beside
+        it, or for dicts in the working directory.
     overrides
-        Settings laid over the file, in order: ``"cluster.hosts=4"``, ``"transport=tcp-10g"``,
-        ``"job.bucket=50MiB"``. Files in them lie below the working directory.
+        Settings laid over it, in order: ``{"cluster.hosts": 4, "transport": "tcp-10g", "job.micro_batch": 2}``, or
+        texts as ``--set`` takes them, ``["cluster.hosts=4"]``. Files in them lie below the working directory.
     with_job
         Whether to keep the scenario's job.
 
     Raises
     ------
     InputError
-        Where the file cannot be read, is no TOML, or an override has no ``key=value`` form.
+        If the file cannot be read, is no TOML, or an override has no ``key=value`` form.
     ScenarioError
-        Where the scenario has mistakes; it lists all of them.
+        If the scenario has mistakes; it lists all of them.
     """
-    file, label = _locate(path)
+    if isinstance(scenario, Mapping):
+        name = str(scenario.get("name", "scenario"))
+        text = "\n".join(lines(scenario, {}))
+        return _loaded(f"{text}\n", Path(f"{name}.toml"), "the dict", overrides, with_job=with_job)
+    file, label = _locate(scenario)
     return _loaded(read_text(file, label), file, label, overrides, with_job=with_job)
 
 
@@ -113,7 +125,7 @@ collectives = "nccl"
     return _loaded(source, Path(f"{name}.toml"), name, overrides)
 
 
-def _loaded(source: str, file: Path, label: str, overrides: Sequence[str], *, with_job: bool = True) -> LoadedScenario:
+def _loaded(source: str, file: Path, label: str, overrides: Overrides, *, with_job: bool = True) -> LoadedScenario:
     includer = Includer()
     root = _laid(source, file, label, overrides, includer, with_job=with_job)
     scenario, resolved = _checked(root, includer)
@@ -121,7 +133,7 @@ def _loaded(source: str, file: Path, label: str, overrides: Sequence[str], *, wi
 
 
 def _laid(  # noqa: PLR0913  as of `_loaded`
-    source: str, file: Path, label: str, overrides: Sequence[str], includer: Includer, *, with_job: bool = True
+    source: str, file: Path, label: str, overrides: Overrides, includer: Includer, *, with_job: bool = True
 ) -> Node:
     """Lay a scenario over what it extends, and settings over both."""
     own = parse(source, label)
@@ -130,7 +142,7 @@ def _laid(  # noqa: PLR0913  as of `_loaded`
         root = overlay(root, Node({"name": Node(file.stem, label)}, root.where))
     if not with_job:
         root = Node({key: node for key, node in root.value.items() if key != "job"}, root.where)
-    for text in overrides:
+    for text in settings(overrides) if isinstance(overrides, Mapping) else overrides:
         root = overlay(root, override(text))
     return root
 

@@ -6,7 +6,10 @@ import itertools
 import json
 import re
 import textwrap
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fabricsim.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -79,6 +82,17 @@ def lines(
             yield from lines(value, comments, width, inner)
 
 
+def settings(values: Mapping[str, Any]) -> list[str]:
+    """Write values as ``key=value``, as ``--set`` takes them.
+
+    Raises
+    ------
+    InputError
+        If a value is of no type that TOML has.
+    """
+    return [f"{key}={_value(value)}" for key, value in values.items()]
+
+
 def _assigned(key: str, value: object, width: int) -> list[str]:
     line = f"{key} = {_value(value)}"
     if len(line) <= width or not isinstance(value, list | tuple):
@@ -100,4 +114,10 @@ def _value(value: object) -> str:
         return "{ " + ", ".join(f"{key} = {_value(item)}" for key, item in value.items()) + " }"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_value(item) for item in value) + "]"
-    return json.dumps(value, ensure_ascii=False)  # TOML writes these as JSON does
+    if isinstance(value, PurePath):
+        return json.dumps(str(value), ensure_ascii=False)
+    try:
+        return json.dumps(value, ensure_ascii=False)  # TOML writes these as JSON does
+    except TypeError as error:
+        msg = f"{value!r} is of type {type(value).__name__}; give a text, a number, true or false, a list or a dict"
+        raise InputError(msg) from error

@@ -1,0 +1,259 @@
+"""What people do with fabricsim in Python, a verb each; `fabricsim.load` and `fabricsim.simulate` come first."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fabricsim.errors import InputError
+from fabricsim.files.atomic import whole
+from fabricsim.results.hdf5 import read_any
+from fabricsim.run import bench as benchmarks
+from fabricsim.run import pipeline
+from fabricsim.run import traffic as patterns
+from fabricsim.run.result import Result, TrafficResult, shown
+from fabricsim.run.sweep import simulate_all
+from fabricsim.scenario import library
+from fabricsim.scenario.load import LoadedScenario, load
+from fabricsim.scenario.suggest import did_you_mean
+from fabricsim.scenario.toml_text import settings
+from fabricsim.traces.readers import read as read_trace
+from fabricsim.traces.rebuild.programs import rebuild
+from fabricsim.units import DURATION, RATE, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import networkx as nx
+
+    from fabricsim.engine.packet.recorder import Watch
+    from fabricsim.results.traffic import Matrix
+    from fabricsim.scenario.load import Overrides
+
+    Scenarios = LoadedScenario | str | Path | Mapping[str, Any]
+
+BENCH_SIZES = tuple(2**exponent for exponent in range(10, 31, 2))
+"""Bytes that `bench` measures if none are given: 1 KiB to 1 GiB."""
+
+
+def replay(  # noqa: PLR0913  the rest are rarely given, and by name only
+    trace: str | Path | Iterable[str | Path],
+    fabric: str | Path,
+    *,
+    transport: str | None = None,
+    overrides: Overrides = (),
+    gpu_speed: float = 1.0,
+    scale_to: int | None = None,
+    ranks: int | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Result:
+    """Replay the trace of a real job on a fabric.
+
+    Parameters
+    ----------
+    trace
+        File, folder or archive, or several files of one job; or the name of a shipped trace.
+    fabric
+        A scenario, whose job is left aside, or a cluster of the library.
+    transport
+        In place of the scenario's; a cluster of several hosts needs one.
+    overrides
+        As of `fabricsim.load`.
+    gpu_speed
+        How many times faster than captured kernels run.
+    scale_to
+        Ranks to which data parallelism is extended.
+    ranks
+        Of the job, if the trace does not say.
+    progress
+        Called now and then with the share that is done, 0 to 1.
+
+    Returns
+    -------
+    Result
+        With what was captured in its `capture`.
+
+    Raises
+    ------
+    FabricsimError
+        If the trace or the scenario has mistakes, or they do not go together.
+    """
+    if not 0 < gpu_speed < math.inf:
+        msg = f"gpu_speed {gpu_speed}: kernels cannot run that many times faster; give a number above 0, such as 1.3"
+        raise InputError(msg)
+    files = [trace] if isinstance(trace, (str, Path)) else list(trace)
+    found = read_trace([library.trace(Path(file)) for file in files])
+    rebuilt = rebuild(found, gpu_speed=gpu_speed, scale_to=scale_to, ranks=ranks)
+    loaded = pipeline.load_fabric(fabric, rebuilt.program.ranks, transport, overrides)
+    return pipeline.replay(loaded, rebuilt, found.form, progress=progress)
+
+
+def traffic(  # noqa: PLR0913  the rest are rarely given, and by name only
+    demand: str | Path | Matrix,
+    scenario: Scenarios,
+    *,
+    overrides: Overrides = (),
+    size: str | None = None,
+    flows: int | None = None,
+    load: float | None = None,  # as on the command line
+    watch: Watch | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> TrafficResult:
+    """Send a traffic matrix over the idle fabric of a scenario.
+
+    Parameters
+    ----------
+    demand
+        A pattern such as ``"incast"``, a file, or a `Matrix` of `fabricsim.workload`.
+    scenario, overrides
+        As of `fabricsim.load`; the job is left aside.
+    size
+        Of a pattern's flows: a quantity such as ``"1MB"``, or a distribution of the library such as ``"hadoop"``.
+    flows, load
+        Number of senders, or of arrivals; load of ``"poisson"``, 0 to 1.
+    watch, progress
+        As of `fabricsim.simulate`.
+
+    Raises
+    ------
+    FabricsimError
+        If there is no such pattern or file, or it names ranks that the cluster does not have.
+    """
+    loaded = _load(scenario, overrides)
+    if isinstance(demand, (str, Path)):
+        name = str(demand)
+        asked = {"size": size, "flows": flows, "load": load}
+        matrix = patterns.read(name) or patterns.request(name, loaded.scenario, **asked)  # type: ignore[arg-type]
+    else:
+        matrix = demand
+    result = patterns.simulate(loaded.scenario, matrix, watch=watch, progress=progress)
+    return replace(result, source=loaded.source, resolved=loaded.resolved)
+
+
+def bench(
+    test: str,
+    scenario: Scenarios,
+    *,
+    overrides: Overrides = (),
+    sizes: Sequence[int] = BENCH_SIZES,
+    progress: Callable[[float], None] | None = None,
+) -> dict[int, float]:
+    """Time a collective over all ranks of a cluster, as nccl-tests does after its warm-up.
+
+    Parameters
+    ----------
+    test
+        Such as ``"all_reduce"``, ``"all_to_all"`` or ``"sendrecv"``.
+    scenario, overrides
+        As of `fabricsim.load`; the job is left aside.
+    sizes
+        Bytes as nccl-tests counts them, each at least 1.
+    progress
+        Called with the share of the sizes that is done.
+
+    Returns
+    -------
+    dict
+        Time of each size, from the call until the last rank is done, s.
+
+    Raises
+    ------
+    FabricsimError
+        If there is no such test, or the cluster cannot run it.
+    """
+    if test not in benchmarks.TESTS:
+        msg = f"there is no test {test!r}; {did_you_mean(test, benchmarks.TESTS, ', '.join(benchmarks.TESTS))}"
+        raise InputError(msg)
+    rows = benchmarks.collective_times(_load(scenario, overrides).scenario, benchmarks.TESTS[test], sizes, progress)
+    return {row.size: row.seconds for row in rows}
+
+
+def compare(
+    scenario: Scenarios,
+    over: Mapping[str, Sequence[Any]],
+    *,
+    overrides: Overrides = (),
+    jobs: int = 1,
+    progress: Callable[[float], None] | None = None,
+) -> list[Result]:
+    """Simulate a scenario with each combination of some settings.
+
+    Parameters
+    ----------
+    scenario, overrides
+        As of `fabricsim.load`.
+    over
+        Values of keys, such as ``{"transport": ["tcp-10g", "rdma-100g"], "job.micro_batch": [1, 2]}``.
+    jobs
+        Simulations at the same time; results do not depend on it.
+    progress
+        Called with the share that is done.
+
+    Returns
+    -------
+    list of Result
+        The last key changes first.
+
+    Raises
+    ------
+    FabricsimError
+        If one of them cannot be simulated.
+    """
+    if not isinstance(scenario, LoadedScenario):
+        own = settings(overrides) if isinstance(overrides, Mapping) else list(overrides)
+        every = [dict(zip(over, values, strict=True)) for values in itertools.product(*over.values())]
+        return simulate_all([load(scenario, [*own, *settings(each)]) for each in every], jobs=jobs, progress=progress)
+    msg = "a loaded scenario is settled: give compare its name, file or dict"
+    raise InputError(msg)
+
+
+def read(path: str | Path) -> Result | TrafficResult:
+    """Read a result that `Result.save` or the command line wrote.
+
+    Raises
+    ------
+    ResultError
+        If it cannot be read, or is no such file.
+    """
+    return shown(read_any(path))
+
+
+def write(graph: nx.Graph, path: str | Path) -> None:
+    """Write a networkx graph as the file of cables of a fabric, ``{"topology": "file", "links": path}``.
+
+    Parameters
+    ----------
+    graph
+        Nodes ``host0``, ``host1``, ... are hosts, all others switches. Edges are cables, each with a ``rate`` such as
+        ``"100Gbps"`` and a ``delay`` such as ``"500ns"``.
+    path
+        CSV file to write; one of that name is replaced.
+
+    Raises
+    ------
+    InputError
+        If an edge has no rate or delay, or the file cannot be written.
+    """
+    rows = ["a,b,gbps,delay_ns"]
+    for one, other, edge in graph.edges(data=True):
+        try:
+            rate, delay = parse(str(edge["rate"]), RATE), parse(str(edge["delay"]), DURATION)
+        except (KeyError, ValueError) as error:
+            msg = f"edge {one} - {other}: {error}; give each one such as rate='100Gbps', delay='500ns'"
+            raise InputError(msg) from error
+        rows.append(f"{one},{other},{rate * 8 / 1e9:.12g},{delay / 1e3:.12g}")
+    with whole(Path(path), "name a file in a folder that exists") as part:
+        part.write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+def _load(scenario: Scenarios, overrides: Overrides) -> LoadedScenario:
+    if not isinstance(scenario, LoadedScenario):
+        return load(scenario, overrides, with_job=False)
+    if overrides:
+        msg = "a loaded scenario is settled: give overrides to load, or the name, file or dict here"
+        raise InputError(msg)
+    return scenario

@@ -1,0 +1,111 @@
+"""The public names: pages, their examples, and types as a user's script sees them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import networkx as nx
+import pytest
+
+import fabricsim as fs
+from fabricsim import errors
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted((ROOT / "docs" / "reference" / "python").glob("*.md"))
+SCRIPT = """
+import fabricsim as fs
+
+result: fs.Result = fs.simulate("gpt2-medium-dp", overrides={"transport": "tcp-10g"})
+time: float = result.summary()["iteration_time_s"]
+result.save("run.h5")
+for each in fs.compare({"extends": "gpt2-medium-dp"}, {"seed": [0, 1]}):
+    print(each.plot("breakdown"), each.to_xarray("ops"))
+times: dict[int, float] = fs.bench("all_reduce", "gpt2-medium-dp", sizes=[1024])
+traffic: fs.TrafficResult = fs.traffic("incast", "gpt2-medium-dp", size="1MB")
+replayed: fs.Result = fs.replay(["trace.json"], "dgx-a100", gpu_speed=2.0)
+program: fs.Program = fs.program("gpt2-medium-dp")
+"""
+
+
+def test_each_public_name_has_a_page() -> None:
+    shown = set(re.findall(r"^::: fabricsim\.(\w+)$", "".join(page.read_text("utf-8") for page in PAGES), re.MULTILINE))
+
+    assert set(fs.__all__) - {"__version__"} - set(dir(errors)) == shown - {"errors"}
+    assert "errors" in shown
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_example_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    examples = re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+
+    assert examples
+    for example in examples:
+        exec(compile(example, page.name, "exec"), {})  # noqa: S102  our own page
+
+
+def test_a_script_that_uses_the_public_names_is_typed(tmp_path: Path) -> None:
+    pytest.importorskip("mypy", reason="mypy is not installed: pip install 'fabricsim[lint]'")
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT, encoding="utf-8")
+
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", str(script)]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S603  our own words
+
+    assert run.returncode == 0, run.stdout
+
+
+def test_results_are_equal_if_they_say_the_same(tmp_path: Path) -> None:
+    result = fs.simulate("gpt2-medium-dp")
+    result.save(tmp_path / "run.h5")
+
+    assert fs.read(tmp_path / "run.h5") == fs.simulate("gpt2-medium-dp") == result
+    assert result != fs.simulate("gpt2-medium-dp", overrides={"transport": "tcp-10g"})
+
+
+def test_a_dict_says_what_a_file_would(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('name = "mine"\nextends = "gpt2-medium-dp"\n[job]\nmicro_batch = 2\n', encoding="utf-8")
+
+    told = fs.load({"name": "mine", "extends": "gpt2-medium-dp", "job": {"micro_batch": 2}})
+
+    assert told.resolved == fs.load(file).resolved
+    with pytest.raises(fs.InputError, match="of type object; give a text"):
+        fs.load({"name": object()})
+
+
+def test_tables_are_not_joined_with_each_other() -> None:
+    result = fs.simulate("gpt2-medium-dp")
+
+    assert len(result.to_dataframe("links")) == len(result.links)
+    assert len(result.to_dataframe("ops")) == len(result.ops)
+    with pytest.raises(fs.InputError, match="no table 'wires'; there are calls, "):
+        result.to_xarray("wires")
+
+
+def test_a_result_is_shown_on_one_screen() -> None:
+    result = fs.simulate("gpt2-medium-dp")
+
+    lines = repr(result).splitlines()
+
+    assert len(lines) <= 30
+    assert max(map(len, lines)) <= 100
+    assert lines[1].startswith("Iteration time 413.1 ms")
+    assert "Iteration time" in result._repr_html_()
+
+
+def test_a_graph_is_written_as_cables(tmp_path: Path) -> None:
+    star = nx.star_graph(["switch", *(f"host{number}" for number in range(8))])
+    nx.set_edge_attributes(star, "100Gbps", "rate")
+    with pytest.raises(fs.InputError, match="edge switch - host0: 'delay'; give each one"):
+        fs.write(star, tmp_path / "star.csv")
+    nx.set_edge_attributes(star, "500ns", "delay")
+
+    fs.write(star, tmp_path / "star.csv")
+
+    lines = (tmp_path / "star.csv").read_text("utf-8").splitlines()
+    assert lines[:2] == ["a,b,gbps,delay_ns", "switch,host0,100,500"]
+    assert len(lines) == 9
