@@ -24,7 +24,7 @@ def missing(workloads: Path, wheel: Path) -> list[str]:
     Returns
     -------
     list of str
-        One line per file that is absent or differs; empty where all is well.
+        One line per file that is absent or differs; empty if all is well.
     """
     with ZipFile(wheel) as archive:
         names = set(archive.namelist())

@@ -54,7 +54,7 @@ class Mistake:
     way_out
         What to write instead.
     where
-        ``"file.toml:12"`` or ``"--set"``; empty where the place is not known.
+        ``"file.toml:12"`` or ``"--set"``; empty if the place is not known.
     """
 
     key: str

@@ -19,7 +19,7 @@ def version() -> str:
     Returns
     -------
     str
-        The version of the installed distribution; `UNKNOWN` where there is none.
+        The version of the installed distribution; `UNKNOWN` if there is none.
     """
     return _version_of("fabricsim")
 

@@ -111,7 +111,7 @@ def parse(text: object, dimension: Dimension) -> int | float:
     Raises
     ------
     ValueError
-        Where the unit is missing, unknown or of another dimension, or the number is outside the
+        If the unit is missing, unknown or of another dimension, or the number is outside the
         range of `dimension`.
     """
     value = _amount(text, dimension)

@@ -84,7 +84,7 @@ class Calibration:
         return [each for each in self.compared if each.held_out == held_out]
 
     def study(self) -> Study:
-        """Comparison of the rows held out, or where there are none of those fitted."""
+        """Comparison of the rows held out, or if there are none of those fitted."""
         held = bool(self.rows(held_out=True))
         chosen = self.rows(held_out=held)
         rows = [row for each in chosen for row in _study_rows(each)]
@@ -114,7 +114,7 @@ def calibrate(
     Raises
     ------
     InputError
-        Where the tables do not fit the scenario.
+        If the tables do not fit the scenario.
     """
     known = [described(base, settings, table) for table in tables]
     usable = [_usable(table) for table in tables]

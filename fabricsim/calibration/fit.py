@@ -51,7 +51,7 @@ class Estimate:
     parameter
         Which.
     value
-        The best value; that before the fit where no time depends on it.
+        The best value; that before the fit if no time depends on it.
     low, high
         Ends of the 95 % interval.
     determined

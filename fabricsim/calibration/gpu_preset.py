@@ -35,7 +35,7 @@ def gpu_of(name: str) -> Gpu:
     Raises
     ------
     InputError
-        Where there is none of that name, or its file is wrong.
+        If there is none of that name, or its file is wrong.
     """
     if not is_file_name(name):
         library.path("gpus", name)
@@ -57,7 +57,7 @@ def write(path: Path, gpu: str, found: KernelTimes) -> None:
     Raises
     ------
     InputError
-        Where the file cannot be written, or is `gpu` itself; an older one of that name is still there then.
+        If the file cannot be written, or is `gpu` itself; an older one of that name is still there then.
     """
     base = gpu
     if is_file_name(gpu):

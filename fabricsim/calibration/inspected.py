@@ -42,7 +42,7 @@ def times_by_size(path: Path, test: str | None) -> tuple[str, list[int], list[fl
     Raises
     ------
     TraceError
-        Where the log is damaged, too long, or has no such call.
+        If the log is damaged, too long, or has no such call.
     """
     rows = [row for row in _rows(path) if row.operation in COLLECTIVES]
     most = max((row.ranks for row in rows), default=0)

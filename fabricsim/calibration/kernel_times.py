@@ -2,7 +2,7 @@
 
 The time of a kernel is that from its start to its end on the GPU; of one that an operator launches in several parts,
 such as a product whose inner dimension was cut, their sum. Calls that ran beside a kernel of another stream are slower,
-and count only where there are no others.
+and count only if there are no others.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class KernelTime:
         return round(first), round(third)
 
     def ratio(self, gpu: Gpu) -> float | None:
-        """Roofline's time over the measured one; None where there is no roofline for it."""
+        """Roofline's time over the measured one; None if there is no roofline for it."""
         precision = self.what.precision or "fp32"  # of memory-bound kernels bytes alone count
         unsaid = self.what.causal is None and self.what.operation.kernel.startswith("attention")
         if precision not in gpu.peak or unsaid or not self.median:
@@ -99,7 +99,7 @@ class KernelTimes:
     sources
         Files, and members of archives.
     device
-        Name of the GPU; empty where not captured.
+        Name of the GPU; empty if not captured.
     kernels
         Measured ones.
     unmatched
@@ -173,7 +173,7 @@ def read_kernels(paths: Sequence[Path | str], progress: Callable[[float], None] 
     Raises
     ------
     TraceError
-        Where one cannot be read or has no shapes, no kernel is of an operation of the model, or GPUs differ.
+        If one cannot be read or has no shapes, no kernel is of an operation of the model, or GPUs differ.
     """
     reading = _Reading()
     for source in sources(paths, None, progress):

@@ -56,9 +56,9 @@ class Measurement:
         The lesser of the times out of and in place, shape ``(n,)``: what parameters are fitted to. Other traffic and
         the operating system only ever add time.
     ranks, hosts
-        Of the run; 0 where the table does not say.
+        Of the run; 0 if the table does not say.
     nccl
-        Version; empty where the table does not say.
+        Version; empty if the table does not say.
     """
 
     name: str
@@ -92,7 +92,7 @@ def read(name: str, test: str | None = None) -> Measurement:
     Raises
     ------
     InputError
-        Where there is no such file, it holds no table, or the table has too few rows.
+        If there is no such file, it holds no table, or the table has too few rows.
     """
     path = Path(name)
     shipped = not path.exists() and name in measured.names()
@@ -116,7 +116,7 @@ def between(found: Measurement, smallest: int, largest: int) -> Measurement:
     Raises
     ------
     InputError
-        Where fewer than three are left.
+        If fewer than three are left.
     """
     kept = found.only((found.sizes >= smallest) & (found.sizes <= largest))
     if len(kept.sizes) < _ENOUGH:
@@ -144,7 +144,7 @@ def split(found: Measurement, hold_out: str) -> tuple[Measurement, Measurement]:
     Raises
     ------
     InputError
-        Where `hold_out` is something else.
+        If `hold_out` is something else.
     """
     count = len(found.sizes)
     if hold_out in ("half", "other-half"):
@@ -229,7 +229,7 @@ def _shipped(table: MeasuredTable) -> Measurement:
 
 
 def _told_by_bus_factor(log: NcclTestsTable) -> str:
-    """Name the collective with the table's ratio of bus to algorithm bandwidth; empty where none or several have it."""
+    """Name the collective with the table's ratio of bus to algorithm bandwidth; empty if none or several have it."""
     if log.ranks < 2:  # noqa: PLR2004  one rank moves nothing
         return ""
     rows = log.rows[np.isfinite(log.rows["algbw_out"])]

@@ -46,7 +46,7 @@ class What(NamedTuple):
     precision
         Of its numbers; None of memory-bound kernels, which bytes tell.
     causal
-        Whether a causal mask hides part of an attention; None of all else, and where not captured.
+        Whether a causal mask hides part of an attention; None of all else, and if not captured.
     """
 
     operation: Operation

@@ -1,4 +1,4 @@
-"""What is calibrated: keys of a transport preset, where they may lie, and how they are written."""
+"""What is calibrated: keys of a transport preset, if they may lie, and how they are written."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class Parameter:
     name
         Dotted key below ``transport``.
     keys
-        Dotted keys that are set; more than `name` where the data cannot tell two apart.
+        Dotted keys that are set; more than `name` if the data cannot tell two apart.
     unit, role
         See `Unit`, `Role`.
     least, most
         Range, in the unit.
     start
-        Where the fit begins: what the scenario says.
+        If the fit begins: what the scenario says.
     spread
         How sure that is: standard deviation of its natural logarithm.
     ways
-        Algorithms and protocols of NCCL that it belongs to, see `way`; empty where it belongs to all messages.
+        Algorithms and protocols of NCCL that it belongs to, see `way`; empty if it belongs to all messages.
     """
 
     name: str
@@ -118,7 +118,7 @@ def of_scenario(scenario: Scenario, ways: Iterable[str], kinds: Iterable[str]) -
 
 
 def _of_protocol(scenario: Scenario, protocol: Protocol, ran: frozenset[str]) -> list[Parameter]:
-    """List the parameters of a protocol; rings have a latency of their own where other algorithms ran too."""
+    """List the parameters of a protocol; rings have a latency of their own if other algorithms ran too."""
     every, rings = frozenset(way(algorithm, protocol) for algorithm in ALGORITHMS), frozenset({way("ring", protocol)})
     if not ran & every:
         return []

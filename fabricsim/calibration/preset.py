@@ -27,7 +27,7 @@ def check_target(path: Path) -> None:
     Raises
     ------
     InputError
-        Where it does not end in ``.toml``.
+        If it does not end in ``.toml``.
     """
     if path.suffix != SUFFIX:
         msg = f"-o {path}: a preset is known as a file by its ending; name it {path.with_suffix(SUFFIX)}"
@@ -51,7 +51,7 @@ def write(path: Path, base: str, settings: Sequence[str], transport: str, found:
     Raises
     ------
     InputError
-        Where the file cannot be written; an older one of that name is still there then.
+        If the file cannot be written; an older one of that name is still there then.
     """
     text = render(path.stem, base, settings, transport, found)
     write_checked(path, text, lambda part: load(base, [*settings, f"transport={json.dumps(part)}"]))
@@ -72,7 +72,7 @@ def write_checked(path: Path, text: str, check: Callable[[str], object]) -> None
     Raises
     ------
     InputError
-        Where the file cannot be written; an older one of that name is still there then.
+        If the file cannot be written; an older one of that name is still there then.
     """
     with whole(path, "name another file with -o", name=f".{path.stem}.part{SUFFIX}") as part:
         part.write_text(text, encoding="utf-8")

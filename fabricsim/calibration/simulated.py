@@ -45,7 +45,7 @@ def described(base: str, settings: Sequence[str], measurement: Measurement) -> l
     Raises
     ------
     InputError
-        Where the table and the cluster cannot be the same machine, or there is one host.
+        If the table and the cluster cannot be the same machine, or there is one host.
     """
     told: list[str] = []
     if measurement.ranks and not measurement.hosts:

@@ -30,7 +30,7 @@ def are_kernel_traces(logs: Sequence[str]) -> bool:
     Raises
     ------
     InputError
-        Where some are and others are not.
+        If some are and others are not.
     """
     from fabricsim.calibration.kernel_times import is_kernel_trace  # noqa: PLC0415  --help must not pay for it
 

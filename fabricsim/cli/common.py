@@ -62,7 +62,7 @@ EngineOption = Annotated[
 ResultOption = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the result as HDF5.")]
 
 Options = dict[str, str | int | None]
-"""What options of the same name as a key of a scenario gave; None where they were not given."""
+"""What options of the same name as a key of a scenario gave; None if they were not given."""
 _WIDTH = 120
 """Columns of output that goes elsewhere than to a terminal, unless COLUMNS says otherwise."""
 _PATIENCE = 2.0
@@ -200,12 +200,12 @@ def announce_reading(paths: Collection[Path], form: str | None, only: str | None
 
 
 def watched(taps: list[str] | None, captures: list[str] | None, output: Path | None) -> Watch | None:
-    """Read ``--tap`` and ``--pcap``; None where neither is given.
+    """Read ``--tap`` and ``--pcap``; None if neither is given.
 
     Raises
     ------
     InputError
-        Where one is malformed, or there is no ``-o`` to say where the recording goes.
+        If one is malformed, or there is no ``-o`` to say where the recording goes.
     """
     if not taps and not captures:
         return None
@@ -229,7 +229,7 @@ def check_output_file(file: Path | None) -> None:
     Raises
     ------
     InputError
-        Where something else than a file is in the way, or the folder is missing or read-only.
+        If something else than a file is in the way, or the folder is missing or read-only.
     """
     if file is None:
         return
@@ -263,7 +263,7 @@ def check_output_folder(folder: Path | None) -> None:
     Raises
     ------
     InputError
-        Where a file is in the way, or nothing can be written there.
+        If a file is in the way, or nothing can be written there.
     """
     if folder is None:
         return
@@ -283,7 +283,7 @@ def output_folder(folder: Path) -> Path:
     Raises
     ------
     InputError
-        Where a file is in the way or the folder cannot be made.
+        If a file is in the way or the folder cannot be made.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -302,14 +302,14 @@ def write_text(path: Path, text: str) -> None:
     Raises
     ------
     InputError
-        Where it cannot be written; nothing is left then.
+        If it cannot be written; nothing is left then.
     """
     with whole(path, "name another folder with -o") as part:
         part.write_text(text, encoding="utf-8")
 
 
 def finish(result: Result, output: Path | None, *, as_json: bool) -> None:
-    """Write a result where wanted, and print its summary."""
+    """Write a result if wanted, and print its summary."""
     from fabricsim.results.summary import summarise, to_json  # noqa: PLC0415  --help must not pay for it
 
     summary = summarise(result)
@@ -336,7 +336,7 @@ def show_traffic(result: TrafficResult, *, as_json: bool) -> None:
 
 
 def save(result: Result | TrafficResult, output: Path | None) -> None:
-    """Write a result, and the packets that were captured, where wanted."""
+    """Write a result, and the packets that were captured, if wanted."""
     if output is None:
         return
     from fabricsim.results.hdf5 import write  # noqa: PLC0415  --help must not pay for it

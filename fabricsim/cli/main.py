@@ -53,7 +53,7 @@ for module in (runs, replay, inspect, convert, calibrate, studies, bench, traffi
 
 _OBJECTS = 50_000
 """New objects after which circles of objects are looked for: a run makes many objects and few circles."""
-_CLOSED_PIPE = 1  # as typer ends where it is the first to meet a closed pipe
+_CLOSED_PIPE = 1  # as typer ends if it is the first to meet a closed pipe
 
 
 def _warn(  # noqa: PLR0913, PLR0917  as of the standard library
@@ -70,7 +70,7 @@ def _warn(  # noqa: PLR0913, PLR0917  as of the standard library
 
 
 def main() -> None:
-    """Run the command line; exit 2 with one message where the user can mend something."""
+    """Run the command line; exit 2 with one message if the user can mend something."""
     gc.set_threshold(_OBJECTS, 20, 20)
     atexit.register(gc.freeze)  # all memory goes with the process: to look for circles in it takes 0.3 s of CPU
     try:

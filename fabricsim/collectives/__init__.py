@@ -109,7 +109,7 @@ def register(
     Raises
     ------
     InputError
-        Where there is no such collective, or the name is taken. What the algorithm does is checked when it is first
+        If there is no such collective, or the name is taken. What the algorithm does is checked when it is first
         used with a number of ranks: an `fabricsim.collectives.semantics.WrongAlgorithmError` says which rank
         ends with what.
     """
@@ -138,14 +138,14 @@ def template(collective: str, members: int, algorithm: str | None = None, group:
     collective, members
         What is done, and by how many.
     algorithm
-        Its name; the first of the collective where left out.
+        Its name; the first of the collective if left out.
     group
-        Where the members are, for algorithms that look at it; by default each on a host of its own below one switch.
+        If the members are, for algorithms that look at it; by default each on a host of its own below one switch.
 
     Raises
     ------
     SimulationError
-        Where the algorithm does not work for such a group.
+        If the algorithm does not work for such a group.
     """
     name = algorithm or ALGORITHMS[collective][0]
     if is_described(name):

@@ -70,9 +70,9 @@ class Template:
     shards
         Equal parts of a round's buffer.
     connections
-        Receiving lane and its inbox of each outgoing connection, shape ``(lanes, c, 2)``; ``-1`` where there is none.
+        Receiving lane and its inbox of each outgoing connection, shape ``(lanes, c, 2)``; ``-1`` if there is none.
     sources
-        Sending lane of each inbox, shape ``(lanes, inboxes)``; ``-1`` where there is none.
+        Sending lane of each inbox, shape ``(lanes, inboxes)``; ``-1`` if there is none.
     strands
         Lanes per member.
     switches

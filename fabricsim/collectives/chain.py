@@ -2,7 +2,7 @@
 
 NCCL's ring broadcast and reduction: each member passes every chunk on as soon as it has it. On ``n`` ranks with
 ``c`` chunks of ``s`` bytes: ``(n - 2 + c) (a + s / B)`` where the latency ``a`` cannot be hidden, and
-``(n - 1) a + (n - 2 + c) s / B`` where it is.
+``(n - 1) a + (n - 2 + c) s / B`` if it is.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Description:
     most
         Parts of the buffer in the largest message, of which there are ``template.shards``.
     reduction_rate
-        Bytes/s of the computations that follow receives, all together; 0 where they take no time.
+        Bytes/s of the computations that follow receives, all together; 0 if they take no time.
     """
 
     template: Template
@@ -80,7 +80,7 @@ def read(name: str, collective: str, members: int) -> Description:
     Raises
     ------
     InputError
-        Where the files are for something else, do not fit together, or cannot carry out the collective.
+        If the files are for something else, do not fit together, or cannot carry out the collective.
     """
     try:
         named = spec.chakra_files(name)
@@ -138,7 +138,7 @@ def _reduction_rate(files: Sequence[RankFile]) -> float:
     Raises
     ------
     TraceError
-        Where a computation takes time and follows no receive, of which there is nothing like here.
+        If a computation takes time and follows no receive, of which there is nothing like here.
     """
     bytes_ = time = 0
     for file in files:

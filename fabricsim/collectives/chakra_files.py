@@ -85,9 +85,9 @@ class RankFile:
     works
         Its nodes in their order.
     collective
-        What it is for; empty where it does not say.
+        What it is for; empty if it does not say.
     size
-        Bytes of the collective that it was written for; 0 where it does not say.
+        Bytes of the collective that it was written for; 0 if it does not say.
     """
 
     path: str
@@ -118,7 +118,7 @@ def read(pattern: str, ranks: int) -> tuple[RankFile, ...]:
     Raises
     ------
     TraceError
-        Where a file is missing, damaged or too large, there is one more than ranks, or a node is none of an algorithm.
+        If a file is missing, damaged or too large, there is one more than ranks, or a node is none of an algorithm.
     """
     if Path(file_of(pattern, ranks)).exists():
         problem = f"the group has {ranks} ranks, 0 to {ranks - 1}, and this file is for one more"
@@ -241,7 +241,7 @@ class _Reader:
 
 
 def _chunks(text: str, rank: int) -> tuple[int, int]:
-    """Count in an XML file of MSCCL the chunks of the buffer, and those that a rank sends; 0 where it is none."""
+    """Count in an XML file of MSCCL the chunks of the buffer, and those that a rank sends; 0 if it is none."""
     chunks = sent = 0
     gpu = NONE
     parser = expat.ParserCreate()

@@ -84,7 +84,7 @@ def matched(nodes: Nodes) -> list[int]:
     Raises
     ------
     TraceError
-        Where one has no counterpart, or they differ in their bytes, or nodes of a file wait for one another.
+        If one has no counterpart, or they differ in their bytes, or nodes of a file wait for one another.
     """
     issued = {kind: dict[tuple[int, int, int], list[int]]() for kind in (COMM_SEND, COMM_RECV)}
     for node in _issued(nodes):
@@ -151,7 +151,7 @@ def in_order(nodes: Nodes, sends: Sequence[int]) -> list[int]:
     Raises
     ------
     TraceError
-        Where ranks wait for one another for ever.
+        If ranks wait for one another for ever.
     """
     waits = [before if send == NONE else [*before, send] for before, send in zip(nodes.before, sends, strict=True)]
     after = _successors(waits)
@@ -192,7 +192,7 @@ def parts(files: Sequence[RankFile], size: int) -> Parts:
     Raises
     ------
     TraceError
-        Where a message is larger than the buffer, or there is no such number up to `MOST_SHARDS`.
+        If a message is larger than the buffer, or there is no such number up to `MOST_SHARDS`.
     """
     bytes_: dict[int, None] = {}
     for file in files:

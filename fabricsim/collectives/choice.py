@@ -50,10 +50,10 @@ class Choice:
     byte_latency
         More latency for each byte of such a message, ps.
     copy_rate
-        Bytes/s at which all channels together copy what they have received and do not pass on; 0 where that takes no
+        Bytes/s at which all channels together copy what they have received and do not pass on; 0 if that takes no
         time.
     reduction_rate
-        Bytes/s at which a channel reduces what it has received; 0 where that takes no time.
+        Bytes/s at which a channel reduces what it has received; 0 if that takes no time.
     ticking
         Whether the flow engine brings together what begins and leaves at nearly one instant.
     """

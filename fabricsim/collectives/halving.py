@@ -8,7 +8,7 @@ seconds per message and ``B`` bytes/s, on ``n = 2^k`` ranks::
     all-reduce, doubling alone             k (a + S / B)
     reduce-scatter, all-gather             k a + (n - 1) / n S / B
 
-Where ``n`` is between powers of two, ``r = n - 2^k`` ranks hand their buffers to neighbours before and get the result
+If ``n`` is between powers of two, ``r = n - 2^k`` ranks hand their buffers to neighbours before and get the result
 afterwards: ``2 (a + S / B)`` more. In Rabenseifner's way each of such a pair first reduces one half for both, which
 takes a message more and halves the reduction: ``3 a + 2 S / B`` more. This is for ranks in step. The
 ranks without a neighbour begin at once, so that their first message is there early, or shares the receiver's link
@@ -92,7 +92,7 @@ def _power(members: int, collective: str) -> int:
 
 
 def _fold(builder: Builder, core: int, pair: Callable[[int, int], None]) -> list[int]:
-    """Let the first ranks work in pairs where there are more than `core`; returns those that go on."""
+    """Let the first ranks work in pairs if there are more than `core`; returns those that go on."""
     spare = builder.members - core
     for number in range(spare):
         pair(2 * number, 2 * number + 1)

@@ -45,13 +45,13 @@ class Lowering:
     program
         Whose calls.
     algorithms
-        Names of algorithms by collective, of those for which members are alike; where one is missing, the first of the
-        collective, a ring where there is one.
+        Names of algorithms by collective, of those for which members are alike; if one is missing, the first of the
+        collective, a ring if there is one.
 
     Raises
     ------
     InputError
-        Where an algorithm does not exist, or needs to know which members are on one host.
+        If an algorithm does not exist, or needs to know which members are on one host.
     """
 
     def __init__(self, program: Program, algorithms: Mapping[str, str]) -> None:

@@ -91,7 +91,7 @@ def read(path: str) -> Description:
     Raises
     ------
     InputError
-        Where it cannot be read, is too large, is no XML, has a document type, or says nothing that is known.
+        If it cannot be read, is too large, is no XML, has a document type, or says nothing that is known.
     """
     found = Description(path)
     try:
@@ -145,7 +145,7 @@ def template(path: str, collective: str, members: int) -> Template:
     Raises
     ------
     InputError
-        Where the file is for something else, or does not do what it says.
+        If the file is for something else, or does not do what it says.
     """
     found = read(path)
     if found.collective != collective:

@@ -53,7 +53,7 @@ def check(collective: str, made: Template, name: str, seed: int = 0) -> None:
     Raises
     ------
     WrongAlgorithmError
-        Where a member ends up with something else, a contribution is counted twice, a message is not
+        If a member ends up with something else, a contribution is counted twice, a message is not
         waited for, or the members wait for one another for ever.
     """
     order = random.Random(seed)  # noqa: S311  not for secrets
@@ -85,7 +85,7 @@ def check_messages(made: Template, title: str) -> None:
     Raises
     ------
     WrongAlgorithmError
-        Where members wait for ever.
+        If members wait for ever.
     """
     scripts = [made.script(lane)[["wait", "send"]].tolist() for lane in range(made.lanes)]
     receivers, sources = made.connections[:, :, 0].tolist(), made.sources.tolist()
@@ -140,7 +140,7 @@ def start(collective: str, made: Template, owner: int) -> Holding:
 
 
 def _home(made: Template, shard: int) -> int:
-    """Whose shard of a gathered or exchanged buffer one is, where each member has the same number of them."""
+    """Whose shard of a gathered or exchanged buffer one is, if each member has the same number of them."""
     return shard * made.members // made.shards
 
 

@@ -66,7 +66,7 @@ def assemble(scenario: Scenario, *, taps: bool, watch: Watch | None) -> Assembly
     Raises
     ------
     InputError
-        Where `watch` names a wire that is not there, or the engine is not that of packets.
+        If `watch` names a wire that is not there, or the engine is not that of packets.
     """
     model = TRANSPORTS[scenario.transport.kind](scenario.transport)
     if scenario.nic.latency is not None:

@@ -82,9 +82,9 @@ class Fabric:
     Raises
     ------
     SimulationError
-        Where `time_unit` is no time.
+        If `time_unit` is no time.
     InputError
-        Where `scenario` is none, or `watch` names a wire that is not there, or the engine is not that of packets.
+        If `scenario` is none, or `watch` names a wire that is not there, or the engine is not that of packets.
 
     Attributes
     ----------
@@ -161,8 +161,8 @@ class Fabric:
         Raises
         ------
         SimulationError
-            Where an argument is out of its range, or no whole number where one is needed; floats without a
-            fraction, such as ``1e6``, are whole. Where a weight other than 1 is given to the packet engine.
+            If an argument is out of its range, or no whole number if one is needed; floats without a
+            fraction, such as ``1e6``, are whole. If a weight other than 1 is given to the packet engine.
         """
         source, target = whole(source, "a rank"), whole(target, "a rank")
         size = checked_size(size, "a transfer")
@@ -191,7 +191,7 @@ class Fabric:
         matrix
             Records with ``source``, ``target`` (ranks), ``bytes`` and ``start`` (ps from now), shape ``(n,)``.
         ports
-            Of each, as in `send`; 0 where left out.
+            Of each, as in `send`; 0 if left out.
 
         Returns
         -------
@@ -217,7 +217,7 @@ class Fabric:
         return event
 
     def host_memory(self, host: int) -> int:
-        """Endpoint number of a host's memory, for `send`; a `SimulationError` where there is no such host."""
+        """Endpoint number of a host's memory, for `send`; a `SimulationError` if there is no such host."""
         number, hosts = whole(host, "a host"), self.scenario.cluster.hosts
         if not 0 <= number < hosts:
             msg = f"host {number} is not there: the cluster has hosts 0 to {hosts - 1}"
@@ -270,12 +270,12 @@ class Fabric:
         program
             As `fabricsim.program` gives it.
         ranks
-            Of the cluster, in the places of the program's ranks 0, 1, ...; these themselves where left out.
+            Of the cluster, in the places of the program's ranks 0, 1, ...; these themselves if left out.
 
         Raises
         ------
         SimulationError
-            Where the program has more ranks than the cluster or other than are given, or one is not there.
+            If the program has more ranks than the cluster or other than are given, or one is not there.
         """
         if ranks is not None:
             program = program.placed(checked_group(ranks))

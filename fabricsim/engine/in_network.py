@@ -66,13 +66,13 @@ class Switches:
         return self.group(ranks, with_leaves=algorithm.startswith("collnet"))
 
     def group(self, ranks: Sequence[int], *, with_leaves: bool) -> Group:
-        """Say where ranks are; their first switches only where they are asked for."""
+        """Say where ranks are; their first switches only if they are asked for."""
         hosts = [self.platform.host_of(rank) for rank in ranks]
         leaves = counted([self._leaf(ranks, rank) for rank in ranks]) if with_leaves else (0,) * len(hosts)
         return Group(counted(hosts), leaves)
 
     def _leaf(self, ranks: Sequence[int], rank: int) -> int:
-        """Node of the first switch on a rank's way to a rank of another host; 0 where there is none."""
+        """Node of the first switch on a rank's way to a rank of another host; 0 if there is none."""
         own = self.platform.host_of(rank)
         other = next((peer for peer in ranks if self.platform.host_of(peer) != own), None)
         if other is None:
@@ -134,7 +134,7 @@ class Switches:
         Raises
         ------
         SimulationError
-            Where a host's GPUs are not joined by a switch, or a rank does not reach the switch.
+            If a host's GPUs are not joined by a switch, or a rank does not reach the switch.
         """
         if self.is_in_network(source) or self.is_in_network(target):
             return self._network_path(source, target, port)

@@ -68,7 +68,7 @@ class Pump:
         Raises
         ------
         SimulationError
-            Where the environment's clock is outside that of the world.
+            If the environment's clock is outside that of the world.
         """
         if self._env.now < 0:
             msg = f"the environment's time {self._env.now} is before 0, where the clock begins: start it at 0"

@@ -90,7 +90,7 @@ class Ways:
         return Path(tuple(costs.items()), max(path.latency for path in paths), network=True)
 
     def out(self, source: int, target: int, stripes: Stripes) -> Sequence[Hop]:
-        """List what a message passes before its adapter's wire; nothing where it is in parts or a switch sends it."""
+        """List what a message passes before its adapter's wire; nothing if it is in parts or a switch sends it."""
         if len(stripes) > 1 or self.switches.is_switch(source):
             return ()
         if stripes:

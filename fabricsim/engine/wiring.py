@@ -51,7 +51,7 @@ class Connection(NamedTuple):
     latency
         Takes the place of the transport's own latency, ps.
     stripes
-        Pairs of endpoints by whose NICs the message goes in equal parts; its own where left out.
+        Pairs of endpoints by whose NICs the message goes in equal parts; its own if left out.
     byte_latency
         Added to the latency for each byte of a message that leaves the host, ps.
     polled
@@ -164,7 +164,7 @@ class Wiring:
         Raises
         ------
         SimulationError
-            Where there is no way for one of them, or it takes too long; none is made then.
+            If there is no way for one of them, or it takes too long; none is made then.
         """
         if self.folding is not None:
             keys = [self._stand_in(key, self.folding) for key in keys]
@@ -297,7 +297,7 @@ class Wiring:
         Raises
         ------
         SimulationError
-            Where the chunk cuts the buffer into more messages than a lane can count.
+            If the chunk cuts the buffer into more messages than a lane can count.
         """
         key = (collective, ranks, size)
         if key not in self._calls:
@@ -431,11 +431,11 @@ class Wiring:
         return {resource for route in routes for resource in self.route_hops[route]}
 
     def flows_of(self, communicator: int) -> list[int]:
-        """Flow of each connection in the packet engine, by channel and lane; NONE where there is none."""
+        """Flow of each connection in the packet engine, by channel and lane; NONE if there is none."""
         return self._column_of(communicator, "flow")
 
     def _routes_of(self, communicator: int) -> list[int]:
-        """Route of each connection, by channel and lane; NONE where there is none."""
+        """Route of each connection, by channel and lane; NONE if there is none."""
         return self._column_of(communicator, "route")
 
     def _column_of(self, communicator: int, column: str) -> list[int]:

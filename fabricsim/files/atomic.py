@@ -24,7 +24,7 @@ def whole(path: Path, way_out: str, error: type[InputError] = InputError, *, nam
     path
         File that is wanted; one of that name is replaced.
     way_out
-        What to do where it cannot be written.
+        What to do if it cannot be written.
     error
         Raised then.
     name
@@ -33,7 +33,7 @@ def whole(path: Path, way_out: str, error: type[InputError] = InputError, *, nam
     Raises
     ------
     InputError
-        Or `error`, where the file cannot be written; nothing is left then, and an older one of that name still there.
+        Or `error`, if the file cannot be written; nothing is left then, and an older one of that name still there.
     """
     part = path.with_name(name or f"{path.name}.part")
     try:

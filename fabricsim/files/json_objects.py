@@ -61,7 +61,7 @@ class ObjectList:
     Raises
     ------
     TraceError
-        Where there is no such list.
+        If there is no such list.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class ObjectList:
         return False
 
     def _end_of_object(self, count: int) -> int | None:
-        """Find where the object ends; None where the list ends early."""
+        """Find where the object ends; None if the list ends early."""
         shallow = _SHALLOW.match(self._text, self._place)
         if shallow:
             return shallow.end()
@@ -169,12 +169,12 @@ def decoded(decode: Callable[[bytes], Decoded], text: bytes, label: str, place: 
     label
         Name of the file.
     place
-        Where in it the object is, such as ``"node 3"``.
+        If in it the object is, such as ``"node 3"``.
 
     Raises
     ------
     TraceError
-        Where it is no JSON, has a value of a wrong type, or is nested too deep.
+        If it is no JSON, has a value of a wrong type, or is nested too deep.
     """
     try:
         return decode(text)

@@ -25,7 +25,7 @@ def lines(source: Source) -> Iterator[tuple[int, str]]:
     Raises
     ------
     TraceError
-        Where a line is longer than `MOST_LINE` or holds binary data, more than `MOST_BLANK` in a row are empty, or what
+        If a line is longer than `MOST_LINE` or holds binary data, more than `MOST_BLANK` in a row are empty, or what
         the stream raises.
     """
     number = blank = 0

@@ -45,9 +45,9 @@ class Source:
     path
         The file.
     member
-        Name in the archive; empty where the file is none.
+        Name in the archive; empty if the file is none.
     head
-        The first 64 KiB, or all where that is less.
+        The first 64 KiB, or all if that is less.
     stream
         Its bytes from the start, to be read once and before the next source is taken. `TraceError` where what it is
         packed in is damaged, cut, or grows beyond all proportion.
@@ -89,7 +89,7 @@ def sources(
     Raises
     ------
     TraceError
-        Where a path is missing, no regular file, empty, damaged, or there is nothing in it.
+        If a path is missing, no regular file, empty, damaged, or there is nothing in it.
     """
     found = False
     files = [file for path in paths for file in _files(Path(path))]
@@ -112,7 +112,7 @@ def one(path: Path) -> Iterator[Source]:
     Raises
     ------
     TraceError
-        Where it is missing, no regular file, empty, damaged or an archive.
+        If it is missing, no regular file, empty, damaged or an archive.
     """
     if path.is_dir():
         raise TraceError(path, "is a directory; name one file in it")
@@ -260,7 +260,7 @@ class _Xz:
         return b""
 
     def _begin_next(self) -> bool:
-        """Take up the stream that follows the one that has ended; False where there is none."""
+        """Take up the stream that follows the one that has ended; False if there is none."""
         rest = self.decoder.unused_data
         while not (rest := rest.lstrip(b"\0")):  # xz pads between streams with zeros
             rest = self.packed.read(_CHUNK)

@@ -41,7 +41,7 @@ def read_lines(path: Path | str) -> Iterator[tuple[int, str]]:
     Raises
     ------
     TraceError
-        Where the file is missing, no regular file, empty, binary, damaged, or exceeds `MAX_BYTES`, `MAX_LINES` or what
+        If the file is missing, no regular file, empty, binary, damaged, or exceeds `MAX_BYTES`, `MAX_LINES` or what
         `fabricsim.files.lines.lines` allows.
     """
     path = Path(path)

@@ -62,7 +62,7 @@ class Tables:
         Raises
         ------
         TypeError
-            Where it is not one-dimensional, not contiguous, or of other elements than `TABLES` says.
+            If it is not one-dimensional, not contiguous, or of other elements than `TABLES` says.
         """
         if name in self._PLACES:
             if value.dtype != self.TABLES[name] or value.ndim != 1 or not value.flags.c_contiguous:
@@ -107,7 +107,7 @@ def table_type(dtype: np.dtype[Any]) -> Table:
 
 
 def _place(context: Any, builder: Any, table: Table, where: tuple[Any, Any, Any]) -> Any:  # noqa: ANN401
-    """Address of an element; with bounds checks where numba is told to make them."""
+    """Address of an element; with bounds checks if numba is told to make them."""
     value, index, index_type = where
     array = make_array(table)(context, builder, value)
     index = context.cast(builder, index, index_type, types.intp)

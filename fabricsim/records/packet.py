@@ -166,7 +166,7 @@ QUEUE = np.dtype(
         ("credits", np.int64),  # bytes that may be sent
         ("alpha", np.float64),  # share of the free shared buffer that it may hold; inf: no such bound
         ("lossless", np.int32),  # 1: PFC or credits keep it from overflowing
-        ("shared", np.int32),  # 1: it takes from the shared buffer of its node, and is dropped where none is left
+        ("shared", np.int32),  # 1: it takes from the shared buffer of its node, and is dropped if none is left
     ],
     align=True,
 )

@@ -93,7 +93,7 @@ HEAP = np.dtype([("level", np.float64), ("resource", np.int64)], align=True)
 HOP = np.dtype([("resource", np.int32), ("copies", np.int32), ("cost", np.float64)], align=True)
 """One resource on a route, and the units of it that a payload byte costs.
 
-Where a route stands for others alike, ``copies`` of them cross the resource, and the cost is that of all of them.
+If a route stands for others alike, ``copies`` of them cross the resource, and the cost is that of all of them.
 """
 
 ROUTE = np.dtype(

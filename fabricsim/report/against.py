@@ -37,7 +37,7 @@ def flows_against(ours: Mapping[str, Sequence[float]], theirs: Mapping[str, Sequ
     Raises
     ------
     ResultError
-        Where there is no simulator to compare with.
+        If there is no simulator to compare with.
     """
     style.require_some(len(theirs), "simulator", "the study compared with none")
     figure = style.new_figure(11.0, 5.0)

@@ -21,7 +21,7 @@ _LABEL_WIDTH = 36  # characters; a quantity's name is a sentence and must leave 
 
 
 class Row(TypedDict):
-    """One figure; ``relative_error`` is ``predicted / measured - 1``, None where it says nothing."""
+    """One figure; ``relative_error`` is ``predicted / measured - 1``, None if it says nothing."""
 
     quantity: str
     unit: str
@@ -48,7 +48,7 @@ def measured_against_predicted(rows: Sequence[Mapping[str, object]], title: str)
     Raises
     ------
     ResultError
-        Where `rows` is empty.
+        If `rows` is empty.
     """
     style.require_some(len(rows), "figure", "the study compared nothing")
     units = list(dict.fromkeys(str(row["unit"]) for row in rows))
@@ -72,7 +72,7 @@ def bus_bandwidth(sizes: Sequence[int], measured: Sequence[float], predicted: Se
     sizes
         Bytes, ascending, shape ``(n,)``.
     measured, predicted
-        Bus bandwidth in bytes/s, shape ``(n,)``; `measured` may be empty where there is only a prediction.
+        Bus bandwidth in bytes/s, shape ``(n,)``; `measured` may be empty if there is only a prediction.
     title
         What was measured.
 
@@ -84,7 +84,7 @@ def bus_bandwidth(sizes: Sequence[int], measured: Sequence[float], predicted: Se
     Raises
     ------
     ResultError
-        Where there is no size above 0 with a bandwidth above 0, which is all that a logarithm has room for.
+        If there is no size above 0 with a bandwidth above 0, which is all that a logarithm has room for.
     """
     size, forecast = np.array(sizes, float), np.array(predicted, float)
     truth = np.array(measured, float) if len(measured) else np.full(len(size), np.nan)

@@ -42,7 +42,7 @@ def breakdown(result: Result) -> Figure:
     Raises
     ------
     ResultError
-        Where the program is empty.
+        If the program is empty.
     """
     ranks, simulated = rank_count(result), simulated_ranks(result)
     style.require_some(len(simulated), "op", "the program holds no work")
@@ -77,7 +77,7 @@ def comparison(results: Sequence[Result]) -> Figure:
     Raises
     ------
     ResultError
-        Where there is no run.
+        If there is no run.
     """
     style.require_some(len(results), "run", "name at least one transport")
     times = [iteration_parts(result) for result in results]

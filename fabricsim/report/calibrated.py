@@ -48,7 +48,7 @@ def calibration(series: Sequence[Series], title: str) -> Figure:
     Raises
     ------
     ResultError
-        Where there is no row.
+        If there is no row.
     """
     style.require_some(sum(len(each.sizes) for each in series), "row", "the table is empty")
     figure = style.new_figure(8.0, 6.4)

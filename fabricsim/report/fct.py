@@ -27,7 +27,7 @@ _MANY = 10.0
 def completion_times(result: TrafficResult) -> Figure:
     """Draw the distribution of the completion times, and the slowdown over the flow size.
 
-    Where all flows have one size, the second panel is the distribution of the slowdown.
+    If all flows have one size, the second panel is the distribution of the slowdown.
 
     Parameters
     ----------

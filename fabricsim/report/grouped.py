@@ -44,7 +44,7 @@ def grouped(bars: Sequence[Bar], title: str) -> Figure:
     Raises
     ------
     ResultError
-        Where there is no run.
+        If there is no run.
     """
     style.require_some(len(bars), "run", "the study ran nothing")
     groups = list(dict.fromkeys(bar.group for bar in bars))

@@ -86,9 +86,9 @@ def render(  # noqa: PLR0913  what the head of the table says
     Raises
     ------
     SimulationError
-        Where there are no rows or no devices, or a row that moves bytes takes no time.
+        If there are no rows or no devices, or a row that moves bytes takes no time.
     InputError
-        Where `datatype` is not known.
+        If `datatype` is not known.
     """
     if datatype not in _ITEM_BYTES:
         msg = f"no element type {datatype!r}; there are {', '.join(_ITEM_BYTES)}"

@@ -38,7 +38,7 @@ def packet_paths(log: PacketLog, title: str) -> Figure:
     Raises
     ------
     ResultError
-        Where no data packet was logged.
+        If no data packet was logged.
     """
     data = log.entries[log.entries["kind"] == DATA]
     style.require_some(len(data), "packet", "log wires that data cross: --pcap '*'")

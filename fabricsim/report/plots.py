@@ -45,7 +45,7 @@ __all__ = [
 
 
 def of_packets(packets: Packets, title: str) -> dict[str, Figure]:
-    """Draw what a packet run recorded; by the name of the picture, empty where nothing was tapped.
+    """Draw what a packet run recorded; by the name of the picture, empty if nothing was tapped.
 
     Parameters
     ----------

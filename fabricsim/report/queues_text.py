@@ -32,7 +32,7 @@ def queues_text(rows: Sequence[QueueSummary]) -> RenderableType:
     Returns
     -------
     rich.console.RenderableType
-        For ``rich.console.Console.print``; nothing where there are no rows.
+        For ``rich.console.Console.print``; nothing if there are no rows.
     """
     if not rows:
         return Text()

@@ -40,7 +40,7 @@ def agreement(points: Sequence[tuple[float, float, str]], quantity: str, title: 
     Raises
     ------
     ResultError
-        Where there is no point.
+        If there is no point.
     """
     style.require_some(len(points), "comparison", "the study has no rows")
     figure = style.new_figure(8.0, 5.6)

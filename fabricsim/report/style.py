@@ -65,7 +65,7 @@ def save(figure: Figure, path: Path) -> None:
     Raises
     ------
     ResultError
-        Where the suffix is another one, or the file cannot be written; nothing is left then.
+        If the suffix is another one, or the file cannot be written; nothing is left then.
     """
     import matplotlib as mpl  # noqa: PLC0415  matplotlib loads slowly, and only plots need it
 
@@ -139,7 +139,7 @@ def legend_beside(axes: Axes, *, reverse: bool = False, **options: Any) -> None:
     Parameters
     ----------
     axes
-        Where the labelled things are.
+        If the labelled things are.
     reverse
         Last label first, the order in which bars are stacked.
     options
@@ -160,7 +160,7 @@ def require_some(count: int, what: str, reason: str) -> None:
     Raises
     ------
     ResultError
-        Where `count` is 0.
+        If `count` is 0.
     """
     if not count:
         msg = f"there is no {what} to draw; {reason}"

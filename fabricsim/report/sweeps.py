@@ -39,7 +39,7 @@ def volume_sweeps(points: Points, schemes: Sequence[str], mixed: str) -> Figure:
     Raises
     ------
     ResultError
-        Where there are no points.
+        If there are no points.
     """
     style.require_some(len(points), "job", "the study counted nothing")
     figure = style.new_figure(13.0, 7.6)

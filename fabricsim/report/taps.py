@@ -37,7 +37,7 @@ def queues(packets: Packets, title: str) -> Figure:
     Raises
     ------
     ResultError
-        Where no queue was tapped, or none of them was ever used.
+        If no queue was tapped, or none of them was ever used.
     """
     used = [tap for tap in packets.taps if tap.kind == "queue" and len(tap.time)]
     deepest = sorted(used, key=lambda tap: -tap.value.max())[:MOST_QUEUES]
@@ -75,7 +75,7 @@ def windows(packets: Packets, title: str) -> Figure:
     Raises
     ------
     ResultError
-        Where no flow was tapped, or none of them sent anything.
+        If no flow was tapped, or none of them sent anything.
     """
     by_kind = {kind: [tap for tap in packets.taps if tap.kind == kind and len(tap.time)] for kind in ("window", "pace")}
     shown = {kind: taps for kind, taps in by_kind.items() if taps}
@@ -113,7 +113,7 @@ def _size_unit(largest: float) -> tuple[str, float]:
 
 
 def _outline(time: NDArray[np.float64], value: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Keep first, least, greatest and last point of each stretch of time where there are too many to draw."""
+    """Keep first, least, greatest and last point of each stretch of time if there are too many to draw."""
     if len(time) <= MOST_POINTS:
         return time, value
     stretch = np.floor((time - time[0]) / (time[-1] - time[0]) * (MOST_POINTS // 4 - 1)).astype(np.int64)

@@ -85,7 +85,7 @@ def comparison_table(summaries: Sequence[Summary]) -> Table:
     Raises
     ------
     ResultError
-        Where there is nothing to compare.
+        If there is nothing to compare.
     """
     if not summaries:
         msg = "there is no run to compare; name at least one transport"
@@ -129,7 +129,7 @@ def _rate_columns(summaries: Sequence[Summary]) -> dict[str, list[str]]:
 
 
 def human_number(value: float | None) -> str:
-    """Three digits, or as many as stand before the point; ``-`` where there is none."""
+    """Three digits, or as many as stand before the point; ``-`` if there is none."""
     if value is None:
         return "-"
     return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}"  # noqa: PLR2004  three digits

@@ -33,7 +33,7 @@ _HOST = (0.22, 0.2)
 def timeline(result: Result) -> Figure:
     """Draw the ops of each rank as bars, coloured by timer (at most `MOST_ROWS` ranks, evenly spaced).
 
-    Ops of the main stream are the high bars; where a program has overlapped ops, they are narrow bars below, and below
+    Ops of the main stream are the high bars; if a program has overlapped ops, they are narrow bars below, and below
     those what the host does.
 
     Parameters
@@ -49,7 +49,7 @@ def timeline(result: Result) -> Figure:
     Raises
     ------
     ResultError
-        Where the program is empty.
+        If the program is empty.
     """
     ranks, simulated = rank_count(result), simulated_ranks(result)
     style.require_some(len(simulated), "op", "the program holds no work")

@@ -36,7 +36,7 @@ def utilisation(result: Result) -> Figure:
     Raises
     ------
     ResultError
-        Where no link carried anything.
+        If no link carried anything.
     """
     return payload_rates(result.series, result.iteration, f"{result.name} over {result.transport}")
 
@@ -56,7 +56,7 @@ def payload_rates(series: Series, end: int, title: str) -> Figure:
     Raises
     ------
     ResultError
-        Where no link carried anything.
+        If no link carried anything.
     """
     carried = series.rate.sum(axis=1)
     # by the share of its capacity; the fabric's order among equals

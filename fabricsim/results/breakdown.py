@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Parts:
-    """Where an iteration goes, all in ps.
+    """The parts of an iteration, all in ps.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ def critical_rank(result: Result) -> int:
     -------
     int
         The rank whose last op ends last; among equals the one with the most compute, which has the least
-        slack, and among those the lowest. 0 where the program is empty.
+        slack, and among those the lowest. 0 if the program is empty.
     """
     ranks = rank_count(result)
     if not ranks:

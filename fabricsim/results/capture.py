@@ -30,7 +30,7 @@ class StepTime(NamedTuple):
 class Transfer(NamedTuple):
     """One communication: from when its last rank was ready until the last was done, captured and replayed, ps.
 
-    ``captured`` is NONE where not all of its ranks were captured, ``size`` where the trace does not say it.
+    ``captured`` is NONE if not all of its ranks were captured, ``size`` where the trace does not say it.
     """
 
     operation: str
@@ -50,7 +50,7 @@ class Capture:
     form
         Form of the trace, such as ``"kineto"``.
     span
-        From the first start to the last end of all that was captured, ps; NONE where the trace has no times.
+        From the first start to the last end of all that was captured, ps; NONE if the trace has no times.
     steps, transfers
         By rank and number; in the order in which the trace has them.
     assumptions
@@ -65,7 +65,7 @@ class Capture:
 
 
 class TransferSummary(TypedDict):
-    """All transfers of one operation, group, number of ranks and size; times are medians, null where not captured."""
+    """All transfers of one operation, group, number of ranks and size; times are medians, null if not captured."""
 
     operation: str
     group: str

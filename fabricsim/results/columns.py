@@ -174,7 +174,7 @@ STEPS = Table(
         Column("start", "i8", "ps", "when it began in the replay"),
     ),
 )
-"""The fields of `StepTime`; there where a trace was replayed."""
+"""The fields of `StepTime`; there if a trace was replayed."""
 
 TRANSFERS = Table(
     "transfers",
@@ -188,7 +188,7 @@ TRANSFERS = Table(
         Column("replayed", "i8", "ps", "the same in the replay"),
     ),
 )
-"""The fields of `Transfer`; there where a trace was replayed."""
+"""The fields of `Transfer`; there if a trace was replayed."""
 
 LOG = Table(
     "packet_log",
@@ -205,7 +205,7 @@ LOG = Table(
         Column("fate", "i1", "1", "what became of it", ("sent", "dropped", "lost")),
     ),
 )
-"""The columns of `fabricsim.results.packets.ENTRY`; there where packets were logged."""
+"""The columns of `fabricsim.results.packets.ENTRY`; there if packets were logged."""
 
 LOG_WIRE = Column("wire_name", "text", "1", "name of the wire")
 LOG_FLOWS = Table(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Stretch(NamedTuple):
     """One piece of the path.
 
-    ``op`` is an index into the ops, NONE where nothing ran; ``begin`` and ``end`` are in ps. ``via`` is the call
+    ``op`` is an index into the ops, NONE if nothing ran; ``begin`` and ``end`` are in ps. ``via`` is the call
     whose wait led from the rank of the start to this one, NONE on that rank itself.
     """
 

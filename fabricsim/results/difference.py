@@ -26,7 +26,7 @@ class Pair(NamedTuple):
 
     @property
     def change(self) -> float | None:
-        """The second over the first, less one; None where the first is zero."""
+        """The second over the first, less one; None if the first is zero."""
         return self.second / self.first - 1 if self.first > 0 else None
 
 

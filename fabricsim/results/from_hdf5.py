@@ -28,7 +28,7 @@ _TEXT_ATTRIBUTES = ("name", "source", "transport", "engine", "version")
 
 
 def read_result(reader: Reader) -> Result:
-    """Read all parts of a result; raises `fabricsim.errors.ResultError` where they do not fit together."""
+    """Read all parts of a result; raises `fabricsim.errors.ResultError` if they do not fit together."""
     ops, spans, timers = _read_ops(reader)
     calls = _read_calls(reader)
     reader.require(bool(np.all(ops["call"] < len(calls))), "group ops names calls that group calls does not have")

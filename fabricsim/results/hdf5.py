@@ -43,7 +43,7 @@ def write(result: Result | TrafficResult, path: Path | str) -> None:
     Raises
     ------
     ResultError
-        Where the file cannot be written.
+        If the file cannot be written.
     """
     target = Path(path)
     if target.is_dir():
@@ -92,7 +92,7 @@ def read(path: Path | str) -> Result:
     Raises
     ------
     ResultError
-        Where the file is missing, truncated, of another kind, of a later format or inconsistent. The memory
+        If the file is missing, truncated, of another kind, of a later format or inconsistent. The memory
         taken is bounded by the size of the file.
     """
     found = read_any(path)

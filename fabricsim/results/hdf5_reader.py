@@ -42,7 +42,7 @@ def open_result(path: Path) -> Iterator[Reader]:
     Raises
     ------
     ResultError
-        Where it is missing, no result file, or turns out damaged while it is read.
+        If it is missing, no result file, or turns out damaged while it is read.
     """
     import h5py  # noqa: PLC0415  a command that reads no result need not load HDF5
 
@@ -133,7 +133,7 @@ class Reader:
         return value
 
     def numbers(self, group: str, column: Column, shape: tuple[int, ...] | None = None) -> NDArray[Any]:
-        """Give a numeric column in its own type; any one-dimensional shape where `shape` is None."""
+        """Give a numeric column in its own type; any one-dimensional shape if `shape` is None."""
         dataset = self._dataset(group, column, shape)
         kind = np.dtype(column.kind)
         self.require(dataset.dtype.kind == kind.kind, f"{dataset.name} holds {dataset.dtype}, not {kind}")

@@ -123,7 +123,7 @@ class Packets:
     taps
         What was asked for with ``--tap``, but for rates, which are the `Series` of the run.
     log
-        None where no packets were logged.
+        None if no packets were logged.
     """
 
     names: tuple[str, ...]

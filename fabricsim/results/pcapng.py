@@ -80,7 +80,7 @@ def write(log: PacketLog, path: Path) -> None:
     Raises
     ------
     ResultError
-        Where the file cannot be written; nothing is left then.
+        If the file cannot be written; nothing is left then.
     """
     with whole(path, "name a folder that exists and has room", ResultError) as part:
         part.write_bytes(image(log))

@@ -220,7 +220,7 @@ class Result:
     notes
         What a reader has to know about how the run was made, a sentence each.
     work
-        What an iteration does; None where that is not known.
+        What an iteration does; None if that is not known.
     """
 
     name: str

@@ -30,7 +30,7 @@ def percentile(counts: NDArray[np.int64], share: float) -> float | None:
     Returns
     -------
     float or None
-        None where there was no message.
+        None if there was no message.
     """
     total = int(counts.sum())
     if total == 0:

@@ -54,7 +54,7 @@ class CollectiveSummary(TypedDict):
     ``time_mean_s`` is from when the last rank was ready until the last was done. ``algbw`` is bytes per that time
     and ``busbw`` is ``algbw`` times nccl-tests' factor (`bus_factor`), so that it compares with the rate of a link.
     ``bound`` is the bus bandwidth that the narrowest resource allows, and ``share_of_bound`` is ``busbw / bound``.
-    Null stands where there is nothing to divide by.
+    Null stands if there is nothing to divide by.
     """
 
     dimension: str
@@ -102,11 +102,11 @@ class Summary(TypedDict):
     critical_rank
         The rank that ends last (`critical_rank`).
     breakdown_s
-        Where the iteration goes: that of the critical rank, or the mean of the marked ones.
+        If the iteration goes: that of the critical rank, or the mean of the marked ones.
     exposed_communication_s
         Sum of ``breakdown_s["exposed_communication"]``.
     throughput
-        Tokens and FLOPs per second and the share of the peak (`fabricsim.results.throughput.throughput`), where known.
+        Tokens and FLOPs per second and the share of the peak (`fabricsim.results.throughput.throughput`), if known.
     timers_s
         For each timer the largest total over the ranks, as Megatron-LM prints it by default.
     collectives
@@ -132,7 +132,7 @@ class Summary(TypedDict):
     notes
         What a reader has to know about how the run was made, a sentence each (`Result.notes`).
     assumptions
-        Where a collective went by Chakra files of the user: what of their algorithm could not be checked.
+        If a collective went by Chakra files of the user: what of their algorithm could not be checked.
     """
 
     name: str
@@ -230,7 +230,7 @@ def to_json(summary: Summary) -> str:
     Raises
     ------
     ResultError
-        Where a number is not finite; JSON has no way to write it.
+        If a number is not finite; JSON has no way to write it.
     """
     try:
         return json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False)

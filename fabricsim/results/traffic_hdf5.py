@@ -35,7 +35,7 @@ def write_traffic(file: h5py.File, result: TrafficResult) -> None:
 
 
 def read_traffic(reader: Reader) -> TrafficResult:
-    """Read all parts of a traffic run; raises `fabricsim.errors.ResultError` where they do not fit together."""
+    """Read all parts of a traffic run; raises `fabricsim.errors.ResultError` if they do not fit together."""
     matrix, completion, alone = _read_demand(reader)
     links = from_hdf5.read_links(reader, folded=False)
     crossed = reader.numbers(columns.LINKS.group, columns.CROSSED, (len(links),)).tolist()

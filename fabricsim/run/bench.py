@@ -93,7 +93,7 @@ def point_to_point_times(
     Raises
     ------
     InputError
-        Where the cluster has one host, or the transport has no ``[mpi]`` table.
+        If the cluster has one host, or the transport has no ``[mpi]`` table.
     """
     mpi = scenario.transport.mpi
     if scenario.cluster.hosts < 2:  # noqa: PLR2004  a sender and a receiver

@@ -66,7 +66,7 @@ def reload(result: record.Result) -> LoadedScenario:
     Raises
     ------
     ScenarioError
-        Where this version of fabricsim no longer accepts it.
+        If this version of fabricsim no longer accepts it.
     """
     return LoadedScenario(from_tables(result.resolved), result.source, result.resolved, Path(result.name))
 
@@ -84,16 +84,16 @@ def load_fabric(
     ranks
         Of the job.
     transport
-        In place of the scenario's; needed for a cluster, but where all ranks are on one host.
+        In place of the scenario's; needed for a cluster, but if all ranks are on one host.
     overrides
         As of `load`.
 
     Raises
     ------
     InputError
-        Where there is nothing of that name, or it is not said which transport.
+        If there is nothing of that name, or it is not said which transport.
     ScenarioError
-        Where the scenario has mistakes; it lists all of them.
+        If the scenario has mistakes; it lists all of them.
     """
     overrides = settings(overrides) if isinstance(overrides, Mapping) else overrides
     if any(text.lstrip().startswith("job") for text in overrides):
@@ -125,7 +125,7 @@ def program(scenario: LoadedScenario | str | Path | Mapping[str, Any], overrides
     Raises
     ------
     InputError
-        Where the scenario has no job, or it does not fit into the memory of its GPUs.
+        If the scenario has no job, or it does not fit into the memory of its GPUs.
     """
     loaded = _loaded(scenario, overrides)
     plan = build_plan(loaded)
@@ -153,7 +153,7 @@ def build_plan(loaded: LoadedScenario) -> JobPlan:
     Raises
     ------
     InputError
-        Where the scenario has no job.
+        If the scenario has no job.
     """
     job = loaded.scenario.job
     if job is None:
@@ -221,9 +221,9 @@ def simulate(
     Raises
     ------
     SimulationError
-        Where the program cannot run on this cluster, or nothing was delivered.
+        If the program cannot run on this cluster, or nothing was delivered.
     InputError
-        Where the scenario has no job, its job does not fit into the memory of its GPUs, or `watch` names what is
+        If the scenario has no job, its job does not fit into the memory of its GPUs, or `watch` names what is
         not there.
     """
     loaded = _loaded(scenario, overrides)
@@ -267,7 +267,7 @@ def replay(
     Raises
     ------
     SimulationError
-        Where the cluster has too few ranks, or nothing was delivered.
+        If the cluster has too few ranks, or nothing was delivered.
     """
     timed = rebuilt.program.ops["duration"][rebuilt.program.ops["kind"] == COMPUTE].any()
     notes = () if timed else ("the trace holds no times of kernels: compute is unknown, and taken as none",)

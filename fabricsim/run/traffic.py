@@ -46,17 +46,17 @@ if TYPE_CHECKING:
 __all__ = ["read", "request", "simulate"]
 
 _SIZE = "10MB"
-"""Of each flow where none is asked for; ``poisson`` takes `_SIZES`."""
+"""Of each flow if none is asked for; ``poisson`` takes `_SIZES`."""
 _SIZES = "websearch"
 
 
 def read(name: str) -> Matrix | None:
-    """Read a matrix file; None where `name` is that of a pattern and no such file is there.
+    """Read a matrix file; None if `name` is that of a pattern and no such file is there.
 
     Raises
     ------
     InputError
-        Where there is neither, or the file is no traffic matrix.
+        If there is neither, or the file is no traffic matrix.
     """
     try:
         there = Path(name).exists()
@@ -91,7 +91,7 @@ def request(
     Raises
     ------
     InputError
-        Where the pattern cannot be had so.
+        If the pattern cannot be had so.
     """
     sizes = _parse_size(size or (_SIZES if pattern == "poisson" else _SIZE))
     wire = TRANSPORTS[scenario.transport.kind](scenario.transport).costs.wire
@@ -136,9 +136,9 @@ def simulate(
     Raises
     ------
     InputError
-        Where the matrix names a rank that the cluster does not have, or `watch` what is not there.
+        If the matrix names a rank that the cluster does not have, or `watch` what is not there.
     SimulationError
-        Where the run cannot go on.
+        If the run cannot go on.
     """
     _check_ranks(scenario, matrix)
     env = simpy.Environment()

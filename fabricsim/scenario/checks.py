@@ -48,7 +48,7 @@ def problems(scenario: Parts) -> list[Mistake]:
     Returns
     -------
     list of Mistake
-        Without places; empty where all fits.
+        Without places; empty if all fits.
     """
     return settled(partial(check, scenario) for check in _CHECKS)
 

@@ -74,7 +74,7 @@ class Gpu(Spec):
     ``kernels`` and ``streams`` have been measured, and take that time.
     ``nccl_start``, ``nccl_step`` and ``nccl_copy_rate`` are what NCCL's kernels of protocol Simple take over NVLink
     to begin and for each message, and the rate at which they copy out what they do not pass on; NCCL's own tables
-    and half the memory's rate where left out. ``nccl_ll_start`` and ``nccl_ll_step`` are the times of protocol LL.
+    and half the memory's rate if left out. ``nccl_ll_start`` and ``nccl_ll_step`` are the times of protocol LL.
     """
 
     name: str

@@ -36,7 +36,7 @@ ALGORITHMS: dict[str, list[str]] = {
     "send_recv": ["direct"],
     "ring_exchange": ["ring"],
 }
-"""Names of the algorithms of each collective; the first is taken where nothing else is asked for."""
+"""Names of the algorithms of each collective; the first is taken if nothing else is asked for."""
 
 PROTOCOLS = ("ll", "ll128", "simple")
 """Protocols of NCCL, which differ in latency and in what they add to the data."""
@@ -55,7 +55,7 @@ class ChakraFiles(NamedTuple):
     pattern
         Their names, with ``*`` for the rank.
     size
-        Bytes of the collective that they were written for; None where the files are to say it.
+        Bytes of the collective that they were written for; None if the files are to say it.
     """
 
     pattern: str
@@ -68,12 +68,12 @@ def is_described(name: str) -> bool:
 
 
 def chakra_files(name: str) -> ChakraFiles | None:
-    """Read the name of an algorithm in Chakra files; None where it is another.
+    """Read the name of an algorithm in Chakra files; None if it is another.
 
     Raises
     ------
     ValueError
-        Where what follows the ``@`` is no size.
+        If what follows the ``@`` is no size.
     """
     found = _CHAKRA.fullmatch(name)
     if found is None or name.endswith(".xml"):
@@ -154,7 +154,7 @@ class Collectives(Spec):
     max_channels: Annotated[int, Field(ge=1, le=64)] | None = None
 
     def wanted(self, key: Literal["algorithm", "protocol"], collective: str) -> str | None:
-        """Name that the scenario gives for a collective; None where the choice is free."""
+        """Name that the scenario gives for a collective; None if the choice is free."""
         named = self.algorithm if key == "algorithm" else self.protocol
         name = named.get(collective, "auto") if isinstance(named, dict) else named
         known = ALGORITHMS[collective] if key == "algorithm" else PROTOCOLS

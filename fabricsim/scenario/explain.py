@@ -137,7 +137,7 @@ def _known_keys(keys: KeyPath, model: type[Spec]) -> str:
 
 
 def spec_at(path: KeyPath, model: type[Spec]) -> type[Spec] | None:
-    """Return the model of the table at `path`; None where there is none.
+    """Return the model of the table at `path`; None if there is none.
 
     The key of a table that has several models is followed by the choice among them, as in pydantic's
     places: ``("transport", "congestion_control", "dctcp")``.

@@ -47,7 +47,7 @@ class Fabric(Spec):
     ``link_rate`` and ``switch`` default to those of the transport preset. In ``leaf-spine``,
     ``hosts_per_leaf`` hosts hang on each leaf and each leaf has one uplink to each spine.
     In ``fat-tree``, ``k`` is the port count of a switch; the smallest that holds the hosts is taken
-    where it is left out. In ``file``, ``links`` is a CSV file of cables. With ``rails`` the NICs of one number
+    if it is left out. In ``file``, ``links`` is a CSV file of cables. With ``rails`` the NICs of one number
     have switches of their own: a single switch for each rail, or a leaf for each rail of ``hosts_per_leaf`` hosts.
 
     ``routing`` chooses among equally short ways: by the hash of the flow, or by its destination.

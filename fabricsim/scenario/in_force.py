@@ -37,7 +37,7 @@ def longest_payload(transport: Transport) -> int:
 
 
 def _joined_acknowledgements(transport: Transport) -> int:
-    """Packets that an InfiniBand adapter acknowledges at once: half a window at most, 1 where that may be any."""
+    """Packets that an InfiniBand adapter acknowledges at once: half a window at most, 1 if that may be any."""
     if law_in_force(transport).law not in FIXED_WINDOW:
         return 1
     payload = longest_payload(transport)

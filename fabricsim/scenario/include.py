@@ -132,7 +132,7 @@ def anchored(node: Node, folder: Path, path: TablePath = ()) -> Node:
     folder
         Where it lies.
     path
-        Where `node` stands in the scenario.
+        If `node` stands in the scenario.
     """
     if path in INCLUDABLE and is_file_name(node.value):
         return Node(str(folder / str(node.value)), node.where)
@@ -148,8 +148,8 @@ def anchored(node: Node, folder: Path, path: TablePath = ()) -> Node:
 def overlay(below: Node, above: Node, path: TablePath = ()) -> Node:
     """Lay one tree over another: tables merge key by key, anything else is replaced.
 
-    Where a table in `above` names a library file, keys that stand beside another name in `below`
-    stay; a table that was written in full is replaced. Where a key chooses what else a table may hold, as
+    If a table in `above` names a library file, keys that stand beside another name in `below`
+    stay; a table that was written in full is replaced. If a key chooses what else a table may hold, as
     ``law`` does, another choice drops what went with the one below.
 
     Parameters
@@ -157,7 +157,7 @@ def overlay(below: Node, above: Node, path: TablePath = ()) -> Node:
     below, above
         With library names written as ``include``.
     path
-        Where both stand in the scenario.
+        If both stand in the scenario.
     """
     if not (below.is_table and above.is_table):
         return above
@@ -183,7 +183,7 @@ def override(text: str) -> Node:
     Raises
     ------
     InputError
-        Where there is no equals sign or no dotted key before it.
+        If there is no equals sign or no dotted key before it.
     """
     key, equals, value = text.partition("=")
     if not equals or not _KEYS.fullmatch(key.strip()):

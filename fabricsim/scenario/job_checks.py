@@ -42,7 +42,7 @@ def job_problems(job: Job) -> list[Mistake]:
     Returns
     -------
     list of Mistake
-        Without places; empty where all fits.
+        Without places; empty if all fits.
     """
     return settled(partial(check, job) for check in _CHECKS)
 
@@ -63,7 +63,7 @@ def peak_problems(job: Job, gpu: Gpu) -> list[Mistake]:
     Raises
     ------
     Unsettled
-        Where `job` or `gpu` has a mistake in what decides this.
+        If `job` or `gpu` has a mistake in what decides this.
     """
     if job.precision in gpu.peak:
         return []

@@ -34,7 +34,7 @@ def root() -> Path:
     Raises
     ------
     InputError
-        Where the installation lacks it.
+        If the installation lacks it.
     """
     package = Path(__file__).resolve().parents[1]
     for folder in (package / "workloads", package.parent / "workloads"):
@@ -50,7 +50,7 @@ def names(kind: str) -> list[str]:
     Raises
     ------
     InputError
-        Where there is no such kind.
+        If there is no such kind.
     """
     if kind not in KINDS:
         hint = did_you_mean(kind, KINDS, f"there are {', '.join(KINDS)}")
@@ -65,7 +65,7 @@ def path(kind: str, name: str) -> Path:
     Raises
     ------
     InputError
-        Where there is no such kind or name.
+        If there is no such kind or name.
     """
     known = names(kind)
     if name not in known:  # a name is never joined to a path before it is known to be one of ours

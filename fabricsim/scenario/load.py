@@ -109,9 +109,9 @@ def machine(name: str, transport: str, hosts: int, overrides: Sequence[str] = ()
     Raises
     ------
     InputError
-        Where there is no cluster or transport of that name.
+        If there is no cluster or transport of that name.
     ScenarioError
-        Where they do not go together, or an override is wrong.
+        If they do not go together, or an override is wrong.
     """
     library.path("clusters", name)
     library.path("transports", transport)
@@ -168,7 +168,7 @@ def from_tables(tables: Mapping[str, Any]) -> Scenario:
     Raises
     ------
     ScenarioError
-        Where the scenario has mistakes; it lists all of them.
+        If the scenario has mistakes; it lists all of them.
     """
     return _checked(names_to_includes(build(tables)), Includer())[0]
 

@@ -18,7 +18,7 @@ class Experts(Spec):
     """The mixture of experts that takes the place of a layer's feed-forward network.
 
     A router sends each token to ``per_token`` of ``count`` experts of inner width ``feed_forward``
-    (that of the model where it is left out), and every token goes through ``shared`` more of that
+    (that of the model if it is left out), and every token goes through ``shared`` more of that
     width. The first ``dense_layers`` layers have the model's plain feed-forward network.
     """
 

@@ -21,7 +21,7 @@ SOCKET_KINDS = ("tcp", "ipoib")
 MOST_JOINED = 256
 """Packets of a message that an InfiniBand adapter acknowledges at once: MLX5_IB_ACK_REQ_FREQ of Linux, 2^8."""
 MAXIMUM_PACKETS = 2**23
-"""Packets that may be outstanding where no window is given: half of a 24-bit packet sequence number (IBTA)."""
+"""Packets that may be outstanding if no window is given: half of a 24-bit packet sequence number (IBTA)."""
 
 
 class Packet(Spec):

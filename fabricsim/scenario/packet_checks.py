@@ -1,7 +1,7 @@
 """Checks of what only the packet engine uses: switches, transports, and how they fit together.
 
 What stands in one table, or in one switch, is checked always; a transport is held against a switch only
-where the packet engine is chosen, since the flow engine uses neither's packet settings.
+if the packet engine is chosen, since the flow engine uses neither's packet settings.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Partial:
     broken
         Tables, as key paths, whose library file was not found: their defaults are not settled.
     path
-        Where `tables` stands in the scenario.
+        If `tables` stands in the scenario.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ def spec_types(annotation: object) -> tuple[type[Spec], ...]:
 
 
 def spec_type(annotation: object) -> type[Spec] | None:
-    """Return the model in a field's annotation; None where there is none, or where several are to choose from."""
+    """Return the model in a field's annotation; None if there is none, or if several are to choose from."""
     types = spec_types(annotation)
     return types[0] if len(types) == 1 else None
 
@@ -124,7 +124,7 @@ def tagged(info: FieldInfo) -> dict[str, type[Spec]]:
 
 
 def table_type(info: FieldInfo, table: Mapping[str, Any]) -> type[Spec] | None:
-    """Return the model of a table as it was written; None where a field has none, or its choice is none."""
+    """Return the model of a table as it was written; None if a field has none, or its choice is none."""
     if info.discriminator is None:
         return spec_type(info.annotation)
     tag = table.get(str(info.discriminator))

@@ -65,7 +65,7 @@ def size_of(scenario: Parts) -> Size:
     Raises
     ------
     Unsettled
-        Where they are not known: those of a fabric from a file are counted when it is read, and more ports towards
+        If they are not known: those of a fabric from a file are counted when it is read, and more ports towards
         other switches than `MOST_PORTS` are a mistake of their own.
     """
     if max(scenario.fabric.k or 0, scenario.fabric.spines or 0) > MOST_PORTS:

@@ -30,12 +30,12 @@ def read_text(path: Path, label: str = "") -> str:
     path
         The file.
     label
-        Its name in messages; `path` itself where left out.
+        Its name in messages; `path` itself if left out.
 
     Raises
     ------
     InputError
-        Where it is missing, a directory, unreadable, too large, empty or no UTF-8 text.
+        If it is missing, a directory, unreadable, too large, empty or no UTF-8 text.
     """
     label = label or str(path)
     problem = not_a_file(path, "; name the scenario file in it")
@@ -59,7 +59,7 @@ def read_text(path: Path, label: str = "") -> str:
 
 
 def not_a_file(path: Path, in_directory: str = "") -> str:
-    """Say why a path is no regular file; empty where it is one. `in_directory` is added for a directory."""
+    """Say why a path is no regular file; empty if it is one. `in_directory` is added for a directory."""
     try:
         if path.is_dir():
             return f"is a directory{in_directory}"
@@ -76,7 +76,7 @@ def parse(text: str, label: str) -> Node:
     Raises
     ------
     InputError
-        Where it is empty or no TOML, with the line.
+        If it is empty or no TOML, with the line.
     """
     lines = text.removeprefix("\ufeff").splitlines() or [""]
     longest = max(range(len(lines)), key=lambda index: len(lines[index]))

@@ -39,9 +39,9 @@ def show(name: str, overrides: Sequence[str] = (), width: int = 10**9) -> str:
     Raises
     ------
     InputError
-        Where there is nothing or more than one thing of that name, or settings are given for a preset.
+        If there is nothing or more than one thing of that name, or settings are given for a preset.
     ScenarioError
-        Where a scenario has mistakes.
+        If a scenario has mistakes.
     """
     kind, path = _find(name)
     if kind == "scenarios":

@@ -19,7 +19,7 @@ def closest(word: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """Ask for the closest known name; `otherwise` where none is close."""
+    """Ask for the closest known name; `otherwise` if none is close."""
     match = closest(word, known)
     return f"did you mean {match!r}?" if match is not None else otherwise
 

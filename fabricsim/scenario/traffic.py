@@ -49,7 +49,7 @@ def load_sizes(name: str) -> FlowSizes:
     Raises
     ------
     InputError
-        Where there is none of that name, or its file is not a distribution.
+        If there is none of that name, or its file is not a distribution.
     """
     return _read(library.path("traffic", name), f"workloads/traffic/{name}.toml")
 

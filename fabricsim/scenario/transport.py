@@ -55,9 +55,9 @@ class Transport(Spec):
     """One transport.
 
     Latencies are one way and without serialisation. ``send_copy`` and ``receive_copy`` are the CPU
-    time that the thread moving the data spends per byte; zero where the NIC moves it. ``efficiency`` and
+    time that the thread moving the data spends per byte; zero if the NIC moves it. ``efficiency`` and
     ``host_efficiency`` are the shares of what framing leaves of the wire, and packets of the hosts' PCIe links, that
-    transfers reach; the latter is above 1 where packets carry more than the model counts. The kind
+    transfers reach; the latter is above 1 if packets carry more than the model counts. The kind
     ``ideal`` has no headers: a payload byte is a wire byte. ``packet``, ``congestion_control`` and
     ``load_balancing`` act in the packet engine only.
     """

@@ -19,7 +19,7 @@ class Node:
     value
         A ``dict`` from keys to nodes, a ``list`` of nodes, or a plain TOML value.
     where
-        ``"file.toml:12"`` or ``"--set"``; empty where it is not known.
+        ``"file.toml:12"`` or ``"--set"``; empty if it is not known.
     """
 
     value: Any
@@ -39,11 +39,11 @@ def build(value: object, file: str = "", lines: Mapping[KeyPath, int] | None = N
     value
         What ``tomllib`` returned, or any nested mapping.
     file
-        Name of the file for people; empty where there is none.
+        Name of the file for people; empty if there is none.
     lines
         Line of each key path.
     path
-        Where `value` stands in the file.
+        If `value` stands in the file.
     """
     line = (lines or {}).get(path)
     where = f"{file}:{line}" if line is not None else file

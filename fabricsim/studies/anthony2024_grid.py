@@ -68,7 +68,7 @@ class Scheme:
 
     @property
     def data(self) -> int:
-        """Replicas; one where nothing but tensor or pipeline parallelism is looked at."""
+        """Replicas; one if nothing but tensor or pipeline parallelism is looked at."""
         return 1 if self.name in {"tensor", "pipeline"} else RANKS // (self.tensor * self.pipeline)
 
 

@@ -59,7 +59,7 @@ def check_test(test: str) -> None:
     Raises
     ------
     InputError
-        Where there is no such test.
+        If there is no such test.
     """
     known = (*TESTS, LATENCY)
     if test not in known:
@@ -74,7 +74,7 @@ def sizes(smallest: str, largest: str) -> list[int]:
     Raises
     ------
     InputError
-        Where a size has no unit, is zero, or the first is above the last.
+        If a size has no unit, is zero, or the first is above the last.
     """
     try:
         first, last = int(units.parse(smallest, units.BYTES)), int(units.parse(largest, units.BYTES))
@@ -99,7 +99,7 @@ def read_reference(path: Path, test: str) -> Reference:
     Raises
     ------
     InputError
-        Where the file cannot be read or holds another test.
+        If the file cannot be read or holds another test.
     """
     if test == LATENCY:
         table = osu.read(path)
@@ -227,7 +227,7 @@ def run(
     Raises
     ------
     InputError
-        Where the reference has no usable row or was captured on another number of ranks, the cluster has one rank, or
+        If the reference has no usable row or was captured on another number of ranks, the cluster has one rank, or
         a size does not fit into a GPU.
     """
     if reference is not None:

@@ -56,7 +56,7 @@ class Outcome:
 
 
 Known = dict[tuple[str, ...], dict[str, Outcome]]
-"""Outcomes by transport of each scenario that was run, by its settings; none where it cannot be."""
+"""Outcomes by transport of each scenario that was run, by its settings; none if it cannot be."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def find(
     Raises
     ------
     ScenarioError
-        Where the assumptions' settings have mistakes.
+        If the assumptions' settings have mistakes.
     """
     known = {} if known is None else known
     grid = list(points(assumptions))
@@ -101,7 +101,7 @@ def find(
 
 
 def _loaded(point: Point) -> dict[str, LoadedScenario]:
-    """Load a point's scenario on each transport; none where stages cannot share layers evenly, or ranks heads."""
+    """Load a point's scenario on each transport; none if stages cannot share layers evenly, or ranks heads."""
     try:
         return {name: load("dai2024", [*point.settings, f"transport={name}"]) for name in TRANSPORTS}
     except ScenarioError as error:

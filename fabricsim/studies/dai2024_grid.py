@@ -101,7 +101,7 @@ class Assumptions:
         Whether a split model has the batch of its script, in weak scaling per rank; otherwise its smallest
         run has one micro-batch, and in weak scaling others more.
     scripts
-        Where models and batches are from.
+        If models and batches are from.
     """
 
     nodes: tuple[int, ...] = (2, 4, 8)

@@ -46,7 +46,7 @@ class MeasuredTable:
     title
         What was measured.
     source
-        Where the figures come from.
+        If the figures come from.
     licence
         Licence of the source.
     certainty
@@ -82,7 +82,7 @@ class Figure:
     value
         The figure.
     source
-        Where exactly it stands.
+        If exactly it stands.
     certainty
         See `Certainty`.
     """
@@ -113,7 +113,7 @@ def load(name: str) -> MeasuredTable:
     Raises
     ------
     InputError
-        Where there is no such table.
+        If there is no such table.
     """
     known = names()
     if name not in known:
@@ -136,7 +136,7 @@ def figures(name: str) -> dict[str, Figure]:
     Raises
     ------
     InputError
-        Where there is no such table, or it is one of rows, not of figures.
+        If there is no such table, or it is one of rows, not of figures.
     """
     table = load(name)
     if "key" not in (table.rows.dtype.names or ()):

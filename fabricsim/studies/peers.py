@@ -64,7 +64,7 @@ def validate(progress: Callable[[float], None] | None = None) -> Study:
     Raises
     ------
     InputError
-        Where the folder of results is named and lacks one.
+        If the folder of results is named and lacks one.
     """
     folder = results_folder()
     patterns, theirs = own_patterns(), [] if folder is None else runs_in(folder)
@@ -108,12 +108,12 @@ def validate(progress: Callable[[float], None] | None = None) -> Study:
 
 
 def results_folder() -> Path | None:
-    """Folder of the other simulators' results; None where none is named.
+    """Folder of the other simulators' results; None if none is named.
 
     Raises
     ------
     InputError
-        Where it is named and is no folder.
+        If it is named and is no folder.
     """
     name = os.environ.get(FOLDER)
     if not name:
@@ -203,7 +203,7 @@ def single_flow_rows(folder: Path) -> list[ValidationRow]:
 
 
 def completion_times(folder: Path, peer: str, pattern: str) -> dict[tuple[int, int], float] | None:
-    """Read what a simulator gave, s, by source and target; None where it did not run this pattern."""
+    """Read what a simulator gave, s, by source and target; None if it did not run this pattern."""
     path = folder / "fct" / f"{peer}__{pattern}.csv"
     if not path.is_file():
         return None

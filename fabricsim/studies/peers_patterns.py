@@ -81,7 +81,7 @@ def lines_of(path: Path) -> list[dict[str, str]]:
     Raises
     ------
     InputError
-        Where it cannot be read.
+        If it cannot be read.
     """
     try:
         with path.open(newline="", encoding="utf-8") as lines:

@@ -32,14 +32,14 @@ class ValidationRow:
     measured, predicted
         The figures; both finite.
     source
-        Where the measured figure comes from.
+        If the measured figure comes from.
     certainty
         How sure the measured figure is, see `fabricsim.studies.measured.Certainty`.
 
     Raises
     ------
     SimulationError
-        Where a figure is not finite.
+        If a figure is not finite.
     """
 
     quantity: str
@@ -57,7 +57,7 @@ class ValidationRow:
 
     @property
     def relative_error(self) -> float | None:
-        """``(predicted - measured) / measured``; ``None`` where nothing (0) was measured."""
+        """``(predicted - measured) / measured``; ``None`` if nothing (0) was measured."""
         measured, predicted = float(self.measured), float(self.predicted)
         return (predicted - measured) / measured if measured else None
 
@@ -96,7 +96,7 @@ class Study:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def largest_error(self) -> float:
-        """Largest absolute relative error of all rows; 0 where none has one."""
+        """Largest absolute relative error of all rows; 0 if none has one."""
         return max((abs(row.relative_error) for row in self.rows if row.relative_error is not None), default=0.0)
 
     def to_dict(self) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class Study:
         Raises
         ------
         ValueError
-            Where a figure of `summary` or `parameters` is not finite: JSON has no word for it.
+            If a figure of `summary` or `parameters` is not finite: JSON has no word for it.
         """
         return json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False, default=_plain)
 

@@ -53,9 +53,9 @@ def validate(progress: Callable[[float], None] | None = None) -> Study:
     Raises
     ------
     AbsentTracesError
-        Where the tables are not there.
+        If the tables are not there.
     InputError
-        Where they cannot be read.
+        If they cannot be read.
     """
     records = [(table, record) for table, name in TABLES.items() for record in read(folder() / name)]
     rows = []
@@ -83,7 +83,7 @@ def folder() -> Path:
     Raises
     ------
     AbsentTracesError
-        Where ``FABRICSIM_TRACES`` does not lead to one.
+        If ``FABRICSIM_TRACES`` does not lead to one.
     """
     path = Path(os.environ.get("FABRICSIM_TRACES", "traces")) / "vtrain"
     if not path.is_dir():
@@ -98,7 +98,7 @@ def read(path: Path) -> list[dict[str, str]]:
     Raises
     ------
     InputError
-        Where the file cannot be read, lacks a column, or a cell is no number.
+        If the file cannot be read, lacks a column, or a cell is no number.
     """
     try:
         with path.open(newline="", encoding="utf-8") as file:

@@ -3,7 +3,7 @@
 A header that names the columns ``a``, ``b``, ``gbps`` and ``delay_ns``, in any order; then a cable on each line, which
 carries that rate in both directions after that propagation delay. Empty lines and lines that begin with ``#`` are left
 out. Nodes are numbers or names, one of the two in a whole file. Of ``n`` hosts the nodes are 0 to ``n - 1``, or
-``host0``, ``host1``, ...; every other node is a switch. Where hosts have ``m`` NICs, these are the nodes: 0 to
+``host0``, ``host1``, ...; every other node is a switch. If hosts have ``m`` NICs, these are the nodes: 0 to
 ``n * m - 1``, or ``host0/nic0``, ``host0/nic1``, ...
 """
 
@@ -57,7 +57,7 @@ class Ends:
         return f"host{host}/nic{nic}"
 
     def number(self, name: str) -> int | None:
-        """Find the number of a name; None where it is not one of these."""
+        """Find the number of a name; None if it is not one of these."""
         parts = [int(digits) for digits in re.findall(r"\d{1,9}", name)]
         if not 1 <= len(parts) <= 2:  # noqa: PLR2004  a host, and perhaps a NIC
             return None
@@ -93,7 +93,7 @@ def read(path: Path | str, hosts: int, nics_per_host: int = 1) -> list[Cable]:
     Raises
     ------
     TraceError
-        With file and line, where it cannot be read or is no list of cables, a cable leads back to its own node or is
+        With file and line, if it cannot be read or is no list of cables, a cable leads back to its own node or is
         given twice, a rate or delay is impossible, or a NIC has no cable or several.
     """
     path = Path(path)
@@ -118,7 +118,7 @@ def rows(path: Path, columns: Sequence[str], needed: Sequence[str]) -> Iterator[
     Raises
     ------
     TraceError
-        Where the file cannot be read, its header has other columns, a line has more or fewer values, or there is none.
+        If the file cannot be read, its header has other columns, a line has more or fewer values, or there is none.
     """
     header: list[str] | None = None
     empty = True
@@ -165,7 +165,7 @@ def node_name(path: Path, line: int, text: str, ends: Ends) -> str:
     Raises
     ------
     TraceError
-        Where it is neither, or a host or NIC that is not there.
+        If it is neither, or a host or NIC that is not there.
     """
     if is_number(text):
         number = int(text)

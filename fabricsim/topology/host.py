@@ -51,7 +51,7 @@ class Lanes:
 class HostPorts:
     """The resources of one host, and the ways over them between its GPUs, its memory and the wire.
 
-    ``staging`` is what the few thread blocks of a collective's kernel store and load, where that is known.
+    ``staging`` is what the few thread blocks of a collective's kernel store and load, if that is known.
     GPUs are given by their number in the host, its memory as None. ``gpu``, ``switch`` and ``socket`` are indexed by
     the GPU's number, those of NICs by the NIC's; ``threads`` are those of the GPUs, and the last is the memory's.
     """

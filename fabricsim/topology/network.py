@@ -127,9 +127,9 @@ def from_file(hosts: int, fabric: Fabric, nics_per_host: int = 1) -> Network:
     Raises
     ------
     SimulationError
-        Where no file is named.
+        If no file is named.
     TraceError
-        Where it cannot be read or does not describe a fabric of these hosts.
+        If it cannot be read or does not describe a fabric of these hosts.
     """
     if fabric.links is None:
         msg = "a fabric from a file needs fabric.links"

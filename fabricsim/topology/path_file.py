@@ -55,7 +55,7 @@ def read(path: Path | str, hosts: int, nics_per_host: int = 1) -> list[GivenPath
     Raises
     ------
     TraceError
-        With file and line, where it cannot be read or is no list of paths, an id is given twice, a path does not begin
+        With file and line, if it cannot be read or is no list of paths, an id is given twice, a path does not begin
         and end at its hosts, comes through a node twice, or has not as many hops as stated.
     """
     path = Path(path)

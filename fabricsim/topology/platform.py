@@ -38,7 +38,7 @@ class ProtocolCosts:
     wire
         Wire bytes per payload byte: headers, framing and adapter efficiency.
     send_copy, receive_copy
-        CPU seconds per payload byte of the thread that moves the data; zero where the NIC does.
+        CPU seconds per payload byte of the thread that moves the data; zero if the NIC does.
     packet
         Wire bytes of a full packet, for store-and-forward switches.
     staged
@@ -181,7 +181,7 @@ class Platform:
         Raises
         ------
         SimulationError
-            Where there is no such endpoint, both are one, or no cable leads there.
+            If there is no such endpoint, both are one, or no cable leads there.
         """
         for endpoint in (source, target):
             self._require(endpoint, self.endpoints)
@@ -223,7 +223,7 @@ class Platform:
         Raises
         ------
         SimulationError
-            Where no cable leads there.
+            If no cable leads there.
         """
         if self._apart and (source_nic - target_nic) % self.cluster.nics_per_host:
             names = f"{self.nodes[source_nic]} and {self.nodes[target_nic]}"
@@ -251,7 +251,7 @@ class Platform:
         source
             Endpoint number.
         copy
-            CPU seconds per payload byte of the sending thread; that of the transport where left out.
+            CPU seconds per payload byte of the sending thread; that of the transport if left out.
         target
             Endpoint to be reached, on which the NIC may depend; without it the source's own NIC is taken.
         """
@@ -275,7 +275,7 @@ class Platform:
         target
             Endpoint number.
         copy
-            CPU seconds per payload byte of the receiving thread; that of the transport where left out.
+            CPU seconds per payload byte of the receiving thread; that of the transport if left out.
         """
         copy = self.costs.receive_copy if copy is None else copy
         key = (self._gpu(target), copy)

@@ -49,7 +49,7 @@ class ResourceList:
         Raises
         ------
         SimulationError
-            Where the capacity is not above 0.
+            If the capacity is not above 0.
         """
         if not (capacity > 0 and math.isfinite(capacity)):
             msg = f"{name} ({kind}) has a capacity of {capacity:g}: nothing could pass it; it must be above 0"

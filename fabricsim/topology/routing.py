@@ -34,9 +34,9 @@ class NextHops:
     Attributes
     ----------
     group_of
-        Group of ``switch * nics + nic``, switches numbered in the order of the nodes; -1 where no cable leads there.
+        Group of ``switch * nics + nic``, switches numbered in the order of the nodes; -1 if no cable leads there.
     groups
-        Group ``g`` is ``group_links[groups[g]:groups[g + 1]]``; destinations of one switch share a group where they
+        Group ``g`` is ``group_links[groups[g]:groups[g + 1]]``; destinations of one switch share a group if they
         share all wires.
     group_links
         Wires, within a group in order of their numbers.
@@ -105,7 +105,7 @@ class Router:
         self._distances: dict[int, NDArray[np.int32]] = {}
 
     def _find_gates(self) -> NDArray[np.int64]:
-        """Find the one neighbour of each NIC, or the NIC where it has not one.
+        """Find the one neighbour of each NIC, or the NIC if it has not one.
 
         All ways to a NIC lead through its gate: what is near to that is near to all NICs behind it, so that
         distances are searched and kept once for each edge switch.
@@ -139,7 +139,7 @@ class Router:
         Raises
         ------
         SimulationError
-            Where no cable leads there.
+            If no cable leads there.
         """
         given = self._given.get((source, target), [])
         if port < len(given):
@@ -196,7 +196,7 @@ def _grouped(bits: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.int
     Returns
     -------
     tuple of numpy.ndarray
-        Number of each switch and destination, switch by switch; -1 where there are no ports. Of each number, its switch
+        Number of each switch and destination, switch by switch; -1 if there are no ports. Of each number, its switch
         and whether each port is in it.
     """
     switches, destinations, width = bits.shape

@@ -30,7 +30,7 @@ def flow_hash(source, target, port, seed):
 
 @kernel
 def distances_to(first, neighbours, target, distances, queue):
-    """Fill `distances` with hops from each node to `target` (breadth first); -1 where unreachable."""
+    """Fill `distances` with hops from each node to `target` (breadth first); -1 if unreachable."""
     distances[:] = -1
     distances[target] = 0
     queue[0] = target

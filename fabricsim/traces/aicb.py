@@ -72,7 +72,7 @@ def read(source: Source) -> Iterator[Recording]:
     Yields
     ------
     Recording
-        One, with one stream, as AICB waits for each operation. Durations are those measured, where there are; the end
+        One, with one stream, as AICB waits for each operation. Durations are those measured, if there are; the end
         of an iteration is a node of kind WAIT, and where its time was measured a step, too, before which a node of the
         host has what its operations did not take. What comes before the first of them sets up and is no step; nor is
         the first iteration where others follow: connections are opened in it, and AICB reports it as "Init time".
@@ -80,7 +80,7 @@ def read(source: Source) -> Iterator[Recording]:
     Raises
     ------
     TraceError
-        Where the columns are others, a row is cut, or a value cannot be used.
+        If the columns are others, a row is cut, or a value cannot be used.
     """
     reader = _Reader(source)
     for number, line in lines(source):
@@ -115,7 +115,7 @@ class _Reader:
     measured: bool = False
     clock: int = 0  # ps, end of the last iteration
     ends: int = 0  # of iterations, and of what sets up
-    busy: int = 0  # ps, operations of this iteration; NONE where one has no time
+    busy: int = 0  # ps, operations of this iteration; NONE if one has no time
     sizes: dict[str, int] = field(default_factory=dict)  # of groups, once a row says
 
     def __post_init__(self) -> None:

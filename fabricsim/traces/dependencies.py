@@ -27,7 +27,7 @@ def in_a_cycle(count: int, edges: Sequence[tuple[NDArray[np.int64], NDArray[np.i
     Returns
     -------
     ndarray
-        Nodes of cycles, and those that wait for them; empty where all can run.
+        Nodes of cycles, and those that wait for them; empty if all can run.
     """
     before = np.concatenate([one for one, _ in edges])
     after = np.concatenate([other for _, other in edges])

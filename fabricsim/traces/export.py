@@ -59,7 +59,7 @@ def exported(program: Program, name: str, parts: Callable[[int, int], Part] | No
     Raises
     ------
     InputError
-        Where an op of one rank waits for one of another, which no trace of one rank can say.
+        If an op of one rank waits for one of another, which no trace of one rank can say.
     """
     whole = parts or _Whole(program.calls).part
     order = np.argsort(program.ops["rank"], kind="stable")

@@ -72,7 +72,7 @@ def read(source: Source) -> Iterator[Recording]:
     Raises
     ------
     TraceError
-        Where the file is a pickle, is cut or damaged, or is no dump.
+        If the file is a pickle, is cut or damaged, or is no dump.
     """
     if _PICKLE.match(source.head):
         msg = (

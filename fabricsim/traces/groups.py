@@ -24,7 +24,7 @@ def united(lists: Collection[GroupList]) -> Mapping[str, tuple[int, ...]]:
     Raises
     ------
     TraceError
-        Where two say different things of one group.
+        If two say different things of one group.
     """
     known: dict[str, tuple[int, ...]] = {}
     for one in lists:
@@ -49,12 +49,12 @@ def completed(recording: Recording, listed: Mapping[str, tuple[int, ...]], world
     listed
         Ranks of groups by name, as files beside the recordings say.
     world
-        Ranks of the job; NONE where not known.
+        Ranks of the job; NONE if not known.
 
     Raises
     ------
     TraceError
-        Where a list contradicts the recording.
+        If a list contradicts the recording.
     """
     groups = tuple(_complete(recording, group, listed, world) for group in recording.groups)
     communications = tuple(_resolved(communication, groups, world) for communication in recording.communications)
@@ -85,7 +85,7 @@ def _resolved(communication: Communication, groups: tuple[Group, ...], world: in
 
 
 def sized(communication: Communication, ranks: int) -> Communication:
-    """Count the bytes of all ranks of a group where the file has those of one, and it is known how many there are."""
+    """Count the bytes of all ranks of a group if the file has those of one, and it is known how many there are."""
     if NONE in {communication.share, ranks}:
         return communication
     return communication._replace(size=communication.share * ranks, share=NONE)

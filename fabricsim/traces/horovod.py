@@ -1,7 +1,7 @@
 """Timelines of Horovod: when each tensor was negotiated, copied and communicated, as its coordinator saw it.
 
 Keys after ``horovod/common/timeline.cc`` of github.com/horovod/horovod. A timeline is a list of events in Chrome's
-form, a process for each tensor; the list has no end where the job was stopped. Below ``NEGOTIATE_...`` each rank that
+form, a process for each tensor; the list has no end if the job was stopped. Below ``NEGOTIATE_...`` each rank that
 is ready has an event of its number. Sizes are those of tensors, which some versions note at the end of an operation.
 Tensors that were copied into the fusion buffer, and whose communications begin one after the other, are one
 communication.
@@ -127,7 +127,7 @@ def read(source: Source) -> Iterator[Recording]:
     Raises
     ------
     TraceError
-        Where an event is damaged, or spans of a tensor end that have not begun.
+        If an event is damaged, or spans of a tensor end that have not begun.
     """
     timeline = _Timeline(source.label)
     events = ObjectList(source, _OPENING, may_end=True)
@@ -288,7 +288,7 @@ class _Timeline:
 
 
 def _size(args: dict[str, Any]) -> tuple[int, str]:
-    """Read bytes and type of a tensor from ``{"dtype": "float32", "shape": "[2, 3]"}``; NONE where it is not there."""
+    """Read bytes and type of a tensor from ``{"dtype": "float32", "shape": "[2, 3]"}``; NONE if it is not there."""
     datatype, shape = args.get("dtype"), args.get("shape")
     if not isinstance(datatype, str) or not isinstance(shape, str) or datatype not in _ITEM:
         return NONE, ""

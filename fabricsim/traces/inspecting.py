@@ -42,14 +42,14 @@ def inspect(
     paths, only, progress
         As of `fabricsim.traces.readers.read`.
     form
-        Of `FORMS` or `VIEWS`; where left out, as each file shows.
+        Of `FORMS` or `VIEWS`; if left out, as each file shows.
 
     Raises
     ------
     TraceError
-        Where a file is of no form that is known, or cannot be read.
+        If a file is of no form that is known, or cannot be read.
     InputError
-        Where `form` is none.
+        If `form` is none.
     """
     if form is not None and form not in {**FORMS, **VIEWS}:
         msg = f"there is no form {form!r}; choose one of {', '.join({**FORMS, **VIEWS})}"
@@ -69,7 +69,7 @@ def inspect(
 
 
 def _logs(paths: Collection[Path | str], form: str | None, only: str | None) -> list[LogSummary]:
-    """Look at files as logs; none where the first of them is a trace."""
+    """Look at files as logs; none if the first of them is a trace."""
     found = []
     for source in sources(paths, only):
         if form is None and _is_trace(source):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RankRow(TypedDict):
-    """One recording; `rank` is ``None`` where the file does not say it, times where nothing has a start."""
+    """One recording; `rank` is ``None`` if the file does not say it, times if nothing has a start."""
 
     rank: int | None
     source: str
@@ -40,7 +40,7 @@ class LaneRow(TypedDict):
 
 
 class KindRow(TypedDict):
-    """Nodes of one kind, and the sum of their durations; ``None`` where none is known."""
+    """Nodes of one kind, and the sum of their durations; ``None`` if none is known."""
 
     kind: str
     nodes: int

@@ -95,7 +95,7 @@ class Row(NamedTuple):
     name
         As NCCL calls it.
     ranks, nodes
-        Of its communicator; `nodes` is 0 where the log does not say.
+        Of its communicator; `nodes` is 0 if the log does not say.
     size
         Bytes as of `fabricsim.traces.trace.Communication.size`.
     seconds
@@ -111,7 +111,7 @@ class Row(NamedTuple):
     start
         us since the epoch, when the first channel's kernel began; NONE unless NCCL_INSPECTOR_DUMP_VERBOSE was set.
     host, process
-        Where it ran.
+        If it ran.
     """
 
     operation: Operation
@@ -141,7 +141,7 @@ def rows(source: Source) -> Iterator[Row]:
     Raises
     ------
     TraceError
-        Where another line is damaged, or an operation has no header.
+        If another line is damaged, or an operation has no header.
     """
     header, metadata = None, _Metadata()
     for number, line in _lines(source):

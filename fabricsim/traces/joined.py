@@ -44,7 +44,7 @@ def join(timed: Sequence[Recording], described: Sequence[Recording]) -> list[Rec
     Raises
     ------
     TraceError
-        Where a rank has no Kineto trace, the two are of different iterations, or they contradict each other.
+        If a rank has no Kineto trace, the two are of different iterations, or they contradict each other.
     """
     others = {recording.rank: recording for recording in described}
     ranks = {recording.rank for recording in timed}

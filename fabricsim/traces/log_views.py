@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class TableRow(TypedDict):
-    """A size, and what was measured of it: seconds and bytes/s; ``None`` where nothing was."""
+    """A size, and what was measured of it: seconds and bytes/s; ``None`` if nothing was."""
 
     size_bytes: int
     time_s: float | None

@@ -24,7 +24,7 @@ _PART = np.dtype(
         ("recording", np.int64),
         ("row", np.int64),  # index into the kinds of communications
         ("group", np.int64),  # index into the groups of all ranks
-        ("sequence", np.int64),  # the group's own number; NONE where not captured
+        ("sequence", np.int64),  # the group's own number; NONE if not captured
         ("start", np.int64),  # ps after the first origin
         ("duration", np.int64),
     ]

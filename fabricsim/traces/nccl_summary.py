@@ -28,7 +28,7 @@ class CommunicatorsRow(TypedDict):
 
 
 class RingRow(TypedDict):
-    """A ring of the largest communicator; `cut` where NCCL has not logged all of it."""
+    """A ring of the largest communicator; `cut` if NCCL has not logged all of it."""
 
     channel: int
     ranks: list[int]
@@ -36,7 +36,7 @@ class RingRow(TypedDict):
 
 
 class TreeRow(TypedDict):
-    """A tree of the largest communicator: parents by rank, -1 of the root; `root` is ``None`` where not logged."""
+    """A tree of the largest communicator: parents by rank, -1 of the root; `root` is ``None`` if not logged."""
 
     channel: int
     root: int | None

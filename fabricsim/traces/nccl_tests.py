@@ -33,8 +33,8 @@ NCCL_TESTS_ROW = np.dtype(
         ("count", np.int64),  # elements
         ("datatype", "U12"),
         ("redop", "U8"),  # "none" where the collective reduces nothing
-        ("root", np.int32),  # NONE where there is none, or no column for it
-        ("time_out_s", np.float64),  # out of place; NaN where the test printed N/A
+        ("root", np.int32),  # NONE if there is none, or no column for it
+        ("time_out_s", np.float64),  # out of place; NaN if the test printed N/A
         ("algbw_out", np.float64),  # bytes/s, two decimals of a GB/s
         ("busbw_out", np.float64),
         ("time_in_s", np.float64),  # in place
@@ -103,11 +103,11 @@ class NcclTestsTable:
     path
         The file it was read from.
     collective
-        Such as ``"all_reduce"`` (``"send_recv"`` for ``sendrecv_perf``); ``None`` where the log does not say.
+        Such as ``"all_reduce"`` (``"send_recv"`` for ``sendrecv_perf``); ``None`` if the log does not say.
     version
-        Version of NCCL or RCCL; empty where the log does not say.
+        Version of NCCL or RCCL; empty if the log does not say.
     devices
-        The ranks in order; empty where the log does not list them.
+        The ranks in order; empty if the log does not list them.
     rows
         ``NCCL_TESTS_ROW`` records in the order of the table, at least one.
     """
@@ -120,12 +120,12 @@ class NcclTestsTable:
 
     @property
     def ranks(self) -> int:
-        """Ranks of the run; 0 where the log does not list them."""
+        """Ranks of the run; 0 if the log does not list them."""
         return len(self.devices)
 
     @property
     def hosts(self) -> int:
-        """Hosts of the run; 0 where the log does not list them."""
+        """Hosts of the run; 0 if the log does not list them."""
         return len({device.host for device in self.devices})
 
 
@@ -140,7 +140,7 @@ def read(path: Path | str) -> NcclTestsTable:
     Raises
     ------
     TraceError
-        Where the file cannot be read, holds no table or several, or a row is cut or damaged.
+        If the file cannot be read, holds no table or several, or a row is cut or damaged.
     """
     return read_table(_Reader(Path(path)))
 
@@ -160,7 +160,7 @@ class _Layout:
 
     @classmethod
     def of(cls, words: Sequence[str]) -> _Layout | None:
-        """Layout of a header's words; ``None`` where they are not a whole header."""
+        """Layout of a header's words; ``None`` if they are not a whole header."""
         times = [place for place, word in enumerate(words) if word in {"time", "cputime"}]
         if len(times) != 2 or len(words) - times[1] != times[1] - times[0]:  # noqa: PLR2004  both sides, alike
             return None
@@ -301,7 +301,7 @@ class _Reader:
                 break
 
     def _close_row(self) -> None:
-        """Take the open row into the table; a `TraceError` where its values are too few or no measurement."""
+        """Take the open row into the table; a `TraceError` if its values are too few or no measurement."""
         row, layout = self.open, self.layout
         if row is None or layout is None:
             return
@@ -343,7 +343,7 @@ def _version_of(code: int) -> str:
 
 
 def _damage(sides: Sequence[Sequence[str]]) -> str:
-    """Say what no run prints of the two sides of a row: such as a time of 0; empty where all is well."""
+    """Say what no run prints of the two sides of a row: such as a time of 0; empty if all is well."""
     for side in sides:
         for name, printed, value in zip(_MEASURED, side, _base_units(side), strict=True):
             # the bandwidth of a slow run is rounded to 0.00
@@ -354,7 +354,7 @@ def _damage(sides: Sequence[Sequence[str]]) -> str:
 
 
 def _base_units(side: Sequence[str]) -> tuple[float, float, float]:
-    """Time in seconds and both bandwidths in bytes/s; NaN where nothing was measured."""
+    """Time in seconds and both bandwidths in bytes/s; NaN if nothing was measured."""
     time, algbw, busbw = (math.nan if printed == _NOT_MEASURED else float(printed) for printed in side)
     return time / US_PER_S, algbw * BYTES_PER_GB, busbw * BYTES_PER_GB
 

@@ -47,9 +47,9 @@ class OsuTable:
     path
         The file it was read from.
     test
-        Its name, such as ``"MPI Latency"``; empty where the file has no title line.
+        Its name, such as ``"MPI Latency"``; empty if the file has no title line.
     version
-        Version of the benchmarks; empty where the file has no title line.
+        Version of the benchmarks; empty if the file has no title line.
     quantity
         ``"latency"`` or ``"bandwidth"``: the column of `rows` that is filled. Of several values on a
         line the first counts (the average, in collective tests).
@@ -75,7 +75,7 @@ def read(path: Path | str) -> OsuTable:
     Raises
     ------
     TraceError
-        Where the file cannot be read, holds no table or several, or a row is cut or damaged.
+        If the file cannot be read, holds no table or several, or a row is cut or damaged.
     """
     return read_table(_Reader(Path(path)))
 

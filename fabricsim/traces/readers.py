@@ -35,7 +35,7 @@ class Reader(Protocol):
         Raises
         ------
         TraceError
-            Where it cannot be read.
+            If it cannot be read.
         """
 
 
@@ -45,11 +45,11 @@ class Form(NamedTuple):
     Attributes
     ----------
     module
-        Where its reader is: a module of `fabricsim.traces`.
+        If its reader is: a module of `fabricsim.traces`.
     description
         What writes it.
     whole
-        Whether files of ranks 0 to n - 1, two at least, are those of a whole job where nothing says how many ranks it
+        Whether files of ranks 0 to n - 1, two at least, are those of a whole job if nothing says how many ranks it
         has.
     """
 
@@ -83,7 +83,7 @@ def reader(form: str) -> Reader:
     Raises
     ------
     InputError
-        Where there is no such form.
+        If there is no such form.
     """
     if form not in FORMS:
         hint = did_you_mean(form, FORMS, f"there are {', '.join(FORMS)}")
@@ -98,7 +98,7 @@ def form_of(source: Source) -> str:
     Raises
     ------
     TraceError
-        Where it is none that is known.
+        If it is none that is known.
     """
     for name in FORMS:
         if reader(name).recognises(source.name, source.head):
@@ -111,7 +111,7 @@ def form_of(source: Source) -> str:
 
 
 def _form_among(source: Source, known: Collection[str]) -> str:
-    """Name the form of a further file: where it cannot be told, it is as the first."""
+    """Name the form of a further file: if it cannot be told, it is as the first."""
     try:
         return form_of(source)
     except TraceError:
@@ -134,7 +134,7 @@ def read(
     paths
         Files, folders or archives, packed or not.
     form
-        Name in `FORMS`, of all files; where left out, as each file shows.
+        Name in `FORMS`, of all files; if left out, as each file shows.
     only
         Pattern that names must match, as of `fabricsim.files.sources.sources`.
     progress
@@ -143,7 +143,7 @@ def read(
     Raises
     ------
     TraceError
-        Where a file cannot be read, two have the same rank, or they contradict each other.
+        If a file cannot be read, two have the same rank, or they contradict each other.
     """
     found: dict[str, list[Recording]] = {}
     lists: list[GroupList] = []
@@ -187,7 +187,7 @@ def _ordered(recordings: Sequence[Recording]) -> list[Recording]:
 
 
 def _implied_world(recordings: list[Recording], listed: Mapping[str, tuple[int, ...]]) -> int:
-    """Count the files where they are those of a whole job; NONE where a rank is named that has none."""
+    """Count the files where they are those of a whole job; NONE if a rank is named that has none."""
     count = len(recordings)
     groups = [*listed.values(), *(group.ranks for recording in recordings for group in recording.groups)]
     peers = {what.peer for recording in recordings for what in recording.communications}

@@ -48,7 +48,7 @@ HOST = 3
 LAUNCH = 4
 """Kind of a node: a thread hands work to a device; an edge leads to that work."""
 WAIT = 5
-"""Kind of a node: a thread waits for devices; edges lead from what it waits for, where that is known."""
+"""Kind of a node: a thread waits for devices; edges lead from what it waits for, if that is known."""
 KINDS = ("compute", "communication", "copy", "host", "launch", "wait")
 
 NODE = np.dtype(
@@ -57,11 +57,11 @@ NODE = np.dtype(
         ("lane", np.int32),  # index into Recording.lanes
         ("name", np.int32),  # index into Recording.names
         ("communication", np.int32),  # index into Recording.communications; NONE for other kinds
-        ("sequence", np.int64),  # the group's own number of the communication; NONE where not captured
-        ("start", np.int64),  # ps after Recording.origin; NONE where not captured
-        ("duration", np.int64),  # ps; NONE where not captured
-        ("flops", np.int64),  # of the work; NONE where not captured
-        ("bytes", np.int64),  # that the work reads and writes; NONE where not captured
+        ("sequence", np.int64),  # the group's own number of the communication; NONE if not captured
+        ("start", np.int64),  # ps after Recording.origin; NONE if not captured
+        ("duration", np.int64),  # ps; NONE if not captured
+        ("flops", np.int64),  # of the work; NONE if not captured
+        ("bytes", np.int64),  # that the work reads and writes; NONE if not captured
     ],
     align=True,
 )
@@ -86,7 +86,7 @@ LaneKind = Literal["stream", "thread", "any", "cpu"]
 
 
 class Lane(NamedTuple):
-    """What runs its nodes one after the other, in the order of their starts, or of the file where they have none.
+    """What runs its nodes one after the other, in the order of their starts, or of the file if they have none.
 
     Attributes
     ----------
@@ -111,9 +111,9 @@ class Group(NamedTuple):
     description
         Such as ``"default_pg"``; may be empty.
     ranks
-        Global ranks in the order of the group; empty where the file does not list them.
+        Global ranks in the order of the group; empty if the file does not list them.
     size
-        How many ranks; NONE where the file does not say.
+        How many ranks; NONE if the file does not say.
     """
 
     name: str
@@ -130,22 +130,22 @@ class Communication(NamedTuple):
     operation
         What it does.
     group
-        Index into `Recording.groups`; NONE where not captured, or for a message between two global ranks.
+        Index into `Recording.groups`; NONE if not captured, or for a message between two global ranks.
     size
         Bytes as nccl-tests count them: the whole buffer of an all-reduce, broadcast or reduction, the total input of
         a reduce-scatter, the total output of an all-gather (and of a gather), what one rank hands in (its own part
-        included) of an all-to-all (and the total input of a scatter), the message of a send or receive; NONE where
+        included) of an all-to-all (and the total input of a scatter), the message of a send or receive; NONE if
         not captured.
     datatype
         As NCCL names it, such as ``"bfloat16"``; may be empty.
     peer
-        The root, or the other end of a send or receive, as global rank; NONE where there is none or not captured.
+        The root, or the other end of a send or receive, as global rank; NONE if there is none or not captured.
     tag
-        Of a send or receive; 0 where there is none, NONE where any will do.
+        Of a send or receive; 0 if there is none, NONE if any will do.
     sent, received
         Bytes to and from each member of the group in order, where an all-to-all says so; else empty.
     nic
-        Adapter of its rank that a send or receive goes by; NONE where not captured.
+        Adapter of its rank that a send or receive goes by; NONE if not captured.
     share
         Bytes that one rank hands in to an all-gather or gather whose `size` is not known because the size of its group
         is not; else NONE.
@@ -173,9 +173,9 @@ class Recording:
     Attributes
     ----------
     rank
-        Global rank; NONE where the file does not say.
+        Global rank; NONE if the file does not say.
     world
-        Ranks of the job; NONE where the file does not say.
+        Ranks of the job; NONE if the file does not say.
     source
         File, and member of an archive, for messages.
     nodes
@@ -183,17 +183,17 @@ class Recording:
     edges
         ``EDGE`` records, shape ``(n_edges,)``.
     steps
-        ``STEP`` records in the order of time, shape ``(n_steps,)``; empty where the job marks none. Where nodes have no
+        ``STEP`` records in the order of time, shape ``(n_steps,)``; empty if the job marks none. If nodes have no
         starts, those of kind WAIT tell them apart: one ends what comes before step 1, and one each step from then on,
         so that step n lies between the n-th and the next; not all steps have to be there.
     lanes, names, groups, communications
         What nodes refer to.
     origin
-        Time 0, in ns of the clock of its host since that clock's epoch; 0 where not captured.
+        Time 0, in ns of the clock of its host since that clock's epoch; 0 if not captured.
     host
-        Name of the host whose clock it is; empty where not captured.
+        Name of the host whose clock it is; empty if not captured.
     device
-        Name of the GPU; empty where not captured.
+        Name of the GPU; empty if not captured.
     missing
         What the file should say and does not, a sentence each, without a full stop.
     """
@@ -241,7 +241,7 @@ class Trace:
     recordings
         At least one, in the order of their ranks.
     world
-        Ranks of the job; NONE where no file says.
+        Ranks of the job; NONE if no file says.
     """
 
     form: str
@@ -284,7 +284,7 @@ class RecordingBuilder:
         Raises
         ------
         TraceError
-            Where the groups have too many ranks.
+            If the groups have too many ranks.
         """
         number = self.groups.setdefault(Group(name, description, ranks, size), len(self.groups))
         if number == len(self.groups) - 1 != self._counted:
@@ -312,7 +312,7 @@ class RecordingBuilder:
         Raises
         ------
         TraceError
-            Where it moves more than `MOST_SIZE`; or, with it or a later one, where a number has more than 64 bits, or a
+            If it moves more than `MOST_SIZE`; or, with it or a later one, if a number has more than 64 bits, or a
             node ends after the clock does.
         """
         number = self.names.setdefault(name, len(self.names))
@@ -351,7 +351,7 @@ class RecordingBuilder:
         self._edges.clear()
 
     def build(self, rank: int, world: int = NONE, *, origin: int = 0, host: str = "", device: str = "") -> Recording:
-        """Finish; parameters are as of `Recording`, errors as of `node`, and where a job has no ranks."""
+        """Finish; parameters are as of `Recording`, errors as of `node`, and if a job has no ranks."""
         if world != NONE and world < 1:
             raise TraceError(
                 self.source, f"is of a job of {world} ranks, but a job has one at least; copy the file again"

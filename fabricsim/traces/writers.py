@@ -23,7 +23,7 @@ class Writer(Protocol):
         Raises
         ------
         InputError
-            Where the form cannot hold it.
+            If the form cannot hold it.
         """
 
 
@@ -33,11 +33,11 @@ class Target(NamedTuple):
     Attributes
     ----------
     module
-        Where its writer is: a module of `fabricsim.traces`.
+        If its writer is: a module of `fabricsim.traces`.
     description
         What reads it.
     ending
-        Of its file's name; empty where it is a file per rank.
+        Of its file's name; empty if it is a file per rank.
     collectives
         Whether it holds collectives, not only sends and receives.
     """
@@ -65,7 +65,7 @@ def target(form: str) -> Target:
     Raises
     ------
     InputError
-        Where it is not written.
+        If it is not written.
     """
     if form not in WRITERS:
         known = "; ".join(f"{name}: {each.description}" for name, each in WRITERS.items())

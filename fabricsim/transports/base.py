@@ -29,13 +29,13 @@ class FlowModel:
     overhead
         Of the sender before each message, ps.
     window
-        Initial congestion window in bytes; 0 where there is no slow start.
+        Initial congestion window in bytes; 0 if there is no slow start.
     idle_restart
         Idle time after which slow start begins anew, ps; `fabricsim.records.program.NEVER`: it does not.
     interrupts
         Whether the receiver waits for (moderated) interrupts rather than polls.
     read_ahead
-        Bytes of a message that the adapter takes ahead of the wire; 0 where the transport paces its packets.
+        Bytes of a message that the adapter takes ahead of the wire; 0 if the transport paces its packets.
     """
 
     costs: ProtocolCosts
@@ -48,7 +48,7 @@ class FlowModel:
 
     @property
     def stacks(self) -> int:
-        """What the software of both hosts adds to a round trip as TCP sees it, ps; 0 where adapters acknowledge.
+        """What the software of both hosts adds to a round trip as TCP sees it, ps; 0 if adapters acknowledge.
 
         Data and acknowledgement both pass the driver, the adapter, an interrupt and the kernel: that is `latency`. The
         `overhead` is that of the call that sends, which no acknowledgement waits for.

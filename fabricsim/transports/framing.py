@@ -26,7 +26,7 @@ ICRC = 4  # invariant CRC
 VCRC = 2  # variant CRC
 
 IDEAL_ACK = 64
-"""Wire bytes of an acknowledgement where there are no headers."""
+"""Wire bytes of an acknowledgement if there are no headers."""
 DATAGRAM_MTU = 4092
 """Largest MTU of IPoIB's datagram mode: an InfiniBand packet of 4096 bytes less the encapsulation."""
 SEGMENT = 4096

@@ -8,7 +8,7 @@ from fabricsim.records.program import NONE
 
 @kernel
 def first_in_cycle(first_successor, count, successors, waiting, stack):
-    """Find an op that waits for itself, through others or not; ``NONE`` where there is none.
+    """Find an op that waits for itself, through others or not; ``NONE`` if there is none.
 
     Ops whose predecessors are done are taken away one after the other (Kahn 1962); one that is left is in a cycle, or
     behind one. `first_successor` and `count` are the columns of the ops, ``successors`` that of ``OP`` the latter, and

@@ -2,7 +2,7 @@
 
 The core is scores, softmax, dropout and context, each a kernel, or with ``attention = "fused"`` one kernel
 (Dao, arXiv 2307.08691) that keeps the logarithm of each row's sum instead of the scores. It leaves out what
-a causal mask hides, half of the scores; its backward pass takes five products where the forward has two.
+a causal mask hides, half of the scores; its backward pass takes five products if the forward has two.
 Kernels that are not fused compute the hidden half as well.
 
 Context parallelism splits the sequence, in pieces chosen so that under a causal mask all ranks have as much

@@ -54,7 +54,7 @@ class ProgramBuilder:
     timers
         Names under which the ops book their time.
     ranks
-        How many take part; where left out, up to the highest that has an op.
+        How many take part; if left out, up to the highest that has an op.
     representatives
         The only ranks that have ops, where these stand for others alike.
     """
@@ -221,7 +221,7 @@ class ProgramBuilder:
         Raises
         ------
         SimulationError
-            Where a rank of a call has not joined it exactly once, or one that another stands for has ops.
+            If a rank of a call has not joined it exactly once, or one that another stands for has ops.
         """
         self._pack()
         rows = np.concatenate([rows for rows, _ in self._packed]).reshape(-1, len(COLUMNS))

@@ -72,9 +72,9 @@ def compile_job(job: Job, gpu: Gpu) -> Program:
     Raises
     ------
     ScenarioError
-        Where the job does not fit together (one in a `Scenario` does): all mistakes at once.
+        If the job does not fit together (one in a `Scenario` does): all mistakes at once.
     InputError
-        Where its times or sizes are out of all proportion.
+        If its times or sizes are out of all proportion.
     """
     return JobPlan(job, gpu).program()
 

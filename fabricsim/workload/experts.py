@@ -1,7 +1,7 @@
 """A mixture of experts in the place of the feed-forward network, as Megatron-LM's all-to-all dispatcher runs it.
 
 A router picks experts for each token; tokens are copied, ordered by expert and exchanged, go through the
-experts of each rank in one grouped product, and travel back to be weighted and added up. Where tensor
+experts of each rank in one grouped product, and travel back to be weighted and added up. If tensor
 parallelism splits the experts, their tokens are gathered before and added up behind them. Shared experts
 are one feed-forward network of their joint width (Dai et al., arXiv 2401.06066).
 

@@ -1,7 +1,7 @@
 """Kernels as the host issues them and the GPU runs them.
 
 The host issues kernels one after the other, and goes on while they run and while the GPU takes part in
-collectives. The GPU runs them in that order, none before it is issued. So the GPU waits where the host is behind,
+collectives. The GPU runs them in that order, none before it is issued. So the GPU waits if the host is behind,
 and only there; what the host has gained while the GPU computed or communicated it uses up later.
 
 With ``h`` per kernel and runs ``r_1 .. r_n`` on a GPU that the host starts out level with, kernel ``k`` is done at

@@ -24,7 +24,7 @@ class Lane:
     Host and GPU are level at the begin of each pass: Megatron-LM's timers and its sends and receives wait for the
     GPU. From there on the host is ahead, or the GPU waits for it: since the host waits for nothing, what it has
     issued by when is known, and one op beside the main stream, from the begin of the pass, holds the rank's next
-    one up. There is none where the GPU cannot be the faster of the two.
+    one up. There is none if the GPU cannot be the faster of the two.
 
     Parameters
     ----------

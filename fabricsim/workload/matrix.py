@@ -57,13 +57,13 @@ def read(path: Path | str) -> Matrix:
     Returns
     -------
     Matrix
-        Flows in the order of the file, numbered from 1 where it has no ids. `Matrix.endpoints` is htsim's number of
+        Flows in the order of the file, numbered from 1 if it has no ids. `Matrix.endpoints` is htsim's number of
         nodes, for CSV the highest endpoint plus 1; `Matrix.name` is the name of the file.
 
     Raises
     ------
     TraceError
-        With file and line, where it cannot be read or is no traffic matrix, or a flow is impossible: 0 bytes, from an
+        With file and line, if it cannot be read or is no traffic matrix, or a flow is impossible: 0 bytes, from an
         endpoint to itself, to one that is not there, or a number that is negative, no whole number or too large.
     """
     path = Path(path)

@@ -27,7 +27,7 @@ class MeasuredTimes(NamedTuple):
     streams: dict[tuple[str, int], int]
 
     def of(self, operation: Operation, precision: Precision) -> int | None:
-        """Give the time of a kernel; None where it was not measured."""
+        """Give the time of a kernel; None if it was not measured."""
         shape = operation.shape
         if shape is None:
             return self.streams.get((operation.name, operation.traffic))
@@ -40,7 +40,7 @@ class MeasuredTimes(NamedTuple):
 
 @lru_cache(maxsize=16)
 def measured_times(kernels: tuple[MeasuredKernel, ...], streams: tuple[MeasuredStream, ...]) -> MeasuredTimes | None:
-    """Put what a GPU says was measured in order; None where that is nothing."""
+    """Put what a GPU says was measured in order; None if that is nothing."""
     if not kernels and not streams:
         return None
     attentions: dict[tuple[str, _Shape, str, bool], int] = {}

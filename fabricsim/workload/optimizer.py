@@ -18,9 +18,9 @@ def optimizer_operations(parameters: int, job: Job) -> tuple[Operation, ...]:
 
     Bytes per parameter, after Megatron-LM's mixed-precision Adam with ``g`` bytes per gradient and
     ``w`` per parameter: zero the buffer ``g``; divide by the data-parallel size ``2 g`` (only with
-    data parallelism, and where `gradient_copies` do not); copy to fp32 ``g + 4`` (not where gradients
+    data parallelism, and where `gradient_copies` do not); copy to fp32 ``g + 4`` (not if gradients
     are fp32); unscale and look for infinities ``8`` (fp16 only: bf16 has no loss scale); norm ``4``;
-    scale by the clip factor ``8`` (only where the norm is above its limit, ``clip_gradients``); Adam
+    scale by the clip factor ``8`` (only if the norm is above its limit, ``clip_gradients``); Adam
     reads gradient, parameter and two moments and writes three of them ``28``; write the working copy
     ``4 + w`` (not in fp32). Each pass is one multi-tensor kernel.
     """

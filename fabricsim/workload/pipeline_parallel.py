@@ -67,12 +67,12 @@ class Pipeline:
         self._calls: dict[str, list[dict[int, int]]] = {way: [{} for _ in ends] for way in self._ends}
 
     def incoming(self, stage: int, step: Step) -> list[int]:
-        """Return the calls that bring the input of a pass: one, or none where it needs none."""
+        """Return the calls that bring the input of a pass: one, or none if it needs none."""
         virtual = step.chunk * len(self.ranks) + stage
         return self._message(virtual - 1 if step.direction == "forward" else virtual, step)
 
     def outgoing(self, stage: int, step: Step) -> list[int]:
-        """Return the calls that take the result of a pass away: one, or none where nobody needs it."""
+        """Return the calls that take the result of a pass away: one, or none if nobody needs it."""
         virtual = step.chunk * len(self.ranks) + stage
         return self._message(virtual if step.direction == "forward" else virtual - 1, step)
 

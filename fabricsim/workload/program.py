@@ -121,7 +121,7 @@ class Program:
     ranks
         How many ranks take part; ops name ranks ``0 .. ranks - 1``.
     representatives
-        The ranks that have ops, in order, where they stand for others alike; None where all have.
+        The ranks that have ops, in order, where they stand for others alike; None if all have.
     """
 
     ops: NDArray[np.void]
@@ -137,7 +137,7 @@ class Program:
         Raises
         ------
         SimulationError
-            Where there are more or fewer of them, or some of its ranks stand for others.
+            If there are more or fewer of them, or some of its ranks stand for others.
         """
         if len(ranks) != self.ranks:
             msg = f"a program of {self.ranks} ranks cannot be placed on {len(ranks)}: give as many as it has"
@@ -157,7 +157,7 @@ class Program:
         Raises
         ------
         SimulationError
-            Where an op of these ranks waits for one of another.
+            If an op of these ranks waits for one of another.
         """
         kept = np.isin(self.ops["rank"], list(ranks))
         number = np.cumsum(kept) - 1
@@ -216,7 +216,7 @@ class Plan(Protocol):
         """All groups that any call is over."""
 
     def program(self, ranks: Sequence[int] | None) -> Program:
-        """Write out the ops of `ranks`, or of all where it is None."""
+        """Write out the ops of `ranks`, or of all if it is None."""
 
 
 COLUMNS = ("rank", "kind", "stream", "timer", "call", "member", "duration")

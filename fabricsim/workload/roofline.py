@@ -89,7 +89,7 @@ def operations_time(operations: Sequence[Operation], job: Job, gpu: Gpu) -> int:
     Raises
     ------
     KeyError
-        Where the GPU has no peak for the job's precision (`compile_job` checks that first).
+        If the GPU has no peak for the job's precision (`compile_job` checks that first).
     """
     running = sum(_device_times(operations, job, gpu))
     return max(running, job.kernel_launch * len(operations))
@@ -118,7 +118,7 @@ def roofline_time(operation: Operation, precision: Precision, gpu: Gpu) -> int:
     Raises
     ------
     KeyError
-        Where the GPU has no peak for the precision.
+        If the GPU has no peak for the precision.
     """
     memory = operation.traffic / (gpu.memory_rate * gpu.memory_efficiency)
     if operation.kernel == "stream":

@@ -132,7 +132,7 @@ def schedule(name: Name, stage: int, stages: int, micro_batches: int, chunks: in
     Raises
     ------
     SimulationError
-        Where the schedule does not exist for these numbers (see `problem`).
+        If the schedule does not exist for these numbers (see `problem`).
     """
     if found := problem(name, stages, micro_batches, chunks):
         raise SimulationError(found)
@@ -144,7 +144,7 @@ def schedule(name: Name, stage: int, stages: int, micro_batches: int, chunks: in
 
 
 def problem(name: Name, stages: int, micro_batches: int, chunks: int) -> str | None:
-    """Say why a schedule does not exist for these numbers; ``None`` where it does."""
+    """Say why a schedule does not exist for these numbers; ``None`` if it does."""
     if chunks == 1:
         return None
     if name != "1f1b":

@@ -114,7 +114,7 @@ def experts_of(model: Model) -> Experts:
     Raises
     ------
     ValueError
-        Where it has none.
+        If it has none.
     """
     if model.experts is None:
         msg = f"{model.name} has no experts"
@@ -134,16 +134,16 @@ def dense_layers(model: Model) -> int:
 
 
 def decoder_layers(model: Model) -> int:
-    """Count the decoder layers: a T5 has as many as encoder layers where it does not say, others none."""
+    """Count the decoder layers: a T5 has as many as encoder layers if it does not say, others none."""
     if model.family != "t5":
         return 0
     return model.decoder_layers if model.decoder_layers is not None else model.layers
 
 
 def split_layers(layers: int, stages: int) -> tuple[int, ...]:
-    """Share out layers evenly; where they do not divide, earlier stages take one more.
+    """Share out layers evenly; if they do not divide, earlier stages take one more.
 
-    So the last stages, which have the head besides, stay short. Where two stay short, these are the first
+    So the last stages, which have the head besides, stay short. If two stay short, these are the first
     and the last, as in Llama 3 405B (arXiv 2407.21783, section 3.3.2).
     """
     share, extra = divmod(layers, stages)

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 MOST_LOAD = 10.0
 """Beyond it a slip of the pen, such as per cent, is likelier than a wish."""
 POISSON_FLOWS = 1000
-"""Arrivals where none are asked for."""
+"""Arrivals if none are asked for."""
 POISSON_LOAD = 0.5
-"""Load where none is asked for."""
+"""Load if none is asked for."""
 
 _LEAST_RANKS = 2
 
@@ -51,7 +51,7 @@ class Request:
     rate
         Payload that a rank can send over its share of the host's link, bytes/s: load 1 of ``poisson``.
     flows
-        Number of senders, or of arrivals; what the pattern has by itself where None.
+        Number of senders, or of arrivals; what the pattern has by itself if None.
     load
         Of ``poisson``, relative to `rate`.
     """
@@ -73,7 +73,7 @@ def generate(request: Request) -> Matrix:
     Raises
     ------
     InputError
-        Where the pattern is unknown, or cannot be had with that number of ranks or flows, or that load.
+        If the pattern is unknown, or cannot be had with that number of ranks or flows, or that load.
     """
     _check(request)
     pairs = PATTERNS[request.pattern](request)

@@ -16,7 +16,7 @@ tensor      4 all-reduces of ``b s h W`` per layer and        Narayanan et al., 
             sequence parallelism 4 reduce-scatters and 6
             all-gathers, 2 of these to gather inputs again
 pipeline    ``2 m (p v - 1)`` messages of ``b s h W / c``,    Narayanan et al., sections 2.2 and 4.1
-            of ``1 / t`` of it where ranks send a part each
+            of ``1 / t`` of it if ranks send a part each
 embedding   one all-reduce of ``V h G / t``                   Narayanan et al., section 2.2
 context     ring: keys and values ``c - 1`` times forward,    Liu et al., arXiv 2310.01889;
             ``c`` times backward with their gradients from    Jacobs et al., arXiv 2309.14509

@@ -42,7 +42,7 @@ class WholeProgram:
     def colours(self) -> NDArray[np.int32]:
         """One number for all ranks that have the same ops in the same order, shape ``(ranks,)``.
 
-        Where an op waits for one of another rank, beside all calls, no two ranks are alike.
+        If an op waits for one of another rank, beside all calls, no two ranks are alike.
         """
         whole, ops = self.whole, self.whole.ops
         if np.any(np.repeat(ops["rank"], ops["successors"]) != ops["rank"][whole.successors]):
@@ -77,5 +77,5 @@ class WholeProgram:
         )
 
     def program(self, ranks: Sequence[int] | None) -> Program:
-        """Write out the ops of `ranks`, or of all where it is None."""
+        """Write out the ops of `ranks`, or of all if it is None."""
         return self.whole if ranks is None else self.whole.of(ranks)

@@ -34,7 +34,7 @@ def _program(collective: str, members: int, size: int, calls: int = 1) -> Progra
 
 
 def _run(trace: Trace) -> list[tuple[int, int, int]]:
-    """Carry a trace out, and give source, target and bytes of each message; stops where it cannot go on."""
+    """Carry a trace out, and give source, target and bytes of each message; stops if it cannot go on."""
     sent, done = {}, [set() for _ in trace.recordings]
     messages = []
     waiting = [(recording, node) for recording in trace.recordings for node in range(len(recording.nodes))]

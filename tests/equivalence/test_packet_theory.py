@@ -37,7 +37,7 @@ def congestion(worlds: ModuleType) -> ModuleType:
 
 
 def jain(rates: NDArray[np.float64]) -> float:
-    """Fairness index (Jain, Chiu, Hawe 1984): 1 where all are equal."""
+    """Fairness index (Jain, Chiu, Hawe 1984): 1 if all are equal."""
     return float(rates.sum() ** 2 / (len(rates) * (rates**2).sum()))
 
 

@@ -42,7 +42,7 @@ def run(name: str) -> Result:
 
 
 def summary(name: str) -> dict[str, Any]:
-    """Condense a shipped scenario: the summary of its iteration, or times of collectives where it has no job."""
+    """Condense a shipped scenario: the summary of its iteration, or times of collectives if it has no job."""
     loaded = load(name)
     if loaded.scenario.job is None:
         return {"name": name, "seconds": _times(loaded)}

@@ -45,5 +45,5 @@ def test_a_kernel_keeps_name_and_documentation() -> None:
 
 
 def test_a_kernel_refuses_what_it_cannot_compute() -> None:
-    with pytest.raises((TypingError, TypeError)):  # the latter where nothing is compiled
+    with pytest.raises((TypingError, TypeError)):  # the latter if nothing is compiled
         halve("text", 0)

@@ -75,7 +75,7 @@ def trace_of(*recordings: Recording, world: int | None = None) -> Trace:
 
 
 def starts(strand: Strand) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """When each op of a rank starts and ends where all communication takes no time, ps."""
+    """When each op of a rank starts and ends if all communication takes no time, ps."""
     rows, count = strand.rows, len(strand.rows)
     before: list[list[int]] = [[] for _ in range(count)]
     for first, second in strand.edges.tolist():

@@ -26,7 +26,7 @@ _POINTS = 4000
 
 
 def steps(axes: Axes, trace: Trace, unit: float, scale: float = 1.0, **style: object) -> None:
-    """Draw a trace, thinned to the extremes of each stretch where it has very many points."""
+    """Draw a trace, thinned to the extremes of each stretch if it has very many points."""
     times, values = trace.times, trace.values
     if len(times) > 2 * _POINTS:
         groups = np.array_split(np.arange(len(times)), _POINTS)

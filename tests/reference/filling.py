@@ -45,7 +45,7 @@ def progressive_filling(capacities: Sequence[float], flows: Sequence[Flow]) -> l
 def violations(
     capacities: Sequence[float], flows: Sequence[Flow], rates: Sequence[float], *, tolerance: float = 1e-9
 ) -> list[str]:
-    """What contradicts the definition of max-min fairness; empty where nothing does.
+    """What contradicts the definition of max-min fairness; empty if nothing does.
 
     No resource is over capacity, and every flow has a bottleneck: a full resource on which no flow
     has a higher level.

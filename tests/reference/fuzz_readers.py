@@ -61,7 +61,7 @@ class Plan:
 
 
 def samples_of(form: str, traces: Path | None) -> list[bytes]:
-    """Give the samples of a form and, as often, pieces of real files where there are any."""
+    """Give the samples of a form and, as often, pieces of real files if there are any."""
     made, real = trace_samples.SAMPLES[form], trace_samples.real_samples(form, traces) if traces else []
     return made * max(len(real) // len(made), 1) + real
 
@@ -121,7 +121,7 @@ _NOWHERE = -1
 
 
 def _watch(receiver: Any, process: Any, at: Any, limits: Limits) -> Tally | None:  # noqa: ANN401  as `_work`
-    """Follow a process to its end, and end it where one input takes far too long, as compiled code may."""
+    """Follow a process to its end, and end it if one input takes far too long, as compiled code may."""
     last, since = _NOWHERE, time.monotonic()
     while not receiver.poll(0.2):
         if at.value != last:
@@ -172,7 +172,7 @@ def _instrument(atheris: Any) -> None:  # noqa: ANN401  a module that is seldom 
 
 
 def guided(plan: Plan, seconds: int) -> None:
-    """Let atheris find inputs; it ends the process, with a status that is not 0 where it has found a failure."""
+    """Let atheris find inputs; it ends the process, with a status that is not 0 if it has found a failure."""
     try:
         import atheris  # noqa: PLC0415  not needed for what stands in CI
     except ImportError:

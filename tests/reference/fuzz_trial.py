@@ -104,7 +104,7 @@ class Guard:
     armed
         Whether it is.
     free
-        Folder in which files may be made, renamed and removed; none where empty.
+        Folder in which files may be made, renamed and removed; none if empty.
     """
 
     def __init__(self) -> None:
@@ -196,7 +196,7 @@ class Trial:
         return problem or ("" if left == [_NAME, self.output.name] else f"left {left} behind")
 
     def _read(self, form: str | None) -> tuple[str, str]:
-        """Give what is wrong, or nothing; and the form, where it is a trace that can be used."""
+        """Give what is wrong, or nothing; and the form, if it is a trace that can be used."""
         found: list[Inspection] = []
         problem, refused = self._guarded(lambda: found.append(inspect([self.file], form)))
         self.tally.refused += refused

@@ -38,7 +38,7 @@ class Pfc:
 class Options:
     """What egress ports do, the same everywhere; sizes in bytes.
 
-    Ports are managed where one of the options needs it, or `managed` says so; those of hosts where PFC or
+    Ports are managed where one of the options needs it, or `managed` says so; those of hosts if PFC or
     credits do, or `managed_hosts` says so. `limit`, marks and bit errors hold for the links of switches.
     """
 

@@ -105,7 +105,7 @@ def test_fast_convergence_lowers_the_peak_of_a_flow_that_lost_below_it(
 def test_the_first_step_is_that_of_reno_and_the_next_aims_a_round_trip_ahead(
     cut: Callable[[float, float], np.record], law: np.record
 ) -> None:
-    # Section 4.3: at t = 0 the cubic is where the window is, behind W_est = 70 + alpha / 70, so that W_est rules.
+    # Section 4.3: at t = 0 the cubic is if the window is, behind W_est = 70 + alpha / 70, so that W_est rules.
     flow = cut(100, 0.1)
     k = math.cbrt(30 / C)
     first = 70 + ALPHA / 70

@@ -31,7 +31,7 @@ KERNELS = st.lists(st.tuples(TIMES, TIMES), max_size=8)
 
 
 def followed(kernels: list[tuple[int, int]], free: int, begin: int) -> tuple[int, int]:
-    """Follow the clocks of GPU and host, kernel by kernel; gives where both end."""
+    """Follow the clocks of GPU and host, kernel by kernel; gives if both end."""
     gpu, host = free, begin
     for run, launch in kernels:
         host += launch

@@ -62,13 +62,13 @@ def pick(
     group
         Of the ranks, with the constants of the version.
     algorithms, protocols
-        Those allowed, as NCCL_ALGO and NCCL_PROTO give them; all where empty. NCCL takes a ring where none of the
+        Those allowed, as NCCL_ALGO and NCCL_PROTO give them; all if empty. NCCL takes a ring if none of the
         algorithms has the collective.
 
     Raises
     ------
     InputError
-        Where none is left.
+        If none is left.
     """
     allowed = _pairs(collective, group, algorithms, protocols)
     if not allowed and algorithms:

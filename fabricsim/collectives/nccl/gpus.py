@@ -63,7 +63,7 @@ def architecture(gpu: Gpu) -> Architecture:
     Raises
     ------
     InputError
-        Where no known type begins the name.
+        If no known type begins the name.
     """
     found = [name for name in _BY_NAME if gpu.name.startswith(name)]
     if not found:
@@ -81,5 +81,5 @@ def nvlinks(gpu: Gpu) -> int:
 
 
 def counted_nvlink(gpu: Gpu) -> float:
-    """Give what NCCL takes all NVLinks of a GPU for, one direction, GB/s; 0 where it has none."""
+    """Give what NCCL takes all NVLinks of a GPU for, one direction, GB/s; 0 if it has none."""
     return nvlinks(gpu) * architecture(gpu).counted

@@ -61,7 +61,7 @@ class Group:
     near
         Whether each NIC is below the PCIe switch of its GPU.
     ring, tree, nvls
-        What the search found; no `nvls` where GPUs or links cannot.
+        What the search found; no `nvls` if GPUs or links cannot.
     channels, nvls_channels
         Channels of the communicator, and those that NVLS takes.
     tuning
@@ -120,7 +120,7 @@ def describe(  # noqa: PLR0913  by name only
     Raises
     ------
     InputError
-        Where the generation of the GPU is not known.
+        If the generation of the GPU is not known.
     """
     kind = architecture(cluster.gpu)
     per_host = max(1, ranks // hosts)

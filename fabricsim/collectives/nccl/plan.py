@@ -64,7 +64,7 @@ class Plan:
     Raises
     ------
     InputError
-        Where the version has no cost model, or the generation of the GPU is not known.
+        If the version has no cost model, or the generation of the GPU is not known.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -204,7 +204,7 @@ class Plan:
         Lines of LL lie in the memory of a host, where a GPU polls them over PCIe and its proxy on one thread. The
         channels of a NIC share both, so bytes of one wait for those of the others: NCCL bounds the rate of LL for all
         channels, and others for each (``llMaxBws`` and ``perChMax...``, src/graph/tuning.cc). Trees meet anew at each
-        host; in rings, where a message that has waited once follows the other at a distance, channels do not. Over
+        host; in rings, if a message that has waited once follows the other at a distance, channels do not. Over
         sockets nearly all of it is spent in the kernel and the adapter, for each connection apart: MPI's messages,
         which have no lines, take as long there.
         """
@@ -216,7 +216,7 @@ class Plan:
         """Count the time to copy what a rank of an all-to-all keeps, by the thread blocks that send, ps.
 
         Between hosts it is over long before the other sends, beside which it runs as a send of its own. Inside a host,
-        where it takes the warps from those, it is taken to come first: 2 A100 measured agree, 2 H100 are 22 % faster.
+        if it takes the warps from those, it is taken to come first: 2 A100 measured agree, 2 H100 are 22 % faster.
         """
         inside = collective == "all_to_all" and group.hosts == 1
         return round(size / group.ranks / self._copy_rate * PS_PER_S) if inside else 0

@@ -30,7 +30,7 @@ def binary_tree(hosts: int) -> list[Place]:
     """Host 0 above a binary tree whose leaves are the odd hosts.
 
     A host whose lowest set bit is ``b`` is the child of the host without ``b`` and with the next higher bit, or just
-    without it where that is out of range.
+    without it if that is out of range.
     """
     parents: list[int | None] = [None]
     for host in range(1, hosts):

@@ -70,7 +70,7 @@ class Tuning:
     corrections
         Factors on a tree's rate by ``log2(bytes / 64)`` for each of `PROTOCOLS`; 1 beyond.
     bounds
-        As `Bounds`; None where a version has fixed ones (see `cost`).
+        As `Bounds`; None if a version has fixed ones (see `cost`).
     tree_share
         Share of the bus rate that a tree reaches.
     tree_ll
@@ -78,7 +78,7 @@ class Tuning:
     ring_ll
         Share of the bus rate that a ring reaches with LL, where it reduces or crosses hosts and elsewhere.
     ll_hop
-        Factor on the latency of LL within a host where there are several.
+        Factor on the latency of LL within a host if there are several.
     hops_by_link
         Whether the hops of a ring are reckoned by link; if not, all cost what one over the network costs.
     host_hops
@@ -94,7 +94,7 @@ class Tuning:
     plateau_by_channel
         Whether that begins at 64 bytes per channel and rank, or at 4 KiB per rank.
     nvls_share
-        Share of the bus rate that NVLS reaches; 0 where it is reckoned from the links.
+        Share of the bus rate that NVLS reaches; 0 if it is reckoned from the links.
     mirrored_when_even
         Whether the second tree over an even number of hosts mirrors the first, or is shifted by one.
     """
@@ -296,7 +296,7 @@ def parse_version(version: str) -> tuple[int, int]:
     Raises
     ------
     InputError
-        Where it is none, or older than the cost model.
+        If it is none, or older than the cost model.
     """
     found = _VERSION.fullmatch(version)
     first = _TUNINGS[0].version

@@ -27,7 +27,7 @@ _LONGEST_OP = 10**18  # ps (11 days); with CLOCK_END it stays below the largest 
 
 @dataclass(frozen=True)
 class Job:
-    """Where a program lies in the tables."""
+    """Place of a program in the tables."""
 
     number: int
     first_op: int
@@ -75,7 +75,7 @@ class World(State):
     Raises
     ------
     SimulationError
-        Where a capacity is not above 0.
+        If a capacity is not above 0.
     """
 
     def __init__(self, capacities: Sequence[float], taps: Sequence[int]) -> None:
@@ -166,7 +166,7 @@ class World(State):
         Raises
         ------
         SimulationError
-            Where an op takes longer than the clock can tell.
+            If an op takes longer than the clock can tell.
         """
         longest = int(ops["duration"].max(initial=0))
         if longest > _LONGEST_OP:
@@ -220,7 +220,7 @@ class World(State):
         return None
 
     def explain(self) -> str | None:
-        """Say why nothing can happen any more, where the network is to blame: never where it is a fluid."""
+        """Say why nothing can happen any more, where the network is to blame: never if it is a fluid."""
         return None
 
     def advance(self, horizon: int, budget: int) -> int:
@@ -241,7 +241,7 @@ class World(State):
         Raises
         ------
         SimulationError
-            Where simulated time runs past the end of the clock.
+            If simulated time runs past the end of the clock.
         """
         self.reserve_outbox()
         while True:
@@ -255,7 +255,7 @@ class World(State):
                 return code
 
     def next_time(self) -> int:
-        """When something happens next, ps; NEVER where nothing does."""
+        """When something happens next, ps; NEVER if nothing does."""
         return min(int(next_time(self)), int(self.tree[1]))
 
     def fetch(self) -> list[tuple[bool, int]]:

@@ -154,19 +154,19 @@ def fold(fabric: Fabric, plan: Plan, *, closely: bool = False) -> tuple[Program,
     plan
         The job.
     closely
-        Fold also where the order of two messages that reach an adapter at one instant, or one byte of a shard, is not
+        Fold also if the order of two messages that reach an adapter at one instant, or one byte of a shard, is not
         the same for all that are alike: messages of ranks that are alike share an adapter instead of taking turns.
 
     Returns
     -------
     tuple of Program and Folding, or None
-        The program of the ranks that stand for all, for `Fabric.replay` after `Fabric.fold`; None where no rank is like
+        The program of the ranks that stand for all, for `Fabric.replay` after `Fabric.fold`; None if no rank is like
         another.
 
     Raises
     ------
     SimulationError
-        Where the cluster has too few ranks, or the program calls groups that the plan does not have.
+        If the cluster has too few ranks, or the program calls groups that the plan does not have.
     """
     fabric.require_ranks(plan.ranks)
     footprint = footprint_of(fabric, plan)

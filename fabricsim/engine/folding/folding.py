@@ -117,7 +117,7 @@ class Folding:
         """Units of each resource that a byte of the buffer takes in one group, its images left out."""
         number, group, _ = self._seated[collective, ranks, choice]
         routes, (route, share) = self._footprint.routes, self._footprint.carried(collective, number, group)
-        # Added up one by one, as where nothing is folded: bounds are compared.
+        # Added up one by one, as if nothing is folded: bounds are compared.
         first_hop = np.searchsorted(routes.hop_route, np.arange(len(routes.code) + 1))
         hops = first_hop[route + 1] - first_hop[route]
         begins = np.repeat(first_hop[route] - np.cumsum(hops) + hops, hops)

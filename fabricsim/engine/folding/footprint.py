@@ -207,7 +207,7 @@ class Footprint:
         return np.concatenate([members.astype(np.int64), np.array(switches, np.int64)], axis=1)
 
     def find(self, call: Call) -> tuple[int, int] | None:
-        """Layout of the group of a call, and its place there; None where the plan does not have it."""
+        """Layout of the group of a call, and its place there; None if the plan does not have it."""
         row = np.array(call.ranks, np.int32).tobytes()
         for layout in self._of_set.get((call.collective, call.dimension, self.choice(call)), ()):
             if row in self._rows[layout]:
@@ -230,7 +230,7 @@ class Footprint:
         return connections.route[mine], shares[lane, number] / seated.choice.channels
 
     def code(self, source: int, target: int, port: int, stripes: Stripes) -> int:
-        """Give what tells routes apart a number; -1 where no group uses such stripes."""
+        """Give what tells routes apart a number; -1 if no group uses such stripes."""
         number = self._number.get(stripes, -1)
         ends = self._ways.number(source), self._ways.number(target)
         return -1 if number < 0 else ((number * _PORTS + port) * self._endpoints + ends[0]) * self._endpoints + ends[1]

@@ -69,7 +69,7 @@ def fold_onto(fabric: Fabric, folding: Folding) -> None:
     Raises
     ------
     SimulationError
-        Where the fabric has been used already, or simulates packets.
+        If the fabric has been used already, or simulates packets.
     """
     if fabric.recorder is not None or fabric.wiring.connections:
         msg = "only a fabric of the flow engine that nothing was sent on yet can be folded"

@@ -36,7 +36,7 @@ class Seats(NamedTuple):
 
 
 def _seats(layout: Layout, groups: Indices, memberships: Indices) -> Seats | None:
-    """Seat the members of all groups in those that stand for them; None where a class does not repeat as it must."""
+    """Seat the members of all groups in those that stand for them; None if a class does not repeat as it must."""
     size = layout.members.shape[1]
     _, first, which = np.unique(groups, return_index=True, return_inverse=True)
     periods = []
@@ -138,7 +138,7 @@ def _doubled(footprint: Footprint, connections: Indices) -> bool:
 def quotient_of(plan: Plan, resources: Resources, footprint: Footprint, apart: dict[int, int]) -> Quotient | None:
     """Find the classes; what does not repeat as it must is told apart, and noted in `apart`.
 
-    None where no two ranks are alike.
+    None if no two ranks are alike.
     """
     while True:
         classes = _structure(plan, resources, footprint, apart).refine()

@@ -42,9 +42,9 @@ def make(
     Raises
     ------
     SimulationError
-        Where the scenario asks for what this engine does not have, or for what can never move.
+        If the scenario asks for what this engine does not have, or for what can never move.
     InputError
-        Where `watch` names a wire that is not there.
+        If `watch` names a wire that is not there.
     """
     law = law_row(scenario.transport)
     law["stacks"] = model.stacks

@@ -89,7 +89,7 @@ class CutOff:
         return network.group_links[network.groups[group] : network.groups[group + 1]]
 
     def describe(self, flows: Iterable[int] | None = None) -> str | None:
-        """Say which flows (all that wait) are cut off by links that lose packets for good; None where none does."""
+        """Say which flows (all that wait) are cut off by links that lose packets for good; None if none does."""
         links = {link: begin for link, begin in self._since.items() if self._loses(link)}
         waiting = unfinished(self._network) if flows is None else list(flows)
         if not links or not waiting:

@@ -1,6 +1,6 @@
 """Deadlocks: buffers that wait for one another in a circle, so that no packet in them ever moves again.
 
-PAUSE and credits make a port wait until packets that it has sent leave the next switch. Where those packets wait at
+PAUSE and credits make a port wait until packets that it has sent leave the next switch. If those packets wait at
 ports that wait in their turn, and so on round to the first, nothing frees any of them (Dally and Seitz, IEEE
 Transactions on Computers 1987, for routes that may lead there).
 
@@ -43,7 +43,7 @@ def explain(network: PacketState, names: Sequence[str]) -> str | None:
     Returns
     -------
     str or None
-        None where nothing is.
+        None if nothing is.
     """
     circle = find(network)
     if not circle:
@@ -57,7 +57,7 @@ def explain(network: PacketState, names: Sequence[str]) -> str | None:
 
 
 def find(network: PacketState) -> list[_Lane]:
-    """Return a circle of lanes each of which waits for the next; empty where there is none."""
+    """Return a circle of lanes each of which waits for the next; empty if there is none."""
     waits: dict[_Lane, set[_Lane]] = {}
     for lane in _held_up(network):
         beyond = None if _may_be_freed(network, lane) else _beyond(network, lane)

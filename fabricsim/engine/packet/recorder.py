@@ -64,7 +64,7 @@ class Watch:
         Raises
         ------
         InputError
-            Where a tap has no kind or an unknown one, or a pattern is empty.
+            If a tap has no kind or an unknown one, or a pattern is empty.
         """
         patterns: dict[str, list[str]] = {kind: [] for kind in KINDS}
         for tap in taps:
@@ -102,7 +102,7 @@ class Recorder:
     Raises
     ------
     InputError
-        Where a pattern matches no wire.
+        If a pattern matches no wire.
     """
 
     network: PacketState
@@ -138,7 +138,7 @@ class Recorder:
         Raises
         ------
         InputError
-            Where a pattern matches no flow.
+            If a pattern matches no flow.
         """
         if not self.watch.flows:
             return

@@ -52,7 +52,7 @@ _BLANK: dict[str, dict[str, float]] = {
     "receivers": {"due": NEVER, "nacked": NONE, "transfer": NONE},
     "endpoints": {"head": NONE, "tail": NONE},
 }
-"""What a new record of a table holds where that is not zero."""
+"""What a new record of a table holds if that is not zero."""
 _MANY_HOSTS = 512
 """Hosts beyond which records do not fit into a second cache of 1 MiB, by far: those of 1024 take 5 MB."""
 _BUSY_NODES_PER_SCAN = 0.2
@@ -158,7 +158,7 @@ class PacketState(Net):
         self._take_desk()
 
     def _part_sides(self) -> None:
-        """List the nodes by side, so that each link joins two sides; all on one side where that cannot be."""
+        """List the nodes by side, so that each link joins two sides; all on one side if that cannot be."""
         side = sides(self.nodes["kind"] == HOST, self.links["source"], self.links["target"])
         first = np.flatnonzero(np.diff(side, prepend=-1))
         stretches = table(len(first), STRETCH)
@@ -337,7 +337,7 @@ class PacketState(Net):
         smallest
             Wire bytes of the smallest packet.
         calendar
-            Whether nodes are found by the tournament; chosen where it is None.
+            Whether nodes are found by the tournament; chosen if it is None.
         """
         world = self.world[0]
         busiest = int(self.nodes["ins"].max(initial=1))
@@ -390,7 +390,7 @@ def sides(hosts: NDArray[np.bool_], source: NDArray[np.int32], target: NDArray[n
     Returns
     -------
     numpy.ndarray
-        Side of each node; 0 for all where there is no such parting, or hosts do not tell it.
+        Side of each node; 0 for all if there is no such parting, or hosts do not tell it.
     """
     side = np.where(hosts, 0, -1)
     ahead = (side[source] >= 0) & (side[target] < 0)

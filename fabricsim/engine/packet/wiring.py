@@ -85,7 +85,7 @@ class PacketWiring(Wiring):
             self._network.groups = hops.groups.astype(np.int64)
 
     def prepare(self, routes: Sequence[int], *, awaited: bool) -> None:
-        """Give routes flows for messages from outside, where they have none."""
+        """Give routes flows for messages from outside, if they have none."""
         if awaited:
             self._await(routes)
         flows = self._world.routes["flow"]

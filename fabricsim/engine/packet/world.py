@@ -43,7 +43,7 @@ class PacketWorld(World):
     names
         Of its links, for messages.
     calendar
-        Whether nodes are found by the tournament over their next times; chosen where it is None.
+        Whether nodes are found by the tournament over their next times; chosen if it is None.
     check
         Called before the network runs on, with all flows so far made.
     """
@@ -90,7 +90,7 @@ class PacketWorld(World):
         """Flows of the fluid engine are not needed; the network grows as it goes."""
 
     def post_failure(self, link: int, begin: int, until: int | None) -> None:
-        """Have a link fail for a time, ps; for good where `until` is None."""
+        """Have a link fail for a time, ps; for good if `until` is None."""
         self._failures += 2
         self.reserve_events()
         post(self, begin, LINK_DOWN, np.int64(link), np.int64(0))
@@ -116,7 +116,7 @@ class PacketWorld(World):
     def advance(self, horizon: int, budget: int) -> int:
         """Run the kernel until it stops for something other than a lack of room; as `World.advance`.
 
-        COMPLETIONS may also mean that `take_failed` has something. Where flows may stand still for good, this stops
+        COMPLETIONS may also mean that `take_failed` has something. If flows may stand still for good, this stops
         now and then (PAUSED) to look for them.
         """
         self.reserve_outbox()
@@ -182,7 +182,7 @@ class PacketWorld(World):
         return failed
 
     def explain(self) -> str | None:
-        """Say why nothing moves any more; None where there is no deadlock."""
+        """Say why nothing moves any more; None if there is no deadlock."""
         return explain(self.network, self._names)
 
     def _is_time_to_search(self) -> bool:
@@ -197,5 +197,5 @@ class PacketWorld(World):
         return True
 
     def next_time(self) -> int:
-        """When something happens next, ps; NEVER where nothing does."""
+        """When something happens next, ps; NEVER if nothing does."""
         return min(int(next_time(self)), *(int(time) for time in next_times(self.network)))

@@ -46,7 +46,7 @@ _LAUNCHED = np.int64(1)  # extra of an OP_START whose kernel has been launched
 
 @kernel
 def _start_collective(sim, op):
-    """Let a rank join its call; returns False where there are too few lanes or inboxes for the call."""
+    """Let a rank join its call; returns False if there are too few lanes or inboxes for the call."""
     ops, calls, communicators = sim.ops, sim.calls, sim.communicators
     call = np.int64(ops[op].call)
     if calls[call].first_lane < 0:

@@ -1,7 +1,7 @@
 """Lanes: the members of live collective calls, each working through its script.
 
 A lane is one member of a call on one channel, NCCL's thread block: in every round it goes through
-the steps of its script, and in each step first receives, then sends. Where an algorithm lets a member do
+the steps of its script, and in each step first receives, then sends. If an algorithm lets a member do
 things side by side, such as to reduce a chunk while it passes on another, it has several lanes, its strands;
 a switch that reduces or copies has a lane of its own, which nobody waits for. It has sent when the message is
 in the connection's FIFO, which holds as many as the communicator's window, and goes on; messages of a

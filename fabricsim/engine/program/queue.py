@@ -80,7 +80,7 @@ def post(sim, time, kind, target, extra):
 
 @kernel
 def next_time(sim):
-    """Time of the earliest event, ps; NEVER where there is none."""
+    """Time of the earliest event, ps; NEVER if there is none."""
     buckets = sim.buckets
     if sim.world[0].heap_size == 0:
         return NEVER

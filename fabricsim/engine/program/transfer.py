@@ -57,7 +57,7 @@ def _moderated(sim, route, size):
 
 @kernel
 def _cold_start(sim, route, size):
-    """Extra time of a message that begins now, ps; none where the connection is warm."""
+    """Extra time of a message that begins now, ps; none if the connection is warm."""
     routes = sim.routes
     if routes[route].window == 0 or sim.world[0].now < routes[route].warm_until:
         return np.int64(0)

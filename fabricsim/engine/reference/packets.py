@@ -9,7 +9,7 @@ from fabricsim.records.packet import AGAIN, CLASS_SHIFT, DATA, HEADER_BYTES, MAR
 
 
 class Incoming(Protocol):
-    """The link by which a packet came, as the node knows it where it is."""
+    """The link by which a packet came, as the node knows it if it is."""
 
     index: int
 
@@ -80,7 +80,7 @@ class Packet:
     trimmed: bool = False
     again: bool = False
     pulls: bool = False  # an ACK or NACK that pulls a packet, too
-    came_by: Incoming | None = None  # the link on which it came to the node where it is
+    came_by: Incoming | None = None  # the link on which it came to the node if it is
     readings: list[Reading] = field(default_factory=list)
 
     @property

@@ -97,7 +97,7 @@ class ReferenceWorld(PacketWorld):
         Raises
         ------
         SimulationError
-            Where simulated time runs past the end of the clock.
+            If simulated time runs past the end of the clock.
         """
         self.reserve_outbox()
         run, limit = self._reference, min(horizon, CLOCK_END)
@@ -126,7 +126,7 @@ class ReferenceWorld(PacketWorld):
         return HORIZON if upcoming < NEVER else IDLE
 
     def next_time(self) -> int:
-        """When something happens next, ps; NEVER where nothing does."""
+        """When something happens next, ps; NEVER if nothing does."""
         return int(min(next_time(self), self._reference.environment.peek(), NEVER))
 
     # ---- the network ------------------------------------------------------------------------------

@@ -114,7 +114,7 @@ def read_network(path: Path | str) -> tuple[Dimension, ...]:
     Raises
     ------
     TraceError
-        Where it cannot be read, is not such a file, or a value cannot be used.
+        If it cannot be read, is not such a file, or a value cannot be used.
     """
     path = Path(path)
     text = _text(path)
@@ -145,7 +145,7 @@ def read_system(path: Path | str) -> System:
     Raises
     ------
     TraceError
-        Where it cannot be read, is no object, or an algorithm is no list of names, or of one beginning of files.
+        If it cannot be read, is no object, or an algorithm is no list of names, or of one beginning of files.
     """
     path = Path(path)
     try:

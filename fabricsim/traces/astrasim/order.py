@@ -77,7 +77,7 @@ class Part(NamedTuple):
     compute
         ps.
     operation
-        Collective after it; empty where there is none.
+        Collective after it; empty if there is none.
     suffix
         ``"EP"``, ``"DP_EP"``, or empty for the group of the pass.
     size
@@ -131,7 +131,7 @@ def unroll(source: str, header: Header, layers: Sequence[Layer]) -> Recording:
     Raises
     ------
     TraceError
-        Where checkpoints name layers that are not there, or none to repeat from.
+        If checkpoints name layers that are not there, or none to repeat from.
     """
     run = _Run(source, header, layers)
     match header.policy:

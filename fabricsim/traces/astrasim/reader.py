@@ -76,7 +76,7 @@ def read(source: Source) -> Iterator[Recording]:
     Raises
     ------
     TraceError
-        Where the first line, the number of layers, or a layer cannot be used.
+        If the first line, the number of layers, or a layer cannot be used.
     """
     reader = _Reader(source)
     for number, line in lines(source):

@@ -55,7 +55,7 @@ class Written:
     lines
         Of the scenario, without what is said of losses.
     cables
-        Of the file beside it; empty where it needs none.
+        Of the file beside it; empty if it needs none.
     losses
         What is not carried over, a sentence each, without a full stop.
     """
@@ -71,14 +71,14 @@ def cables_file(output: Path) -> Path:
 
 
 def convert(network: Path | str, system: Path | str | None, output: Path | str) -> tuple[str, ...]:
-    """Write the scenario of a network, and of a system configuration where there is one.
+    """Write the scenario of a network, and of a system configuration if there is one.
 
     Parameters
     ----------
     network, system
         YAML and JSON of ASTRA-sim.
     output
-        The scenario. Where it needs a file of cables, that is written beside it as ``<name>-cables.csv``.
+        The scenario. If it needs a file of cables, that is written beside it as ``<name>-cables.csv``.
 
     Returns
     -------
@@ -88,9 +88,9 @@ def convert(network: Path | str, system: Path | str | None, output: Path | str) 
     Raises
     ------
     TraceError
-        Where a configuration cannot be used.
+        If a configuration cannot be used.
     InputError
-        Where the network has more than `MOST_CABLES`, or a file cannot be written.
+        If the network has more than `MOST_CABLES`, or a file cannot be written.
     """
     output = Path(output)
     dimensions = read_network(network)
@@ -120,7 +120,7 @@ def made(dimensions: Sequence[Dimension], system: System | None, cables: str, fo
     cables
         Name for the file of cables.
     folder
-        Where the scenario will be, for the names of files beside it.
+        If the scenario will be, for the names of files beside it.
     """
     written = Written()
     first = dimensions[0]
@@ -305,7 +305,7 @@ def _custom(written: Written, system: System, folder: Path) -> dict[str, str]:
 
 
 def _algorithm(collective: str, names: tuple[str, ...], npus: int, *, several: bool) -> str | None:
-    """Find the algorithm that does the same; None where there is none."""
+    """Find the algorithm that does the same; None if there is none."""
     name = names[0]
     if name.startswith("one"):  # one over all dimensions
         name = name[3:4].lower() + name[4:]

@@ -76,7 +76,7 @@ def _is_number(name: str) -> bool:
 
 
 def size_of(group: Group | None, world: int) -> int:
-    """Count the ranks of a group, None standing for all; NONE where not known."""
+    """Count the ranks of a group, None standing for all; NONE if not known."""
     if group is None or (group.description == ALL_RANKS and group.size == NONE):
         return world
     return group.size

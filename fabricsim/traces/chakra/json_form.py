@@ -52,7 +52,7 @@ class _Graph(msgspec.Struct):
 
 
 class Graph(NamedTuple):
-    """A trace in JSON: its nodes, and the number of ranks, NONE where it does not say."""
+    """A trace in JSON: its nodes, and the number of ranks, NONE if it does not say."""
 
     nodes: Iterator[Node]
     ranks: int
@@ -118,7 +118,7 @@ class ProcessGroup(msgspec.Struct):
 
 
 def process_groups(values: str) -> list[ProcessGroup] | None:
-    """Read the text of a node that makes process groups, a list in a list; None where it is none."""
+    """Read the text of a node that makes process groups, a list in a list; None if it is none."""
     try:
         return msgspec.json.decode(values[2:-2], type=list[ProcessGroup])
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):

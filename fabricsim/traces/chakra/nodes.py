@@ -263,7 +263,7 @@ class Recorder:
                 self._groups[group.pg_name] = number
 
     def _duration(self, node: Node, attributes: Attributes, silent: int) -> int:
-        """Give the time of a node in ps, `silent` where nothing is said: proto3 leaves out what is 0."""
+        """Give the time of a node in ps, `silent` if nothing is said: proto3 leaves out what is 0."""
         exact = self._count(node, attributes, f"{own.PREFIX}duration_ps")
         duration = (node.duration * _MICROSECOND or silent) if exact == NONE else exact
         if duration > CLOCK_END:
@@ -295,7 +295,7 @@ class Recorder:
         Raises
         ------
         TraceError
-            Where two nodes have the same id, or nodes wait for themselves.
+            If two nodes have the same id, or nodes wait for themselves.
         """
         if not self._ids:
             raise TraceError(self.source, "holds no nodes; capture at least one iteration")

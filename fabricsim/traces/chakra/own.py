@@ -7,7 +7,7 @@ of a file
 ``world``             ranks of the job
 ``host``, ``device``  where it was captured
 ``origin_ns``         time 0 of its starts
-``groups``            JSON: for each ``pg_name`` its name, description and ranks, where that is not its name
+``groups``            JSON: for each ``pg_name`` its name, description and ranks, if that is not its name
 of a node
 ``kind``              as in `fabricsim.traces.trace.KINDS`, where type and ``is_cpu_op`` do not say it
 ``lane``              kind and name, where ``stream`` or ``tid`` do not say it

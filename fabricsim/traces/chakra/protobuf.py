@@ -53,7 +53,7 @@ def fields(data: bytes) -> Iterator[Field]:
     Raises
     ------
     WireError
-        Where it is cut, or is no message.
+        If it is cut, or is no message.
     """
     at, end = 0, len(data)
     for _ in range(_MOST_FIELDS):

@@ -45,7 +45,7 @@ class Attribute(NamedTuple):
     name
         Such as ``"comm_size"``.
     kind
-        Name of the type of its value, such as ``"int64"``; empty where it has none.
+        Name of the type of its value, such as ``"int64"``; empty if it has none.
     value
         A list is a tuple.
     description
@@ -94,7 +94,7 @@ def messages(stream: BinaryIO) -> Iterator[bytes]:
     Raises
     ------
     WireError
-        Where it ends within one, or one is too long to be true.
+        If it ends within one, or one is too long to be true.
     """
     while (length := _length(stream)) is not None:
         if length > _MOST_MESSAGE:
@@ -192,7 +192,7 @@ _SHORT = 64
 
 
 def _text(values: list[bytes] | None) -> str:
-    """Read a text of which the last counts, though all must be such; empty where it is absent."""
+    """Read a text of which the last counts, though all must be such; empty if it is absent."""
     text = ""
     for value in values or ():
         text = str(SCALARS["string"].decode(value))

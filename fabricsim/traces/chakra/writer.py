@@ -52,7 +52,7 @@ def files(trace: Trace, path: Path) -> list[Path]:
     Raises
     ------
     InputError
-        Where the rank of a recording is not known.
+        If the rank of a recording is not known.
     """
     for recording in trace.recordings:
         if recording.rank == NONE:
@@ -80,7 +80,7 @@ def write(trace: Trace, path: Path | str) -> tuple[str, ...]:
     Raises
     ------
     InputError
-        Where Chakra cannot hold it, or a file cannot be written.
+        If Chakra cannot hold it, or a file cannot be written.
     """
     made = files(trace, Path(path))
     parts = [file.with_name(f"{file.name}.part") for file in made]

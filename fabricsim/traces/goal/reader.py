@@ -69,7 +69,7 @@ def read(source: Source) -> Iterator[Recording]:
     Raises
     ------
     TraceError
-        Where a line is no GOAL, a label is missing or double, a rank is missing, double or out of range, the schedule
+        If a line is no GOAL, a label is missing or double, a rank is missing, double or out of range, the schedule
         ends within a rank, or there are more than `MOST_STATEMENTS`.
     """
     scanner = _Scanner(source)

@@ -37,12 +37,12 @@ def write(trace: Trace, path: Path | str) -> tuple[str, ...]:
     Returns
     -------
     tuple of str
-        What of this trace GOAL has no room for, a sentence each, without a full stop; empty where nothing is lost.
+        What of this trace GOAL has no room for, a sentence each, without a full stop; empty if nothing is lost.
 
     Raises
     ------
     InputError
-        Where a rank, a duration, a size or the other end of a message is not known, or there is a collective.
+        If a rank, a duration, a size or the other end of a message is not known, or there is a collective.
     """
     ranks = _ranks(trace)
     absent = sorted(set(range(ranks)) - {recording.rank for recording in trace.recordings})

@@ -36,7 +36,7 @@ ROW = np.dtype(
         ("mark", np.int8),
         ("name", np.int32),  # index into Events.names
         ("place", np.int32),  # index into Events.places
-        ("note", np.int32),  # index into Events.notes, of a plain operator into Events.inputs; NONE where there is none
+        ("note", np.int32),  # index into Events.notes, of a plain operator into Events.inputs; NONE if there is none
         ("start", np.int64),  # ps after Events.origin
         ("duration", np.int64),
         ("correlation", np.int64),
@@ -48,7 +48,7 @@ ROW = np.dtype(
     ],
     align=True,
 )
-"""An event that matters; as ``TRACE_EVENT`` where not said otherwise."""
+"""An event that matters; as ``TRACE_EVENT`` if not said otherwise."""
 
 _ON_DEVICE = (scanner.KERNEL, scanner.COPY, scanner.SYNC)
 _STEP = re.compile(r"ProfilerStep\s?#(\d{1,15})")
@@ -81,7 +81,7 @@ class Events:
     negative
         How many durations are below 0.
     inputs
-        What operators were called with, where that was asked for.
+        What operators were called with, if that was asked for.
     """
 
     rows: NDArray[np.void]
@@ -103,7 +103,7 @@ def read_events(source: Source, operators: Callable[[str], bool] | None = None) 
     source
         The file.
     operators
-        Whether the inputs of operators of a name matter; where it is not given, plain operators are left out.
+        Whether the inputs of operators of a name matter; if it is not given, plain operators are left out.
     """
     file = KinetoFile(Window(source))
     file.scan["operators"] = operators is not None

@@ -201,7 +201,7 @@ class KinetoFile:
 
 
 def decoded(value: bytes) -> Any:  # noqa: ANN401  any JSON
-    """Decode JSON that the scanner has walked over, so that its nesting is bounded; ValueError where it is none.
+    """Decode JSON that the scanner has walked over, so that its nesting is bounded; ValueError if it is none.
 
     PyTorch writes names as they are: control characters and what is no UTF-8 occur in strings. Half a pair of
     surrogates, which no file can be written with, becomes a replacement character.

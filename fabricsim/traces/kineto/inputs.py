@@ -1,7 +1,7 @@
 """What an operator was called with, as PyTorch's profiler notes it where ``record_shapes`` is on.
 
 ``"Input Dims"`` and ``"Input type"`` are there from PyTorch 1.8 on, ``"Concrete Inputs"`` from 2.1 on
-(``torch/csrc/profiler/util.cpp`` and ``collection.cpp`` of github.com/pytorch/pytorch). Where an execution trace was
+(``torch/csrc/profiler/util.cpp`` and ``collection.cpp`` of github.com/pytorch/pytorch). If an execution trace was
 captured at the same time, ``"Record function id"`` is the ``rf_id`` of its node.
 """
 
@@ -29,11 +29,11 @@ class Inputs(NamedTuple):
     shapes
         Dimensions of each; empty of what is no tensor, of a number, and of a list of tensors.
     types
-        Such as ``"c10::BFloat16"``; empty where there is none.
+        Such as ``"c10::BFloat16"``; empty if there is none.
     values
-        Of what is no tensor, such as ``"True"``; empty of tensors, and all of it where not captured.
+        Of what is no tensor, such as ``"True"``; empty of tensors, and all of it if not captured.
     record
-        Where none of them is captured, the node of the execution trace that has them; else NONE.
+        If none of them is captured, the node of the execution trace that has them; else NONE.
     """
 
     shapes: tuple[tuple[int, ...], ...]
@@ -42,20 +42,20 @@ class Inputs(NamedTuple):
     record: int = NONE
 
     def shape(self, place: int) -> tuple[int, ...]:
-        """Dimensions of an argument; empty where it has none."""
+        """Dimensions of an argument; empty if it has none."""
         return self.shapes[place] if place < len(self.shapes) else ()
 
     def type(self, place: int) -> str:
-        """Type of an argument; empty where not known."""
+        """Type of an argument; empty if not known."""
         return self.types[place] if place < len(self.types) else ""
 
     def value(self, place: int) -> str:
-        """Value of an argument; empty where not known."""
+        """Value of an argument; empty if not known."""
         return self.values[place] if place < len(self.values) else ""
 
 
 def inputs_of(arguments: Mapping[str, object]) -> Inputs | None:
-    """Read what an event says of the inputs of its operator; None where it says neither shapes nor where they are."""
+    """Read what an event says of the inputs of its operator; None if it says neither shapes nor if they are."""
     shapes, types, values = (arguments.get(key) for key in ("Input Dims", "Input type", "Concrete Inputs"))
     if not isinstance(shapes, list):
         record = arguments.get("Record function id")

@@ -25,7 +25,7 @@ class Job:
     Parameters
     ----------
     source
-        The file; its name says the rank where its head does not.
+        The file; its name says the rank if its head does not.
     head
         Values beside the events, decoded.
 
@@ -68,7 +68,7 @@ class Job:
         return description[:_MOST_TEXT] if isinstance(description, str) else "", ranks, len(ranks) or size
 
     def group(self, builder: RecordingBuilder, note: Note) -> tuple[int, tuple[int, ...], int]:
-        """Give number, members and size of the group of a collective; NONE or empty where not known."""
+        """Give number, members and size of the group of a collective; NONE or empty if not known."""
         if not note.group:
             return NONE, note.ranks, len(note.ranks) or note.size
         description, ranks, size = self.groups.get(note.group, ("", (), NONE))

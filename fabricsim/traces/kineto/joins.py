@@ -21,13 +21,13 @@ _DEEPEST = 8
 
 
 def calls_by_correlation(rows: NDArray[np.void], correlations: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Find the call of each correlation: indices of `rows`, NONE where there is none."""
+    """Find the call of each correlation: indices of `rows`, NONE if there is none."""
     calls = np.flatnonzero((rows["category"] == scanner.CALL) & (rows["correlation"] > 0))
     return matched(rows["correlation"][calls], calls, correlations)
 
 
 def matched(keys: NDArray[np.int64], values: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Look up the first value of each wanted key; NONE where there is none, and for keys below 1."""
+    """Look up the first value of each wanted key; NONE if there is none, and for keys below 1."""
     if not len(keys):
         return np.full(len(wanted), NONE, np.int64)
     order = np.argsort(keys, kind="stable")
@@ -44,7 +44,7 @@ class Streams:
     rows
         ``ROW`` records.
     launches
-        Row of the launch of each row, NONE where not known.
+        Row of the launch of each row, NONE if not known.
     """
 
     def __init__(self, rows: NDArray[np.void], launches: NDArray[np.int64]) -> None:
@@ -58,11 +58,11 @@ class Streams:
         self.spans = dict(zip(found.tolist(), zip(firsts.tolist(), ends, strict=True), strict=True))
 
     def last_before(self, places: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Find the rows that streams were handed last up to some times; NONE where there is none."""
+        """Find the rows that streams were handed last up to some times; NONE if there is none."""
         return self._found(places, times, -1)
 
     def first_after(self, places: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Find the rows that streams were handed first after some times; NONE where there is none."""
+        """Find the rows that streams were handed first after some times; NONE if there is none."""
         return self._found(places, times, 0)
 
     def _found(self, places: NDArray[np.int64], times: NDArray[np.int64], offset: int) -> NDArray[np.int64]:
@@ -78,7 +78,7 @@ class Streams:
 def notes_of_kernels(
     events: Events, kernels: NDArray[np.int64], launches: NDArray[np.int64]
 ) -> Iterator[NDArray[np.int64]]:
-    """Find what is noted around the launches of kernels, or with their ``External id`` where nothing is around them.
+    """Find what is noted around the launches of kernels, or with their ``External id`` if nothing is around them.
 
     Parameters
     ----------
@@ -87,12 +87,12 @@ def notes_of_kernels(
     kernels
         Rows of kernels.
     launches
-        Row of the launch of each of them; NONE where not known.
+        Row of the launch of each of them; NONE if not known.
 
     Yields
     ------
     array of int64
-        Row of the ``record_param_comms`` of each kernel, then row of its annotation ``nccl:...``; NONE where there is
+        Row of the ``record_param_comms`` of each kernel, then row of its annotation ``nccl:...``; NONE if there is
         none.
     """
     rows = events.rows
@@ -114,7 +114,7 @@ def notes_of_kernels(
 
 
 def _around(rows: NDArray[np.void], spans: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Find the innermost of the spans of a thread around each time; NONE where there is none."""
+    """Find the innermost of the spans of a thread around each time; NONE if there is none."""
     spans = spans[np.argsort(rows["start"][spans], kind="stable")]
     starts, ends = rows["start"][spans], rows["start"][spans] + rows["duration"][spans]
     found = np.searchsorted(starts, times, "right") - 1

@@ -127,7 +127,7 @@ def signature(text, position, size):
 
 @kernel
 def looked_up(text, position, size, signatures, values):
-    """Look up a name; NONE where it is not in the table."""
+    """Look up a name; NONE if it is not in the table."""
     wanted = signature(text, position, size)
     for i in range(len(signatures)):
         if signatures[i] == wanted:

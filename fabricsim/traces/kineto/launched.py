@@ -1,6 +1,6 @@
 """The kernels of a Kineto file with the operators that launched them.
 
-A kernel belongs to the innermost operator around the call that launched it, on that call's thread. Where no call is
+A kernel belongs to the innermost operator around the call that launched it, on that call's thread. If no call is
 captured, it is the operator with the kernel's ``External id``.
 """
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 KERNEL = np.dtype(
     [
         ("name", np.int32),  # index into LaunchedKernels.names
-        ("call", np.int64),  # one number for all kernels of one call of an operator; NONE where not known
-        ("operator", np.int32),  # its name, index into LaunchedKernels.names; NONE where not known
-        ("inputs", np.int32),  # index into LaunchedKernels.inputs; NONE where not known
+        ("call", np.int64),  # one number for all kernels of one call of an operator; NONE if not known
+        ("operator", np.int32),  # its name, index into LaunchedKernels.names; NONE if not known
+        ("inputs", np.int32),  # index into LaunchedKernels.inputs; NONE if not known
         ("duration", np.int64),  # ps
         ("beside", np.bool_),  # whether a kernel of another stream ran at the same time
     ],
@@ -55,9 +55,9 @@ class LaunchedKernels:
     source
         File, and member of an archive.
     rank
-        Global rank; NONE where not captured.
+        Global rank; NONE if not captured.
     device
-        Name of the GPU; empty where not captured.
+        Name of the GPU; empty if not captured.
     kernels
         ``KERNEL`` records, shape ``(n,)``.
     names
@@ -92,7 +92,7 @@ def read_launched(source: Source, operators: Callable[[str], bool]) -> LaunchedK
     Raises
     ------
     TraceError
-        Where it is no such file, is cut or damaged, or holds no kernels, operators or shapes.
+        If it is no such file, is cut or damaged, or holds no kernels, operators or shapes.
     """
     events = read_events(source, operators)
     rows = events.rows
@@ -148,7 +148,7 @@ def _beside(rows: NDArray[np.void], kernels: NDArray[np.int64]) -> NDArray[np.bo
 
 
 def _operators(events: Events, kernels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Find the row of the innermost operator that launched each kernel; NONE where it is not known."""
+    """Find the row of the innermost operator that launched each kernel; NONE if it is not known."""
     rows = events.rows
     launches = calls_by_correlation(rows, rows["correlation"][kernels])
     operators = np.flatnonzero(rows["category"] == scanner.OPERATOR)
@@ -164,7 +164,7 @@ def _operators(events: Events, kernels: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _innermost(rows: NDArray[np.void], spans: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Find the innermost of the spans of a thread around each time; NONE where there is none."""
+    """Find the innermost of the spans of a thread around each time; NONE if there is none."""
     starts, ends = rows["start"][spans], rows["start"][spans] + rows["duration"][spans]
     order = np.lexsort((-ends, starts))
     starts, ends, spans = starts[order].tolist(), ends[order].tolist(), spans[order].tolist()

@@ -83,7 +83,7 @@ _MOST_COUNT = 2**56
 
 
 class Note(NamedTuple):
-    """What the profiler notes of a collective; NONE or empty where it does not.
+    """What the profiler notes of a collective; NONE or empty if it does not.
 
     Attributes
     ----------
@@ -127,14 +127,14 @@ _NOTHING: tuple[object, ...] = (None, NONE, "", ())
 
 
 def operation_of_kernel(name: str) -> Operation | None:
-    """Say what a kernel does by its name; None where it is none of NCCL or RCCL."""
+    """Say what a kernel does by its name; None if it is none of NCCL or RCCL."""
     match = _KERNEL.match(name)
     return None if match is None else _OF_KERNEL[match[1]]
 
 
 @lru_cache(1024)
 def operation_of_name(name: str) -> Operation | None:
-    """Say what PyTorch's name of a collective means, such as ``_allgather_base``; None where it is no transfer."""
+    """Say what PyTorch's name of a collective means, such as ``_allgather_base``; None if it is no transfer."""
     plain = name.lower().replace("_", "")
     return next((operation for start, operation in _OF_NAME.items() if plain.startswith(start)), None)
 
@@ -172,7 +172,7 @@ def communication(note: Note, operation: Operation, group: int, ranks: tuple[int
     operation
         What it does.
     group, ranks, size
-        Number of its group, its members and how many: NONE or empty where not known.
+        Number of its group, its members and how many: NONE or empty if not known.
     """
     item = _ITEM.get(note.datatype, NONE)
     handed_in = note.handed_in * item if NONE not in {note.handed_in, item} else NONE
@@ -229,7 +229,7 @@ def _count(arguments: Mapping[str, Any], key: str) -> int:
 
 
 def _list(arguments: Mapping[str, Any], key: str) -> tuple[int, ...]:
-    """Read a list, or a text of one; empty where it is cut, as PyTorch cuts them after 30 members."""
+    """Read a list, or a text of one; empty if it is cut, as PyTorch cuts them after 30 members."""
     value = arguments.get(key, ())
     if isinstance(value, str):
         return _listed(value) if len(value) <= _SHORT_LIST else _listed.__wrapped__(value)

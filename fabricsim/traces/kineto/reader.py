@@ -78,7 +78,7 @@ def read(source: Source) -> Iterator[Recording]:
     Raises
     ------
     TraceError
-        Where it is no such file, is cut or damaged, or holds nothing that ran on a device.
+        If it is no such file, is cut or damaged, or holds nothing that ran on a device.
     """
     events = read_events(source)
     if not np.isin(events.rows["category"], (scanner.KERNEL, scanner.COPY)).any():
@@ -105,7 +105,7 @@ class _Reading:
         self.unknown_waits: int = 0
 
     def _kinds(self) -> NDArray[np.int8]:
-        """Kind of the node of each row; NONE where it makes none."""
+        """Kind of the node of each row; NONE if it makes none."""
         rows, names = self.rows, self.events.names
         calls = rows["category"] == scanner.CALL
         kinds = np.full(len(rows), NONE, np.int8)
@@ -262,7 +262,7 @@ class _Reading:
         return communication(note, operation, group, ranks, size)
 
     def _unmodelled(self) -> str:
-        """Describe kernels that communicate without NCCL, of which no size is noted; empty where there are none."""
+        """Describe kernels that communicate without NCCL, of which no size is noted; empty if there are none."""
         rows = np.flatnonzero((self.kinds == COMPUTE) & self._of_other_libraries())
         if not len(rows):
             return ""

@@ -1,7 +1,7 @@
 """Events of a Chrome trace of PyTorch's profiler, found in the bytes of its JSON without decoding the rest.
 
 Nine tenths of such a file are operators, Python frames and arrows that a replay has no use for. `scan` walks over them
-byte by byte, and notes numbers and places of the events that matter; operators do where they are asked for. It checks
+byte by byte, and notes numbers and places of the events that matter; operators do if they are asked for. It checks
 strings, brackets and the keys of events; what else it walks over may be any JSON, and some that is none.
 """
 
@@ -41,11 +41,11 @@ TRACE_EVENT = np.dtype(
         ("category", np.int8),
         ("mark", np.int8),
         ("defects", np.int16),
-        ("pid", np.int64),  # 0 where it is no integer
+        ("pid", np.int64),  # 0 if it is no integer
         ("tid", np.int64),  # as before
         ("start", np.int64),  # ps after TRACE_SCAN.origin
         ("duration", np.int64),  # ps
-        ("correlation", np.int64),  # NONE where not there, as all that follow
+        ("correlation", np.int64),  # NONE if not there, as all that follow
         ("external", np.int64),
         ("device", np.int64),
         ("stream", np.int64),
@@ -55,7 +55,7 @@ TRACE_EVENT = np.dtype(
         ("name_hash", np.uint64),
         ("name", np.int64),  # where the name is in the text, between its quotation marks
         ("name_end", np.int64),
-        ("arguments", np.int64),  # where "args" is; equal to arguments_end where there is none
+        ("arguments", np.int64),  # where "args" is; equal to arguments_end if there is none
         ("arguments_end", np.int64),
     ],
     align=True,
@@ -306,7 +306,7 @@ def scan(text, position, end, events, states):
     Returns
     -------
     int
-        Where the next call begins: at the event that did not fit or is not whole, or after the closing bracket.
+        If the next call begins: at the event that did not fit or is not whole, or after the closing bracket.
     """
     state = states[0]
     state.count = 0

@@ -70,7 +70,7 @@ class Waits:
         yield _known(before[by_stream], after)
 
     def _awaited(self, syncs: NDArray[np.int64], of_event: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Give the number of the stream that each waits for; NONE where it has no work."""
+        """Give the number of the stream that each waits for; NONE if it has no work."""
         numbers = {place: number for number, place in enumerate(self.places)}
         waiting, streams = self.rows["place"][syncs].tolist(), self.rows["awaited_stream"][syncs].tolist()
         awaited = [

@@ -239,7 +239,7 @@ class Collector:
         Raises
         ------
         TraceError
-            Where there is nothing of NCCL in the file.
+            If there is nothing of NCCL in the file.
         """
         self._pack()
         self._take_unfinished()

@@ -47,7 +47,7 @@ class Facts:
     kept: int = 0
 
     def take(self, text: str) -> bool:
-        """Take up a message; False where it is of another kind."""
+        """Take up a message; False if it is of another kind."""
         if text.startswith(("Channel ", "Ring ")):
             return self._ring(text) or self._via(text)
         if text.startswith("Tree"):

@@ -41,7 +41,7 @@ class Message(NamedTuple):
     device
         Index of the GPU that was current.
     time
-        Nanoseconds since 1970 of the host's local time; NONE where the log has no timestamps, or in a form of the
+        Nanoseconds since 1970 of the host's local time; NONE if the log has no timestamps, or in a form of the
         user's own.
     text
         What comes after ``NCCL INFO``, up to the next message of the line.

@@ -43,7 +43,7 @@ class Ranks:
     entities
         By communicator whose it is.
     ranks
-        Global rank of each; NONE where the log is of one and does not say.
+        Global rank of each; NONE if the log is of one and does not say.
     world
         Ranks of the job.
     names
@@ -104,7 +104,7 @@ class Ranks:
                 taken[NONE] = NONE  # two communicators of one name: who is in which is not known
 
     def group(self, number: int) -> tuple[int, ...]:
-        """Global ranks of a communicator in its order; empty where not all are known."""
+        """Global ranks of a communicator in its order; empty if not all are known."""
         members, size = self.members[self.names[number]], self.log.communicators[number].size
         if len(members) != size or NONE in members or NONE in members.values():
             return ()

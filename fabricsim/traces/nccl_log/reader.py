@@ -1,6 +1,6 @@
 """Logs of NCCL and RCCL (``NCCL_DEBUG=INFO``), versions 2.4 to 2.30.
 
-Set-up (rings, trees, channels, networks) is in every such log; what a job has called is in it where the subsystem COLL
+Set-up (rings, trees, channels, networks) is in every such log; what a job has called is in it if the subsystem COLL
 was logged. `read_log` gives all of it, `read` the calls as recordings. A log says when a collective was called, not
 when it ran, and nothing of computation: recordings have no times.
 """
@@ -39,7 +39,7 @@ def read_log(source: Source) -> NcclLog:
     Raises
     ------
     TraceError
-        Where it is no text, holds nothing of NCCL, or more communicators than can be held.
+        If it is no text, holds nothing of NCCL, or more communicators than can be held.
     """
     collector = Collector(source.label)
     for number, line in lines(source):

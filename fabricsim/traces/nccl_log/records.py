@@ -51,13 +51,13 @@ class Choice(NamedTuple):
     Attributes
     ----------
     operation
-        As the log calls it, such as ``"AllReduce"``; empty where it does not say.
+        As the log calls it, such as ``"AllReduce"``; empty if it does not say.
     size
         Bytes that it counts.
     algorithm, protocol
         Such as ``"ring"`` and ``"ll128"``.
     channels
-        How many; NONE where the log does not say.
+        How many; NONE if the log does not say.
     """
 
     operation: str
@@ -74,21 +74,21 @@ class Communicator:
     Attributes
     ----------
     rank, size
-        In it; NONE where the log does not say.
+        In it; NONE if the log does not say.
     process
         Host and process number.
     device
         Index of the GPU.
     bus
-        PCI address of the GPU in hexadecimal digits; empty where not logged.
+        PCI address of the GPU in hexadecimal digits; empty if not logged.
     identity
-        Equal on all its ranks (``commId``, and of which split); empty where not logged, as before NCCL 2.18.
+        Equal on all its ranks (``commId``, and of which split); empty if not logged, as before NCCL 2.18.
     rings
         By channel its ranks in order, as rank 0 logs them: NCCL up to 2.10 cuts long ones.
     trees
         By channel this rank's place.
     channels, p2p_channels, nvls_channels
-        How many for collectives, for sends and receives, and for NVLS; NONE where not logged.
+        How many for collectives, for sends and receives, and for NVLS; NONE if not logged.
     transports
         How many connections run over which, such as ``"NET/IB/GDRDMA"``.
     """
@@ -135,7 +135,7 @@ class NcclLog:
     calls
         ``CALL`` records in the order of the log, shape ``(n_calls,)``.
     torn
-        Line of the first call that cannot be read since another process has written into it; 0 where there is none.
+        Line of the first call that cannot be read since another process has written into it; 0 if there is none.
     """
 
     source: str

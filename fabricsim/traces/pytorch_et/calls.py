@@ -159,7 +159,7 @@ class Calls:
                 self.operators.append(Call(node.id, thread, node.name, work))
 
     def callers(self, number: int) -> Iterator[int]:
-        """Give the ids of what called a node, innermost first; ends where a node would be its own caller."""
+        """Give the ids of what called a node, innermost first; ends if a node would be its own caller."""
         seen = {number}
         while (number := self.above.get(number, 0)) and number not in seen:
             seen.add(number)

@@ -28,7 +28,7 @@ class ToldInputs(NamedTuple):
     source
         File, and member of an archive.
     rank
-        As its name says; NONE where it does not.
+        As its name says; NONE if it does not.
     inputs
         Name and inputs of an operator by the ``rf_id`` of its call.
     """
@@ -51,7 +51,7 @@ def read_inputs(source: Source, operators: Callable[[str], bool]) -> ToldInputs:
     Raises
     ------
     TraceError
-        Where it cannot be read.
+        If it cannot be read.
     """
     found: dict[int, tuple[str, Inputs]] = {}
     for node in nodes_of(source):

@@ -1,7 +1,7 @@
 """What the nodes ``record_param_comms`` and ``## process_group:init ##`` of an execution trace say.
 
 ``record_param_comms`` has the arguments ``[tensors, sequence, group, rank, name, splits in, splits out, (first rank,
-stride,) size]``, without the tensors where nothing is moved (``torch/csrc/distributed/c10d/ParamCommsUtils.hpp`` of
+stride,) size]``, without the tensors if nothing is moved (``torch/csrc/distributed/c10d/ParamCommsUtils.hpp`` of
 github.com/pytorch/pytorch). `rank` counts within the group: the root, the other end, or this rank itself.
 """
 
@@ -52,7 +52,7 @@ class Record(NamedTuple):
     note
         What it says of the communication.
     sequence
-        Number of the communication within its group; NONE where not captured.
+        Number of the communication within its group; NONE if not captured.
     named
         Whether its group has a name that is the same on all ranks; else `note.group` is an address in this process.
     reads, writes
@@ -73,7 +73,7 @@ def record_of(node: Node, label: str) -> Record:
     Raises
     ------
     TraceError
-        Where they are not of the form above.
+        If they are not of the form above.
     """
     values = node.arguments
     # a name may stand first among a node's arguments but never before a sequence number, a group and a rank
@@ -155,7 +155,7 @@ class Groups:
 
     @property
     def world(self) -> int:
-        """Ranks of the job: those of the group that PyTorch makes first and calls 0; NONE where it is not listed."""
+        """Ranks of the job: those of the group that PyTorch makes first and calls 0; NONE if it is not listed."""
         whole = self._listed.get("0")
         return whole.size if whole else NONE
 
@@ -193,7 +193,7 @@ class Groups:
         self._addresses |= dict.fromkeys(addresses, group)
 
     def of(self, record: Record) -> Membership | None:
-        """Give the group of a record; None where it is known by an address alone."""
+        """Give the group of a record; None if it is known by an address alone."""
         note = record.note
         listed = (self._listed if record.named else self._addresses).get(note.group)
         if listed is not None:
@@ -232,7 +232,7 @@ def _decoded(text: str) -> dict[str, Any] | None:
 
 
 def moved(builder: RecordingBuilder, record: Record, group: Membership | None) -> Communication | None:
-    """Say what a record moves; None where it moves nothing, as a wait."""
+    """Say what a record moves; None if it moves nothing, as a wait."""
     note = record.note
     if note.operation is None or (not record.reads and not record.writes and note.operation != "barrier"):
         return None

@@ -86,7 +86,7 @@ class Node(msgspec.Struct):
 
     @property
     def record(self) -> int | None:
-        """Number of the call, which Kineto notes as ``"Record function id"``; None where it has none."""
+        """Number of the call, which Kineto notes as ``"Record function id"``; None if it has none."""
         found = self.attributes.get("rf_id") if self.rf_id is None else self.rf_id
         return found if type(found) is int else None
 
@@ -126,7 +126,7 @@ def node_of(text: bytes, label: str, number: int) -> Node:
     Raises
     ------
     TraceError
-        Where it is no node.
+        If it is no node.
     """
     node = decoded(_decode, text, label, f"node {number}")
     if node.parent is None and node.ctrl_deps is None:

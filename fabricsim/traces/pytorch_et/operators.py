@@ -74,7 +74,7 @@ _RETURNS_VIEW = re.compile(r"\(\w+(?:\|\w+)*\)")
 
 
 class Work(NamedTuple):
-    """What the kernel of an operator does; NONE where it cannot be told.
+    """What the kernel of an operator does; NONE if it cannot be told.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class Work(NamedTuple):
     makes
         Those of `writes` that hold nothing before.
     device
-        Of the first tensor that is not in the host's memory, such as ``"cuda:0"``; empty where all are.
+        Of the first tensor that is not in the host's memory, such as ``"cuda:0"``; empty if all are.
     bytes
         That it reads and writes.
     flops
@@ -140,14 +140,14 @@ def _split(text: str) -> list[str]:
 
 
 def work_of(node: Node, schema_text: str, backend: str) -> Work | None:
-    """Say what a node's kernel does, should it have one; None where it has none itself.
+    """Say what a node's kernel does, should it have one; None if it has none itself.
 
     Parameters
     ----------
     node
         The node.
     schema_text
-        Schema of its operator; empty where it is none.
+        Schema of its operator; empty if it is none.
     backend
         Such as ``"triton"`` where a kernel was made for the node; else empty.
     """
@@ -193,7 +193,7 @@ def _work(  # noqa: PLR0913, PLR0917  one parameter per column
 
 
 def device_of(found: Sequence[Tensor]) -> str:
-    """Give the device of the first tensor that is not in the host's memory; empty where all are."""
+    """Give the device of the first tensor that is not in the host's memory; empty if all are."""
     return next((tensor.device for tensor in found if tensor.device not in _HOSTS), "")
 
 

@@ -44,7 +44,7 @@ def read(source: Source) -> Iterator[Recording]:
     Raises
     ------
     TraceError
-        Where the file is cut, damaged or of an unknown schema, or contradicts itself.
+        If the file is cut, damaged or of an unknown schema, or contradicts itself.
     """
     calls = Calls(source.label, Groups(source.label))
     for node in nodes_of(source):
@@ -103,7 +103,7 @@ def _rank(calls: Calls, name: str) -> int:
 
 
 def rank_of_name(name: str) -> int:
-    """Find the rank in the name of a file; NONE where it has none."""
+    """Find the rank in the name of a file; NONE if it has none."""
     match = _OF_NAME.search(name)
     return int(match[1]) if match else NONE
 

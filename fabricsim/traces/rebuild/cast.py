@@ -51,14 +51,14 @@ def assign(trace: Trace, scale_to: int | None = None, ranks: int | None = None) 
     trace
         What was captured.
     scale_to
-        Ranks of the job to replay, a multiple of those of the captured one; as many where left out.
+        Ranks of the job to replay, a multiple of those of the captured one; as many if left out.
     ranks
         Ranks of the captured job, where the trace does not say that.
 
     Raises
     ------
     TraceError
-        Where the size of the job is not known, or `scale_to` is no multiple of it.
+        If the size of the job is not known, or `scale_to` is no multiple of it.
     """
     alone = ranks is None and _is_alone(trace)
     world = 1 if alone else _world(trace, ranks)

@@ -47,17 +47,17 @@ class Ordered:
     Attributes
     ----------
     nodes
-        ``NODE`` records in the order of their starts where they have such, which are counted from the first; durations
-        are 0 where not captured.
+        ``NODE`` records in the order of their starts if they have such, which are counted from the first; durations
+        are 0 if not captured.
     edges
-        ``EDGE`` records between them; ``on_start`` where `after` may begin with `before`.
+        ``EDGE`` records between them; ``on_start`` if `after` may begin with `before`.
     gaps
         Time between the last of what a node waits for and its start, ps, shape ``(n_nodes,)``. That of a WAIT is
         after what it waits for on the host; its duration begins when what it waits for on a device has ended, too.
     steps
         Nodes that begin and end each step, shape ``(n_steps, 2)``.
     zero
-        When the first began, ps after `Recording.origin`; NONE where it is not known when they ran.
+        When the first began, ps after `Recording.origin`; NONE if it is not known when they ran.
     inferred
         How many dependencies between streams were found by times alone.
     unknown
@@ -81,7 +81,7 @@ class Ordered:
 def order(recording: Recording) -> Ordered:
     """Find what each operation of a rank waits for.
 
-    Where one operation does not say when it ran, those of the file and of lanes are all dependencies that there are.
+    If one operation does not say when it ran, those of the file and of lanes are all dependencies that there are.
     """
     if not len(recording.nodes) or np.any(recording.nodes["start"] == NONE):
         return _untimed(recording)
@@ -259,7 +259,7 @@ class _Timed:
 
     @cached_property
     def launched(self) -> NDArray[np.int64]:
-        """When each node of a device had been launched; before all times where that was not captured."""
+        """When each node of a device had been launched; before all times if that was not captured."""
         launched = np.full(len(self.nodes), np.iinfo(np.int64).min)
         launched[self.launches["after"]] = self.start[self.launches["before"]]
         return launched
@@ -279,7 +279,7 @@ class _Timed:
     ) -> NDArray[np.int64]:
         """Find the last node of a stream that had been launched and had ended by some times, or NONE.
 
-        Where given, it began before these nodes, too: times agree to `CLOSE` only, and no circle may come of that.
+        If given, it began before these nodes, too: times agree to `CLOSE` only, and no circle may come of that.
         """
         launches = np.maximum.accumulate(self.launched[lane])
         ends = np.maximum.accumulate(self.end[lane])
@@ -329,7 +329,7 @@ class _Timed:
         """Let a call of the host that waits for a device wait for what had been launched.
 
         One that waits for all of a device waits for all streams. Another that took long waits for the node that ended
-        just before it returned; one that did not, or where none did, for the stream of its thread's last launch.
+        just before it returned; one that did not, or if none did, for the stream of its thread's last launch.
         """
         waits = np.setdiff1d(np.flatnonzero(self.nodes["kind"] == WAIT), known)
         if not len(waits) or not self.lanes:

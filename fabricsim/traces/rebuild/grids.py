@@ -29,7 +29,7 @@ class Grid(NamedTuple):
 
 
 def grid_of(members: tuple[int, ...], world: int) -> Grid | None:
-    """Give the grid in which groups like this one lie side by side; none where it is not regular."""
+    """Give the grid in which groups like this one lie side by side; none if it is not regular."""
     ordered = sorted(members)
     stride = ordered[1] - ordered[0] if len(ordered) > 1 else 1
     grid = Grid(stride, stride * len(ordered))

@@ -79,7 +79,7 @@ class Groups:
         Raises
         ------
         TraceError
-            Where the file does not say who is in the group, and it cannot be known.
+            If the file does not say who is in the group, and it cannot be known.
         """
         world = self.cast.captured
         replica, base = divmod(rank, world)
@@ -110,7 +110,7 @@ class Groups:
         Returns
         -------
         int
-            NONE where no group holds both, in which `rank` has the place of the captured rank.
+            NONE if no group holds both, in which `rank` has the place of the captured rank.
         """
         key = (id(recording), peer, rank)
         if key not in self._peers:
@@ -180,7 +180,7 @@ class Groups:
         return members
 
     def _spreads(self, recording: Recording, group: Group, members: tuple[int, ...]) -> bool:
-        """Whether a group grows with the replicas: a data-parallel one, or where none is called so that of all."""
+        """Whether a group grows with the replicas: a data-parallel one, or if none is called so that of all."""
         if id(recording) not in self._named:
             self._named[id(recording)] = any(map(is_data_parallel, recording.groups))
         if self._named[id(recording)]:

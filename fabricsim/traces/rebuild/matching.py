@@ -61,7 +61,7 @@ class Match:
     ranks
         The group in its order.
     root
-        Place of the root among the ranks; NONE where there is none or it is not known.
+        Place of the root among the ranks; NONE if there is none or it is not known.
     numbered
         Whether its group numbers its communications.
     nodes
@@ -83,7 +83,7 @@ class Matched:
     calls
         What a program calls.
     parts
-        Of each rank, for each of its communication nodes in order: the calls that make it up. None where it moves
+        Of each rank, for each of its communication nodes in order: the calls that make it up. None if it moves
         nothing.
     matches
         The communications.
@@ -116,7 +116,7 @@ def match(cast: Cast, recordings: Sequence[Recording], ordered: Sequence[Ordered
     Raises
     ------
     TraceError
-        Where ranks of a group do not make the same calls, or it is not known how much they send.
+        If ranks of a group do not make the same calls, or it is not known how much they send.
     """
     return _Matcher(cast, recordings, ordered).matched()
 

@@ -62,7 +62,7 @@ class Rebuilt:
         Operation, group, ranks and bytes of each communication.
     captured_transfers
         From when the last rank was ready until the last was done, as captured, ps, shape ``(n_communications,)``;
-        NONE where not all of its ranks were captured.
+        NONE if not all of its ranks were captured.
     captured_ranks
         Ranks that were captured.
     step_numbers
@@ -72,11 +72,11 @@ class Rebuilt:
     captured_steps
         How long each took, ps, shape ``(ranks, n_steps)``.
     captured_span
-        From the first start to the last end of all that was captured, ps; NONE where that is not known.
+        From the first start to the last end of all that was captured, ps; NONE if that is not known.
     assumptions
         What was assumed, a sentence each.
     flops_per_rank
-        Of an iteration, as the trace says them of its kernels: mean of the captured ranks; 0 where it does not.
+        Of an iteration, as the trace says them of its kernels: mean of the captured ranks; 0 if it does not.
     """
 
     program: Program
@@ -114,7 +114,7 @@ def rebuild(trace: Trace, *, gpu_speed: float = 1.0, scale_to: int | None = None
     Raises
     ------
     TraceError
-        Where something that the program needs is not in the trace and cannot be assumed.
+        If something that the program needs is not in the trace and cannot be assumed.
     """
     cast = assign(trace, scale_to, ranks)
     count = cast.replicas * sum(len(trace.recordings[index].nodes) for index in cast.of)

@@ -1,7 +1,7 @@
 """Which captured rank each other rank does as.
 
 Ranks of one pipeline stage do the same, and those with the same place in their tensor-, context- and expert-parallel
-groups do so with the same part of a layer; data-parallel ranks differ in their data alone. Where groups say nothing,
+groups do so with the same part of a layer; data-parallel ranks differ in their data alone. If groups say nothing,
 one captured rank per host stands for those behind it, and the ranks of a whole host for those of the others.
 """
 
@@ -28,9 +28,9 @@ class Likeness(NamedTuple):
     Attributes
     ----------
     of
-        The captured rank that each rank of the job does as, itself where it was captured; shape ``(ranks,)``.
+        The captured rank that each rank of the job does as, itself if it was captured; shape ``(ranks,)``.
     assumption
-        How that was found, a sentence; empty where all were captured.
+        How that was found, a sentence; empty if all were captured.
     """
 
     of: tuple[int, ...]

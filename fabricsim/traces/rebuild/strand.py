@@ -6,7 +6,7 @@
     gap before it          a HOST op: work of the host that is not captured, or a device that begins
     COMPUTE, COPY          a COMPUTE op
     COMMUNICATION          a COLLECTIVE op for each call that makes it up
-    HOST, LAUNCH, WAIT     a HOST op, where it takes time
+    HOST, LAUNCH, WAIT     a HOST op, if it takes time
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class _Spinner:
         self.width[self.communicating] = [max(len(some), 1) for some in parts]
         self.gated = self._gated()
         sizes = self.width + self.gated
-        self.gate = np.cumsum(sizes) - sizes  # of a node: its gap, or where it has none its first op
+        self.gate = np.cumsum(sizes) - sizes  # of a node: its gap, or if it has none its first op
         self.body = self.gate + self.gated
         self.count = int(sizes.sum())
 

@@ -2,7 +2,7 @@
 
 A replay has to know beforehand which message goes where. What receives with a named rank and tag leave goes to the
 others: first to those that leave one of both open, then to those that leave both. Each takes what it can in the order
-in which ranks sent it: the first message of each rank, in the order of ranks, then the second ones. Where only one rank
+in which ranks sent it: the first message of each rank, in the order of ranks, then the second ones. If only one rank
 with one tag comes into question that is what ran; else it is an assumption.
 """
 
@@ -34,7 +34,7 @@ class _Message(NamedTuple):
 
 
 _Wanted = tuple[int, int, int]
-"""Rank, tag and bytes of a receive; NONE where any will do."""
+"""Rank, tag and bytes of a receive; NONE if any will do."""
 
 
 def settled(trace: Trace) -> Trace:
@@ -43,12 +43,12 @@ def settled(trace: Trace) -> Trace:
     Parameters
     ----------
     trace
-        Of all ranks of a job, where there are such receives; its other peers that are not known stay so.
+        Of all ranks of a job, if there are such receives; its other peers that are not known stay so.
 
     Raises
     ------
     TraceError
-        Where no send is left for one.
+        If no send is left for one.
     """
     if trace.form != "goal":  # elsewhere an unknown peer was not captured
         return trace

@@ -3,7 +3,7 @@
 Switches write into each packet when it left them, what they had sent by then and how long their
 queue was; the ACK brings it back. As in the authors' ns-3 model the flow starts with a utilisation
 of one, the window stays within its bandwidth-delay product, and a packet may go while less than the window is in flight
-(``RdmaQueuePair::IsWinBound``): its last packet need not fit, which matters where it is a few packets. Windows in
+(``RdmaQueuePair::IsWinBound``): its last packet need not fit, which matters if it is a few packets. Windows in
 packets, times ps.
 """
 

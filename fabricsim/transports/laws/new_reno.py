@@ -41,7 +41,7 @@ def slow_start(flow, packets):
 def grow(flow, law, packets):
     """Grow the window for `packets` newly acknowledged: slow start, then congestion avoidance."""
     rest = slow_start(flow, packets)
-    # RFC 5681, section 3.1: one packet per round trip and no more, even where one ACK covers several windows.
+    # RFC 5681, section 3.1: one packet per round trip and no more, even if one ACK covers several windows.
     flow.window = min(flow.window + min(rest / flow.window, 1.0), law.maximum_window)
 
 

@@ -115,7 +115,7 @@ def test_the_stage_decides_before_the_host(jobs: ModuleType) -> None:
 
 @given(data=st.data())
 def test_whoever_was_captured_does_as_it_did(data: st.DataObject) -> None:
-    """Each rank does as a captured one, whatever groups there are; itself where it was."""
+    """Each rank does as a captured one, whatever groups there are; itself if it was."""
     world = data.draw(st.integers(2, 24))
     captured = data.draw(st.sets(st.integers(0, world - 1), min_size=1))
     ranks = st.lists(st.integers(0, world - 1), unique=True, max_size=6).map(tuple)

@@ -37,7 +37,7 @@ def finish_time(now, remaining, rate):
 def tick_of(sim, route, size, lane):
     """Grid at whose instants a lane's message begins and leaves, ps.
 
-    Each of them changes the rates of all that share a link with it. Where thousands do, at instants that differ by
+    Each of them changes the rates of all that share a link with it. If thousands do, at instants that differ by
     less than matters, they are brought together: on a power of two of at most 1/16 of a message's time alone, so that
     the grids of all sizes coincide. In other calls it is 1.
     """

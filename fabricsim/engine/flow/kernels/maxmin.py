@@ -1,4 +1,4 @@
-"""Weighted max-min fair rates, recomputed only where an arrival or a departure is felt.
+"""Weighted max-min fair rates, recomputed only if an arrival or a departure is felt.
 
 A flow of weight ``w`` uses ``cost * rate`` of each resource on its route; its *level* is ``rate / w``.
 Rates are max-min fair when every flow has a *bottleneck*: a full resource on which no flow has a
@@ -249,7 +249,7 @@ def _freeze(sim, flow, resource, level):
 def _join(sim, size, mark, resource, freed, bound, count):
     """Make those flows of a resource members that it frees, or squeezes below their old level.
 
-    Returns the heap's size and the number of members. Where none joins, what the resource has left
+    Returns the heap's size and the number of members. If none joins, what the resource has left
     and for whom is summed up anew on the way, so that rounding never adds up.
     """
     resources, flows, legs = sim.resources, sim.flows, sim.legs

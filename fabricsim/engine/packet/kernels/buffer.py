@@ -78,7 +78,7 @@ def return_credits(net, came, priority, wire, now):
 def exceeds(net, node, queue, wire):
     """Whether a packet takes more of the shared buffer than is left for its class.
 
-    Nothing branches on whether the class shares the buffer, as packets of different classes alternate: where it does
+    Nothing branches on whether the class shares the buffer, as packets of different classes alternate: if it does
     not, its alpha is infinite. That is never multiplied by zero: a last byte counts as free, into which no packet fits.
     """
     free = net.nodes[node].buffer - net.nodes[node].used

@@ -35,7 +35,7 @@ def start(flow, law):
 
 @kernel
 def acknowledge(net, flow, law, now, packets, marked, rtt, echo, slot):
-    """Tell the law of an acknowledgement; `echo` is its packet, `slot` where telemetry of that lies."""
+    """Tell the law of an acknowledgement; `echo` is its packet, `slot` if telemetry of that lies."""
     kind = law.law
     if kind == NEW_RENO:
         new_reno.acknowledge(flow, law, now, packets, marked, rtt)

@@ -50,7 +50,7 @@ def spend(net, port, priority, wire):
 
 @inlined
 def _first_class(net, port):
-    """Lowest class whose first packet may be sent; NONE where there is none."""
+    """Lowest class whose first packet may be sent; NONE if there is none."""
     row = net.ports[port]
     waiting = np.int64(row.filled & ~row.paused)
     while waiting:
@@ -63,7 +63,7 @@ def _first_class(net, port):
 
 @inlined
 def _next_class(net, port):
-    """Class to send from; NONE where nothing may go."""
+    """Class to send from; NONE if nothing may go."""
     row = net.ports[port]
     classes = np.int64(row.classes)
     if row.weighted == 0:
@@ -207,7 +207,7 @@ def _send_watched(net, port, index, priority, packet, duration, now):
 
 @inlined
 def settle_before(net, node, now):
-    """Let all ports of a switch catch up, where they may be behind."""
+    """Let all ports of a switch catch up, if they may be behind."""
     if not net.nodes[node].strict:
         settle(net, node, now)
 

@@ -160,7 +160,7 @@ def _put(net, link, packet, arrival):
 
 @inlined
 def _next(cursor):
-    """Place of the link after one of a path, where there is a path."""
+    """Place of the link after one of a path, if there is a path."""
     return cursor + (cursor >= 0)
 
 

@@ -250,7 +250,7 @@ def pass_way_in(net, flow, payload, now):
 
 @inlined
 def send_in_turn(net, node, now):
-    """Send the next packet of the flow whose turn it is, where that takes no more than wire and window.
+    """Send the next packet of the flow whose turn it is, if that takes no more than wire and window.
 
     It is a full packet, sent for the first time, and others before it have the timer run.
 

@@ -32,7 +32,7 @@ LONGEST_WINDOW = 1 << 42
 
 @inlined
 def _forward(net, node, place, out, came, now):
-    """Send a packet on at a switch, over link `out` where that is known."""
+    """Send a packet on at a switch, over link `out` if that is known."""
     packet = net.pool[place]
     if out < 0:
         out = route(net, node, packet, now)

@@ -83,7 +83,7 @@ def pass_at_once(net, index, packet, came, now):
 
 @kernel
 def _trade_credits(net, link, came, priority, wire, now):
-    """Spend the credits of a packet, and return those that it came with; False where there are too few."""
+    """Spend the credits of a packet, and return those that it came with; False if there are too few."""
     if not may_take(net, np.int64(link.port), priority, wire):
         return False
     spend(net, np.int64(link.port), priority, wire)
@@ -215,7 +215,7 @@ def act_on(net, index, priority, amount, now):
     Returns
     -------
     int
-        The port that it is about; NONE where that is not managed.
+        The port that it is about; NONE if that is not managed.
     """
     port = np.int64(net.links[net.links[index].reverse].port)
     if port < 0:

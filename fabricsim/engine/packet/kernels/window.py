@@ -1,11 +1,11 @@
 """Windows: the network advances by no more than what separates a deed of one node from its effect on another.
 
 Within a window nodes do not influence one another, so that they can be run one by one, each over the
-whole window (conservative synchronisation: Chandy, Misra 1979; Bryant 1977). Where links only join
+whole window (conservative synchronisation: Chandy, Misra 1979; Bryant 1977). If links only join
 nodes of two sides, as in trees of switches, the sides take turns: what a node does affects its own
 side no sooner than over two links, one in each direction, so that either is run that far at once.
 Two ways to find the nodes that have something to do: a scan of all next times, where most nodes are
-busy in each window; and a calendar, a tournament over the next times, where windows are short or few
+busy in each window; and a calendar, a tournament over the next times, if windows are short or few
 nodes are busy, which knows no sides. NICs of one host that share servers do influence one another:
 they are run in turns, as their times come.
 """
@@ -31,7 +31,7 @@ _STEPS = 8
 
 @kernel
 def next_times(net):
-    """When the nodes of each side have something to do, ps; NEVER where none has. The calendar has all on both."""
+    """When the nodes of each side have something to do, ps; NEVER if none has. The calendar has all on both."""
     world = net.world[0]
     if world.calendar:
         return net.tree[1], net.tree[1]
@@ -41,7 +41,7 @@ def next_times(net):
 
 @kernel
 def _first(net, begin, end):
-    """When nodes of some stretches have something to do, ps; NEVER where none has."""
+    """When nodes of some stretches have something to do, ps; NEVER if none has."""
     times = net.next_times
     first = NEVER
     for i in range(begin, end):
@@ -103,7 +103,7 @@ def has_room(net):
 
 @kernel
 def _run_host(net, node, until):
-    """Run all NICs of a NIC's host up to the end of the window; returns False where a pool has to grow first.
+    """Run all NICs of a NIC's host up to the end of the window; returns False if a pool has to grow first.
 
     At one time they come in the order of their numbers.
     """
@@ -167,7 +167,7 @@ def _run_stretch(net, first, end, until):
 
 @kernel
 def run_window(net):
-    """Run the nodes of one side up to the end of the present window; returns False where a pool has to grow first.
+    """Run the nodes of one side up to the end of the present window; returns False if a pool has to grow first.
 
     It may be called again after that, and goes on where it stopped.
     """

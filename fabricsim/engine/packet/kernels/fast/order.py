@@ -99,7 +99,7 @@ def _sort_in_buckets(net, keys, count):
 
 @kernel
 def sort(net, keys, count):
-    """Sort keys[:count], each with its own place in its lowest bits; returns where in `keys` the sorted ones begin.
+    """Sort keys[:count], each with its own place in its lowest bits; returns the place at which the sorted ones begin.
 
     Each half of `keys` has room for `count`.
     """

@@ -37,12 +37,12 @@ def bits_before(times: Any, first: Any, end: Any) -> Any:  # noqa: ANN401  as ab
 
 
 def earliest_from(times: Any, first: Any, begin: Any) -> Any:  # noqa: ANN401  as above
-    """Least of times[first:first + GROUP] that are not before `begin`; NEVER where all are."""
+    """Least of times[first:first + GROUP] that are not before `begin`; NEVER if all are."""
     return min(NEVER if times[first + i] < begin else times[first + i] for i in range(GROUP))
 
 
 def lowest_bit(number: Any) -> Any:  # noqa: ANN401  as above
-    """Place of the lowest bit that is set; 64 where none is."""
+    """Place of the lowest bit that is set; 64 if none is."""
     return np.int64((int(number) & -int(number)).bit_length() - 1 if number else 64)
 
 
