@@ -3,8 +3,9 @@
 numba keeps what it compiled by path and time of the source file, so that a second environment with
 the same fabricsim compiles all over again. Here the programs of a module have a folder that is named by
 the digest of all that they are made of (`fabricsim.jit.digest`), so that whoever has the same
-sources uses them. A program is one file, which begins with the digest of the rest: what is damaged is
-compiled anew, and so is what another user could have written. What cannot be kept is compiled in memory.
+sources uses them. A program is one file, which begins with the digest of its place and of the rest: what is
+damaged or of another place is compiled anew, and so is what another user could have written. What cannot be kept
+is compiled in memory. What has not been used for a month goes when a program is saved (`fabricsim.jit.unused`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from numba.core.serialize import dumps
 from fabricsim.errors import FabricsimWarning
 from fabricsim.files.atomic import passing
 from fabricsim.jit.digest import digest, digest_of, sources
+from fabricsim.jit.unused import mark_used, remove_unused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 _BEGAN = time.time()
 """When this process read its first kernel, seconds since the epoch."""
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_FORMAT = 2
+"""Of the files, so that versions of fabricsim that keep their programs in other ways do not take them for damaged."""
 
 
 def cache_directory() -> Path | None:
@@ -83,8 +87,9 @@ class ProgramCache(NullCache):
         """Load a program; the types and functions that numba compiles with, a long list, stay unloaded."""
         path = self._path(sig, target_context.codegen())
         content = None if path is None else _read(path)
-        if content is None:
+        if path is None or content is None:
             return None
+        mark_used(path.parent)
         return CompileResult._rebuild(target_context, *pickle.loads(content))  # noqa: S301, SLF001  our own bytes; as numba's cache does
 
     def save_overload(self, sig: Any, data: Any) -> None:  # noqa: ANN401  numba's
@@ -96,6 +101,7 @@ class ProgramCache(NullCache):
             return
         try:
             _write(path, dumps(data._reduce()))  # noqa: SLF001  as numba's cache does
+            remove_unused(path.parent.parent)
         except OSError as error:
             _note_once(str(path.parent.parent), error.strerror)
 
@@ -103,13 +109,15 @@ class ProgramCache(NullCache):
         """File of a program: by types, processor, and values that the kernel is a closure over."""
         if self._folder is None:
             return None
-        key = repr((str(signature), codegen.magic_tuple(), self._cells, sys.version_info[:2]))
+        key = repr((_FORMAT, str(signature), codegen.magic_tuple(), self._cells, sys.version_info[:2]))
         return self._folder / f"{self._stem}.{hashlib.sha256(key.encode()).hexdigest()[:16]}.nbc"
 
 
 def _read(path: Path) -> bytes | None:
     """Read what `_write` wrote; None if it is not there, damaged, or another user than root could have written it."""
     try:
+        if not path.is_file():  # a pipe would have us wait
+            return None
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
             if status.st_uid not in {0, os.getuid()} or status.st_mode & _OTHERS_MAY_WRITE:
@@ -117,7 +125,7 @@ def _read(path: Path) -> bytes | None:
             check, content = file.read(hashlib.sha256().digest_size), file.read()
     except OSError:
         return None
-    return content if hashlib.sha256(content).digest() == check else None
+    return content if _check(path, content) == check else None
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -126,9 +134,14 @@ def _write(path: Path, content: bytes) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
     with passing(Path(name)):
         with os.fdopen(handle, "wb") as file:
-            file.write(hashlib.sha256(content).digest() + content)
+            file.write(_check(path, content) + content)
         Path(name).chmod(0o644)
         Path(name).replace(path)
+
+
+def _check(path: Path, content: bytes) -> bytes:
+    """Digest a program with its place, so that one of other sources is not taken for it."""
+    return hashlib.sha256(f"{path.parent.name}/{path.name}\n".encode() + content).digest()
 
 
 @functools.cache  # one note, whatever the number of kernels

@@ -31,7 +31,7 @@ config: Any = _config  # its attributes are made at run time
 PACKAGE = Path(__file__).resolve().parents[1]
 _ALWAYS = ("compile.py", "program.py", "tables.py")
 """Of this folder: how kernels are compiled, whatever they import."""
-_KEEPERS = ("cache.py", "digest.py")
+_KEEPERS = ("cache.py", "digest.py", "unused.py")
 """Of this folder: what says where compiled kernels are kept, and not what they are."""
 _DOCUMENTED = 0x4000000
 """CO_HAS_DOCSTRING, a flag of functions from Python 3.13 on."""

@@ -7,11 +7,17 @@ import pwd
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from fabricsim.jit.cache import cache_directory
+from fabricsim.jit.unused import mark_used, remove_unused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PACKAGE = Path(__file__).resolve().parents[2] / "fabricsim"
 HASH = """
@@ -45,6 +51,19 @@ def hashed(folder: Path, cache: Path | str, notes: int = 0, **more: str) -> tupl
     return int(value), int(hits)
 
 
+def changed(folder: Path) -> Path:
+    """An environment with another version of the package."""
+    source = environment(folder) / "fabricsim" / "topology" / "shortest_paths.py"
+    source.write_text(source.read_text("utf-8").replace("0x45D9F3B", "0x45D9F3D"), encoding="utf-8")
+    return folder
+
+
+def program_of_another_version(folder: Path) -> bytes:
+    hashed(changed(folder / "another"), folder / "its-cache")
+    (program,) = programs(folder / "its-cache")
+    return program.read_bytes()
+
+
 def programs(cache: Path) -> list[Path]:
     return sorted((cache / "fabricsim").rglob("*.nbc"))
 
@@ -61,11 +80,21 @@ def test_environments_with_the_same_sources_share_programs_and_others_do_not(her
     assert hits == 0
     assert hashed(other, tmp_path) == (value, 1)
 
-    source = other / "fabricsim" / "topology" / "shortest_paths.py"
-    source.write_text(source.read_text("utf-8").replace("0x45D9F3B", "0x45D9F3D"), encoding="utf-8")
-    changed, hits = hashed(other, tmp_path)
-    assert (changed != value, hits) == (True, 0)
+    another, hits = hashed(changed(tmp_path / "changed"), tmp_path)
+    assert (another != value, hits) == (True, 0)
     assert hashed(here, tmp_path) == (value, 1)
+
+
+def test_two_versions_at_once_keep_their_own_programs(here: Path, tmp_path: Path) -> None:
+    environments = [here, changed(tmp_path / "changed")] * 2
+    alone = [hashed(each, tmp_path / "alone")[0] for each in environments[:2]]
+
+    outs = [run.communicate() for run in [start(each, tmp_path) for each in environments]]
+
+    assert [int(out.split()[0]) for out, _ in outs] == alone * 2
+    assert alone[0] != alone[1]
+    assert [err for _, err in outs] == [""] * 4
+    assert [hashed(each, tmp_path) for each in environments[:2]] == [(value, 1) for value in alone]
 
 
 def test_a_comment_recompiles_nothing(here: Path, tmp_path: Path) -> None:
@@ -75,13 +104,14 @@ def test_a_comment_recompiles_nothing(here: Path, tmp_path: Path) -> None:
     assert hashed(here, tmp_path) == (value, 1)
 
 
-@pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "prefix", "folder"])
+@pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "zeros", "prefix", "elsewhere", "folder"])
 def test_a_damaged_program_is_compiled_anew_and_mended(here: Path, tmp_path: Path, damage: str) -> None:
     value, _ = hashed(here, tmp_path)
     (program,) = programs(tmp_path)
     content = bytearray(program.read_bytes())
     content[len(content) // 2] ^= 1
     kinds = {"cut": content[: len(content) // 2], "empty": b"", "flipped": content, "prefix": content[:7]}
+    kinds |= {"zeros": bytes(len(content)), "elsewhere": program_of_another_version(tmp_path)}
     program.unlink()
     if damage == "folder":
         program.mkdir()
@@ -127,6 +157,25 @@ def test_a_full_disk_is_noted_and_leaves_nothing_half_written(here: Path, tmp_pa
 
     assert run.stderr.count("Warning") == 1
     assert [path for path in (tmp_path / "fabricsim").rglob("*") if path.is_file()] == []
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of a few kB, as root can make one."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8k,mode=0777", "tmpfs", str(disk)]
+    if os.getuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:  # noqa: S603  our own command
+        pytest.skip("no disk can be mounted")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)  # noqa: S603, S607  as above
+
+
+def test_a_disk_without_room_is_noted_once_and_left_as_it_was(here: Path, small_disk: Path) -> None:
+    value, hits = hashed(here, small_disk, notes=1, PYTHONDONTWRITEBYTECODE="1")
+    assert hits == 0
+    assert [path for path in small_disk.rglob("*") if path.is_file()] == []
+    assert hashed(here, small_disk, notes=1, PYTHONDONTWRITEBYTECODE="1") == (value, 0)
 
 
 def test_where_there_is_no_home_there_is_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,3 +226,54 @@ def test_a_home_that_may_not_be_read_holds_no_programs(monkeypatch: pytest.Monke
     monkeypatch.setattr(Path, "glob", refused)
 
     assert not compiling.is_compiled("flow")
+
+
+def old_folder(base: Path, name: str, days: int) -> Path:
+    folder = base / name
+    folder.mkdir(parents=True)
+    (folder / "queue.post-1.nbc").write_bytes(b"program")
+    date(folder, days)
+    return folder
+
+
+def date(folder: Path, days: int) -> None:
+    then = time.time() - days * 24 * 3600
+    os.utime(folder, (then, then))
+
+
+def test_programs_that_nobody_used_for_a_month_are_removed_when_one_is_saved(here: Path, tmp_path: Path) -> None:
+    old = old_folder(tmp_path / "fabricsim", "0123456789abcdef", 31)
+    recent = old_folder(tmp_path / "fabricsim", "1123456789abcdef", 29)
+    strange = old_folder(tmp_path / "fabricsim", "photographs", 400)
+    mixed = old_folder(tmp_path / "fabricsim", "2123456789abcdef", 400)
+    (mixed / "letter.txt").write_text("not ours", encoding="utf-8")
+    date(mixed, 400)
+    target = old_folder(tmp_path / "target", "3123456789abcdef", 400)
+    (tmp_path / "fabricsim" / target.name).symlink_to(target)
+    os.utime(tmp_path / "fabricsim" / target.name, (0, 0), follow_symlinks=False)
+
+    hashed(here, tmp_path)
+
+    assert not old.exists()
+    assert [len(list(folder.iterdir())) for folder in (recent, strange, mixed, target)] == [1, 1, 1, 1]
+    assert (mixed / "letter.txt").exists()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="files of another user are made by root alone")
+def test_old_programs_of_another_user_stay(tmp_path: Path) -> None:
+    old = old_folder(tmp_path, "0123456789abcdef", 400)
+    os.chown(old, 12345, -1)
+    remove_unused(tmp_path)
+    assert old.exists()
+
+
+def test_programs_that_are_used_are_dated_once_a_day(tmp_path: Path) -> None:
+    folder = old_folder(tmp_path, "0123456789abcdef", 400)
+    mark_used(folder)
+    assert time.time() - folder.stat().st_mtime < 60
+    date(folder, 0)
+    before = folder.stat().st_mtime
+    mark_used(folder)
+    assert folder.stat().st_mtime == before
+    remove_unused(tmp_path)
+    assert folder.exists()
