@@ -146,5 +146,7 @@ def _check(path: Path, content: bytes) -> bytes:
 
 @functools.cache  # one note, whatever the number of kernels
 def _note_once(place: str, why: str) -> None:
-    text = f"compiled kernels cannot be kept, so that each run compiles them: {place}: {why}; set XDG_CACHE_HOME"
+    variable = "NUMBA_CACHE_DIR" if os.environ.get("NUMBA_CACHE_DIR") else "XDG_CACHE_HOME"
+    way_out = f"set {variable} to a folder that can be written"
+    text = f"compiled kernels cannot be kept, so that each run compiles them: {place}: {why}; {way_out}"
     warnings.warn(text, FabricsimWarning, stacklevel=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from fabricsim.errors import ResultError
@@ -47,6 +48,9 @@ _SUFFIXES = {".png", ".svg"}
 
 def new_figure(width: float = 8.0, height: float = 4.5) -> Figure:
     """Make an empty figure whose parts keep clear of each other; sizes in inches."""
+    logger = logging.getLogger("matplotlib")
+    if not logger.hasHandlers():  # else two lines on standard error say that no home keeps its fonts
+        logger.setLevel(logging.ERROR)
     from matplotlib.figure import Figure  # noqa: PLC0415  matplotlib loads slowly, and only plots need it
 
     return Figure(figsize=(max(width, _MIN_WIDTH), height), layout="constrained")

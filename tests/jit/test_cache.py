@@ -46,6 +46,7 @@ def hashed(folder: Path, cache: Path | str, notes: int = 0, **more: str) -> tupl
     run = start(folder, cache, **more)
     out, err = run.communicate()
     assert run.returncode == 0, err
+    assert err.count("set NUMBA_CACHE_DIR to a folder") == notes, err
     assert err.count("Warning") == notes, err
     value, hits = out.split()
     return int(value), int(hits)

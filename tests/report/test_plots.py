@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -251,3 +252,10 @@ def test_reports_load_neither_matplotlib_nor_hdf5_before_they_are_used() -> None
         "sys.exit(bool({'matplotlib', 'h5py', 'numba', 'networkx'} & set(sys.modules)))"
     )
     subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603  our own code
+
+
+def test_a_home_that_cannot_be_written_is_no_news() -> None:
+    code = "from fabricsim.report.style import new_figure; new_figure()"
+    environment = {**os.environ, "HOME": "/dev/null", "XDG_CONFIG_HOME": "", "MPLCONFIGDIR": ""}
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)  # noqa: S603  our own code
+    assert run.stderr == ""
