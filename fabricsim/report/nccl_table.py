@@ -90,12 +90,7 @@ def render(  # noqa: PLR0913  what the head of the table says
     InputError
         If `datatype` is not known.
     """
-    if datatype not in _ITEM_BYTES:
-        msg = f"no element type {datatype!r}; there are {', '.join(_ITEM_BYTES)}"
-        raise InputError(msg)
-    if not rows or not devices:
-        msg = "there is nothing to print: no size or no rank was simulated; name at least one of each"
-        raise SimulationError(msg)
+    _check(rows, devices, datatype)
     program = f"{_PROGRAMS.get(collective, collective)}_perf"
     bandwidths = [_bandwidths(row, bus_factor(collective, len(devices))) for row in rows]
     average = sum(bus for _, bus in bandwidths) / len(bandwidths)
@@ -116,6 +111,15 @@ def render(  # noqa: PLR0913  what the head of the table says
         "#",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _check(rows: Sequence[BenchRow], devices: Sequence[Device], datatype: str) -> None:
+    if datatype not in _ITEM_BYTES:
+        msg = f"no element type {datatype!r}; there are {', '.join(_ITEM_BYTES)}"
+        raise InputError(msg)
+    if not rows or not devices:
+        msg = "there is nothing to print: no size or no rank was simulated; name at least one of each"
+        raise SimulationError(msg)
 
 
 def _bandwidths(row: BenchRow, factor: float) -> tuple[float, float]:
