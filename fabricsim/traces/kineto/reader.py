@@ -282,11 +282,13 @@ class _Reading:
         groupless = np.count_nonzero(np.array([one.group == NONE for one in what], bool)[used])
         unlaunched = np.count_nonzero(self.on_device & (self.launches == NONE))
         later = "capture with PyTorch 2.2 or newer"
+        shapes = f" ({later}, or with record_shapes)" if sizeless == len(used) else ""
+        members = f" ({later})" if groupless == len(used) else ""
         unmodelled = self._unmodelled()
         for count, sentence in (
             (self.job.rank == NONE, "its rank (put it into the file's name, such as rank3.json)"),
-            (sizeless, f"the size of {sizeless} of {len(used)} communications ({later}, or with record_shapes)"),
-            (groupless, f"the ranks that take part in {groupless} of {len(used)} communications ({later})"),
+            (sizeless, f"the size of {sizeless} of {len(used)} communications{shapes}"),
+            (groupless, f"the ranks that take part in {groupless} of {len(used)} communications{members}"),
             (self.shared, f"the size of {self.shared} kernels, which is counted with the first of the same collective"),
             (unmodelled, unmodelled),
             (

@@ -15,6 +15,7 @@ from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.groups import sized
 from fabricsim.traces.rebuild.groups import Groups, Team
+from fabricsim.traces.rebuild.leading import assumption, check_not_alone, leading, sizeless
 from fabricsim.traces.trace import COMMUNICATION
 from fabricsim.workload.program import Call, CallList
 
@@ -64,6 +65,10 @@ class Match:
         Place of the root among the ranks; NONE if there is none or it is not known.
     numbered
         Whether its group numbers its communications.
+    place
+        Place in the order of its group, of the rank that captured most of them.
+    left_out
+        Whether it is not replayed, as it was not captured on all its ranks, or what it moves was not.
     nodes
         Of each rank that has been found the recording, what it does, and the node in its order.
     """
@@ -71,6 +76,8 @@ class Match:
     ranks: tuple[int, ...]
     root: int = NONE
     numbered: bool = False
+    place: int = 0
+    left_out: bool = False
     nodes: dict[int, tuple[Recording, Communication, int]] = field(default_factory=dict)
 
 
@@ -90,7 +97,8 @@ class Matched:
     assumed
         What was assumed of groups, a sentence each.
     left_out
-        Matches that were not captured on all their ranks, by the numbers that their groups give them.
+        Matches that were not captured on all their ranks, by the numbers that their groups give them, or because some
+        ranks had launched theirs before the capture began.
     numbers
         Of each rank, for each of its communication nodes in order: its communication, an index into `matches`.
     """
@@ -133,6 +141,11 @@ class _Matcher:
         self.known: dict[tuple[object, ...], int] = {}
         self.left_out = 0
         self.numbered = self._numbered_groups()
+        check_not_alone(recordings)
+        self.leading = [leading(*some) for some in zip(recordings, ordered, strict=True)]
+        self.behind = self._behind()
+        if note := assumption(self.leading):
+            self.groups.assumed[note] = None
 
     def _numbered_groups(self) -> set[str]:
         """Find the groups that number their collectives, each once: then ranks may begin at different ones."""
@@ -167,24 +180,52 @@ class _Matcher:
             tuple(map(tuple, numbers)),
         )
 
-    def _numbers(self, rank: int) -> list[int]:
-        """Find or make the match of each communication node of a rank."""
+    def _behind(self) -> dict[tuple[tuple[object, ...], int], int]:
+        """Count what each rank lacks at the beginning of a group's communications, as it leads with unknown ones.
+
+        Captures of such a job begin at different communications, and are taken to end with the same one.
+        """
+        counts: dict[tuple[object, ...], dict[int, int]] = {}
+        for rank in range(self.cast.ranks) if any(some.any() for some in self.leading) else ():
+            for _, _, _, found in self._keyed(rank):
+                if found is not None:
+                    of_key = counts.setdefault(found[0], {})
+                    of_key[rank] = of_key.get(rank, 0) + 1
+        return {
+            (key, rank): max(of_key.values()) - count
+            for key, of_key in counts.items()
+            for rank, count in of_key.items()
+        }
+
+    def _keyed(
+        self, rank: int
+    ) -> Iterator[tuple[int, Communication, int, tuple[tuple[object, ...], tuple[int, ...]] | None]]:
+        """Give node, what it does, its sequence number, its key and ranks (`_key`) of each; None of leading ones."""
         index = self.cast.of[rank % self.cast.captured]
         recording, place = self.recordings[index], self.nodes[index]
         rows = self.ordered[index].nodes[place]
-        seen: dict[tuple[object, ...], int] = {}
         teams: dict[int, Team] = {}
-        numbers = []
-        for node, what, sequence in zip(
-            place.tolist(), rows["communication"].tolist(), rows["sequence"].tolist(), strict=True
-        ):
+        columns = (place, rows["communication"], rows["sequence"], self.leading[index])
+        for node, what, sequence, leads in zip(*(column.tolist() for column in columns), strict=True):
             communication = recording.communications[what]
-            key, ranks = self._key(recording, communication, rank, teams)
-            count = seen[key] = seen.get(key, -1) + 1
+            yield node, communication, sequence, None if leads else self._key(recording, communication, rank, teams)
+
+    def _numbers(self, rank: int) -> list[int]:
+        """Find or make the match of each communication node of a rank."""
+        recording = self.recordings[self.cast.of[rank % self.cast.captured]]
+        seen: dict[tuple[object, ...], int] = {}
+        numbers = []
+        for node, communication, sequence, found in self._keyed(rank):
+            if found is None:
+                numbers.append(len(self.matches))
+                self.matches.append(Match((rank,), left_out=True, nodes={rank: (recording, communication, node)}))
+                continue
+            key, ranks = found
+            count = seen[key] = seen.get(key, self.behind.get((key, rank), 0) - 1) + 1
             numbered = key[0] == "group" and key[1] in self.numbered
             number = self.known.setdefault((*key, sequence if numbered else count), len(self.matches))
             if number == len(self.matches):
-                self.matches.append(Match(ranks, self._root(recording, communication), numbered))
+                self.matches.append(Match(ranks, self._root(recording, communication), numbered, count))
             self.matches[number].nodes[rank] = (recording, sized(communication, len(ranks)), node)
             numbers.append(number)
         return numbers
@@ -239,9 +280,12 @@ class _Matcher:
 
     def _write(self, found: Match) -> dict[int, tuple[Part, ...]]:
         """Add the calls of a match; gives the parts of each rank."""
+        if found.left_out:
+            return {}
         recording, first, _ = next(iter(found.nodes.values()))
         missing = [rank for rank in found.ranks if rank not in found.nodes]
-        if missing and found.numbered:
+        if missing and (found.numbered or all(found.place < self._unknown(rank) for rank in missing)):
+            found.left_out = True
             self.left_out += 1
             return {}
         if missing:
@@ -249,6 +293,10 @@ class _Matcher:
             msg += f" rank {missing[0]}; capture the same iterations on all ranks"
             raise TraceError(recording.source, msg)
         return _Writer(self.calls, found).parts()
+
+    def _unknown(self, rank: int) -> int:
+        """Count the leading communications of a rank."""
+        return int(self.leading[self.cast.of[rank % self.cast.captured]].sum())
 
 
 def _group_name(recording: Recording, communication: Communication) -> str:
@@ -284,7 +332,7 @@ class _Writer:
             return self._pairs(self._all_pairs())
         if operation not in _DIRECT:
             msg = f"has a communication of {len(self.ranks)} ranks without saying what it does"
-            raise TraceError(self.recording.source, f"{msg}; capture with communication metadata (torch 2.2 or later)")
+            raise TraceError(self.recording.source, f"{msg}; {self._way_out('capture it with PyTorch 2.2 or newer')}")
         if operation in _ALIKE and self._uneven():
             msg = (
                 f"ranks of a group move {' and '.join(map(str, self._sizes()))} bytes in what should be one {operation}"
@@ -301,9 +349,15 @@ class _Writer:
 
     def _known(self, size: int) -> int:
         if size == NONE:
-            msg = f"does not say how many bytes its {self.first.operation} moves; give its execution trace, too"
-            raise TraceError(self.recording.source, msg)
+            msg = f"does not say how many bytes its {self.first.operation} moves"
+            raise TraceError(self.recording.source, f"{msg}; {self._way_out('give its execution trace, too')}")
         return size
+
+    def _way_out(self, without: str) -> str:
+        """Say what to do about a communication that is not described; `without` is of files that describe none."""
+        if all(map(sizeless, self.recording.communications)):
+            return without
+        return "others before it are described, so the capture is not whole: capture again, or give its execution trace"
 
     def _from_root(self) -> tuple[int, ...]:
         """Begin the ring at the root."""

@@ -182,6 +182,7 @@ class _Weaver:
     ) -> None:
         self.trace, self.cast, self.ordered, self.matched = trace, cast, ordered, matched
         self.later, self.strands = later, strands
+        self.cut: tuple[int, ...] = ()  # steps that are left aside
         counts = [len(some.rows) for some in strands]
         self.first = np.cumsum([0, *counts])[:-1]
 
@@ -282,7 +283,7 @@ class _Weaver:
             recording.steps["number"].tolist() if len(some.steps) else []
             for recording, some in zip(self.trace.recordings, self.ordered, strict=True)
         ]
-        numbers = tuple(number for number in marked[0] if all(number in some for some in marked))
+        numbers = self._whole([number for number in marked[0] if all(number in some for some in marked)])
         ops = np.zeros((len(captured), len(numbers), 2), np.int64)
         times = np.zeros((len(captured), len(numbers)), np.int64)
         for place, (rank, index) in enumerate(sorted(captured.items())):
@@ -291,6 +292,22 @@ class _Weaver:
             steps = self.trace.recordings[index].steps[chosen]
             times[place] = steps["end"] - steps["start"]
         return numbers, ops, times
+
+    def _whole(self, numbers: list[int]) -> tuple[int, ...]:
+        """Leave aside steps in which communications are left out, if others remain."""
+        cut: set[int] = set()
+        for recording, ordered in zip(self.trace.recordings, self.ordered, strict=True):
+            steps, nodes = recording.steps, ordered.nodes[ordered.nodes["kind"] == COMMUNICATION]
+            if not len(steps) or not ordered.timed:
+                continue
+            mine = self.matched.numbers[max(recording.rank, 0)]
+            gone = np.array([self.matched.matches[number].left_out for number in mine], bool)
+            starts = nodes["start"][gone] + ordered.zero
+            of = np.searchsorted(steps["start"], starts, "right") - 1
+            cut.update(steps["number"][of[(of >= 0) & (starts < steps["end"][of])]].tolist())
+        whole = tuple(number for number in numbers if number not in cut)
+        self.cut = tuple(number for number in numbers if number in cut) if whole else ()
+        return whole or tuple(numbers)
 
     def _span(self) -> int:
         if not all(some.timed for some in self.ordered):
@@ -309,6 +326,9 @@ class _Weaver:
             notes.insert(0, f"{what}. Warning: it takes the same time on any fabric, and no fabric can be judged by it")
         if self.matched.left_out:
             notes.append(f"{self.matched.left_out} communications that not all of their ranks captured are left out")
+        if self.cut:
+            shown = ", ".join(map(str, self.cut[:8])) + ", ..." * (len(self.cut) > 8)  # noqa: PLR2004  as many as fit
+            notes.append(f"steps in which communications are left out are not compared: {shown}")
         inferred = sum(some.inferred for some in self.ordered)
         if inferred:
             notes.append(f"{inferred} dependencies between streams are inferred from when operations began and ended")
