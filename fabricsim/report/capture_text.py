@@ -15,7 +15,7 @@ from fabricsim.units import human_bytes, human_seconds
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fabricsim.results.capture import CaptureSummary, TransferSummary
+    from fabricsim.results.capture import CaptureSummary, TransferSummary, TransferSums
 
 
 _MUCH, _LITTLE = 0.5, 0.05
@@ -52,11 +52,17 @@ def _headline(capture: CaptureSummary, host: float, compute: float) -> Text:
     line = Text(f"Captured ({what}) ").append(human_seconds(captured), style="bold").append(", replayed here ")
     line.append(human_seconds(capture["replayed_iteration_s"]), style="bold")
     line.append(f": {100 * change:+.1f} %\n")
-    if host < _MUCH or host + compute < 1 - _LITTLE:
-        return line
-    return line.append(
-        f"The host takes {100 * host:.0f} % of that, as captured: a faster fabric gains next to nothing\n"
-    )
+    if host >= _MUCH and host + compute >= 1 - _LITTLE:
+        line.append(f"The host takes {100 * host:.0f} % of that, as captured: a faster fabric gains next to nothing\n")
+    return line.append(_in_sum(capture["transfers_in_sum"]))
+
+
+def _in_sum(sums: TransferSums | None) -> str:
+    if sums is None or sums["change"] is None:
+        return ""
+    most, least = ("at most ", "at least ") if sums["captured_at_most"] else ("", "")
+    times = f"captured {most}{human_seconds(sums['captured_s'])}, replayed {human_seconds(sums['replayed_s'])}"
+    return f"Transfers ({sums['count']} in sum) {times}: {least}{100 * sums['change']:+.0f} %\n"
 
 
 def _transfers(rows: list[TransferSummary]) -> Group:
@@ -70,9 +76,11 @@ def _transfers(rows: list[TransferSummary]) -> Group:
             str(row["ranks"]),
             "-" if size is None else human_bytes(size),
             str(row["count"]),
-            "-" if captured is None else human_seconds(captured),
+            "-" if captured is None else "≤ " * row["captured_at_most"] + human_seconds(captured),
             human_seconds(row["replayed_s"]),
-            "-" if change is None else f"{100 * change:+.0f} %",
+            "-" if change is None else "≥ " * row["captured_at_most"] + f"{100 * change:+.0f} %",
         )
     title = f"Transfers, from the last rank ready to the last done (medians){more}"
+    if any(row["captured_at_most"] for row in rows[:SHOWN]):
+        title += "; ≤: ranks that were not captured may have been waited for"
     return Group(Text(title, style="bold"), table, "")

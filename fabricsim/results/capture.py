@@ -30,7 +30,8 @@ class StepTime(NamedTuple):
 class Transfer(NamedTuple):
     """One communication: from when its last rank was ready until the last was done, captured and replayed, ps.
 
-    ``captured`` is NONE if not all of its ranks were captured, ``size`` where the trace does not say it.
+    ``captured_ranks`` of its ranks were captured. If these are not all, ``captured`` is an upper bound, since they may
+    have waited for others; it is NONE if nothing is known of it. ``size`` is NONE if the trace does not say it.
     """
 
     operation: str
@@ -39,6 +40,7 @@ class Transfer(NamedTuple):
     size: int
     captured: int
     replayed: int
+    captured_ranks: int
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,11 @@ class Capture:
 
 
 class TransferSummary(TypedDict):
-    """All transfers of one operation, group, number of ranks and size; times are medians, null if not captured."""
+    """All transfers of one operation, group, number of ranks and size; times are medians, null if not captured.
+
+    If ``captured_at_most``, ``captured_s`` is an upper bound and ``change`` a lower one: not all ranks were captured,
+    and those that were may have waited for others.
+    """
 
     operation: str
     group: str
@@ -73,6 +79,17 @@ class TransferSummary(TypedDict):
     size_bytes: int | None
     count: int
     captured_s: float | None
+    captured_at_most: bool
+    replayed_s: float
+    change: float | None
+
+
+class TransferSums(TypedDict):
+    """The sums of all transfers whose captured time is known; otherwise as of `TransferSummary`."""
+
+    count: int
+    captured_s: float
+    captured_at_most: bool
     replayed_s: float
     change: float | None
 
@@ -83,6 +100,8 @@ class CaptureSummary(TypedDict):
     ``captured_iteration_s`` and ``replayed_iteration_s`` are means over all marked steps of all captured ranks; if the
     job marks none, the whole span. ``change`` is replayed over captured, less 1: the error of the replay if the fabric
     is that of the capture, else what the other fabric makes of it, error included. What was not captured is null.
+    A job that waits for its hosts changes little whatever its transfers do: ``transfers_in_sum`` holds those alone
+    against what was captured.
     """
 
     form: str
@@ -90,6 +109,7 @@ class CaptureSummary(TypedDict):
     captured_iteration_s: float | None
     replayed_iteration_s: float
     change: float | None
+    transfers_in_sum: TransferSums | None
     transfers: list[TransferSummary]
     assumptions: list[str]
 
@@ -113,9 +133,28 @@ def summarise_capture(capture: Capture, replayed: float) -> CaptureSummary:
         "captured_iteration_s": None if captured is None else seconds(captured),
         "replayed_iteration_s": seconds(replayed),
         "change": _change(captured, replayed),
+        "transfers_in_sum": _in_sum([transfer for transfer in capture.transfers if transfer.captured != NONE]),
         "transfers": _transfers(capture.transfers),
         "assumptions": list(capture.assumptions),
     }
+
+
+def _in_sum(transfers: list[Transfer]) -> TransferSums | None:
+    if not transfers:
+        return None
+    captured = float(sum(transfer.captured for transfer in transfers))
+    replayed = float(sum(transfer.replayed for transfer in transfers))
+    return {
+        "count": len(transfers),
+        "captured_s": seconds(captured),
+        "captured_at_most": _at_most(transfers),
+        "replayed_s": seconds(replayed),
+        "change": _change(captured, replayed),
+    }
+
+
+def _at_most(transfers: list[Transfer]) -> bool:
+    return any(transfer.captured_ranks < transfer.ranks for transfer in transfers if transfer.captured != NONE)
 
 
 def _transfers(transfers: tuple[Transfer, ...]) -> list[TransferSummary]:
@@ -137,6 +176,7 @@ def _alike(operation: str, group: str, ranks: int, size: int, some: list[Transfe
         "size_bytes": None if size == NONE else size,
         "count": len(some),
         "captured_s": None if captured is None else seconds(captured),
+        "captured_at_most": _at_most(some),
         "replayed_s": seconds(replayed),
         "change": _change(captured, replayed),
     }

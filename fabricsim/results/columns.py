@@ -184,8 +184,9 @@ TRANSFERS = Table(
         Column("group", "text", "1", "name of the group"),
         Column("ranks", "i8", "1", "ranks in the group"),
         Column("size", "i8", "B", "bytes as nccl-tests counts them, -1 where not captured"),
-        Column("captured", "i8", "ps", "from when the last rank was ready until the last was done, -1 where unknown"),
+        Column("captured", "i8", "ps", "from when the last rank was ready until the last was done, -1 if unknown"),
         Column("replayed", "i8", "ps", "the same in the replay"),
+        Column("captured_ranks", "i8", "1", "ranks that were captured; if not all, captured is an upper bound"),
     ),
 )
 """The fields of `Transfer`; there if a trace was replayed."""

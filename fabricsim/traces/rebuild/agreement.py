@@ -51,7 +51,13 @@ def _transfers(rebuilt: Rebuilt, spans: NDArray[np.void]) -> tuple[Transfer, ...
     np.maximum.at(end, of, spans["end"][ops])
     return tuple(
         Transfer(
-            operation, group, ranks, size, int(rebuilt.captured_transfers[number]), int(end[number] - start[number])
+            operation,
+            group,
+            ranks,
+            size,
+            int(rebuilt.captured_transfers[number]),
+            int(end[number] - start[number]),
+            int(rebuilt.captured_parts[number]),
         )
         for number, (operation, group, ranks, size) in enumerate(rebuilt.names)
         if start[number] != NONE

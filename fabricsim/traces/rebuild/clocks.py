@@ -24,7 +24,7 @@ PS_PER_NS = 1000
 LONGEST = 3600 * 10**12
 """Time by which ranks of one job may begin apart, ps."""
 
-_ENDS_TOGETHER = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier")
+ENDS_TOGETHER = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier")
 """Operations that no rank can leave before the last has entered."""
 
 _AGREED = 100 * 10**6
@@ -81,7 +81,7 @@ def _ahead(
             places.setdefault(number, {})[index] = place
     shared: dict[int, dict[int, list[int]]] = {index: {} for index in range(len(recordings))}
     for number, found in places.items():
-        if next(iter(matched.matches[number].nodes.values()))[1].operation in _ENDS_TOGETHER:
+        if next(iter(matched.matches[number].nodes.values()))[1].operation in ENDS_TOGETHER:
             when = {index: begun[index] + ends[index][place] for index, place in found.items()}
             one = next(iter(when))
             for other in list(when)[1:]:

@@ -17,7 +17,7 @@ import numpy as np
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.rebuild.cast import assign
-from fabricsim.traces.rebuild.clocks import delays
+from fabricsim.traces.rebuild.clocks import ENDS_TOGETHER, delays
 from fabricsim.traces.rebuild.communicators import in_turn, numbered
 from fabricsim.traces.rebuild.dependencies import delayed, order
 from fabricsim.traces.rebuild.matching import match
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from fabricsim.traces.trace import Recording, Trace
 
 _CALL = COLUMNS.index("call")
+_STAY = (*ENDS_TOGETHER, "recv")
+"""Operations whose ranks are not through before the data of all others have come to them."""
 MOST_OPERATIONS = 2**23
 """Of all ranks; one takes half a kilobyte while it is rebuilt."""
 MOST_UNASKED = 2**21
@@ -83,6 +85,7 @@ class Rebuilt:
     matches: NDArray[np.int64]
     names: tuple[tuple[str, str, int, int], ...]
     captured_transfers: NDArray[np.int64]
+    captured_parts: NDArray[np.int64]
     captured_ranks: tuple[int, ...]
     step_numbers: tuple[int, ...]
     steps: NDArray[np.int64]
@@ -195,7 +198,7 @@ class _Weaver:
             program,
             self._matches(),
             tuple(self._name(number) for number in range(len(self.matched.matches))),
-            self._transfers(),
+            *self._transfers(),
             tuple(max(rank, 0) for rank in sorted(captured)),
             numbers,
             steps,
@@ -259,11 +262,11 @@ class _Weaver:
             group = recording.groups[what.group].name
         return what.operation, group, len(found.ranks), what.size
 
-    def _transfers(self) -> NDArray[np.int64]:
-        """Latest end less latest start of each communication, where all its ranks were captured."""
+    def _transfers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Latest end less latest start of each communication, and how many of its ranks were captured."""
         count = len(self.matched.matches)
         start, end = np.full(count, NONE), np.full(count, NONE)
-        seen = np.zeros(count, np.int64)
+        seen, bounding = np.zeros(count, np.int64), np.zeros(count, np.int64)
         for index, recording in enumerate(self.trace.recordings):
             nodes = self.ordered[index].nodes
             nodes = nodes[nodes["kind"] == COMMUNICATION]
@@ -273,8 +276,13 @@ class _Weaver:
             np.maximum.at(start, mine, begun if known else NONE)
             np.maximum.at(end, mine, begun + nodes["duration"] if known else NONE)
             np.add.at(seen, mine, known)
-        wanted = np.array([len(found.ranks) for found in self.matched.matches], np.int64)
-        return np.where(seen == wanted, np.maximum(end - start, 0), NONE)
+            stays = np.array([what.operation in _STAY for what in recording.communications], bool)
+            np.add.at(bounding, mine, known and stays[nodes["communication"]])
+        matches, took = self.matched.matches, np.maximum(end - start, 0)
+        wanted = np.array([len(found.ranks) for found in matches], np.int64)
+        as_captured = np.array([max(found.ranks) < self.cast.captured for found in matches], bool)
+        bounded = as_captured & (bounding > 0) & (bounding == seen) & (took > 0)
+        return np.where((seen == wanted) | bounded, took, NONE), seen
 
     def _steps(self, captured: dict[int, int]) -> tuple[tuple[int, ...], NDArray[np.int64], NDArray[np.int64]]:
         """Give the numbers of the steps that all have marked, their ops and their times."""

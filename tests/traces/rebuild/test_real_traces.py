@@ -42,7 +42,18 @@ def test_resnet_on_two_a100_takes_what_it_took(traces: Path) -> None:
     capture, summary = replayed(traces / "kineto" / "nccl_parser_config_nccl_data.json.gz", "dgx-a100")
     assert summary["steps"] == 3
     assert summary["change"] == pytest.approx(0, abs=0.05)
-    assert {transfer.captured for transfer in capture.transfers} == {NONE}  # of one rank of two
+    for transfer in capture.transfers:  # of one rank of two: an upper bound, if the rank cannot leave before the other
+        assert transfer.captured_ranks == 1
+        if transfer.operation == "broadcast":
+            assert transfer.captured == NONE
+        else:
+            assert transfer.replayed < transfer.captured
+    sums = summary["transfers_in_sum"]
+    assert sums is not None
+    assert (sums["count"], sums["captured_at_most"]) == (15, True)
+    assert sums["captured_s"] == pytest.approx(46.76e-3, rel=1e-3)  # the kernels of all_reduce, by jq
+    assert sums["change"] == pytest.approx(sums["replayed_s"] / sums["captured_s"] - 1)
+    assert {row["captured_at_most"] for row in summary["transfers"] if row["captured_s"] is not None} == {True}
 
 
 @pytest.mark.parametrize(
@@ -56,6 +67,8 @@ def test_a_step_that_the_host_takes_says_so(traces: Path, name: str, fabric: str
     with console.capture() as printed:
         console.print(summary_text(summarise(result)))
     assert ("a faster fabric gains next to nothing" in printed.get()) == said
+    assert ("captured at most" in printed.get()) == ("≤ " in printed.get()) == said  # of one rank of two
+    assert "in sum) captured" in printed.get()
 
 
 def test_a_slower_network_is_felt_and_a_faster_gpu_is_not_where_hosts_are_slow(traces: Path) -> None:

@@ -14,7 +14,7 @@ from fabricsim.traces.trace import Communication, Trace
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from fabricsim.traces.trace import Recording
+    from fabricsim.traces.trace import Operation, Recording
 
 US = 10**6
 ALL = Communication("all_reduce", size=4096)
@@ -49,8 +49,23 @@ def test_clocks_of_two_hosts_are_brought_together_by_common_ends(jobs: ModuleTyp
 def test_a_rank_that_was_not_captured_does_as_another(jobs: ModuleType) -> None:
     rebuilt = rebuild(Trace("kineto", (reducing(jobs, 0, 10, 131),), 2))
     assert rebuilt.program.ranks == 2
-    assert rebuilt.captured_transfers.tolist() == [NONE]
+    assert rebuilt.captured_transfers.tolist() == [(131 - 15) * US]  # at most: it may have waited for the other
+    assert rebuilt.captured_parts.tolist() == [1]
     assert rebuilt.assumptions == ("1 of 2 ranks were captured (0); the others are assumed to do the same",)
+
+
+@pytest.mark.parametrize(("operation", "captured"), [("broadcast", NONE), ("reduce", NONE), ("all_gather", 20 * US)])
+def test_a_rank_that_may_leave_before_others_bounds_no_transfer(
+    jobs: ModuleType, operation: Operation, captured: int
+) -> None:
+    job = jobs.Captured("rank0.json")
+    job.communicate(20, 0, 5, 20, Communication(operation, size=4096, peer=0))
+    assert rebuild(Trace("kineto", (job.recording(0, 2),), 2)).captured_transfers.tolist() == [captured]
+
+
+def test_a_transfer_of_more_ranks_than_the_job_had_is_not_bounded_by_it(jobs: ModuleType) -> None:
+    rebuilt = rebuild(jobs.trace_of(reducing(jobs, 0, 10, 131), reducing(jobs, 1, 100, 130)), scale_to=4)
+    assert rebuilt.captured_transfers.tolist() == [NONE]
 
 
 def test_a_trace_of_one_rank_without_communication_is_that_of_a_job_of_one(jobs: ModuleType) -> None:
