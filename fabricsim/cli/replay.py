@@ -63,6 +63,9 @@ TransportOption = Annotated[
 SpeedOption = Annotated[
     float, typer.Option(metavar="X", help="How many times faster kernels run than they were captured.")
 ]
+MessageSizeOption = Annotated[
+    float, typer.Option(metavar="X", help="How many times as many bytes each communication moves as was captured.")
+]
 ScaleOption = Annotated[
     int | None,
     typer.Option(metavar="N", min=1, help="Ranks of the job to replay: repeats the captured one, data-parallel."),
@@ -93,6 +96,7 @@ def replay(  # noqa: PLR0913  one parameter per option
     fabric: FabricOption,
     transport: TransportOption = None,
     gpu_speed: SpeedOption = 1.0,
+    message_size: MessageSizeOption = 1.0,
     scale_to: ScaleOption = None,
     ranks: RanksOption = None,
     form: FormOption = None,
@@ -108,7 +112,10 @@ def replay(  # noqa: PLR0913  one parameter per option
     """Replay the trace of a real job on a fabric, and compare with what was captured."""
     check_output_file(output)
     watch = watched(tap, pcap, output)
-    rebuilt, name = rebuilt_from(traces, form=form, only=only, gpu_speed=gpu_speed, scale_to=scale_to, ranks=ranks)
+    rebuilding = Rebuilding(
+        form=form, only=only, gpu_speed=gpu_speed, message_size=message_size, scale_to=scale_to, ranks=ranks
+    )
+    rebuilt, name = rebuilt_from(traces, **rebuilding)
     if against == CAPTURED and not rebuilt.timed:
         msg = f"--against {CAPTURED}: the trace does not say when its operations ran; leave it out, or name a fabric"
         raise InputError(msg)
@@ -143,6 +150,7 @@ class Rebuilding(TypedDict, total=False):
     form: str | None
     only: str | None
     gpu_speed: float
+    message_size: float
     scale_to: int | None
     ranks: int | None
 
@@ -153,6 +161,7 @@ def rebuilt_from(  # noqa: PLR0913  one parameter per option
     form: str | None = None,
     only: str | None = None,
     gpu_speed: float = 1.0,
+    message_size: float = 1.0,
     scale_to: int | None = None,
     ranks: int | None = None,
 ) -> tuple[Rebuilt, str]:
@@ -168,7 +177,8 @@ def rebuilt_from(  # noqa: PLR0913  one parameter per option
     announce_reading(traces, form, only)
     with progress("reading") as report:
         trace = read(traces, form, only=only, progress=report)
-    return rebuild(trace, gpu_speed=gpu_speed, scale_to=scale_to, ranks=ranks), trace.form
+    rebuilt = rebuild(trace, gpu_speed=gpu_speed, message_size=message_size, scale_to=scale_to, ranks=ranks)
+    return rebuilt, trace.form
 
 
 def load_on(

@@ -34,6 +34,7 @@ from fabricsim.cli.common import (
 )
 from fabricsim.cli.replay import (
     FormOption,
+    MessageSizeOption,
     OnlyOption,
     RanksOption,
     Rebuilding,
@@ -135,6 +136,7 @@ def compare(  # noqa: PLR0913  one parameter per option
         typer.Option(metavar="A,B,C", help="Fabrics to replay a trace on, each with all of --transport."),
     ] = None,
     gpu_speed: SpeedOption = 1.0,
+    message_size: MessageSizeOption = 1.0,
     scale_to: ScaleOption = None,
     ranks: RanksOption = None,
     form: FormOption = None,
@@ -146,11 +148,13 @@ def compare(  # noqa: PLR0913  one parameter per option
 ) -> None:
     """Run a scenario on several transports or by both engines, or replay a trace on several fabrics."""
     check_output_folder(output)
+    rebuilding = Rebuilding(
+        form=form, only=only, gpu_speed=gpu_speed, message_size=message_size, scale_to=scale_to, ranks=ranks
+    )
     if fabric is not None:
         if jobs > 1:
             msg = f"--jobs {jobs}: replays on several fabrics run one after the other; leave it out"
             raise InputError(msg)
-        rebuilding = Rebuilding(form=form, only=only, gpu_speed=gpu_speed, scale_to=scale_to, ranks=ranks)
         paths = [Path(trace) for trace in scenario]
         results = compare_fabrics(
             paths,
@@ -163,7 +167,7 @@ def compare(  # noqa: PLR0913  one parameter per option
         _draw_comparison(results, output)
         show_comparison(results, as_json=as_json)
         return
-    if given := _of_traces(gpu_speed=gpu_speed, scale_to=scale_to, ranks=ranks, form=form, only=only):
+    if given := _of_traces(rebuilding):
         msg = f"{given} says how a trace is replayed, and there is none; name its fabrics with --fabric A,B"
         raise InputError(msg)
     if len(scenario) > 1:
@@ -177,9 +181,10 @@ def compare(  # noqa: PLR0913  one parameter per option
         _show_engines(compared)
 
 
-def _of_traces(**options: float | str | None) -> str | None:
+def _of_traces(options: Rebuilding) -> str | None:
     """Name an option of traces that was given."""
-    given = [name for name, value in options.items() if value is not None and (name, value) != ("gpu_speed", 1.0)]
+    defaults = {"gpu_speed": 1.0, "message_size": 1.0}
+    given = [name for name, value in options.items() if value != defaults.get(name)]
     return f"--{given[0].replace('_', '-')}" if given else None
 
 

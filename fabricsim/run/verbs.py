@@ -47,6 +47,7 @@ def replay(  # noqa: PLR0913  the rest are rarely given, and by name only
     transport: str | None = None,
     overrides: Overrides = (),
     gpu_speed: float = 1.0,
+    message_size: float = 1.0,
     scale_to: int | None = None,
     ranks: int | None = None,
     progress: Callable[[float], None] | None = None,
@@ -65,6 +66,8 @@ def replay(  # noqa: PLR0913  the rest are rarely given, and by name only
         As of `fabricsim.load`.
     gpu_speed
         How many times faster than captured kernels run.
+    message_size
+        How many times as many bytes as captured each communication moves.
     scale_to
         Ranks to which data parallelism is extended.
     ranks
@@ -87,7 +90,7 @@ def replay(  # noqa: PLR0913  the rest are rarely given, and by name only
         raise InputError(msg)
     files = [trace] if isinstance(trace, (str, Path)) else list(trace)
     found = read_trace([library.trace(Path(file)) for file in files])
-    rebuilt = rebuild(found, gpu_speed=gpu_speed, scale_to=scale_to, ranks=ranks)
+    rebuilt = rebuild(found, gpu_speed=gpu_speed, message_size=message_size, scale_to=scale_to, ranks=ranks)
     loaded = pipeline.load_fabric(fabric, rebuilt.program.ranks, transport, overrides)
     return pipeline.replay(loaded, rebuilt, found.form, progress=progress)
 

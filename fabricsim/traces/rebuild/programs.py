@@ -21,6 +21,7 @@ from fabricsim.traces.rebuild.clocks import ENDS_TOGETHER, delays
 from fabricsim.traces.rebuild.communicators import in_turn, numbered
 from fabricsim.traces.rebuild.dependencies import delayed, order
 from fabricsim.traces.rebuild.matching import match
+from fabricsim.traces.rebuild.sizes import resized
 from fabricsim.traces.rebuild.strand import TIMERS, strand
 from fabricsim.traces.rebuild.wildcards import settled
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE
@@ -100,7 +101,14 @@ class Rebuilt:
         return self.captured_span != NONE
 
 
-def rebuild(trace: Trace, *, gpu_speed: float = 1.0, scale_to: int | None = None, ranks: int | None = None) -> Rebuilt:
+def rebuild(
+    trace: Trace,
+    *,
+    gpu_speed: float = 1.0,
+    message_size: float = 1.0,
+    scale_to: int | None = None,
+    ranks: int | None = None,
+) -> Rebuilt:
     """Make a program of a trace.
 
     Parameters
@@ -109,6 +117,8 @@ def rebuild(trace: Trace, *, gpu_speed: float = 1.0, scale_to: int | None = None
         What was captured.
     gpu_speed
         How many times faster kernels and copies run than they were captured.
+    message_size
+        How many times as many bytes each communication moves as it did.
     scale_to
         Ranks of the job to replay, where these are to be more than were captured.
     ranks
@@ -119,6 +129,7 @@ def rebuild(trace: Trace, *, gpu_speed: float = 1.0, scale_to: int | None = None
     TraceError
         If something that the program needs is not in the trace and cannot be assumed.
     """
+    trace = resized(trace, message_size)
     cast = assign(trace, scale_to, ranks)
     count = cast.replicas * sum(len(trace.recordings[index].nodes) for index in cast.of)
     if count > MOST_OPERATIONS:
