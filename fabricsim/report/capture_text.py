@@ -18,33 +18,33 @@ if TYPE_CHECKING:
     from fabricsim.results.capture import CaptureSummary, TransferSummary, TransferSums
 
 
-_MUCH, _LITTLE = 0.5, 0.05
-"""Share of a step from which the host rules it, if no more than the other share is neither its nor computation."""
+_RULES = 0.95
+"""Share of the critical path from which the host alone rules how long an iteration takes."""
 
 
-def capture_text(capture: CaptureSummary, host: float, compute: float) -> RenderableType:
+def capture_text(capture: CaptureSummary, host: float) -> RenderableType:
     """Show what was captured beside what was replayed.
 
     Parameters
     ----------
     capture
         Of `fabricsim.results.capture.summarise_capture`.
-    host, compute
-        Shares of the replayed iteration that the host and computation take, 0 to 1.
+    host
+        Share of the replayed critical path that the host takes, 0 to 1.
 
     Returns
     -------
     rich.console.RenderableType
         For ``rich.console.Console.print``.
     """
-    blocks: list[RenderableType] = [_headline(capture, host, compute)]
+    blocks: list[RenderableType] = [_headline(capture, host)]
     if capture["transfers"]:
         blocks.append(_transfers(capture["transfers"]))
     blocks += [Text(f"Assumed: {assumption}") for assumption in capture["assumptions"]]
     return Group(*blocks, "") if capture["assumptions"] else Group(*blocks)
 
 
-def _headline(capture: CaptureSummary, host: float, compute: float) -> Text:
+def _headline(capture: CaptureSummary, host: float) -> Text:
     steps, captured, change = capture["steps"], capture["captured_iteration_s"], capture["change"]
     if captured is None or change is None:
         return Text("The trace does not say when its operations ran: there is no captured time to compare with\n")
@@ -52,8 +52,9 @@ def _headline(capture: CaptureSummary, host: float, compute: float) -> Text:
     line = Text(f"Captured ({what}) ").append(human_seconds(captured), style="bold").append(", replayed here ")
     line.append(human_seconds(capture["replayed_iteration_s"]), style="bold")
     line.append(f": {100 * change:+.1f} %\n")
-    if host >= _MUCH and host + compute >= 1 - _LITTLE:
-        line.append(f"The host takes {100 * host:.0f} % of that, as captured: a faster fabric gains next to nothing\n")
+    if host >= _RULES:
+        most = f"a faster fabric gains at most {100 * max(1 - host, 0):.1f} %"
+        line.append(f"It waits for the host in {100 * host:.1f} % of that, which takes as long as captured: {most}\n")
     return line.append(_in_sum(capture["transfers_in_sum"]))
 
 

@@ -43,8 +43,8 @@ def summary_text(summary: Summary) -> RenderableType:
     """
     blocks: list[RenderableType] = [_headline(summary)]
     if "capture" in summary:
-        parts, whole = summary["breakdown_s"], summary["iteration_time_s"]
-        blocks.append(capture_text(summary["capture"], parts["host"] / whole, parts["compute"] / whole))
+        host = sum(cause["share"] for cause in summary["causes"] if cause["cause"] == "host")
+        blocks.append(capture_text(summary["capture"], host))
     blocks += [_breakdown(summary), causes_text(summary["causes"]), _timers(summary)]
     if summary["collectives"]:
         blocks.append(_collectives(summary["collectives"]))
