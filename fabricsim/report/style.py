@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from fabricsim.errors import ResultError
@@ -80,7 +81,14 @@ def save(figure: Figure, path: Path) -> None:
     # dates, versions and random ids of elements would differ between runs and machines
     metadata: dict[str, Any] = {"Software": None} if suffix == ".png" else {"Date": None, "Creator": None}
     way_out = "name a file in a folder that exists and has room"
-    with whole(path, way_out, ResultError) as part, mpl.rc_context({"svg.hashsalt": "fabricsim"}):
+    with (
+        whole(path, way_out, ResultError) as part,
+        mpl.rc_context({"svg.hashsalt": "fabricsim"}),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter(
+            "ignore", UserWarning
+        )  # of letters that its font lacks, and names too long for the figure
         figure.savefig(part, format=suffix[1:], dpi=150, metadata=metadata)
 
 

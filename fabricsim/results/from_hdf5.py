@@ -65,10 +65,24 @@ def read_about(reader: Reader) -> dict[str, Any]:
     """Read what a run of either form says of itself, by the name of the field."""
     return {
         **{name: reader.text_attribute(name) for name in _TEXT_ATTRIBUTES},
-        "resolved": reader.json_attribute("resolved"),
+        "resolved": _read_resolved(reader),
         "seed": reader.integer_attribute("seed"),
         "counters": reader.json_attribute("counters"),
     }
+
+
+def _read_resolved(reader: Reader) -> dict[str, Any]:
+    """Read the scenario; of its tables, what a summary looks at is checked."""
+    told = reader.json_attribute("resolved")
+    fabric, collectives = told.get("fabric", {}), told.get("collectives", {})
+    tables = isinstance(fabric, dict) and isinstance(collectives, dict)
+    reader.require(tables, "attribute resolved has no tables fabric and collectives")
+    failures = fabric.get("failures", [])
+    told_of = isinstance(failures, list) and all(isinstance(each, dict) and "link" in each for each in failures)
+    reader.require(told_of, "attribute resolved has failures without a link")
+    algorithms = isinstance(collectives.get("algorithm"), (str, dict, type(None)))
+    reader.require(algorithms, "attribute resolved has algorithms that are neither a name nor a table")
+    return told
 
 
 def _read_work(reader: Reader) -> Work:

@@ -8,6 +8,8 @@ audit hook of Python. Run from the project's folder::
 
     python tests/reference/fuzz_readers.py --form kineto --inputs 100000 --jobs 2 --output failures
 
+The forms csv, hdf5, toml, xml and yaml are of files that users write, and of results (`input_samples`).
+
 Inputs are damaged samples of `trace_samples`, and pieces of real files where ``FABRICSIM_TRACES`` names their folder.
 One in ``--bombs`` is a decompression bomb. The same ``--seed`` gives the same inputs, however many jobs there are. With
 ``--atheris SECONDS`` that fuzzer finds inputs instead, guided by what code they reach, for so long or for ``--inputs``
@@ -33,12 +35,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 import fuzz_trial
 import mutations
 import trace_samples
-from fuzz_trial import Limits, Tally, Trial
+from fuzz_trial import FileTrial, Limits, Tally, Trial
+from input_samples import KINDS
 
 
-def input_of(seed: int, number: int, samples: list[bytes], bombs: int) -> bytes:
+def input_of(form: str, seed: int, number: int, samples: list[bytes], bombs: int) -> bytes:
     """Make an input; one in `bombs` is such."""
     chance = Random(f"{seed}/{number}")  # noqa: S311  no secret
+    if form in KINDS:
+        return KINDS[form].damage(chance, samples)
     if bombs and number % bombs == bombs - 1:
         return chance.choice(mutations.bombs())
     return mutations.mutate(chance, samples, jobs=True)
@@ -62,6 +67,8 @@ class Plan:
 
 def samples_of(form: str, traces: Path | None) -> list[bytes]:
     """Give the samples of a form and, as often, pieces of real files if there are any."""
+    if form in KINDS:
+        return KINDS[form].samples()
     made, real = trace_samples.SAMPLES[form], trace_samples.real_samples(form, traces) if traces else []
     return made * max(len(real) // len(made), 1) + real
 
@@ -70,13 +77,13 @@ def _work(plan: Plan, sender: Any, at: Any) -> None:  # noqa: ANN401  a connecti
     """Run inputs ``first``, ``first + jobs``, ...; `at` always has the number of the one that is read."""
     samples = samples_of(plan.form, plan.traces)
     with tempfile.TemporaryDirectory() as folder:
-        trial = Trial(plan.form, Path(folder), plan.uses)
+        trial = (FileTrial if plan.form in KINDS else Trial)(plan.form, Path(folder), plan.uses)
         trial.prepare(samples, plan.limits)
         if plan.bombs:
             mutations.bombs()
         for number in range(plan.first, plan.inputs, plan.jobs):
             at.value = number
-            data = input_of(plan.seed, number, samples, plan.bombs)
+            data = input_of(plan.form, plan.seed, number, samples, plan.bombs)
             problem = trial.one(data, named=number % 4 != 0)
             if problem:
                 trial.tally.failures.append(_save(plan, number, data, problem))
@@ -111,7 +118,7 @@ def run(plan: Plan) -> Tally:
         if last == _NOWHERE:
             msg = f"the reader of {plan.form} cannot even be started"
             raise RuntimeError(msg)
-        data = input_of(plan.seed, last, samples_of(plan.form, plan.traces), plan.bombs)
+        data = input_of(plan.form, plan.seed, last, samples_of(plan.form, plan.traces), plan.bombs)
         done = (last - first) // plan.jobs + 1
         died = Tally(inputs=done, failures=[_save(plan, last, data, f"the process ended with {process.exitcode}")])
         total, first = _added(total, died), last + plan.jobs
@@ -205,7 +212,9 @@ def guided(plan: Plan, seconds: int) -> None:
 def main() -> None:
     """Run as the command line says."""
     parser = argparse.ArgumentParser(description="Give readers damaged files.")
-    parser.add_argument("--form", action="append", choices=sorted(trace_samples.SAMPLES), help="all where left out")
+    parser.add_argument(
+        "--form", action="append", choices=sorted({**trace_samples.SAMPLES, **KINDS}), help="all traces where left out"
+    )
     parser.add_argument("--inputs", type=int, default=100_000)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)

@@ -20,9 +20,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import fuzz_uses
+import input_samples
 import trace_samples
 
-from fabricsim.errors import InputError
+from fabricsim.errors import InputError, ScenarioError
 from fabricsim.records.program import CLOCK_END
 from fabricsim.traces.inspecting import inspect
 
@@ -158,6 +159,17 @@ class Trial:
 
     def prepare(self, samples: list[bytes], limits: Limits) -> None:
         """Read samples as they are, so that kernels are compiled and modules imported; then set the limits."""
+        self._warm_up(samples)
+        self._cleared()
+        self.limits = limits
+        sys.dont_write_bytecode = True
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        most = pages * os.sysconf("SC_PAGE_SIZE") + limits.memory
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        signal.signal(signal.SIGALRM, _too_slow)
+        warnings.simplefilter("error")
+
+    def _warm_up(self, samples: list[bytes]) -> None:
         fuzz_uses.lessen()
         known = [(sample, form) for form in self.warm for sample in trace_samples.SAMPLES[form]]
         for sample, form in [*known, *((sample, self.form) for sample in samples)]:
@@ -167,14 +179,6 @@ class Trial:
             for use, seed in product(fuzz_uses.USES, range(5)) if self.uses and form == self.form else ():
                 with suppress(InputError):
                     use.run(self.file, form, self.output, Random(seed))  # noqa: S311  no secret
-        self._cleared()
-        self.limits = limits
-        sys.dont_write_bytecode = True
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-        most = pages * os.sysconf("SC_PAGE_SIZE") + limits.memory
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
-        signal.signal(signal.SIGALRM, _too_slow)
-        warnings.simplefilter("error")
 
     def one(self, data: bytes, *, named: bool) -> str:
         """Read one input; gives what is wrong, or nothing.
@@ -237,7 +241,8 @@ class Trial:
         try:
             run()
         except InputError as error:
-            fine = _readable(str(error))
+            many = isinstance(error, ScenarioError)  # which lists mistakes, a few lines each
+            fine = all(map(_readable, str(error).split("\n") if many else [str(error)]))
             return "" if fine else f"an error that is not one line of text: {str(error)[:300]!r}", True
         except BaseException:  # noqa: BLE001  anything else is what is looked for
             self.guard.armed = False
@@ -247,6 +252,23 @@ class Trial:
         finally:
             self.guard.armed = False
             signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+class FileTrial(Trial):
+    """Gives a command one file after the other that is no trace: a kind of `input_samples`."""
+
+    def _warm_up(self, samples: list[bytes]) -> None:
+        for sample in samples:
+            self.file.write_bytes(sample)
+            input_samples.KINDS[self.form].read(self.file, self.output)
+
+    def _read(self, form: str | None) -> tuple[str, str]:  # noqa: ARG002  there is one reader
+        self.guard.free = os.path.abspath(self.output)  # noqa: PTH100  as in the guard
+        problem, refused = self._guarded(lambda: input_samples.KINDS[self.form].read(self.file, self.output))
+        self.tally.refused += refused
+        self.tally.read += not refused and not problem
+        self._cleared()
+        return problem, ""
 
 
 def _too_slow(number: int, frame: FrameType | None) -> NoReturn:
