@@ -47,6 +47,7 @@ def test_links_lead_to_files(page: Path) -> None:
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if "$ fabricsim " in page.read_text("utf-8")], ids=page_name)
 def test_commands_of_a_page_work_one_after_another(page: Path, tmp_path: Path, kineto_traces: ModuleType) -> None:
     captured = False

@@ -97,6 +97,7 @@ def first_cause(result: Result) -> str:
     return name + next(line for line in lines if line.startswith(name)).removeprefix(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planted", PLANTS.values(), ids=PLANTS)
 def test_the_first_cause_names_what_was_planted(planted: Planted) -> None:
     said = first_cause(simulate(load("gpt2-medium-dp", planted.settings)))

@@ -31,6 +31,7 @@ REPLAY = ["replay", "pair.goal", "--fabric", "gpt2-medium-dp", "--set", "cluster
 RUN = ["run", "gpt2-medium-dp", *[word for key in (*TINY, *TWO) for word in ("--set", key)]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

@@ -149,6 +149,7 @@ def test_what_cannot_be_simulated_is_an_error(table: dict[str, int], settings: l
         described("hkbu", settings, measured)
 
 
+@pytest.mark.slow
 def test_the_command_fits_a_shipped_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "measured.toml"
     arguments = ["calibrate", "hkbu-10gbe-default", "--cluster", "hkbu", "--transport", "tcp-10g", "--json"]
@@ -169,6 +170,7 @@ def test_logs_of_no_known_version_of_nccl_are_refused() -> None:
         app(["calibrate", "nccl-p4de", "--cluster", "aws-p4de", "--transport", "efa-100g"], standalone_mode=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("half", ["half", "other-half"])
 @pytest.mark.parametrize(
     ("table", "transport"), [("hkbu-10gbe-default", "tcp-10g"), ("hkbu-100g-ib-default", "rdma-100g")]

@@ -49,6 +49,7 @@ def test_sizes_and_noise_are_printed(capsys: pytest.CaptureFixture[str]) -> None
     assert "0 of 1" in printed
 
 
+@pytest.mark.slow
 def test_halves_of_a_table_tell_one_another_from_a_kibibyte_on(capsys: pytest.CaptureFixture[str]) -> None:
     app([*COMMAND, "--halves", "0", "--max-bytes", "4KiB", "--json"], standalone_mode=False)
     printed = json.loads(capsys.readouterr().out)

@@ -160,6 +160,7 @@ def test_rerun_gives_the_same_bytes(fabricsim: Fabricsim, result: Path) -> None:
     assert result.read_bytes() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("form", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
 def test_plot_makes_its_folder_and_three_pictures(fabricsim: Fabricsim, result: Path, form: str, magic: bytes) -> None:
     code, out, err = fabricsim("plot", result.name, "-o", "a/b", "--format", form)
@@ -171,6 +172,7 @@ def test_plot_makes_its_folder_and_three_pictures(fabricsim: Fabricsim, result: 
     assert err.splitlines() == [f"wrote a/b/{name}" for name in pictures]
 
 
+@pytest.mark.slow
 def test_plot_draws_beside_the_result_where_no_folder_is_named(fabricsim: Fabricsim, result: Path) -> None:
     fabricsim("plot", result.name)
 
@@ -306,6 +308,7 @@ def _busbw(found: dict[str, Any]) -> float:
     return float(found["rows"][-1]["busbw_bytes_per_s"]) / 1e9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", ["60", "80", "200"])
 def test_bench_fits_the_terminal(fabricsim: Fabricsim, monkeypatch: pytest.MonkeyPatch, width: str) -> None:
     bench = ["bench", "all_reduce", "--cluster", "dgx-h100", "--transport", "rdma-400g", "--set", "cluster.hosts=2"]
@@ -446,6 +449,7 @@ def test_list_of_one_kind(fabricsim: Fabricsim) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_warmup_says_where_kernels_are(fabricsim: Fabricsim) -> None:
     code, out, err = fabricsim("warmup")
 

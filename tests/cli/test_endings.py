@@ -30,6 +30,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [0.2, 1.2, 2.5])
 @pytest.mark.parametrize("name", COMMANDS)
 def test_ctrl_c_ends_a_command_within_a_second(tmp_path: Path, name: str, after: float) -> None:

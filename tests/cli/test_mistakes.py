@@ -502,6 +502,7 @@ def process(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[s
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603  our own words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -64,6 +64,7 @@ def test_what_was_dropped_is_sent_again_and_told(fabricsim: Fabricsim) -> None:
     assert f"Most congested: switch0->host0, {worst['drops']:,} packets dropped" in out
 
 
+@pytest.mark.slow
 def test_traffic_records_what_is_asked_for(fabricsim: Fabricsim, tmp_path: Path) -> None:
     taps = ("--tap", "queue:switch0->host0", "--tap", "flow:1", "--tap", "rate:switch0->*", "--pcap", "*->host0")
     code, _, err = fabricsim(*INCAST, "--size", "100kB", *taps, "-o", "out")
@@ -98,6 +99,7 @@ def test_nothing_is_recorded_that_was_not_asked_for(fabricsim: Fabricsim, tmp_pa
 # ---- run, plot, rerun ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_run_records_and_plot_draws_it(fabricsim: Fabricsim, small: Path, tmp_path: Path) -> None:
     taps = ("--tap", "queue:host0->*", "--tap", "flow:0->1", "--tap", "rate:*->host1", "--pcap", "*->host1")
     code, out, err = fabricsim("run", small.name, "--engine", "packet", *taps, "-o", "mine.h5")

@@ -8,6 +8,7 @@ import pytest
 HEAVY = {"h5py", "matplotlib", "networkx", "numba", "numpy", "rich", "simpy"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "heavy"),
     [

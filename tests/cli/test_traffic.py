@@ -121,6 +121,7 @@ def test_pictures_and_json_are_written(fabricsim: Fabricsim, flows: str, tmp_pat
     assert (tmp_path / f"{stem}-fct.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_runs_that_are_compared_do_not_overwrite_one_another(fabricsim: Fabricsim, tmp_path: Path) -> None:
     for options in (["--transport", "tcp-10g"], ["--transport", "rdma-100g"], ["gpt2-medium-dp"]):
         assert fabricsim("traffic", "ring", *options, "--size", "1MB", "-o", "out")[0] == 0
@@ -132,6 +133,7 @@ def test_runs_that_are_compared_do_not_overwrite_one_another(fabricsim: Fabricsi
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["flow", "packet"])
 def test_its_result_is_drawn_and_run_again(fabricsim: Fabricsim, flows: str, tmp_path: Path, engine: str) -> None:
     tap = ["--tap", "rate:switch0->*"] if engine == "packet" else []

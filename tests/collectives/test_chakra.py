@@ -389,6 +389,7 @@ def test_more_nodes_than_any_algorithm_needs_are_refused(tmp_path: Path, monkeyp
                 template("all_reduce", 3, name)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damaged_files_end_in_an_algorithm_or_an_error(

@@ -35,12 +35,14 @@ LARGE = [(128, 2**30), (128, 2**10), (1024, 2**10), (1024, 2**26)]
 CASES = [*itertools.product(GROUPS, SIZES), *LARGE]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "size"), [*CASES, (1024, 2**30)])
 def test_ring_all_reduce(ideal_scenario: Make, measure: Measure, n: int, size: int) -> None:
     took = measure(ideal_scenario(n), "all_reduce", range(n), size)
     assert took == pytest.approx(2 * (n - 1) * (STAR + size / n / B), rel=PERMILLE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("collective", ["reduce_scatter", "all_gather"])
 @pytest.mark.parametrize(("n", "size"), CASES)
 def test_ring_reduce_scatter_and_all_gather(
@@ -50,6 +52,7 @@ def test_ring_reduce_scatter_and_all_gather(
     assert took == pytest.approx((n - 1) * (STAR + size / n / B), rel=PERMILLE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("collective", "turns"), [("all_reduce", 2), ("reduce_scatter", 1), ("all_gather", 1)])
 @pytest.mark.parametrize("n", [127, 1000])
 def test_a_ring_that_does_not_divide_the_size_waits_for_its_largest_piece(
@@ -90,6 +93,7 @@ def test_ring_all_reduce_on_a_fat_tree(ideal_scenario: Make, measure: Measure, n
     assert took <= 2 * (n - 1) * (size / n / B + 6 * 0.5e-6) * (1 + PERMILLE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tree", [(16, 4), (100, 8), (128, 8), (1024, 16)])
 @pytest.mark.parametrize("shard", [1, 1000, 100_000])
 def test_ring_all_reduce_on_a_fat_tree_equals_its_recurrence(

@@ -96,6 +96,7 @@ def test_an_algorithm_of_ones_own_runs_as_that_of_the_project(
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "problem"),
     [

@@ -19,6 +19,7 @@ def bus_bandwidth(collective: str, cluster: str, transport: str, *settings: str)
     return bus_factor(collective, scenario.cluster.ranks) * SIZE / row.seconds / GB
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("collectives", ["rccl", "nccl", "ideal"])
 @pytest.mark.parametrize("collective", ["all_reduce", "all_gather"])
 def test_both_engines_fill_eight_adapters(collective: str, collectives: str) -> None:

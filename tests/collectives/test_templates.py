@@ -35,6 +35,7 @@ def _made(collective: str, algorithm: str, members: int) -> Template:
     return template(collective, members, algorithm)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(members=st.integers(1, 40), seed=st.integers(0, 1000))
 @pytest.mark.parametrize(("collective", "algorithm"), FLAT)
@@ -54,6 +55,7 @@ def _require_both_ends(made: Template) -> None:
     assert len(there) == len(places)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     hosts=st.integers(1, 9),

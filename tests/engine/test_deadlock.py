@@ -68,6 +68,7 @@ def named(message: str) -> list[str]:
     return found[1].split(", ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("switch", [PFC, CREDITS])
 @pytest.mark.parametrize(("switches", "way"), [(3, 2), (4, 2), (4, 3)])
 def test_a_circle_of_full_buffers_is_named(run: Ring, switch: str, switches: int, way: int) -> None:

@@ -252,6 +252,7 @@ def places(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(job=jobs(), place=places())
 def test_any_folded_run_is_the_unfolded_one(
@@ -264,6 +265,7 @@ def test_any_folded_run_is_the_unfolded_one(
     folded_to(ideal_scenario(hosts, **place), plan)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(job=jobs())
 def test_ranks_that_are_written_out_fold_as_the_plan_does(

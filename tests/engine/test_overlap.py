@@ -128,6 +128,7 @@ def random_job(seed: int) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_engines_agree_on_random_jobs_with_overlap() -> None:
     """In the mean; those that lose no packet each by itself: the flow engine knows no losses."""
     changes, lossless = [], []

@@ -165,6 +165,7 @@ PAIRS = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @given(pairs=PAIRS)
 @settings(max_examples=15, deadline=None)

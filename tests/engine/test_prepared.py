@@ -11,6 +11,7 @@ from fabricsim.run.pipeline import load, simulate
 SMALL = ["job.model.layers=2", "job.global_batch=16", "cluster.hosts=2", "job.parallelism.data=2"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "how"),
     [

@@ -626,6 +626,7 @@ def test_telemetry_says_what_each_link_had_sent(cases: ModuleType) -> None:
 # What always holds.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(0, 72, 4))
 def test_packets_are_conserved(cases: ModuleType, seed: int) -> None:
     """What goes into a switch comes out of it or is dropped there, and each link carries one packet at a time."""
@@ -648,6 +649,7 @@ def test_packets_are_conserved(cases: ModuleType, seed: int) -> None:
     assert all(counters["bytes"] >= 64 * counters["packets"] for counters in network.counters)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(0, 72, 4))
 def test_messages_are_delivered_once_and_in_order(cases: ModuleType, seed: int) -> None:
     case, network = draw(cases, seed)
@@ -658,6 +660,7 @@ def test_messages_are_delivered_once_and_in_order(cases: ModuleType, seed: int) 
         assert delivered == posted or case.tables["links"]["down"].any()
 
 
+@pytest.mark.slow
 def test_nothing_is_left_behind(cases: ModuleType) -> None:
     """Buffers are empty, credits are back and nothing is in flight once all has been delivered."""
     for seed in (45, 49, 54, 59, 63, 67):

@@ -156,6 +156,7 @@ def test_every_node_is_counted_and_ends_after_its_predecessors(ideal_scenario: M
     assert fabric.world.world[0].dag_nodes == len(program.ops)
 
 
+@pytest.mark.slow
 def test_the_number_of_nodes_done_is_reported(ideal_scenario: Make) -> None:
     seen: list[int] = []
     env = simpy.Environment()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import pytest
 import simpy
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,6 +41,7 @@ def _run(messages: list[tuple[int, int, int, int]], longest: int | None = None) 
     return env.run(done).tolist(), world.network
 
 
+@pytest.mark.slow
 @given(messages=MESSAGES, longest=st.integers(1, 10**6))
 def test_the_length_of_windows_changes_nothing(messages: list[tuple[int, int, int, int]], longest: int) -> None:
     assert _run(messages)[0] == _run(messages, longest)[0]

@@ -51,6 +51,7 @@ def tables_of(state: PacketState) -> dict[str, Any]:
     return tables | {name: getattr(state, name)[: state.used[name]].copy() for name in GROWN}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lossless", [False, True])
 @pytest.mark.parametrize("name", CASES)
 def test_equals_the_reference(

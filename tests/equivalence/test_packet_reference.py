@@ -41,6 +41,7 @@ def _assert_equal(
     assert (unseen.deliveries, unseen.counters) == (expected.deliveries, expected.counters), case.title
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, CASES, CHUNK))
 def test_equals_the_reference(first: int, packet_cases: ModuleType, packet_runs: ModuleType) -> None:
     for seed in range(first, min(first + CHUNK, CASES)):
@@ -53,6 +54,7 @@ def test_equals_the_reference_in_rare_cases(seed: int, packet_cases: ModuleType,
     _assert_equal(seed, packet_cases, packet_runs)
 
 
+@pytest.mark.slow
 def test_equals_the_reference_where_stacks_hold_acknowledgements_and_the_first_are_quick(
     packet_cases: ModuleType, packet_runs: ModuleType
 ) -> None:
@@ -67,6 +69,7 @@ def test_equals_the_reference_where_stacks_hold_acknowledgements_and_the_first_a
         _assert_equal(seed, packet_cases, packet_runs, draw)
 
 
+@pytest.mark.slow
 def test_equals_the_reference_where_flows_leave_the_round_of_a_nic_that_lacks_credits(
     packet_cases: ModuleType, packet_runs: ModuleType
 ) -> None:
@@ -91,6 +94,7 @@ def test_equals_the_reference_where_flows_leave_the_round_of_a_nic_that_lacks_cr
         _assert_equal(seed, packet_cases, packet_runs, draw)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("window", "calendar", "many"),
     [(10**12, True, False), (20_000, False, False), (1, True, False), (10**12, False, True)],
@@ -106,6 +110,7 @@ def test_windows_calendar_and_fetching_do_not_matter(
         assert (unseen.deliveries, unseen.counters) == (expected.deliveries, expected.counters), f"seed {seed}"
 
 
+@pytest.mark.slow
 def test_cases_are_eventful(packet_cases: ModuleType, packet_runs: ModuleType) -> None:
     """Marks, drops, errors, trims and pauses all happen, and most messages arrive."""
     totals = [0] * len(packet_runs.COUNTERS)

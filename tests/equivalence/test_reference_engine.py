@@ -58,6 +58,7 @@ def _told(engine: str, settings: list[str]) -> tuple[Any, ...]:
     return told, wires, fabric.recorder.counters(), fabric.links()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_processes_and_links_tell_the_same(case: str) -> None:
     settings, happens = CASES[case]
@@ -66,6 +67,7 @@ def test_processes_and_links_tell_the_same(case: str) -> None:
     assert happens is None or told[2][happens] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", ["gpt2-medium-dp", "gpt2-medium-pp", "gpt2-xl-dp-16"])
 def test_a_job_runs_alike(scenario: str) -> None:
     one, other = (fs.simulate(fs.load(scenario, [*SMALL, f"engine={engine}"])) for engine in ("packet", "reference"))

@@ -39,6 +39,7 @@ def _with(made: Scenario, **keys: object) -> Scenario:
 # ---- 1: a non-blocking switch neither doubles nor quarters a ring -------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "milliseconds"), [(16, 10.096), (128, 10.908), (1024, 12.773)])
 def test_trap_1_a_ring_on_a_star_takes_its_closed_form(
     ideal_scenario: Make, measure: Measure, n: int, milliseconds: float
@@ -62,6 +63,7 @@ def test_trap_1_pieces_leave_the_bandwidth_term(ideal_scenario: Make, measure: M
 # ---- 2: the sends of one rank share its NIC -----------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "milliseconds"), [(16, 5.03), (128, 5.33), (256, 5.35)])
 def test_trap_2_direct_all_to_all_shares_the_network_adapters(
     ideal_scenario: Make, n: int, milliseconds: float
@@ -77,6 +79,7 @@ def test_trap_2_direct_all_to_all_shares_the_network_adapters(
     assert env.now * 1e3 == pytest.approx(milliseconds, abs=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "milliseconds"), [(16, 5.03), (128, 5.33), (256, 5.35)])
 @pytest.mark.parametrize("algorithm", ["direct", "pairwise"])
 def test_trap_2_so_does_the_collective(ideal_scenario: Make, n: int, milliseconds: float, algorithm: str) -> None:

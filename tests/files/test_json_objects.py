@@ -40,6 +40,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("small_chunks")
 class TestInSmallPieces:
+    @pytest.mark.slow
     @given(OBJECTS, st.booleans())
     def test_gives_what_json_gives(self, objects: list[Any], wide: bool) -> None:  # noqa: FBT001
         text = json.dumps({"a": objects, "b": 1}, ensure_ascii=False, indent=2 if wide else None)
@@ -48,6 +49,7 @@ class TestInSmallPieces:
         assert [json.loads(one) for one in found] == objects
         assert json.loads(b"{" + found.rest.strip().removeprefix(b",")) == {"b": 1}
 
+    @pytest.mark.slow
     @given(OBJECTS, st.data())
     def test_a_list_that_is_cut_gives_what_is_whole_or_an_error(self, objects: list[Any], data: st.DataObject) -> None:
         text = json.dumps({"a": objects}, ensure_ascii=False).encode()[:-2]

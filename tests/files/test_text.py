@@ -42,6 +42,7 @@ def test_packed_streams_in_a_row_are_one_text(tmp_path: Path, packed: bytes) -> 
     assert read(file) == [(1, "a"), (2, "b")]
 
 
+@pytest.mark.slow
 def test_large_xz_is_read_whole(tmp_path: Path) -> None:
     lines = [f"line {number} {number**3:x}" for number in range(50_000)]
     file = tmp_path / "log"

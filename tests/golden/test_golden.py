@@ -43,6 +43,7 @@ def differences(path: str, found: Any, golden: Any) -> list[str]:  # noqa: ANN40
     return [] if same else [f"{path}: {found}, was {golden}"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SUMMARIES.names())
 def test_scenario_gives_what_it_gave(name: str) -> None:
     golden = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))

@@ -74,6 +74,7 @@ def here(tmp_path: Path) -> Path:
     return environment(tmp_path / "here")
 
 
+@pytest.mark.slow
 def test_environments_with_the_same_sources_share_programs_and_others_do_not(here: Path, tmp_path: Path) -> None:
     other = environment(tmp_path / "other")
 
@@ -86,6 +87,7 @@ def test_environments_with_the_same_sources_share_programs_and_others_do_not(her
     assert hashed(here, tmp_path) == (value, 1)
 
 
+@pytest.mark.slow
 def test_two_versions_at_once_keep_their_own_programs(here: Path, tmp_path: Path) -> None:
     environments = [here, changed(tmp_path / "changed")] * 2
     alone = [hashed(each, tmp_path / "alone")[0] for each in environments[:2]]
@@ -98,6 +100,7 @@ def test_two_versions_at_once_keep_their_own_programs(here: Path, tmp_path: Path
     assert [hashed(each, tmp_path) for each in environments[:2]] == [(value, 1) for value in alone]
 
 
+@pytest.mark.slow
 def test_a_comment_recompiles_nothing(here: Path, tmp_path: Path) -> None:
     value, _ = hashed(here, tmp_path)
     source = here / "fabricsim" / "topology" / "shortest_paths.py"
@@ -105,6 +108,7 @@ def test_a_comment_recompiles_nothing(here: Path, tmp_path: Path) -> None:
     assert hashed(here, tmp_path) == (value, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "zeros", "prefix", "elsewhere", "folder"])
 def test_a_damaged_program_is_compiled_anew_and_mended(here: Path, tmp_path: Path, damage: str) -> None:
     value, _ = hashed(here, tmp_path)
@@ -124,6 +128,7 @@ def test_a_damaged_program_is_compiled_anew_and_mended(here: Path, tmp_path: Pat
         assert hashed(here, tmp_path) == (value, 1)
 
 
+@pytest.mark.slow
 def test_a_program_that_others_could_have_written_is_not_read(here: Path, tmp_path: Path) -> None:
     value, _ = hashed(here, tmp_path)
     (program,) = programs(tmp_path)
@@ -133,6 +138,7 @@ def test_a_program_that_others_could_have_written_is_not_read(here: Path, tmp_pa
     assert hashed(here, tmp_path) == (value, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.getuid() != 0, reason="files of another user are made by root alone")
 def test_a_program_of_another_user_is_not_read(here: Path, tmp_path: Path) -> None:
     value, _ = hashed(here, tmp_path)
@@ -141,11 +147,13 @@ def test_a_program_of_another_user_is_not_read(here: Path, tmp_path: Path) -> No
     assert hashed(here, tmp_path) == (value, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["/dev/null", "/proc/nowhere"])
 def test_where_nothing_can_be_kept_kernels_are_compiled_in_memory_with_one_note(here: Path, place: str) -> None:
     assert hashed(here, place, notes=1)[1] == 0
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_noted_and_leaves_nothing_half_written(here: Path, tmp_path: Path) -> None:
     command = [shutil.which("sh") or "sh", "-c", f'ulimit -f 0; exec "{sys.executable}" -c "$1"', "sh", HASH]
     variables = {
@@ -189,6 +197,7 @@ def test_where_there_is_no_home_there_is_no_place(monkeypatch: pytest.MonkeyPatc
     assert cache_directory() is None
 
 
+@pytest.mark.slow
 def test_a_cache_that_can_only_be_read_is_read(here: Path, tmp_path: Path) -> None:
     value, _ = hashed(here, tmp_path)
     (program,) = programs(tmp_path)
@@ -199,6 +208,7 @@ def test_a_cache_that_can_only_be_read_is_read(here: Path, tmp_path: Path) -> No
         program.parent.chmod(0o755)
 
 
+@pytest.mark.slow
 def test_processes_that_start_at_once_share_one_program(here: Path, tmp_path: Path) -> None:
     runs = [start(here, tmp_path) for _ in range(4)]
     outs = [run.communicate() for run in runs]
@@ -209,6 +219,7 @@ def test_processes_that_start_at_once_share_one_program(here: Path, tmp_path: Pa
     assert hashed(here, tmp_path)[1] == 1
 
 
+@pytest.mark.slow
 def test_a_source_that_is_newer_than_the_process_is_not_cached(here: Path, tmp_path: Path) -> None:
     source = here / "fabricsim" / "topology" / "shortest_paths.py"
     later = source.stat().st_mtime + 3600

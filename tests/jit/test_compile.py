@@ -44,6 +44,7 @@ def test_a_kernel_keeps_name_and_documentation() -> None:
     assert kernel(test_a_kernel_keeps_name_and_documentation).__name__ == "test_a_kernel_keeps_name_and_documentation"
 
 
+@pytest.mark.slow
 def test_a_kernel_refuses_what_it_cannot_compute() -> None:
     with pytest.raises((TypingError, TypeError)):  # the latter if nothing is compiled
         halve("text", 0)

@@ -37,6 +37,7 @@ def test_where_a_package_lies_makes_no_difference(tmp_path: Path) -> None:
     assert digest(package / PACKET, package) == digest(PACKAGE / PACKET)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "before", "after"),
     [
@@ -58,6 +59,7 @@ def test_what_no_kernel_reads_changes_no_program(tmp_path: Path, name: str, befo
     assert changed(tmp_path, name, before, after) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "before", "after", "programs"),
     [

@@ -48,6 +48,7 @@ def test_rates_equal_progressive_filling(worlds: ModuleType, filling: ModuleType
     assert not filling.violations(capacities, _model(filling, flows), rates)
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(network=_networks(), data=st.data())
 def test_rates_stay_max_min_through_arrivals_and_departures(

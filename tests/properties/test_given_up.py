@@ -27,6 +27,7 @@ def _fabric(env: simpy.Environment, transport: str, failures: str = "") -> fs.Fa
     return fs.Fabric(env, fs.load("ideal-16", [f"transport={transport}", shape, "cluster.hosts=4", "engine=packet"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @settings(max_examples=15)
 @given(
@@ -66,6 +67,7 @@ def test_what_is_not_cancelled_arrives_and_senders_come_to_rest(
     assert not any(flows[name].any() for name in ("lost", "in_flight", "ready"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @settings(max_examples=15)
 @given(

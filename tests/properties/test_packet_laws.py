@@ -309,6 +309,7 @@ def _run(traffic: Traffic, *, reaction: int | None = None, calendar: bool | None
 # ---- laws ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=_EXAMPLES, derandomize=_SAME, suppress_health_check=[HealthCheck.too_slow])
 @given(traffic=traffics())
 def test_packets_are_kept_bounds_hold_and_all_comes_to_rest(traffic: Traffic) -> None:
@@ -469,6 +470,7 @@ def test_a_lossless_class_loses_nothing_when_its_threshold_falls() -> None:
 # ---- repetition ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=max(_EXAMPLES // 5, 1), derandomize=_SAME, suppress_health_check=[HealthCheck.too_slow])
 @given(traffic=traffics(), reaction=st.integers(1, 2 * _US))
 def test_windows_and_calendar_change_nothing(traffic: Traffic, reaction: int) -> None:
@@ -500,6 +502,7 @@ def _seen(run: Run) -> tuple[bytes, ...]:
     return tuple(np.ascontiguousarray(table[name]).tobytes() for table, names in tables for name in names)
 
 
+@pytest.mark.slow
 @settings(max_examples=max(_EXAMPLES // 10, 1), derandomize=_SAME, suppress_health_check=[HealthCheck.too_slow])
 @given(
     traffic=traffics(), size=st.integers(1, 400_000), name=st.sampled_from(["all_reduce", "all_gather", "broadcast"])

@@ -32,6 +32,7 @@ RUNS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_nothing_is_clipped_and_axes_are_named(name: str, tmp_path: Path) -> None:
     figure = completion_times(RUNS[name])
@@ -53,6 +54,7 @@ def test_nothing_is_clipped_and_axes_are_named(name: str, tmp_path: Path) -> Non
     save(figure, tmp_path / "plot.png")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_legends_lie_outside_of_the_panels_and_do_not_narrow_them(name: str) -> None:
     figure = completion_times(RUNS[name])

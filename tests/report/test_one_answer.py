@@ -39,11 +39,13 @@ def _jobs() -> list[str]:
     return [name for name in library.names("scenarios") if pipeline.load(name).scenario.job is not None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", _jobs())
 def test_a_shipped_scenario_has_one_answer(name: str) -> None:
     assert_one_answer(pipeline.simulate(pipeline.load(name, SLOW.get(name, []))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRACES)
 def test_a_captured_job_has_one_answer(traces: Path, name: str) -> None:
     fabric, transport, settings = TRACES[name]

@@ -62,6 +62,7 @@ def _heights(axes: Axes, label: str) -> list[float]:
     return [bar.get_height() for bar in bars]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", ALL)
 def test_every_plot_is_saved_whole(pipeline: Result, tmp_path: Path, draw: Callable[[Result], Figure]) -> None:
     figure = draw(pipeline)
@@ -72,6 +73,7 @@ def test_every_plot_is_saved_whole(pipeline: Result, tmp_path: Path, draw: Calla
     assert {path.name for path in tmp_path.iterdir()} == {"plot.png", "plot.svg"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", ALL)
 def test_nothing_is_clipped(pipeline: Result, draw: Callable[[Result], Figure]) -> None:
     figure = draw(dataclasses.replace(pipeline, name="a rather long name of a scenario, with many words in it " * 2))
@@ -91,6 +93,7 @@ def test_nothing_is_clipped(pipeline: Result, draw: Callable[[Result], Figure]) 
     assert title.get_window_extent(renderer).y0 >= max(axes.get_tightbbox(renderer).y1 for axes in figure.axes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", ALL)
 @pytest.mark.parametrize("suffix", ["png", "svg"])
 def test_the_same_plot_has_the_same_bytes(

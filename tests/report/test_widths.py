@@ -52,6 +52,7 @@ def assert_holds(what: RenderableType) -> None:
         assert words(text) <= all_words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in library.names("scenarios") if load(name).scenario.job is not None])
 def test_reports_of_shipped_scenarios_hold(name: str) -> None:
     loaded = load(name, SMALL.get(name, []))

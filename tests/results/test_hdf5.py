@@ -51,6 +51,7 @@ def test_read_gives_back_what_was_written(pipeline: Result, tmp_path: Path) -> N
     assert again.wall_seconds == 0
 
 
+@pytest.mark.slow
 def test_tables_may_be_empty(two_ranks: Result, tmp_path: Path) -> None:
     xarray = pytest.importorskip("xarray")
     nothing = Series(1, (), np.zeros((0, 3)), np.zeros(0))

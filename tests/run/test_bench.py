@@ -217,6 +217,7 @@ def test_rows_of_zero_bytes_in_a_reference_are_passed_over(hkbu: Scenario, tmp_p
     assert list(benchtable.read_reference(tmp_path / "log", "all_reduce").seconds) == [4096]
 
 
+@pytest.mark.slow
 def test_captured_log_as_reference(traces: Path, hkbu: Scenario) -> None:
     reference = benchtable.read_reference(traces / "nccl_logs/hkbu_10g/ring-10g-stepexp2.txt", "all_reduce")
 

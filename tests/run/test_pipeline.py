@@ -138,6 +138,7 @@ def without_clock(text: str) -> str:
     return "".join(line for line in text.splitlines(keepends=True) if '"wall_seconds"' not in line)
 
 
+@pytest.mark.slow
 def test_three_processes_write_the_same_bytes(tmp_path: Path) -> None:
     scenario = ["gpt2-medium-dp", *(word for setting in LEAF_SPINE for word in ("--set", setting)), "--seed", "5"]
 
@@ -148,6 +149,7 @@ def test_three_processes_write_the_same_bytes(tmp_path: Path) -> None:
     assert len(printed[0].splitlines()) - len(without_clock(printed[0]).splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_number_of_jobs_changes_no_byte(tmp_path: Path) -> None:
     scenario = ["gpt2-medium-pp", "--transport", "tcp-10g,ipoib-100g,rdma-100g,roce-100g", "--json"]
 

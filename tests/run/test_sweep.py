@@ -25,6 +25,7 @@ def loaded() -> list[LoadedScenario]:
     return [load("gpt2-medium-dp", [*TWO_RANKS, f"transport={name}"]) for name in transports]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [2, 4, 9])
 def test_results_come_in_order_and_do_not_depend_on_jobs(
     loaded: list[LoadedScenario], tmp_path: Path, jobs: int

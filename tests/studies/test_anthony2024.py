@@ -88,6 +88,7 @@ def test_shares_add_up(study: Study) -> None:
             assert sum(parts.values()) == pytest.approx(100)
 
 
+@pytest.mark.slow
 def test_picture_shows_every_scheme(study: Study, tmp_path: Path) -> None:
     (path,) = anthony2024.draw(study, tmp_path)
     assert path.stat().st_size > 10_000

@@ -115,6 +115,7 @@ def test_layers_are_split_within_a_host_and_pipelines_go_over_all(case: str) -> 
         assert f"job.parallelism.scatter_gather={str(tensor > 1).lower()}" in point.settings
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_every_variation_changes_something_and_can_be_loaded(case: str) -> None:
     assert case == "as assumed" or set(points(CASES[case])) != set(points(Assumptions()))
@@ -237,6 +238,7 @@ def test_study_holds_measured_against_predicted(study: Study) -> None:
     assert json.loads(study.to_json())["summary"]["points"] == study.summary["points"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_study")
 def test_predictions_do_not_look_at_the_measured_figures(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     genuine = measured.figures
@@ -263,6 +265,7 @@ def test_progress_covers_the_variations() -> None:
     assert 0.5 in seen
 
 
+@pytest.mark.slow
 def test_pictures(study: Study, tmp_path: Path) -> None:
     paths = dai2024.draw(study, tmp_path)
 

@@ -28,6 +28,7 @@ def test_tcp_ends_at_its_framing(engine: str) -> None:
     assert found == pytest.approx(10e9 * 1448 / 1538, rel=0.01)
 
 
+@pytest.mark.slow
 def test_there_is_a_row_per_figure_and_per_ceiling(study: dai2024_packets.Study) -> None:
     figures = [figure.quantity for figure in measured.figures("dai2024").values()]
 

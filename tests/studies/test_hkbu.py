@@ -104,6 +104,7 @@ RING_100G = "hkbu_100g/ring-100g-stepexp2.txt"
 MEBIBYTE = 2**20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("log", "transport", "sizes", "bound"),
     [

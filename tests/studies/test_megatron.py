@@ -22,6 +22,7 @@ def test_iteration_is_near_the_published_one(name: str) -> None:
     assert run.iteration() == pytest.approx(megatron.published_seconds(record, run), rel=WORST)
 
 
+@pytest.mark.slow
 def test_every_run_of_the_table_can_be_planned() -> None:
     for record in measured.load("megatron").rows:
         run = megatron.published_run(record)

@@ -83,6 +83,7 @@ def _error(name: str, pattern: str) -> float:
     return found / expected - 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "pattern", "within"),
     [
@@ -219,6 +220,7 @@ def compared(folder: Path, name: str, pattern: str) -> tuple[Case, Comparison]:
     return case, peers.compare(folder, case, pattern)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "pattern"),
     [

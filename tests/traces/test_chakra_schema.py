@@ -173,6 +173,7 @@ def test_what_is_no_file(file: bytes, problem: str) -> None:
         list(schema.messages(io.BytesIO(file)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("archive", "only"),
     [

@@ -106,6 +106,7 @@ def _plain(recording: Recording) -> dict[str, Any]:
     return {**kept, "nodes": nodes, "edges": sorted(recording.edges.tolist()), "origin": origin}
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(trace=_TRACES)
 def test_read_back_equal_and_as_the_package_has_it(chakra_messages: ModuleType, trace: Trace) -> None:

@@ -91,6 +91,7 @@ def test_a_bomb_is_refused(tmp_path: Path, mutations: ModuleType, monkeypatch: p
             inspect([tmp_path / str(number)])
 
 
+@pytest.mark.slow
 def test_a_long_run(tmp_path: Path) -> None:
     script = [sys.executable, str(ROOT / "tests/reference/fuzz_readers.py"), "--form", "osu", "--inputs", "40"]
     command = [*script, "--bombs", "0", "--output", str(tmp_path / "failures")]
@@ -115,6 +116,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.slow
 def test_what_a_trial_finds(tmp_path: Path) -> None:
     """A process of its own, as hooks and limits cannot be taken back."""
     code = f"""

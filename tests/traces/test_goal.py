@@ -169,6 +169,7 @@ def ranks(draw: st.DrawFn, rank: int, world: int) -> Recording:
     return builder.build(rank, world)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(trace=programs())
 def test_what_is_written_is_read_back_equal(tmp_path: Path, trace: Trace) -> None:

@@ -205,6 +205,7 @@ def _real_files() -> list[str]:
     return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()) or ["none"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", _real_files())
 def test_each_real_file_is_read_or_refused_with_a_reason(name: str, traces: Path) -> None:
     expected = REAL[name]

@@ -643,6 +643,7 @@ HEAD = {
 }
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(FIXTURES, max_examples=150)
 def test_damaged_files_end_in_a_recording_or_a_trace_error(

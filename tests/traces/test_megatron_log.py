@@ -73,6 +73,7 @@ PUBLISHED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_logs_that_were_published(traces: Path, name: str) -> None:
     log = seen(traces / name)

@@ -452,6 +452,7 @@ class TestMistakes:
         assert not pytorch_et.recognises("a.json", b'{"schemaVersion": 1, "traceEvents": [')
         assert not pytorch_et.recognises("a.json", b'{"workload_graph": [')
 
+    @pytest.mark.slow
     @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(drawn=st.data())
     def test_damage_ends_in_recordings_or_one_error(

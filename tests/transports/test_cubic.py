@@ -116,6 +116,7 @@ def test_the_first_step_is_that_of_reno_and_the_next_aims_a_round_trip_ahead(
     assert _ack(flow, law, 5 * SECOND + 10 * MS) == pytest.approx(first + (target - first) / first)
 
 
+@pytest.mark.slow
 def test_the_window_follows_its_cubic(cut: Callable[[float, float], np.record], law: np.record) -> None:
     # One ACK per packet makes steps of h = R / w, each w += (W(t + R) - w) / w = (h / R) (W(t + R) - w). With Taylor's
     # remainders the error e = w - W(t) goes, per step, to (1 - h/R) e + h (R/2 W''(a) - h/2 W''(b)): a contraction by

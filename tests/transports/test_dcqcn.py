@@ -320,6 +320,7 @@ def test_rate_and_alpha_keep_their_bounds(
         assert 0.0 <= flow.alpha <= 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", [GATED, PAPER])
 def test_two_flows_on_a_bottleneck_converge_to_equal_rates(begin: Begin, variant: dict[str, float]) -> None:
     # A fluid bottleneck of the line rate, without a queue, marks that share of the packets which exceeds it.

@@ -340,6 +340,7 @@ def test_the_cut_of_a_window_stops_at_the_least_window(
     assert _ack(flow, law, 1) == pytest.approx(2 + 1 / 2)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(
     events=st.lists(

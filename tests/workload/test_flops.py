@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from conftest import MakeJob, MakeModel
 
 
+@pytest.mark.slow
 @given(
     b=st.integers(1, 16),
     m=st.integers(1, 8),
@@ -41,6 +43,7 @@ def test_iteration_has_the_published_flops(  # noqa: PLR0913, PLR0917  the lette
     assert model_flops(selective) == model_flops(make_job(model, micro_batch=batch, sequence=s)) == kept
 
 
+@pytest.mark.slow
 @given(
     tensor=st.sampled_from([1, 2, 4, 8]),
     context=st.sampled_from([1, 2, 4]),

@@ -71,6 +71,7 @@ def free_makespan(pipeline: tuple[Name, int, int, int], times: dict[str, int]) -
     return max(clock)
 
 
+@pytest.mark.slow
 @given(pipeline=pipelines(), t_f=durations, t_b=durations, t_w=durations)
 def test_bubble_is_the_closed_form(
     pipeline: tuple[Name, int, int, int], t_f: int, t_b: int, t_w: int, replay: Replay

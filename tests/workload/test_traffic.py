@@ -26,6 +26,7 @@ def request(pattern: str, ranks: int = 16, **keys: object) -> Request:
     return replace(Request(pattern, ranks, 1_000_000, 0, RATE), **keys)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", PATTERNS)
 @given(ranks=st.integers(2, 60), seed=st.integers(0, 2**63 - 1))
 def test_every_pattern_makes_possible_flows_and_the_same_ones_each_time(pattern: str, ranks: int, seed: int) -> None:

@@ -107,6 +107,7 @@ def test_zero_3(table: dict[str, Any], prefetch: int, gpu: Gpu) -> None:
         assert volumes["data", "all_gather"].wire == 2 * volumes["data", "reduce_scatter"].wire
 
 
+@pytest.mark.slow
 @SHAPES
 @given(table=jobs(data=st.sampled_from([4, 6]), pipeline=st.integers(1, 2), zero=st.just(3)), replicate=st.just(2))
 def test_hybrid_sharding(table: dict[str, Any], replicate: int, gpu: Gpu) -> None:

@@ -46,6 +46,7 @@ def _rate(measure: Measure, made: Scenario, collective: str, size: int = SIZE) -
     return sent / measure(made, collective, ranks, size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("collective", ["all_to_all", "send_recv", "ring_exchange"])
 @pytest.mark.parametrize("gbps", [100, 400, 800])
 @pytest.mark.parametrize("hosts", [2, 4, 8])
