@@ -47,6 +47,7 @@ def test_the_example_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pyt
         exec(compile(example, page.name, "exec"), {})  # noqa: S102  our own page
 
 
+@pytest.mark.slow
 def test_a_script_that_uses_the_public_names_is_typed(tmp_path: Path) -> None:
     pytest.importorskip("mypy", reason="mypy is not installed: pip install 'fabricsim[lint]'")
     script = tmp_path / "script.py"

@@ -179,6 +179,7 @@ def test_plot_draws_beside_the_result_where_no_folder_is_named(fabricsim: Fabric
     assert "small-breakdown.png" in files(result.parent)
 
 
+@pytest.mark.slow
 def test_a_run_inside_one_host_has_no_picture_of_wires(fabricsim: Fabricsim, small: Path) -> None:
     one_host = ("cluster=dgx1-v100", "cluster.hosts=1", "cluster.gpus_per_host=8")
     settings = [word for setting in one_host for word in ("--set", setting)]

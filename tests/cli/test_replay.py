@@ -47,6 +47,7 @@ def test_its_file_and_json_hold_the_same(captured: str, fabricsim: Fabricsim, sm
         assert file["transfers/replayed"].attrs["units"] == "ps"
 
 
+@pytest.mark.slow
 def test_a_slower_gpu_takes_longer_and_more_ranks_are_more(captured: str, fabricsim: Fabricsim) -> None:
     times, ranks = [], []
     for more in ((), ("--gpu-speed", "0.1"), ("--scale-to", "32")):

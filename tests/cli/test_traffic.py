@@ -110,6 +110,7 @@ def test_same_seed_same_bytes(run: Callable[..., dict[str, Any]]) -> None:
     assert (first["seed"], other["seed"]) == (3, 4)
 
 
+@pytest.mark.slow
 def test_pictures_and_json_are_written(fabricsim: Fabricsim, flows: str, tmp_path: Path) -> None:
     code, out, err = fabricsim("traffic", flows, "-o", "a/b", "--json")
 

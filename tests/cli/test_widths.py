@@ -42,19 +42,23 @@ def assert_holds(printed: Callable[..., str], *arguments: str) -> None:
             assert len(line) <= width or len(line.lstrip("# ").split()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_check_holds(printed: Callable[..., str], name: str) -> None:
     assert_holds(printed, "check", name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*(f"scenarios/{name}" for name in SCENARIOS), "h100-sxm", "rdma-100g"])
 def test_show_holds(printed: Callable[..., str], name: str) -> None:
     assert_holds(printed, "show", name)
 
 
+@pytest.mark.slow
 def test_list_holds(printed: Callable[..., str]) -> None:
     assert_holds(printed, "list")
 
 
+@pytest.mark.slow
 def test_replay_holds(printed: Callable[..., str]) -> None:
     assert_holds(printed, "replay", "dlrm-v100", "--fabric", "dgx1-v100")

@@ -113,6 +113,7 @@ def test_packets_take_the_same_time(ideal_scenario: Make, measure: Measure, tmp_
     assert took == itself
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(data=st.data())
 def test_a_python_function_and_its_chakra_files_take_the_same_time(

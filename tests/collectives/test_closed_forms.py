@@ -81,6 +81,7 @@ def test_send_recv(ideal_scenario: Make, measure: Measure, size: int) -> None:
     assert measure(ideal_scenario(2), "send_recv", (1, 0), size) == pytest.approx(STAR + size / B, rel=PERMILLE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "k"), [(16, 4), (128, 8), (1024, 16)])
 def test_ring_all_reduce_on_a_fat_tree(ideal_scenario: Make, measure: Measure, n: int, k: int) -> None:
     size = 2**28

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from fabricsim.engine.completions import Replay
 
+pytestmark = pytest.mark.slow
+
 MIB = 2**20
 _FINE = 2**60
 

@@ -88,6 +88,7 @@ def test_bytes_do_not_depend_on_run_process_or_wall_clock(two_ranks: Result, tmp
     assert first.read_bytes() == second.read_bytes() == third.read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", ["ops", "calls", "links", "series", "flows"])
 def test_xarray_opens_every_group(written: Path, group: str) -> None:
     xarray = pytest.importorskip("xarray")

@@ -217,6 +217,7 @@ def test_check_and_run_say_which_switches_a_job_does_not_need() -> None:
     assert said not in simulate(load("gpt2-medium-dp", across)).notes
 
 
+@pytest.mark.slow
 def test_the_shipped_what_if_feels_its_oversubscription() -> None:
     small = ["job.model.layers=2", "job.global_batch=8"]
     narrow, wide = (simulate(load("what-if-leaf-spine", [*small, f"fabric.spines={n}"])) for n in (4, 16))

@@ -229,6 +229,7 @@ def test_random_bytes_never_get_through(tmp_path: Path) -> None:
             load(file)
 
 
+@pytest.mark.slow
 def test_every_cut_of_a_scenario_is_accepted_or_refused_clearly(tmp_path: Path) -> None:
     text = (BROKEN + library.path("scenarios", "gpt2-medium-dp").read_text(encoding="utf-8")).encode()
     file = tmp_path / "x.toml"

@@ -10,6 +10,8 @@ from fabricsim.studies import dai2024_packets, measured
 from fabricsim.studies.dai2024_grid import DATA, PIPELINE, WEAK, Assumptions
 from fabricsim.studies.dai2024_packets import AGREEMENT, CEILINGS, rate
 
+pytestmark = pytest.mark.slow
+
 SMALL = Assumptions(nodes=(2,), scalings=(WEAK,), families=("bert-base",), tensor=1)
 
 
@@ -28,7 +30,6 @@ def test_tcp_ends_at_its_framing(engine: str) -> None:
     assert found == pytest.approx(10e9 * 1448 / 1538, rel=0.01)
 
 
-@pytest.mark.slow
 def test_there_is_a_row_per_figure_and_per_ceiling(study: dai2024_packets.Study) -> None:
     figures = [figure.quantity for figure in measured.figures("dai2024").values()]
 

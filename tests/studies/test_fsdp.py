@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from fabricsim.studies.study import Study
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def study() -> Study:
@@ -32,7 +34,6 @@ def test_each_run_is_that_of_its_row() -> None:
         assert job.precision == "bf16"
 
 
-@pytest.mark.slow
 def test_runs_on_a100_without_long_sequences_are_met(study: Study) -> None:
     found = study.summary["agreement"]
 

@@ -71,6 +71,7 @@ def test_rows_are_named_once_and_captured(study: Study) -> None:
     assert all("100g" in row.source for row in rows(study, "100G"))
 
 
+@pytest.mark.slow
 def test_predictions_do_not_look_at_the_measured_times(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     genuine = measured.load
 
@@ -89,6 +90,7 @@ def test_predictions_do_not_look_at_the_measured_times(study: Study, monkeypatch
     assert rows(other, "10GbE all-reduce time")[0].measured == pytest.approx(3 * time.measured)
 
 
+@pytest.mark.slow
 def test_pictures(study: Study, tmp_path: Path) -> None:
     paths = hkbu.draw(study, tmp_path)
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from fabricsim.studies.study import Study
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def table() -> measured.MeasuredTable:
@@ -77,7 +79,6 @@ def test_only_the_two_small_models_are_judged(
     assert summary["largest error of the iteration, all"] == pytest.approx(0.2)
 
 
-@pytest.mark.slow
 def test_iterations_are_met_within_5_percent(study: Study) -> None:
     assert study.summary["largest error of the iteration, 7.5B and 30B"] < 0.05
     assert study.summary["largest error of the iteration, all"] < 0.05
@@ -116,7 +117,6 @@ def test_bubble_lies_in_the_receive_and_embedding_timers_of_the_last_rank(study:
     assert waiting / found["30B: iteration"] == pytest.approx(15 / 19, abs=0.05)
 
 
-@pytest.mark.slow
 def test_pictures(table: measured.MeasuredTable, exact: dict[str, jean_zay.Outcome], tmp_path: Path) -> None:
     paths = jean_zay.draw(jean_zay.compare(table, exact), tmp_path)
 

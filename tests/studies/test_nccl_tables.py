@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 
     from fabricsim.studies.study import Study
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def study() -> Study:
     return nccl_tables.validate()
 
 
-@pytest.mark.slow
 def test_median_errors_are_within_the_goals(study: Study) -> None:
     assert study.summary["median error of time, all rows"] <= 0.20
     assert study.summary["median error of time, rows from 16 MiB"] <= 0.10
@@ -66,7 +67,6 @@ def test_channels_rings_trees_and_thresholds_are_those_of_the_logs() -> None:
     assert all(row.predicted == row.measured for row in rows)
 
 
-@pytest.mark.slow
 def test_the_study_is_json_and_draws_a_picture_per_table(study: Study, tmp_path: Path) -> None:
     assert json.loads(study.to_json())["study"] == "nccl"
     assert len(nccl_tables.draw(study, tmp_path)) == len(nccl_tables.CASES)

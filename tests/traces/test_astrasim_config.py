@@ -229,6 +229,7 @@ def test_a_network_of_too_many_links_is_refused(tmp_path: Path) -> None:
         converted(tmp_path, network("FullyConnected", "2000", "50", "500"))
 
 
+@pytest.mark.slow
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damaged_configurations_end_in_a_scenario_or_an_error(

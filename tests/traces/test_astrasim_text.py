@@ -231,6 +231,7 @@ def test_form_is_known_by_its_first_lines(tmp_path: Path) -> None:
     assert not astrasim_text.recognises("w", b"\xff\xfe\x00")
 
 
+@pytest.mark.slow
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damaged_workloads_end_in_a_recording_or_a_trace_error(

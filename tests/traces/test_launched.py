@@ -141,6 +141,7 @@ def test_damage_ends_in_kernels_or_one_error(
         assert str(error).isprintable()  # noqa: PT017  an error is one of two good ends
 
 
+@pytest.mark.slow
 @FIXTURES
 @given(drawn=st.data())
 def test_damaged_execution_traces_end_in_inputs_or_one_error(

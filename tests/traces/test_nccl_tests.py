@@ -272,6 +272,7 @@ def test_cut_logs_end_in_a_table_or_a_trace_error(tmp_path: Path, form: str, pac
         survives(tmp_path, content[:length])
 
 
+@pytest.mark.slow
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     form=st.sampled_from([OLD, NEW]),

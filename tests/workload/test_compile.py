@@ -47,6 +47,7 @@ JOBS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(changes=JOBS)
 def test_any_job_runs_to_its_end_and_moves_what_it_must(

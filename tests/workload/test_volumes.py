@@ -209,6 +209,7 @@ def test_context_parallelism(table: dict[str, Any], gpu: Gpu) -> None:
     assert ("context", "ring_exchange" if ring else "all_to_all") in volumes
 
 
+@pytest.mark.slow
 @SHAPES
 @given(
     table=jobs(
