@@ -1,4 +1,4 @@
-"""Chakra's messages by the protobuf package, whose schema is put together here from numbers and names."""
+"""Chakra's messages by the whole schema, put together here from numbers and names, and read message by message."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from fabricsim.traces.chakra.protobuf import SCALARS
-from fabricsim.traces.chakra.schema import Attribute, Metadata, Node, Tensors
+from fabricsim.traces.chakra.schema import SCALARS, Attribute, Metadata, Node, Tensors
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message

@@ -5,24 +5,21 @@ from __future__ import annotations
 from io import BytesIO
 from typing import TYPE_CHECKING
 
-from fabricsim.traces.chakra.protobuf import (
-    BYTES,
-    FIXED32,
-    FIXED64,
-    VARINT,
-    WireError,
-    encoded,
-    encoded_varint,
-    fields,
-)
-from fabricsim.traces.chakra.schema import encode_file_message, messages
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from fabricsim.traces.chakra.schema import WireError, encode_file_message, messages
 
 if TYPE_CHECKING:
     from random import Random
 
-    from fabricsim.traces.chakra.protobuf import Field
-
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+"""Wire types."""
+Field = tuple[int, int, int | bytes]
+"""Number, wire type, and an int for a varint, else the bytes."""
 _WIDTHS = {FIXED64: 8, FIXED32: 4}
+_PLAIN = (VARINT, FIXED64, BYTES, FIXED32)
 _VALUES = (0, 1, 2, 7, 2**31 - 1, 2**31, 2**32, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
 _TEXTS = (
     b"",
@@ -59,11 +56,37 @@ def damage(chance: Random, data: bytes) -> bytes:
     return b"".join(map(encode_file_message, whole))
 
 
+def fields(data: bytes) -> list[Field]:
+    """Take a message apart, without groups."""
+    found = UnknownFieldSet(Empty.FromString(data))
+    kept = [(field.field_number, field.wire_type, field.data) for field in found if field.wire_type in _PLAIN]
+    return [
+        (number, wire, value.to_bytes(_WIDTHS[wire], "little") if wire in _WIDTHS else value)
+        for number, wire, value in kept
+    ]
+
+
+def encoded_varint(value: int) -> bytes:
+    """Write the low 64 bits of a number."""
+    value &= 2**64 - 1
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def encoded(number: int, wire: int, value: bytes) -> bytes:
+    """Write a field whose value is written already."""
+    key = encoded_varint(number << 3 | wire)
+    return key + encoded_varint(len(value)) + value if wire == BYTES else key + value
+
+
 def _message(chance: Random, data: bytes, depth: int) -> bytes:
     """Change one field, or one of the message that it holds."""
     try:
-        found = list(fields(data))
-    except WireError:
+        found = fields(data)
+    except DecodeError:
         return chance.choice(_TEXTS)
     if not found or depth > _DEPTH:
         return chance.choice(_TEXTS)

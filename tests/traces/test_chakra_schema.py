@@ -1,4 +1,4 @@
-"""The decoder and encoder of Chakra's messages against the protobuf package."""
+"""Chakra's messages against the whole schema, read message by message."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricsim.files.sources import sources
-from fabricsim.traces.chakra import protobuf, schema
-from fabricsim.traces.chakra.protobuf import SCALARS, WireError, encoded, encoded_varint, fields, varint
+from fabricsim.traces.chakra import schema
+from fabricsim.traces.chakra.schema import SCALARS, WireError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,36 +101,33 @@ def test_damaged_and_joined_messages_are_as_the_package_has_them(
 
 
 @pytest.mark.parametrize(
-    ("data", "problem"),
+    "data",
     [
-        (b"\x0a\x05ab", "field of 5 bytes is cut"),
-        (b"\x08\xff", "number is cut"),
-        (b"\x08" + b"\xff" * 10 + b"\x01", "more than 10 bytes"),
-        (b"\x07", "wire type 7|number 0"),
-        (b"\x0f", "wire type 7"),
-        (b"\x02\x00", "number 0"),
-        (b"\x09\x00\x00", "field of 8 bytes is cut"),
-        (b"\x0c", "group ends|wire type 4"),
-        (b"\x0b\x14", "group ends that has not begun"),
-        (b"\x0b" * 200, "groups are nested"),
-        (b"\x12\x02\xff\xfe", "not in UTF-8"),
-        (b"\x22\x01\xff", "number is cut"),
+        b"\x0a\x05ab",  # a field is cut
+        b"\x08\xff",  # a number is
+        b"\x08" + b"\xff" * 10 + b"\x01",  # a number of too many bytes
+        b"\x0f",  # no wire type
+        b"\x02\x00",  # field 0
+        b"\x0b\x14",  # the end of another group
+        b"\x0b" * 200,
+        b"\x12\x02\xff\xfe",  # no UTF-8
+        b"\x52\x03\x0a\x01\xff",  # the same within an attribute
     ],
 )
-def test_what_is_no_message(data: bytes, problem: str) -> None:
-    with pytest.raises(WireError, match=problem):
+def test_what_is_no_message(data: bytes) -> None:
+    with pytest.raises(WireError, match="damaged"):
         schema.decode_node(data)
 
 
 def test_unknown_fields_are_skipped() -> None:
     unknown = b"".join(
         [
-            encoded(200, 0, encoded_varint(5)),
-            encoded(201, 2, b"more"),
-            encoded(202, 5, bytes(4)),
-            encoded(203, 1, bytes(8)),
-            encoded_varint(204 << 3 | 3) + b"\x08\x01" + encoded_varint(204 << 3 | 4),
-            encoded(1, 5, bytes(4)),  # an id of another wire type
+            b"\xc0\x0c\x05",  # field 200, a number
+            b"\xca\x0c\x04more",
+            b"\xd5\x0c" + bytes(4),
+            b"\xd9\x0c" + bytes(8),
+            b"\xe3\x0c\x08\x01\xe4\x0c",  # a group
+            b"\x0d" + bytes(4),  # an id of another wire type
         ]
     )
     node = schema.Node(7, "step", schema.COMP)
@@ -145,18 +142,18 @@ def test_attributes_that_are_not_wanted_are_left_out() -> None:
 
 
 def test_a_number_may_stand_in_more_bytes_than_it_needs() -> None:
-    assert varint(b"\x85\x80\x00", 0) == (5, 3)
+    assert schema.decode_node(b"\x08\x85\x80\x00").id == 5
 
 
 def test_repeated_numbers_need_not_be_packed() -> None:
     assert schema.decode_node(b"\x28\x01\x2a\x02\x02\x03\x28\x04").data == (1, 2, 3, 4)
 
 
-def test_too_many_fields(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protobuf, "_MOST_FIELDS", 100)
-    assert len(list(fields(b"\x08\x01" * 100))) == 100
-    with pytest.raises(WireError, match="more than 100 fields"):
-        list(fields(b"\x08\x01" * 101))
+def test_too_many_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "_MOST_ATTRIBUTES", 100)
+    assert len(schema.decode_node(b"\x52\x00" * 100).attributes) == 100
+    with pytest.raises(WireError, match="more than 100 attributes"):
+        schema.decode_node(b"\x52\x00" * 101)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from fabricsim.traces.chakra.groups import Named
-    from fabricsim.traces.chakra.protobuf import Value
+    from fabricsim.traces.chakra.schema import Value
     from fabricsim.traces.trace import Communication, Recording
 
 PREFIX = "fabricsim_"

@@ -7,14 +7,14 @@ Format: github.com/mlcommons/chakra; what attributes mean as ASTRA-sim's feeder 
 from __future__ import annotations
 
 import re
+from io import BytesIO
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.chakra import json_form as chakra_json
 from fabricsim.traces.chakra.nodes import READ, Recorder
-from fabricsim.traces.chakra.protobuf import BYTES, WireError, fields, varint
-from fabricsim.traces.chakra.schema import METADATA, decode_metadata, decode_node, messages
+from fabricsim.traces.chakra.schema import METADATA, WireError, decode_metadata, decode_node, is_metadata, messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,16 +45,9 @@ def _is_json(head: bytes) -> bool:
 def _begins_with_metadata(head: bytes) -> bool:
     """Whether the first message is one of metadata, whole and with something in it."""
     try:
-        length, at = varint(head, 0)
-        message = head[at : at + length]
-        parts = list(fields(message))
-        known = all(number in {1, 2} and wire == BYTES for number, wire, _ in parts)
-        if len(message) == length and parts and known:
-            decode_metadata(message)
-            return True
+        return is_metadata(next(messages(BytesIO(head)), b""))
     except WireError:
-        pass
-    return False
+        return False
 
 
 def read(source: Source) -> Iterator[Recording | GroupList]:

@@ -7,34 +7,32 @@ a row of messages, each after its length as varint: one `Metadata`, then `Node` 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
-
-from fabricsim.traces.chakra.protobuf import (
-    BYTES,
-    SCALARS,
-    WireError,
-    encoded,
-    encoded_repeated,
-    encoded_varint,
-    fields,
-    repeated,
-)
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+    from collections.abc import Callable, Container, Iterator, Sequence
     from typing import BinaryIO
-
-    from fabricsim.traces.chakra.protobuf import Value
 
 INVALID, METADATA, MEM_LOAD, MEM_STORE, COMP, COMM_SEND, COMM_RECV, COMM_COLL, STORAGE, BATCH, CHECKPOINT = range(11)
 """Types of a node."""
 
 _MOST_MESSAGE = 16 * 2**20
 """Bytes of the longest message; an optimizer's node of a large model lists its tensors in a few MiB."""
-_KINDS = tuple(SCALARS)
-_FIRST_VALUE = 3
-"""Number of the first value of an attribute: each kind has one for a value and the next for a list of them."""
-_VALUES = range(_FIRST_VALUE, _FIRST_VALUE + 2 * len(_KINDS))
+_MOST_ATTRIBUTES = 2**20
+_SHORT = 64
+"""Bytes of attributes that are worth keeping: most nodes say the same of themselves."""
+SCALARS = (
+    *("double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64"),
+    *("fixed32", "fixed64", "sfixed32", "sfixed64", "bool", "string", "bytes"),
+)
+"""Types of an attribute's value: each has a field for one value and the next for a list of them."""
+
+Value = int | float | bool | str | bytes
+"""Of an attribute."""
+
+
+class WireError(ValueError):
+    """Bytes that are no message."""
 
 
 class Attribute(NamedTuple):
@@ -88,6 +86,65 @@ class Node(NamedTuple):
     attributes: tuple[Attribute, ...] = ()
 
 
+# name of the field and its type, by number from 1; a list if the type ends in *
+_TENSORS = ("values string", "shapes string", "types string")
+_METADATA = ("version string", "attributes bytes*")
+_NODE = (
+    *("id uint64", "name string", "type int32", "control uint64*", "data uint64*", "start uint64", "duration uint64"),
+    *("inputs Tensors", "outputs Tensors", "attributes bytes*"),
+)
+_ATTRIBUTE = (
+    *("name string", "description string"),
+    *(f"{kind}{suffix}" for kind in SCALARS for suffix in (f"_value {kind}", f"_list {kind}s")),
+)
+_ONE_OF = 2
+"""From this place on at most one field of an attribute is set."""
+
+
+class Classes(NamedTuple):
+    """The classes of the protobuf package for the schema.
+
+    Attributes are bytes to nodes and metadata, which look the same in a file: so those that nobody wants cost little.
+    """
+
+    metadata: Callable[..., Any]
+    node: Callable[..., Any]
+    attribute: Callable[..., Any]
+    damage: type[Exception]
+
+
+@lru_cache
+def classes() -> Classes:
+    """Make the classes; the package is loaded only then."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory  # noqa: PLC0415  slow to load
+
+    of = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="chakra.proto", package="chakra", syntax="proto3")
+    lists = {f"{kind}s": (f"values {kind}*",) for kind in SCALARS}
+    messages = {"Tensors": _TENSORS, "Metadata": _METADATA, "Node": _NODE, "Attribute": _ATTRIBUTE, **lists}
+    for name, fields in messages.items():
+        added = file.message_type.add(name=name)
+        for place, text in enumerate(fields):
+            field, kind = text.removesuffix("*").split()
+            made = added.field.add(name=field, number=place + 1)
+            made.label = of.LABEL_REPEATED if text.endswith("*") else of.LABEL_OPTIONAL
+            if kind in messages:
+                made.type, made.type_name = of.TYPE_MESSAGE, f".chakra.{kind}"
+            else:
+                made.type = of.Type.Value(f"TYPE_{kind.upper()}")
+            if name == "Attribute" and place >= _ONE_OF:
+                made.oneof_index = 0
+        if name == "Attribute":
+            added.oneof_decl.add(name="value")
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    metadata, node, attribute = (
+        message_factory.GetMessageClass(pool.FindMessageTypeByName(f"chakra.{name}"))
+        for name in ("Metadata", "Node", "Attribute")
+    )
+    return Classes(metadata, node, attribute, message.DecodeError)
+
+
 def messages(stream: BinaryIO) -> Iterator[bytes]:
     """Cut a file into its messages.
 
@@ -123,17 +180,37 @@ def _length(stream: BinaryIO) -> int | None:
     return None
 
 
+def _parsed(kind: Callable[..., Any], data: bytes) -> Any:  # noqa: ANN401  a message, whose class is made at run time
+    message = kind()
+    try:
+        message.MergeFromString(data)
+    except classes().damage as error:
+        msg = "it is damaged: its fields are not those of the schema, or end too early"
+        raise WireError(msg) from error
+    return message
+
+
+def is_metadata(data: bytes) -> bool:
+    """Whether a message is one of metadata and nothing else, with something in it."""
+    if data[:1] not in _FIRST_OF_METADATA:  # so that the package is not loaded for most other files
+        return False
+    from google.protobuf.unknown_fields import UnknownFieldSet  # noqa: PLC0415  as in `classes`
+
+    try:
+        decode_metadata(data)
+        return not len(UnknownFieldSet(_parsed(classes().metadata, data)))
+    except WireError:
+        return False
+
+
+_FIRST_OF_METADATA = (b"\x0a", b"\x12")
+"""Before the lengths of its fields."""
+
+
 def decode_metadata(data: bytes) -> Metadata:
     """Read the first message of a file."""
-    version, attributes = "", []
-    for number, wire, value in fields(data):
-        if wire != BYTES or not isinstance(value, bytes):
-            continue
-        if number == 1:
-            version = str(SCALARS["string"].decode(value))
-        elif number == 2:  # noqa: PLR2004  numbers of the schema
-            attributes.append(_attribute(value))
-    return Metadata(version, tuple(attributes))
+    message = _parsed(classes().metadata, data)
+    return Metadata(message.version, _attributes(message.attributes))
 
 
 def decode_node(data: bytes, *, wanted: Container[bytes] | None = None) -> Node:
@@ -144,37 +221,34 @@ def decode_node(data: bytes, *, wanted: Container[bytes] | None = None) -> Node:
     data
         The message.
     wanted
-        Names of the attributes to read, for speed; where given, the text about tensors is left out, too.
+        Names of the attributes to read, for speed; if given, the text about tensors is left out, too.
     """
-    numbers: dict[int, int] = {}  # the last of a field counts
-    lists: dict[int, list[tuple[int, int | bytes]]] = {4: [], 5: []}
-    texts: dict[int, list[bytes]] = {}
-    attributes = []
-    for number, wire, value in fields(data):
-        if number in lists:
-            lists[number].append((wire, value))
-        elif isinstance(value, int):
-            numbers[number] = value
-        elif wire != BYTES:
-            continue
-        elif number == _ATTRIBUTE:
-            if wanted is None or not _is_other(value, wanted):
-                attributes.append(_short_attribute(value) if len(value) <= _SHORT else _attribute(value))
-        elif number < _ATTRIBUTE:
-            texts.setdefault(number, []).append(value)
-    of_type = numbers.get(3, 0)
+    message = _parsed(classes().node, data)
     return Node(
-        numbers.get(1, 0),
-        _text(texts.get(2)),
-        of_type if of_type < _TOP else int(SCALARS["int32"].decode(of_type)),
-        tuple(repeated("uint64", lists[4])),  # type: ignore[arg-type]  # of integers
-        tuple(repeated("uint64", lists[5])),  # type: ignore[arg-type]  # as above
-        numbers.get(6, 0),
-        numbers.get(7, 0),
-        _tensors(texts.get(8)) if wanted is None else None,
-        _tensors(texts.get(9)) if wanted is None else None,
-        tuple(attributes),
+        message.id,
+        message.name,
+        message.type,
+        tuple(message.control),
+        tuple(message.data),
+        message.start,
+        message.duration,
+        _tensors(message, "inputs") if wanted is None else None,
+        _tensors(message, "outputs") if wanted is None else None,
+        _attributes(message.attributes, wanted),
     )
+
+
+def _tensors(message: Any, field: str) -> Tensors | None:  # noqa: ANN401  as above
+    text = getattr(message, field)
+    return Tensors(text.values, text.shapes, text.types) if message.HasField(field) else None
+
+
+def _attributes(parts: Sequence[bytes], wanted: Container[bytes] | None = None) -> tuple[Attribute, ...]:
+    if len(parts) > _MOST_ATTRIBUTES:
+        msg = f"it has more than {_MOST_ATTRIBUTES} attributes"
+        raise WireError(msg)
+    kept = parts if wanted is None else [part for part in parts if not _is_other(part, wanted)]
+    return tuple([_short_attribute(part) if len(part) <= _SHORT else _attribute(part) for part in kept])
 
 
 def _is_other(attribute: bytes, wanted: Container[bytes]) -> bool:
@@ -182,51 +256,20 @@ def _is_other(attribute: bytes, wanted: Container[bytes]) -> bool:
     return len(attribute) > 1 and attribute[0] == _NAME_KEY and attribute[2 : 2 + attribute[1]] not in wanted
 
 
-_NAME_KEY = 1 << 3 | BYTES
-_ATTRIBUTE = 10
-"""Number of a node's attributes, its last field but for those of storage."""
-_TOP = 1 << 31
-"""Numbers below are the same in 32 bits with a sign."""
-_SHORT = 64
-"""Bytes of attributes that are worth keeping: most nodes say the same of themselves."""
-
-
-def _text(values: list[bytes] | None) -> str:
-    """Read a text of which the last counts, though all must be such; empty if it is absent."""
-    text = ""
-    for value in values or ():
-        text = str(SCALARS["string"].decode(value))
-    return text
-
-
-def _tensors(parts: list[bytes] | None) -> Tensors | None:
-    """Read the text about tensors; several messages of one field are one, as the format has it."""
-    if not parts:
-        return None
-    texts = {1: "", 2: "", 3: ""}
-    for number, wire, value in fields(b"".join(parts)):
-        if number in texts and wire == BYTES:
-            texts[number] = str(SCALARS["string"].decode(value))
-    return Tensors(texts[1], texts[2], texts[3])
+_NAME_KEY = 1 << 3 | 2
+"""Before the length of a name."""
 
 
 def _attribute(data: bytes) -> Attribute:
-    name = description = kind = ""
-    found: Value | tuple[Value, ...] = ""
-    lists = b""  # of the list that was last: pieces of one list add up
-    for number, wire, value in fields(data):
-        if number in {1, 2} and wire == BYTES:
-            text = str(SCALARS["string"].decode(value))
-            name, description = (text, description) if number == 1 else (name, text)
-        elif number in _VALUES:
-            of, is_list = _KINDS[(number - _FIRST_VALUE) // 2], (number - _FIRST_VALUE) % 2
-            if is_list and wire == BYTES and isinstance(value, bytes):
-                lists = lists + value if kind == f"{of} list" else value
-                kind = f"{of} list"
-                found = tuple(repeated(of, [(wire, value) for number, wire, value in fields(lists) if number == 1]))
-            elif not is_list and wire == SCALARS[of].wire:
-                kind, found = of, SCALARS[of].decode(value)
-    return Attribute(name, kind, found, description)
+    message = _parsed(classes().attribute, data)
+    field = message.WhichOneof("value")
+    if field is None:
+        return Attribute(message.name, description=message.description)
+    kind, _, form = field.partition("_")
+    value = getattr(message, field)
+    if form == "list":
+        return Attribute(message.name, f"{kind} list", tuple(value.values), message.description)
+    return Attribute(message.name, kind, value, message.description)
 
 
 _short_attribute = lru_cache(maxsize=4096)(_attribute)
@@ -234,47 +277,40 @@ _short_attribute = lru_cache(maxsize=4096)(_attribute)
 
 def encode_file_message(message: bytes) -> bytes:
     """Put the length of a message before it, as in a file."""
-    return encoded_varint(len(message)) + message
+    length, out = len(message), bytearray()
+    while length >= 0x80:  # noqa: PLR2004  as in `_length`
+        out.append(length & 0x7F | 0x80)
+        length >>= 7
+    return bytes([*out, length]) + message
 
 
 def encode_metadata(metadata: Metadata) -> bytes:
     """Write the first message of a file."""
-    return _written(1, "string", metadata.version) + _attributes(2, metadata.attributes)
+    attributes = map(_encoded_attribute, metadata.attributes)
+    return _written(classes().metadata(version=metadata.version, attributes=attributes))
 
 
 def encode_node(node: Node) -> bytes:
-    """Write one of the other messages; what is 0 or empty is left out, as proto3 does."""
-    parts = [
-        _written(1, "uint64", node.id),
-        _written(2, "string", node.name),
-        _written(3, "int32", node.type),
-        encoded_repeated(4, "uint64", node.control),
-        encoded_repeated(5, "uint64", node.data),
-        _written(6, "uint64", node.start),
-        _written(7, "uint64", node.duration),
-    ]
-    for number, tensors in ((8, node.inputs), (9, node.outputs)):
-        if tensors is not None:
-            texts = b"".join(_written(field, "string", text) for field, text in enumerate(tensors, 1))
-            parts.append(encoded(number, BYTES, texts))
-    return b"".join(parts) + _attributes(10, node.attributes)
-
-
-def _written(number: int, kind: str, value: Value) -> bytes:
-    return encoded(number, SCALARS[kind].wire, SCALARS[kind].encode(value)) if value else b""
-
-
-def _attributes(number: int, attributes: tuple[Attribute, ...]) -> bytes:
-    return b"".join(encoded(number, BYTES, _encoded_attribute(attribute)) for attribute in attributes)
+    """Write one of the other messages."""
+    tensors = {
+        key: text._asdict() for key, text in (("inputs", node.inputs), ("outputs", node.outputs)) if text is not None
+    }
+    fields = node._asdict() | {"attributes": map(_encoded_attribute, node.attributes)}
+    return _written(classes().node(**(fields | tensors)))
 
 
 def _encoded_attribute(attribute: Attribute) -> bytes:
-    name, kind, value, description = attribute
-    head = _written(1, "string", name) + _written(2, "string", description)
-    if not kind:
-        return head
-    of = kind.removesuffix(" list")
-    number = _FIRST_VALUE + 2 * _KINDS.index(of)
-    if isinstance(value, tuple):
-        return head + encoded(number + 1, BYTES, encoded_repeated(1, of, value))
-    return head + encoded(number, SCALARS[of].wire, SCALARS[of].encode(value))  # of several: written though it is 0
+    message = classes().attribute(name=attribute.name, description=attribute.description)
+    kind, _, is_list = attribute.kind.partition(" ")
+    if is_list:
+        values = getattr(message, f"{kind}_list")
+        values.SetInParent()  # though it is empty
+        values.values.extend(attribute.value)
+    elif kind:
+        setattr(message, f"{kind}_value", attribute.value)
+    return _written(message)
+
+
+def _written(message: Any) -> bytes:  # noqa: ANN401  as above
+    written: bytes = message.SerializeToString(deterministic=True)
+    return written
