@@ -6,6 +6,7 @@ good values go: asking for one that is not settled raises `Unsettled`, and that 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -13,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from fabricsim.errors import Mistake
 from fabricsim.scenario.collectives import ALGORITHMS, chakra_files, is_described
-from fabricsim.scenario.fabric import FABRIC_FILES, TOPOLOGY_KEYS
+from fabricsim.scenario.fabric import keys_of, topologies
 from fabricsim.scenario.job import DIMENSIONS
 from fabricsim.scenario.job_checks import job_problems, peak_problems
 from fabricsim.scenario.packet import SOCKET_KINDS
 from fabricsim.scenario.packet_checks import packet_checks
 from fabricsim.scenario.partial import Unsettled, settled
-from fabricsim.scenario.size_checks import MOST_GPUS, MOST_PORTS, too_large
+from fabricsim.scenario.size_checks import MOST_GPUS, too_large
 from fabricsim.scenario.source import not_a_file
 from fabricsim.scenario.suggest import did_you_mean, show
 
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
 _NEVER_ZERO = ("cluster.gpu.memory", "job.bucket", "job.first_bucket", "collectives.chunk", "collectives.send_chunk")
 
 _ADAPTERS = ("cluster.nic", "cluster.ethernet_nic")
-
-_TOPOLOGY_NEEDS = {"leaf-spine": ("hosts_per_leaf", "spines"), "file": ("links",)}
-"""Of these, keys that it cannot do without."""
 
 
 def problems(scenario: Parts) -> list[Mistake]:
@@ -111,39 +109,31 @@ def _idle_job_keys(scenario: Parts) -> Iterator[Mistake]:
         yield Mistake("job.schedule", "has no effect with pipeline = 1", "take it out, or raise the degree")
 
 
-def _topology(scenario: Parts) -> Iterator[Mistake]:
+def _idle_fabric_keys(scenario: Parts) -> Iterator[Mistake]:
     fabric = scenario.fabric
-    topology = fabric.topology
-    of_others = set[str]().union(*TOPOLOGY_KEYS.values()) - TOPOLOGY_KEYS[topology]
-    for key in sorted(of_others & fabric.model_fields_set):
-        having = " or ".join(name for name, keys in TOPOLOGY_KEYS.items() if key in keys)
-        yield Mistake(f"fabric.{key}", f"has no effect in a {topology} fabric", f"take it out, or choose {having}")
-    for key in _TOPOLOGY_NEEDS.get(topology, ()):
-        if getattr(fabric, key) is None:
-            yield Mistake(f"fabric.{key}", f"is missing: a {topology} fabric needs it", "add it")
+    for key in sorted(fabric.idle & fabric.model_fields_set):
+        having = " or ".join(name for name, topology in topologies().items() if key in keys_of(topology))
+        problem = f'has no effect with topology = "{fabric.topology}"'
+        yield Mistake(f"fabric.{key}", problem, f"take it out, or choose {having}")
+    if fabric.routing not in fabric.routings:
+        problem = f"{fabric.routing!r} has no meaning in a {fabric.topology} fabric"
+        yield Mistake("fabric.routing", problem, f"choose {' or '.join(fabric.routings)}")
 
 
-def _fabric_file(scenario: Parts, key: str) -> Iterator[Mistake]:
-    name = getattr(scenario.fabric, key)
-    problem = not_a_file(Path(name)) if name is not None and key in TOPOLOGY_KEYS[scenario.fabric.topology] else ""
-    if problem:
-        yield Mistake(f"fabric.{key}", f"{show(name)} {problem}", "name a CSV file, from the folder of the scenario")
+def _topology(scenario: Parts) -> Iterator[Mistake]:
+    if scenario.ends.hosts * scenario.cluster.gpus_per_host > MOST_GPUS:
+        return  # too large whatever the topology
+    for mistake in scenario.fabric.problems(scenario.ends):
+        yield replace(mistake, key=f"fabric.{mistake.key}")
 
 
-def _few_ports(scenario: Parts, key: str) -> Iterator[Mistake]:
-    value = _value(scenario, key)
-    if value is not None and value > MOST_PORTS:
-        yield Mistake(key, f"{value} is too large", f"at most {MOST_PORTS}")
-
-
-def _fat_tree(scenario: Parts) -> Iterator[Mistake]:
-    k, nics = scenario.fabric.k, scenario.nics_per_host
-    ends = scenario.cluster.hosts * nics
-    if scenario.fabric.topology == "fat-tree" and k is not None and k**3 // 4 < ends <= MOST_GPUS:
-        fitting = next(ports for ports in range(2, 2 * ends + 4, 2) if ports**3 // 4 >= ends)
-        kind = "hosts" if nics == 1 else "NICs"
-        problem = f"a fat tree of {k}-port switches holds {k**3 // 4} {kind} (k^3/4), not the {ends} of the cluster"
-        yield Mistake("fabric.k", problem, f"at least {fitting}, or leave it out")
+def _fabric_files(scenario: Parts) -> Iterator[Mistake]:
+    for key in scenario.fabric.files:
+        name = getattr(scenario.fabric, key)
+        problem = not_a_file(Path(name)) if name is not None and key not in scenario.fabric.idle else ""
+        if problem:
+            way_out = "name a CSV file, from the folder of the scenario"
+            yield Mistake(f"fabric.{key}", f"{show(name)} {problem}", way_out)
 
 
 def _socket(scenario: Parts, adapter: str) -> Iterator[Mistake]:
@@ -184,8 +174,6 @@ def _nics(scenario: Parts) -> Iterator[Mistake]:
     if nics > 1 and cluster.nic.socket > 0:
         problem = f"has no effect with nics_per_host = {nics}: each NIC is on the socket of its GPUs"
         yield Mistake("cluster.nic.socket", problem, "take it out")
-    if scenario.fabric.rails and scenario.nics_per_host == 1:
-        yield Mistake("fabric.rails", "has no effect where a host has one NIC", "set it to false, or add NICs")
 
 
 def _pxn(scenario: Parts) -> Iterator[Mistake]:
@@ -193,7 +181,7 @@ def _pxn(scenario: Parts) -> Iterator[Mistake]:
     if not cluster.pxn:
         return
     if cluster.nics_per_host == 1:
-        yield Mistake("cluster.pxn", "has no effect where a host has one NIC", "set it to false, or add NICs")
+        yield Mistake("cluster.pxn", "has no effect if a host has one NIC", "set it to false, or add NICs")
         return
     if cluster.intra_host != "nvlink":
         problem = f"goes over NVLink, and intra_host is {cluster.intra_host!r}"
@@ -314,16 +302,15 @@ def _nccl(scenario: Parts) -> Iterator[Mistake]:
 
 _CHECKS: tuple[Callable[[Parts], Iterator[Mistake]], ...] = (
     *(partial(_not_zero, key=key) for key in _NEVER_ZERO),
-    *(partial(_few_ports, key=key) for key in ("fabric.k", "fabric.spines")),
-    *(partial(_fabric_file, key=key) for key in FABRIC_FILES),
+    _fabric_files,
     *(partial(check, adapter=adapter) for adapter in _ADAPTERS for check in (_socket, _inline, _moderation)),
     too_large,
     _group,
     _job_alone,
     _peak,
     _idle_job_keys,
+    _idle_fabric_keys,
     _topology,
-    _fat_tree,
     _between_sockets,
     _pcie,
     _nics,

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from fabricsim.errors import Mistake
 from fabricsim.scenario.include import INCLUDABLE
-from fabricsim.scenario.partial import is_within, spec_type, spec_types, tagged
+from fabricsim.scenario.partial import chosen_by, is_within, spec_type, spec_types, tagged
 from fabricsim.scenario.suggest import closest, did_you_mean, show
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
     from pydantic import ValidationError
@@ -79,7 +79,7 @@ def _choice(detail: ErrorDetails, path: KeyPath, model: type[Spec]) -> tuple[Err
     info = parent.model_fields[str(path[-1])] if parent else None
     choices = list(tagged(info)) if info else []
     named: ErrorDetails = {**detail, "ctx": {**detail.get("ctx", {}), "choices": choices}}
-    return named, (*_walk(path, model)[0], str(info.discriminator) if info else "")
+    return named, (*_walk(path, model)[0], (chosen_by(info) or "") if info else "")
 
 
 def dotted(path: KeyPath) -> str:
@@ -93,7 +93,7 @@ def _words(detail: ErrorDetails, keys: KeyPath, model: type[Spec]) -> tuple[str,
     if kind == "missing":
         words = "is missing", _how_to_write(keys, model)
     elif kind == "extra_forbidden":
-        words = "unknown key", _known_keys(keys, model)
+        words = _of_another(keys, model) or ("unknown key", _known_keys(keys, model))
     elif kind == "value_error":
         problem, _, way_out = str(context["error"]).partition("; ")
         words = problem, way_out
@@ -114,10 +114,10 @@ def _how_to_write(keys: KeyPath, model: type[Spec]) -> str:
     parent = spec_at(keys[:-1], model)
     field = parent.model_fields.get(str(keys[-1])) if parent else None
     table = spec_type(field.annotation) if field else None
-    if field is not None and field.discriminator is not None:
-        return f"a table with {field.discriminator}"
+    if field is not None and (key := chosen_by(field)) is not None:
+        return f"a table with {key}{', or the name of a preset' if keys in INCLUDABLE else ''}"
     if table is None:
-        return f"add it to [{dotted(keys[:-1])}]" if len(keys) > 1 else "add it at the top of the file"
+        return f"add it to [{dotted(_walk(keys[:-1], model)[0])}]" if len(keys) > 1 else "add it at the top of the file"
     required = [name for name, info in table.model_fields.items() if info.is_required()]
     preset = ", or the name of a preset" if keys in INCLUDABLE else ""
     return f"a table with {', '.join(required)}{preset}" if required else "write it as a table"
@@ -136,6 +136,21 @@ def _known_keys(keys: KeyPath, model: type[Spec]) -> str:
     return f"did you mean {match!r}?" if match else f"known here: {', '.join(known)}"
 
 
+def _of_another(keys: KeyPath, model: type[Spec]) -> tuple[str, str] | None:
+    """Say of a key that it belongs to another choice of its table, such as ``k`` in a leaf-spine fabric."""
+    if len(keys) < 3:  # noqa: PLR2004  a table, the choice of its model, and the key
+        return None
+    *table, name, choice, key = keys
+    parent = spec_at(tuple(table), model)
+    info = parent.model_fields.get(str(name)) if parent else None
+    if info is None or choice not in tagged(info):
+        return None
+    having = [name for name, other in tagged(info).items() if key in other.model_fields]
+    if not having:
+        return None
+    return f'has no effect with {chosen_by(info)} = "{choice}"', f"take it out, or choose {' or '.join(having)}"
+
+
 def spec_at(path: KeyPath, model: type[Spec]) -> type[Spec] | None:
     """Return the model of the table at `path`; None if there is none.
 
@@ -148,7 +163,7 @@ def spec_at(path: KeyPath, model: type[Spec]) -> type[Spec] | None:
 def _walk(path: KeyPath, model: type[Spec]) -> tuple[KeyPath, type[Spec] | None]:
     """Follow a place of pydantic's; returns its keys without choices, and the model of the table there."""
     current: type[Spec] | None = model
-    choices: dict[str, type[Spec]] = {}
+    choices: Mapping[str, type[Spec]] = {}
     keys: list[str | int] = []
     for key in path:
         if choices:
@@ -170,5 +185,5 @@ def _element_type(annotation: object) -> type[Spec] | None:
 def _all_keys(model: type[Spec], prefix: str = "") -> Iterator[str]:
     for name, info in model.model_fields.items():
         yield f"{prefix}{name}"
-        for nested in spec_types(info.annotation):
+        for nested in {**tagged(info)}.values() or spec_types(info.annotation):
             yield from _all_keys(nested, f"{prefix}{name}.")

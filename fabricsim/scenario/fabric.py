@@ -1,32 +1,35 @@
-"""The network between the hosts."""
+"""The network between the hosts: what all topologies have, and which topologies there are."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import pkgutil
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from fabricsim.errors import SimulationError
 from fabricsim.scenario.base import Spec
+from fabricsim.scenario.network import Cable, Ends, Network, Size
 from fabricsim.scenario.quantity import Duration, Length, Rate
 from fabricsim.scenario.switch import Switch
 
-__all__ = ["FABRIC_FILES", "SHAPE_KEYS", "TOPOLOGY_KEYS", "Fabric", "Failure", "Switch"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
-FABRIC_FILES = ("links", "paths")
-"""Keys of `Fabric` that name files."""
+    from fabricsim.errors import Mistake
 
-_TIERED = {"link_rate", "host_cable", "uplink_rate", "switch_cable", "routing", "paths"}
+__all__ = ["Fabric", "Failure", "Ports", "Routing", "Switch", "Switched", "topologies"]
 
-TOPOLOGY_KEYS = {
-    "single-switch": {"link_rate", "host_cable", "rails"},
-    "leaf-spine": {"hosts_per_leaf", "spines", "rails"} | _TIERED,
-    "fat-tree": {"k"} | _TIERED,
-    "file": {"links", "routing", "paths"},
-}
-"""Keys of `Fabric` that only some topologies have a use for."""
+MOST_PORTS = 1024
+"""Ports of a switch towards others; the largest sold have some hundred."""
 
-SHAPE_KEYS = {"hosts_per_leaf", "spines", "k", "rails", "uplink_rate", "links", "paths"}
-"""Keys of `Fabric` that belong to one shape of it: they are given up if a topology is written over another."""
+Ports = Annotated[int, Field(ge=1, le=MOST_PORTS)]
+Routing = Literal["ecmp", "d-mod-k", "dimension-order", "valiant", "ugal"]
+
+_MODULES = "fabricsim.topology.networks"
+_CARRIED = frozenset({"link_rate", "host_cable", "switch_cable", "routing"})
 
 
 class Failure(Spec):
@@ -42,31 +45,102 @@ class Failure(Spec):
 
 
 class Fabric(Spec):
-    """Topology, link rates and cables.
+    """What all topologies have: link rate, host cables, routing, losses.
 
-    ``link_rate`` and ``switch`` default to those of the transport preset. In ``leaf-spine``,
-    ``hosts_per_leaf`` hosts hang on each leaf and each leaf has one uplink to each spine.
-    In ``fat-tree``, ``k`` is the port count of a switch; the smallest that holds the hosts is taken
-    if it is left out. In ``file``, ``links`` is a CSV file of cables. With ``rails`` the NICs of one number
-    have switches of their own: a single switch for each rail, or a leaf for each rail of ``hosts_per_leaf`` hosts.
-
-    ``routing`` chooses among equally short ways: by the hash of the flow, or by its destination.
-    ``paths`` is a CSV file of given paths. ``bit_error_rate`` and ``failures`` lose packets; they need
-    the packet engine.
+    ``link_rate`` and ``switch`` default to those of the transport preset. ``routing`` chooses among equally short ways:
+    by the hash of the flow (``"ecmp"``), by its destination (``"d-mod-k"``), or by the order of the dimensions of a
+    torus; ``"valiant"`` goes by way of another group, and ``"ugal"`` if that way is the emptier one. ``paths`` is a
+    CSV file of given paths. ``bit_error_rate`` and ``failures`` lose packets; they need the packet engine.
     """
 
-    topology: Literal["single-switch", "leaf-spine", "fat-tree", "file"]
+    idle: ClassVar[frozenset[str]] = frozenset()
+    """Keys that a topology has no use for."""
+    files: ClassVar[tuple[str, ...]] = ("paths",)
+    """Keys that name files."""
+    routings: ClassVar[tuple[Routing, ...]] = ("ecmp", "d-mod-k")
+    """Ways of routing that a topology has a use for; the first is its default."""
+    one_way: ClassVar[bool] = False
+    """Whether there is one way only between two NICs, so that packets cannot overtake each other."""
+
+    topology: str
     link_rate: Rate | None = None
     switch: Switch | None = None
     host_cable: Length = 5.0
-    switch_cable: Length = 30.0
-    hosts_per_leaf: Annotated[int, Field(ge=1)] | None = None
-    spines: Annotated[int, Field(ge=1)] | None = None
-    uplink_rate: Rate | None = None
-    k: Annotated[int, Field(ge=2, multiple_of=2)] | None = None
-    rails: bool = False
-    links: str | None = None
-    routing: Literal["ecmp", "d-mod-k"] = "ecmp"
+    routing: Routing = "ecmp"
     paths: str | None = None
     bit_error_rate: Annotated[float, Field(ge=0, le=0.001)] = 0.0
     failures: Annotated[tuple[Failure, ...], Field(strict=False)] = ()
+
+    def network(self, ends: Ends) -> Network:
+        """Join hosts or NICs to switches, and these to each other.
+
+        Raises
+        ------
+        SimulationError
+            If the topology cannot be built of these.
+        TraceError
+            If a file that describes it has a mistake.
+        """
+        msg = f"the topology {self.topology} has no network"
+        raise SimulationError(msg.format(ends))
+
+    def size(self, ends: Ends) -> Size | None:
+        """Count cables and ports without building anything; None if only the network tells."""
+        del ends
+        return None
+
+    def problems(self, ends: Ends) -> Iterator[Mistake]:
+        """Find what does not go together with these hosts; keys are those of this table, such as ``"k"``."""
+        del ends
+        return iter(())
+
+    @property
+    def down(self) -> Cable:
+        """What joins a NIC to its switch."""
+        return Cable(length=self.host_cable)
+
+
+class Switched(Fabric):
+    """A fabric in which switches are joined to others: by cables of ``switch_cable``, at ``uplink_rate`` if given."""
+
+    uplink_rate: Rate | None = None
+    switch_cable: Length = 30.0
+
+    @property
+    def up(self) -> Cable:
+        """What joins two switches."""
+        return Cable(self.uplink_rate, self.switch_cable)
+
+
+@cache
+def topologies() -> dict[str, type[Fabric]]:
+    """Return all topologies by name: the class ``TOPOLOGY`` of each module of `fabricsim.topology.networks`."""
+    found = [info.name for info in pkgutil.iter_modules(import_module(_MODULES).__path__)]
+    return {name.replace("_", "-"): import_module(f"{_MODULES}.{name}").TOPOLOGY for name in found}
+
+
+def keys_of(topology: type[Fabric]) -> frozenset[str]:
+    """Return the keys that have an effect in fabrics of a topology."""
+    return frozenset(topology.model_fields) - topology.idle
+
+
+def own_keys() -> frozenset[str]:
+    """Return the keys that only some topologies have a use for."""
+    every = [keys_of(topology) for topology in topologies().values()]
+    return frozenset().union(*every) - frozenset.intersection(*every)
+
+
+def carried(topology: str) -> frozenset[str]:
+    """Return the keys that a fabric keeps if this topology is written over another one: they say nothing of a shape."""
+    known = topologies().get(topology)
+    return _CARRIED & keys_of(known) if known else _CARRIED
+
+
+def file_keys() -> frozenset[str]:
+    """Return all keys that name files."""
+    return frozenset(key for topology in topologies().values() for key in topology.files)
+
+
+def fabric_of(tables: Mapping[str, Any]) -> Fabric:
+    """Make a fabric of a table, such as ``{"topology": "fat-tree", "k": 4}``."""
+    return topologies()[tables["topology"]].model_validate(tables)

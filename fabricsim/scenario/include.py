@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING
 
 from fabricsim.errors import InputError, Mistake
 from fabricsim.scenario import library
-from fabricsim.scenario.fabric import SHAPE_KEYS, TOPOLOGY_KEYS
+from fabricsim.scenario.fabric import carried, own_keys
 from fabricsim.scenario.source import parse, read_text
 from fabricsim.scenario.suggest import did_you_mean, show
 from fabricsim.scenario.tree import Node, build
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
 TablePath = tuple[str, ...]
@@ -55,17 +54,11 @@ class _Choice:
     keys
         One key, which chooses by its value, or several, which choose by which of them is there.
     dependents
-        Keys that are given up with a choice, whatever the next is; None: the whole table.
-    kept
-        By choice, those of the dependents that it has a use for.
-    anew
-        Whether dependents are given up with the same choice as well, if it is written again.
+        Keys that are given up with a choice; None: the whole table.
     """
 
     keys: tuple[str, ...]
     dependents: AbstractSet[str] | None = None
-    kept: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
-    anew: bool = False
 
     def made(self, table: Node) -> list[object]:
         """Return the choices that a table makes."""
@@ -77,21 +70,15 @@ class _Choice:
     def without_other(self, below: Node, above: Node) -> Node:
         """Take out of `below` what goes with a choice that `above` replaces."""
         made, earlier = self.made(above), self.made(below)
-        if not made or not earlier or (made == earlier and not self.anew):
+        if not made or not earlier or made == earlier:
             return below
-        gone = set(below.value if self.dependents is None else self.dependents) - set(self.kept.get(str(made[0]), ()))
+        gone = set(below.value if self.dependents is None else self.dependents)
         return Node({key: node for key, node in below.value.items() if key not in gone}, below.where)
 
 
 _BUFFER = _Choice(("per_port", "shared"))
 _FLOW_CONTROL = _Choice(("pfc", "credits"), {"pfc", "credits", "buffer"})
 _CHOICES: dict[TablePath, _Choice] = {
-    ("fabric",): _Choice(
-        ("topology",),
-        set[str]().union(*TOPOLOGY_KEYS.values()),
-        {topology: keys - SHAPE_KEYS for topology, keys in TOPOLOGY_KEYS.items()},
-        anew=True,
-    ),
     ("transport", "congestion_control"): _Choice(("law",)),
     ("transport", "load_balancing"): _Choice(("kind",)),
     ("transport", "packet"): _Choice(("recovery",), {"reordering", "nack_interval"}),
@@ -99,10 +86,7 @@ _CHOICES: dict[TablePath, _Choice] = {
     **{(table, "switch", "buffer"): _BUFFER for table in ("fabric", "transport")},
     **{(table, "switch", "scheduler"): _Choice(("kind",)) for table in ("fabric", "transport")},
 }
-"""A choice laid over another one gives up what went with that: a law its parameters, PFC the credits.
-
-A topology that is written describes the fabric anew, so that nothing of its shape is left over from a preset unseen.
-"""
+"""A choice laid over another one gives up what went with that: a law its parameters, PFC the credits."""
 
 _FILE = ".toml"
 _KEYS = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
@@ -163,12 +147,20 @@ def overlay(below: Node, above: Node, path: TablePath = ()) -> Node:
         return above
     if path in INCLUDABLE and "include" in above.value and "include" not in below.value:
         return above
+    if path == ("fabric",) and "topology" in above.value:
+        below = _without_shape(below, above.value["topology"].value)
     if path in _CHOICES:
         below = _CHOICES[path].without_other(below, above)
     merged = dict(below.value)
     for key, node in above.value.items():
         merged[key] = overlay(merged[key], node, (*path, key)) if key in merged else node
     return Node(merged, above.where)
+
+
+def _without_shape(below: Node, topology: object) -> Node:
+    """Give up the keys of a fabric's shape: a topology that is written describes it anew, also the same one."""
+    gone = own_keys() - carried(str(topology)) if "topology" in below.value else set()
+    return Node({key: node for key, node in below.value.items() if key not in gone}, below.where)
 
 
 def override(text: str) -> Node:

@@ -21,7 +21,7 @@ from fabricsim.scenario import library
 from fabricsim.scenario.checks import problems
 from fabricsim.scenario.collectives import is_described
 from fabricsim.scenario.explain import explain
-from fabricsim.scenario.fabric import FABRIC_FILES
+from fabricsim.scenario.fabric import file_keys
 from fabricsim.scenario.include import Includer, anchored, names_to_includes, overlay, override
 from fabricsim.scenario.partial import Partial
 from fabricsim.scenario.scenario import Scenario
@@ -216,7 +216,7 @@ def _extended(tree: Node, met: list[tuple[Path, str]], includer: Includer) -> No
 
 def _anchored(tree: Node, folder: Path) -> Node:
     """Take the files that a scenario's fabric and collectives name as lying beside the scenario."""
-    tree = _beside(tree, "fabric", folder, FABRIC_FILES)
+    tree = _beside(tree, "fabric", folder, file_keys())
     collectives = tree.value.get("collectives")
     if collectives is None or not collectives.is_table:
         return tree

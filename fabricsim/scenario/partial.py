@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import cache
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 
-from fabricsim.scenario.base import Spec
+from fabricsim.scenario.base import OneOf, Spec
 from fabricsim.scenario.suggest import closest
 
 if TYPE_CHECKING:
@@ -71,12 +72,16 @@ class Partial:
             return
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  fields are of many types
-        """Return a good value, or a property worked out from good values."""
+        """Return a good value, a property or method that works with good values, or what the model's class says."""
         if name in self._values:
             return self._values[name]
         derived = getattr(self._model, name, None)
         if isinstance(derived, property) and derived.fget is not None:
             return derived.fget(self)
+        if isinstance(derived, FunctionType):
+            return MethodType(derived, self)
+        if derived is not None and name in self._model.__class_vars__:
+            return derived
         raise Unsettled(name)
 
 
@@ -115,17 +120,31 @@ def spec_type(annotation: object) -> type[Spec] | None:
     return types[0] if len(types) == 1 else None
 
 
-def tagged(info: FieldInfo) -> dict[str, type[Spec]]:
+def tagged(info: FieldInfo) -> Mapping[str, type[Spec]]:
     """Return the models that a field chooses from by a key of the table, by the value of that key."""
+    for choice in _registries(info):
+        return choice.models()
     if not isinstance(info.discriminator, str):
         return {}
     models = spec_types(info.annotation)
     return {tag: model for model in models for tag in get_args(model.model_fields[info.discriminator].annotation)}
 
 
+def chosen_by(info: FieldInfo) -> str | None:
+    """Return the key that chooses among the models of a field; None if it has one model only."""
+    for choice in _registries(info):
+        return choice.key
+    return None if info.discriminator is None else str(info.discriminator)
+
+
+def _registries(info: FieldInfo) -> list[OneOf]:
+    return [item for item in info.metadata if isinstance(item, OneOf)]
+
+
 def table_type(info: FieldInfo, table: Mapping[str, Any]) -> type[Spec] | None:
     """Return the model of a table as it was written; None if a field has none, or its choice is none."""
-    if info.discriminator is None:
+    key = chosen_by(info)
+    if key is None:
         return spec_type(info.annotation)
-    tag = table.get(str(info.discriminator))
+    tag = table.get(key)
     return tagged(info).get(tag) if isinstance(tag, str) else None

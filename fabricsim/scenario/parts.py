@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from fabricsim.scenario.base import Spec
+from fabricsim.scenario.base import OneOf, Spec
 from fabricsim.scenario.cluster import Cluster, Nic
 from fabricsim.scenario.collectives import Collectives
-from fabricsim.scenario.fabric import Fabric
+from fabricsim.scenario.fabric import Fabric, topologies
 from fabricsim.scenario.job import Job
+from fabricsim.scenario.network import Ends
 from fabricsim.scenario.transport import Transport
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ class Parts(Spec):
 
     name: str
     cluster: Cluster
-    fabric: Fabric
+    fabric: Annotated[Fabric, OneOf("topology", topologies)]
     transport: Transport
     job: Job | None = None
     collectives: Collectives = Collectives()
@@ -46,6 +47,11 @@ class Parts(Spec):
     def nics_per_host(self) -> int:
         """Adapters of a host that the transport uses; of ``ethernet_nic`` there is one."""
         return self.cluster.nics_per_host if self.nic is self.cluster.nic else 1
+
+    @property
+    def ends(self) -> Ends:
+        """The NICs that the fabric joins."""
+        return Ends(self.cluster.hosts, self.nics_per_host)
 
     @property
     def switch(self) -> Switch:

@@ -5,7 +5,6 @@ Both are counted from the scenario alone, so that what would take minutes is ref
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import Mistake
@@ -14,13 +13,11 @@ from fabricsim.scenario.partial import Unsettled
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from fabricsim.scenario.network import Size
     from fabricsim.scenario.parts import Parts
 
 MOST_GPUS = 2**20
 """GPUs of the largest cluster that is accepted; beyond it a slip of the pen is likelier than a wish."""
-
-MOST_PORTS = 1024
-"""Ports of a switch towards others; the largest sold have some hundred."""
 
 MOST_CABLES = 2**21
 """Cables of the largest fabric: each takes some 15 us and 1.5 kB to build, and so these half a minute and 3 GB."""
@@ -32,14 +29,6 @@ In each window of time it looks through all ports of a switch that has something
 window with `INDEX_BITS` (`fabricsim.engine.packet.kernels.fast.order`): of more than 10,922 ports a window has no place
 for a packet each.
 """
-
-
-@dataclass(frozen=True)
-class Size:
-    """Cables of a fabric, and ports of its largest switch."""
-
-    cables: int
-    ports: int
 
 
 def too_large(scenario: Parts) -> Iterator[Mistake]:
@@ -65,27 +54,9 @@ def size_of(scenario: Parts) -> Size:
     Raises
     ------
     Unsettled
-        If they are not known: those of a fabric from a file are counted when it is read, and more ports towards
-        other switches than `MOST_PORTS` are a mistake of their own.
+        If only the network tells, as that of a file, whose cables are counted when it is read.
     """
-    if max(scenario.fabric.k or 0, scenario.fabric.spines or 0) > MOST_PORTS:
+    size = scenario.fabric.size(scenario.ends)
+    if size is None:
         raise Unsettled
-    hosts, nics, fabric = scenario.cluster.hosts, scenario.nics_per_host, scenario.fabric
-    ends, rails = hosts * nics, nics if fabric.rails else 1
-    if fabric.topology == "single-switch":
-        return Size(ends, ends // rails)
-    if fabric.topology == "fat-tree":
-        return _of_fat_tree(ends, fabric.k)
-    if fabric.topology == "leaf-spine" and fabric.hosts_per_leaf is not None and fabric.spines is not None:
-        leaves = -(-hosts // fabric.hosts_per_leaf) * rails
-        down = min(fabric.hosts_per_leaf, hosts) * nics // rails
-        return Size(ends + leaves * fabric.spines, max(leaves, down + fabric.spines))
-    raise Unsettled
-
-
-def _of_fat_tree(ends: int, k: int | None) -> Size:
-    """Count those of a k-ary fat tree, whose pods have ``(k / 2) ** 2`` cables in each of the two upper tiers."""
-    if k is None:
-        k = next(ports for ports in range(2, 2 * ends + 4, 2) if ports**3 // 4 >= ends)
-    pod = (k // 2) ** 2
-    return Size(ends + -(-ends // pod) * 2 * pod, k)
+    return size

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.errors import TraceError
 from fabricsim.files.text import read_lines
+from fabricsim.scenario.network import Ends
 from fabricsim.scenario.suggest import did_you_mean, show
 from fabricsim.units import DURATION, RATE, Dimension, parse
 
@@ -30,39 +31,6 @@ _NODE_NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 _NODE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.]{0,63}", re.ASCII)
 _HOST = re.compile(r"host\d+(?:/nic\d+)?", re.ASCII)
 _NUMBER = re.compile(r"-?\d{1,40}(?:\.\d{0,40})?", re.ASCII)
-
-
-@dataclass(frozen=True)
-class Ends:
-    """The nodes at the edge of a network: hosts, or their NICs where each host has several."""
-
-    hosts: int
-    nics_per_host: int = 1
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return self.hosts * self.nics_per_host
-
-    @property
-    def kind(self) -> str:
-        """What a user calls one."""
-        return "host" if self.nics_per_host == 1 else "NIC"
-
-    def name(self, number: int) -> str:
-        """Name one: ``host3``, or ``host3/nic1``."""
-        if self.nics_per_host == 1:
-            return f"host{number}"
-        host, nic = divmod(number, self.nics_per_host)
-        return f"host{host}/nic{nic}"
-
-    def number(self, name: str) -> int | None:
-        """Find the number of a name; None if it is not one of these."""
-        parts = [int(digits) for digits in re.findall(r"\d{1,9}", name)]
-        if not 1 <= len(parts) <= 2:  # noqa: PLR2004  a host, and perhaps a NIC
-            return None
-        number = parts[0] if self.nics_per_host == 1 else parts[0] * self.nics_per_host + parts[-1]
-        return number if number < self.count and self.name(number) == name else None
 
 
 class Cable(NamedTuple):

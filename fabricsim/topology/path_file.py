@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.errors import TraceError
+from fabricsim.scenario.network import Ends
 from fabricsim.scenario.suggest import show
-from fabricsim.topology.cable_file import Ends, node_name, rows
+from fabricsim.topology.cable_file import node_name, rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fabricsim.errors import SimulationError
+from fabricsim.scenario.network import Ends
 from fabricsim.topology.host import Hosts
-from fabricsim.topology.network import TOPOLOGIES
 from fabricsim.topology.resources import ResourceList
 from fabricsim.topology.routing import Router, read_given
 from fabricsim.topology.shortest_paths import flow_hash
@@ -101,12 +101,11 @@ class Platform:
         self._hash_seed = (seed ^ seed >> 31) % 2**31  # the upper half of a seed counts, too
         resources = ResourceList()
         hosts, nics = cluster.hosts, cluster.nics_per_host
-        self._wires = freeze(TOPOLOGIES[fabric.topology](hosts, fabric, nics), link_rate, resources)
+        self._wires = freeze(fabric.network(Ends(hosts, nics)), link_rate, resources)
         self._hosts = Hosts(cluster, resources, costs.proxy_threads, costs.host)
         self.resources = resources.done()
         given = {} if fabric.paths is None else read_given(fabric.paths, self._wires, hosts, nics)
         self._router = Router(self._wires, self.nics, fabric.routing, given)
-        self._apart = fabric.rails and fabric.topology == "single-switch"
         self._propagation: list[int] = self._wires.propagation.tolist()
         self._switching = self._list_switching()
         self._ways_out: dict[tuple[int | None, float, int], list[Hop]] = {}  # of the first host
@@ -225,10 +224,6 @@ class Platform:
         SimulationError
             If no cable leads there.
         """
-        if self._apart and (source_nic - target_nic) % self.cluster.nics_per_host:
-            names = f"{self.nodes[source_nic]} and {self.nodes[target_nic]}"
-            msg = f'{names} are on rails that no switch joins: set cluster.pxn, or fabric.topology = "leaf-spine"'
-            raise SimulationError(msg)
         return self._router.route(source_nic, target_nic, key, port)
 
     def next_hops(self) -> NextHops:

@@ -1,8 +1,9 @@
-"""Routes between NICs: equal-cost multipath, D-mod-k, and paths given one by one."""
+"""Routes between NICs: equal-cost multipath, D-mod-k, dimension order, detours, and paths given one by one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -11,17 +12,21 @@ import numpy as np
 from fabricsim.errors import SimulationError, TraceError
 from fabricsim.records.program import NONE
 from fabricsim.topology import path_file
+from fabricsim.topology.detours import Detours
 from fabricsim.topology.shortest_paths import d_mod_k_path, distances_to, shortest_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-    from typing import Literal
 
     from numpy.typing import NDArray
 
+    from fabricsim.scenario.fabric import Routing
     from fabricsim.topology.path_file import GivenPath
     from fabricsim.topology.wires import Wires
+
+DETOURS = ("valiant", "ugal")
+"""Ways of routing that take longer ways than the shortest."""
 
 Given = dict[tuple[int, int], list[list[int]]]
 """Wires of the connections of a pair of NICs, by port."""
@@ -57,7 +62,8 @@ def read_given(path: Path | str, wires: Wires, hosts: int, nics_per_host: int = 
         a node to another without a cable between them.
     """
     number = {node: index for index, node in enumerate(wires.nodes)}
-    wire = {ends: index for index, ends in enumerate(zip(wires.source.tolist(), wires.target.tolist(), strict=True))}
+    pairs = zip(wires.source.tolist(), wires.target.tolist(), strict=True)
+    wire = {ends: index for index, ends in reversed([*enumerate(pairs)])}  # of parallel cables the first
     given: Given = {}
     for way in path_file.read(path, hosts, nics_per_host):
         given.setdefault((way.source, way.target), []).append(_wires_of(path, way, number, wire))
@@ -89,20 +95,22 @@ class Router:
     nics
         How many.
     routing
-        How to choose among equally short ways.
+        How to choose among equally short ways, or whether to take longer ones.
     given
         Paths that connections take instead.
     """
 
-    def __init__(self, wires: Wires, nics: int, routing: Literal["ecmp", "d-mod-k"], given: Given) -> None:
+    def __init__(self, wires: Wires, nics: int, routing: Routing, given: Given) -> None:
         self._wires = wires
         self._nics = nics
         self._routing = routing
         self._given = given
-        self._links = np.arange(len(wires.target))
+        self._rank = wires.rank if routing == "dimension-order" else np.zeros_like(wires.rank)
         self._gates = self._find_gates()
         self._gate_of: list[int] = self._gates.tolist()
         self._distances: dict[int, NDArray[np.int32]] = {}
+        self._to_group: dict[int, NDArray[np.int32]] = {}
+        self._detours = Detours(wires, self._gate_of, by_load=routing == "ugal")
 
     def _find_gates(self) -> NDArray[np.int64]:
         """Find the one neighbour of each NIC, or the NIC if it has not one.
@@ -118,11 +126,20 @@ class Router:
 
     def _distances_to(self, gate: int) -> NDArray[np.int32]:
         if gate not in self._distances:
-            wires = self._wires
-            distances = np.empty(len(wires.nodes), np.int32)
-            distances_to(wires.first, wires.target, gate, distances, np.empty(len(wires.nodes), np.int64))
-            self._distances[gate] = distances
+            self._distances[gate] = self._search(np.array([gate]))
         return self._distances[gate]
+
+    def _distances_to_group(self, group: int) -> NDArray[np.int32]:
+        if group not in self._to_group:
+            self._to_group[group] = self._search(self._detours.members(group))
+        return self._to_group[group]
+
+    def _search(self, targets: NDArray[np.int64]) -> NDArray[np.int32]:
+        wires, nodes = self._wires, len(self._wires.nodes)
+        distances = np.empty(nodes, np.int32)
+        scratch = np.empty(nodes, np.int64), np.zeros(nodes, np.uint8)
+        distances_to(wires.first, wires.target, wires.cost, targets, distances, *scratch)
+        return distances
 
     def route(self, source: int, target: int, key: int, port: int) -> list[int]:
         """Find the wires from one NIC to another.
@@ -144,23 +161,40 @@ class Router:
         given = self._given.get((source, target), [])
         if port < len(given):
             return list(given[port])
-        wires = self._wires
-        gate = self._gate_of[target]
+        shortest = self._direct(source, target, key)
+        if self._routing not in DETOURS:
+            return shortest
+        by_way_of = partial(self._by_way_of, source, target, key)
+        return self._detours.route(source, target, key, shortest, by_way_of)
+
+    def _direct(self, source: int, target: int, key: int) -> list[int]:
+        """Find a shortest way from any node to a NIC."""
+        wires, gate = self._wires, self._gate_of[target]
         distances = self._distances_to(gate)
-        length = int(distances[source])
-        if length < 0:
+        if distances[source] < 0:
             ends = f"{wires.nodes[source]} to {wires.nodes[target]}"
-            msg = f"fabric.links: no cable leads from {ends}; write cables that join their switches"
+            msg = f"no cable leads from {ends}: join their switches, or set cluster.pxn if they are on two rails"
             raise SimulationError(msg)
-        walked = np.empty(length, np.int64)
-        if self._routing == "ecmp":
-            shortest_path(wires.first, wires.target, self._links, distances, source, key, walked)
-        else:
-            d_mod_k_path(wires.first, wires.target, self._links, distances, source, target, walked)
-        path: list[int] = walked.tolist()
+        path = self._walk(distances, source, target, key)
         if gate != target:
             path.append(int(wires.reverse[wires.first[target]]))
         return path
+
+    def _walk(self, distances: NDArray[np.int32], source: int, target: int, key: int) -> list[int]:
+        wires = self._wires
+        walked = np.empty(int(distances[source]), np.int64)
+        graph = wires.first, wires.target, wires.cost, self._rank, distances
+        if self._routing == "d-mod-k":
+            count = d_mod_k_path(*graph, source, target, walked)
+        else:
+            count = shortest_path(*graph, source, key, walked)
+        path: list[int] = walked[:count].tolist()
+        return path
+
+    def _by_way_of(self, source: int, target: int, key: int, group: int) -> list[int]:
+        """Go to the nearest switch of a group, and from there to a NIC."""
+        out = self._walk(self._distances_to_group(group), source, target, key)
+        return out + self._direct(int(self._wires.target[out[-1]]), target, key)
 
     def next_hops(self) -> NextHops:
         """Group the wires by which each switch may forward to each NIC."""
@@ -171,7 +205,7 @@ class Router:
         bits = np.zeros((len(wires.nodes) - nics, len(gates), -(-ports // 32) * 4), np.uint8)  # of each port, by words
         for switch, row in enumerate(bits, nics):
             leaving = slice(wires.first[switch], wires.first[switch + 1])
-            near = np.packbits(distances[wires.target[leaving]] == distances[switch] - 1, axis=0)
+            near = np.packbits(self._nearer(leaving, distances, switch), axis=0)
             row[:, : len(near)] = near.T
         numbers, switch_of, sets = _grouped(bits)
         of_set, port = np.nonzero(sets)
@@ -183,6 +217,14 @@ class Router:
         links = np.concatenate([links, wires.reverse[wires.first[behind]]])
         sizes = np.concatenate([[0], sets.sum(axis=1), np.ones(len(behind), np.int64)])
         return NextHops(group_of.ravel(), np.cumsum(sizes).astype(np.int32), links.astype(np.int32))
+
+    def _nearer(self, leaving: slice, distances: NDArray[np.int32], switch: int) -> NDArray[np.bool_]:
+        """Tell which wires of a switch are on shortest ways, of the lowest rank; shape ``(wires, gates)``."""
+        wires = self._wires
+        left = distances[switch] - wires.cost[leaving, None]
+        near = (distances[wires.target[leaving]] == left) & (left >= 0)
+        rank = np.where(near, self._rank[leaving, None], np.iinfo(np.int32).max)
+        return np.asarray(near & (rank == rank.min(axis=0, initial=np.iinfo(np.int32).max)))
 
 
 def _grouped(bits: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.bool_]]:

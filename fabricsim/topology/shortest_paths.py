@@ -1,4 +1,4 @@
-"""Shortest paths with ECMP or D-mod-k over a frozen graph in CSR form."""
+"""Shortest paths over a frozen graph in CSR form, each choice by ECMP, D-mod-k or the order of dimensions."""
 
 from __future__ import annotations
 
@@ -29,38 +29,66 @@ def flow_hash(source, target, port, seed):
 
 
 @kernel
-def distances_to(first, neighbours, target, distances, queue):
-    """Fill `distances` with hops from each node to `target` (breadth first); -1 if unreachable."""
+def distances_to(first, neighbours, cost, targets, distances, queue, queued):
+    """Fill `distances` with the least sum of costs from each node to the nearest of `targets`; -1 if unreachable.
+
+    Nodes whose distance fell are looked at in turn (Bellman and Ford with a queue): if all cables cost the same, that
+    is a breadth-first search. `cost` holds for both directions of a cable. `queue` (as long as there are nodes) and
+    `queued` (zeros) are scratch.
+    """
+    size = len(queue)
     distances[:] = -1
-    distances[target] = 0
-    queue[0] = target
-    head, tail = 0, 1
-    while head < tail:
+    head, waiting = 0, len(targets)
+    for place in range(waiting):
+        distances[targets[place]] = 0
+        queue[place] = targets[place]
+        queued[targets[place]] = 1
+    while waiting:
         node = queue[head]
-        head += 1
+        head = head + 1 if head + 1 < size else 0
+        waiting -= 1
+        queued[node] = 0
         for i in range(first[node], first[node + 1]):
-            other = neighbours[i]
-            if distances[other] < 0:
-                distances[other] = distances[node] + 1
-                queue[tail] = other
-                tail += 1
+            other, far = neighbours[i], distances[node] + cost[i]
+            if distances[other] < 0 or far < distances[other]:
+                distances[other] = far
+                if not queued[other]:
+                    queued[other] = 1
+                    queue[(head + waiting) % size] = other
+                    waiting += 1
+
+
+@inlined
+def _is_nearer(neighbours, cost, distances, node, i):
+    """Whether a wire of a node is on a shortest way."""
+    return distances[neighbours[i]] == distances[node] - cost[i] and distances[neighbours[i]] >= 0
 
 
 @kernel
-def _choices(first, neighbours, distances, node):
-    """Count the neighbours that are one hop nearer."""
+def _lowest_rank(first, neighbours, cost, rank, distances, node):
+    """Find the lowest rank among the wires of a node that are on shortest ways."""
+    lowest = -1
+    for i in range(first[node], first[node + 1]):
+        if (lowest < 0 or rank[i] < lowest) and _is_nearer(neighbours, cost, distances, node, i):
+            lowest = rank[i]
+    return lowest
+
+
+@kernel
+def _choices(first, neighbours, cost, rank, distances, node, lowest):
+    """Count the wires of a node that are on shortest ways and have the lowest rank of these."""
     count = 0
     for i in range(first[node], first[node + 1]):
-        if distances[neighbours[i]] == distances[node] - 1:
+        if rank[i] == lowest and _is_nearer(neighbours, cost, distances, node, i):
             count += 1
     return count
 
 
 @kernel
-def _choice(first, neighbours, distances, node, pick):
-    """Find the neighbour of that number, from 0, among those that are one hop nearer: its place in the CSR form."""
+def _choice(first, neighbours, cost, rank, distances, node, lowest, pick):
+    """Find the wire of that number, from 0, among those that `_choices` counts."""
     for i in range(first[node], first[node + 1]):
-        if distances[neighbours[i]] == distances[node] - 1:
+        if rank[i] == lowest and _is_nearer(neighbours, cost, distances, node, i):
             if pick == 0:
                 return i
             pick -= 1
@@ -68,25 +96,27 @@ def _choice(first, neighbours, distances, node, pick):
 
 
 @kernel
-def shortest_path(first, neighbours, links, distances, source, key, path):
-    """Walk from `source` to the target of `distances`, hashing at every choice; returns the hop count.
+def shortest_path(first, neighbours, cost, rank, distances, source, key, path):
+    """Walk from `source` to a target of `distances`, hashing at every choice; returns the hop count.
 
-    ``path[:count]`` holds the directed links; each node draws among its equally near neighbours
-    with a hash of `key` and its own number, as ECMP switches with unequal hash seeds do.
+    ``path[:count]`` holds the wires; each node draws among its equally near neighbours with a hash of `key` and its own
+    number, as ECMP switches with unequal hash seeds do.
     """
     node = source
     count = 0
     while distances[node] > 0:
-        pick = mix(key ^ mix(node + 1)) % _choices(first, neighbours, distances, node)
-        i = _choice(first, neighbours, distances, node, pick)
-        path[count] = links[i]
+        lowest = _lowest_rank(first, neighbours, cost, rank, distances, node)
+        choices = _choices(first, neighbours, cost, rank, distances, node, lowest)
+        pick = mix(key ^ mix(node + 1)) % choices
+        i = _choice(first, neighbours, cost, rank, distances, node, lowest, pick)
+        path[count] = i
         count += 1
         node = neighbours[i]
     return count
 
 
 @kernel
-def d_mod_k_path(first, neighbours, links, distances, source, host, path):
+def d_mod_k_path(first, neighbours, cost, rank, distances, source, host, path):
     """Walk as `shortest_path` does, each choice given by the number of the destination host.
 
     Of ``n`` equally near neighbours, in the order of their numbers, the one of number ``host // p % n`` is taken, where
@@ -97,11 +127,12 @@ def d_mod_k_path(first, neighbours, links, distances, source, host, path):
     count = 0
     stride = 1
     while distances[node] > 0:
-        choices = _choices(first, neighbours, distances, node)
-        i = _choice(first, neighbours, distances, node, host // stride % choices)
+        lowest = _lowest_rank(first, neighbours, cost, rank, distances, node)
+        choices = _choices(first, neighbours, cost, rank, distances, node, lowest)
+        i = _choice(first, neighbours, cost, rank, distances, node, lowest, host // stride % choices)
         if stride <= host:  # beyond it the quotient stays 0
             stride *= choices
-        path[count] = links[i]
+        path[count] = i
         count += 1
         node = neighbours[i]
     return count

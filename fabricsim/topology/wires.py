@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fabricsim.records.program import NONE
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     import networkx as nx
     from numpy.typing import NDArray
 
-    from fabricsim.topology.network import Cable, Network
+    from fabricsim.scenario.network import Cable, Link, Network
     from fabricsim.topology.resources import ResourceList
 
 NS_PER_METRE = 5.0
@@ -42,8 +46,14 @@ class Wires:
         Bytes/s, shape ``(wires,)``.
     propagation
         ps, shape ``(wires,)``.
+    cost
+        What routing adds up, shape ``(wires,)``.
+    rank
+        In dimension-order routing, lower ones come first, shape ``(wires,)``.
+    group
+        Of each node that detours lead through, -1 of others, shape ``(nodes,)``.
     names
-        Such as ``"host0->leaf0"``.
+        Such as ``"host0->leaf0"``; of parallel cables ``"leaf0->spine0#0"``, ``"leaf0->spine0#1"``.
     """
 
     nodes: tuple[str, ...]
@@ -53,15 +63,19 @@ class Wires:
     reverse: NDArray[np.int64]
     rate: NDArray[np.float64]
     propagation: NDArray[np.int64]
+    cost: NDArray[np.int32]
+    rank: NDArray[np.int32]
+    group: NDArray[np.int32]
     names: tuple[str, ...]
 
     def __post_init__(self) -> None:
         """Make the arrays read-only: a fabric that is built does not look at them again."""
-        for values in (self.first, self.source, self.target, self.reverse, self.rate, self.propagation):
+        ways = (self.first, self.source, self.target, self.reverse)
+        for values in (*ways, self.rate, self.propagation, self.cost, self.rank, self.group):
             values.flags.writeable = False
 
     def graph(self) -> nx.Graph:
-        """Make a graph of the nodes; its edges carry ``rate``, bytes/s, and ``propagation``, ps.
+        """Make a graph of the nodes; its edges carry ``rate``, bytes/s of all parallel cables, and ``propagation``, ps.
 
         It cannot be edited, since no run would notice; ``networkx.Graph(graph)`` is a copy that can.
         """
@@ -72,14 +86,17 @@ class Wires:
         for source, target, rate, propagation in zip(
             self.source.tolist(), self.target.tolist(), self.rate.tolist(), self.propagation.tolist(), strict=True
         ):
-            graph.add_edge(self.nodes[source], self.nodes[target], rate=rate, propagation=propagation)
+            here, there = self.nodes[source], self.nodes[target]
+            before = graph.edges[here, there]["rate"] if source < target and graph.has_edge(here, there) else 0.0
+            if source < target:
+                graph.add_edge(here, there, rate=before + rate, propagation=propagation)
         for beyond in graph._adj.values():  # noqa: SLF001  networkx freezes nodes and edges, not what they carry
             beyond |= {other: MappingProxyType(cable) for other, cable in beyond.items()}
         return nx.freeze(graph)
 
 
 def _propagation(cable: Cable) -> int:
-    return round(cable["delay"] if "delay" in cable else cable["length"] * NS_PER_METRE * 1000)
+    return round(cable.length * NS_PER_METRE * 1000) if cable.delay is None else cable.delay
 
 
 def freeze(network: Network, link_rate: float, resources: ResourceList) -> Wires:
@@ -88,27 +105,51 @@ def freeze(network: Network, link_rate: float, resources: ResourceList) -> Wires
     Parameters
     ----------
     network
-        As the functions of `fabricsim.topology.network` make it.
+        As a topology makes it.
     link_rate
         Of cables that name none, bytes/s.
     resources
         Still empty.
     """
-    nodes = tuple(network)
-    number = {node: index for index, node in enumerate(nodes)}
-    first = np.cumsum([0, *map(len, network.values())])
-    source = np.repeat(np.arange(len(nodes)), np.diff(first))
-    target = np.array([number[other] for beyond in network.values() for other in beyond], np.int64)
-    cables = [cable for beyond in network.values() for cable in beyond.values()]
-    # Most cables of a network are alike, and are one object.
-    _, one, which = np.unique(np.array([*map(id, cables)], np.int64), return_index=True, return_inverse=True)
-    distinct = [cables[index] for index in one.tolist()]
-    rates = [link_rate if cable["rate"] is None else cable["rate"] for cable in distinct]
-    order = np.lexsort((target, source))
-    target, which = target[order], which[order]
-    rate, propagation = np.array(rates, np.float64)[which], np.array([*map(_propagation, distinct)], np.int64)[which]
-    ends = zip(map(nodes.__getitem__, source.tolist()), map(nodes.__getitem__, target.tolist()), strict=True)
-    names = tuple([f"{here}->{there}" for here, there in ends])
+    nodes, number, links = tuple(network.nodes), network.nodes, network.links
+    times = np.array([link.times for link in links], np.int64)
+    a, b = (np.repeat(np.array([number[end] for end in ends], np.int64), times) for ends in _ends(links))
+    cables = {link.cable: None for link in links}
+    kind = {cable: index for index, cable in enumerate(cables)}
+    which = np.repeat(np.array([kind[link.cable] for link in links], np.int64), times)
+    copy = np.arange(len(a)) - np.repeat(np.cumsum(times) - times, times)
+    source, target = np.concatenate([a, b]), np.concatenate([b, a])
+    which, copy, cable = np.tile(which, 2), np.tile(copy, 2), np.tile(np.arange(len(a)), 2)
+    order = np.lexsort((copy, target, source))
+    reverse = np.empty(len(order), np.int64)
+    place = np.argsort(order)  # of each wire as joined
+    reverse[place] = np.roll(place, len(a))
+    source, target, which, copy = source[order], target[order], which[order], copy[order]
+    several = np.repeat(times > 1, times)[cable[order]]
+    names = tuple(_names(nodes, source.tolist(), target.tolist(), np.where(several, copy, NONE).tolist()))
+    rate = np.array([link_rate if cable.rate is None else cable.rate for cable in cables], np.float64)[which]
     resources.add_all(names, WIRE, rate.tolist())
-    reverse = np.lexsort((source, target))  # wires by target, then source: each stands where its reverse does
-    return Wires(nodes, first, source, target, reverse, rate, propagation, names)
+    group = np.full(len(nodes), NONE, np.int32)
+    group[[number[node] for node in network.group]] = list(network.group.values())
+    return Wires(
+        nodes,
+        np.searchsorted(source, np.arange(len(nodes) + 1)),
+        source,
+        target,
+        reverse,
+        rate,
+        np.array([*map(_propagation, cables)], np.int64)[which],
+        np.array([cable.cost for cable in cables], np.int32)[which],
+        np.array([cable.rank for cable in cables], np.int32)[which],
+        group,
+        names,
+    )
+
+
+def _ends(links: Sequence[Link]) -> tuple[list[str], list[str]]:
+    return [link.a for link in links], [link.b for link in links]
+
+
+def _names(nodes: Sequence[str], source: list[int], target: list[int], copy: list[int]) -> Iterator[str]:
+    for here, there, number in zip(source, target, copy, strict=True):
+        yield f"{nodes[here]}->{nodes[there]}" if number < 0 else f"{nodes[here]}->{nodes[there]}#{number}"

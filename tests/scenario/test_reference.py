@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fabricsim.scenario.explain import spec_at
+from fabricsim.scenario.fabric import topologies
 from fabricsim.scenario.load import load
 from fabricsim.scenario.scenario import Scenario
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 LAWS = ["none", "new-reno", "cubic", "dctcp", "dcqcn", "timely", "swift", "hpcc", "nscc", "ndp", "eqds"]
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "scenario.md"
+SWITCH = [("switch", table) for table in ("buffer", "ecn", "pfc", "credits", "scheduler")]
 TABLES = [
     (),
     ("cluster",),
@@ -24,14 +26,8 @@ TABLES = [
     ("cluster", "nic", "interrupt_moderation"),
     ("cluster", "ethernet_nic"),
     ("cluster", "cpu"),
-    ("fabric",),
-    ("fabric", "failures"),
-    ("fabric", "switch"),
-    ("fabric", "switch", "buffer"),
-    ("fabric", "switch", "ecn"),
-    ("fabric", "switch", "pfc"),
-    ("fabric", "switch", "credits"),
-    ("fabric", "switch", "scheduler"),
+    *(("fabric", topology) for topology in topologies()),
+    *(("fabric", "single-switch", *keys) for keys in [("failures",), ("switch",), *SWITCH]),
     ("transport",),
     ("transport", "mpi"),
     ("transport", "nccl"),

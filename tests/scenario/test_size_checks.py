@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fabricsim.errors import SimulationError
 from fabricsim.run.pipeline import load
-from fabricsim.scenario.size_checks import Size, size_of
-from fabricsim.topology.network import TOPOLOGIES
+from fabricsim.scenario.network import Size
+from fabricsim.scenario.size_checks import size_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +24,7 @@ FABRICS = [
     "{ topology = 'single-switch', rails = true }",
     "{ topology = 'leaf-spine', hosts_per_leaf = 3, spines = 2 }",
     "{ topology = 'leaf-spine', hosts_per_leaf = 2, spines = 5, rails = true }",
+    "{ topology = 'leaf-spine', hosts_per_leaf = 3, spines = 2, cables_per_spine = 3 }",
     "{ topology = 'fat-tree' }",
     "{ topology = 'fat-tree', k = 8 }",
 ]
@@ -36,9 +37,8 @@ def _scenario(hosts: int, fabric: str, nics: int = 1, engine: str = "flow") -> S
 
 
 def _built(scenario: Scenario) -> Size:
-    fabric, nics = scenario.fabric, scenario.nics_per_host
-    network = TOPOLOGIES[fabric.topology](scenario.cluster.hosts, fabric, nics)
-    ports = {node: len(cables) for node, cables in network.items()}
+    graph = scenario.fabric.network(scenario.ends).graph()
+    ports = dict(graph.degree(weight="times"))
     return Size(sum(ports.values()) // 2, max(ports[node] for node in ports if not node.startswith("host")))
 
 

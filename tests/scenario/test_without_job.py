@@ -42,7 +42,7 @@ interrupt_moderation = [
 """
 
 MISTAKES = {
-    "fabric.hosts_per_leaf": (2, "is missing: a leaf-spine fabric needs it"),
+    "fabric.hosts_per_leaf": (2, "is missing"),
     "transport.mpi.inline_limit": (3, "unknown key"),
     "cluster.gpus_per_pcie_switch": (7, "3 does not divide the 4 GPUs of a host"),
     "cluster.nic.socket": (10, "'1' is no whole number"),

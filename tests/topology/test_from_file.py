@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 import pytest
+from pydantic import ValidationError
 
 from fabricsim.errors import SimulationError, TraceError
-from fabricsim.scenario.fabric import Fabric
-from fabricsim.topology.network import TOPOLOGIES
+from fabricsim.scenario.fabric import fabric_of
+from fabricsim.scenario.network import Cable, Ends
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +39,7 @@ def make(ideal_scenario: Callable[..., Scenario], build: Build, tmp_path: Path) 
             (tmp_path / "paths.csv").write_text(given, encoding="utf-8")
             update["paths"] = str(tmp_path / "paths.csv")
         plain = ideal_scenario(hosts, **keys)
-        return build(plain.model_copy(update={"fabric": Fabric.model_validate(update)}))
+        return build(plain.model_copy(update={"fabric": fabric_of(update)}))
 
     return _
 
@@ -50,10 +51,10 @@ def stops(platform: Platform, wires: list[int]) -> list[str]:
 
 def test_edges_carry_rate_and_delay(tmp_path: Path) -> None:
     (tmp_path / "cables.csv").write_text(SQUARE, encoding="utf-8")
-    graph = nx.Graph(TOPOLOGIES["file"](4, Fabric(topology="file", links=str(tmp_path / "cables.csv"))))
+    graph = fabric_of({"topology": "file", "links": str(tmp_path / "cables.csv")}).network(Ends(4)).graph()
     assert list(graph) == ["host0", "host1", "host2", "host3", "switch4", "switch5", "switch6", "switch7"]
-    assert graph.edges["host2", "switch7"] == {"rate": 6.25e9, "delay": 30_000}
-    assert graph.edges["switch4", "switch5"] == {"rate": 25e9, "delay": 60_000}
+    assert graph.edges["host2", "switch7"] == {"cable": Cable(6.25e9, delay=30_000), "times": 1}
+    assert graph.edges["switch4", "switch5"] == {"cable": Cable(25e9, delay=60_000), "times": 1}
     assert nx.is_connected(graph)
     assert graph.number_of_edges() == 8
 
@@ -62,13 +63,13 @@ def test_named_switches_stand_in_natural_order(tmp_path: Path) -> None:
     cables = [("host1", "leaf10"), ("host0", "leaf2"), ("leaf10", "core"), ("leaf2", "core")]
     text = "a,b,gbps,delay_ns\n" + "".join(f"{a},{b},1,1\n" for a, b in cables)
     (tmp_path / "cables.csv").write_text(text, encoding="utf-8")
-    graph = nx.Graph(TOPOLOGIES["file"](2, Fabric(topology="file", links=str(tmp_path / "cables.csv"))))
+    graph = fabric_of({"topology": "file", "links": str(tmp_path / "cables.csv")}).network(Ends(2)).graph()
     assert list(graph) == ["host0", "host1", "core", "leaf2", "leaf10"]
 
 
 def test_a_file_is_needed() -> None:
-    with pytest.raises(SimulationError, match=r"needs fabric\.links"):
-        TOPOLOGIES["file"](2, Fabric(topology="file"))
+    with pytest.raises(ValidationError, match="links"):
+        fabric_of({"topology": "file"})
 
 
 def test_rates_and_delays_of_the_file_count(make: Make) -> None:
@@ -82,7 +83,7 @@ def test_rates_and_delays_of_the_file_count(make: Make) -> None:
 
 def test_unjoined_hosts_are_named(make: Make) -> None:
     platform = make("a,b,gbps,delay_ns\n0,2,1,1\n1,3,1,1\n", 2)
-    with pytest.raises(SimulationError, match=r"fabric\.links: no cable leads from host0 to host1; write cables"):
+    with pytest.raises(SimulationError, match="no cable leads from host0 to host1: join their switches"):
         platform.path(0, 1)
     assert platform.next_hops().group_of.tolist() == [0, -1, -1, 1]
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from fabricsim.errors import SimulationError, TraceError
 from fabricsim.scenario.cluster import Cpu
-from fabricsim.scenario.fabric import Fabric
-from fabricsim.topology.network import TOPOLOGIES
+from fabricsim.scenario.fabric import fabric_of
+from fabricsim.scenario.network import Ends
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,7 +108,7 @@ def test_nics_are_on_the_sockets_of_their_gpus(make: Make) -> None:
 
 
 def test_rails_of_a_single_switch_are_switches_that_nothing_joins() -> None:
-    graph = nx.Graph(TOPOLOGIES["single-switch"](4, Fabric(topology="single-switch", rails=True), 8))
+    graph = fabric_of({"topology": "single-switch", "rails": True}).network(Ends(4, 8)).graph()
     parts = list(nx.connected_components(graph))
     assert sorted(map(len, parts)) == [5] * 8
     for part in parts:
@@ -117,8 +117,8 @@ def test_rails_of_a_single_switch_are_switches_that_nothing_joins() -> None:
 
 @given(hosts=st.integers(1, 9), nics=st.integers(2, 4), per_leaf=st.integers(1, 4), rails=st.booleans())
 def test_leaves_have_the_nics_of_their_hosts(*, hosts: int, nics: int, per_leaf: int, rails: bool) -> None:
-    fabric = Fabric(topology="leaf-spine", hosts_per_leaf=per_leaf, spines=3, rails=rails)
-    graph = nx.Graph(TOPOLOGIES["leaf-spine"](hosts, fabric, nics))
+    fabric = fabric_of({"topology": "leaf-spine", "hosts_per_leaf": per_leaf, "spines": 3, "rails": rails})
+    graph = fabric.network(Ends(hosts, nics)).graph()
     ports = [f"host{host}/nic{nic}" for host in range(hosts) for nic in range(nics)]
     leaf = {port: next(iter(graph[port])) for port in ports}
     for one in ports:
@@ -139,9 +139,7 @@ def test_only_one_rail_of_neighbours_keeps_off_the_spines(make: Make, source: in
 def test_between_rails_without_a_spine_the_way_out_is_named(make: Make) -> None:
     platform = make(fabric={"rails": True}, **EIGHT)
     assert names(platform, 3, 11) == ["host0/nic3->switch3", "switch3->host1/nic3"]
-    with pytest.raises(
-        SimulationError, match=r"host0/nic0 and host1/nic3 are on rails that no .* set cluster\.pxn, or"
-    ):
+    with pytest.raises(SimulationError, match=r"from host0/nic0 to host1/nic3: join .* or set cluster\.pxn if"):
         platform.path(0, 11)
 
 
@@ -174,7 +172,7 @@ def test_a_fat_tree_holds_nics(make: Make) -> None:
 
 
 def test_the_smallest_fat_tree_counts_nics() -> None:
-    graph = nx.Graph(TOPOLOGIES["fat-tree"](2, Fabric(topology="fat-tree"), 8))
+    graph = fabric_of({"topology": "fat-tree"}).network(Ends(2, 8)).graph()
     assert sum(node.startswith("core") for node in graph) == 4  # k = 4
 
 
@@ -184,7 +182,7 @@ def test_the_smallest_fat_tree_counts_nics() -> None:
 def test_a_file_joins_nics(tmp_path: Path, cables: list[str]) -> None:
     file = tmp_path / "cables.csv"
     file.write_text("a,b,gbps,delay_ns\n" + "".join(f"{cable},100,5\n" for cable in cables), encoding="utf-8")
-    graph = nx.Graph(TOPOLOGIES["file"](2, Fabric(topology="file", links=str(file)), 2))
+    graph = fabric_of({"topology": "file", "links": str(file)}).network(Ends(2, 2)).graph()
     assert sorted(map(len, nx.connected_components(graph))) == [3, 3]
     assert set(graph["host0/nic0"]) == {"a" if "a" in graph else "switch4"}
 
@@ -192,12 +190,12 @@ def test_a_file_joins_nics(tmp_path: Path, cables: list[str]) -> None:
 def test_a_file_must_join_all_nics(tmp_path: Path) -> None:
     file = tmp_path / "cables.csv"
     file.write_text("a,b,gbps,delay_ns\n0,4,100,5\n1,4,100,5\n2,4,100,5\n", encoding="utf-8")
-    fabric = Fabric(topology="file", links=str(file))
+    fabric = fabric_of({"topology": "file", "links": str(file)})
     with pytest.raises(TraceError, match="NIC 3 has no cable, and the cluster has NICs 0 to 3"):
-        TOPOLOGIES["file"](2, fabric, 2)
+        fabric.network(Ends(2, 2))
     file.write_text("a,b,gbps,delay_ns\nhost0/nic2,a,1,1\n", encoding="utf-8")
     with pytest.raises(TraceError, match="'host0/nic2' is not there: the cluster has host0/nic0 to host1/nic1"):
-        TOPOLOGIES["file"](2, fabric, 2)
+        fabric.network(Ends(2, 2))
 
 
 def test_given_paths_lead_from_nic_to_nic(

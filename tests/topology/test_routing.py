@@ -12,8 +12,8 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from fabricsim.scenario.fabric import Fabric
-from fabricsim.topology.network import TOPOLOGIES
+from fabricsim.scenario.fabric import fabric_of
+from fabricsim.scenario.network import Ends
 from fabricsim.topology.platform import Platform, ProtocolCosts
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def stops(platform: Platform, wires: list[int]) -> list[int]:
 
 
 def from_file(scenario: Scenario, **keys: str) -> Platform:
-    fabric = Fabric.model_validate({"topology": "file", **keys})
+    fabric = fabric_of({"topology": "file", **keys})
     costs = ProtocolCosts(wire=1.0, send_copy=0.0, receive_copy=0.0, packet=4096, staged=False)
     return Platform(scenario.cluster, fabric, scenario.switch, 12.5e9, costs, seed=0)
 
@@ -152,7 +152,7 @@ def test_next_hops_are_the_neighbours_on_shortest_paths(
     ideal_scenario: Make, build: Build, hosts: int, topology: str, keys: dict[str, int]
 ) -> None:
     made = ideal_scenario(hosts, topology, **keys)
-    platform, graph = build(made), nx.Graph(TOPOLOGIES[topology](hosts, made.fabric))
+    platform, graph = build(made), made.fabric.network(Ends(hosts)).graph()
     found = platform.next_hops()
     table = found.group_of.reshape(len(platform.nodes) - hosts, hosts)
     for host in range(hosts):
@@ -167,7 +167,7 @@ def test_next_hops_are_the_neighbours_on_shortest_paths(
 
 def test_the_graph_of_the_wires_has_the_cables_of_the_topology(ideal_scenario: Make, build: Build) -> None:
     made = ideal_scenario(16, "fat-tree", k=4)
-    network = nx.Graph(TOPOLOGIES["fat-tree"](16, made.fabric))
+    network = made.fabric.network(Ends(16)).graph()
     platform = build(made)
     graph = platform.wires.graph()
     assert list(graph) == list(network)

@@ -24,22 +24,24 @@ class Graph:
         counts = np.bincount([node for node, _ in self.ends], minlength=self.nodes)
         self.first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         self.neighbours = np.array([other for _, other in self.ends], np.int64)
-        self.links = np.arange(len(self.ends))
+        self.cost, self.rank = np.ones(len(self.ends), np.int32), np.zeros(len(self.ends), np.int32)
 
     def distances(self, target: int) -> NDArray[np.int32]:
         distances = np.empty(self.nodes, np.int32)
-        distances_to(self.first, self.neighbours, target, distances, np.empty(self.nodes, np.int64))
+        scratch = np.empty(self.nodes, np.int64), np.zeros(self.nodes, np.uint8)
+        distances_to(self.first, self.neighbours, self.cost, np.array([target]), distances, *scratch)
         return distances
 
     def path(self, source: int, target: int, key: int) -> list[tuple[int, int]]:
         path = np.full(self.nodes, -1, np.int64)
         distances = self.distances(target)
-        count = shortest_path(self.first, self.neighbours, self.links, distances, source, key, path)
+        count = shortest_path(self.first, self.neighbours, self.cost, self.rank, distances, source, key, path)
         return [self.ends[link] for link in path[:count]]
 
     def d_mod_k(self, source: int, target: int, host: int) -> list[tuple[int, int]]:
         path = np.full(self.nodes, -1, np.int64)
-        count = d_mod_k_path(self.first, self.neighbours, self.links, self.distances(target), source, host, path)
+        distances = self.distances(target)
+        count = d_mod_k_path(self.first, self.neighbours, self.cost, self.rank, distances, source, host, path)
         return [self.ends[link] for link in path[:count]]
 
 

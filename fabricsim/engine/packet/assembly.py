@@ -121,7 +121,7 @@ def _require_arrivals(law: np.ndarray, bit_error_rate: float) -> None:
 
 def _warn_of_overtaking(law: np.ndarray, scenario: Scenario) -> None:
     """Warn where packets overtake one another and the transport takes that for a loss of all that follows."""
-    overtaking = law["balance"][0] in {BY_PACKET, LEAST_LOADED} and scenario.fabric.topology != "single-switch"
+    overtaking = law["balance"][0] in {BY_PACKET, LEAST_LOADED} and not scenario.fabric.one_way
     if law["recovery"][0] != GO_BACK_N or not overtaking:
         return
     problem = "packets overtake one another, and go-back-N sends again whatever follows a gap"

@@ -1,0 +1,128 @@
+"""Networks as topologies make them: hosts and switches by name, and the cables between them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The nodes at the edge of a network: hosts, or their NICs if each host has several."""
+
+    hosts: int
+    nics_per_host: int = 1
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return self.hosts * self.nics_per_host
+
+    @property
+    def kind(self) -> str:
+        """What a user calls one."""
+        return "host" if self.nics_per_host == 1 else "NIC"
+
+    def name(self, number: int) -> str:
+        """Name one: ``host3``, or ``host3/nic1``."""
+        if self.nics_per_host == 1:
+            return f"host{number}"
+        host, nic = divmod(number, self.nics_per_host)
+        return f"host{host}/nic{nic}"
+
+    def number(self, name: str) -> int | None:
+        """Find the number of a name; None if it is not one of these."""
+        parts = [int(digits) for digits in re.findall(r"\d{1,9}", name)]
+        if not 1 <= len(parts) <= 2:  # noqa: PLR2004  a host, and perhaps a NIC
+            return None
+        number = parts[0] if self.nics_per_host == 1 else parts[0] * self.nics_per_host + parts[-1]
+        return number if number < self.count and self.name(number) == name else None
+
+
+class Cable(NamedTuple):
+    """What joins two nodes.
+
+    Attributes
+    ----------
+    rate
+        Bytes per second; None for the host link rate.
+    length
+        Metres.
+    delay
+        Picoseconds, in place of the length.
+    cost
+        What routing adds up: the shortest way is that of the least cost.
+    rank
+        Among equally short ways, dimension-order routing takes the cable of the lowest rank first.
+    """
+
+    rate: float | None = None
+    length: float = 0.0
+    delay: int | None = None
+    cost: int = 1
+    rank: int = 0
+
+
+class Link(NamedTuple):
+    """Parallel cables between two nodes, which carry the same in both directions."""
+
+    a: str
+    b: str
+    cable: Cable
+    times: int
+
+
+@dataclass
+class Network:
+    """Nodes in order, the NICs first, and what joins them.
+
+    Attributes
+    ----------
+    nodes
+        Number of each node by its name.
+    links
+        Cables in the order in which they were joined.
+    group
+        Of switches that detours (Valiant) lead through: their group, such as that of a dragonfly.
+    """
+
+    nodes: dict[str, int] = field(default_factory=dict)
+    links: list[Link] = field(default_factory=list)
+    group: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, ends: Ends) -> Network:
+        """Make a network of hosts or NICs that nothing joins yet."""
+        return cls({ends.name(number): number for number in range(ends.count)})
+
+    def add(self, node: str, group: int | None = None) -> str:
+        """Enter a node if it is not there yet; returns its name."""
+        self.nodes.setdefault(node, len(self.nodes))
+        if group is not None:
+            self.group[node] = group
+        return node
+
+    def join(self, a: str, b: str, cable: Cable, times: int = 1) -> None:
+        """Join two nodes, which are entered if they are not there yet, by one or more cables."""
+        self.links.append(Link(self.add(a), self.add(b), cable, times))
+
+    def graph(self) -> nx.Graph:
+        """Make a graph of it; edges carry ``cable`` and ``times``."""
+        import networkx as nx  # noqa: PLC0415  0.13 s that no run needs
+
+        graph = nx.Graph()
+        graph.add_nodes_from(self.nodes)
+        for link in self.links:
+            graph.add_edge(link.a, link.b, cable=link.cable, times=link.times)
+        return graph
+
+
+class Size(NamedTuple):
+    """Cables of a fabric, and ports of its largest switch."""
+
+    cables: int
+    ports: int

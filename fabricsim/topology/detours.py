@@ -1,0 +1,70 @@
+"""Ways through another group: Valiant's routing, and UGAL, which chooses between that and the shortest way.
+
+Both are decided once for a connection, as adapters that route at their source do, and not again for each packet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fabricsim.topology.shortest_paths import mix
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fabricsim.topology.wires import Wires
+
+
+class Detours:
+    """Chooses the groups through which connections go.
+
+    Valiant's routing (Valiant, "A scheme for fast parallel communication", SIAM J. Comput. 11(2), 1982; over groups of
+    a dragonfly: Kim, Dally, Scott and Abts, ISCA 2008) goes to a group drawn by the connection's hash and from there to
+    the target; inside a group it takes the shortest way. UGAL (Singh, Stanford 2005) takes the detour only if the
+    shortest way has more connections already, each way weighed with its hops.
+
+    Parameters
+    ----------
+    wires
+        The network, with groups.
+    gates
+        Of each NIC, the switch next to it; its group is the NIC's.
+    by_load
+        Whether to choose as UGAL does.
+    """
+
+    def __init__(self, wires: Wires, gates: list[int], *, by_load: bool) -> None:
+        self._wires, self._gates, self._by_load = wires, gates, by_load
+        self._groups = np.unique(wires.group[wires.group >= 0]).tolist()
+        self._load = np.zeros(len(wires.target), np.int64)
+        self._chosen: dict[tuple[int, int, int], list[int]] = {}
+
+    def members(self, group: int) -> np.ndarray:
+        """Return the switches of a group, shape ``(n,)``."""
+        return np.flatnonzero(self._wires.group == group)
+
+    def through(self, source: int, target: int, key: int) -> int | None:
+        """Draw the group of a detour between two NICs; None if there is none."""
+        ends = {int(self._wires.group[self._gates[nic]]) for nic in (source, target)}
+        others = [group for group in self._groups if group not in ends]
+        if len(ends) == 1 or not others:
+            return None
+        return int(others[int(mix(key)) % len(others)])
+
+    def route(
+        self, source: int, target: int, key: int, shortest: list[int], detour: Callable[[int], list[int]]
+    ) -> list[int]:
+        """Choose between the shortest way and that through a group, which `detour` gives."""
+        group = self.through(source, target, key)
+        if group is None:
+            return shortest
+        if not self._by_load:
+            return detour(group)
+        if (source, target, key) not in self._chosen:
+            ways = (shortest, detour(group))
+            path = min(ways, key=lambda way: len(way) * int(self._load[way].max()))
+            self._load[path] += 1
+            self._chosen[source, target, key] = path
+        return self._chosen[source, target, key]

@@ -1,0 +1,1 @@
+"""Topologies, one a file: what a user may write of it, and the network that it makes."""

@@ -1,0 +1,42 @@
+"""One non-blocking switch for all hosts, or one for each rail."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fabricsim.scenario.fabric import Fabric
+from fabricsim.scenario.network import Ends, Network, Size
+from fabricsim.topology.rails import needless_rails
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fabricsim.errors import Mistake
+
+
+class SingleSwitch(Fabric):
+    """All hosts on one switch; with ``rails`` a switch for the NICs of each number, and no way between these."""
+
+    idle = frozenset({"routing", "paths"})
+    one_way = True
+
+    rails: bool = False
+
+    def network(self, ends: Ends) -> Network:
+        """Join them."""
+        network = Network.of(ends)
+        for end in range(ends.count):
+            switch = end % ends.nics_per_host if self.rails else 0
+            network.join(ends.name(end), f"switch{switch}", self.down)
+        return network
+
+    def size(self, ends: Ends) -> Size:
+        """Count a cable for each NIC."""
+        return Size(ends.count, ends.hosts if self.rails else ends.count)
+
+    def problems(self, ends: Ends) -> Iterator[Mistake]:
+        """Refuse rails of hosts with one NIC."""
+        yield from needless_rails(ends, rails=self.rails)
+
+
+TOPOLOGY = SingleSwitch
