@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import statistics
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fabricsim.cli.common import announce_reading, note, progress, say, show
+from fabricsim.cli.common import note, progress, say, show
 from fabricsim.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from rich.console import Group
     from rich.table import Table
@@ -70,7 +70,6 @@ def calibrate_gpu(
         msg = "a trace of kernels needs --gpu, the GPU that its times are laid over: see `fabricsim list gpus`"
         raise InputError(msg)
     base = gpu_preset.gpu_of(gpu)
-    announce_reading([Path(trace) for trace in traces], "kineto", None)
     with progress("read") as report:
         found = read_kernels(traces, report)
     if as_json:

@@ -17,7 +17,7 @@ from fabricsim.errors import InputError, ScenarioError
 from fabricsim.files.atomic import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.progress import Progress
@@ -183,20 +183,6 @@ def announce_compilation(engine: str = "flow") -> None:
     if not is_compiled(engine):
         seconds = _COMPILE_SECONDS[engine]
         note(f"compiling kernels of the {engine} engine, once (about {seconds} s; later runs start at once) ...")
-
-
-def announce_reading(paths: Collection[Path], form: str | None, only: str | None) -> None:
-    """Say on standard error that the scanner of Kineto traces is being compiled, where that is for the first time."""
-    from fabricsim.jit.compile import reads_compiled  # noqa: PLC0415  imports numba
-
-    if reads_compiled():
-        return
-    from fabricsim.files.sources import sources  # noqa: PLC0415  as above
-    from fabricsim.traces.readers import reader  # noqa: PLC0415  --help must not pay for it
-
-    first = next(sources(paths, only))
-    if form == "kineto" or (form is None and reader("kineto").recognises(first.name, first.head)):
-        note("compiling the scanner of Kineto traces, once (about 8 s) ...")
 
 
 def watched(taps: list[str] | None, captures: list[str] | None, output: Path | None) -> Watch | None:

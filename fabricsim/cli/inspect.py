@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from fabricsim.cli.common import JsonOption, announce_reading, progress, say, show
+from fabricsim.cli.common import JsonOption, progress, say, show
 from fabricsim.cli.replay import FormOption, OnlyOption, TracesArgument  # noqa: TC001  typer reads annotations
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ def inspect(
     from fabricsim.traces.inspecting import inspect as inspected  # noqa: PLC0415  as above
 
     traces = [library.trace(path) for path in traces]
-    announce_reading(traces, form, only)
     with progress("reading") as report:
         found = inspected(traces, form, only=only, progress=report)
     if as_json:

@@ -111,7 +111,6 @@ def warmup() -> None:
     from fabricsim.jit.cache import cache_directory  # noqa: PLC0415  imports numba
     from fabricsim.jit.compile import is_compiled  # noqa: PLC0415  as above
     from fabricsim.run.pipeline import load, simulate  # noqa: PLC0415  as above
-    from fabricsim.traces.kineto.file import compile_scanner  # noqa: PLC0415  as above
 
     if is_compiled("flow") and is_compiled("packet"):
         note("kernels are compiled already")
@@ -119,5 +118,4 @@ def warmup() -> None:
     for engine in ("flow", "packet"):
         announce_compilation(engine)
         simulate(load("gpt2-medium-dp", [f"engine={engine}"]))
-    compile_scanner()
     note(f"ready after {time.monotonic() - began:.1f} s; compiled kernels are in {cache_directory()}")

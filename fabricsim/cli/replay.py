@@ -16,7 +16,6 @@ from fabricsim.cli.common import (
     SettingsOption,
     TapOption,
     announce_compilation,
-    announce_reading,
     as_settings,
     check_output_file,
     finish,
@@ -174,7 +173,6 @@ def rebuilt_from(  # noqa: PLR0913  one parameter per option
         msg = f"--gpu-speed {gpu_speed}: kernels cannot run that many times faster; give a number above 0, such as 1.3"
         raise InputError(msg)
     traces = [library.trace(path) for path in traces]
-    announce_reading(traces, form, only)
     with progress("reading") as report:
         trace = read(traces, form, only=only, progress=report)
     rebuilt = rebuild(trace, gpu_speed=gpu_speed, message_size=message_size, scale_to=scale_to, ranks=ranks)

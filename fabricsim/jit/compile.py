@@ -14,7 +14,6 @@ from fabricsim.jit.program import PartCompiler, ProgramCompiler, RarePartCompile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 config: Any = _config  # its attributes are made at run time
 _ENGINES = {
@@ -27,16 +26,8 @@ _ENGINES = {
 
 def is_compiled(engine: str = "flow") -> bool:
     """Whether an earlier run has filled the cache with the kernels of an engine, so that nothing needs compiling."""
-    source, name = _ENGINES[engine]
-    return _keeps(PACKAGE / source, name)
-
-
-def reads_compiled() -> bool:
-    """Whether the scanner of Kineto traces is in the cache."""
-    return _keeps(PACKAGE / "traces/kineto/trace_events.py", "scan")
-
-
-def _keeps(source: Path, kernel: str) -> bool:
+    file, kernel = _ENGINES[engine]
+    source = PACKAGE / file
     folder = programs_of(source)
     try:
         return folder is not None and any(folder.glob(f"{source.stem}.{kernel}-*.nbc"))

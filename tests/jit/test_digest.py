@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FLOW, PACKET = "engine/flow/kernels/main_loop.py", "engine/packet/kernels/main_loop.py"
-SCANNER = "traces/kineto/trace_events.py"
+PATHS = "topology/shortest_paths.py"
 
 
 def copy(folder: Path) -> Path:
@@ -29,7 +29,7 @@ def changed(folder: Path, name: str, before: str, after: str) -> set[str]:
     text = (other / name).read_text("utf-8")
     assert before in text
     (other / name).write_text(text.replace(before, after, 1), encoding="utf-8")
-    return {entry for entry in (FLOW, PACKET, SCANNER) if digest(one / entry, one) != digest(other / entry, other)}
+    return {entry for entry in (FLOW, PACKET, PATHS) if digest(one / entry, one) != digest(other / entry, other)}
 
 
 def test_where_a_package_lies_makes_no_difference(tmp_path: Path) -> None:
@@ -68,17 +68,16 @@ def test_what_no_kernel_reads_changes_no_program(tmp_path: Path, name: str, befo
         ("engine/program/lane.py", "blocked = 1", "blocked = 2", {FLOW, PACKET}),
         ("engine/packet/kernels/nic.py", "in_flight += 1", "in_flight += 2", {PACKET}),
         ("transports/laws/dctcp.py", "law.gain", "law.decrease", {PACKET}),
-        ("traces/kineto/json_text.py", "if ", "if not ", {SCANNER}),
         # constants that they read, in their file or another
         ("engine/flow/kernels/flows.py", "_SAME = 1e-12", "_SAME = 1e-11", {FLOW}),
-        ("records/program.py", "NEVER = int(np.iinfo(np.int64).max)", "NEVER = 2**62", {FLOW, PACKET, SCANNER}),
+        ("records/program.py", "NEVER = int(np.iinfo(np.int64).max)", "NEVER = 2**62", {FLOW, PACKET}),
         ("records/packet.py", "HEADER_BYTES = 64", "HEADER_BYTES = 65", {FLOW, PACKET}),
         ("records/transport.py", "AT_MARKS = 0", "AT_MARKS = 2", {PACKET}),
         # layouts of records
-        ("records/program.py", '("remaining", np.float64)', '("remaining", np.float32)', {FLOW, PACKET, SCANNER}),
+        ("records/program.py", '("remaining", np.float64)', '("remaining", np.float32)', {FLOW, PACKET}),
         # how kernels are compiled
-        ("jit/compile.py", 'error_model="numpy"', 'error_model="python"', {FLOW, PACKET, SCANNER}),
-        ("jit/tables.py", "first = 2 *", "first = 1 *", {FLOW, PACKET, SCANNER}),
+        ("jit/compile.py", 'error_model="numpy"', 'error_model="python"', {FLOW, PACKET, PATHS}),
+        ("jit/tables.py", "first = 2 *", "first = 1 *", {FLOW, PACKET, PATHS}),
         ("engine/packet/kernels/nic.py", "@rare\ndef withdraw", "@inlined\ndef withdraw", {PACKET}),
     ],
 )

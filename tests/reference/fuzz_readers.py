@@ -170,7 +170,6 @@ def _instrument(atheris: Any) -> None:  # noqa: ANN401  a module that is seldom 
     """Import the readers anew, so that each branch they take is reported."""
     for name in [name for name in sys.modules if name.startswith("fabricsim.traces")]:
         del sys.modules[name]
-    import_module("fabricsim.traces.kineto.trace_events")  # numba cannot compile what is instrumented
     with atheris.instrument_imports(include=["fabricsim.traces"]):
         readers = import_module("fabricsim.traces.readers")
         for form in readers.FORMS:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.files.sources import Source
+    from fabricsim.traces.kineto.trace_events import Arguments, Event
 
 MOST_EVENTS = 50_000_000
 """Events of the largest file that matter."""
@@ -38,19 +40,20 @@ ROW = np.dtype(
         ("place", np.int32),  # index into Events.places
         ("note", np.int32),  # index into Events.notes, of a plain operator into Events.inputs; NONE if there is none
         ("start", np.int64),  # ps after Events.origin
-        ("duration", np.int64),
-        ("correlation", np.int64),
+        ("duration", np.int64),  # ps
+        ("correlation", np.int64),  # NONE if not there, as all that follow
         ("external", np.int64),
         ("bytes", np.int64),
         ("sequence", np.int64),
         ("awaited_stream", np.int64),
-        ("awaited_record", np.int64),
+        ("awaited_record", np.int64),  # correlation of the call that recorded the event that is waited for
     ],
     align=True,
 )
-"""An event that matters; as ``TRACE_EVENT`` if not said otherwise."""
+"""An event that matters."""
 
 _ON_DEVICE = (scanner.KERNEL, scanner.COPY, scanner.SYNC)
+_PS_PER_US = 10**6
 _STEP = re.compile(r"ProfilerStep\s?#(\d{1,15})")
 
 
@@ -106,10 +109,9 @@ def read_events(source: Source, operators: Callable[[str], bool] | None = None) 
         Whether the inputs of operators of a name matter; if it is not given, plain operators are left out.
     """
     file = KinetoFile(Window(source))
-    file.scan["operators"] = operators is not None
     collector = _Collector(source.label, file, operators)
-    for batch in file.batches():
-        collector.take(batch)
+    for piece in file.pieces():
+        collector.take(piece)
     return collector.finish()
 
 
@@ -120,8 +122,7 @@ class _Collector:
     operators: Callable[[str], bool] | None = None
     rows: list[NDArray[np.void]] = field(default_factory=list)
     count: int = 0
-    names: dict[int, int] = field(default_factory=dict)  # by hash
-    texts: list[str] = field(default_factory=list)
+    names: dict[str, int] = field(default_factory=dict)
     is_message: list[bool] = field(default_factory=list)  # whether a kernel of that name is NCCL's
     has_inputs: list[bool] = field(default_factory=list)  # whether the inputs of an operator of that name matter
     name_bytes: int = 0
@@ -130,128 +131,124 @@ class _Collector:
     inputs: dict[Inputs, int] = field(default_factory=dict)
     steps: list[tuple[int, int, int]] = field(default_factory=list)
     negative: int = 0
+    origin: int | None = None  # us
 
-    def take(self, batch: NDArray[np.void]) -> None:
-        """Keep what matters of a batch."""
-        self._check(batch)
-        rows = np.empty(len(batch), ROW)
-        for column in ROW.names or ():
-            if column in (scanner.TRACE_EVENT.names or ()) and column != "name":
-                rows[column] = batch[column]
-        rows["name"] = self._names(batch)
-        rows["place"] = self._places(batch)
-        rows["note"] = rows["sequence"] = NONE
-        kernels = (rows["category"] == scanner.KERNEL) & np.array(self.is_message)[rows["name"]]
-        noted = kernels | (rows["mark"] == scanner.PARAMETERS) | (rows["mark"] == scanner.COLLECTIVE)
-        found = np.flatnonzero(noted)
-        columns = (rows["name"][found], batch["mark"][found], batch["arguments"][found], batch["arguments_end"][found])
-        notes = [self._note(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
-        if notes:
-            rows["note"][found], rows["sequence"][found] = zip(*notes, strict=True)
-        if self.operators is not None:
-            self._take_inputs(rows, batch)
-        for row in rows[rows["mark"] == scanner.STEP]:
-            self._step(row)
-        self.rows.append(rows[rows["mark"] != scanner.STEP])
+    def take(self, piece: list[Event]) -> None:
+        """Keep what matters of some events."""
+        rows = []
+        plain = scanner.OPERATOR + (self.operators is not None)  # of this category on, plain ones do not matter
+        for number, event in enumerate(piece):
+            if event.ph != "X" or event.name is None or event.cat not in scanner.CATEGORIES:
+                continue
+            category, mark = scanner.CATEGORIES[event.cat], scanner.PLAIN
+            if category >= scanner.OPERATOR:
+                mark = scanner.mark_of(event.name)
+                if mark == scanner.PLAIN and category >= plain:
+                    continue
+            times = self._times(event, number)
+            if mark == scanner.STEP:
+                self._step(event.name, *times)
+            else:
+                rows.append(self._row(event, category, mark, times))
+        self.rows.append(np.array(rows, ROW))
         self.count += len(rows)
         if self.count > MOST_EVENTS:
             raise TraceError(self.label, f"more than {MOST_EVENTS} events; capture fewer iterations")
 
-    def _check(self, batch: NDArray[np.void]) -> None:
-        defects = batch["defects"]
-        bad = np.flatnonzero(defects & (scanner.BAD_START | scanner.BAD_DURATION))
-        if len(bad):
-            event = batch[bad[0]]
-            key = "ts" if event["defects"] & scanner.BAD_START else "dur"
-            name = self._text(event["name"], event["name_end"])
-            what = f"the {key} of the event {name[:80]!r} is missing, no number of us, or out of range"
-            raise TraceError(
-                self.label, f"near byte {self.file.window.offset + int(event['name'])}: {what}; capture again"
-            )
-        self.negative += int(np.count_nonzero(defects & scanner.NEGATIVE))
+    def _times(self, event: Event, number: int) -> tuple[int, int]:
+        """Read start and duration in ps; `number` is that of the event in its piece."""
+        start, duration = scanner.picoseconds(event.ts), scanner.picoseconds(event.dur)
+        if start is not None:
+            if self.origin is None:
+                self.origin = start // _PS_PER_US
+            start -= self.origin * _PS_PER_US
+        if start is None or not scanner.is_near(start):
+            self._refuse(event, number, "ts")
+        if duration is None or not scanner.is_near(duration):
+            self._refuse(event, number, "dur")
+        self.negative += duration < 0
+        return start, max(duration, 0)
 
-    def _text(self, begin: int, end: int) -> str:
-        raw = self.file.window.data[begin:end].tobytes()
+    def _refuse(self, event: Event, number: int, key: str) -> NoReturn:
+        begin, _ = next(islice(self.file.spans(), number, None))
+        what = f"the {key} of the event {str(event.name)[:80]!r} is missing, no number of us, or out of range"
+        raise TraceError(self.label, f"at byte {self.file.window.offset + begin}: {what}; capture again")
+
+    def _row(self, event: Event, category: int, mark: int, times: tuple[int, int]) -> tuple[int, ...]:
+        name, numbers = self._name(str(event.name)), scanner.arguments_of(event)
+        on_device = category in _ON_DEVICE
+        note = sequence = NONE
+        if (category == scanner.KERNEL and self.is_message[name]) or mark != scanner.PLAIN:
+            note, sequence = self._note(event, mark)
+        elif category == scanner.OPERATOR and self.has_inputs[name]:
+            note = self._inputs(event)
+        external = numbers.external if numbers.external_too == NONE else numbers.external_too
+        rest = (external, numbers.bytes, sequence, numbers.wait_on_stream, numbers.wait_on_cuda_event_record_corr_id)
+        place = self._place(event, numbers, on_device=on_device)
+        return category, mark, name, place, note, *times, *map(scanner.integer, (numbers.correlation, *rest))
+
+    def _name(self, name: str) -> int:
+        number = self.names.get(name)
+        if number is None:
+            number = self.names[name] = len(self.names)
+            self.is_message.append(operation_of_kernel(name) is not None or library_of(name) is not None)
+            self.has_inputs.append(self.operators is not None and self.operators(name))
+            self.name_bytes += len(name)
+            if self.name_bytes > MOST_NAMES:
+                msg = f"more than {MOST_NAMES // 2**20} MiB of names; this is no trace of a job"
+                raise TraceError(self.label, msg)
+        return number
+
+    def _place(self, event: Event, numbers: Arguments, *, on_device: bool) -> int:
+        first = scanner.integer(numbers.device) if on_device else NONE
+        second = scanner.integer(numbers.stream) if on_device else NONE
+        first = scanner.integer_of(event.pid) if first == NONE else first
+        second = scanner.integer_of(event.tid) if second == NONE else second
+        return self.places.setdefault(Place(on_device, first, second), len(self.places))
+
+    def _inputs(self, event: Event) -> int:
+        found = inputs_of(self._arguments(event))
+        if found is None:
+            return NONE
+        number = self.inputs.setdefault(found, len(self.inputs))
+        if number == MOST_NOTES:
+            raise TraceError(self.label, f"more than {MOST_NOTES} shapes of operators; capture fewer iterations")
+        return number
+
+    def _arguments(self, event: Event) -> dict[str, Any]:
         try:
-            return str(decoded(b'"%b"' % raw)) if b"\\" in raw else raw.decode(errors="replace")
-        except ValueError:
-            return raw.decode(errors="replace")
-
-    def _names(self, batch: NDArray[np.void]) -> NDArray[np.int32]:
-        hashes, firsts, indices = np.unique(batch["name_hash"], return_index=True, return_inverse=True)
-        numbers = np.empty(len(hashes), np.int32)
-        for i, (key, first) in enumerate(zip(hashes.tolist(), firsts.tolist(), strict=True)):
-            number = self.names.get(key)
-            if number is None:
-                number = self.names[key] = len(self.names)
-                text = self._text(batch["name"][first], batch["name_end"][first])
-                self.texts.append(text)
-                self.is_message.append(operation_of_kernel(text) is not None or library_of(text) is not None)
-                self.has_inputs.append(self.operators is not None and self.operators(text))
-                self.name_bytes += len(text)
-            numbers[i] = number
-        if self.name_bytes > MOST_NAMES:
-            raise TraceError(self.label, f"more than {MOST_NAMES // 2**20} MiB of names; this is no trace of a job")
-        return numbers[indices]
-
-    def _places(self, batch: NDArray[np.void]) -> NDArray[np.int32]:
-        on_device = np.isin(batch["category"], _ON_DEVICE)
-        first = np.where(on_device & (batch["device"] != NONE), batch["device"], batch["pid"])
-        second = np.where(on_device & (batch["stream"] != NONE), batch["stream"], batch["tid"])
-        mixed = (first * 0x9E3779B97F4A7C1 + second) * 2 + on_device  # wraps around: tells places apart all the same
-        _, firsts, indices = np.unique(mixed, return_index=True, return_inverse=True)
-        numbers = [
-            self.places.setdefault(Place(bool(on_device[i]), int(first[i]), int(second[i])), len(self.places))
-            for i in firsts
-        ]
-        return np.array(numbers, np.int32)[indices]
-
-    def _take_inputs(self, rows: NDArray[np.void], batch: NDArray[np.void]) -> None:
-        plain = (rows["category"] == scanner.OPERATOR) & (rows["mark"] == scanner.PLAIN)
-        for at in np.flatnonzero(plain & np.array(self.has_inputs)[rows["name"]]).tolist():
-            event = batch[at]
-            found = inputs_of(self._arguments(rows["name"][at], event["arguments"], event["arguments_end"]))
-            if found is not None:
-                rows["note"][at] = self.inputs.setdefault(found, len(self.inputs))
-            if len(self.inputs) > MOST_NOTES:
-                raise TraceError(self.label, f"more than {MOST_NOTES} shapes of operators; capture fewer iterations")
-
-    def _arguments(self, number: int, begin: int, end: int) -> dict[str, Any]:
-        name, raw = self.texts[number], self.file.window.data[begin:end].tobytes()
-        try:
-            return cast("dict[str, Any]", decoded(raw) if raw else {})
+            found = decoded(bytes(event.args))
         except ValueError as error:
-            what = f"the args of the event {name[:80]!r} are no JSON ({error}); copy the file again"
-            raise TraceError(self.label, f"at byte {self.file.window.offset + begin}: {what}") from error
+            what = f"the args of the event {str(event.name)[:80]!r} cannot be read ({error}); copy the file again"
+            raise TraceError(self.label, what) from error
+        return found if isinstance(found, dict) else {}
 
-    def _note(self, number: int, mark: int, begin: int, end: int) -> tuple[int, int]:
+    def _note(self, event: Event, mark: int) -> tuple[int, int]:
         """Decode arguments; gives the number of the note and the sequence number that it has."""
-        name, arguments = self.texts[number], self._arguments(number, begin, end)
-        note = note_of(arguments, name if mark == scanner.COLLECTIVE else "")
+        arguments = self._arguments(event)
+        note = note_of(arguments, str(event.name) if mark == scanner.COLLECTIVE else "")
         noted = self.notes.setdefault(note, len(self.notes))
         if noted == MOST_NOTES:
             raise TraceError(self.label, f"more than {MOST_NOTES} different collectives; capture fewer iterations")
         sequence = arguments.get("Seq", NONE)
         return noted, sequence if type(sequence) is int and 0 <= sequence < 2**62 else NONE
 
-    def _step(self, row: NDArray[np.void]) -> None:
-        match = _STEP.fullmatch(self.texts[row["name"]])
+    def _step(self, name: str, start: int, duration: int) -> None:
+        match = _STEP.fullmatch(name)
         if match:
-            start, duration = int(row["start"]), int(row["duration"])
             self.steps.append((int(match[1]), start, start + duration))
 
     def finish(self) -> Events:
         rows = np.concatenate(self.rows) if self.rows else np.empty(0, ROW)
         self.rows.clear()
-        origin = int(self.file.scan["origin"][0])
         return Events(
             rows,
-            self.texts,
+            list(self.names),
             list(self.places),
             list(self.notes),
             self.steps,
             self.file.head,
-            origin,
+            self.origin or 0,
             self.negative,
             list(self.inputs),
         )

@@ -1,38 +1,76 @@
-"""The JSON of a Kineto file as a stream: a few values of its head, and its events batch by batch."""
+"""The JSON of a Kineto file as a stream: a few values of its head, and its events piece by piece."""
 
 from __future__ import annotations
 
 import json
 import re
 from dataclasses import dataclass, field
-from io import BufferedReader, BytesIO
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import numpy as np
+import msgspec
 
 from fabricsim.errors import TraceError
-from fabricsim.files.sources import Source
-from fabricsim.traces.kineto import json_text
-from fabricsim.traces.kineto import trace_events as scanner
+from fabricsim.traces.kineto.trace_events import Event
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from io import RawIOBase
 
-    from numpy.typing import NDArray
+    from fabricsim.files.sources import Source
 
 MOST_VALUE = 64 * 2**20
 """Bytes of the largest event or value."""
+MOST_NESTED = 62
+"""Brackets within brackets."""
+CUT, NO_JSON, TOO_DEEP = -1, -2, -3
+"""In place of a position: the text ends too early, is no JSON, is too deeply nested."""
 
 _CHUNK = 4 * 2**20
-_BATCH = 2**14
 _EVENTS = "traceEvents"
 _WANTED = ("distributedInfo", "deviceProperties", "baseTimeNanoseconds", "hostname", "host_name")
-_QUOTE, _COLON, _COMMA, _SPACE = b'":, '
-_OPEN_LIST, _OPEN_OBJECT, _CLOSE_OBJECT = b"[{}"
-_NEAR = 64  # bytes that are looked at one by one: more spaces in a row are rare
+_QUOTE, _COLON, _COMMA, _OPEN, _CLOSE = b'":,{}'
+_OPEN_LIST, _CLOSE_LIST = b"[]"
 _BOM = b"\xef\xbb\xbf"
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_TO_BRACKET = re.compile(rb'(?:[^"\[\]{}]++|%b)*+' % _STRING, re.DOTALL)
+_WHOLE_STRING = re.compile(_STRING, re.DOTALL)
+_PLAIN = re.compile(rb'[^\s,:\[\]{}"]*+')
+_GAP = re.compile(rb"[\x00-\x20]*+")
+_BETWEEN = re.compile(rb"[\s,]*+")
+_NEXT_EVENT = re.compile(rb"\s*+,\s*+\{")
+_DECODER = msgspec.json.Decoder(list[Event])
+_ONE = msgspec.json.Decoder(Event)
+_ANYTHING = msgspec.json.Decoder()
+
+
+def past_value(text: bytes, position: int) -> int:
+    """Give the place after a value, or one of CUT, NO_JSON and TOO_DEEP; `position` is at its first byte."""
+    if text[position] == _QUOTE:
+        string = _WHOLE_STRING.match(text, position)
+        return string.end() if string else CUT
+    if text[position] in b"[{":
+        return _past_brackets(text, position)
+    end = _PLAIN.match(text, position).end()  # type: ignore[union-attr]  # it may be empty
+    if end == len(text):
+        return CUT
+    return end if end > position and text[end] not in b'[{":' else NO_JSON
+
+
+def _past_brackets(text: bytes, position: int) -> int:
+    closing: list[int] = []
+    while True:
+        bracket = text[position]
+        if bracket in b"[{":
+            if len(closing) > MOST_NESTED:
+                return TOO_DEEP
+            closing.append(_CLOSE_LIST if bracket == _OPEN_LIST else _CLOSE)
+        elif closing.pop() != bracket:
+            return NO_JSON
+        position += 1
+        if not closing:
+            return position
+        position = _TO_BRACKET.match(text, position).end()  # type: ignore[union-attr]  # it may be empty
+        if position == len(text) or text[position] == _QUOTE:
+            return CUT
 
 
 @dataclass
@@ -40,73 +78,58 @@ class Window:
     """Part of a file: what is read and not yet used."""
 
     source: Source
-    data: NDArray[np.uint8] = field(default_factory=lambda: np.empty(2 * _CHUNK, np.uint8))
+    data: bytes = b""
     begin: int = 0
-    end: int = 0
     offset: int = 0  # of data[0] in the file
 
     @property
-    def place(self) -> int:
-        """Bytes of the file before `begin`."""
-        return self.offset + self.begin
+    def left(self) -> int:
+        """Bytes that are read and not yet used."""
+        return len(self.data) - self.begin
 
     def more(self) -> bool:
         """Read on, keeping what is not yet used; whether there was more."""
-        kept = self.end - self.begin
-        if len(self.data) - kept < _CHUNK:
-            if kept > MOST_VALUE:
-                self.fail(
-                    f"an event or value of more than {MOST_VALUE // 2**20} MiB", "no trace has one; capture again"
-                )
-            data = np.empty(2 * len(self.data), np.uint8)
-        else:
-            data = self.data
-        data[:kept] = self.data[self.begin : self.end]
-        self.data, self.offset, self.begin = data, self.offset + self.begin, 0
-        read = cast("BufferedReader[RawIOBase]", self.source.stream).readinto(data.data[kept:])
-        self.end = kept + read
+        if self.left > MOST_VALUE:
+            self.fail(f"an event or value of more than {MOST_VALUE // 2**20} MiB", "no trace has one; capture again")
+        read = self.source.stream.read(max(_CHUNK, self.left))
+        self.data, self.offset, self.begin = self.data[self.begin :] + read, self.offset + self.begin, 0
         return bool(read)
 
     def peek(self) -> int:
         """Go to the next byte that is no space."""
         while True:
-            near = min(self.begin + _NEAR, self.end)
-            while self.begin < near:
-                byte = int(self.data[self.begin])
-                if byte > _SPACE:
-                    return byte
-                self.begin += 1
-            rest = self.data[self.begin : self.end] > _SPACE
-            self.begin += int(rest.argmax()) if rest.any() else len(rest)
-            if self.begin == self.end and not self.more():
+            self.begin = _GAP.match(self.data, self.begin).end()  # type: ignore[union-attr]  # it may be empty
+            if self.left:
+                return self.data[self.begin]
+            if not self.more():
                 self.cut()
 
     def value(self) -> bytes:
         """Read the value that is next."""
         self.peek()
-        while (after := json_text.past_value(self.data, self.begin, self.end)) == json_text.CUT:
+        while (after := past_value(self.data, self.begin)) == CUT:
             if not self.more():
                 self.cut()
         if after < 0:
             self.broken(after)
-        value = self.data[self.begin : after].tobytes()
-        self.begin = int(after)
+        value = self.data[self.begin : after]
+        self.begin = after
         return value
 
-    def cut(self) -> None:
+    def cut(self) -> NoReturn:
         """Raise what a file that ends too early deserves."""
         way_out = "the job was killed while it wrote, or the copy is cut: copy it again or capture again"
         self.fail("the file ends before its JSON does", way_out)
 
-    def broken(self, code: int) -> None:
+    def broken(self, code: int) -> NoReturn:
         """Raise what is wrong with the JSON here."""
-        if code == json_text.TOO_DEEP:
-            self.fail(f"more than {json_text.MOST_NESTED} brackets within brackets", "no trace has them; capture again")
+        if code == TOO_DEEP:
+            self.fail(f"more than {MOST_NESTED} brackets within brackets", "no trace has them; capture again")
         self.fail("this is no JSON", "the file is damaged; copy it again")
 
-    def fail(self, problem: str, way_out: str) -> None:
+    def fail(self, problem: str, way_out: str) -> NoReturn:
         """Raise an error that names this place."""
-        raise TraceError(self.source.label, f"at byte {self.place}: {problem}; {way_out}")
+        raise TraceError(self.source.label, f"at byte {self.offset + self.begin}: {problem}; {way_out}")
 
 
 @dataclass
@@ -118,50 +141,55 @@ class KinetoFile:
     window
         What is read of it.
     head
-        Values beside the events, decoded, by their keys: all of them only once `batches` has come to its end.
-    scan
-        ``TRACE_SCAN``.
+        Values beside the events, by key; all of them once `pieces` has ended.
+    seen
+        Events of the pieces before.
     """
 
     window: Window
     head: dict[str, Any] = field(default_factory=dict)
-    scan: NDArray[np.void] = field(default_factory=lambda: np.zeros(1, scanner.TRACE_SCAN))
+    seen: int = 0
 
-    def batches(self) -> Iterator[NDArray[np.void]]:
-        """Give ``TRACE_EVENT`` records that are good, as `Window.data` is, until the next ones are asked for."""
+    def pieces(self) -> Iterator[list[Event]]:
+        """Give the events of the file, some thousands at a time.
+
+        Raises
+        ------
+        TraceError
+            If the file is no JSON, or has no ``traceEvents``.
+        """
         window = self.window
-        if window.source.head.startswith(_BOM):
-            window.more()
-            window.begin += len(_BOM)
+        window.more()
+        window.begin = len(_BOM) if window.data.startswith(_BOM) else 0
         first = window.peek()
         if first == _OPEN_LIST:
             yield from self._events()
-        elif first == _OPEN_OBJECT:
+        elif first == _OPEN:
             yield from self._object()
         else:
-            window.broken(json_text.NO_JSON)
+            window.broken(NO_JSON)
         self._finish()
 
     def _finish(self) -> None:
         window = self.window
-        while window.begin < window.end or window.more():
-            if window.data[window.begin] > _SPACE:
+        while window.left or window.more():
+            window.begin = _GAP.match(window.data, window.begin).end()  # type: ignore[union-attr]  # as above
+            if window.left:
                 window.fail("more text after the end of the JSON", "two files were joined; give each alone")
-            window.begin += 1
 
-    def _object(self) -> Iterator[NDArray[np.void]]:
+    def _object(self) -> Iterator[list[Event]]:
         window = self.window
         window.begin += 1
         found = False
-        while (byte := window.peek()) != _CLOSE_OBJECT:
+        while (byte := window.peek()) != _CLOSE:
             if byte == _COMMA:
                 window.begin += 1
                 continue
             if byte != _QUOTE:
-                window.broken(json_text.NO_JSON)
+                window.broken(NO_JSON)
             key = self._decoded("a key", window.value())
             if window.peek() != _COLON:
-                window.broken(json_text.NO_JSON)
+                window.broken(NO_JSON)
             window.begin += 1
             if key == _EVENTS:
                 if found or window.peek() != _OPEN_LIST:
@@ -183,46 +211,124 @@ class KinetoFile:
         except ValueError as error:
             raise TraceError(self.window.source.label, f"{what} is no JSON ({error}); copy the file again") from error
 
-    def _events(self) -> Iterator[NDArray[np.void]]:
-        window, events = self.window, np.empty(_BATCH, scanner.TRACE_EVENT)
+    def _events(self) -> Iterator[list[Event]]:
+        window = self.window
         window.begin += 1
         while True:
-            state = self.scan[0]
-            window.begin = int(scanner.scan(window.data, window.begin, window.end, events, self.scan))
-            if state["count"]:
-                yield events[: state["count"]]
-            if state["status"] == scanner.END:
+            if window.left < _CHUNK:
+                window.more()
+            events, end = self._at_once()
+            if not events:
+                events, end = self._one_by_one()
+            if events:
+                yield events
+                self.seen += len(events)
+                window.begin = end
+                continue
+            window.begin = end
+            if window.left and window.data[end] == _CLOSE_LIST:
+                window.begin += 1
                 return
-            if state["status"] < 0:
-                window.broken(state["status"])
-            if state["status"] == scanner.MORE and not window.more():
+            if not window.more():
                 way_out = "the job was killed while it wrote, or the copy is cut: copy it again, or cut it there"
-                window.fail(f"the file ends in or after event {state['seen'] + 1}", f"{way_out} and append ]}}")
+                window.fail(f"the file ends in or after event {self.seen + 1}", f"{way_out} and append ]}}")
+
+    def _at_once(self) -> tuple[list[Event], int]:
+        """Decode up to the last event that begins here; none if that is none of this list, or not as msgspec has it."""
+        data, begin = self.window.data, self.window.begin
+        first = _BETWEEN.match(data, begin).end()  # type: ignore[union-attr]  # as above
+        cut = data.rfind(b"}", first)
+        for _ in range(_BRACES):
+            if cut < 0 or _NEXT_EVENT.match(data, cut + 1):
+                break
+            cut = data.rfind(b"}", first, cut)
+        try:
+            return _DECODER.decode(b"[%b]" % data[first : cut + 1]), cut + 1
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return [], begin
+
+    def spans(self) -> Iterator[tuple[int, int]]:
+        """Give begin and end of each whole event that is there, then where that list ends, as an empty one."""
+        window, at = self.window, self.window.begin
+        while True:
+            at = _BETWEEN.match(window.data, at).end()  # type: ignore[union-attr]  # as above
+            if at == len(window.data) or window.data[at] == _CLOSE_LIST:
+                break
+            after = past_value(window.data, at) if window.data[at] == _OPEN else NO_JSON
+            if after == CUT:
+                break
+            if after < 0:
+                window.begin = at
+                window.broken(after)
+            yield at, after
+            at = after
+        yield at, at
+
+    def _one_by_one(self) -> tuple[list[Event], int]:
+        events, end = [], self.window.begin
+        for begin, end in self.spans():
+            if end > begin:
+                events.append(self._event(begin, end))
+        return events, end
+
+    def _event(self, begin: int, end: int) -> Event:
+        text = self.window.data[begin:end]
+        try:
+            return _event(text)
+        except ValueError:
+            mended = _ODD.sub(_mended, text) if len(text) < _MOST_MENDED else text
+        try:
+            return _event(mended)
+        except ValueError as error:
+            self.window.begin = begin
+            self.window.fail(f"this event is no JSON ({error})", "the file is damaged; copy it again")
+
+
+def _event(text: bytes) -> Event:
+    try:
+        return _ONE.decode(text)
+    except msgspec.ValidationError:  # its name is a number, or the like: it does not matter
+        return Event()
+
+
+_BRACES = 64
+"""Closing brackets that are looked at for one between two events."""
+_MOST_MENDED = 2**20
+"""Bytes of an event that is mended; it takes many times as many of memory."""
+_ODD = re.compile(rb"%b|-?\b(?:nan|NaN|inf|Infinity)\b" % _STRING, re.DOTALL)
+"""Strings, and numbers that JSON does not have."""
+
+
+def _mended(part: re.Match[bytes]) -> bytes:
+    """Write a string as JSON has it: PyTorch writes names as they are."""
+    if part[0][0] != _QUOTE:
+        return b"null"
+    try:
+        text = decoded(part[0])
+    except ValueError:  # \ of a path
+        text = part[0][1:-1].decode(errors="replace")
+    return json.dumps(text).encode()
 
 
 def decoded(value: bytes) -> Any:  # noqa: ANN401  any JSON
-    """Decode JSON that the scanner has walked over, so that its nesting is bounded; ValueError if it is none.
+    """Decode JSON; ValueError if it is none.
 
-    PyTorch writes names as they are: control characters and what is no UTF-8 occur in strings. Half a pair of
-    surrogates, which no file can be written with, becomes a replacement character.
+    Control characters and what is no UTF-8 occur in strings. Half a pair of surrogates, which no file can be written
+    with, becomes a replacement character.
     """
+    try:
+        return _ANYTHING.decode(value)
+    except (ValueError, RecursionError):  # none, or not as msgspec has it
+        pass
     text = value.decode(errors="replace")
     if _HALF.search(text):
         text = _ESCAPE.sub(lambda match: r"\ufffd" if _HALF.fullmatch(match[0]) else match[0], text)
-    return json.loads(text, strict=False)
+    try:
+        return json.loads(text, strict=False)
+    except RecursionError as error:
+        msg = "too many brackets within brackets"
+        raise ValueError(msg) from error
 
 
 _HALF = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _ESCAPE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.", re.DOTALL)
-
-
-_TINY = (
-    b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 1, "pid": 0, "tid": 0, "args": {}}]}'
-)
-
-
-def compile_scanner() -> None:
-    """Compile what reads Kineto traces, by reading one of one event."""
-    source = Source(Path("warmup"), "", _TINY, cast("BinaryIO", BufferedReader(cast("RawIOBase", BytesIO(_TINY)))))
-    for _ in KinetoFile(Window(source)).batches():
-        pass
