@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fabricsim.cli.common import SettingsOption, check_output_folder, note, output_folder, progress
-from fabricsim.cli.replay import FormOption, OnlyOption, RanksOption  # noqa: TC001  typer reads annotations
+from fabricsim.cli.replay import FormOption, OnlyOption, RanksOption, RanksPerHostOption  # noqa: TC001  typer reads annotations
 from fabricsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -69,12 +69,14 @@ def convert(  # noqa: PLR0913  one parameter per option
     form: FormOption = None,
     only: OnlyOption = None,
     ranks: RanksOption = None,
+    ranks_per_host: RanksPerHostOption = None,
     settings: SettingsOption = None,
 ) -> None:
     """Write a workload or a trace in another form, such as Chakra for ASTRA-sim or GOAL for LogGOPSim."""
     if Path(inputs[0]).suffix in {".yml", ".yaml"}:
         unused = {"--to": to, "--lower": lower, "--algorithm": algorithm, "--form": form, "--only": only}
-        _configuration(inputs, output, {**unused, "--ranks": ranks, "--set": settings}, force=force)
+        sizes = {"--ranks": ranks, "--ranks-per-host": ranks_per_host}
+        _configuration(inputs, output, {**unused, **sizes, "--set": settings}, force=force)
         return
     from fabricsim.traces import writers  # noqa: PLC0415  --help must not pay for it
 
@@ -91,7 +93,7 @@ def convert(  # noqa: PLR0913  one parameter per option
         if settings:
             msg = f"--set {settings[0]}: {inputs[0]} is a trace, which has no settings; leave it out"
             raise InputError(msg)
-        trace = _read(inputs, form, only)
+        trace = _read(inputs, form, only, ranks_per_host)
         if lower:
             trace = _written_out(_rebuilt(trace, ranks), inputs[0], algorithms, lower=True)
     if not known.collectives and (found := writers.collectives(trace)):
@@ -154,12 +156,13 @@ def _program(scenario: str, settings: list[str]) -> Program:
     return build_plan(load(scenario, settings)).program(None)
 
 
-def _read(inputs: Sequence[str], form: str | None, only: str | None) -> Trace:
+def _read(inputs: Sequence[str], form: str | None, only: str | None, ranks_per_host: int | None) -> Trace:
     from fabricsim.scenario import library  # noqa: PLC0415  --help must not pay for it
     from fabricsim.traces.readers import read  # noqa: PLC0415  as above
 
     with progress("reading") as report:
-        return read([library.trace(Path(each)) for each in inputs], form, only=only, progress=report)
+        paths = [library.trace(Path(each)) for each in inputs]
+        return read(paths, form, only=only, ranks_per_host=ranks_per_host, progress=report)
 
 
 def _rebuilt(trace: Trace, ranks: int | None) -> Program:

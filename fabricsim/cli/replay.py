@@ -73,6 +73,10 @@ RanksOption = Annotated[
     int | None,
     typer.Option(metavar="N", min=1, help="Ranks of the captured job, where the trace does not say how many."),
 ]
+RanksPerHostOption = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Ranks on each host of a Horovod timeline that does not show how many."),
+]
 AgainstOption = Annotated[
     str | None,
     typer.Option(
@@ -98,6 +102,7 @@ def replay(  # noqa: PLR0913  one parameter per option
     message_size: MessageSizeOption = 1.0,
     scale_to: ScaleOption = None,
     ranks: RanksOption = None,
+    ranks_per_host: RanksPerHostOption = None,
     form: FormOption = None,
     only: OnlyOption = None,
     against: AgainstOption = None,
@@ -112,7 +117,13 @@ def replay(  # noqa: PLR0913  one parameter per option
     check_output_file(output)
     watch = watched(tap, pcap, output)
     rebuilding = Rebuilding(
-        form=form, only=only, gpu_speed=gpu_speed, message_size=message_size, scale_to=scale_to, ranks=ranks
+        form=form,
+        only=only,
+        gpu_speed=gpu_speed,
+        message_size=message_size,
+        scale_to=scale_to,
+        ranks=ranks,
+        ranks_per_host=ranks_per_host,
     )
     rebuilt, name = rebuilt_from(traces, **rebuilding)
     if against == CAPTURED and not rebuilt.timed:
@@ -152,6 +163,7 @@ class Rebuilding(TypedDict, total=False):
     message_size: float
     scale_to: int | None
     ranks: int | None
+    ranks_per_host: int | None
 
 
 def rebuilt_from(  # noqa: PLR0913  one parameter per option
@@ -163,6 +175,7 @@ def rebuilt_from(  # noqa: PLR0913  one parameter per option
     message_size: float = 1.0,
     scale_to: int | None = None,
     ranks: int | None = None,
+    ranks_per_host: int | None = None,
 ) -> tuple[Rebuilt, str]:
     """Read a trace and make a program of it; also gives its form."""
     from fabricsim.scenario import library  # noqa: PLC0415  as above
@@ -174,7 +187,7 @@ def rebuilt_from(  # noqa: PLR0913  one parameter per option
         raise InputError(msg)
     traces = [library.trace(path) for path in traces]
     with progress("reading") as report:
-        trace = read(traces, form, only=only, progress=report)
+        trace = read(traces, form, only=only, ranks_per_host=ranks_per_host, progress=report)
     rebuilt = rebuild(trace, gpu_speed=gpu_speed, message_size=message_size, scale_to=scale_to, ranks=ranks)
     return rebuilt, trace.form
 

@@ -37,6 +37,7 @@ from fabricsim.cli.replay import (
     MessageSizeOption,
     OnlyOption,
     RanksOption,
+    RanksPerHostOption,
     Rebuilding,
     ScaleOption,
     SpeedOption,
@@ -139,6 +140,7 @@ def compare(  # noqa: PLR0913  one parameter per option
     message_size: MessageSizeOption = 1.0,
     scale_to: ScaleOption = None,
     ranks: RanksOption = None,
+    ranks_per_host: RanksPerHostOption = None,
     form: FormOption = None,
     only: OnlyOption = None,
     settings: SettingsOption = None,
@@ -149,7 +151,13 @@ def compare(  # noqa: PLR0913  one parameter per option
     """Run a scenario on several transports or by both engines, or replay a trace on several fabrics."""
     check_output_folder(output)
     rebuilding = Rebuilding(
-        form=form, only=only, gpu_speed=gpu_speed, message_size=message_size, scale_to=scale_to, ranks=ranks
+        form=form,
+        only=only,
+        gpu_speed=gpu_speed,
+        message_size=message_size,
+        scale_to=scale_to,
+        ranks=ranks,
+        ranks_per_host=ranks_per_host,
     )
     if fabric is not None:
         if jobs > 1:

@@ -50,6 +50,7 @@ def replay(  # noqa: PLR0913  the rest are rarely given, and by name only
     message_size: float = 1.0,
     scale_to: int | None = None,
     ranks: int | None = None,
+    ranks_per_host: int | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Result:
     """Replay the trace of a real job on a fabric.
@@ -72,6 +73,8 @@ def replay(  # noqa: PLR0913  the rest are rarely given, and by name only
         Ranks to which data parallelism is extended.
     ranks
         Of the job, if the trace does not say.
+    ranks_per_host
+        Of a Horovod timeline whose hierarchical all-reduces do not show it.
     progress
         Called now and then with the share that is done, 0 to 1.
 
@@ -89,7 +92,7 @@ def replay(  # noqa: PLR0913  the rest are rarely given, and by name only
         msg = f"gpu_speed {gpu_speed}: kernels cannot run that many times faster; give a number above 0, such as 1.3"
         raise InputError(msg)
     files = [trace] if isinstance(trace, (str, Path)) else list(trace)
-    found = read_trace([library.trace(Path(file)) for file in files])
+    found = read_trace([library.trace(Path(file)) for file in files], ranks_per_host=ranks_per_host)
     rebuilt = rebuild(found, gpu_speed=gpu_speed, message_size=message_size, scale_to=scale_to, ranks=ranks)
     loaded = pipeline.load_fabric(fabric, rebuilt.program.ranks, transport, overrides)
     return pipeline.replay(loaded, rebuilt, found.form, progress=progress)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 ALL_RANKS = "all ranks"
 """Description of a group of all ranks of a job whose file does not say how many there are."""
+ONE_HOST = "by hosts"
+"""Description of a group of the ranks of a host, or of those with one place on all hosts, if neither is known."""
 
 
 def united(lists: Collection[GroupList]) -> Mapping[str, tuple[int, ...]]:

@@ -4,7 +4,7 @@ Keys after ``horovod/common/timeline.cc`` of github.com/horovod/horovod. A timel
 form, a process for each tensor; the list has no end if the job was stopped. Below ``NEGOTIATE_...`` each rank that
 is ready has an event of its number. Sizes are those of tensors, which some versions note at the end of an operation.
 Tensors that were copied into the fusion buffer, and whose communications begin one after the other, are one
-communication.
+communication. A hierarchical all-reduce is several: `fabricsim.traces.horovod_parts` has what each moves.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
 from fabricsim.errors import TraceError
 from fabricsim.files.json_objects import ObjectList, decoded
 from fabricsim.records.program import NONE
+from fabricsim.traces.groups import ONE_HOST
+from fabricsim.traces.horovod_parts import Ran, fitting, parts
 from fabricsim.traces.kineto.messages import MOST_RANKS
 from fabricsim.traces.rank_groups import strided
 from fabricsim.traces.trace import COMMUNICATION, COPY, WAIT, Communication, RecordingBuilder
@@ -60,6 +62,7 @@ _ITEM = {
     "bool": 1,
 }
 _NEGOTIATE, _INTO, _FUSED = "NEGOTIATE_", "MEMCPY_IN_FUSION_BUFFER", "FUSION_BUFFER"
+_HOST_BUFFER = ("MEMCPY_IN_HOST_BUFFER", "MEMCPY_OUT_HOST_BUFFER")
 _DEEPEST = 64
 _PS_PER_US, _NS_PER_US = 1_000_000, 1000
 
@@ -86,15 +89,20 @@ class _Activity:
     end: int = NONE
 
 
+Place = Literal["job", "host", "hosts"]
+"""Whose communication it is: of all ranks, of those of a host, or of those with the same place on all hosts."""
+
+
 @dataclass(eq=False)
 class _Exchange:
-    """A communication, of one tensor or several that were fused."""
+    """A communication, of one tensor or several that were fused; or a copy beside it, which has no operation."""
 
-    operation: Operation
+    operation: Operation | None
     name: str
     start: int
     fused: bool
     crossing: bool
+    place: Place
     end: int = NONE
     size: int = 0
     datatypes: set[str] = field(default_factory=set)
@@ -121,15 +129,22 @@ def recognises(name: str, head: bytes) -> bool:  # noqa: ARG001  the name says n
     return head.lstrip()[:1] == b"[" and _KNOWN.search(head) is not None
 
 
-def read(source: Source) -> Iterator[Recording]:
+def read(source: Source, ranks_per_host: int = NONE) -> Iterator[Recording]:
     """Read the timeline of a job, which its rank 0 writes.
+
+    Parameters
+    ----------
+    source
+        The file.
+    ranks_per_host
+        Of all hosts alike; if left out what fits the parts of hierarchical all-reduces, if that is one number.
 
     Raises
     ------
     TraceError
-        If an event is damaged, or spans of a tensor end that have not begun.
+        If an event is damaged, spans of a tensor end that have not begun, or `ranks_per_host` does not fit.
     """
-    timeline = _Timeline(source.label)
+    timeline = _Timeline(source.label, ranks_per_host)
     events = ObjectList(source, _OPENING, may_end=True)
     for number, text in enumerate(events):
         timeline.take(decoded(_decode, text, source.label, f"event {number}"), number)
@@ -139,8 +154,9 @@ def read(source: Source) -> Iterator[Recording]:
 class _Timeline:
     """Takes events one by one."""
 
-    def __init__(self, label: str) -> None:
+    def __init__(self, label: str, ranks_per_host: int) -> None:
         self.label = label
+        self.local = ranks_per_host
         self.builder = RecordingBuilder(label)
         self.tensors: dict[int, _Tensor] = {}
         self.ready: set[int] = set()
@@ -148,6 +164,8 @@ class _Timeline:
         self.latest: _Exchange | None = None
         self.done: list[_Exchange] = []
         self.sizeless = 0
+        self.ran: set[Ran] = set()
+        self.hierarchical, self.unequal = False, False
 
     def take(self, event: _Event, number: int) -> None:
         if event.ph == "M":
@@ -181,7 +199,7 @@ class _Timeline:
         tensor.open.append(_Activity(event.name, event.ts))
         match = _ACTIVITY.fullmatch(event.name)
         operation = _OPERATIONS.get(match[3]) if match else None
-        if match is None or operation is None:
+        if operation is None and event.name not in _HOST_BUFFER:
             self.latest = None
             tensor.fused |= event.name == _INTO
             return
@@ -195,7 +213,9 @@ class _Timeline:
             and latest not in tensor.exchanges
         )
         if latest is None or not together:
-            latest = _Exchange(operation, event.name, event.ts, tensor.fused, bool(match[2]))
+            crossing = match is not None and bool(match[2])
+            place = _place(tensor, operation)
+            latest = _Exchange(operation, event.name, event.ts, tensor.fused, crossing, place)
         latest.open_tensors += 1
         latest.before += tensor.before
         tensor.before = []
@@ -236,6 +256,14 @@ class _Timeline:
     def _close(self, tensor: _Tensor, args: dict[str, Any]) -> None:
         """Take up the size of a tensor once its operation has ended."""
         size, datatype = _size(args)
+        in_host = {exchange.operation for exchange in tensor.exchanges if exchange.place == "host"}
+        if in_host:
+            self.hierarchical = True
+            shared, rest = "reduce_scatter" in in_host, "reduce" in in_host
+            if tensor.fused:
+                self.unequal |= rest or not shared
+            elif size != NONE:
+                self.ran.add(Ran(size // _ITEM[datatype], shared, rest))
         for exchange in tensor.exchanges:
             exchange.size = NONE if NONE in {size, exchange.size} else exchange.size + size
             exchange.datatypes.add(datatype)
@@ -250,41 +278,101 @@ class _Timeline:
     def recordings(self, *, cut: bool) -> Iterator[Recording]:
         """Write all communications that have ended."""
         world = len(self.ready) if self.ready == set(range(len(self.ready))) and self.ready else NONE
+        builder = self.builder
+        builder.missing["what ranks compute: a timeline has communications only"] = None
+        if self.hierarchical:
+            self._find_hosts(world)
         for exchange in sorted(self.done, key=lambda exchange: exchange.start):
             self._write(exchange, world)
-        builder = self.builder
         if not builder.count:
             return
-        builder.missing["what ranks compute: a timeline has communications only"] = None
         if self.sizeless:
             builder.missing[f"the size of {self.sizeless} communications: this version of Horovod notes none"] = None
         if cut or any(tensor.open for tensor in self.tensors.values()):
             builder.missing["its end: the job was stopped before the timeline was closed"] = None
         yield builder.build(0 if world != NONE else NONE, world, origin=self.epoch * _NS_PER_US)
 
+    def _find_hosts(self, world: int) -> None:
+        """Find how many ranks each host has, and say what that rests on."""
+        given = self.local
+        found = () if self.unequal or world == NONE else fitting(world, self.ran)
+        fit = ", ".join(map(str, found)) or "none"
+        if given != NONE and given not in found:
+            msg = f"is not of hosts of {given} ranks: what ran of its hierarchical all-reduces fits {fit} to a host"
+            raise TraceError(self.label, f"{msg}; leave out --ranks-per-host, or give a number that fits")
+        self.local = found[0] if given == NONE and len(found) == 1 else given
+        why = "the one number that fits what ran of its all-reduces" if given == NONE else "as --ranks-per-host says"
+        said = f"{self.local} that follow one another ({why})"
+        if self.local == NONE:
+            said = f"what ran of its hierarchical all-reduces fits {fit}"
+        self.builder.missing[f"which ranks are on one host: {said}"] = None
+        if self.local > 1 and any(one.rest for one in self.ran):
+            rest = "what the last rank of a host sends beyond the share of others"
+            self.builder.missing[f"{rest}: less than an element for each rank of the host, left out"] = None
+
     def _write(self, exchange: _Exchange, world: int) -> None:
         if exchange.end == NONE:
             return
-        builder, group = self.builder, NONE
-        if world != NONE and not exchange.crossing:
-            group = builder.group("global", "", strided(world), world)
-        size = exchange.size
-        if exchange.operation == "reduce_scatter" and size != NONE:  # what comes out is a rank's part
-            size = NONE if world == NONE else size * world
-        self.sizeless += size == NONE
-        datatype = next(iter(exchange.datatypes)) if len(exchange.datatypes) == 1 else ""
+        builder, what = self.builder, self._communication(exchange, world)
         node = builder.node(
-            COMMUNICATION,
+            COPY if what is None else COMMUNICATION,
             builder.lane("stream", "communications"),
             exchange.name,
-            communication=Communication(exchange.operation, group, size, datatype),
+            communication=what,
             start=exchange.start * _PS_PER_US,
             duration=(exchange.end - exchange.start) * _PS_PER_US,
         )
+        if what is not None:
+            self.sizeless += what.size == NONE
+            library = exchange.name.partition("_")[0]
+            if library != "NCCL":
+                sentence = (
+                    f"by which algorithm {library} communicates, and how fast it adds: replayed as the fabric's own"
+                )
+                builder.missing[sentence] = None
         for before in exchange.before:
             builder.edge(before, node)
         for activity in exchange.copies_out:
             builder.edge(node, self._node(COPY, "fusion buffer", activity))
+
+    def _communication(self, exchange: _Exchange, world: int) -> Communication | None:
+        """Give what an exchange communicates; None if it is a copy, as NCCL's parts are on a host of one rank."""
+        builder, size, operation = self.builder, exchange.size, exchange.operation
+        if operation is None or (exchange.place == "host" and self.local == 1):
+            return None
+        datatype = next(iter(exchange.datatypes)) if len(exchange.datatypes) == 1 else ""
+        if exchange.place != "job":
+            return self._part(operation, exchange, datatype, world)
+        group = NONE
+        if world != NONE and not exchange.crossing:
+            group = builder.group("global", "", strided(world), world)
+        if operation == "reduce_scatter" and size != NONE:  # what comes out is a rank's part
+            size = NONE if world == NONE else size * world
+        return Communication(operation, group, size, datatype)
+
+    def _part(self, operation: Operation, exchange: _Exchange, datatype: str, world: int) -> Communication:
+        """Give a part of a hierarchical all-reduce."""
+        local, name = self.local, exchange.place
+        if local == NONE:
+            return Communication(operation, self.builder.group(name, ONE_HOST), NONE, datatype)
+        count, stride = (local, 1) if name == "host" else (world // local, local)
+        group = self.builder.group(name, "", strided(count, stride), count)
+        if exchange.size == NONE or not datatype:
+            return Communication(operation, group, NONE, datatype)
+        item = _ITEM[datatype]
+        shared, rest, across = parts(exchange.size // item, local, fused=exchange.fused)
+        rooted = operation in {"reduce", "broadcast"}
+        elements = across if name == "hosts" else rest if rooted else shared
+        return Communication(operation, group, elements * item, datatype, local - 1 if rooted else NONE)
+
+
+def _place(tensor: _Tensor, operation: Operation | None) -> Place:
+    """Tell whose communication comes next of a tensor: an all-reduce with other parts is hierarchical."""
+    if operation is None or tensor.open[0].name != "ALLREDUCE":
+        return "job"
+    if operation != "all_reduce":
+        return "host"
+    return "hosts" if any(exchange.place == "host" for exchange in tensor.exchanges) else "job"
 
 
 def _size(args: dict[str, Any]) -> tuple[int, str]:

@@ -10,7 +10,7 @@ from fabricsim.errors import InputError, TraceError
 from fabricsim.files.sources import sources
 from fabricsim.records.program import NONE
 from fabricsim.scenario.suggest import did_you_mean
-from fabricsim.traces import megatron_log
+from fabricsim.traces import horovod, megatron_log
 from fabricsim.traces.groups import completed, united
 from fabricsim.traces.joined import join
 from fabricsim.traces.trace import GroupList, Trace
@@ -125,6 +125,7 @@ def read(
     form: str | None = None,
     *,
     only: str | None = None,
+    ranks_per_host: int | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Trace:
     """Read a trace and all its files: of one form, or Kineto traces with execution traces of the same ranks.
@@ -137,6 +138,8 @@ def read(
         Name in `FORMS`, of all files; if left out, as each file shows.
     only
         Pattern that names must match, as of `fabricsim.files.sources.sources`.
+    ranks_per_host
+        Of a Horovod timeline whose hierarchical all-reduces do not show it.
     progress
         Called now and then with the share of all bytes that has been read.
 
@@ -150,7 +153,7 @@ def read(
     for source in sources(paths, only, progress):
         name = form or _form_among(source, found)
         recordings = found.setdefault(name, [])
-        for part in reader(name).read(source):
+        for part in _parts(name, source, ranks_per_host):
             if isinstance(part, GroupList):
                 lists.append(part)
             else:
@@ -160,6 +163,15 @@ def read(
     if world == NONE and FORMS[name].whole:
         world = _implied_world(recordings, listed)
     return Trace(name, tuple(completed(recording, listed, world) for recording in recordings), world)
+
+
+def _parts(form: str, source: Source, ranks_per_host: int | None) -> Iterator[Recording | GroupList]:
+    if ranks_per_host is None:
+        return reader(form).read(source)
+    if form != "horovod":
+        msg = f"--ranks-per-host {ranks_per_host}: {source.label} is of form {form}, which does without; leave it out"
+        raise InputError(msg)
+    return horovod.read(source, ranks_per_host)
 
 
 def _one_form(found: dict[str, list[Recording]], paths: Collection[Path | str]) -> tuple[str, list[Recording]]:

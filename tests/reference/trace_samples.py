@@ -234,6 +234,17 @@ def _horovod() -> list[dict[str, Any]]:
     ]
 
 
+def _hierarchical() -> list[dict[str, Any]]:
+    events = [{"ph": "B", "name": "NEGOTIATE_ALLREDUCE", "ts": 10, "pid": 1}]
+    events += [{"ph": "X", "name": str(rank), "ts": 11, "pid": 1, "dur": 0} for rank in range(4)]
+    events += [{"ph": "E", "ts": 20, "pid": 1}, {"ph": "B", "name": "ALLREDUCE", "ts": 21, "pid": 1}]
+    parts = ("NCCL_REDUCESCATTER", "NCCL_REDUCE", "MEMCPY_IN_HOST_BUFFER", "MPI_ALLREDUCE", "MEMCPY_OUT_HOST_BUFFER")
+    for number, name in enumerate((*parts, "NCCL_ALLGATHER", "NCCL_BCAST"), 3):
+        events.append({"ph": "B", "name": name, "ts": 10 * number, "pid": 1})
+        events.append({"ph": "E", "ts": 10 * number + 9, "pid": 1})
+    return [*events, {"ph": "E", "ts": 110, "pid": 1, "args": {"dtype": "float32", "shape": "[1025]"}}]
+
+
 def _inspector() -> bytes:
     head = {
         "header": {"id": "0x11", "rank": 0, "n_ranks": 2, "nnodes": 1},
@@ -303,7 +314,7 @@ SAMPLES: dict[str, list[bytes]] = {
     "goal": [_GOAL.encode()],
     "aicb": [_AICB.encode()],
     "astrasim": [_ASTRASIM.encode()],
-    "horovod": [_json(_horovod())],
+    "horovod": [_json(_horovod()), _json(_hierarchical())],
     "inspector": [_inspector()],
     "flight_recorder": [_json(_flight_recorder()), _json(_without_messages(_flight_recorder()))],
     "nccl_log": [_nccl_log().encode()],

@@ -7,10 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fabricsim.errors import TraceError
+from fabricsim.errors import InputError, TraceError
 from fabricsim.files.sources import sources
 from fabricsim.records.program import NONE
 from fabricsim.traces import horovod, readers
+from fabricsim.traces.horovod_parts import Ran, fitting, parts
+from fabricsim.traces.rebuild.programs import rebuild
 from fabricsim.traces.trace import COMMUNICATION, COPY, KINDS, WAIT, Communication, Group
 
 if TYPE_CHECKING:
@@ -134,6 +136,128 @@ def test_a_reduce_scatter_hands_out_a_part(tmp_path: Path) -> None:
     assert communications(recording) == [Communication("reduce_scatter", 0, 2 * 400, "float16")]
 
 
+IN = ("MEMCPY_IN_HOST_BUFFER", "MPI_ALLREDUCE", "MEMCPY_OUT_HOST_BUFFER")
+SHARED = ("NCCL_REDUCESCATTER", *IN, "NCCL_ALLGATHER")
+REST = ("NCCL_REDUCE", *IN, "NCCL_BCAST")
+BOTH = ("NCCL_REDUCESCATTER", "NCCL_REDUCE", *IN, "NCCL_ALLGATHER", "NCCL_BCAST")
+
+
+def hierarchical(pids: tuple[int, ...], elements: int, names: tuple[str, ...], world: int) -> list[Event]:
+    """One all-reduce, each part of which takes 10 us; several tensors go into the fusion buffer."""
+    first = 1000 * pids[0]
+    events = [begin(pid, "NEGOTIATE_ALLREDUCE", first) for pid in pids]
+    events += [ready(pids[0], rank, first) for rank in range(world)]
+    events += [end(pid, first + 1) for pid in pids]
+    events += [begin(pid, "ALLREDUCE", first + 2) for pid in pids]
+    if len(pids) > 1:
+        names = ("MEMCPY_IN_FUSION_BUFFER", *names)
+    for place, name in enumerate(names, 1):
+        events += [begin(pid, name, first + 20 * place) for pid in pids]
+        events += [end(pid, first + 20 * place + 10) for pid in pids]
+    return [*events, *(end(pid, first + 900, dtype="float32", shape=f"[{elements}]") for pid in pids)]
+
+
+def test_parts_of_a_hierarchical_all_reduce(tmp_path: Path) -> None:
+    # 1026 = 4 x 256 + 2; below 4 elements nothing can be shared
+    events = [*hierarchical((1,), 1026, BOTH, 8), *hierarchical((2,), 3, REST, 8)]
+    [recording] = read_text(written(events), tmp_path)
+    host, hosts = Group("host", "", (0, 1, 2, 3), 4), Group("hosts", "", (0, 4), 2)
+    shares = [(recording.groups[one.group], one._replace(group=NONE)) for one in communications(recording)]
+    assert shares == [
+        (host, Communication("reduce_scatter", NONE, 4 * 1024, "float32")),
+        (host, Communication("reduce", NONE, 4 * 2, "float32", peer=3)),
+        (hosts, Communication("all_reduce", NONE, 4 * 256, "float32")),
+        (host, Communication("all_gather", NONE, 4 * 1024, "float32")),
+        (host, Communication("broadcast", NONE, 4 * 2, "float32", peer=3)),
+        (host, Communication("reduce", NONE, 4 * 3, "float32", peer=3)),
+        (hosts, Communication("all_reduce", NONE, 0, "float32")),
+        (host, Communication("broadcast", NONE, 4 * 3, "float32", peer=3)),
+    ]
+    copies = recording.nodes[recording.nodes["kind"] == COPY]
+    assert [recording.names[name] for name in copies["name"]] == [IN[0], IN[2]] * 2
+    assert (copies["duration"] == 10_000_000).all()
+    said = "which ranks are on one host: 4 that follow one another (the one number that fits what ran"
+    assert any(sentence.startswith(said) for sentence in recording.missing)
+    assert any(sentence.startswith("by which algorithm MPI communicates") for sentence in recording.missing)
+
+
+def test_fused_tensors_fill_up_the_buffer_of_a_hierarchical_all_reduce(tmp_path: Path) -> None:
+    # 3 tensors of 100 elements are filled up to 2 x 64 x 3 = 384
+    events = [*hierarchical((1,), 3, BOTH, 4), *hierarchical((2, 3, 4), 100, SHARED, 4)]
+    [recording] = read_text(written(events), tmp_path)
+    fused = [one for one in communications(recording) if one.size > 12]
+    assert [(one.operation, one.size) for one in fused] == [
+        ("reduce_scatter", 4 * 384),
+        ("all_reduce", 4 * 192),
+        ("all_gather", 4 * 384),
+    ]
+
+
+def test_all_ranks_of_a_hierarchical_all_reduce(tmp_path: Path) -> None:
+    (tmp_path / "timeline.json").write_bytes(written(hierarchical((1,), 1026, BOTH, 8)))
+    trace = readers.read([tmp_path], ranks_per_host=4)
+    rebuilt = rebuild(trace)
+    calls = sorted((one.collective, one.ranks, one.size) for one in rebuilt.program.calls.kinds)
+    places = ((0, 1, 2, 3), (4, 5, 6, 7))
+    expected = [(name, ranks, 4096) for name in ("reduce_scatter", "all_gather") for ranks in places]
+    expected += [(name, ranks, 8) for name in ("reduce", "broadcast") for ranks in ((3, 0, 1, 2), (7, 4, 5, 6))]
+    assert calls == sorted([*expected, *(("all_reduce", (rank, rank + 4), 1024) for rank in range(4))])
+
+
+def test_a_host_of_one_rank_copies(tmp_path: Path) -> None:
+    [recording] = read_text(written(hierarchical((1,), 1, SHARED, 15)), tmp_path)
+    assert communications(recording) == [Communication("all_reduce", 0, 4, "float32")]
+    assert recording.groups == (Group("hosts", "", tuple(range(15)), 15),)
+    assert [KINDS[kind] for kind in recording.nodes["kind"]].count("copy") == 4
+
+
+def test_ranks_per_host_that_the_timeline_does_not_show(tmp_path: Path) -> None:
+    path = tmp_path / "timeline.json"
+    path.write_bytes(written(hierarchical((1,), 1024, SHARED, 16)))
+    trace = readers.read([path])
+    assert any(one.endswith("hierarchical all-reduces fits 1, 2, 4, 8") for one in trace.recordings[0].missing)
+    with pytest.raises(TraceError, match=r"does not say how many ranks a host has; say it with --ranks-per-host N"):
+        rebuild(trace)
+    for local in (2, 8):
+        calls = rebuild(readers.read([path], ranks_per_host=local)).program.calls.kinds
+        across = {one.ranks: one.size for one in calls if one.collective == "all_reduce"}
+        assert across == {tuple(range(first, 16, local)): 4096 // local for first in range(local)}
+    with pytest.raises(TraceError, match=r"is not of hosts of 3 ranks: what ran .* fits 1, 2, 4, 8 to a host"):
+        readers.read([path], ranks_per_host=3)
+    (tmp_path / "a.goal").write_text("num_ranks 1\nrank 0 {\ncalc 1\n}\n")
+    with pytest.raises(InputError, match=r"--ranks-per-host 4: .*a.goal is of form goal, which does without"):
+        readers.read([tmp_path / "a.goal"], ranks_per_host=4)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        hierarchical((1,), 1024, REST, 16),
+        hierarchical((1, 2), 1024, REST, 16),
+        hierarchical((1,), 1024, SHARED, 7) + hierarchical((2,), 7, REST, 7),
+    ],
+)
+def test_hosts_of_different_sizes_are_refused(events: list[Event], tmp_path: Path) -> None:
+    (tmp_path / "timeline.json").write_bytes(written(events))
+    trace = readers.read([tmp_path])
+    assert any(one.endswith("fits none") for one in trace.recordings[0].missing)
+    with pytest.raises(TraceError, match="or capture with HOROVOD_HIERARCHICAL_ALLREDUCE=0"):
+        rebuild(trace)
+
+
+@given(local=st.integers(1, 16), hosts=st.integers(2, 8), sizes=st.lists(st.integers(1, 10**6), min_size=1, max_size=9))
+def test_the_true_number_of_ranks_per_host_fits(local: int, hosts: int, sizes: list[int]) -> None:
+    ran = []
+    for size in sizes:
+        shared, rest, across = parts(size, local, fused=False)
+        assert (shared + rest, across * local) == (size, shared)
+        filled = parts(size, local, fused=True)
+        assert (filled.rest, filled.shared % (64 * local)) == (0, 0)
+        assert 0 <= filled.shared - size < 64 * local
+        ran.append(Ran(size, shared > 0, rest > 0))
+    assert local in fitting(local * hosts, ran)
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -152,7 +276,7 @@ def test_mistakes(text: bytes, says: str, tmp_path: Path) -> None:
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=st.data())
 def test_damage_ends_in_recordings_or_one_error(drawn: st.DataObject, tmp_path: Path, mutations: ModuleType) -> None:
-    samples = [written(ALONE), written(FUSED)]
+    samples = [written(ALONE), written(FUSED), written(hierarchical((1,), 1026, BOTH, 4))]
     text = drawn.draw(mutations.damaged(samples))
     try:
         recordings = read_text(text, tmp_path)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
+from fabricsim.traces.groups import ONE_HOST
 from fabricsim.traces.rebuild.roles import resemble
 
 if TYPE_CHECKING:
@@ -58,10 +59,11 @@ def assign(trace: Trace, scale_to: int | None = None, ranks: int | None = None) 
     Raises
     ------
     TraceError
-        If the size of the job is not known, or `scale_to` is no multiple of it.
+        If the size of the job, or of its hosts where that matters, is not known, or `scale_to` is no multiple of it.
     """
     alone = ranks is None and _is_alone(trace)
     world = 1 if alone else _world(trace, ranks)
+    _check_hosts(trace)
     if max(world, scale_to or 0) > MOST_RANKS:
         msg = f"is to be replayed on {max(world, scale_to or 0)} ranks; at most {MOST_RANKS} can be"
         raise TraceError(trace.recordings[0].source, f"{msg}; mend the ranks that it names, or scale to fewer")
@@ -113,6 +115,14 @@ def _world(trace: Trace, ranks: int | None) -> int:
     if ranks is None and trace.world == NONE and (least < 1 or open_ended):
         raise TraceError(source, "does not say how many ranks the job has; say it with --ranks N")
     return world
+
+
+def _check_hosts(trace: Trace) -> None:
+    for recording in trace.recordings:
+        if any(group.description == ONE_HOST for group in recording.groups):
+            msg = "reduces in each host and then between hosts, and does not say how many ranks a host has"
+            way_out = "say it with --ranks-per-host N, or capture with HOROVOD_HIERARCHICAL_ALLREDUCE=0"
+            raise TraceError(recording.source, f"{msg}; {way_out}")
 
 
 def _named(recording: Recording) -> int:
