@@ -47,7 +47,7 @@ def test_other_runs_of_one_node_agree(one_node: list[Record]) -> None:
     others = [record for record in one_node if not vtrain.calibrates("one node", record)]
     found = [abs(error) for error in errors("one node", others[::12])]
 
-    assert sum(found) / len(found) <= 0.1  # a sample; that of all is in docs/explanation/validation.md
+    assert sum(found) / len(found) <= 0.1  # a sample; that of all is in docs/explanation/validation/vtrain.md
 
 
 @pytest.mark.parametrize("degrees", [(2, 8, 1), (1, 8, 2), (4, 2, 2)])
