@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 from pydantic_core import CoreSchema, core_schema
 
 if TYPE_CHECKING:
@@ -32,14 +33,34 @@ class OneOf:
     key
         The key that chooses, such as ``"topology"``.
     models
-        Gives the models by the values of that key; asked when a scenario is validated for the first time.
+        Gives the models by the values of that key; asked whenever a table is validated, as users add some.
     """
 
     key: str
     models: Callable[[], Mapping[str, type[Spec]]]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ANN401  any type may be annotated
-        """Make a union of the models; `source` is their common base."""
+        """Validate as a union of the models that there are at that time."""
+        del source, handler
+
+        def validated(table: object) -> Any:  # noqa: ANN401  one of the models
+            return _union(self.key, tuple(self.models().items())).validate_python(table)
+
+        return core_schema.no_info_plain_validator_function(validated)
+
+
+class _Union(NamedTuple):
+    """Annotates a table whose model is one of those given, as of `OneOf`."""
+
+    key: str
+    models: tuple[tuple[str, type[Spec]], ...]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ANN401  as above
         del source
-        choices = {name: handler.generate_schema(model) for name, model in self.models().items()}
+        choices = {name: handler.generate_schema(model) for name, model in self.models}
         return core_schema.tagged_union_schema(choices, self.key)
+
+
+@lru_cache(maxsize=64)
+def _union(key: str, models: tuple[tuple[str, type[Spec]], ...]) -> TypeAdapter[Any]:
+    return TypeAdapter(Annotated[Any, _Union(key, models)])

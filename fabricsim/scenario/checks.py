@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fabricsim.errors import Mistake
 from fabricsim.scenario.collectives import ALGORITHMS, chakra_files, is_described
-from fabricsim.scenario.fabric import keys_of, topologies
+from fabricsim.scenario.fabric import TOPOLOGIES, keys_of
 from fabricsim.scenario.job import DIMENSIONS
 from fabricsim.scenario.job_checks import job_problems, peak_problems
 from fabricsim.scenario.packet import SOCKET_KINDS
@@ -112,7 +112,7 @@ def _idle_job_keys(scenario: Parts) -> Iterator[Mistake]:
 def _idle_fabric_keys(scenario: Parts) -> Iterator[Mistake]:
     fabric = scenario.fabric
     for key in sorted(fabric.idle & fabric.model_fields_set):
-        having = " or ".join(name for name, topology in topologies().items() if key in keys_of(topology))
+        having = " or ".join(name for name, topology in TOPOLOGIES.all().items() if key in keys_of(topology))
         problem = f'has no effect with topology = "{fabric.topology}"'
         yield Mistake(f"fabric.{key}", problem, f"take it out, or choose {having}")
     if fabric.routing not in fabric.routings:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pkgutil
-from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from fabricsim.errors import SimulationError
+from fabricsim.extensions import Registry
 from fabricsim.scenario.base import Spec
 from fabricsim.scenario.network import Cable, Ends, Network, Size
 from fabricsim.scenario.quantity import Duration, Length, Rate
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 
     from fabricsim.errors import Mistake
 
-__all__ = ["Fabric", "Failure", "Ports", "Routing", "Switch", "Switched", "topologies"]
+__all__ = ["TOPOLOGIES", "Fabric", "Failure", "Ports", "Routing", "Switch", "Switched"]
 
 MOST_PORTS = 1024
 """Ports of a switch towards others; the largest sold have some hundred."""
@@ -28,7 +26,6 @@ MOST_PORTS = 1024
 Ports = Annotated[int, Field(ge=1, le=MOST_PORTS)]
 Routing = Literal["ecmp", "d-mod-k", "dimension-order", "valiant", "ugal"]
 
-_MODULES = "fabricsim.topology.networks"
 _CARRIED = frozenset({"link_rate", "host_cable", "switch_cable", "routing"})
 
 
@@ -112,11 +109,8 @@ class Switched(Fabric):
         return Cable(self.uplink_rate, self.switch_cable)
 
 
-@cache
-def topologies() -> dict[str, type[Fabric]]:
-    """Return all topologies by name: the class ``TOPOLOGY`` of each module of `fabricsim.topology.networks`."""
-    found = [info.name for info in pkgutil.iter_modules(import_module(_MODULES).__path__)]
-    return {name.replace("_", "-"): import_module(f"{_MODULES}.{name}").TOPOLOGY for name in found}
+TOPOLOGIES: Registry[type[Fabric]] = Registry("topologies", "fabricsim.topology.networks", "TOPOLOGY", Fabric)
+"""All topologies: a subclass of `Fabric` each."""
 
 
 def keys_of(topology: type[Fabric]) -> frozenset[str]:
@@ -126,21 +120,21 @@ def keys_of(topology: type[Fabric]) -> frozenset[str]:
 
 def own_keys() -> frozenset[str]:
     """Return the keys that only some topologies have a use for."""
-    every = [keys_of(topology) for topology in topologies().values()]
+    every = [keys_of(topology) for topology in TOPOLOGIES.all().values()]
     return frozenset().union(*every) - frozenset.intersection(*every)
 
 
 def carried(topology: str) -> frozenset[str]:
     """Return the keys that a fabric keeps if this topology is written over another one: they say nothing of a shape."""
-    known = topologies().get(topology)
+    known = TOPOLOGIES.find(topology)
     return _CARRIED & keys_of(known) if known else _CARRIED
 
 
 def file_keys() -> frozenset[str]:
     """Return all keys that name files."""
-    return frozenset(key for topology in topologies().values() for key in topology.files)
+    return frozenset(key for topology in TOPOLOGIES.all().values() for key in topology.files)
 
 
 def fabric_of(tables: Mapping[str, Any]) -> Fabric:
     """Make a fabric of a table, such as ``{"topology": "fat-tree", "k": 4}``."""
-    return topologies()[tables["topology"]].model_validate(tables)
+    return TOPOLOGIES.all()[tables["topology"]].model_validate(tables)

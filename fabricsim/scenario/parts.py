@@ -9,7 +9,7 @@ from pydantic import Field
 from fabricsim.scenario.base import OneOf, Spec
 from fabricsim.scenario.cluster import Cluster, Nic
 from fabricsim.scenario.collectives import Collectives
-from fabricsim.scenario.fabric import Fabric, topologies
+from fabricsim.scenario.fabric import TOPOLOGIES, Fabric
 from fabricsim.scenario.job import Job
 from fabricsim.scenario.network import Ends
 from fabricsim.scenario.transport import Transport
@@ -23,7 +23,7 @@ class Parts(Spec):
 
     name: str
     cluster: Cluster
-    fabric: Annotated[Fabric, OneOf("topology", topologies)]
+    fabric: Annotated[Fabric, OneOf("topology", TOPOLOGIES.all)]
     transport: Transport
     job: Job | None = None
     collectives: Collectives = Collectives()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fabricsim.scenario.explain import spec_at
-from fabricsim.scenario.fabric import topologies
+from fabricsim.scenario.fabric import TOPOLOGIES
 from fabricsim.scenario.load import load
 from fabricsim.scenario.scenario import Scenario
 
@@ -26,7 +26,7 @@ TABLES = [
     ("cluster", "nic", "interrupt_moderation"),
     ("cluster", "ethernet_nic"),
     ("cluster", "cpu"),
-    *(("fabric", topology) for topology in topologies()),
+    *(("fabric", topology) for topology in TOPOLOGIES.all()),
     *(("fabric", "single-switch", *keys) for keys in [("failures",), ("switch",), *SWITCH]),
     ("transport",),
     ("transport", "mpi"),

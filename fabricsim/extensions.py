@@ -1,0 +1,224 @@
+"""Topologies, collectives, schedules and the like, found by name: those of fabricsim, installed ones, a user's files.
+
+Each is one module with one declaration, such as ``TOPOLOGY``. A user names a file, ``fabric.topology = "mine.py"``, or
+installs a distribution with an entry point, such as ``torus = "my_package.torus:TOPOLOGY"`` in the group
+``fabricsim.topologies``. Files are run if a scenario file or the command line names them, never because a result or a
+trace does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pkgutil
+import sys
+import traceback
+from functools import cache, cached_property
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeGuard, TypeVar, cast
+
+from fabricsim.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+T = TypeVar("T")
+
+LARGEST = 2**20
+"""Bytes of a user's file."""
+
+_ENDING = ".py"
+
+
+class _File(NamedTuple):
+    """A file that was run, and the SHA-256 of what was run."""
+
+    module: ModuleType
+    digest: str
+
+
+_files: dict[str, _File] = {}
+"""By the names under which scenarios have them: paths as they were given."""
+
+
+def is_file(name: object) -> TypeGuard[str]:
+    """Whether a name is that of a user's file."""
+    return isinstance(name, str) and name.endswith(_ENDING)
+
+
+def run(name: str) -> str:
+    """Run a user's file, so that registries find what it declares under its name; returns its SHA-256.
+
+    Its module is called after the digest: an edited file is another module, the same one is run once.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, or it cannot be run.
+    """
+    source = _read(Path(name))
+    digest = hashlib.sha256(source).hexdigest()
+    module = sys.modules.get(_module_name(digest)) or _executed(name, source, _module_name(digest))
+    _files[name] = _File(module, digest)
+    return digest
+
+
+def supply(needed: Mapping[str, str], given: Iterable[str]) -> None:
+    """Run the files that a result was made with, if they are among those that the user gives.
+
+    Parameters
+    ----------
+    needed
+        SHA-256 by the name that the result has for each.
+    given
+        Paths of the user.
+
+    Raises
+    ------
+    InputError
+        If a given file is none of those, or cannot be read or run.
+    """
+    for path in given:
+        digest = hashlib.sha256(_read(Path(path))).hexdigest()
+        names = [name for name, other in needed.items() if other == digest]
+        if not names:
+            wanted = ", ".join(f"{name} (SHA-256 {other})" for name, other in needed.items()) or "no extension"
+            msg = f"{path}: has SHA-256 {digest}, but the result was made with {wanted}; give those files, as they were"
+            raise InputError(msg)
+        run(path)
+        for name in names:
+            _files[name] = _files[path]
+
+
+def _module_name(digest: str) -> str:
+    return f"fabricsim_extension_{digest[:16]}"
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if not path.is_file():
+            msg = f"{path}: there is no such file; name a Python file from the folder of the scenario"
+            raise InputError(msg)
+        with path.open("rb") as file:
+            source = file.read(LARGEST + 1)
+    except (OSError, ValueError) as error:  # such as a name that is too long, or one with a NUL
+        msg = f"{path}: cannot be read: {error}"
+        raise InputError(msg) from error
+    if len(source) > LARGEST:
+        msg = f"{path}: is larger than {LARGEST} bytes; an extension is one module"
+        raise InputError(msg)
+    return source
+
+
+def _executed(path: str, source: bytes, name: str) -> ModuleType:
+    module = ModuleType(name)
+    module.__file__ = str(Path(path).resolve())
+    sys.modules[name] = module  # before it runs: pydantic, dataclasses and numba look their modules up
+    try:
+        exec(compile(source, module.__file__, "exec"), module.__dict__)  # noqa: S102  the user named this file to be run
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        lines = [
+            frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == module.__file__
+        ]
+        line = error.lineno if isinstance(error, SyntaxError) else next(reversed(lines), None)
+        msg = f"{path}{f':{line}' if line else ''}: cannot be imported: {type(error).__name__}: {error}"
+        raise InputError(msg) from error
+    return module
+
+
+_entry_points = cache(entry_points)
+
+
+class Registry(Generic[T]):
+    """What there is of one kind, by name.
+
+    Parameters
+    ----------
+    kind
+        In the plural; entry points are in the group ``fabricsim.<kind>``.
+    package
+        Of fabricsim, whose modules hold its own.
+    attribute
+        Of a module, that holds its declaration; in fabricsim's own also a tuple of several.
+    of
+        Type of a declaration, or its base class.
+
+    Notes
+    -----
+    A declaration's name is its ``name``, else that of its module with hyphens; that of an installed one is its entry
+    point's, that of a user's file its path.
+    """
+
+    def __init__(self, kind: str, package: str, attribute: str, of: type) -> None:
+        self._package, self._attribute, self._of = package, attribute, of
+        self.kind, self._group = kind, f"fabricsim.{kind}"
+
+    @cached_property
+    def own(self) -> dict[str, T]:
+        """Those of fabricsim."""
+        found: dict[str, T] = {}
+        for info in pkgutil.iter_modules(import_module(self._package).__path__):
+            declared = getattr(import_module(f"{self._package}.{info.name}"), self._attribute, ())
+            for one in declared if isinstance(declared, tuple) else (declared,):
+                found[getattr(one, "name", info.name.replace("_", "-"))] = one
+        return found
+
+    @cached_property
+    def installed(self) -> dict[str, T]:
+        """Those of other distributions.
+
+        Raises
+        ------
+        InputError
+            If one cannot be imported, or has the name of another.
+        """
+        found: dict[str, T] = {}
+        for point in _entry_points().select(group=self._group):
+            place = f"entry point {point.name} = {point.value} of {point.dist.name if point.dist else 'a package'}"
+            if point.name in self.own or point.name in found:
+                msg = f"{place}: {self.kind} of that name are there already; uninstall it, or rename it"
+                raise InputError(msg)
+            try:
+                declared = point.load()
+            except Exception as error:
+                msg = f"{place}: cannot be imported: {type(error).__name__}: {error}; repair or uninstall it"
+                raise InputError(msg) from error
+            found[point.name] = self._declared(declared, place)
+        return found
+
+    def all(self) -> dict[str, T]:
+        """All that are known: fabricsim's own, installed ones, and those of files that were run."""
+        files = {name: file.module for name, file in _files.items() if hasattr(file.module, self._attribute)}
+        return self.own | self.installed | {name: self._declared(module, name) for name, module in files.items()}
+
+    def find(self, name: str) -> T | None:
+        """Return one by its name; None if it is not known.
+
+        Raises
+        ------
+        InputError
+            If a file of that name was run, and declares none.
+        """
+        if name in self.own:
+            return self.own[name]
+        return self._declared(_files[name].module, name) if name in _files else self.installed.get(name)
+
+    def digest(self, name: str) -> str | None:
+        """SHA-256 of the file that declares what is not fabricsim's own; None if it is, or is not known."""
+        if name in _files:
+            return _files[name].digest
+        if name in self.own or name not in self.installed:
+            return None
+        (point,) = _entry_points().select(group=self._group, name=name)
+        return hashlib.sha256(Path(sys.modules[point.module].__file__ or "").read_bytes()).hexdigest()
+
+    def _declared(self, found: object, place: str) -> T:
+        declared = getattr(found, self._attribute, None) if isinstance(found, ModuleType) else found
+        if isinstance(declared, self._of) or (isinstance(declared, type) and issubclass(declared, self._of)):
+            return cast("T", declared)
+        what = "declares none" if declared is None else f"is {declared!r}"
+        msg = f"{place}: {self._attribute} {what}; it should be a {self._of.__module__}.{self._of.__name__}"
+        raise InputError(msg)

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fabricsim import extensions
+from fabricsim.errors import InputError
+from fabricsim.scenario.fabric import TOPOLOGIES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOPOLOGY = """
+from __future__ import annotations
+
+from fabricsim.scenario.fabric import Fabric
+from fabricsim.scenario.network import Network
+
+
+class Mine(Fabric):
+    ways: int = 1
+
+    def network(self, ends):
+        network = Network.of(ends)
+        for end in range(ends.count):
+            network.join(ends.name(end), "switch0", self.down)
+        return network
+
+
+TOPOLOGY = Mine
+"""
+
+
+@pytest.fixture(autouse=True)
+def _forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extensions, "_files", {})
+
+
+def written(folder: Path, text: str) -> str:
+    path = folder / "mine.py"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_a_file_that_was_run_is_found_by_its_path_and_has_the_digest_of_its_bytes(tmp_path: Path) -> None:
+    name = written(tmp_path, TOPOLOGY)
+
+    assert TOPOLOGIES.find(name) is None
+    digest = extensions.run(name)
+
+    found = TOPOLOGIES.find(name)
+    assert found is not None
+    assert found.model_fields["ways"].default == 1
+    assert TOPOLOGIES.all()[name] is found
+    assert digest == TOPOLOGIES.digest(name) == hashlib.sha256(TOPOLOGY.encode()).hexdigest()
+
+
+def test_an_edited_file_is_another_module(tmp_path: Path) -> None:
+    name = written(tmp_path, TOPOLOGY)
+    extensions.run(name)
+    earlier = TOPOLOGIES.find(name)
+
+    extensions.run(name)
+    assert TOPOLOGIES.find(name) is earlier
+
+    extensions.run(written(tmp_path, TOPOLOGY.replace("ways", "rows")))
+    later = TOPOLOGIES.find(name)
+    assert later is not None
+    assert set(later.model_fields) - set(earlier.model_fields if earlier else ()) == {"rows"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1\n\ny = 1 / 0\n", r"mine\.py:3: cannot be imported: ZeroDivisionError"),
+        ("x =\n", r"mine\.py:1: cannot be imported: SyntaxError"),
+        ("raise SystemExit(3)\n", r"mine\.py:1: cannot be imported: SystemExit"),
+        ("x = 1\0", "cannot be imported"),
+        ("#" * (extensions.LARGEST + 1), "is larger than"),
+    ],
+)
+def test_what_cannot_be_run_is_said_in_one_line(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        extensions.run(written(tmp_path, text))
+
+
+def test_files_that_are_not_there_are_named() -> None:
+    for name in ("nowhere.py", "/", "nul\0.py"):
+        with pytest.raises(InputError, match=r"no such file|cannot be read"):
+            extensions.run(name)
+
+
+@pytest.mark.parametrize("text", ["x = 1\n", "TOPOLOGY = 7\n", "TOPOLOGY = int\n"])
+def test_a_file_without_the_declaration_says_what_is_missing(tmp_path: Path, text: str) -> None:
+    name = written(tmp_path, text)
+    extensions.run(name)
+
+    with pytest.raises(InputError, match=r"mine\.py: TOPOLOGY .* should be a fabricsim\.scenario\.fabric\.Fabric"):
+        TOPOLOGIES.find(name)
+
+
+def test_files_of_a_result_are_known_by_their_digest(tmp_path: Path) -> None:
+    name = written(tmp_path, TOPOLOGY)
+    digest = hashlib.sha256(TOPOLOGY.encode()).hexdigest()
+
+    extensions.supply({"elsewhere/its.py": digest}, [name])
+    assert TOPOLOGIES.digest("elsewhere/its.py") == digest
+
+    with pytest.raises(InputError, match=r"the result was made with elsewhere/its\.py \(SHA-256 0000"):
+        extensions.supply({"elsewhere/its.py": "0000"}, [name])
+
+
+@pytest.mark.parametrize("name", ["mine", "fat-tree"])
+def test_installed_distributions_add_theirs_by_entry_points(tmp_path: Path, name: str) -> None:
+    (tmp_path / "their_module.py").write_text(TOPOLOGY, encoding="utf-8")
+    info = tmp_path / "theirs-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text(
+        f"[fabricsim.topologies]\n{name} = their_module:TOPOLOGY\n", encoding="utf-8"
+    )
+    code = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+from fabricsim.scenario.fabric import TOPOLOGIES
+print(TOPOLOGIES.all()[{name!r}].__name__, TOPOLOGIES.digest({name!r}))
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603  our own
+
+    if name == "mine":
+        assert run.stdout.split() == ["Mine", hashlib.sha256(TOPOLOGY.encode()).hexdigest()], run.stderr
+    else:
+        assert "fat-tree = their_module:TOPOLOGY of theirs: topologies of that name are there already" in run.stderr
