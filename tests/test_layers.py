@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "fabricsim"
-MOST_FLOORS = 12
+MOST_FLOORS = 11
 
 
 def floors() -> list[str]:

@@ -13,8 +13,8 @@ from fabricsim.calibration.parameters import of_scenario
 from fabricsim.calibration.simulated import Simulated, described, ways
 from fabricsim.calibration.warnings import of_fit
 from fabricsim.errors import InputError
+from fabricsim.results.validation import Validation, ValidationRow
 from fabricsim.scenario.load import load
-from fabricsim.studies.study import Study, ValidationRow
 from fabricsim.units import human_bytes
 
 if TYPE_CHECKING:
@@ -83,12 +83,12 @@ class Calibration:
         """Tables of the rows that were fitted, or held out."""
         return [each for each in self.compared if each.held_out == held_out]
 
-    def study(self) -> Study:
+    def validation(self) -> Validation:
         """Comparison of the rows held out, or if there are none of those fitted."""
         held = bool(self.rows(held_out=True))
         chosen = self.rows(held_out=held)
-        rows = [row for each in chosen for row in _study_rows(each)]
-        return Study("calibrate", rows, {"rows": "held out" if held else "fitted", **summary(chosen)})
+        rows = [row for each in chosen for row in _validation_rows(each)]
+        return Validation("calibrate", rows, {"rows": "held out" if held else "fitted", **summary(chosen)})
 
 
 def calibrate(
@@ -165,7 +165,7 @@ def summary(compared: Sequence[Compared]) -> dict[str, Any]:
     return found
 
 
-def _study_rows(compared: Compared) -> list[ValidationRow]:
+def _validation_rows(compared: Compared) -> list[ValidationRow]:
     table = compared.measurement
     columns = zip(table.sizes.tolist(), table.undisturbed.tolist(), compared.predicted.tolist(), strict=True)
     return [

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from fabricsim import measured
 from fabricsim.errors import InputError, TraceError
 from fabricsim.files.text import read_lines
 from fabricsim.results.summary import bus_factor
 from fabricsim.scenario.suggest import did_you_mean
-from fabricsim.studies import measured
 from fabricsim.traces import nccl_tests, osu
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fabricsim.studies.measured import MeasuredTable
+    from fabricsim.measured import MeasuredTable
     from fabricsim.traces.nccl_tests import NcclTestsTable
 
 Kind = Literal["collective", "latency", "bandwidth"]
@@ -85,7 +85,7 @@ def read(name: str, test: str | None = None) -> Measurement:
     ----------
     name
         A log of nccl-tests, alone or among lines of ``NCCL_DEBUG``; a table of the OSU latency or bandwidth test; a log
-        of NCCL's inspector, or a folder of them; or one of `fabricsim.studies.measured.names`.
+        of NCCL's inspector, or a folder of them; or one of `fabricsim.measured.names`.
     test
         Collective of a log that does not name it.
 

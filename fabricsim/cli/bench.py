@@ -78,7 +78,7 @@ def bench(  # noqa: PLR0913  one parameter per option
     """Print what nccl-tests or osu_latency would print on a cluster: which bus bandwidth to expect."""
     from fabricsim.report.bench_text import bench_text  # noqa: PLC0415  --help must not pay for it
     from fabricsim.report.nccl_table import WIDTH  # noqa: PLC0415  as above
-    from fabricsim.studies import benchtable  # noqa: PLC0415  as above
+    from fabricsim.run import benchtable  # noqa: PLC0415  as above
 
     check_output_file(output)
     benchtable.check_test(test)
@@ -104,10 +104,10 @@ def bench(  # noqa: PLR0913  one parameter per option
 
 def _load(scenario: str | None, parts: Options, settings: list[str]) -> Scenario:
     """Load a scenario as it is, or a cluster with the library of collectives that its GPU has."""
+    from fabricsim.run.benchtable import collectives_of  # noqa: PLC0415  as above
     from fabricsim.run.pipeline import load  # noqa: PLC0415  --help must not pay for it
     from fabricsim.scenario import library  # noqa: PLC0415  as above
     from fabricsim.scenario.include import is_file_name  # noqa: PLC0415  as above
-    from fabricsim.studies.benchtable import collectives_of  # noqa: PLC0415  as above
 
     for key, kind in (("cluster", "clusters"), ("transport", "transports"), ("collectives", "collectives")):
         given = parts[key]

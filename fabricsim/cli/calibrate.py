@@ -235,11 +235,13 @@ def _table(found: Calibration) -> Table:
 def _comparison(found: Calibration) -> list[RenderableType]:
     from rich.text import Text  # noqa: PLC0415  slow to import
 
-    study = found.study()
-    figures = (f"{name} {value:.1%}" for name, value in study.summary.items() if isinstance(value, float))
-    sources = (f"[{number}] {said}" for number, said in enumerate(study.sources(), 1))
+    from fabricsim.report.validation import table  # noqa: PLC0415  --help must not pay for it
+
+    held = found.validation()
+    figures = (f"{name} {value:.1%}" for name, value in held.summary.items() if isinstance(value, float))
+    sources = (f"[{number}] {said}" for number, said in enumerate(held.sources(), 1))
     below = map(Text, ["; ".join(figures), *sources])
-    return ["", Text(f"rows {study.summary['rows']}"), study.table(), *below]
+    return ["", Text(f"rows {held.summary['rows']}"), table(held), *below]
 
 
 def _as_json(found: Calibration) -> dict[str, Any]:
@@ -255,7 +257,7 @@ def _as_json(found: Calibration) -> dict[str, Any]:
         }
         for estimate in found.fit.estimates
     ]
-    return {**found.study().to_dict(), "parameters": parameters, "warnings": list(found.warnings)}
+    return {**found.validation().to_dict(), "parameters": parameters, "warnings": list(found.warnings)}
 
 
 def _draw(found: Calibration, output: Path) -> list[Path]:

@@ -23,7 +23,7 @@ def bench_text(bench: Mapping[str, Any]) -> RenderableType:
     Parameters
     ----------
     bench
-        Of `fabricsim.studies.benchtable.Bench.to_dict`.
+        Of `fabricsim.run.benchtable.Bench.to_dict`.
     """
     collective = bench["test"] != "latency"
     compared = bench["errors"] is not None

@@ -14,14 +14,14 @@ import numpy as np
 import simpy
 
 from fabricsim.engine.fabric import Fabric
+from fabricsim.results.validation import Validation, ValidationRow
 from fabricsim.run.sweep import part
 from fabricsim.scenario.load import load
-from fabricsim.studies.study import Study, ValidationRow
+from fabricsim.studies.frame.study import Progress, Study, silent
 from fabricsim.units import human_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
 
     from fabricsim.scenario.scenario import Scenario
 
@@ -140,23 +140,15 @@ def _scenario(workload: Workload, settings: Sequence[str]) -> Scenario:
     return load("dai2024", [*where, *settings]).scenario
 
 
-def validate(progress: Callable[[float], None] | None = None, count: int = WORKLOADS) -> Study:
-    """Compare the engines over random collectives.
-
-    Parameters
-    ----------
-    progress
-        Called with the share of workloads done.
-    count
-        Workloads to draw.
-    """
+def validate(progress: Progress = silent, count: int = WORKLOADS) -> Validation:
+    """Compare the engines over `count` random collectives."""
     found = _compared(workloads(count), (), part(progress, 0, 2))
     single = _compared(workloads(count), _ONE_CHANNEL, part(progress, 1, 2))
     rows = [
         ValidationRow(_name(each.workload), "us", each.flow * 1e6, each.packet * 1e6, "flow engine", "calculated")
         for each in found
     ]
-    return Study("engines", rows, _summary(found, single), _parameters(count))
+    return Validation("engines", rows, _summary(found, single), _parameters(count))
 
 
 def _compared(
@@ -229,6 +221,4 @@ def _parameters(count: int) -> dict[str, Any]:
     }
 
 
-def draw(study: Study, folder: Path) -> list[Path]:  # noqa: ARG001  as the other studies
-    """Draw nothing: the study is its table."""
-    return []
+STUDY = Study("engines", __doc__, validate, against="engines", engine=None)

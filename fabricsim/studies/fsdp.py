@@ -5,16 +5,13 @@ Nothing is fitted to a row. Their hosts and networks are mostly not stated: thos
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fabricsim.studies import measured
-from fabricsim.studies.study import Study, ValidationRow
-from fabricsim.studies.training import Run, agreement
+from fabricsim import measured
+from fabricsim.studies.frame.study import Published, by_row
+from fabricsim.studies.frame.training import Run, scatter, signed_agreement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     import numpy as np
 
 _SCENARIO = "fsdp"
@@ -28,22 +25,17 @@ _LLAMAS = {
 """Settings of models that the library lacks, besides layers, width and heads."""
 
 
-def validate(progress: Callable[[float], None] | None = None) -> Study:
-    """Compare the iteration time of each published run.
+def rows() -> list[Published]:
+    """List the published runs."""
+    return [_row(record) for record in measured.load("fsdp").rows]
 
-    Parameters
-    ----------
-    progress
-        Called with the share of runs done.
-    """
-    table = measured.load("fsdp")
-    rows = []
-    for done, record in enumerate(table.rows, start=1):
-        run, source = published_run(record), table.source
-        rows.append(ValidationRow(run.name, "s", float(record["step"]), run.iteration(), source, table.certainty))
-        if progress is not None:
-            progress(done / len(table.rows))
-    return Study("fsdp", rows, _summary(table.rows, rows), dict(table.conditions))
+
+def _row(record: np.void) -> Published:
+    run, table = published_run(record), measured.load("fsdp")
+    gpu = "H100" if str(record["gpu"]).startswith("h100") else "A100"
+    length = "up to" if record["sequence"] <= _SHORT else "above"
+    group = f"{_first(str(record['run']))}, {gpu}, {length} {_SHORT} tokens"
+    return Published(run.name, "s", float(record["step"]), table.source, table.certainty, run.iteration, (group,))
 
 
 def published_run(record: np.void) -> Run:
@@ -81,27 +73,15 @@ def _model(record: np.void) -> list[str]:
     return [f"job.model.{line}" for line in shape]
 
 
-def _summary(records: np.ndarray[Any, Any], rows: list[ValidationRow]) -> dict[str, Any]:
-    """Agreement by source, GPU and length of sequences."""
-    groups: dict[str, list[ValidationRow]] = {}
-    for record, row in zip(records, rows, strict=True):
-        gpu = "H100" if str(record["gpu"]).startswith("h100") else "A100"
-        length = "up to" if record["sequence"] <= _SHORT else "above"
-        source = str(record["run"]).partition(" ")[0]
-        groups.setdefault(f"{source}, {gpu}, {length} {_SHORT} tokens", []).append(row)
-    found = {name: {**agreement(chosen), "mean_error": _mean(chosen)} for name, chosen in groups.items()}
-    return {"agreement": {"all": {**agreement(rows), "mean_error": _mean(rows)}, **found}}
+def _first(quantity: str) -> str:
+    return quantity.partition(" ")[0]
 
 
-def _mean(rows: list[ValidationRow]) -> float:
-    return sum(row.relative_error or 0.0 for row in rows) / len(rows)
-
-
-def draw(study: Study, folder: Path) -> list[Path]:
-    """Draw predicted over measured iterations; returns the files written."""
-    from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
-
-    path = folder / "fsdp.png"
-    points = [(row.measured, row.predicted, row.quantity.partition(" ")[0]) for row in study.rows]
-    plots.save(plots.agreement(points, "iteration time (s)", "Iterations under FullyShardedDataParallel"), path)
-    return [path]
+STUDY = by_row(
+    "fsdp",
+    __doc__,
+    rows,
+    statistics=signed_agreement,
+    parameters=lambda: dict(measured.load("fsdp").conditions),
+    pictures=scatter("Iterations under FullyShardedDataParallel", _first),
+)

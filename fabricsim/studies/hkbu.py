@@ -10,19 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fabricsim import measured
 from fabricsim.results.summary import bus_factor
+from fabricsim.results.validation import Validation, ValidationRow
 from fabricsim.run.bench import collective_times, point_to_point_times
 from fabricsim.scenario.load import load
-from fabricsim.studies import measured
-from fabricsim.studies.study import Study, ValidationRow
+from fabricsim.studies.frame.study import Progress, Study, silent
 from fabricsim.units import human_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Iterator
 
+    from matplotlib.figure import Figure
+
+    from fabricsim.measured import MeasuredTable
     from fabricsim.scenario.scenario import Scenario
-    from fabricsim.studies.measured import MeasuredTable
 
 NETWORKS = {"10GbE": "tcp-10g", "100G InfiniBand": "rdma-100g"}
 """Transport preset of each network."""
@@ -32,14 +34,8 @@ _PLATEAU = 4 * 2**20  # from this size bus bandwidth is compared, bytes
 _CALIBRATED_BELOW = 1024  # rows below this size gave the latencies, bytes
 
 
-def validate(progress: Callable[[float], None] | None = None) -> Study:
-    """Compare all-reduce and point-to-point times on both networks with the captured tables.
-
-    Parameters
-    ----------
-    progress
-        Called with the share of networks done.
-    """
+def validate(progress: Progress = silent) -> Validation:
+    """Compare all-reduce and point-to-point times on both networks with the captured tables."""
     rows: list[ValidationRow] = []
     summary: dict[str, Any] = {}
     for done, network in enumerate(NETWORKS, start=1):
@@ -49,26 +45,21 @@ def validate(progress: Callable[[float], None] | None = None) -> Study:
         summary[f"{network}: largest error of point-to-point time from 1 KiB"] = _largest(latency)
         summary[f"{network}: median error of all-reduce time below 4 MiB"] = _median(small)
         rows += [*bandwidth, *latency, *small]
-        if progress is not None:
-            progress(done / len(NETWORKS))
-    return Study("hkbu", rows, summary, _parameters())
+        progress(done / len(NETWORKS))
+    return Validation("hkbu", rows, summary, _parameters())
 
 
-def draw(study: Study, folder: Path) -> list[Path]:
-    """Draw bus bandwidth over size, measured and predicted, for each network; returns the files written."""
+def _pictures(study: Validation) -> Iterator[tuple[str, Figure]]:
+    """Draw bus bandwidth over size, measured and predicted, for each network."""
     from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
 
     ranks = load("hkbu").scenario.cluster.ranks
-    paths = []
     for network, transport in NETWORKS.items():
-        sizes, real, simulated = _bandwidths(study, network, ranks)
-        path = folder / f"hkbu-{transport}.png"
-        plots.save(plots.bus_bandwidth(sizes, real, simulated, f"All-reduce over {ranks} GPUs, {network}"), path)
-        paths.append(path)
-    return paths
+        title = f"All-reduce over {ranks} GPUs, {network}"
+        yield f"hkbu-{transport}.png", plots.bus_bandwidth(*_bandwidths(study, network, ranks), title)
 
 
-def _bandwidths(study: Study, network: str, ranks: int) -> tuple[list[int], list[float], list[float]]:
+def _bandwidths(study: Validation, network: str, ranks: int) -> tuple[list[int], list[float], list[float]]:
     """Sizes, measured and predicted bus bandwidth in bytes/s, from the rows of times too."""
     found = {row.quantity: row for row in study.rows}
     sizes, real, simulated = [], [], []
@@ -126,11 +117,11 @@ def _row(quantity: str, unit: str, value: float, predicted: float, table: Measur
 
 
 def _largest(rows: list[ValidationRow]) -> float:
-    return max(abs(row.relative_error or 0.0) for row in rows)
+    return max(abs(row.error) for row in rows)
 
 
 def _median(rows: list[ValidationRow]) -> float:
-    return float(np.median([abs(row.relative_error or 0.0) for row in rows]))
+    return float(np.median([abs(row.error) for row in rows]))
 
 
 def _parameters() -> dict[str, str]:
@@ -139,3 +130,6 @@ def _parameters() -> dict[str, str]:
         "calibrated": "one-way MPI latency, from the OSU rows below 1 KiB; those rows are not compared",
         "algorithms": "as NCCL 2.6 chooses them: trees and LL for small messages, rings and Simple for large ones",
     }
+
+
+STUDY = Study("hkbu", __doc__, validate, _pictures)

@@ -11,19 +11,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from fabricsim import measured
 from fabricsim.results.breakdown import rank_count
 from fabricsim.results.summary import timer_totals
+from fabricsim.results.validation import Validation, ValidationRow
 from fabricsim.run.pipeline import load
 from fabricsim.run.sweep import simulate_all
-from fabricsim.studies import measured
-from fabricsim.studies.study import Study, ValidationRow
+from fabricsim.studies.frame.study import Progress, Study, silent
 from fabricsim.units import seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping
 
     import numpy as np
+    from matplotlib.figure import Figure
 
     from fabricsim.results.result import Result
 
@@ -52,18 +53,10 @@ class Outcome:
     timers: Mapping[str, float]
 
 
-def validate(progress: Callable[[float], None] | None = None, jobs: int = 1) -> Study:
-    """Compare iteration times and timers with the log's.
-
-    Parameters
-    ----------
-    progress
-        Called with the share of runs done.
-    jobs
-        Simulations at the same time; the figures do not depend on it.
-    """
+def validate(progress: Progress = silent) -> Validation:
+    """Compare iteration times and timers with the log's."""
     table = measured.load("jean-zay-pipeline")
-    results = simulate_all([load("jean-zay", settings(row)) for row in table.rows], jobs=jobs, progress=progress)
+    results = simulate_all([load("jean-zay", settings(row)) for row in table.rows], progress=progress)
     outcomes = {str(row["model"]): outcome(result) for row, result in zip(table.rows, results, strict=True)}
     return compare(table, outcomes)
 
@@ -88,7 +81,7 @@ def outcome(result: Result) -> Outcome:
     return Outcome(seconds(result.iteration), timer_totals(own))
 
 
-def compare(table: measured.MeasuredTable, outcomes: Mapping[str, Outcome]) -> Study:
+def compare(table: measured.MeasuredTable, outcomes: Mapping[str, Outcome]) -> Validation:
     """Put measured and predicted figures side by side.
 
     Parameters
@@ -107,14 +100,14 @@ def compare(table: measured.MeasuredTable, outcomes: Mapping[str, Outcome]) -> S
             ValidationRow(_quantity(model, key), "ms", row[key] * 1e3, value * 1e3, table.source, table.certainty)
             for key, value in predicted.items()
         ]
-        errors[model] = abs(own[0].relative_error or 0.0)
+        errors[model] = abs(own[0].error)
         rows += own
     summary = {
         "largest error of the iteration, 7.5B and 30B": max(errors[model] for model in JUDGED),
         "largest error of the iteration, all": max(_of(errors, calibrating=False)),
         "error of the iteration, calibration": max(_of(errors, calibrating=True)),
     }
-    return Study("jean-zay", rows, summary, _parameters())
+    return Validation("jean-zay", rows, summary, _parameters())
 
 
 def _of(errors: Mapping[str, float], *, calibrating: bool) -> list[float]:
@@ -138,14 +131,14 @@ def _parameters() -> dict[str, Any]:
     }
 
 
-def draw(study: Study, folder: Path) -> list[Path]:
+def _pictures(study: Validation) -> Iterator[tuple[str, Figure]]:
     """Draw measured against predicted times of each model."""
     from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
 
-    paths = []
     for model in dict.fromkeys(row.quantity.partition(":")[0] for row in study.rows):
         rows = [row.to_dict() for row in study.rows if row.quantity.startswith(f"{model}:")]
-        path = folder / f"jean-zay-{model}.png".replace(" ", "-")
-        plots.save(plots.measured_against_predicted(rows, f"One iteration of {model} on Jean Zay"), path)
-        paths.append(path)
-    return paths
+        title = f"One iteration of {model} on Jean Zay"
+        yield f"jean-zay-{model}.png".replace(" ", "-"), plots.measured_against_predicted(rows, title)
+
+
+STUDY = Study("jean-zay", __doc__, validate, _pictures)

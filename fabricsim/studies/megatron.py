@@ -6,51 +6,27 @@ measurements of single kernels, communication from NCCL's own tables and the clu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fabricsim.studies import measured
-from fabricsim.studies.study import Study, ValidationRow
-from fabricsim.studies.training import Run, agreement, causal_flops, narayanan_flops, settings
+from fabricsim import measured
+from fabricsim.studies.frame.study import Published, by_row
+from fabricsim.studies.frame.training import Run, agreement, causal_flops, narayanan_flops, scatter, settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     import numpy as np
 
 _DEGREES = ("tensor", "context", "pipeline", "virtual_stages", "data", "zero")
 
 
-def validate(progress: Callable[[float], None] | None = None) -> Study:
-    """Compare the iteration time of each published run.
-
-    Parameters
-    ----------
-    progress
-        Called with the share of runs done.
-    """
-    table = measured.load("megatron")
-    rows = []
-    for done, record in enumerate(table.rows, start=1):
-        run = published_run(record)
-        rows.append(
-            ValidationRow(
-                run.name, "s", published_seconds(record, run), run.iteration(), str(record["source"]), table.certainty
-            )
-        )
-        if progress is not None:
-            progress(done / len(table.rows))
-    return Study("megatron", rows, _summary(rows), dict(table.conditions))
+def rows() -> list[Published]:
+    """List the published runs."""
+    return [_row(record) for record in measured.load("megatron").rows]
 
 
-def draw(study: Study, folder: Path) -> list[Path]:
-    """Draw predicted over measured iterations; returns the files written."""
-    from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
-
-    path = folder / "megatron.png"
-    points = [(row.measured, row.predicted, row.quantity.split(",")[0].split(" ")[0]) for row in study.rows]
-    plots.save(plots.agreement(points, "iteration time (s)", "Iterations of published training runs"), path)
-    return [path]
+def _row(record: np.void) -> Published:
+    run, source = published_run(record), str(record["source"])
+    certainty, groups = measured.load("megatron").certainty, (source.split(",", maxsplit=1)[0],)
+    return Published(run.name, "s", published_seconds(record, run), source, certainty, run.iteration, groups)
 
 
 def published_run(record: np.void) -> Run:
@@ -78,7 +54,11 @@ def published_seconds(record: np.void, run: Run) -> float:
     return flops / (job.parallelism.ranks * float(record["tflops"]) * 1e12)
 
 
-def _summary(rows: list[ValidationRow]) -> dict[str, Any]:
-    studies = dict.fromkeys(row.source.split(",")[0] for row in rows)
-    by_study = {study: agreement(row for row in rows if row.source.startswith(study)) for study in studies}
-    return {"agreement": {"all": agreement(rows), **by_study}}
+STUDY = by_row(
+    "megatron",
+    __doc__,
+    rows,
+    statistics=agreement,
+    parameters=lambda: dict(measured.load("megatron").conditions),
+    pictures=scatter("Iterations of published training runs", lambda quantity: quantity.split(",")[0].split(" ")[0]),
+)

@@ -13,14 +13,11 @@ from __future__ import annotations
 import csv
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fabricsim.errors import AbsentTracesError, InputError
-from fabricsim.studies.study import Study, ValidationRow
-from fabricsim.studies.training import Run, agreement, rank_correlation, settings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from fabricsim.studies.frame.study import Published, by_row
+from fabricsim.studies.frame.training import Run, ranked_agreement, scatter, settings
 
 SOURCE = "github.com/VIA-Research/vTrain@f8dda84"
 TABLES = {"several nodes": "measured_multi_node.csv", "one node": "measured_single_node.csv"}
@@ -42,13 +39,8 @@ _CALIBRATION = ", calibration"
 _CALIBRATING = {"tensor parallelism": "1", "pipeline parallelism": "1", "hidden size": "1024", "micro batch": "1"}
 
 
-def validate(progress: Callable[[float], None] | None = None) -> Study:
-    """Compare the iteration time of each measured configuration.
-
-    Parameters
-    ----------
-    progress
-        Called with the share of configurations done.
+def rows() -> list[Published]:
+    """List the measured configurations.
 
     Raises
     ------
@@ -57,15 +49,14 @@ def validate(progress: Callable[[float], None] | None = None) -> Study:
     InputError
         If they cannot be read.
     """
-    records = [(table, record) for table, name in TABLES.items() for record in read(folder() / name)]
-    rows = []
-    for done, (table, record) in enumerate(records, start=1):
-        run = run_of(table, record)
-        time = float(record[_TIME]) / 1e3
-        rows.append(ValidationRow(run.name, "s", time, run.iteration(), SOURCE, "published"))
-        if progress is not None:
-            progress(done / len(records))
-    return Study("vtrain", rows, _summary(rows), _parameters())
+    return [_row(table, record) for table, name in TABLES.items() for record in read(folder() / name)]
+
+
+def _row(table: str, record: dict[str, str]) -> Published:
+    run = run_of(table, record)
+    part = f"{table}{_CALIBRATION}" if calibrates(table, record) else f"{table}, others"
+    groups = (table, part) if table == "one node" else (table,)
+    return Published(run.name, "s", float(record[_TIME]) / 1e3, SOURCE, "published", run.iteration, groups)
 
 
 def calibrates(table: str, record: dict[str, str]) -> bool:
@@ -115,16 +106,6 @@ def read(path: Path) -> list[dict[str, str]]:
     return rows
 
 
-def draw(study: Study, folder: Path) -> list[Path]:
-    """Draw predicted over measured iterations; returns the files written."""
-    from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
-
-    path = folder / "vtrain.png"
-    points = [(row.measured, row.predicted, row.quantity.split(":")[0]) for row in study.rows]
-    plots.save(plots.agreement(points, "iteration time (s)", "Megatron-LM on A100 nodes"), path)
-    return [path]
-
-
 def run_of(table: str, record: dict[str, str]) -> Run:
     """Describe a measured run; tensor-parallel ranks send parts to the next stage, as Megatron-LM does unasked."""
     values: dict[str, object] = {key: int(record[column]) for column, key in _COLUMNS.items()}
@@ -138,16 +119,6 @@ def run_of(table: str, record: dict[str, str]) -> Run:
     return Run(f"{group}: {shape}, {split}, batch {batch}", _SCENARIO, settings(_SCENARIO, values))
 
 
-def _summary(rows: list[ValidationRow]) -> dict[str, Any]:
-    found = {}
-    for group in (*TABLES, f"one node{_CALIBRATION}", "one node:"):
-        chosen = [row for row in rows if row.quantity.startswith(group)]
-        correlation = rank_correlation([row.measured for row in chosen], [row.predicted for row in chosen])
-        name = "one node, others" if group.endswith(":") else group
-        found[name] = {**agreement(chosen), "rank_correlation": correlation}
-    return {"agreement": found}
-
-
 def _parameters() -> dict[str, Any]:
     rule = ", ".join(f"{column} {value}" for column, value in _CALIBRATING.items())
     return {
@@ -156,3 +127,14 @@ def _parameters() -> dict[str, Any]:
         "schedule": "1f1b",
         "host time per kernel": f"calibrated on the runs of one node with {rule}",
     }
+
+
+STUDY = by_row(
+    "vtrain",
+    __doc__,
+    rows,
+    statistics=ranked_agreement,
+    parameters=_parameters,
+    pictures=scatter("Megatron-LM on A100 nodes", lambda quantity: quantity.split(":")[0]),
+    total=False,
+)

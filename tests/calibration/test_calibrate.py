@@ -47,7 +47,7 @@ def test_a_transport_is_found_again_and_predicts_what_it_did_not_see(made: Measu
     assert values["nccl.ll.latency"].value == pytest.approx(9e-6, rel=0.1)
     assert values["nccl.ll.byte_latency"].value == pytest.approx(0.4e-9, rel=0.3)
     assert values["nccl.simple.latency"].value == pytest.approx(12e-6, rel=0.25)
-    summary = found.study().summary
+    summary = found.validation().summary
     assert summary["rows"] == "held out"
     assert summary["error of time, median"] < 0.02
     assert summary["error of time, 90th percentile"] < 0.05

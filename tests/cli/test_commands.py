@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,13 +13,13 @@ import pytest
 from fabricsim import provenance
 from fabricsim.cli.common import show
 from fabricsim.cli.main import app
-from fabricsim.cli.studies import _STUDIES
 from fabricsim.errors import AbsentTracesError
 from fabricsim.results.hdf5 import read
+from fabricsim.results.validation import Validation, ValidationRow
 from fabricsim.run.bench import TESTS
 from fabricsim.scenario import library
-from fabricsim.studies import anthony2024, dai2024, engines, fsdp, hkbu, jean_zay, megatron, nccl_tables, peers, vtrain
-from fabricsim.studies.study import Study, ValidationRow
+from fabricsim.studies import names
+from fabricsim.studies.frame import study as frame
 from fabricsim.traces import nccl_tests, osu
 from fabricsim.traces.chakra.schema import (
     COMM_RECV,
@@ -103,8 +104,8 @@ def test_every_study_and_test_is_documented() -> None:
     said = page.split("The studies are\n")[1].split("]")[0]
     tests = page.split("`TEST` is ")[1].split(".")[0]
 
-    assert sorted(re.findall(r"`([\w-]+)`", said)) == sorted(_STUDIES)
-    assert sorted(STUDIES) == sorted(_STUDIES)
+    assert sorted(re.findall(r"`([\w-]+)`", said)) == names()
+    assert sorted(STUDIES) == names()
     assert re.findall(r"`(\w+)`", tests) == [*TESTS, "latency"]
 
 
@@ -330,25 +331,13 @@ def test_bench_fits_the_terminal(fabricsim: Fabricsim, monkeypatch: pytest.Monke
 def quick_studies(monkeypatch: pytest.MonkeyPatch) -> None:
     """Studies that come at once: what they predict is tested with them."""
     row = ValidationRow("time", "s", 2.0, 1.0, "log", "captured")
-    modules = {
-        "dai2024": dai2024,
-        "hkbu": hkbu,
-        "fsdp": fsdp,
-        "jean-zay": jean_zay,
-        "megatron": megatron,
-        "nccl": nccl_tables,
-        "peers": peers,
-        "engines": engines,
-        "anthony2024": anthony2024,
-        "vtrain": vtrain,
-    }
-    for name, module in modules.items():
-        monkeypatch.setattr(module, "validate", partial(_given, Study(name, [row])))
-        monkeypatch.setattr(module, "draw", lambda _study, _folder: [])
+    every = frame.studies().items()
+    quick = {name: replace(each, compare=partial(_given, name, row), pictures=lambda _: ()) for name, each in every}
+    monkeypatch.setattr(frame, "studies", lambda: quick)
 
 
-def _given(study: Study, _report: object) -> Study:
-    return study
+def _given(name: str, row: ValidationRow, _report: object) -> Validation:
+    return Validation(name, [row])
 
 
 @pytest.mark.usefixtures("quick_studies")
@@ -362,11 +351,12 @@ def test_validate_alone_runs_all_studies(fabricsim: Fabricsim) -> None:
 def test_validate_alone_leaves_out_studies_without_their_tables(
     fabricsim: Fabricsim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def absent(_report: object) -> Study:
+    def absent(_report: object) -> Validation:
         msg = "traces/vtrain is not there: set FABRICSIM_TRACES"
         raise AbsentTracesError(msg)
 
-    monkeypatch.setattr(vtrain, "validate", absent)
+    quick = frame.studies()
+    monkeypatch.setitem(quick, "vtrain", replace(quick["vtrain"], compare=absent))
     code, out, err = fabricsim("validate", "--json")
 
     assert code == 0

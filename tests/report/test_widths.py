@@ -13,14 +13,14 @@ from fabricsim.report.inspection_text import inspection_text
 from fabricsim.report.tables import FittedTable
 from fabricsim.report.text import comparison_table, summary_text
 from fabricsim.report.traffic_text import traffic_text
+from fabricsim.report.validation import to_text
 from fabricsim.report.volumes_text import volumes_text
 from fabricsim.results.summary import summarise
 from fabricsim.results.traffic import summarise_traffic
-from fabricsim.run import traffic
+from fabricsim.results.validation import Validation, ValidationRow
+from fabricsim.run import benchtable, traffic
 from fabricsim.run.pipeline import build_plan, load, simulate
 from fabricsim.scenario import library
-from fabricsim.studies import benchtable
-from fabricsim.studies.study import Study, ValidationRow
 from fabricsim.traces.inspecting import inspect
 from fabricsim.workload.tally import plan_calls, tally
 from fabricsim.workload.volume_summary import summarise_volumes
@@ -98,11 +98,11 @@ def test_studies_hold() -> None:
         "busbw [32 ranks], 64 MiB", "TFLOP/s", 1.25, 1.0, "a/very/long/path-of-some-log.txt", "captured"
     )
     cases = {"case one": {"median error": 0.1234, "90th_percentile": 0.5, "rows": 12.0}}
-    study = Study("hkbu", [row] * 3, {"largest error": 0.2, "by case": cases}, {"seed": "one " * 40})
-    all_words = words(study.to_text(WIDE))
+    study = Validation("hkbu", [row] * 3, {"largest error": 0.2, "by case": cases}, {"seed": "one " * 40})
+    all_words = words(to_text(study, WIDE))
 
     for width in WIDTHS:
-        text = study.to_text(width)
+        text = to_text(study, width)
         assert max(map(len, text.splitlines())) <= width
         assert words(text) <= all_words
         assert text.count("very/long") == 1

@@ -6,10 +6,10 @@ import pytest
 
 from fabricsim.errors import InputError
 from fabricsim.results.summary import bus_factor
+from fabricsim.run import benchtable
 from fabricsim.run.bench import COLLECTIVES, collective_times, devices, point_to_point_times
 from fabricsim.scenario import library
 from fabricsim.scenario.load import load
-from fabricsim.studies import benchtable
 from fabricsim.traces import nccl_tests, osu
 
 if TYPE_CHECKING:

@@ -6,20 +6,20 @@ import pytest
 
 from fabricsim.report.sweeps import volume_sweeps
 from fabricsim.run.pipeline import load
-from fabricsim.studies import anthony2024
-from fabricsim.studies.anthony2024_grid import MIXED, RANKS, SCHEMES, SEQUENCES, SIZES, SWEPT, Point, points
+from fabricsim.studies.anthony2024 import study as anthony2024
+from fabricsim.studies.anthony2024.grid import MIXED, RANKS, SCHEMES, SEQUENCES, SIZES, SWEPT, Point, points
 from fabricsim.workload.shapes import parameters
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fabricsim.studies.study import Study
+    from fabricsim.results.validation import Validation
 
 FEW = (SIZES[0], SWEPT)
 
 
 @pytest.fixture(scope="module")
-def study() -> Study:
+def study() -> Validation:
     """The study without its largest models, which take most of its time."""
     few = [point for point in points() if point.size in FEW]
     with pytest.MonkeyPatch.context() as patch:
@@ -28,7 +28,7 @@ def study() -> Study:
         return anthony2024.validate()
 
 
-def of(study: Study, sweep: str, scheme: str) -> list[dict[str, Any]]:
+def of(study: Validation, sweep: str, scheme: str) -> list[dict[str, Any]]:
     return [point for point in study.summary["points"] if (point["sweep"], point["scheme"]) == (sweep, scheme)]
 
 
@@ -55,13 +55,13 @@ def test_jobs_are_those_of_gpt_neox(point: Point) -> None:
     assert parameters(job.model) - tables * job.model.hidden == pytest.approx(named, rel=0.03)
 
 
-def test_published_volumes_come_out(study: Study) -> None:
+def test_published_volumes_come_out(study: Validation) -> None:
     assert [row.measured for row in study.rows] == [2.0, 1.0, 1.0, 1.0, 1.5]
     assert study.largest_error() < 1e-3
     assert {row.certainty for row in study.rows} == {"secondary"}
 
 
-def test_every_program_agrees_with_the_formulas(study: Study) -> None:
+def test_every_program_agrees_with_the_formulas(study: Validation) -> None:
     count = len(study.summary["points"])
 
     assert count == len(SCHEMES) * (len(SEQUENCES) + len(FEW))
@@ -69,7 +69,7 @@ def test_every_program_agrees_with_the_formulas(study: Study) -> None:
     assert all(point["agree"] for point in study.summary["points"])
 
 
-def test_longer_sequences_make_larger_messages_of_activations_alone(study: Study) -> None:
+def test_longer_sequences_make_larger_messages_of_activations_alone(study: Validation) -> None:
     for scheme in ("tensor", "pipeline"):
         largest = [max(row["largest_bytes"] for row in point["volumes"]) for point in of(study, "sequence", scheme)]
         assert largest == [4 * tokens * SWEPT.hidden * 2 for tokens in SEQUENCES]
@@ -79,7 +79,7 @@ def test_longer_sequences_make_larger_messages_of_activations_alone(study: Study
         assert len({point["total"]["calls"] for point in of(study, "sequence", scheme)}) == 1
 
 
-def test_shares_add_up(study: Study) -> None:
+def test_shares_add_up(study: Validation) -> None:
     shares = [value for key, value in study.summary.items() if key.startswith("share of bytes")]
 
     assert len(shares) == 2
@@ -89,8 +89,8 @@ def test_shares_add_up(study: Study) -> None:
 
 
 @pytest.mark.slow
-def test_picture_shows_every_scheme(study: Study, tmp_path: Path) -> None:
-    (path,) = anthony2024.draw(study, tmp_path)
+def test_picture_shows_every_scheme(study: Validation, tmp_path: Path) -> None:
+    (path,) = anthony2024.STUDY.draw(study, tmp_path)
     assert path.stat().st_size > 10_000
     schemes = [scheme.name for scheme in SCHEMES if scheme != MIXED]
     figure = volume_sweeps(study.summary["points"], schemes, MIXED.name)

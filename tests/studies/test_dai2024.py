@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fabricsim import measured
 from fabricsim.errors import ScenarioError
 from fabricsim.run.pipeline import load
 from fabricsim.run.sweep import simulate_all
-from fabricsim.studies import dai2024, measured
-from fabricsim.studies.dai2024_grid import (
+from fabricsim.studies.dai2024 import STUDY
+from fabricsim.studies.dai2024 import study as dai2024
+from fabricsim.studies.dai2024.grid import (
     DATA,
     PIPELINE,
     SCRIPTS,
@@ -29,8 +31,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fabricsim.results.result import Result
+    from fabricsim.results.validation import Validation
     from fabricsim.scenario.load import LoadedScenario
-    from fabricsim.studies.study import Study
 
 SMALL = Assumptions(nodes=(2,), families=("bert-base",))
 CASES = {"as assumed": Assumptions(), **VARIATIONS}
@@ -219,11 +221,11 @@ def small_study(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def study(small_study: None) -> Study:  # noqa: ARG001  a fixture that is needed for what it does
+def study(small_study: None) -> Validation:  # noqa: ARG001  a fixture that is needed for what it does
     return dai2024.validate()
 
 
-def test_study_holds_measured_against_predicted(study: Study) -> None:
+def test_study_holds_measured_against_predicted(study: Validation) -> None:
     figures = measured.figures("dai2024")
 
     assert study.study == "dai2024"
@@ -240,7 +242,7 @@ def test_study_holds_measured_against_predicted(study: Study) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_study")
-def test_predictions_do_not_look_at_the_measured_figures(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_predictions_do_not_look_at_the_measured_figures(study: Validation, monkeypatch: pytest.MonkeyPatch) -> None:
     genuine = measured.figures
 
     def doubled(name: str) -> dict[str, measured.Figure]:
@@ -266,8 +268,8 @@ def test_progress_covers_the_variations() -> None:
 
 
 @pytest.mark.slow
-def test_pictures(study: Study, tmp_path: Path) -> None:
-    paths = dai2024.draw(study, tmp_path)
+def test_pictures(study: Validation, tmp_path: Path) -> None:
+    paths = STUDY.draw(study, tmp_path)
 
     assert [path.stem.removeprefix("dai2024-") for path in paths] == [
         "gains",

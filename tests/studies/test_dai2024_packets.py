@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from fabricsim.studies import dai2024_packets, measured
-from fabricsim.studies.dai2024_grid import DATA, PIPELINE, WEAK, Assumptions
-from fabricsim.studies.dai2024_packets import AGREEMENT, CEILINGS, rate
+from fabricsim import measured
+from fabricsim.studies.dai2024 import packets
+from fabricsim.studies.dai2024.grid import DATA, PIPELINE, WEAK, Assumptions
+from fabricsim.studies.dai2024.packets import AGREEMENT, CEILINGS, rate
 
 pytestmark = pytest.mark.slow
 
@@ -16,8 +17,8 @@ SMALL = Assumptions(nodes=(2,), scalings=(WEAK,), families=("bert-base",), tenso
 
 
 @pytest.fixture(scope="module")
-def study() -> dai2024_packets.Study:
-    return dai2024_packets.validate(assumptions=SMALL)
+def study() -> packets.Study:
+    return packets.validate(assumptions=SMALL)
 
 
 @pytest.mark.parametrize("engine", ["flow", "packet"])
@@ -30,20 +31,20 @@ def test_tcp_ends_at_its_framing(engine: str) -> None:
     assert found == pytest.approx(10e9 * 1448 / 1538, rel=0.01)
 
 
-def test_there_is_a_row_per_figure_and_per_ceiling(study: dai2024_packets.Study) -> None:
+def test_there_is_a_row_per_figure_and_per_ceiling(study: packets.Study) -> None:
     figures = [figure.quantity for figure in measured.figures("dai2024").values()]
 
     assert [row.quantity for row in study.rows] == [*figures, *(ceiling.quantity for ceiling in CEILINGS)]
 
 
-def test_summary_counts_the_rows_that_agree(study: dai2024_packets.Study) -> None:
+def test_summary_counts_the_rows_that_agree(study: packets.Study) -> None:
     beyond = [row.quantity for row in study.rows if abs(row.predicted / row.measured - 1) > AGREEMENT]
 
     assert study.summary["figures that do not"] == beyond
     assert study.summary["figures that agree"] == len(study.rows) - len(beyond)
 
 
-def test_points_are_those_of_both_engines(study: dai2024_packets.Study) -> None:
+def test_points_are_those_of_both_engines(study: packets.Study) -> None:
     points = json.loads(study.to_json())["summary"]["points"]
 
     assert [(point["parallel"], point["transport"]) for point in points] == [
@@ -54,7 +55,7 @@ def test_points_are_those_of_both_engines(study: dai2024_packets.Study) -> None:
         assert point["flow_s"] != point["packet_s"]  # of different engines
 
 
-def test_iterations_over_tcp_and_rdma_agree(study: dai2024_packets.Study) -> None:
+def test_iterations_over_tcp_and_rdma_agree(study: packets.Study) -> None:
     points = [point for point in study.summary["points"] if point["transport"] != "ipoib-100g"]
 
     assert max(abs(point["difference"]) for point in points) < AGREEMENT

@@ -4,19 +4,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fabricsim.studies import fsdp, measured
+from fabricsim import measured
+from fabricsim.studies import fsdp
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fabricsim.studies.study import Study
+    from fabricsim.results.validation import Validation
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def study() -> Study:
-    return fsdp.validate()
+def study() -> Validation:
+    return fsdp.STUDY.validate()
 
 
 def test_each_run_is_that_of_its_row() -> None:
@@ -34,7 +35,7 @@ def test_each_run_is_that_of_its_row() -> None:
         assert job.precision == "bf16"
 
 
-def test_runs_on_a100_without_long_sequences_are_met(study: Study) -> None:
+def test_runs_on_a100_without_long_sequences_are_met(study: Validation) -> None:
     found = study.summary["agreement"]
 
     assert found["all"]["runs"] == len(study.rows) == 100
@@ -44,7 +45,7 @@ def test_runs_on_a100_without_long_sequences_are_met(study: Study) -> None:
     assert plain.relative_error == pytest.approx(0, abs=0.05)
 
 
-def test_a_picture_is_drawn(study: Study, tmp_path: Path) -> None:
-    (path,) = fsdp.draw(study, tmp_path)
+def test_a_picture_is_drawn(study: Validation, tmp_path: Path) -> None:
+    (path,) = fsdp.STUDY.draw(study, tmp_path)
 
     assert path.stat().st_size > 10_000

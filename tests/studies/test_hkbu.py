@@ -4,28 +4,29 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from fabricsim import measured
 from fabricsim.run.bench import collective_times, point_to_point_times
 from fabricsim.scenario.load import load
-from fabricsim.studies import hkbu, measured
+from fabricsim.studies import hkbu
 from fabricsim.traces import nccl_tests, osu
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fabricsim.studies.study import Study, ValidationRow
+    from fabricsim.results.validation import Validation, ValidationRow
 
 
 @pytest.fixture(scope="module")
-def study() -> Study:
+def study() -> Validation:
     return hkbu.validate()
 
 
-def rows(study: Study, beginning: str) -> list[ValidationRow]:
+def rows(study: Validation, beginning: str) -> list[ValidationRow]:
     return [row for row in study.rows if row.quantity.startswith(beginning)]
 
 
 @pytest.mark.parametrize(("network", "bound"), [("10GbE", 0.05), ("100G InfiniBand", 0.10)])
-def test_bus_bandwidth_from_4_mib(study: Study, network: str, bound: float) -> None:
+def test_bus_bandwidth_from_4_mib(study: Validation, network: str, bound: float) -> None:
     compared = rows(study, f"{network} all-reduce bus bandwidth")
 
     assert [row.quantity.split(", ")[1] for row in compared] == [f"{2**n} MiB" for n in range(2, 10)]
@@ -34,7 +35,7 @@ def test_bus_bandwidth_from_4_mib(study: Study, network: str, bound: float) -> N
 
 
 @pytest.mark.parametrize("network", ["10GbE", "100G InfiniBand"])
-def test_point_to_point_time_from_1_kib(study: Study, network: str) -> None:
+def test_point_to_point_time_from_1_kib(study: Validation, network: str) -> None:
     compared = rows(study, f"{network} point-to-point time")
 
     assert compared[0].quantity.endswith(", 1 KiB")
@@ -44,7 +45,7 @@ def test_point_to_point_time_from_1_kib(study: Study, network: str) -> None:
 
 
 @pytest.mark.parametrize("network", ["10GbE", "100G InfiniBand"])
-def test_small_all_reduces_are_reported_with_their_error(study: Study, network: str) -> None:
+def test_small_all_reduces_are_reported_with_their_error(study: Validation, network: str) -> None:
     compared = rows(study, f"{network} all-reduce time")
     errors = sorted(abs(row.relative_error or 0) for row in compared)
 
@@ -54,7 +55,7 @@ def test_small_all_reduces_are_reported_with_their_error(study: Study, network: 
     assert study.summary[f"{network}: median error of all-reduce time below 4 MiB"] == pytest.approx(median)
 
 
-def test_summary_repeats_the_largest_errors(study: Study) -> None:
+def test_summary_repeats_the_largest_errors(study: Validation) -> None:
     for network in hkbu.NETWORKS:
         for what, beginning in (
             ("bus bandwidth from 4 MiB", "all-reduce bus bandwidth"),
@@ -64,7 +65,7 @@ def test_summary_repeats_the_largest_errors(study: Study) -> None:
             assert study.summary[f"{network}: largest error of {what}"] == largest
 
 
-def test_rows_are_named_once_and_captured(study: Study) -> None:
+def test_rows_are_named_once_and_captured(study: Validation) -> None:
     assert len({row.quantity for row in study.rows}) == len(study.rows)
     assert {row.certainty for row in study.rows} == {"captured"}
     assert all("10g" in row.source for row in rows(study, "10GbE"))
@@ -72,7 +73,7 @@ def test_rows_are_named_once_and_captured(study: Study) -> None:
 
 
 @pytest.mark.slow
-def test_predictions_do_not_look_at_the_measured_times(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_predictions_do_not_look_at_the_measured_times(study: Validation, monkeypatch: pytest.MonkeyPatch) -> None:
     genuine = measured.load
 
     def tripled(name: str) -> measured.MeasuredTable:
@@ -91,8 +92,8 @@ def test_predictions_do_not_look_at_the_measured_times(study: Study, monkeypatch
 
 
 @pytest.mark.slow
-def test_pictures(study: Study, tmp_path: Path) -> None:
-    paths = hkbu.draw(study, tmp_path)
+def test_pictures(study: Validation, tmp_path: Path) -> None:
+    paths = hkbu.STUDY.draw(study, tmp_path)
 
     assert [path.name for path in paths] == ["hkbu-tcp-10g.png", "hkbu-rdma-100g.png"]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)

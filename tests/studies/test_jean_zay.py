@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from fabricsim import measured
 from fabricsim.run.pipeline import simulate
 from fabricsim.scenario.load import load
-from fabricsim.studies import jean_zay, measured
+from fabricsim.studies import jean_zay
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fabricsim.studies.study import Study
+    from fabricsim.results.validation import Validation
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +36,7 @@ def exact(table: measured.MeasuredTable) -> dict[str, jean_zay.Outcome]:
 
 
 @pytest.fixture(scope="module")
-def study() -> Study:
+def study() -> Validation:
     return jean_zay.validate()
 
 
@@ -79,7 +80,7 @@ def test_only_the_two_small_models_are_judged(
     assert summary["largest error of the iteration, all"] == pytest.approx(0.2)
 
 
-def test_iterations_are_met_within_5_percent(study: Study) -> None:
+def test_iterations_are_met_within_5_percent(study: Validation) -> None:
     assert study.summary["largest error of the iteration, 7.5B and 30B"] < 0.05
     assert study.summary["largest error of the iteration, all"] < 0.05
 
@@ -109,7 +110,7 @@ def test_products_are_as_fast_as_in_the_log_that_gives_their_rate(traces: Path) 
     assert found["forward-compute"] == pytest.approx(forward, rel=0.02)
 
 
-def test_bubble_lies_in_the_receive_and_embedding_timers_of_the_last_rank(study: Study) -> None:
+def test_bubble_lies_in_the_receive_and_embedding_timers_of_the_last_rank(study: Validation) -> None:
     found = {row.quantity: row.predicted for row in study.rows}
 
     waiting = found["30B: forward-recv"] + found["30B: embedding-all-reduce"]
@@ -118,7 +119,7 @@ def test_bubble_lies_in_the_receive_and_embedding_timers_of_the_last_rank(study:
 
 
 def test_pictures(table: measured.MeasuredTable, exact: dict[str, jean_zay.Outcome], tmp_path: Path) -> None:
-    paths = jean_zay.draw(jean_zay.compare(table, exact), tmp_path)
+    paths = jean_zay.STUDY.draw(jean_zay.compare(table, exact), tmp_path)
 
     assert [path.name for path in paths] == [f"jean-zay-{model}.png".replace(" ", "-") for model in exact]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)

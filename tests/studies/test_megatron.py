@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fabricsim import measured
 from fabricsim.run.pipeline import load
-from fabricsim.studies import measured, megatron
-from fabricsim.studies.training import causal_flops, narayanan_flops, rank_correlation
+from fabricsim.studies import megatron
+from fabricsim.studies.frame.training import causal_flops, narayanan_flops, rank_correlation
 
 QUICK = ("Korthikanti 22B, full", "Korthikanti 22B, selective", "Narayanan 1.7B", "Narayanan 7.5B", "Narayanan 39.1B")
 WORST = 0.12

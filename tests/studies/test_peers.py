@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from fabricsim import measured
 from fabricsim.errors import InputError
 from fabricsim.scenario.load import load
-from fabricsim.studies import measured, peers, peers_cases, peers_patterns, peers_runs
+from fabricsim.studies.peers import cases as peers_cases
+from fabricsim.studies.peers import patterns as peers_patterns
+from fabricsim.studies.peers import runs as peers_runs
+from fabricsim.studies.peers import study as peers
 from fabricsim.topology.platform import Platform, ProtocolCosts
 
 if TYPE_CHECKING:
-    from fabricsim.studies.peers_cases import Case, Comparison
+    from fabricsim.studies.peers.cases import Case, Comparison
 
 ROOT = Path(__file__).resolve().parents[2]
 CLOSE = 0.001
@@ -180,7 +184,7 @@ def test_rows_agreement_and_pictures_of_made_up_results(monkeypatch: pytest.Monk
     assert study.summary["beyond the targets"] == "RoCE, ring16: mean -10.0%"
     assert [row.relative_error for row in study.rows[-1:]] == [pytest.approx(-0.1)]
     assert len(study.summary["flows, RoCE, ring16"]) == 16
-    assert [path.name for path in peers.draw(study, tmp_path)] == ["peers-roce-ring16.png"]
+    assert [path.name for path in peers.STUDY.draw(study, tmp_path)] == ["peers-roce-ring16.png"]
 
 
 def test_what_differs_from_the_simulator_of_the_parameters_is_a_miss() -> None:

@@ -78,4 +78,4 @@ def test_tables_that_lack_a_figure_are_refused(tmp_path: Path, one_node: list[Re
 def test_a_folder_without_tables_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FABRICSIM_TRACES", str(tmp_path))
     with pytest.raises(InputError, match="set FABRICSIM_TRACES to a folder with vtrain"):
-        vtrain.validate()
+        vtrain.STUDY.validate()

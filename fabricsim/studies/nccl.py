@@ -12,28 +12,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fabricsim import measured
 from fabricsim.collectives.nccl import trees
 from fabricsim.collectives.nccl.choice import threshold
 from fabricsim.collectives.nccl.plan import Plan
 from fabricsim.collectives.nccl.tuning import PROTOCOLS
 from fabricsim.results.summary import bus_factor
+from fabricsim.results.validation import Validation, ValidationRow
 from fabricsim.run.bench import collective_times
 from fabricsim.scenario.collectives import PAIRED
 from fabricsim.scenario.load import load
-from fabricsim.studies import measured
+from fabricsim.studies.frame.study import Progress, Study, silent
 from fabricsim.studies.hkbu import NETWORKS
-from fabricsim.studies.study import Study, ValidationRow
 from fabricsim.units import human_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
 
+    from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
     from fabricsim.collectives.nccl.graph import Group
+    from fabricsim.measured import MeasuredTable
     from fabricsim.scenario.scenario import Scenario
-    from fabricsim.studies.measured import MeasuredTable
 
 _LARGE = 16 * 2**20
 """Bytes from which the findings are given apart."""
@@ -118,43 +119,35 @@ CASES = (
 """All tables, in the order of the report."""
 
 
-def validate(progress: Callable[[float], None] | None = None) -> Study:
-    """Compare times of collectives with published tables.
-
-    Parameters
-    ----------
-    progress
-        Called with the share of tables done.
-    """
+def validate(progress: Progress = silent) -> Validation:
+    """Compare times of collectives with published tables."""
     rows: list[ValidationRow] = logged_rows()
     tables: dict[str, dict[str, float]] = {}
     errors: list[tuple[int, float]] = []
     nvlink: dict[str, dict[str, float]] = {}
     for label, inside in nvlink_rows().items():
         rows += [row for _, row in inside]
-        nvlink[label] = _findings([(size, abs(row.relative_error or 0.0)) for size, row in inside])
+        nvlink[label] = _findings([(size, abs(row.error)) for size, row in inside])
     for done, case in enumerate(CASES, start=1):
         found = _compare(case)
         rows += [row for _, row in found]
-        sized = [(size, abs(row.relative_error or 0.0)) for size, row in found]
+        sized = [(size, abs(row.error)) for size, row in found]
         tables[case.table] = _findings(sized)
         errors += sized
-        if progress is not None:
-            progress(done / len(CASES))
+        progress(done / len(CASES))
     summary: dict[str, Any] = {
         "median error of time, all rows": _median([error for _, error in errors]),
         "median error of time, rows from 16 MiB": _median([error for size, error in errors if size >= _LARGE]),
         "tables": tables,
         "inside one host over NVLink, from 1 MiB": nvlink,
     }
-    return Study("nccl", rows, summary, {case.table: case.why for case in CASES if case.why})
+    return Validation("nccl", rows, summary, {case.table: case.why for case in CASES if case.why})
 
 
-def draw(study: Study, folder: Path) -> list[Path]:
-    """Draw bus bandwidth over size, measured and predicted, for each table; returns the files written."""
+def _pictures(study: Validation) -> Iterator[tuple[str, Figure]]:
+    """Draw bus bandwidth over size, measured and predicted, for each table."""
     from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
 
-    paths = []
     for case in CASES:
         table = measured.load(case.table)
         sizes = [int(size) for size in table.rows["size"] if size >= max(1, case.judged_from)]
@@ -162,10 +155,8 @@ def draw(study: Study, folder: Path) -> list[Path]:
         moved = bus_factor(str(table.conditions["collective"]), scenario(case).cluster.ranks) * _US
         real = [moved * size / row.measured for size, row in zip(sizes, found, strict=True)]
         simulated = [moved * size / row.predicted for size, row in zip(sizes, found, strict=True)]
-        path = folder / f"nccl-{case.table.removeprefix('nccl-')}.png"
-        plots.save(plots.bus_bandwidth(sizes, real, simulated, table.title), path)
-        paths.append(path)
-    return paths
+        picture = plots.bus_bandwidth(sizes, real, simulated, table.title)
+        yield f"nccl-{case.table.removeprefix('nccl-')}.png", picture
 
 
 def logged_rows() -> list[ValidationRow]:
@@ -273,3 +264,6 @@ def _findings(sized: Sequence[tuple[int, float]]) -> dict[str, float]:
 
 def _median(errors: Sequence[float]) -> float:
     return float(np.median(errors)) if errors else 0.0
+
+
+STUDY = Study("nccl", __doc__, validate, _pictures)

@@ -1,13 +1,12 @@
 """Measured figures that ship with fabricsim, each with its source.
 
-A TOML file per table in ``fabricsim/studies/data``: ``title``, ``source``, ``licence``, ``certainty``,
+A TOML file per table in this folder: ``title``, ``source``, ``licence``, ``certainty``,
 ``columns`` (name and unit), ``rows`` and ``conditions``. Numbers stand in the file as their source
 prints them; `load` turns them into base units.
 """
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from dataclasses import dataclass
 from functools import cache
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from fabricsim.errors import InputError
+from fabricsim.scenario.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,7 +97,7 @@ class Figure:
 
 def names() -> tuple[str, ...]:
     """Names of the tables that ship, sorted."""
-    files = (resources.files("fabricsim.studies") / "data").iterdir()
+    files = resources.files(__name__).iterdir()
     return tuple(sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml")))
 
 
@@ -117,11 +117,10 @@ def load(name: str) -> MeasuredTable:
     """
     known = names()
     if name not in known:
-        close = difflib.get_close_matches(name, known, 1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        msg = f"no measured table {name!r}; {hint}there are {', '.join(known)}"
+        hint = did_you_mean(name, known, f"there are {', '.join(known)}")
+        msg = f"no measured table {name!r}; {hint}"
         raise InputError(msg)
-    file = resources.files("fabricsim.studies") / "data" / f"{name}.toml"
+    file = resources.files(__name__) / f"{name}.toml"
     return _table(name, tomllib.loads(file.read_text(encoding="utf-8")))
 
 

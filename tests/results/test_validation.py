@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from fabricsim.errors import SimulationError
-from fabricsim.studies.study import Study, ValidationRow
+from fabricsim.report.validation import to_text
+from fabricsim.results.validation import Validation, ValidationRow
 
 ROW = ValidationRow("busbw [32 ranks], 64 MiB", "GB/s", 1.25, 1.0, "some log", "captured")
 
@@ -18,7 +19,7 @@ def test_relative_error_is_of_the_measured_figure() -> None:
 
 def test_json_object_has_the_promised_keys() -> None:
     row = ValidationRow("time", "s", np.float64(2.0), np.float64(2.5), "log", "captured")
-    study = Study("hkbu", [row], {"largest": np.float64(0.25)}, {"hosts": np.int64(8), "rates": np.array([1.0])})
+    study = Validation("hkbu", [row], {"largest": np.float64(0.25)}, {"hosts": np.int64(8), "rates": np.array([1.0])})
 
     content = json.loads(study.to_json())
 
@@ -43,9 +44,9 @@ def test_json_object_has_the_promised_keys() -> None:
 
 def test_json_refuses_what_it_cannot_say() -> None:
     with pytest.raises(ValueError, match="JSON"):
-        Study("s", [ROW], {"error": float("nan")}).to_json()
+        Validation("s", [ROW], {"error": float("nan")}).to_json()
     with pytest.raises(TypeError, match="no JSON form"):
-        Study("s", [ROW], {"error": object()}).to_json()
+        Validation("s", [ROW], {"error": object()}).to_json()
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -55,9 +56,9 @@ def test_figures_that_are_not_finite_are_refused(value: float) -> None:
 
 
 def test_text_shows_every_figure_and_keeps_brackets() -> None:
-    study = Study("hkbu", [ROW], {"largest error": 0.2}, {"seed": 1})
+    study = Validation("hkbu", [ROW], {"largest error": 0.2}, {"seed": 1})
 
-    text = study.to_text(width=140)
+    text = to_text(study, width=140)
 
     assert "validate hkbu" in text
     line = next(line for line in text.splitlines() if "busbw" in line)
@@ -72,5 +73,5 @@ def test_text_shows_every_figure_and_keeps_brackets() -> None:
 def test_largest_error_ignores_rows_without_one() -> None:
     rows = [ROW, ValidationRow("drops", "1", 0, 3, "log", "captured")]
 
-    assert Study("s", rows).largest_error() == pytest.approx(0.2)
-    assert Study("s", []).largest_error() == 0.0
+    assert Validation("s", rows).largest_error() == pytest.approx(0.2)
+    assert Validation("s", []).largest_error() == 0.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabricsim.studies.study import ValidationRow
+from fabricsim.results.validation import ValidationRow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

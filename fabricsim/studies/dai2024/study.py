@@ -1,6 +1,6 @@
 """GPT-2, BERT and T5 over TCP 10G, IPoIB 100G and RDMA 100G, after Dai et al., IEEE Micro 44(2), 2024.
 
-What is run stands in `fabricsim.studies.dai2024_grid`. No parameter is fitted to the measured
+What is run stands in `fabricsim.studies.dai2024.grid`. No parameter is fitted to the measured
 figures: they are read when all runs are done. Two assumptions were made with the figures known: that
 of one rank per node of data parallelism, and that a node's two GPUs share the layers of a split model.
 The sensitivity says what others would give.
@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any
 from fabricsim.errors import ScenarioError
 from fabricsim.report.grouped import Bar
 from fabricsim.results.summary import summarise
+from fabricsim.results.validation import Validation
 from fabricsim.run.pipeline import load
 from fabricsim.run.sweep import part, simulate_all
-from fabricsim.studies import measured
-from fabricsim.studies.dai2024_grid import DATA, PIPELINE, VARIATIONS, WEAK, Assumptions, Point, points
-from fabricsim.studies.study import Study, ValidationRow
+from fabricsim.studies.dai2024.grid import DATA, PIPELINE, VARIATIONS, WEAK, Assumptions, Point, points
+from fabricsim.studies.frame.study import Progress, headline_rows, silent
 from fabricsim.topology.platform import WIRE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from matplotlib.figure import Figure
 
     from fabricsim.results.result import Result
     from fabricsim.scenario.load import LoadedScenario
@@ -156,27 +157,15 @@ def _largest_share(outcomes: dict[Point, dict[str, Outcome]], parallel: str, tim
     )
 
 
-def validate(progress: Callable[[float], None] | None = None, jobs: int = 1) -> Study:
-    """Compare the study's headline figures with the predicted ones, and vary the assumptions.
-
-    Parameters
-    ----------
-    progress
-        Called with the share of runs done.
-    jobs
-        Simulations at the same time; the figures do not depend on it.
-    """
+def validate(progress: Progress = silent) -> Validation:
+    """Compare the study's headline figures with the predicted ones, and vary the assumptions."""
     cases = {"as assumed": Assumptions(), **VARIATIONS}
     found: dict[str, Findings] = {}
     known: Known = {}
     for index, (name, assumptions) in enumerate(cases.items()):
-        found[name] = find(assumptions, jobs, part(progress, index, len(cases)), known)
-    base = found["as assumed"]
-    rows = [
-        ValidationRow(figure.quantity, figure.unit, figure.value, base.figures[key], figure.source, figure.certainty)
-        for key, figure in measured.figures("dai2024").items()
-    ]
-    return Study("dai2024", rows, _summary(found), _parameters())
+        found[name] = find(assumptions, progress=part(progress, index, len(cases)), known=known)
+    rows = headline_rows("dai2024", found["as assumed"].figures)
+    return Validation("dai2024", rows, _summary(found), _parameters())
 
 
 def _summary(found: dict[str, Findings]) -> dict[str, Any]:
@@ -219,7 +208,7 @@ def _parameters() -> dict[str, Any]:
     }
 
 
-def draw(study: Study, folder: Path) -> list[Path]:
+def pictures(study: Validation) -> Iterator[tuple[str, Figure]]:
     """Draw measured against predicted figures, and what each assumption changes."""
     from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
 
@@ -229,23 +218,14 @@ def draw(study: Study, folder: Path) -> list[Path]:
         ("utilisation", "Peak utilisation of the interconnect", [row for row in rows if row["unit"] == "Gb/s"]),
         ("shares", "Largest share of communication in the iteration", [row for row in rows if row["unit"] == "%"]),
     )
-    paths = []
     for name, title, group in groups:
-        path = folder / f"dai2024-{name}.png"
-        plots.save(plots.measured_against_predicted(group, title), path)
-        paths.append(path)
+        yield f"dai2024-{name}.png", plots.measured_against_predicted(group, title)
     for parallel in (DATA, PIPELINE):
-        path = folder / f"dai2024-{parallel}-parallel.png"
-        plots.save(plots.grouped(_bars(study, parallel), _title(parallel)), path)
-        paths.append(path)
-    return paths
+        title = f"Predicted iteration, {parallel} parallel on {_LARGEST} nodes, weak scaling"
+        yield f"dai2024-{parallel}-parallel.png", plots.grouped(_bars(study, parallel), title)
 
 
-def _title(parallel: str) -> str:
-    return f"Predicted iteration, {parallel} parallel on {_LARGEST} nodes, weak scaling"
-
-
-def _bars(study: Study, parallel: str) -> list[Bar]:
+def _bars(study: Validation, parallel: str) -> list[Bar]:
     return [
         Bar(
             point["model"],

@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 import simpy
 
+from fabricsim import measured
 from fabricsim.engine.fabric import Fabric
+from fabricsim.results.validation import Validation, ValidationRow
 from fabricsim.run.pipeline import load
 from fabricsim.run.sweep import part
-from fabricsim.studies import dai2024, measured
-from fabricsim.studies.dai2024_grid import Assumptions
-from fabricsim.studies.study import Study, ValidationRow
+from fabricsim.studies.dai2024.grid import Assumptions
+from fabricsim.studies.dai2024.study import find
+from fabricsim.studies.frame.study import Progress, silent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from fabricsim.studies.dai2024 import Findings
+    from fabricsim.studies.dai2024.study import Findings
 
 AGREEMENT = 0.05
 """Wanted of each figure, of the flow engine's."""
@@ -96,25 +95,17 @@ def rate(ceiling: Ceiling, engine: str, size: int = _BYTES) -> float:
     return size * 8 / cast("float", env.run(done))
 
 
-def validate(progress: Callable[[float], None] | None = None, assumptions: Assumptions = SMALL) -> Study:
-    """Run the small grid on both engines and compare each figure.
-
-    Parameters
-    ----------
-    progress
-        Called with the share of runs done.
-    assumptions
-        What to run.
-    """
+def validate(progress: Progress = silent, assumptions: Assumptions = SMALL) -> Validation:
+    """Run the small grid on both engines and compare each figure."""
     found = {
-        engine: dai2024.find(
+        engine: find(
             replace(assumptions, settings=(*assumptions.settings, f"engine={engine}")),
             progress=part(progress, index, len(_ENGINES)),
         )
         for index, engine in enumerate(_ENGINES)
     }
     rows = [*_figure_rows(found), *_ceiling_rows()]
-    return Study("dai2024-packets", rows, _summary(rows, found), _parameters(assumptions))
+    return Validation("dai2024-packets", rows, _summary(rows, found), _parameters(assumptions))
 
 
 def _figure_rows(found: dict[str, Findings]) -> list[ValidationRow]:
@@ -136,7 +127,7 @@ def _row(quantity: str, unit: str, flow: float, packet: float) -> ValidationRow:
 
 
 def _summary(rows: list[ValidationRow], found: dict[str, Findings]) -> dict[str, Any]:
-    beyond = [row.quantity for row in rows if abs(row.relative_error or 0.0) > AGREEMENT]
+    beyond = [row.quantity for row in rows if abs(row.error) > AGREEMENT]
     return {
         "agreement wanted": AGREEMENT,
         "figures": len(rows),
@@ -175,8 +166,3 @@ def _parameters(assumptions: Assumptions) -> dict[str, Any]:
         "not reduced": "batches, sequences, layers, both kinds of scaling, all transports",
         "ceilings": f"{_BYTES // 2**20} MiB from each sending rank, two hosts",
     }
-
-
-def draw(study: Study, folder: Path) -> list[Path]:  # noqa: ARG001  as the other studies
-    """Draw nothing: the study is its table."""
-    return []

@@ -1,4 +1,4 @@
-"""What the studies of training runs share: settings of a run, its iteration, and how well a set of them agrees."""
+"""What studies of training runs share: settings of a run, its iteration, how well a set of them agrees, its picture."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from fabricsim.units import seconds
 from fabricsim.workload.flops import model_flops
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
+    from fabricsim.results.validation import Validation, ValidationRow
     from fabricsim.scenario.job import Job
-    from fabricsim.studies.study import ValidationRow
+    from fabricsim.studies.frame.study import Pictures
 
 
 @dataclass(frozen=True)
@@ -93,13 +95,36 @@ def causal_flops(job: Job) -> float:
 
 def agreement(rows: Iterable[ValidationRow]) -> dict[str, float]:
     """Mean, median and largest absolute relative error."""
-    errors = [abs(row.relative_error or 0.0) for row in rows]
+    errors = [abs(row.error) for row in rows]
     return {
         "runs": float(len(errors)),
         "mean_absolute_error": float(np.mean(errors)),
         "median_absolute_error": float(np.median(errors)),
         "largest_absolute_error": float(np.max(errors)),
     }
+
+
+def signed_agreement(rows: Sequence[ValidationRow]) -> dict[str, float]:
+    """Agreement, and the mean of the errors with their signs."""
+    return {**agreement(rows), "mean_error": sum(row.error for row in rows) / len(rows)}
+
+
+def ranked_agreement(rows: Sequence[ValidationRow]) -> dict[str, float]:
+    """Agreement, and how well the order of the rows is predicted."""
+    correlation = rank_correlation([row.measured for row in rows], [row.predicted for row in rows])
+    return {**agreement(rows), "rank_correlation": correlation}
+
+
+def scatter(title: str, kind: Callable[[str], str]) -> Pictures:
+    """Make the picture of predicted over measured iterations; `kind` tells the colour of a quantity."""
+
+    def draw(found: Validation) -> Iterator[tuple[str, Figure]]:
+        from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
+
+        points = [(row.measured, row.predicted, kind(row.quantity)) for row in found.rows]
+        yield f"{found.study}.png", plots.agreement(points, "iteration time (s)", title)
+
+    return draw
 
 
 def rank_correlation(measured: Sequence[float], predicted: Sequence[float]) -> float:

@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, Any
 import simpy
 
 from fabricsim.engine.fabric import Fabric
+from fabricsim.results.validation import Validation
 from fabricsim.run.pipeline import build_plan, load
-from fabricsim.studies import measured
-from fabricsim.studies.anthony2024_grid import MIXED, RANKS, SCHEMES, SIZES, SWEPT, USUAL, points
-from fabricsim.studies.study import Study, ValidationRow
+from fabricsim.studies.anthony2024.grid import MIXED, RANKS, SCHEMES, SIZES, SWEPT, USUAL, points
+from fabricsim.studies.frame.study import Progress, Study, headline_rows, silent
 from fabricsim.workload.shapes import parameters
 from fabricsim.workload.tally import plan_calls, tally
 from fabricsim.workload.volume_summary import summarise_volumes
 from fabricsim.workload.volumes import closed_forms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Iterator
 
-    from fabricsim.studies.anthony2024_grid import Point
+    from matplotlib.figure import Figure
+
+    from fabricsim.studies.anthony2024.grid import Point
     from fabricsim.workload.volume_summary import VolumeSummary
 
 _MESSAGE = RANKS * 2**20
@@ -33,26 +34,15 @@ _ENDS = 2
 """Links that a byte crosses between two hosts of a switch."""
 
 
-def validate(progress: Callable[[float], None] | None = None) -> Study:
-    """Count what each job sends, and compare the volumes that the study is quoted for.
-
-    Parameters
-    ----------
-    progress
-        Called with the share of jobs done.
-    """
+def validate(progress: Progress = silent) -> Validation:
+    """Count what each job sends, and compare the volumes that the study is quoted for."""
     jobs = list(points())
     found = {}
     for done, point in enumerate(jobs, start=1):
         found[point] = _Counted(point)
-        if progress is not None:
-            progress(done / len(jobs))
+        progress(done / len(jobs))
     predicted = _figures(found)
-    rows = [
-        ValidationRow(figure.quantity, figure.unit, figure.value, predicted[key], figure.source, figure.certainty)
-        for key, figure in measured.figures("anthony2024").items()
-    ]
-    return Study("anthony2024", rows, _summary(found), _parameters())
+    return Validation("anthony2024", headline_rows("anthony2024", predicted), _summary(found), _parameters())
 
 
 class _Counted:
@@ -158,11 +148,12 @@ def _parameters() -> dict[str, Any]:
     }
 
 
-def draw(study: Study, folder: Path) -> list[Path]:
+def _pictures(study: Validation) -> Iterator[tuple[str, Figure]]:
     """Draw message sizes, counts and shares against sequence length and model size."""
     from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
 
     schemes = [scheme.name for scheme in SCHEMES if scheme != MIXED]
-    path = folder / "anthony2024.png"
-    plots.save(plots.volume_sweeps(study.summary["points"], schemes, MIXED.name), path)
-    return [path]
+    yield "anthony2024.png", plots.volume_sweeps(study.summary["points"], schemes, MIXED.name)
+
+
+STUDY = Study("anthony2024", __doc__, validate, _pictures, against="volumes")

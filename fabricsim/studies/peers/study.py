@@ -15,19 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fabricsim import measured
 from fabricsim.errors import InputError
+from fabricsim.results.validation import Validation
 from fabricsim.run import traffic
-from fabricsim.studies import measured
-from fabricsim.studies.peers_cases import AT_RECEIVER, CASES, FLOW_TARGET, TARGET, US, Case, Comparison, row
-from fabricsim.studies.peers_patterns import Pattern, lines_of, own_patterns, their_pattern, theory
-from fabricsim.studies.peers_runs import FLOW, alone, in_ring, matrix, ring, run, scenario
-from fabricsim.studies.study import Study
+from fabricsim.studies.frame.study import Progress, Study, silent
+from fabricsim.studies.peers.cases import AT_RECEIVER, CASES, FLOW_TARGET, TARGET, US, Case, Comparison, row
+from fabricsim.studies.peers.patterns import Pattern, lines_of, own_patterns, their_pattern, theory
+from fabricsim.studies.peers.runs import FLOW, alone, in_ring, matrix, ring, run, scenario
 from fabricsim.transports.parameters import packet_framing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from fabricsim.studies.study import ValidationRow
+    from matplotlib.figure import Figure
+
+    from fabricsim.results.validation import ValidationRow
 
 FOLDER = "FABRICSIM_PEERS"
 """Environment variable that names the folder of the other simulators' results."""
@@ -35,8 +38,8 @@ _PAIRS = {2: (0, 1), 4: (0, 4), 6: (0, 127)}
 """Ends of the flow that is alone, by its links."""
 _PACKETS = (1, 250, 2500)
 _PAYLOAD = 4096
-_CLOSED = "closed form, fabricsim.studies.peers_runs"
-_THEORY = "theory, fabricsim.studies.peers_patterns"
+_CLOSED = "closed form, fabricsim.studies.peers.runs"
+_THEORY = "theory, fabricsim.studies.peers.patterns"
 _SINGLE = {
     "csg_roce": "peers-roce",
     "uet_uec": "peers-nscc",
@@ -53,13 +56,8 @@ _LARGE_K = 16
 _LARGE_SIZE = "2048000B"
 
 
-def validate(progress: Callable[[float], None] | None = None) -> Study:
-    """Compare the packet engine with closed forms, and with other simulators where their results are there.
-
-    Parameters
-    ----------
-    progress
-        Called with the share of the runs done.
+def validate(progress: Progress = silent) -> Validation:
+    """Compare the packet engine with closed forms, and with other simulators if their results are there.
 
     Raises
     ------
@@ -74,14 +72,13 @@ def validate(progress: Callable[[float], None] | None = None) -> Study:
     def step() -> None:
         nonlocal done
         done += 1
-        if progress is not None:
-            progress(done / steps)
+        progress(done / steps)
 
     rows = closed_form_rows()
     step()
     rows += ring_rows()
     step()
-    summary: dict[str, Any] = {"largest error of the closed forms": max(abs(row.relative_error or 0.0) for row in rows)}
+    summary: dict[str, Any] = {"largest error of the closed forms": max(abs(row.error) for row in rows)}
     against_theory = []
     for pattern in patterns:
         for case in CASES:
@@ -104,7 +101,7 @@ def validate(progress: Callable[[float], None] | None = None) -> Study:
     step()
     summary["1,024 hosts, permutations not the same"] = large()
     step()
-    return Study("peers", rows, summary, _parameters(folder))
+    return Validation("peers", rows, summary, _parameters(folder))
 
 
 def results_folder() -> Path | None:
@@ -168,7 +165,7 @@ def _largest(rows: Sequence[ValidationRow]) -> dict[str, dict[str, float]]:
     errors: dict[str, dict[str, float]] = {}
     for each in rows:
         case, _, pattern = each.quantity.rpartition(": ")[0].rpartition(", ")
-        errors.setdefault(case, {})[pattern] = each.relative_error or 0.0
+        errors.setdefault(case, {})[pattern] = each.error
     return errors
 
 
@@ -286,22 +283,18 @@ def large() -> dict[str, dict[str, float]]:
 # ---- what is shown ------------------------------------------------------------------------------
 
 
-def draw(study: Study, folder: Path) -> list[Path]:
-    """Draw the completion times of each case against those of the simulators; returns the files written."""
-    from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
-    from fabricsim.report.against import flows_against  # noqa: PLC0415  as above
+def _pictures(study: Validation) -> Iterator[tuple[str, Figure]]:
+    """Draw the completion times of each case against those of the simulators."""
+    from fabricsim.report.against import flows_against  # noqa: PLC0415  imports matplotlib
 
-    paths = []
     for case in CASES:
         begin = f"flows, {case.name}, "
         for key in [key for key in study.summary if key.startswith(begin)]:
             flows, pattern = study.summary[key], key.removeprefix(begin)
             theirs = {peer: [flow[peer] for flow in flows] for peer in case.peers if peer in flows[0]}
             ours = {peer: [flow[_column(peer)] for flow in flows] for peer in theirs}
-            path = folder / f"peers-{_slug(case.name)}-{pattern}.png"
-            plots.save(flows_against(ours, theirs, f"{case.name}: {len(flows)} flows of {pattern}"), path)
-            paths.append(path)
-    return paths
+            picture = flows_against(ours, theirs, f"{case.name}: {len(flows)} flows of {pattern}")
+            yield f"peers-{_slug(case.name)}-{pattern}.png", picture
 
 
 def _slug(name: str) -> str:
@@ -323,3 +316,6 @@ def _parameters(folder: Path | None) -> dict[str, str]:
         "CPU seconds": "of the simulation, kernels compiled; the only figures here that differ between runs",
         "results of other simulators": "not here" if folder is None else f"read from {FOLDER}",
     }
+
+
+STUDY = Study("peers", __doc__, validate, _pictures, against="simulators", engine="packet")

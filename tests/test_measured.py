@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 import pytest
 
+from fabricsim import measured
 from fabricsim.errors import InputError
 from fabricsim.results.summary import bus_factor
-from fabricsim.studies import measured
 from fabricsim.traces import nccl_tests, osu
 
 if TYPE_CHECKING:

@@ -1,0 +1,79 @@
+"""Measured and predicted figures as text for a terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from functools import partial
+from io import StringIO
+from typing import TYPE_CHECKING, TypeGuard
+
+from rich.console import Console
+from rich.markup import escape
+from rich.text import Text
+
+from fabricsim.report.tables import FittedTable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
+    from fabricsim.results.validation import Validation
+
+
+def to_text(found: Validation, width: int = 120) -> str:
+    """Table, findings and parameters as plain text of at most `width` columns, as far as words allow."""
+    text = StringIO()
+    console = Console(file=text, width=width, force_terminal=False, color_system=None, legacy_windows=False)
+    console.print(Text(f"validate {found.study}"), table(found), "", sep="\n")
+    text.write(_wrapped("sources", [f"[{number}] {said}" for number, said in enumerate(found.sources(), 1)], width))
+    for heading, values in (("summary", found.summary), ("parameters", found.parameters)):
+        plain = [f"{name}: {_shown(value)}" for name, value in values.items() if not _is_nested(value)]
+        text.write(_wrapped(heading, plain, width) if values else "")
+        for name, value in values.items():
+            if _is_nested(value):
+                console.print(Text(f"  {name}"), _nested(value), "", sep="\n")
+    return text.getvalue()
+
+
+def table(found: Validation) -> Table:
+    """Rows as a table for a terminal; ``[1]`` stands for the first of the sources."""
+    sources = list(found.sources())
+    figures, words = ["Measured", "Predicted", "Error"], ["Unit", "Certainty", "Source"]
+    fitted = FittedTable("Quantity", figures, words=words, least=["Source", "Certainty", "Unit"])
+    for row in found.rows:
+        error = "n/a" if row.relative_error is None else f"{row.relative_error:+.1%}"
+        said = row.unit, row.certainty, f"[{sources.index(row.source) + 1}]"
+        fitted.add_row(escape(row.quantity), _figure(row.measured), _figure(row.predicted), error, *map(escape, said))
+    return fitted
+
+
+def _wrapped(heading: str, lines: Sequence[str], width: int) -> str:
+    """Write lines below a heading; a word is never broken."""
+    fill = partial(textwrap.fill, break_long_words=False, break_on_hyphens=False)
+    written = [fill(line, width, initial_indent="  ", subsequent_indent="    ") for line in lines]
+    return "\n".join([heading, *written]) + "\n"
+
+
+def _is_nested(value: object) -> TypeGuard[Mapping[str, Mapping[str, float]]]:
+    return isinstance(value, Mapping) and all(isinstance(inner, Mapping) for inner in value.values())
+
+
+def _nested(cases: Mapping[str, Mapping[str, float]]) -> Table:
+    """Cases one below the other, a column per figure; on a narrow terminal the last are left out."""
+    keys = [key.replace("_", "\n") for key in next(iter(cases.values()), {})]
+    fitted = FittedTable("Case", map(escape, keys), least=[*reversed(keys[1:])])
+    for case, figures in cases.items():
+        fitted.add_row(escape(case), *map(_figure, figures.values()))
+    return fitted
+
+
+def _figure(value: float) -> str:
+    return f"{float(value):.4g}"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return f"{len(value)} entries, in --json"
+    return _figure(value) if isinstance(value, float) else str(value)

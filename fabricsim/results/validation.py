@@ -1,0 +1,130 @@
+"""Measured and predicted figures side by side: what a study and a calibration give."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fabricsim.errors import SimulationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+@dataclass(frozen=True)
+class ValidationRow:
+    """One quantity, measured and predicted.
+
+    Attributes
+    ----------
+    quantity
+        What it is, such as ``"all_reduce busbw, 64 MiB"``.
+    unit
+        Unit of both figures.
+    measured, predicted
+        The figures; both finite.
+    source
+        Where the measured figure comes from.
+    certainty
+        How sure the measured figure is, see `fabricsim.measured.Certainty`.
+
+    Raises
+    ------
+    SimulationError
+        If a figure is not finite.
+    """
+
+    quantity: str
+    unit: str
+    measured: float
+    predicted: float
+    source: str
+    certainty: str
+
+    def __post_init__(self) -> None:
+        """Refuse figures that no comparison can use."""
+        if not (math.isfinite(self.measured) and math.isfinite(self.predicted)):
+            msg = f"{self.quantity}: measured {self.measured}, predicted {self.predicted}: both must be finite numbers"
+            raise SimulationError(msg)
+
+    @property
+    def relative_error(self) -> float | None:
+        """``(predicted - measured) / measured``; ``None`` if nothing (0) was measured."""
+        measured, predicted = float(self.measured), float(self.predicted)
+        return (predicted - measured) / measured if measured else None
+
+    @property
+    def error(self) -> float:
+        """The relative error; 0 if nothing was measured."""
+        return self.relative_error or 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Row of the JSON object."""
+        return {
+            "quantity": self.quantity,
+            "unit": self.unit,
+            "measured": float(self.measured),
+            "predicted": float(self.predicted),
+            "relative_error": self.relative_error,
+            "source": self.source,
+            "certainty": self.certainty,
+        }
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Predictions held against measurements.
+
+    Attributes
+    ----------
+    study
+        What was validated, such as ``"hkbu"``.
+    rows
+        The comparisons, in the order in which they are shown.
+    summary
+        The findings by name, such as ``{"largest error, 100G busbw from 4 MiB": 0.06}``.
+    parameters
+        What was assumed and set, by name.
+    """
+
+    study: str
+    rows: Sequence[ValidationRow]
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def largest_error(self) -> float:
+        """Largest absolute relative error of all rows; 0 if none has one."""
+        return max((abs(row.error) for row in self.rows), default=0.0)
+
+    def sources(self) -> dict[str, None]:
+        """List the sources of the measured figures, each once, in the order in which they are met."""
+        return dict.fromkeys(row.source for row in self.rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as one JSON object of plain Python values."""
+        return {
+            "study": self.study,
+            "rows": [row.to_dict() for row in self.rows],
+            "summary": dict(self.summary),
+            "parameters": dict(self.parameters),
+        }
+
+    def to_json(self) -> str:
+        """All of it as JSON text, the same on every run.
+
+        Raises
+        ------
+        ValueError
+            If a figure of `summary` or `parameters` is not finite: JSON has no word for it.
+        """
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401  json asks about whatever it does not know
+    """Plain Python value of a NumPy scalar or array."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    msg = f"{value!r} of type {type(value).__name__} has no JSON form"
+    raise TypeError(msg)

@@ -1,0 +1,194 @@
+"""What a study is, and which there are.
+
+A module of `fabricsim.studies`, or a user's file, declares one as ``STUDY``. Most hold single figures against a
+run each: `by_row` makes the study of them. Others compare what many runs give together, by their own `Study.compare`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from fabricsim import measured
+from fabricsim.errors import InputError
+from fabricsim.results.validation import Validation, ValidationRow
+from fabricsim.scenario.suggest import did_you_mean
+from fabricsim.studies import names
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from matplotlib.figure import Figure
+
+Progress = Callable[[float], None]
+"""Called with the share of the work done."""
+Pictures = Callable[[Validation], Iterable[tuple[str, "Figure"]]]
+"""Gives the name of each picture's file and the picture."""
+
+AGAINST = ("measurements", "simulators", "engines", "volumes")
+"""What studies hold predictions against, in the order in which they are run."""
+
+
+def silent(share: float) -> None:
+    """Report nothing."""
+    del share
+
+
+@dataclass(frozen=True)
+class Study:
+    """A comparison of predictions with what is known.
+
+    Attributes
+    ----------
+    name
+        On the command line.
+    about
+        What is compared, and where it is from; its first line is a title.
+    compare
+        Makes all predictions and puts them beside what is known.
+    pictures
+        Draws what was found.
+    against
+        One of `AGAINST`.
+    engine
+        That runs it, if one alone does.
+    others
+        The same study on other engines.
+    """
+
+    name: str
+    about: str
+    compare: Callable[[Progress], Validation]
+    pictures: Pictures = lambda _found: ()
+    against: str = AGAINST[0]
+    engine: str | None = "flow"
+    others: tuple[Study, ...] = ()
+
+    def validate(self, progress: Progress = silent) -> Validation:
+        """Run the study; `progress` is called with the share of the work done."""
+        return self.compare(progress)
+
+    def draw(self, found: Validation, folder: Path) -> list[Path]:
+        """Draw what was found into a folder; returns the files written."""
+        from fabricsim.report.plots import save  # noqa: PLC0415  imports matplotlib
+
+        paths = []
+        for name, figure in self.pictures(found):
+            paths.append(folder / name)
+            save(figure, paths[-1])
+        return paths
+
+    def on(self, engine: str | None) -> Study:
+        """Return the study as it runs on an engine; None for its own.
+
+        Raises
+        ------
+        InputError
+            If it has no runs by that engine.
+        """
+        ways = {study.engine: study for study in (self, *self.others)}
+        if engine is None or engine in ways:
+            return self if engine is None else ways[engine]
+        both = "it runs on both engines; leave --engine out"
+        known = both if self.engine is None else f"it has {', '.join(map(str, ways))}"
+        msg = f"study {self.name} has no runs by engine {engine!r}; {known}"
+        raise InputError(msg)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published figure, and how it is predicted.
+
+    Attributes
+    ----------
+    quantity, unit, value, source, certainty
+        As in `fabricsim.results.validation.ValidationRow`.
+    predict
+        Gives the figure in the same unit.
+    groups
+        What the row counts in, such as its source or GPU: the summary has the errors of each group.
+    """
+
+    quantity: str
+    unit: str
+    value: float
+    source: str
+    certainty: str
+    predict: Callable[[], float]
+    groups: tuple[str, ...] = ()
+
+
+def by_row(  # noqa: PLR0913  what a study declares, by name
+    name: str,
+    about: str,
+    rows: Callable[[], Sequence[Published]],
+    *,
+    statistics: Callable[[Sequence[ValidationRow]], Mapping[str, float]],
+    parameters: Callable[[], Mapping[str, Any]],
+    pictures: Pictures,
+    total: bool = True,
+) -> Study:
+    """Make a study whose rows are predicted one after the other.
+
+    Parameters
+    ----------
+    name, about, pictures
+        As in `Study`.
+    rows
+        Gives the published figures.
+    statistics
+        Condenses the rows of a group, such as `fabricsim.studies.frame.training.agreement`.
+    parameters
+        What was assumed and set.
+    total
+        Whether the summary has all rows together, too.
+    """
+
+    def compare(progress: Progress) -> Validation:
+        published = rows()
+        found: list[ValidationRow] = []
+        groups: dict[str, list[ValidationRow]] = {"all": found} if total else {}
+        for done, each in enumerate(published, start=1):
+            row = ValidationRow(each.quantity, each.unit, each.value, each.predict(), each.source, each.certainty)
+            found.append(row)
+            for group in each.groups:
+                groups.setdefault(group, []).append(row)
+            progress(done / len(published))
+        summary = {"agreement": {group: statistics(chosen) for group, chosen in groups.items()}}
+        return Validation(name, found, summary, parameters())
+
+    return Study(name, about, compare, pictures)
+
+
+def headline_rows(table: str, predicted: Mapping[str, float]) -> list[ValidationRow]:
+    """Put predicted figures beside those of a table of headline figures, by key."""
+    return [
+        ValidationRow(figure.quantity, figure.unit, figure.value, predicted[key], figure.source, figure.certainty)
+        for key, figure in measured.figures(table).items()
+    ]
+
+
+@cache
+def studies() -> dict[str, Study]:
+    """Return the studies that ship by name, in the order in which they are run."""
+    found: list[Study] = [import_module(f"fabricsim.studies.{name.replace('-', '_')}").STUDY for name in names()]
+    return {study.name: study for study in sorted(found, key=lambda study: AGAINST.index(study.against))}
+
+
+def study_of(name: str) -> Study:
+    """Return a study by its name.
+
+    Raises
+    ------
+    InputError
+        If there is no such study.
+    """
+    known = studies()
+    if name not in known:
+        hint = did_you_mean(name, known, f"there are {', '.join(known)}")
+        msg = f"there is no study {name!r}; {hint}"
+        raise InputError(msg)
+    return known[name]
