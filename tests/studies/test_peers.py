@@ -12,6 +12,7 @@ import pytest
 
 from fabricsim import measured
 from fabricsim.errors import InputError
+from fabricsim.report.validation import to_text
 from fabricsim.scenario.load import load
 from fabricsim.studies.peers import cases as peers_cases
 from fabricsim.studies.peers import patterns as peers_patterns
@@ -145,7 +146,7 @@ def test_without_the_results_it_says_what_is_left_out(monkeypatch: pytest.Monkey
     assert {row.certainty for row in study.rows} == {"inferred"}
     assert shares[-1] == 1.0
     assert json.loads(study.to_json())["study"] == "peers"
-    assert "left out" in study.to_text()
+    assert "left out" in to_text(study)
 
 
 def test_a_folder_without_results_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
