@@ -35,19 +35,22 @@ from fabricsim.scenario.load import LoadedScenario, from_tables, load, machine
 from fabricsim.scenario.toml_text import settings
 from fabricsim.topology.tiers import describe
 from fabricsim.traces.rebuild.agreement import agreement
-from fabricsim.workload.compile import JobPlan
 from fabricsim.workload.fit import check_fit, memory_text
 from fabricsim.workload.flops import hardware_flops, model_flops, tokens
+from fabricsim.workload.machines import Machines
+from fabricsim.workload.mixed import plan_job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from fabricsim.engine.completions import Replay
     from fabricsim.engine.packet.recorder import Watch
     from fabricsim.results import result as record
     from fabricsim.scenario.job import Job
     from fabricsim.scenario.load import Overrides
+    from fabricsim.scenario.scenario import Scenario
     from fabricsim.traces.rebuild.programs import Rebuilt
+    from fabricsim.workload.compile import JobPlan
     from fabricsim.workload.program import Program
 
 __all__ = ["LoadedScenario", "build_plan", "check", "load", "load_fabric", "program", "reload", "replay", "simulate"]
@@ -159,7 +162,12 @@ def build_plan(loaded: LoadedScenario) -> JobPlan:
     if job is None:
         msg = f"{loaded.path}: there is no [job] to run; add one, or use the fabric from a SimPy process"
         raise InputError(msg)
-    return JobPlan(job, loaded.scenario.cluster.gpu)
+    return plan_job(job, machines_of(loaded.scenario, range(job.parallelism.ranks)))
+
+
+def machines_of(scenario: Scenario, ranks: Sequence[int]) -> Machines:
+    """Take what some ranks of a scenario's cluster run on."""
+    return Machines.of(scenario.cluster, scenario.seed, ranks)
 
 
 def _folded_ranks(program: Program) -> dict[str, int]:
@@ -230,7 +238,8 @@ def simulate(
     plan = build_plan(loaded)
     check_fit(plan.job, loaded.scenario.cluster.gpu)
     result = _run(loaded, lambda fabric: prepared(fabric, plan), watch, progress)
-    return replace(result, notes=(*left_to_defaults(plan.job), *result.notes), work=_work(plan.job, loaded))
+    drawn = machines_of(loaded.scenario, range(plan.ranks)).notes()
+    return replace(result, notes=(*left_to_defaults(plan.job), *drawn, *result.notes), work=_work(plan.job, loaded))
 
 
 def _work(job: Job, loaded: LoadedScenario) -> Work:
@@ -271,7 +280,11 @@ def replay(
     """
     timed = rebuilt.program.ops["duration"][rebuilt.program.ops["kind"] == COMPUTE].any()
     notes = () if timed else ("the trace holds no times of kernels: compute is unknown, and taken as none",)
-    result = _run(loaded, lambda _: (rebuilt.program, notes), watch, progress)
+    machines = machines_of(loaded.scenario, range(min(rebuilt.program.ranks, loaded.scenario.cluster.ranks)))
+    program = rebuilt.program
+    if not machines.alike and len(machines.rank) == program.ranks:
+        program, notes = replace(program, ops=machines.scaled(program.ops)), (*notes, *machines.notes())
+    result = _run(loaded, lambda _: (program, notes), watch, progress)
     known = timed and rebuilt.flops_per_rank > 0
     work = Work(None, None, rebuilt.flops_per_rank * rebuilt.program.ranks, None) if known else None
     return replace(result, capture=agreement(rebuilt, form, result.spans), work=work)

@@ -201,6 +201,19 @@ def _intra_host(scenario: Parts) -> Iterator[Mistake]:
         yield Mistake("cluster.intra_host", problem, 'choose "shared-memory" or "pcie-p2p", or add the rate')
 
 
+def _speeds(scenario: Parts) -> Iterator[Mistake]:
+    cluster = scenario.cluster
+    hosts = cluster.hosts
+    for key, what, count in (("gpu_speed", "rank", hosts * cluster.gpus_per_host), ("host_speed", "host", hosts)):
+        speeds = getattr(cluster, key)
+        if speeds.each and len(speeds.each) != count:
+            problem = f"has {len(speeds.each)} numbers for {count} {what}s"
+            yield Mistake(f"cluster.{key}", problem, f"write one for each {what}")
+        elif speeds.last >= count:
+            problem = f"names {what} {speeds.last}, and there are 0 to {count - 1}"
+            yield Mistake(f"cluster.{key}", problem, f"name {what}s that are there")
+
+
 def _slow_start(scenario: Parts) -> Iterator[Mistake]:
     transport = scenario.transport
     for key in ("initial_window", "idle_restart"):
@@ -316,6 +329,7 @@ _CHECKS: tuple[Callable[[Parts], Iterator[Mistake]], ...] = (
     _nics,
     _pxn,
     _intra_host,
+    _speeds,
     _nccl,
     _slow_start,
     _algorithms,

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from fabricsim.scenario.base import Spec
 from fabricsim.scenario.quantity import Bytes, Duration, Flops, Rate
+from fabricsim.scenario.variation import Jitter, Speed, Speeds
 
 Fraction = Annotated[float, Field(ge=0.001, le=1)]
 Precision = Literal["fp16", "bf16", "fp32"]
@@ -161,6 +162,11 @@ class Cluster(Spec):
     ``nic_below_gpu_switch``, below the PCIe switch of the first of them. A message leaves by the NIC of the
     sending GPU and enters by that of the receiving one. With ``pxn`` it leaves by the NIC of the receiver's
     rail, which another GPU of the sending host is reached for over NVLink.
+
+    ``gpu_speed`` divides the time of the job's kernels, by rank, and ``host_speed`` that of whatever processors do, by
+    host: issuing kernels, fetching batches, copying for socket transports. With ``kernel_jitter`` each stretch of
+    computing between two exchanges takes a factor longer that is drawn for it; with ``host_jitter`` that of the n-th
+    stretches of all ranks of a host is the same.
     """
 
     name: str
@@ -178,6 +184,10 @@ class Cluster(Spec):
     gpudirect: bool = False
     intra_host: Literal["shared-memory", "pcie-p2p", "nvlink"] = "shared-memory"
     pxn: bool = False
+    gpu_speed: Speed = Speeds()
+    host_speed: Speed = Speeds()
+    kernel_jitter: Jitter | None = None
+    host_jitter: Jitter | None = None
 
     @property
     def ranks(self) -> int:

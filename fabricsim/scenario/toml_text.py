@@ -78,7 +78,7 @@ def lines(
             inner = (*place, key)
             if not value or any(not isinstance(item, dict) for item in value.values()):
                 yield ""
-                yield from _commented([f"[{'.'.join(inner)}]"], comments.get(inner, ""), width)
+                yield from _commented([f"[{'.'.join(map(_key, inner))}]"], comments.get(inner, ""), width)
             yield from lines(value, comments, width, inner)
 
 
@@ -93,11 +93,16 @@ def settings(values: Mapping[str, Any]) -> list[str]:
     return [f"{key}={_value(value)}" for key, value in values.items()]
 
 
+def _key(key: object) -> str:
+    """Write a key, quoted if TOML wants that."""
+    return str(key) if re.fullmatch(r"[\w-]+", str(key), re.ASCII) else json.dumps(str(key))
+
+
 def _assigned(key: str, value: object, width: int) -> list[str]:
-    line = f"{key} = {_value(value)}"
+    line = f"{_key(key)} = {_value(value)}"
     if len(line) <= width or not isinstance(value, list | tuple):
         return [line]
-    return [f"{key} = [", *(f"  {_value(item)}," for item in value), "]"]
+    return [f"{_key(key)} = [", *(f"  {_value(item)}," for item in value), "]"]
 
 
 def _commented(written: list[str], comment: str, width: int) -> Iterable[str]:
@@ -111,7 +116,7 @@ def _commented(written: list[str], comment: str, width: int) -> Iterable[str]:
 
 def _value(value: object) -> str:
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_value(item)}" for key, item in value.items()) + " }"
+        return "{ " + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items()) + " }"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_value(item) for item in value) + "]"
     if isinstance(value, PurePath):

@@ -11,12 +11,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fabricsim.topology import pcie
+from fabricsim.topology.resources import ResourceList
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from fabricsim.scenario.cluster import Cluster
-    from fabricsim.topology.resources import ResourceList
 
 Hop = tuple[int, float]
 """A resource and the units of it that a payload byte costs."""
@@ -30,6 +33,35 @@ MEMORY = "memory"
 
 _FIRST = "host0"
 """What the names of the first host's resources begin with."""
+
+
+@dataclass(frozen=True)
+class ProtocolCosts:
+    """What a payload byte costs on its way.
+
+    Parameters
+    ----------
+    wire
+        Wire bytes per payload byte: headers, framing and adapter efficiency.
+    send_copy, receive_copy
+        CPU seconds per payload byte of the thread that moves the data; zero if the NIC does.
+    packet
+        Wire bytes of a full packet, for store-and-forward switches.
+    staged
+        Whether data passes through host memory even with GPUDirect.
+    proxy_threads
+        Threads of a GPU's process that share its copying.
+    host
+        Share of what the PCIe links of hosts carry by their packets that transfers reach.
+    """
+
+    wire: float
+    send_copy: float
+    receive_copy: float
+    packet: int
+    staged: bool
+    proxy_threads: int = 1
+    host: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -231,32 +263,46 @@ def _build_host(cluster: Cluster, resources: ResourceList, proxy_threads: int, p
 
 
 class Hosts:
-    """The hosts of a cluster: the first one, of which all others are copies.
+    """The hosts of a cluster: one of each kind, of which all others are copies.
 
     Parameters
     ----------
-    cluster
-        What a host is made of, and how many there are.
+    kinds
+        What the hosts of each kind are made of, and what their transport adds.
+    kind
+        Of each host, shape ``(hosts,)``.
+    speed
+        Of the processors of each host, relative to what its transport says of them, shape ``(hosts,)``.
     resources
         Those of all hosts are entered here, host by host.
-    proxy_threads
-        Threads of a GPU's process that share its copying.
-    pcie_share
-        Of what the packets of PCIe links allow, the share that these carry.
 
     Attributes
     ----------
     ports
-        Of the first host.
+        Of each kind; its resources are counted from the first of a host.
+    kind
+        As above, a list.
     """
 
-    def __init__(self, cluster: Cluster, resources: ResourceList, proxy_threads: int, pcie_share: float = 1.0) -> None:
-        first = len(resources.names)
-        self.ports = _build_host(cluster, resources, proxy_threads, pcie_share)
-        self._each = len(resources.names) - first
-        resources.repeat(first, _FIRST, [f"host{host}" for host in range(1, cluster.hosts)])
+    def __init__(
+        self,
+        kinds: Sequence[tuple[Cluster, ProtocolCosts]],
+        kind: NDArray[np.integer],
+        speed: NDArray[np.float64],
+        resources: ResourceList,
+    ) -> None:
+        own = [ResourceList() for _ in kinds]
+        self.ports = [
+            _build_host(cluster, each, costs.proxy_threads, costs.host)
+            for each, (cluster, costs) in zip(own, kinds, strict=True)
+        ]
+        self.kind: list[int] = kind.tolist()
+        self._first: list[int] = []
+        for host, (which, factor) in enumerate(zip(self.kind, speed.tolist(), strict=True)):
+            self._first.append(len(resources.names))
+            resources.copy(own[which], _FIRST, f"host{host}", {THREAD: factor})
 
     def of(self, host: int, hops: Iterable[Hop]) -> list[Hop]:
-        """Give the hops in a host that are those in the first one."""
-        beyond = host * self._each
-        return [(resource + beyond, cost) for resource, cost in hops]
+        """Give the hops in a host that are some of its kind's."""
+        first = self._first[host]
+        return [(first + resource, cost) for resource, cost in hops]

@@ -5,14 +5,13 @@ Endpoints are numbered: GPUs (ranks) first, then one host memory per host.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fabricsim.errors import SimulationError
 from fabricsim.scenario.network import Ends
-from fabricsim.topology.host import Hosts
+from fabricsim.topology.host import Hosts, ProtocolCosts
 from fabricsim.topology.resources import ResourceList
 from fabricsim.topology.routing import Router, read_given
 from fabricsim.topology.shortest_paths import flow_hash
@@ -22,40 +21,11 @@ from fabricsim.units import PS_PER_S
 if TYPE_CHECKING:
     from fabricsim.scenario.cluster import Cluster
     from fabricsim.scenario.fabric import Fabric, Switch
-    from fabricsim.topology.host import Hop
+    from fabricsim.topology.host import Hop, HostPorts
     from fabricsim.topology.routing import NextHops
     from fabricsim.topology.wires import Wires
 
 __all__ = ["WIRE", "Path", "Platform", "ProtocolCosts"]
-
-
-@dataclass(frozen=True)
-class ProtocolCosts:
-    """What a payload byte costs on its way.
-
-    Parameters
-    ----------
-    wire
-        Wire bytes per payload byte: headers, framing and adapter efficiency.
-    send_copy, receive_copy
-        CPU seconds per payload byte of the thread that moves the data; zero if the NIC does.
-    packet
-        Wire bytes of a full packet, for store-and-forward switches.
-    staged
-        Whether data passes through host memory even with GPUDirect.
-    proxy_threads
-        Threads of a GPU's process that share its copying.
-    host
-        Share of what the PCIe links of hosts carry by their packets that transfers reach.
-    """
-
-    wire: float
-    send_copy: float
-    receive_copy: float
-    packet: int
-    staged: bool
-    proxy_threads: int = 1
-    host: float = 1.0
 
 
 class Path(NamedTuple):
@@ -102,14 +72,15 @@ class Platform:
         resources = ResourceList()
         hosts, nics = cluster.hosts, cluster.nics_per_host
         self._wires = freeze(fabric.network(Ends(hosts, nics)), link_rate, resources)
-        self._hosts = Hosts(cluster, resources, costs.proxy_threads, costs.host)
+        speed = cluster.host_speed.of(hosts, seed, "host speed")
+        self._hosts = Hosts([(cluster, costs)], np.zeros(hosts, np.int64), speed, resources)
         self.resources = resources.done()
         given = {} if fabric.paths is None else read_given(fabric.paths, self._wires, hosts, nics)
         self._router = Router(self._wires, self.nics, fabric.routing, given)
         self._propagation: list[int] = self._wires.propagation.tolist()
         self._switching = self._list_switching()
-        self._ways_out: dict[tuple[int | None, float, int], list[Hop]] = {}  # of the first host
-        self._ways_in: dict[tuple[int | None, float], list[Hop]] = {}
+        self._ways_out: dict[tuple[int, int | None, float, int], list[Hop]] = {}  # of each kind of host
+        self._ways_in: dict[tuple[int, int | None, float], list[Hop]] = {}
 
     @property
     def hosts(self) -> int:
@@ -144,6 +115,9 @@ class Platform:
         """Return the host of an endpoint."""
         return endpoint // self._per_host if endpoint < self._ranks else endpoint - self._ranks
 
+    def _ports(self, host: int) -> HostPorts:
+        return self._hosts.ports[self._hosts.kind[host]]
+
     def _gpu(self, endpoint: int) -> int | None:
         """Give the number of a GPU in its host; None for a host's memory."""
         return endpoint % self._per_host if endpoint < self._ranks else None
@@ -151,7 +125,7 @@ class Platform:
     def nics_of(self, source: int, target: int) -> tuple[int, int]:
         """Find the nodes of the NICs by which a message leaves one endpoint's host and enters another's."""
         here, there = self.host_of(source), self.host_of(target)
-        own_nic = self._hosts.ports.own_nic
+        own_nic = self._hosts.ports[0].own_nic
         enters = own_nic(self._gpu(target))
         leaves = enters if self.cluster.pxn else own_nic(self._gpu(source))
         per_host = self.cluster.nics_per_host
@@ -235,8 +209,8 @@ class Platform:
 
     def within(self, source: int, target: int) -> list[Hop]:
         """List the hops between two endpoints of one host."""
-        hops = self._hosts.ports.within(self._gpu(source), self._gpu(target))
-        return self._hosts.of(self.host_of(source), hops)
+        host = self.host_of(source)
+        return self._hosts.of(host, self._ports(host).within(self._gpu(source), self._gpu(target)))
 
     def way_out(self, source: int, copy: float | None = None, *, target: int | None = None) -> list[Hop]:
         """List the hops from an endpoint's memory onto the wire.
@@ -257,9 +231,9 @@ class Platform:
     def _leaving(self, source: int, copy: float, nic: int) -> list[Hop]:
         """List the hops from an endpoint's memory onto the wire of a NIC, by its node."""
         host, own = divmod(nic, self.cluster.nics_per_host)
-        key = (self._gpu(source), copy, own)
+        key = (self._hosts.kind[host], self._gpu(source), copy, own)
         if key not in self._ways_out:
-            self._ways_out[key] = self._hosts.ports.leave(key[0], copy, staged=self.costs.staged, nic=own)
+            self._ways_out[key] = self._ports(host).leave(key[1], copy, staged=self.costs.staged, nic=own)
         return self._hosts.of(host, self._ways_out[key])
 
     def way_in(self, target: int, copy: float | None = None) -> list[Hop]:
@@ -273,10 +247,11 @@ class Platform:
             CPU seconds per payload byte of the receiving thread; that of the transport if left out.
         """
         copy = self.costs.receive_copy if copy is None else copy
-        key = (self._gpu(target), copy)
+        host = self.host_of(target)
+        key = (self._hosts.kind[host], self._gpu(target), copy)
         if key not in self._ways_in:
-            self._ways_in[key] = self._hosts.ports.enter(*key, staged=self.costs.staged)
-        return self._hosts.of(self.host_of(target), self._ways_in[key])
+            self._ways_in[key] = self._ports(host).enter(*key[1:], staged=self.costs.staged)
+        return self._hosts.of(host, self._ways_in[key])
 
     def _latency(self, path: list[int]) -> int:
         """Time over cables and through switches, ps."""

@@ -11,7 +11,7 @@ import numpy as np
 from fabricsim.errors import SimulationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Mapping, Sequence
 
 
 def unusable(capacities: Sequence[float]) -> list[int]:
@@ -67,21 +67,19 @@ class ResourceList:
         self.kinds += [kind] * len(names)
         self.capacities += capacities
 
-    def repeat(self, first: int, stem: str, stems: Iterable[str]) -> None:
-        """Enter copies of the resources from `first` on, one set for each of `stems`, which their names begin with.
+    def copy(self, other: ResourceList, stem: str, name: str, factors: Mapping[str, float]) -> None:
+        """Enter copies of other resources, under names that begin with `name` in place of `stem`.
 
         Parameters
         ----------
-        first
-            Number of the first one that is copied; the last is that entered last.
-        stem
-            What the names of these begin with.
-        stems
-            What those of the copies begin with instead.
+        other
+            What is copied.
+        stem, name
+            What names begin with, there and here.
+        factors
+            Of the capacities of some kinds.
         """
-        ends = [name.removeprefix(stem) for name in self.names[first:]]
-        kinds, capacities = self.kinds[first:], self.capacities[first:]
-        for other in stems:
-            self.names += [other + end for end in ends]
-            self.kinds += kinds
-            self.capacities += capacities
+        self.names += [name + there.removeprefix(stem) for there in other.names]
+        self.kinds += other.kinds
+        pairs = zip(other.kinds, other.capacities, strict=True)
+        self.capacities += [capacity * factors.get(kind, 1.0) for kind, capacity in pairs]

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from fabricsim.errors import InputError, ScenarioError
 from fabricsim.scenario.job_checks import job_problems, peak_problems
-from fabricsim.units import PS_PER_S, human_bytes, human_seconds, seconds
+from fabricsim.units import human_bytes, human_seconds, seconds
 from fabricsim.workload import data_parallel, pipeline_parallel
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.data_parallel import make_reducer
 from fabricsim.workload.lane import Lane
+from fabricsim.workload.machines import LONGEST
 from fabricsim.workload.operations import gradient_bytes, gradient_copies, optimizer_operations
 from fabricsim.workload.pipeline_parallel import Pipeline, run_stage
 from fabricsim.workload.placement import Placement
@@ -45,9 +46,6 @@ TIMERS = (
     "optimizer",
 )
 """Names under which time is booked; exchanges within a layer count as computing, as in Megatron-LM."""
-
-LONGEST = 10**6 * PS_PER_S
-"""Time that an iteration may compute for, ps: 12 days, a tenth of what 64 bits hold."""
 
 LARGEST = 2**50
 """Bytes of one message or buffer."""
@@ -115,6 +113,11 @@ class JobPlan:
             msg = f"a stage of {model} would send {human_bytes(size)} at once, more than {human_bytes(LARGEST)}"
             msg += "; look for a slip in job"
             raise InputError(msg)
+
+    def on(self, rank: int) -> JobPlan:
+        """Return the plan of which a rank takes its times: this one, unless ranks differ."""
+        del rank
+        return self
 
     def chunks(self, stage: int) -> tuple[Stage, ...]:
         """Return the virtual stages of the ranks of a pipeline stage, in the order of their chunks."""
@@ -192,8 +195,9 @@ class JobPlan:
             chain = self.placement.group("pipelines", rank)
             if chain not in pipelines:
                 pipelines[chain] = Pipeline(builder, chain, sizes)
-            lane = Lane(builder, self.placement, rank, self.gpu.overlap_slowdown, self.job.kernel_launch)
-            _Compiler(self, lane, pipelines[chain]).add()
+            plan = self.on(rank)
+            lane = Lane(builder, self.placement, rank, plan.gpu.overlap_slowdown, plan.job.kernel_launch)
+            _Compiler(plan, lane, pipelines[chain]).add()
         return builder.build()
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from fabricsim.errors import InputError
 from fabricsim.results.traffic import DEMAND, LATEST_START, MOST_FLOWS, Matrix
+from fabricsim.scenario.variation import stream
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -87,14 +88,6 @@ def generate(request: Request) -> Matrix:
     if request.pattern == "poisson":
         flows["start"] = _arrivals(request, len(pairs))
     return Matrix(flows, request.ranks, request.pattern)
-
-
-def stream(seed: int, name: str) -> np.random.Generator:
-    """Give the random stream of one consumer; streams of different names are independent.
-
-    Only uniform doubles may be taken from it: how NumPy makes other variates of them differs between its versions.
-    """
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, *name.encode()])))
 
 
 def mean_size(sizes: int | FlowSizes) -> float:

@@ -15,6 +15,8 @@ from fabricsim.engine.folding.prepared import fold_onto
 from fabricsim.engine.outcome import call_records, rate_series
 from fabricsim.errors import SimulationError
 from fabricsim.records.program import NONE, OVERLAPPED_STREAM
+from fabricsim.run.pipeline import build_plan
+from fabricsim.scenario.load import load
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call, GroupSet
 from fabricsim.workload.whole import WholeProgram
@@ -95,6 +97,15 @@ def test_a_folded_call_uses_what_limits_it_as_all_calls_alike_do(training: Modul
     mine, there = ({round(call.used, 9) for call in calls if call.dimension == "data"} for calls in found)
     assert mine == there
     assert min(mine) > 0.9
+
+
+def test_slow_gpus_fold_if_they_come_again_and_no_further() -> None:
+    """Every fourth GPU is slow: the four places between two of them are told apart, and no others."""
+    settings = ["transport=ideal-100g", "collectives=ideal", "cluster=ideal", "cluster.hosts=16"]
+    job = ["job.parallelism.data=16", "job.global_batch=128"]
+    loaded = load("gpt2-medium-dp", [*settings, *job, 'cluster.gpu_speed={"0-15/4" = 0.8}'])
+
+    assert folded_to(loaded.scenario, build_plan(loaded)) == 4
 
 
 # ---- what folds, and to how much ----------------------------------------------------------------

@@ -1,0 +1,63 @@
+"""A job whose ranks do not all run on the same: each takes the time of its own GPU and host."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fabricsim.workload.compile import JobPlan
+from fabricsim.workload.machines import at_speed, on_host
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from numpy.typing import NDArray
+
+    from fabricsim.scenario.job import Job
+    from fabricsim.workload.machines import Machines
+    from fabricsim.workload.program import Program
+
+
+class MixedPlan(JobPlan):
+    """A job before its ops are written out.
+
+    Parameters
+    ----------
+    job
+        The job.
+    machines
+        What each of its ranks runs on.
+    """
+
+    def __init__(self, job: Job, machines: Machines) -> None:
+        speeds, self._class = machines.classes()
+        self._variants = [
+            JobPlan(on_host(job, speed.host), at_speed(machines.gpus[speed.kind], speed.gpu)) for speed in speeds
+        ]
+        super().__init__(job, machines.gpus[0])
+        self.machines = machines
+
+    def on(self, rank: int) -> JobPlan:
+        """Return the plan of a job all ranks of which run on what this one has."""
+        return self._variants[int(self._class[rank])]
+
+    @cached_property
+    def colours(self) -> NDArray[np.int32]:
+        """Pipeline stage, and what a rank runs on; with jitter all differ. Shape ``(ranks,)``."""
+        if self.machines.jitters:
+            return np.arange(self.ranks, dtype=np.int32)
+        both = self.placement.stages.astype(np.int64) * len(self._variants) + self._class
+        return both.astype(np.int32)
+
+    def program(self, ranks: Collection[int] | None = None) -> Program:
+        """Write out the ops of some ranks, or of all."""
+        program = super().program(ranks)
+        return replace(program, ops=self.machines.jittered(program.ops))
+
+
+def plan_job(job: Job, machines: Machines) -> JobPlan:
+    """Plan a job on what its ranks run on; errors as of `fabricsim.workload.compile.compile_job`."""
+    return JobPlan(job, machines.gpus[0]) if machines.alike else MixedPlan(job, machines)
