@@ -16,10 +16,7 @@ _PACKAGES = ("numpy", "numba", "simpy", "networkx", "h5py", "pydantic")
 def version() -> str:
     """Version of fabricsim as installed.
 
-    Returns
-    -------
-    str
-        The version of the installed distribution; `UNKNOWN` if there is none.
+    Returns: the version of the installed distribution; `UNKNOWN` if there is none.
     """
     return _version_of("fabricsim")
 
@@ -27,11 +24,8 @@ def version() -> str:
 def versions() -> dict[str, str]:
     """Versions of everything that a result's numbers depend on.
 
-    Returns
-    -------
-    dict of str to str
-        ``"fabricsim"``, ``"python"`` and the packages by name, always in this order. Nothing is
-        imported for it, and nothing in it depends on the time or the machine's name.
+    Returns: ``"fabricsim"``, ``"python"`` and the packages by name, always in this order. Nothing is imported for it,
+        and nothing in it depends on the time or the machine's name.
     """
     return {
         "fabricsim": version(),

@@ -27,18 +27,11 @@ _NUMBER = re.compile(r"^\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\
 class Dimension:
     """A kind of quantity.
 
-    Parameters
-    ----------
-    name
-        What it is called.
-    factors
-        Its units, each as a factor to the base unit.
-    example
-        How one is written.
-    most, least
-        The largest and the smallest that is accepted, as written.
-    integer
-        Whether it is kept as a whole number of base units.
+    `name`: what it is called.
+    `factors`: its units, each as a factor to the base unit.
+    `example`: how one is written.
+    `most`, `least`: the largest and the smallest that is accepted, as written.
+    `integer`: whether it is kept as a whole number of base units.
     """
 
     name: str
@@ -96,23 +89,11 @@ LENGTH = Dimension(
 def parse(text: object, dimension: Dimension) -> int | float:
     """Read a quantity such as ``"100Gbps"``.
 
-    Parameters
-    ----------
-    text
-        What the user wrote. Only strings carry a unit; a bare number is refused.
-    dimension
-        What is wanted; it decides the base unit of the answer.
-
-    Returns
-    -------
-    int or float
-        The quantity in the base unit of `dimension`, never negative.
-
-    Raises
-    ------
-    ValueError
-        If the unit is missing, unknown or of another dimension, or the number is outside the
-        range of `dimension`.
+    `text`: what the user wrote. Only strings carry a unit; a bare number is refused.
+    `dimension`: what is wanted; it decides the base unit of the answer.
+    Returns: the quantity in the base unit of `dimension`, never negative.
+    Raises ValueError if the unit is missing, unknown or of another dimension, or the number is outside the range of
+        `dimension`.
     """
     value = _amount(text, dimension)
     if value < 0:

@@ -36,14 +36,9 @@ parameter."""
 class Compared:
     """Rows of one table beside their predictions.
 
-    Attributes
-    ----------
-    measurement
-        The rows.
-    predicted
-        Seconds, shape ``(n,)``.
-    held_out
-        Whether the rows were kept from the fit.
+    `measurement`: the rows.
+    `predicted`: seconds, shape ``(n,)``.
+    `held_out`: whether the rows were kept from the fit.
     """
 
     measurement: Measurement
@@ -65,14 +60,9 @@ class Compared:
 class Calibration:
     """What a calibration found.
 
-    Attributes
-    ----------
-    fit
-        Estimates of all parameters.
-    compared
-        Rows that were fitted, and those that were held out, by table.
-    warnings
-        What the data cannot tell, one sentence each.
+    `fit`: estimates of all parameters.
+    `compared`: rows that were fitted, and those that were held out, by table.
+    `warnings`: what the data cannot tell, one sentence each.
     """
 
     fit: Fit
@@ -100,21 +90,10 @@ def calibrate(
 ) -> Calibration:
     """Fit a transport to measured tables.
 
-    Parameters
-    ----------
-    base, settings
-        Scenario with the cluster, the transport to begin with, and the version of NCCL.
-    tables
-        At least one.
-    hold_out
-        As in `fabricsim.calibration.measurements.split`; None fits all rows.
-    progress
-        Called with the share of the work done.
-
-    Raises
-    ------
-    InputError
-        If the tables do not fit the scenario.
+    `base`, `settings`: scenario with the cluster, the transport to begin with, and the version of NCCL.
+    `tables`: at least one.
+    `hold_out`: as in `fabricsim.calibration.measurements.split`; None fits all rows.
+    Raises InputError if the tables do not fit the scenario.
     """
     known = [described(base, settings, table) for table in tables]
     usable = [_usable(table) for table in tables]

@@ -46,18 +46,11 @@ _LOOSE = 0.3
 class Estimate:
     """A parameter after the fit.
 
-    Attributes
-    ----------
-    parameter
-        Which.
-    value
-        The best value; that before the fit if no time depends on it.
-    low, high
-        Ends of the 95 % interval.
-    determined
-        Whether the data tells it.
-    at_bound
-        Whether the value is an end of the parameter's range.
+    `parameter`: which.
+    `value`: the best value; that before the fit if no time depends on it.
+    `low`, `high`: ends of the 95 % interval.
+    `determined`: whether the data tells it.
+    `at_bound`: whether the value is an end of the parameter's range.
     """
 
     parameter: Parameter
@@ -72,16 +65,10 @@ class Estimate:
 class Fit:
     """Outcome of a fit.
 
-    Attributes
-    ----------
-    estimates
-        Of each parameter, in order.
-    spread
-        Robust standard deviation of relative errors.
-    runs
-        How often all rows were simulated.
-    residuals
-        Logarithms of predicted over measured times, shape ``(n,)``.
+    `estimates`: of each parameter, in order.
+    `spread`: robust standard deviation of relative errors.
+    `runs`: how often all rows were simulated.
+    `residuals`: logarithms of predicted over measured times, shape ``(n,)``.
     """
 
     estimates: tuple[Estimate, ...]

@@ -27,15 +27,8 @@ _PS_PER_US = 1e6
 def gpu_of(name: str) -> Gpu:
     """Look up a GPU.
 
-    Parameters
-    ----------
-    name
-        Of the library, or a file of the user.
-
-    Raises
-    ------
-    InputError
-        If there is none of that name, or its file is wrong.
+    `name`: of the library, or a file of the user.
+    Raises InputError if there is none of that name, or its file is wrong.
     """
     if not is_file_name(name):
         library.path("gpus", name)
@@ -45,19 +38,10 @@ def gpu_of(name: str) -> Gpu:
 def write(path: Path, gpu: str, found: KernelTimes) -> None:
     """Write a preset of a GPU with measured kernels.
 
-    Parameters
-    ----------
-    path
-        File to write, ending in ``.toml``.
-    gpu
-        What it is laid over: name in the library, or a file.
-    found
-        What was measured.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written, or is `gpu` itself; an older one of that name is still there then.
+    `path`: file to write, ending in ``.toml``.
+    `gpu`: what it is laid over: name in the library, or a file.
+    `found`: what was measured.
+    Raises InputError if the file cannot be written, or is `gpu` itself; an older one of that name is still there then.
     """
     base = gpu
     if is_file_name(gpu):

@@ -28,15 +28,11 @@ MEDIAN, TAIL = 0.10, 0.25
 class Half:
     """One calibration on half of the sizes.
 
-    Attributes
-    ----------
-    hold_out
-        Which half was held out, as in `fabricsim.calibration.measurements.split`.
-    sizes
-        Sizes that were held out and are judged, bytes, shape ``(n,)``.
-    errors, errors_out_of_place, noise
-        Relative errors of their predictions, against the undisturbed times and those out of place; and how far the
-        undisturbed times themselves are from those out of place, which no model can tell. Shape ``(n,)``.
+    `hold_out`: which half was held out, as in `fabricsim.calibration.measurements.split`.
+    `sizes`: sizes that were held out and are judged, bytes, shape ``(n,)``.
+    `errors`, `errors_out_of_place`, `noise`: relative errors of their predictions, against the undisturbed times and
+        those out of place; and how far the undisturbed times themselves are from those out of place, which no model can
+        tell. Shape ``(n,)``.
     """
 
     hold_out: str
@@ -80,19 +76,9 @@ def halves(
 ) -> list[Half]:
     """Calibrate on both alternate halves of the sizes, and on so many random ones.
 
-    Parameters
-    ----------
-    base, settings, tables
-        As in `fabricsim.calibration.calibrate.calibrate`.
-    count
-        Random halves, at least 0; drawn by the seeds from 1 on.
-    progress
-        Called with the share of the work done.
-
-    Raises
-    ------
-    InputError
-        As `calibrate`, and where no size of a half is judged.
+    `base`, `settings`, `tables`: as in `fabricsim.calibration.calibrate.calibrate`.
+    `count`: random halves, at least 0; drawn by the seeds from 1 on.
+    Raises InputError: as `calibrate`, and where no size of a half is judged.
     """
     names = ["half", "other-half", *map(str, range(1, count + 1))]
     found = []

@@ -27,22 +27,10 @@ def times_by_size(path: Path, test: str | None) -> tuple[str, list[int], list[fl
     A rank's time includes that for which it waits for the others, and only the last to come waits for nobody: of each
     call the least of all ranks counts, of each size the median of the calls.
 
-    Parameters
-    ----------
-    path
-        A log, or a folder of logs, one per process.
-    test
-        The collective; where None, that of most calls.
-
-    Returns
-    -------
-    tuple
-        Collective, sizes (bytes), times (s), ranks, and hosts or 0.
-
-    Raises
-    ------
-    TraceError
-        If the log is damaged, too long, or has no such call.
+    `path`: a log, or a folder of logs, one per process.
+    `test`: the collective; where None, that of most calls.
+    Returns: collective, sizes (bytes), times (s), ranks, and hosts or 0.
+    Raises TraceError if the log is damaged, too long, or has no such call.
     """
     rows = [row for row in _rows(path) if row.operation in COLLECTIVES]
     most = max((row.ranks for row in rows), default=0)

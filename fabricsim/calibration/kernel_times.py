@@ -44,16 +44,10 @@ _NAMED = 3
 class KernelTime:
     """What was measured of one kernel.
 
-    Attributes
-    ----------
-    what
-        The kernel.
-    times
-        ps of each call that counts, shape ``(n,)``.
-    left_out
-        Calls that do not count, since they ran beside another kernel.
-    beside
-        Whether those that count did so as well, for want of others.
+    `what`: the kernel.
+    `times`: ps of each call that counts, shape ``(n,)``.
+    `left_out`: calls that do not count, since they ran beside another kernel.
+    `beside`: whether those that count did so as well, for want of others.
     """
 
     what: What
@@ -94,20 +88,12 @@ class Unmatched(NamedTuple):
 class KernelTimes:
     """What traces say of kernels.
 
-    Attributes
-    ----------
-    sources
-        Files, and members of archives.
-    device
-        Name of the GPU; empty if not captured.
-    kernels
-        Measured ones.
-    unmatched
-        The rest, by time, the longest first.
-    total, matched
-        ps of all kernels, those of NCCL left out, and of those that are of `kernels`.
-    unlaunched
-        How many are known of no operator.
+    `sources`: files, and members of archives.
+    `device`: name of the GPU; empty if not captured.
+    `kernels`: measured ones.
+    `unmatched`: the rest, by time, the longest first.
+    `total`, `matched`: ps of all kernels, those of NCCL left out, and of those that are of `kernels`.
+    `unlaunched`: how many are known of no operator.
     """
 
     sources: tuple[str, ...]
@@ -163,17 +149,9 @@ def read_kernels(paths: Sequence[Path | str], progress: Callable[[float], None] 
 
     Those without shapes get them from the execution trace of the same rank and run.
 
-    Parameters
-    ----------
-    paths
-        Files, folders or archives.
-    progress
-        Called now and then with the share of all bytes that has been read.
-
-    Raises
-    ------
-    TraceError
-        If one cannot be read or has no shapes, no kernel is of an operation of the model, or GPUs differ.
+    `paths`: files, folders or archives.
+    `progress`: called now and then with the share of all bytes that has been read.
+    Raises TraceError if one cannot be read or has no shapes, no kernel is of an operation of the model, or GPUs differ.
     """
     reading = _Reading()
     for source in sources(paths, None, progress):

@@ -39,26 +39,16 @@ _ENOUGH = 3
 class Measurement:
     """One measured table.
 
-    Attributes
-    ----------
-    name
-        The file, or the name of a table that ships with fabricsim.
-    kind
-        See `Kind`.
-    test
-        Of the collective, such as ``"all_reduce"``; ``"latency"`` or ``"bandwidth"`` of messages.
-    sizes
-        Bytes, ascending and distinct, shape ``(n,)``.
-    seconds
-        Out of place, as printed, shape ``(n,)``: what predictions are held against. Of a bandwidth test the time of a
-        message at the printed rate.
-    undisturbed
-        The lesser of the times out of and in place, shape ``(n,)``: what parameters are fitted to. Other traffic and
-        the operating system only ever add time.
-    ranks, hosts
-        Of the run; 0 if the table does not say.
-    nccl
-        Version; empty if the table does not say.
+    `name`: the file, or the name of a table that ships with fabricsim.
+    `kind`: see `Kind`.
+    `test`: of the collective, such as ``"all_reduce"``; ``"latency"`` or ``"bandwidth"`` of messages.
+    `sizes`: bytes, ascending and distinct, shape ``(n,)``.
+    `seconds`: out of place, as printed, shape ``(n,)``: what predictions are held against. Of a bandwidth test the time
+        of a message at the printed rate.
+    `undisturbed`: the lesser of the times out of and in place, shape ``(n,)``: what parameters are fitted to. Other
+        traffic and the operating system only ever add time.
+    `ranks`, `hosts`: of the run; 0 if the table does not say.
+    `nccl`: version; empty if the table does not say.
     """
 
     name: str
@@ -81,18 +71,10 @@ class Measurement:
 def read(name: str, test: str | None = None) -> Measurement:
     """Read a log, or a measured table that ships.
 
-    Parameters
-    ----------
-    name
-        A log of nccl-tests, alone or among lines of ``NCCL_DEBUG``; a table of the OSU latency or bandwidth test; a log
-        of NCCL's inspector, or a folder of them; or one of `fabricsim.measured.names`.
-    test
-        Collective of a log that does not name it.
-
-    Raises
-    ------
-    InputError
-        If there is no such file, it holds no table, or the table has too few rows.
+    `name`: a log of nccl-tests, alone or among lines of ``NCCL_DEBUG``; a table of the OSU latency or bandwidth test; a
+        log of NCCL's inspector, or a folder of them; or one of `fabricsim.measured.names`.
+    `test`: collective of a log that does not name it.
+    Raises InputError if there is no such file, it holds no table, or the table has too few rows.
     """
     path = Path(name)
     shipped = not path.exists() and name in measured.names()
@@ -111,13 +93,7 @@ def read(name: str, test: str | None = None) -> Measurement:
 
 
 def between(found: Measurement, smallest: int, largest: int) -> Measurement:
-    """Keep the sizes from `smallest` to `largest`, bytes.
-
-    Raises
-    ------
-    InputError
-        If fewer than three are left.
-    """
+    """Keep the sizes from `smallest` to `largest`, bytes. Raises InputError if fewer than three are left."""
     kept = found.only((found.sizes >= smallest) & (found.sizes <= largest))
     if len(kept.sizes) < _ENOUGH:
         msg = f"{found.name}: has {len(kept.sizes)} rows from --min-bytes to --max-bytes; widen them"
@@ -128,23 +104,10 @@ def between(found: Measurement, smallest: int, largest: int) -> Measurement:
 def split(found: Measurement, hold_out: str) -> tuple[Measurement, Measurement]:
     """Hold rows out of a fit.
 
-    Parameters
-    ----------
-    found
-        All rows.
-    hold_out
-        ``"half"`` holds out every second size from the second on, ``"other-half"`` from the first on; a whole number is
-        the seed of a random half.
-
-    Returns
-    -------
-    tuple of Measurement
-        What is fitted, and what is held out.
-
-    Raises
-    ------
-    InputError
-        If `hold_out` is something else.
+    `hold_out`: ``"half"`` holds out every second size from the second on, ``"other-half"`` from the first on; a whole
+        number is the seed of a random half.
+    Returns: what is fitted, and what is held out.
+    Raises InputError if `hold_out` is something else.
     """
     count = len(found.sizes)
     if hold_out in ("half", "other-half"):

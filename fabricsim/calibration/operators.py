@@ -39,14 +39,9 @@ _OF_INPUTS = re.compile(r"(?!.*(?i:gamma_?beta)).*", re.DOTALL)
 class What(NamedTuple):
     """A kernel of the compute model.
 
-    Attributes
-    ----------
-    operation
-        As the compiler of jobs makes it.
-    precision
-        Of its numbers; None of memory-bound kernels, which bytes tell.
-    causal
-        Whether a causal mask hides part of an attention; None of all else, and if not captured.
+    `operation`: as the compiler of jobs makes it.
+    `precision`: of its numbers; None of memory-bound kernels, which bytes tell.
+    `causal`: whether a causal mask hides part of an attention; None of all else, and if not captured.
     """
 
     operation: Operation
@@ -75,15 +70,7 @@ class Part(NamedTuple):
 
 
 def parts(name: str, inputs: Inputs) -> tuple[Part, ...]:
-    """List what an operator does that the model has an operation for.
-
-    Parameters
-    ----------
-    name
-        Of the operator.
-    inputs
-        What it was called with.
-    """
+    """List what an operator does that the model has an operation for. `inputs`: what it was called with."""
     if name in _PRODUCTS:
         return tuple(_product(inputs, *_PRODUCTS[name]))
     if name in _ATTENTIONS:

@@ -27,22 +27,13 @@ Role = Literal["latency", "stored bytes", "bandwidth"]
 class Parameter:
     """One figure of a transport preset that a fit may change.
 
-    Attributes
-    ----------
-    name
-        Dotted key below ``transport``.
-    keys
-        Dotted keys that are set; more than `name` if the data cannot tell two apart.
-    unit, role
-        See `Unit`, `Role`.
-    least, most
-        Range, in the unit.
-    start
-        If the fit begins: what the scenario says.
-    spread
-        How sure that is: standard deviation of its natural logarithm.
-    ways
-        Algorithms and protocols of NCCL that it belongs to, see `way`; empty if it belongs to all messages.
+    `name`: dotted key below ``transport``.
+    `keys`: dotted keys that are set; more than `name` if the data cannot tell two apart.
+    `unit`, `role`: see `Unit`, `Role`.
+    `least`, `most`: range, in the unit.
+    `start`: if the fit begins: what the scenario says.
+    `spread`: how sure that is: standard deviation of its natural logarithm.
+    `ways`: algorithms and protocols of NCCL that it belongs to, see `way`; empty if it belongs to all messages.
     """
 
     name: str
@@ -99,14 +90,9 @@ def way(algorithm: Algorithm, protocol: Protocol) -> str:
 def of_scenario(scenario: Scenario, ways: Iterable[str], kinds: Iterable[str]) -> list[Parameter]:
     """List what tables of some kinds may tell of a transport.
 
-    Parameters
-    ----------
-    scenario
-        As it is before the fit.
-    ways
-        Algorithms and protocols of NCCL that ran, see `way`.
-    kinds
-        Of the tables, see `fabricsim.calibration.measurements.Kind`.
+    `scenario`: as it is before the fit.
+    `ways`: algorithms and protocols of NCCL that ran, see `way`.
+    `kinds`: of the tables, see `fabricsim.calibration.measurements.Kind`.
     """
     found: list[Parameter] = []
     ran = frozenset(ways)

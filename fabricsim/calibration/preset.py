@@ -24,10 +24,7 @@ SUFFIX = ".toml"
 def check_target(path: Path) -> None:
     """Refuse a file name that the loader would not take for a file.
 
-    Raises
-    ------
-    InputError
-        If it does not end in ``.toml``.
+    Raises InputError if it does not end in ``.toml``.
     """
     if path.suffix != SUFFIX:
         msg = f"-o {path}: a preset is known as a file by its ending; name it {path.with_suffix(SUFFIX)}"
@@ -37,21 +34,11 @@ def check_target(path: Path) -> None:
 def write(path: Path, base: str, settings: Sequence[str], transport: str, found: Calibration) -> None:
     """Write the preset of a calibration.
 
-    Parameters
-    ----------
-    path
-        File to write, ending in ``.toml``.
-    base, settings
-        Scenario of the calibration, with the transport that it began with.
-    transport
-        That transport's name in the library, or its file.
-    found
-        The estimates.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written; an older one of that name is still there then.
+    `path`: file to write, ending in ``.toml``.
+    `base`, `settings`: scenario of the calibration, with the transport that it began with.
+    `transport`: that transport's name in the library, or its file.
+    `found`: the estimates.
+    Raises InputError if the file cannot be written; an older one of that name is still there then.
     """
     text = render(path.stem, base, settings, transport, found)
     write_checked(path, text, lambda part: load(base, [*settings, f"transport={json.dumps(part)}"]))
@@ -60,19 +47,10 @@ def write(path: Path, base: str, settings: Sequence[str], transport: str, found:
 def write_checked(path: Path, text: str, check: Callable[[str], object]) -> None:
     """Write a preset whole or not at all.
 
-    Parameters
-    ----------
-    path
-        File to write, ending in ``.toml``.
-    text
-        What it is to hold.
-    check
-        Called with the name of the file before it takes its place; what would not load back is not kept.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written; an older one of that name is still there then.
+    `path`: file to write, ending in ``.toml``.
+    `text`: what it is to hold.
+    `check`: called with the name of the file before it takes its place; what would not load back is not kept.
+    Raises InputError if the file cannot be written; an older one of that name is still there then.
     """
     with whole(path, "name another file with -o", name=f".{path.stem}.part{SUFFIX}") as part:
         part.write_text(text, encoding="utf-8")

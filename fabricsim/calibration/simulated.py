@@ -33,19 +33,8 @@ _ANSWER = 4
 def described(base: str, settings: Sequence[str], measurement: Measurement) -> list[str]:
     """Add what a table says of ranks and hosts to the user's settings.
 
-    Parameters
-    ----------
-    base
-        Scenario.
-    settings
-        Of the user.
-    measurement
-        The table.
-
-    Raises
-    ------
-    InputError
-        If the table and the cluster cannot be the same machine, or there is one host.
+    `base`: scenario.
+    Raises InputError if the table and the cluster cannot be the same machine, or there is one host.
     """
     told: list[str] = []
     if measurement.ranks and not measurement.hosts:
@@ -80,14 +69,9 @@ def described(base: str, settings: Sequence[str], measurement: Measurement) -> l
 class Simulated:
     """Times of one table by the simulator; what has been asked before is not simulated again.
 
-    Parameters
-    ----------
-    base, settings
-        Scenario, with all that `described` gave.
-    measurement
-        The table: its sizes are simulated.
-    parameters
-        What may change.
+    `base`, `settings`: scenario, with all that `described` gave.
+    `measurement`: the table: its sizes are simulated.
+    `parameters`: what may change.
     """
 
     def __init__(

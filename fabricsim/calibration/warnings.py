@@ -25,12 +25,8 @@ _SMALL = 2**16
 def of_fit(fit: Fit, rows: Rows) -> Iterator[str]:
     """Yield a sentence for each parameter that the data does not determine, and for each that it hardly does.
 
-    Parameters
-    ----------
-    fit
-        The estimates.
-    rows
-        Tables that were fitted, and the algorithm and protocol of each row.
+    `fit`: the estimates.
+    `rows`: tables that were fitted, and the algorithm and protocol of each row.
     """
     for estimate in fit.estimates:
         sizes = _sizes(estimate, rows)

@@ -25,13 +25,7 @@ _PS_PER_US = 1e6
 
 
 def are_kernel_traces(logs: Sequence[str]) -> bool:
-    """Whether what is to be calibrated on is traces of kernels.
-
-    Raises
-    ------
-    InputError
-        If some are and others are not.
-    """
+    """Whether what is to be calibrated on is traces of kernels. Raises InputError if some are and others are not."""
     from fabricsim.calibration.kernel_times import is_kernel_trace  # noqa: PLC0415  --help must not pay for it
 
     traces = [log for log in logs if is_kernel_trace(log)]
@@ -47,18 +41,11 @@ def calibrate_gpu(
 ) -> None:
     """Find measured kernels in traces, print how far the roofline is from them, and write them as a preset.
 
-    Parameters
-    ----------
-    traces
-        Files, folders or archives.
-    gpu
-        What ``--gpu`` gave.
-    output
-        What ``-o`` gave, checked.
-    unused
-        Options that were given and say nothing about kernels.
-    as_json
-        Whether to print JSON.
+    `traces`: files, folders or archives.
+    `gpu`: what ``--gpu`` gave.
+    `output`: what ``-o`` gave, checked.
+    `unused`: options that were given and say nothing about kernels.
+    `as_json`: whether to print JSON.
     """
     from fabricsim.calibration import gpu_preset  # noqa: PLC0415  as above
     from fabricsim.calibration.kernel_times import read_kernels  # noqa: PLC0415  as above

@@ -188,10 +188,7 @@ def announce_compilation(engine: str = "flow") -> None:
 def watched(taps: list[str] | None, captures: list[str] | None, output: Path | None) -> Watch | None:
     """Read ``--tap`` and ``--pcap``; None if neither is given.
 
-    Raises
-    ------
-    InputError
-        If one is malformed, or there is no ``-o`` to say where the recording goes.
+    Raises InputError if one is malformed, or there is no ``-o`` to say where the recording goes.
     """
     if not taps and not captures:
         return None
@@ -207,15 +204,8 @@ def watched(taps: list[str] | None, captures: list[str] | None, output: Path | N
 def check_output_file(file: Path | None) -> None:
     """Find out before a long run whether its result can be written.
 
-    Parameters
-    ----------
-    file
-        What ``-o`` gave, if anything.
-
-    Raises
-    ------
-    InputError
-        If something else than a file is in the way, or the folder is missing or read-only.
+    `file`: what ``-o`` gave, if anything.
+    Raises InputError if something else than a file is in the way, or the folder is missing or read-only.
     """
     if file is None:
         return
@@ -241,15 +231,8 @@ def _in_the_way_of_a_file(file: Path) -> str:
 def check_output_folder(folder: Path | None) -> None:
     """Find out before a long run whether a folder for its output is there or can be made.
 
-    Parameters
-    ----------
-    folder
-        What ``-o`` gave, if anything.
-
-    Raises
-    ------
-    InputError
-        If a file is in the way, or nothing can be written there.
+    `folder`: what ``-o`` gave, if anything.
+    Raises InputError if a file is in the way, or nothing can be written there.
     """
     if folder is None:
         return
@@ -266,10 +249,7 @@ def check_output_folder(folder: Path | None) -> None:
 def output_folder(folder: Path) -> Path:
     """Make a folder for output, its parents included.
 
-    Raises
-    ------
-    InputError
-        If a file is in the way or the folder cannot be made.
+    Raises InputError if a file is in the way or the folder cannot be made.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -283,13 +263,7 @@ def _unusable(folder: Path, reason: str) -> InputError:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file.
-
-    Raises
-    ------
-    InputError
-        If it cannot be written; nothing is left then.
-    """
+    """Write a text file. Raises InputError if it cannot be written; nothing is left then."""
     with whole(path, "name another folder with -o") as part:
         part.write_text(text, encoding="utf-8")
 

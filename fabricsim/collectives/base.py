@@ -26,12 +26,8 @@ NETWORK = -1
 class Group:
     """Where the members of a collective are.
 
-    Attributes
-    ----------
-    hosts
-        Host of each member; hosts are counted from 0 in the order of their first members.
-    leaves
-        First switch of the network that each member reaches, counted likewise.
+    `hosts`: host of each member; hosts are counted from 0 in the order of their first members.
+    `leaves`: first switch of the network that each member reaches, counted likewise.
     """
 
     hosts: tuple[int, ...]
@@ -143,14 +139,9 @@ def script(
 ) -> NDArray[np.void]:
     """Make a script over inbox 0 and connection 0.
 
-    Parameters
-    ----------
-    rows
-        Per step: whether to receive first, and the shard to send then, or None to send nothing.
-    into
-        Per step the shard that is received; by default the one that is sent.
-    reducing
-        Steps at the beginning whose shard is reduced, not copied.
+    `rows`: per step: whether to receive first, and the shard to send then, or None to send nothing.
+    `into`: per step the shard that is received; by default the one that is sent.
+    `reducing`: steps at the beginning whose shard is reduced, not copied.
     """
     table = steps(len(rows))
     received = np.cumsum([receive for receive, _ in rows])
@@ -168,10 +159,7 @@ def script(
 def ring_neighbours(members: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Connect a ring: member ``i`` sends to ``i + 1`` and receives from ``i - 1``.
 
-    Returns
-    -------
-    tuple of ndarray
-        ``connections`` and ``sources`` of a `Template`.
+    Returns: ``connections`` and ``sources`` of a `Template`.
     """
     own = np.arange(members)
     connections = np.zeros((members, 1, 2), np.int32)
@@ -199,14 +187,8 @@ def sending_ahead(
     A group of sends and receives is such a thing in NCCL: warps of their own send, others receive, and a sender is
     ahead of its receiver by as much as the FIFO holds (``src/device/sendrecv.h``).
 
-    Parameters
-    ----------
-    table
-        ``STEP`` array of a member.
-    connections, sources
-        Of the members, as `ring_neighbours` returns them.
-    relative, shards
-        As of `Template`.
+    `table`: ``STEP`` array of a member.
+    `connections`, `sources`: of the members, as `ring_neighbours` returns them.
     """
     sends, receives = table[table["send"] >= 0].copy(), table[table["wait"] >= 0].copy()
     sends["wait"], receives["send"] = NONE, NONE

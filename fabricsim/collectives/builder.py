@@ -31,10 +31,7 @@ class _Row:
 class Builder:
     """Gathers the steps of every lane; absolute shards only.
 
-    Parameters
-    ----------
-    members, shards, strands, switches, scratch
-        As of `fabricsim.collectives.base.Template`.
+    `members`, `shards`, `strands`, `switches`, `scratch`: as of `fabricsim.collectives.base.Template`.
     """
 
     members: int

@@ -54,20 +54,9 @@ def send_recv(members: int) -> Template:
 def chain_seconds(members: int, size: float, rate: float, latency: float, chunks: int) -> float:
     """Compute the closed form of the chain with the latency hidden behind the other chunks.
 
-    Parameters
-    ----------
-    members, chunks
-        Ranks, and pieces of the buffer.
-    size
-        Bytes.
-    rate
-        Bytes per second.
-    latency
-        Seconds per message.
-
-    Returns
-    -------
-    float
-        Seconds.
+    `members`, `chunks`: ranks, and pieces of the buffer.
+    `size`: bytes.
+    `rate`: bytes per second.
+    `latency`: seconds per message.
     """
     return (members - 1) * latency + (members - 2 + chunks) * (size / chunks) / rate

@@ -49,14 +49,9 @@ _PS_PER_S = 10**12
 class Description:
     """An algorithm for one group.
 
-    Attributes
-    ----------
-    template
-        What each rank does.
-    most
-        Parts of the buffer in the largest message, of which there are ``template.shards``.
-    reduction_rate
-        Bytes/s of the computations that follow receives, all together; 0 if they take no time.
+    `template`: what each rank does.
+    `most`: parts of the buffer in the largest message, of which there are ``template.shards``.
+    `reduction_rate`: bytes/s of the computations that follow receives, all together; 0 if they take no time.
     """
 
     template: Template
@@ -68,19 +63,10 @@ class Description:
 def read(name: str, collective: str, members: int) -> Description:
     """Read an algorithm.
 
-    Parameters
-    ----------
-    name
-        As `fabricsim.scenario.collectives.chakra_files` takes it.
-    collective
-        What it is to carry out.
-    members
-        Ranks of the group, which are those of the files.
-
-    Raises
-    ------
-    InputError
-        If the files are for something else, do not fit together, or cannot carry out the collective.
+    `name`: as `fabricsim.scenario.collectives.chakra_files` takes it.
+    `collective`: what it is to carry out.
+    `members`: ranks of the group, which are those of the files.
+    Raises InputError if the files are for something else, do not fit together, or cannot carry out the collective.
     """
     try:
         named = spec.chakra_files(name)
@@ -135,10 +121,7 @@ def _check_size(files: Sequence[RankFile], size: int, made: Parts) -> None:
 def _reduction_rate(files: Sequence[RankFile]) -> float:
     """Divide the bytes that are reduced by the time of all computations.
 
-    Raises
-    ------
-    TraceError
-        If a computation takes time and follows no receive, of which there is nothing like here.
+    Raises TraceError if a computation takes time and follows no receive, of which there is nothing like here.
     """
     bytes_ = time = 0
     for file in files:
@@ -165,14 +148,9 @@ class _Strands:
     come: a receive follows a receive from the same rank, so that messages which are sent one after the other share a
     connection, as in NCCL's FIFOs. Messages between two strands are received in the order in which they are sent.
 
-    Attributes
-    ----------
-    of
-        Nodes of each strand of each rank.
-    at
-        Strand and number in it of each node.
-    tokens
-        Strand and number of the nodes of the same rank that a node waits for and its own strand does not.
+    `of`: nodes of each strand of each rank.
+    `at`: strand and number in it of each node.
+    `tokens`: strand and number of the nodes of the same rank that a node waits for and its own strand does not.
     """
 
     def __init__(self, nodes: Nodes, sends: Sequence[int]) -> None:

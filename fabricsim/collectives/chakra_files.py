@@ -58,18 +58,11 @@ _PS_PER_US = 10**6
 class Work(NamedTuple):
     """A node.
 
-    Attributes
-    ----------
-    id
-        As in the file.
-    kind
-        ``COMM_SEND``, ``COMM_RECV`` or ``COMP`` of the schema.
-    before
-        Places in the file of the nodes that it waits for.
-    peer, tag, bytes
-        Of a message: the other rank, what tells it from others of the pair, and its bytes.
-    duration
-        Of a computation, ps.
+    `id`: as in the file.
+    `kind`: ``COMM_SEND``, ``COMM_RECV`` or ``COMP`` of the schema.
+    `before`: places in the file of the nodes that it waits for.
+    `peer`, `tag`, `bytes`: of a message: the other rank, what tells it from others of the pair, and its bytes.
+    `duration`: of a computation, ps.
     """
 
     id: int
@@ -85,16 +78,10 @@ class Work(NamedTuple):
 class RankFile:
     """The file of one rank.
 
-    Attributes
-    ----------
-    path
-        For messages.
-    works
-        Its nodes in their order.
-    collective
-        What it is for; empty if it does not say.
-    size
-        Bytes of the collective that it was written for; 0 if it does not say.
+    `path`: for messages.
+    `works`: its nodes in their order.
+    `collective`: what it is for; empty if it does not say.
+    `size`: bytes of the collective that it was written for; 0 if it does not say.
     """
 
     path: str
@@ -115,17 +102,10 @@ def file_of(pattern: str, rank: int) -> str:
 def read(pattern: str, ranks: int) -> tuple[RankFile, ...]:
     """Read the files of all ranks.
 
-    Parameters
-    ----------
-    pattern
-        Such as ``"my-ring.*.et"``.
-    ranks
-        Of the group.
-
-    Raises
-    ------
-    TraceError
-        If a file is missing, damaged or too large, there is one more than ranks, or a node is none of an algorithm.
+    `pattern`: such as ``"my-ring.*.et"``.
+    `ranks`: of the group.
+    Raises TraceError if a file is missing, damaged or too large, there is one more than ranks, or a node is none of an
+        algorithm.
     """
     if Path(file_of(pattern, ranks)).exists():
         problem = f"the group has {ranks} ranks, 0 to {ranks - 1}, and this file is for one more"

@@ -26,18 +26,11 @@ MOST_SHARDS = 4096
 class Nodes:
     """The nodes of all ranks, numbered one file after the other.
 
-    Attributes
-    ----------
-    files
-        Of each rank.
-    works
-        All nodes.
-    first
-        Number of the first node of each rank.
-    rank
-        Of each node.
-    before
-        Numbers of the nodes of the same file that each waits for.
+    `files`: of each rank.
+    `works`: all nodes.
+    `first`: number of the first node of each rank.
+    `rank`: of each node.
+    `before`: numbers of the nodes of the same file that each waits for.
     """
 
     def __init__(self, files: Sequence[RankFile]) -> None:
@@ -61,12 +54,8 @@ class Nodes:
 class Parts(NamedTuple):
     """Messages in equal parts of the buffer.
 
-    Attributes
-    ----------
-    shards
-        Parts of the buffer.
-    of
-        Parts of a message by its bytes.
+    `shards`: parts of the buffer.
+    `of`: parts of a message by its bytes.
     """
 
     shards: int
@@ -76,15 +65,8 @@ class Parts(NamedTuple):
 def matched(nodes: Nodes) -> list[int]:
     """Find the send of each receive: the first of a pair and tag that is issued belongs to the first, and so on.
 
-    Returns
-    -------
-    list of int
-        Of each node; NONE of those that do not receive.
-
-    Raises
-    ------
-    TraceError
-        If one has no counterpart, or they differ in their bytes, or nodes of a file wait for one another.
+    Returns: of each node; NONE of those that do not receive.
+    Raises TraceError if one has no counterpart, or they differ in their bytes, or nodes of a file wait for one another.
     """
     issued = {kind: dict[tuple[int, int, int], list[int]]() for kind in (COMM_SEND, COMM_RECV)}
     for node in _issued(nodes):
@@ -148,10 +130,7 @@ def _issued(nodes: Nodes) -> Iterable[int]:
 def in_order(nodes: Nodes, sends: Sequence[int]) -> list[int]:
     """Order the nodes of all ranks so that each comes after those that it waits for, a receive after its send.
 
-    Raises
-    ------
-    TraceError
-        If ranks wait for one another for ever.
+    Raises TraceError if ranks wait for one another for ever.
     """
     waits = [before if send == NONE else [*before, send] for before, send in zip(nodes.before, sends, strict=True)]
     after = _successors(waits)
@@ -189,10 +168,7 @@ def _in_circle(waits: Sequence[Sequence[int]], missing: Sequence[int]) -> int:
 def parts(files: Sequence[RankFile], size: int) -> Parts:
     """Find the fewest equal parts of a buffer of which all messages are made, to the whole byte.
 
-    Raises
-    ------
-    TraceError
-        If a message is larger than the buffer, or there is no such number up to `MOST_SHARDS`.
+    Raises TraceError if a message is larger than the buffer, or there is no such number up to `MOST_SHARDS`.
     """
     bytes_: dict[int, None] = {}
     for file in files:
@@ -214,10 +190,7 @@ def parts(files: Sequence[RankFile], size: int) -> Parts:
 def check_reached(collective: str, nodes: Nodes, order: Sequence[int], sends: Sequence[int]) -> None:
     """Refuse an algorithm in which a rank ends without what depends on a rank that it needs.
 
-    Raises
-    ------
-    TraceError
-        With the rank's file.
+    Raises TraceError: with the rank's file.
     """
     files = nodes.files
     ranks = len(files)
@@ -249,10 +222,7 @@ def check_volume(collective: str, files: Sequence[RankFile], made: Parts) -> Non
     many: a gathered buffer and a broadcast have one; an all-to-all has the blocks of all others, which a rank may pass
     on; a reduction has a contribution of each other rank, and the result.
 
-    Raises
-    ------
-    TraceError
-        With the rank's file.
+    Raises TraceError: with the rank's file.
     """
     most = {"all_gather": 1, "broadcast": 1, "all_to_all": len(files) - 1}.get(collective, len(files))
     for rank, file in enumerate(files):

@@ -25,37 +25,22 @@ LL128 = (120, 128)
 class Choice:
     """How one call is carried out.
 
-    Attributes
-    ----------
-    algorithm
-        A name that `fabricsim.collectives.COLLECTIVES` has for the collective.
-    channels
-        Parts of the buffer that go side by side.
-    chunk
-        Most bytes of a shard in one round of one channel, at least 1.
-    network_step, intra_host_step
-        Fixed time of each message that leaves the host, or does not, ps.
-    line
-        Payload and bytes of the protocol's line, of which whole ones are sent: ``SIMPLE``, ``LL``, ``LL128``.
-    stripes
-        NICs of a host by which the channels of a ring or a tree leave it in turn; if there are fewer channels, the
-        messages of each go in equal parts by several.
-    window
-        Messages that a connection's FIFO holds.
-    start
-        Time until the kernel works, ps.
-    latency
-        One way between hosts, in the place of the transport's latency, its send overhead and interrupt moderation, ps;
-        None leaves them.
-    byte_latency
-        More latency for each byte of such a message, ps.
-    copy_rate
-        Bytes/s at which all channels together copy what they have received and do not pass on; 0 if that takes no
-        time.
-    reduction_rate
-        Bytes/s at which a channel reduces what it has received; 0 if that takes no time.
-    ticking
-        Whether the flow engine brings together what begins and leaves at nearly one instant.
+    `algorithm`: a name that `fabricsim.collectives.COLLECTIVES` has for the collective.
+    `channels`: parts of the buffer that go side by side.
+    `chunk`: most bytes of a shard in one round of one channel, at least 1.
+    `network_step`, `intra_host_step`: fixed time of each message that leaves the host, or does not, ps.
+    `line`: payload and bytes of the protocol's line, of which whole ones are sent: ``SIMPLE``, ``LL``, ``LL128``.
+    `stripes`: NICs of a host by which the channels of a ring or a tree leave it in turn; if there are fewer channels,
+        the messages of each go in equal parts by several.
+    `window`: messages that a connection's FIFO holds.
+    `start`: time until the kernel works, ps.
+    `latency`: one way between hosts, in the place of the transport's latency, its send overhead and interrupt
+        moderation, ps; None leaves them.
+    `byte_latency`: more latency for each byte of such a message, ps.
+    `copy_rate`: bytes/s at which all channels together copy what they have received and do not pass on; 0 if that takes
+        no time.
+    `reduction_rate`: bytes/s at which a channel reduces what it has received; 0 if that takes no time.
+    `ticking`: whether the flow engine brings together what begins and leaves at nearly one instant.
     """
 
     algorithm: str

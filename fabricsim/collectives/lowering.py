@@ -40,18 +40,10 @@ class Lowering:
     Each step of an algorithm waits for the message that it works on, and messages of a lane go in their order; the
     buffer goes in one piece over one channel. What reductions and copies take is left out.
 
-    Parameters
-    ----------
-    program
-        Whose calls.
-    algorithms
-        Names of algorithms by collective, of those for which members are alike; if one is missing, the first of the
-        collective, a ring if there is one.
-
-    Raises
-    ------
-    InputError
-        If an algorithm does not exist, or needs to know which members are on one host.
+    `program`: whose calls.
+    `algorithms`: names of algorithms by collective, of those for which members are alike; if one is missing, the first
+        of the collective, a ring if there is one.
+    Raises InputError if an algorithm does not exist, or needs to know which members are on one host.
     """
 
     def __init__(self, program: Program, algorithms: Mapping[str, str]) -> None:
@@ -98,12 +90,8 @@ def _template(call: Call, algorithm: str | None) -> Template:
 class _Written:
     """The sends and receives of a template.
 
-    Attributes
-    ----------
-    most
-        Messages of the pair of members that has most.
-    count
-        Messages of all.
+    `most`: messages of the pair of members that has most.
+    `count`: messages of all.
     """
 
     def __init__(self, made: Template) -> None:

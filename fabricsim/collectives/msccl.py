@@ -47,14 +47,9 @@ class _Block:
 class Description:
     """What a file says.
 
-    Attributes
-    ----------
-    path
-        The file.
-    collective, protocol
-        What it is for: a collective's name here, and MSCCL's name of the protocol.
-    ranks, chunks
-        GPUs, and equal parts of the buffer.
+    `path`: the file.
+    `collective`, `protocol`: what it is for: a collective's name here, and MSCCL's name of the protocol.
+    `ranks`, `chunks`: GPUs, and equal parts of the buffer.
     """
 
     path: str
@@ -88,10 +83,7 @@ class Description:
 def read(path: str) -> Description:
     """Read a file.
 
-    Raises
-    ------
-    InputError
-        If it cannot be read, is too large, is no XML, has a document type, or says nothing that is known.
+    Raises InputError if it cannot be read, is too large, is no XML, has a document type, or says nothing that is known.
     """
     found = Description(path)
     try:
@@ -140,13 +132,7 @@ def _element(found: Description, name: str, attributes: Attributes) -> None:
 
 
 def template(path: str, collective: str, members: int) -> Template:
-    """Make the template of a file.
-
-    Raises
-    ------
-    InputError
-        If the file is for something else, or does not do what it says.
-    """
+    """Make the template of a file. Raises InputError if the file is for something else, or does not do what it says."""
     found = read(path)
     if found.collective != collective:
         found.refuse(f"is for {found.collective}, not for {collective}")

@@ -39,22 +39,11 @@ class WrongAlgorithmError(InputError):
 def check(collective: str, made: Template, name: str, seed: int = 0) -> None:
     """Refuse a template that does not carry out a collective.
 
-    Parameters
-    ----------
-    collective
-        What it is to do.
-    made
-        The template.
-    name
-        Of the algorithm, for messages.
-    seed
-        Of the order in which lanes get on; the result must not depend on it.
-
-    Raises
-    ------
-    WrongAlgorithmError
-        If a member ends up with something else, a contribution is counted twice, a message is not
-        waited for, or the members wait for one another for ever.
+    `collective`: what it is to do.
+    `name`: of the algorithm, for messages.
+    `seed`: of the order in which lanes get on; the result must not depend on it.
+    Raises WrongAlgorithmError if a member ends up with something else, a contribution is counted twice, a message is
+        not waited for, or the members wait for one another for ever.
     """
     order = random.Random(seed)  # noqa: S311  not for secrets
     run = _Run(made, f"algorithm {name!r} for {collective} over {made.members} ranks", order)
@@ -75,17 +64,8 @@ def check(collective: str, made: Template, name: str, seed: int = 0) -> None:
 def check_messages(made: Template, title: str) -> None:
     """Refuse a template whose members wait for one another for ever, whatever data their messages carry.
 
-    Parameters
-    ----------
-    made
-        The template; each of its messages has somebody who waits for it.
-    title
-        Of it, for messages.
-
-    Raises
-    ------
-    WrongAlgorithmError
-        If members wait for ever.
+    `made`: the template; each of its messages has somebody who waits for it.
+    Raises WrongAlgorithmError if members wait for ever.
     """
     scripts = [made.script(lane)[["wait", "send"]].tolist() for lane in range(made.lanes)]
     receivers, sources = made.connections[:, :, 0].tolist(), made.sources.tolist()

@@ -19,21 +19,12 @@ _PARTS: set[Path] = set()
 def whole(path: Path, way_out: str, error: type[InputError] = InputError, *, name: str = "") -> Iterator[Path]:
     """Give the path of a file to write beside `path`, whose place it takes in the end.
 
-    Parameters
-    ----------
-    path
-        File that is wanted; one of that name is replaced.
-    way_out
-        What to do if it cannot be written.
-    error
-        Raised then.
-    name
-        Of the file beside it, where its suffix matters.
-
-    Raises
-    ------
-    InputError
-        Or `error`, if the file cannot be written; nothing is left then, and an older one of that name still there.
+    `path`: file that is wanted; one of that name is replaced.
+    `way_out`: what to do if it cannot be written.
+    `error`: raised then.
+    `name`: of the file beside it, where its suffix matters.
+    Raises InputError: or `error`, if the file cannot be written; nothing is left then, and an older one of that name
+        still there.
     """
     part = path.with_name(name or f"{path.name}.part")
     try:

@@ -40,28 +40,14 @@ _PROBLEMS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError
 class ObjectList:
     """A list of objects within a file.
 
-    Parameters
-    ----------
-    source
-        The file; it is read to its end once all objects are taken.
-    opening
-        Matches what is before the first object, the bracket that opens the list included.
-    may_end
-        Whether the list may lack its closing bracket, and its last object be cut, because its writer was stopped.
-    around
-        Most bytes of what is before and after the list.
-
-    Attributes
-    ----------
-    head, rest
-        The text before the list, and after it as far as `around` goes.
-    cut
-        Whether the list ended without its closing bracket.
-
-    Raises
-    ------
-    TraceError
-        If there is no such list.
+    `source`: the file; it is read to its end once all objects are taken.
+    `opening`: matches what is before the first object, the bracket that opens the list included.
+    `may_end`: whether the list may lack its closing bracket, and its last object be cut, because its writer was
+        stopped.
+    `around`: most bytes of what is before and after the list.
+    `head`, `rest`: the text before the list, and after it as far as `around` goes.
+    `cut`: whether the list ended without its closing bracket.
+    Raises TraceError if there is no such list.
     """
 
     def __init__(
@@ -160,21 +146,10 @@ class ObjectList:
 def decoded(decode: Callable[[bytes], Decoded], text: bytes, label: str, place: str) -> Decoded:
     """Decode an object of a file.
 
-    Parameters
-    ----------
-    decode
-        Such as a method of `msgspec.json.Decoder`.
-    text
-        The object.
-    label
-        Name of the file.
-    place
-        If in it the object is, such as ``"node 3"``.
-
-    Raises
-    ------
-    TraceError
-        If it is no JSON, has a value of a wrong type, or is nested too deep.
+    `decode`: such as a method of `msgspec.json.Decoder`.
+    `label`: name of the file.
+    `place`: if in it the object is, such as ``"node 3"``.
+    Raises TraceError if it is no JSON, has a value of a wrong type, or is nested too deep.
     """
     try:
         return decode(text)

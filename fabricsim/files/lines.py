@@ -22,11 +22,8 @@ def lines(source: Source) -> Iterator[tuple[int, str]]:
 
     Bytes that are not UTF-8 come out as replacement characters.
 
-    Raises
-    ------
-    TraceError
-        If a line is longer than `MOST_LINE` or holds binary data, more than `MOST_BLANK` in a row are empty, or what
-        the stream raises.
+    Raises TraceError if a line is longer than `MOST_LINE` or holds binary data, more than `MOST_BLANK` in a row are
+        empty, or what the stream raises.
     """
     number = blank = 0
     while line := source.stream.readline(MOST_LINE + 1):

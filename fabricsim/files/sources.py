@@ -40,17 +40,11 @@ _MOST_RATIO = 300  # traces pack 10 to 40 times
 class Source:
     """One file, or a member of an archive, unpacked.
 
-    Attributes
-    ----------
-    path
-        The file.
-    member
-        Name in the archive; empty if the file is none.
-    head
-        The first 64 KiB, or all if that is less.
-    stream
-        Its bytes from the start, to be read once and before the next source is taken. `TraceError` where what it is
-        packed in is damaged, cut, or grows beyond all proportion.
+    `path`: the file.
+    `member`: name in the archive; empty if the file is none.
+    `head`: the first 64 KiB, or all if that is less.
+    `stream`: its bytes from the start, to be read once and before the next source is taken. `TraceError` where what it
+        is packed in is damaged, cut, or grows beyond all proportion.
     """
 
     path: Path
@@ -77,19 +71,9 @@ def sources(
     Programs and texts in folders and archives, such as the script that took a trace, are passed over. Packing with gzip
     and xz is known by the first bytes, not by names; so are archives.
 
-    Parameters
-    ----------
-    paths
-        Files and folders.
-    only
-        Pattern such as ``"*rank_0*"`` that the name of a file, or of a member with its folders, must match.
-    progress
-        Called now and then with the share of all bytes that has been read.
-
-    Raises
-    ------
-    TraceError
-        If a path is missing, no regular file, empty, damaged, or there is nothing in it.
+    `only`: pattern such as ``"*rank_0*"`` that the name of a file, or of a member with its folders, must match.
+    `progress`: called now and then with the share of all bytes that has been read.
+    Raises TraceError if a path is missing, no regular file, empty, damaged, or there is nothing in it.
     """
     found = False
     files = [file for path in paths for file in _files(Path(path))]
@@ -109,10 +93,7 @@ def sources(
 def one(path: Path) -> Iterator[Source]:
     """Open a file that stands for itself, plain or packed; an archive is none.
 
-    Raises
-    ------
-    TraceError
-        If it is missing, no regular file, empty, damaged or an archive.
+    Raises TraceError if it is missing, no regular file, empty, damaged or an archive.
     """
     if path.is_dir():
         raise TraceError(path, "is a directory; name one file in it")

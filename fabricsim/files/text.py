@@ -28,21 +28,9 @@ def read_lines(path: Path | str) -> Iterator[tuple[int, str]]:
     Packed files are known by their first bytes, not by their names. Bytes that are not UTF-8 come
     out as replacement characters.
 
-    Parameters
-    ----------
-    path
-        A regular file: plain text, gzip or xz.
-
-    Yields
-    ------
-    tuple of int and str
-        Line number and line.
-
-    Raises
-    ------
-    TraceError
-        If the file is missing, no regular file, empty, binary, damaged, or exceeds `MAX_BYTES`, `MAX_LINES` or what
-        `fabricsim.files.lines.lines` allows.
+    `path`: a regular file: plain text, gzip or xz.
+    Raises TraceError if the file is missing, no regular file, empty, binary, damaged, or exceeds `MAX_BYTES`,
+        `MAX_LINES` or what `fabricsim.files.lines.lines` allows.
     """
     path = Path(path)
     total = 0

@@ -65,10 +65,7 @@ def programs_of(source: Path) -> Path | None:
 class ProgramCache(NullCache):
     """Compiled programs of one kernel, shared by all environments and processes that have the same sources.
 
-    Parameters
-    ----------
-    function
-        That of the kernel which Python enters.
+    `function`: that of the kernel which Python enters.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:

@@ -42,12 +42,8 @@ class Kernel:
     no arrays, so none of them is counted: counting the references of a dozen arrays at each call of a
     helper took half the time of the engine. It follows that a kernel cannot make one.
 
-    Parameters
-    ----------
-    function
-        What to compile.
-    **options
-        Of numba, for it as a part.
+    `function`: what to compile.
+    `**options`: of numba, for it as a part.
     """
 
     def __init__(self, function: Callable[..., Any], **options: Any) -> None:  # noqa: ANN401  numba's

@@ -43,13 +43,7 @@ class _Module(NamedTuple):
 
 
 def digest(source: Path, package: Path = PACKAGE) -> str:
-    """Digest all that the programs of a module's kernels are made of, and the versions of what compiles them.
-
-    Parameters
-    ----------
-    source, package
-        As of `sources`.
-    """
+    """Digest all that the programs of a module's kernels are made of, and the versions of what compiles them."""
     versions = (numba.__version__, llvmlite.__version__, np.__version__, config.BOUNDSCHECK)
     parts = [_module(path, package).digest for path in sources(source, package)]
     return hashlib.sha256(repr((versions, parts)).encode()).hexdigest()[:16]
@@ -63,16 +57,9 @@ def digest_of(code: CodeType) -> str:
 def sources(source: Path, package: Path = PACKAGE) -> list[Path]:
     """Find the modules of a package that a module imports, directly or not.
 
-    Parameters
-    ----------
-    source, package
-        File of the module, which need not be in the package; folder of the package.
-
-    Returns
-    -------
-    list of Path
-        Their files, that of the module itself and of what compiles kernels included; those of one package are in one
-        order, wherever it is.
+    `source`, `package`: file of the module, which need not be in the package; folder of the package.
+    Returns: their files, that of the module itself and of what compiles kernels included; those of one package are in
+        one order, wherever it is.
     """
     found = set[Path]()
     waiting = {source, *(package / "jit" / name for name in _ALWAYS)}

@@ -32,10 +32,7 @@ class Tables:
     A table is one-dimensional and contiguous. Another that is assigned in its place is what the next
     call of a kernel finds. One that has not been assigned has no rows.
 
-    Parameters
-    ----------
-    **tables
-        Some or all of `TABLES`.
+    `**tables`: some or all of `TABLES`.
     """
 
     TABLES: ClassVar[dict[str, np.dtype[Any]]]
@@ -59,10 +56,7 @@ class Tables:
     def __setattr__(self, name: str, value: Any) -> None:  # noqa: ANN401  any attribute
         """Hold a table; nothing else guards the memory, for a kernel is told no more than address and length.
 
-        Raises
-        ------
-        TypeError
-            If it is not one-dimensional, not contiguous, or of other elements than `TABLES` says.
+        Raises TypeError if it is not one-dimensional, not contiguous, or of other elements than `TABLES` says.
         """
         if name in self._PLACES:
             if value.dtype != self.TABLES[name] or value.ndim != 1 or not value.flags.c_contiguous:

@@ -33,10 +33,7 @@ def mark_used(folder: Path) -> None:
 def remove_unused(base: Path) -> None:
     """Remove programs that this user has compiled and nobody has used for a month.
 
-    Parameters
-    ----------
-    base
-        Folder of the folders of programs; what else is in there stays.
+    `base`: folder of the folders of programs; what else is in there stays.
     """
     with suppress(OSError):
         unused = [folder for folder in base.iterdir() if _OURS.fullmatch(folder.name) and _is_unused(folder)]

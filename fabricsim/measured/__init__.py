@@ -39,23 +39,14 @@ _WHOLE = {"B", "1"}
 class MeasuredTable:
     """One table of measured figures.
 
-    Attributes
-    ----------
-    name
-        Its name, as `load` takes it.
-    title
-        What was measured.
-    source
-        If the figures come from.
-    licence
-        Licence of the source.
-    certainty
-        See `Certainty`.
-    conditions
-        Machine, software and settings, as far as the source says them.
-    rows
-        Structured array, one record per row: sizes in bytes and counts as ``int64``, times in seconds
-        and rates in bytes/s as ``float64``, text as strings.
+    `name`: its name, as `load` takes it.
+    `title`: what was measured.
+    `source`: if the figures come from.
+    `licence`: licence of the source.
+    `certainty`: see `Certainty`.
+    `conditions`: machine, software and settings, as far as the source says them.
+    `rows`: structured array, one record per row: sizes in bytes and counts as ``int64``, times in seconds and rates in
+        bytes/s as ``float64``, text as strings.
     """
 
     name: str
@@ -71,20 +62,12 @@ class MeasuredTable:
 class Figure:
     """One measured figure, in the unit that its source prints.
 
-    Attributes
-    ----------
-    key
-        Short name, unique in its table.
-    quantity
-        What was measured.
-    unit
-        Such as ``"Gb/s"``, ``"%"``, or ``"x"`` for a ratio.
-    value
-        The figure.
-    source
-        If exactly it stands.
-    certainty
-        See `Certainty`.
+    `key`: short name, unique in its table.
+    `quantity`: what was measured.
+    `unit`: such as ``"Gb/s"``, ``"%"``, or ``"x"`` for a ratio.
+    `value`: the figure.
+    `source`: if exactly it stands.
+    `certainty`: see `Certainty`.
     """
 
     key: str
@@ -103,18 +86,7 @@ def names() -> tuple[str, ...]:
 
 @cache
 def load(name: str) -> MeasuredTable:
-    """Load a table by name.
-
-    Parameters
-    ----------
-    name
-        One of `names`.
-
-    Raises
-    ------
-    InputError
-        If there is no such table.
-    """
+    """Load a table by name. Raises InputError if there is no such table."""
     known = names()
     if name not in known:
         hint = did_you_mean(name, known, f"there are {', '.join(known)}")
@@ -127,15 +99,8 @@ def load(name: str) -> MeasuredTable:
 def figures(name: str) -> dict[str, Figure]:
     """Headline figures of a study, by key.
 
-    Parameters
-    ----------
-    name
-        One of `names` whose columns are key, quantity, unit, value and source, such as ``"dai2024"``.
-
-    Raises
-    ------
-    InputError
-        If there is no such table, or it is one of rows, not of figures.
+    `name`: one of `names` whose columns are key, quantity, unit, value and source, such as ``"dai2024"``.
+    Raises InputError if there is no such table, or it is one of rows, not of figures.
     """
     table = load(name)
     if "key" not in (table.rows.dtype.names or ()):

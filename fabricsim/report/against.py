@@ -20,24 +20,11 @@ _MARKS = ("o", "s", "^", "D", "v")
 def flows_against(ours: Mapping[str, Sequence[float]], theirs: Mapping[str, Sequence[float]], title: str) -> Figure:
     """Draw our completion time of each flow over that of another simulator, and the distributions.
 
-    Parameters
-    ----------
-    ours
-        Completion times in us by simulator, counted as that one counts them, each shape ``(n,)``.
-    theirs
-        What each simulator gave for the same flows, us.
-    title
-        What was run.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        For `fabricsim.report.plots.save`.
-
-    Raises
-    ------
-    ResultError
-        If there is no simulator to compare with.
+    `ours`: completion times in us by simulator, counted as that one counts them, each shape ``(n,)``.
+    `theirs`: what each simulator gave for the same flows, us.
+    `title`: what was run.
+    Returns: for `fabricsim.report.plots.save`.
+    Raises ResultError if there is no simulator to compare with.
     """
     style.require_some(len(theirs), "simulator", "the study compared with none")
     figure = style.new_figure(11.0, 5.0)

@@ -33,22 +33,10 @@ class Row(TypedDict):
 def measured_against_predicted(rows: Sequence[Mapping[str, object]], title: str) -> Figure:
     """Draw pairs of bars, measured and predicted, each pair with its error; one panel for each unit.
 
-    Parameters
-    ----------
-    rows
-        Mappings with the keys of `Row`; others are ignored.
-    title
-        What is compared.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        For `fabricsim.report.plots.save`.
-
-    Raises
-    ------
-    ResultError
-        If `rows` is empty.
+    `rows`: mappings with the keys of `Row`; others are ignored.
+    `title`: what is compared.
+    Returns: for `fabricsim.report.plots.save`.
+    Raises ResultError if `rows` is empty.
     """
     style.require_some(len(rows), "figure", "the study compared nothing")
     units = list(dict.fromkeys(str(row["unit"]) for row in rows))
@@ -67,24 +55,12 @@ def measured_against_predicted(rows: Sequence[Mapping[str, object]], title: str)
 def bus_bandwidth(sizes: Sequence[int], measured: Sequence[float], predicted: Sequence[float], title: str) -> Figure:
     """Draw bus bandwidth over message size, both logarithmic, and the error below.
 
-    Parameters
-    ----------
-    sizes
-        Bytes, ascending, shape ``(n,)``.
-    measured, predicted
-        Bus bandwidth in bytes/s, shape ``(n,)``; `measured` may be empty if there is only a prediction.
-    title
-        What was measured.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        For `fabricsim.report.plots.save`.
-
-    Raises
-    ------
-    ResultError
-        If there is no size above 0 with a bandwidth above 0, which is all that a logarithm has room for.
+    `sizes`: bytes, ascending, shape ``(n,)``.
+    `measured`, `predicted`: bus bandwidth in bytes/s, shape ``(n,)``; `measured` may be empty if there is only a
+        prediction.
+    `title`: what was measured.
+    Returns: for `fabricsim.report.plots.save`.
+    Raises ResultError if there is no size above 0 with a bandwidth above 0, which is all that a logarithm has room for.
     """
     size, forecast = np.array(sizes, float), np.array(predicted, float)
     truth = np.array(measured, float) if len(measured) else np.full(len(size), np.nan)

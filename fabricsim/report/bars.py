@@ -29,20 +29,9 @@ _LEAST = 1 / 500
 def breakdown(result: Result) -> Figure:
     """Draw where the iteration goes, a bar for each rank: at most `MOST_RANKS`, the critical one and others.
 
-    Parameters
-    ----------
-    result
-        The run.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        For `fabricsim.report.plots.save`.
-
-    Raises
-    ------
-    ResultError
-        If the program is empty.
+    `result`: the run.
+    Returns: for `fabricsim.report.plots.save`.
+    Raises ResultError if the program is empty.
     """
     ranks, simulated = rank_count(result), simulated_ranks(result)
     style.require_some(len(simulated), "op", "the program holds no work")
@@ -63,21 +52,10 @@ def breakdown(result: Result) -> Figure:
 def comparison(results: Sequence[Result]) -> Figure:
     """Draw the iterations of several runs side by side, with the speed-up over the slowest.
 
-    Parameters
-    ----------
-    results
-        Runs of one scenario over several transports or by several engines, or of one job on several fabrics, in the
-        order of the bars.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        For `fabricsim.report.plots.save`.
-
-    Raises
-    ------
-    ResultError
-        If there is no run.
+    `results`: runs of one scenario over several transports or by several engines, or of one job on several fabrics, in
+        the order of the bars.
+    Returns: for `fabricsim.report.plots.save`.
+    Raises ResultError if there is no run.
     """
     style.require_some(len(results), "run", "name at least one transport")
     times = [iteration_parts(result) for result in results]

@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 def bench_text(bench: Mapping[str, Any]) -> RenderableType:
     """Show a benchmark in the units of nccl-tests: us, and GB/s of 10^9 bytes per second.
 
-    Parameters
-    ----------
-    bench
-        Of `fabricsim.run.benchtable.Bench.to_dict`.
+    `bench`: of `fabricsim.run.benchtable.Bench.to_dict`.
     """
     collective = bench["test"] != "latency"
     compared = bench["errors"] is not None

@@ -33,22 +33,10 @@ class Series(NamedTuple):
 def calibration(series: Sequence[Series], title: str) -> Figure:
     """Draw one table of a calibration.
 
-    Parameters
-    ----------
-    series
-        Rows that were fitted, and those that were held out.
-    title
-        What was measured.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        For `fabricsim.report.plots.save`.
-
-    Raises
-    ------
-    ResultError
-        If there is no row.
+    `series`: rows that were fitted, and those that were held out.
+    `title`: what was measured.
+    Returns: for `fabricsim.report.plots.save`.
+    Raises ResultError if there is no row.
     """
     style.require_some(sum(len(each.sizes) for each in series), "row", "the table is empty")
     figure = style.new_figure(8.0, 6.4)

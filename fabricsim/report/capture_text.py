@@ -25,17 +25,9 @@ _RULES = 0.95
 def capture_text(capture: CaptureSummary, host: float) -> RenderableType:
     """Show what was captured beside what was replayed.
 
-    Parameters
-    ----------
-    capture
-        Of `fabricsim.results.capture.summarise_capture`.
-    host
-        Share of the replayed critical path that the host takes, 0 to 1.
-
-    Returns
-    -------
-    rich.console.RenderableType
-        For ``rich.console.Console.print``.
+    `capture`: of `fabricsim.results.capture.summarise_capture`.
+    `host`: share of the replayed critical path that the host takes, 0 to 1.
+    Returns: for ``rich.console.Console.print``.
     """
     blocks: list[RenderableType] = [_headline(capture, host)]
     if capture["transfers"]:

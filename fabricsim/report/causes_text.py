@@ -33,10 +33,7 @@ def cause_name(cause: Cause) -> str:
 def causes_text(causes: Sequence[Cause]) -> RenderableType:
     """Rank the causes of an iteration, the first in words above the table.
 
-    Parameters
-    ----------
-    causes
-        Of `fabricsim.results.causes.causes`.
+    `causes`: of `fabricsim.results.causes.causes`.
     """
     title = Text("First cause: ").append(cause_name(causes[0]), style="bold")
     title.append(f", {100 * causes[0]['share']:.1f} % of the iteration")
@@ -54,12 +51,8 @@ def causes_text(causes: Sequence[Cause]) -> RenderableType:
 def resources_text(resources: Sequence[ResourceSummary], span: str = "whole run") -> RenderableType:
     """Show how much the resources of each tier were used.
 
-    Parameters
-    ----------
-    resources
-        Of `fabricsim.results.resources.by_tier`.
-    span
-        Over which their use is meant.
+    `resources`: of `fabricsim.results.resources.by_tier`.
+    `span`: over which their use is meant.
     """
     table = FittedTable("Resources", ["Count", "Mean", "Most"], words=["Busiest"], least=["Count", "Busiest"])
     for row in resources[:ROWS]:

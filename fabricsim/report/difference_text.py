@@ -29,21 +29,10 @@ _REASONS = ("drops", "retransmissions", "timeouts", "copies", "marks", "trims", 
 def difference_text(name: str, labels: tuple[str, str], found: Difference, explaining: Summary) -> RenderableType:
     """Show where two runs differ.
 
-    Parameters
-    ----------
-    name
-        Of the scenario.
-    labels
-        Of the two runs.
-    found
-        What differs.
-    explaining
-        Summary of the run that has queues.
-
-    Returns
-    -------
-    rich.console.RenderableType
-        For ``rich.console.Console.print``.
+    `name`: of the scenario.
+    `found`: what differs.
+    `explaining`: summary of the run that has queues.
+    Returns: for ``rich.console.Console.print``.
     """
     headline = Text(name, style="bold").append(f": {labels[1]} against {labels[0]}", style="not bold")
     calls = found.calls[:ROWS]

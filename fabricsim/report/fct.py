@@ -29,15 +29,8 @@ def completion_times(result: TrafficResult) -> Figure:
 
     If all flows have one size, the second panel is the distribution of the slowdown.
 
-    Parameters
-    ----------
-    result
-        The run.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        For `fabricsim.report.plots.save`.
+    `result`: the run.
+    Returns: for `fabricsim.report.plots.save`.
     """
     figure = style.new_figure(11.0, 4.8)
     times, slowdowns = figure.subplots(1, 2)

@@ -29,22 +29,10 @@ class Bar:
 def grouped(bars: Sequence[Bar], title: str) -> Figure:
     """Draw runs as stacked bars, side by side within their group.
 
-    Parameters
-    ----------
-    bars
-        The runs; groups and names in the order in which they first occur.
-    title
-        What they are.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        For `fabricsim.report.plots.save`.
-
-    Raises
-    ------
-    ResultError
-        If there is no run.
+    `bars`: the runs; groups and names in the order in which they first occur.
+    `title`: what they are.
+    Returns: for `fabricsim.report.plots.save`.
+    Raises ResultError if there is no run.
     """
     style.require_some(len(bars), "run", "the study ran nothing")
     groups = list(dict.fromkeys(bar.group for bar in bars))

@@ -30,15 +30,8 @@ _SHOWN = 16
 def inspection_text(inspection: Inspection) -> RenderableType:
     """Show what files hold.
 
-    Parameters
-    ----------
-    inspection
-        Of `fabricsim.traces.inspecting.inspect`.
-
-    Returns
-    -------
-    rich.console.RenderableType
-        For ``rich.console.Console.print``.
+    `inspection`: of `fabricsim.traces.inspecting.inspect`.
+    Returns: for ``rich.console.Console.print``.
     """
     blocks = [_log(log) for log in inspection["logs"]]
     if inspection["trace"] is not None:

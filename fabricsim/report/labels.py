@@ -19,15 +19,8 @@ class Run(NamedTuple):
 def tell_apart(runs: Sequence[Run]) -> tuple[str, list[str]]:
     """Name what runs differ in, and each run by it.
 
-    Parameters
-    ----------
-    runs
-        At least one.
-
-    Returns
-    -------
-    str, list of str
-        Such as ``"transport"`` and the names of the transports; that of a single run is its transport.
+    `runs`: at least one.
+    Returns: such as ``"transport"`` and the names of the transports; that of a single run is its transport.
     """
     differ = [key for key in Run._fields if len({getattr(run, key) for run in runs}) > 1] or ["transport"]
     return " and ".join(differ), [", ".join(getattr(run, key) for key in differ) for run in runs]

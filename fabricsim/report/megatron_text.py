@@ -24,15 +24,8 @@ _THOUSAND = 1000  # from here on without fractions
 def megatron_text(log: MegatronSummary) -> RenderableType:
     """Show times of iterations, throughput, arguments and timers.
 
-    Parameters
-    ----------
-    log
-        Of `fabricsim.traces.megatron_log.Collector`.
-
-    Returns
-    -------
-    rich.console.RenderableType
-        For ``rich.console.Console.print``.
+    `log`: of `fabricsim.traces.megatron_log.Collector`.
+    Returns: for ``rich.console.Console.print``.
     """
     blocks: list[RenderableType] = [Text(_counts(log)), _spreads(log), ""]
     if log["arguments"]:

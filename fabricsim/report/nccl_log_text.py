@@ -26,15 +26,8 @@ _RANKS = 24  # of a ring or tree
 def nccl_log_text(log: NcclSummary) -> RenderableType:
     """Show the set-up.
 
-    Parameters
-    ----------
-    log
-        Of `fabricsim.traces.nccl_summary.summarise_nccl`.
-
-    Returns
-    -------
-    rich.console.RenderableType
-        For ``rich.console.Console.print``.
+    `log`: of `fabricsim.traces.nccl_summary.summarise_nccl`.
+    Returns: for ``rich.console.Console.print``.
     """
     versions, networks = ", ".join(log["versions"]) or "of an unknown version", _counted(log["networks"])
     head = Text(f"NCCL {versions}: {log['processes']} processes on {log['hosts']} hosts; network {networks or '-'}")

@@ -39,12 +39,8 @@ WIDTH = max(map(len, _COLUMNS))
 class BenchRow:
     """One simulated size.
 
-    Attributes
-    ----------
-    size
-        Bytes as nccl-tests counts them: the whole buffer, the total output of an all_gather.
-    seconds
-        From the call until the last rank is done.
+    `size`: bytes as nccl-tests counts them: the whole buffer, the total output of an all_gather.
+    `seconds`: from the call until the last rank is done.
     """
 
     size: int
@@ -65,30 +61,14 @@ def render(  # noqa: PLR0913  what the head of the table says
     A simulated collective does the same in place and out of place, so both halves of a row show
     the same time; ``#wrong`` is ``N/A``, as no data are computed.
 
-    Parameters
-    ----------
-    rows
-        The sizes in the order of the table, at least one.
-    collective
-        Name of the collective, see `fabricsim.workload.program.CollectiveName`.
-    devices
-        The simulated ranks in order, at least one.
-    machine, version
-        What was simulated, and the version of fabricsim; the first lines say it.
-    datatype
-        nccl-tests' name of the element type.
-
-    Returns
-    -------
-    str
-        The table, its last line ended. `fabricsim.traces.nccl_tests.read` reads it back.
-
-    Raises
-    ------
-    SimulationError
-        If there are no rows or no devices, or a row that moves bytes takes no time.
-    InputError
-        If `datatype` is not known.
+    `rows`: the sizes in the order of the table, at least one.
+    `collective`: name of the collective, see `fabricsim.workload.program.CollectiveName`.
+    `devices`: the simulated ranks in order, at least one.
+    `machine`, `version`: what was simulated, and the version of fabricsim; the first lines say it.
+    `datatype`: nccl-tests' name of the element type.
+    Returns: the table, its last line ended. `fabricsim.traces.nccl_tests.read` reads it back.
+    Raises SimulationError if there are no rows or no devices, or a row that moves bytes takes no time; InputError if
+        `datatype` is not known.
     """
     _check(rows, devices, datatype)
     program = f"{_PROGRAMS.get(collective, collective)}_perf"

@@ -28,17 +28,8 @@ def packet_paths(log: PacketLog, title: str) -> Figure:
 
     The flow is the one that was seen on the most wires, of equal ones the first.
 
-    Parameters
-    ----------
-    log
-        The packets.
-    title
-        What was run.
-
-    Raises
-    ------
-    ResultError
-        If no data packet was logged.
+    `title`: what was run.
+    Raises ResultError if no data packet was logged.
     """
     data = log.entries[log.entries["kind"] == DATA]
     style.require_some(len(data), "packet", "log wires that data cross: --pcap '*'")

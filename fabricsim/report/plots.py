@@ -45,15 +45,7 @@ __all__ = [
 
 
 def of_packets(packets: Packets, title: str) -> dict[str, Figure]:
-    """Draw what a packet run recorded; by the name of the picture, empty if nothing was tapped.
-
-    Parameters
-    ----------
-    packets
-        What the run recorded.
-    title
-        What was run.
-    """
+    """Draw what a packet run recorded; by the name of the picture, empty if nothing was tapped."""
     figures = {}
     used = {tap.kind for tap in packets.taps if len(tap.time)}
     if "queue" in used:

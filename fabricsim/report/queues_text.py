@@ -24,15 +24,8 @@ _COUNTS = {"marks": "Marked", "drops": "Dropped", "trims": "Trimmed", "errors": 
 def queues_text(rows: Sequence[QueueSummary]) -> RenderableType:
     """Show the wires where packets suffered, and say of the worst what happened there.
 
-    Parameters
-    ----------
-    rows
-        Of `fabricsim.results.packets.congested`; columns that are zero throughout are left out.
-
-    Returns
-    -------
-    rich.console.RenderableType
-        For ``rich.console.Console.print``; nothing if there are no rows.
+    `rows`: of `fabricsim.results.packets.congested`; columns that are zero throughout are left out.
+    Returns: for ``rich.console.Console.print``; nothing if there are no rows.
     """
     if not rows:
         return Text()

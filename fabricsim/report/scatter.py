@@ -23,24 +23,11 @@ _FEW = 60
 def agreement(points: Sequence[tuple[float, float, str]], quantity: str, title: str) -> Figure:
     """Draw how well predictions agree with measurements.
 
-    Parameters
-    ----------
-    points
-        Measured and predicted figure, both above 0, and the group whose colour the point gets.
-    quantity
-        What the figures are, with their unit.
-    title
-        Of the picture.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        For `fabricsim.report.plots.save`.
-
-    Raises
-    ------
-    ResultError
-        If there is no point.
+    `points`: measured and predicted figure, both above 0, and the group whose colour the point gets.
+    `quantity`: what the figures are, with their unit.
+    `title`: of the picture.
+    Returns: for `fabricsim.report.plots.save`.
+    Raises ResultError if there is no point.
     """
     style.require_some(len(points), "comparison", "the study has no rows")
     figure = style.new_figure(8.0, 5.6)

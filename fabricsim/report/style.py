@@ -60,17 +60,8 @@ def new_figure(width: float = 8.0, height: float = 4.5) -> Figure:
 def save(figure: Figure, path: Path) -> None:
     """Write a figure as PNG or SVG; the same figure gives the same bytes.
 
-    Parameters
-    ----------
-    figure
-        The figure.
-    path
-        File to write; its suffix decides the format.
-
-    Raises
-    ------
-    ResultError
-        If the suffix is another one, or the file cannot be written; nothing is left then.
+    `path`: file to write; its suffix decides the format.
+    Raises ResultError if the suffix is another one, or the file cannot be written; nothing is left then.
     """
     import matplotlib as mpl  # noqa: PLC0415  matplotlib loads slowly, and only plots need it
 
@@ -95,12 +86,8 @@ def save(figure: Figure, path: Path) -> None:
 def logarithmic(axis: Axis, lowest: float, highest: float) -> None:
     """Label a logarithmic axis with plain numbers: 1, 2 and 5 of each decade, of which a short range has few.
 
-    Parameters
-    ----------
-    axis
-        Of x or y, whose scale is logarithmic already.
-    lowest, highest
-        What it shows; above 0.
+    `axis`: of x or y, whose scale is logarithmic already.
+    `lowest`, `highest`: what it shows; above 0.
     """
     from matplotlib.ticker import LogLocator  # noqa: PLC0415  matplotlib loads slowly, and only plots need it
 
@@ -112,15 +99,8 @@ def logarithmic(axis: Axis, lowest: float, highest: float) -> None:
 def time_unit(ps: float) -> tuple[str, float]:
     """Choose the unit of a time axis.
 
-    Parameters
-    ----------
-    ps
-        The longest time on the axis.
-
-    Returns
-    -------
-    tuple of str and float
-        Name of the unit and its picoseconds.
+    `ps`: the longest time on the axis.
+    Returns: name of the unit and its picoseconds.
     """
     for unit, scale in (("s", PS_PER_S), ("ms", 10**9), ("µs", 10**6)):
         if ps >= 2 * scale:
@@ -148,14 +128,9 @@ def evenly(count: int, most: int) -> list[int]:
 def legend_beside(axes: Axes, *, reverse: bool = False, **options: Any) -> None:  # noqa: ANN401  matplotlib's own
     """Put the legend to the right of the axes, where it covers nothing.
 
-    Parameters
-    ----------
-    axes
-        If the labelled things are.
-    reverse
-        Last label first, the order in which bars are stacked.
-    options
-        Passed on to ``Axes.legend``.
+    `axes`: if the labelled things are.
+    `reverse`: last label first, the order in which bars are stacked.
+    `options`: passed on to ``Axes.legend``.
     """
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0, reverse=reverse, **options)
 
@@ -167,13 +142,7 @@ def legend_above(axes: Axes) -> None:
 
 
 def require_some(count: int, what: str, reason: str) -> None:
-    """Refuse to draw an empty picture.
-
-    Raises
-    ------
-    ResultError
-        If `count` is 0.
-    """
+    """Refuse to draw an empty picture. Raises ResultError if `count` is 0."""
     if not count:
         msg = f"there is no {what} to draw; {reason}"
         raise ResultError(msg)

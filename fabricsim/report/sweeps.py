@@ -26,20 +26,11 @@ _BASE = 4
 def volume_sweeps(points: Points, schemes: Sequence[str], mixed: str) -> Figure:
     """Draw message sizes, calls and shares of bytes over sequence length (above) and model size (below).
 
-    Parameters
-    ----------
-    points
-        Jobs with ``sweep`` (``"sequence"`` or ``"model"``), ``sequence``, ``model``, ``scheme`` and the keys of
+    `points`: jobs with ``sweep`` (``"sequence"`` or ``"model"``), ``sequence``, ``model``, ``scheme`` and the keys of
         `fabricsim.workload.volume_summary.VolumeSummary`.
-    schemes
-        Those whose messages are drawn: lines at the median, bands from the smallest to the largest.
-    mixed
-        The scheme whose bytes are shared out over the dimensions.
-
-    Raises
-    ------
-    ResultError
-        If there are no points.
+    `schemes`: those whose messages are drawn: lines at the median, bands from the smallest to the largest.
+    `mixed`: the scheme whose bytes are shared out over the dimensions.
+    Raises ResultError if there are no points.
     """
     style.require_some(len(points), "job", "the study counted nothing")
     figure = style.new_figure(13.0, 7.6)

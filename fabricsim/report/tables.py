@@ -21,18 +21,11 @@ class FittedTable(Table):
 
     Columns of words fold at spaces; those of figures are as wide as what they hold.
 
-    Parameters
-    ----------
-    first
-        Heading of the first column, of names.
-    numbers
-        Headings of columns of figures.
-    words
-        Headings of columns of text, which come last.
-    least
-        Headings of those to be given up, the least important first.
-    gap
-        Blanks on either side of a column.
+    `first`: heading of the first column, of names.
+    `numbers`: headings of columns of figures.
+    `words`: headings of columns of text, which come last.
+    `least`: headings of those to be given up, the least important first.
+    `gap`: blanks on either side of a column.
     """
 
     def __init__(

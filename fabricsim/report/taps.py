@@ -27,17 +27,9 @@ MOST_POINTS = 4000
 def queues(packets: Packets, title: str) -> Figure:
     """Draw the depth of the tapped queues over time, one panel each (at most `MOST_QUEUES`).
 
-    Parameters
-    ----------
-    packets
-        What the run recorded.
-    title
-        What was run.
-
-    Raises
-    ------
-    ResultError
-        If no queue was tapped, or none of them was ever used.
+    `packets`: what the run recorded.
+    `title`: what was run.
+    Raises ResultError if no queue was tapped, or none of them was ever used.
     """
     used = [tap for tap in packets.taps if tap.kind == "queue" and len(tap.time)]
     deepest = sorted(used, key=lambda tap: -tap.value.max())[:MOST_QUEUES]
@@ -65,17 +57,9 @@ def queues(packets: Packets, title: str) -> Figure:
 def windows(packets: Packets, title: str) -> Figure:
     """Draw congestion windows and rates of the tapped flows over time (at most `MOST_FLOWS` lines in a panel).
 
-    Parameters
-    ----------
-    packets
-        What the run recorded.
-    title
-        What was run.
-
-    Raises
-    ------
-    ResultError
-        If no flow was tapped, or none of them sent anything.
+    `packets`: what the run recorded.
+    `title`: what was run.
+    Raises ResultError if no flow was tapped, or none of them sent anything.
     """
     by_kind = {kind: [tap for tap in packets.taps if tap.kind == kind and len(tap.time)] for kind in ("window", "pace")}
     shown = {kind: taps for kind, taps in by_kind.items() if taps}

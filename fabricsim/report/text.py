@@ -31,15 +31,8 @@ ROWS = 12
 def summary_text(summary: Summary) -> RenderableType:
     """Show one run: what it took, where the time went, and what the iteration waited for.
 
-    Parameters
-    ----------
-    summary
-        Of `fabricsim.results.summary.summarise`.
-
-    Returns
-    -------
-    rich.console.RenderableType
-        For ``rich.console.Console.print``.
+    `summary`: of `fabricsim.results.summary.summarise`.
+    Returns: for ``rich.console.Console.print``.
     """
     blocks: list[RenderableType] = [_headline(summary)]
     if "capture" in summary:
@@ -76,16 +69,9 @@ def assumed_text(summaries: Sequence[Summary]) -> RenderableType:
 def comparison_table(summaries: Sequence[Summary]) -> Table:
     """Compare runs of one scenario over several transports, or of one job on several fabrics.
 
-    Parameters
-    ----------
-    summaries
-        At least one, shown in the given order; speed-ups are against the slowest. Compute, exposed
+    `summaries`: at least one, shown in the given order; speed-ups are against the slowest. Compute, exposed
         communication, host and bubble of a row add up to its iteration.
-
-    Raises
-    ------
-    ResultError
-        If there is nothing to compare.
+    Raises ResultError if there is nothing to compare.
     """
     if not summaries:
         msg = "there is no run to compare; name at least one transport"

@@ -36,20 +36,9 @@ def timeline(result: Result) -> Figure:
     Ops of the main stream are the high bars; if a program has overlapped ops, they are narrow bars below, and below
     those what the host does.
 
-    Parameters
-    ----------
-    result
-        The run.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        For `fabricsim.report.plots.save`.
-
-    Raises
-    ------
-    ResultError
-        If the program is empty.
+    `result`: the run.
+    Returns: for `fabricsim.report.plots.save`.
+    Raises ResultError if the program is empty.
     """
     ranks, simulated = rank_count(result), simulated_ranks(result)
     style.require_some(len(simulated), "op", "the program holds no work")

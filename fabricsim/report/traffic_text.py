@@ -24,15 +24,8 @@ _COLUMNS = ("min", "mean", "p50", "p99", "max")
 def traffic_text(summary: TrafficSummary) -> RenderableType:
     """Show how long the flows took, how much longer than alone, and how much each tier of links was used.
 
-    Parameters
-    ----------
-    summary
-        Of `fabricsim.results.traffic.summarise_traffic`.
-
-    Returns
-    -------
-    rich.console.RenderableType
-        For ``rich.console.Console.print``.
+    `summary`: of `fabricsim.results.traffic.summarise_traffic`.
+    Returns: for ``rich.console.Console.print``.
     """
     queues = [queues_text(summary["queues"])] if summary.get("queues") else []
     return Group(

@@ -23,20 +23,9 @@ _GIGABITS = 8 / 1e9
 def utilisation(result: Result) -> Figure:
     """Draw the payload rate of the links that carry the most, one panel each (at most `MOST_LINKS`).
 
-    Parameters
-    ----------
-    result
-        The run.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        For `fabricsim.report.plots.save`. Panels share both axes; the dashed line is what the link can carry.
-
-    Raises
-    ------
-    ResultError
-        If no link carried anything.
+    `result`: the run.
+    Returns: for `fabricsim.report.plots.save`. Panels share both axes; the dashed line is what the link can carry.
+    Raises ResultError if no link carried anything.
     """
     return payload_rates(result.series, result.iteration, f"{result.name} over {result.transport}")
 
@@ -44,19 +33,9 @@ def utilisation(result: Result) -> Figure:
 def payload_rates(series: Series, end: int, title: str) -> Figure:
     """Draw the rates of a series as `utilisation` does.
 
-    Parameters
-    ----------
-    series
-        The rates.
-    end
-        Of the run, ps.
-    title
-        What was run.
-
-    Raises
-    ------
-    ResultError
-        If no link carried anything.
+    `end`: of the run, ps.
+    `title`: what was run.
+    Raises ResultError if no link carried anything.
     """
     carried = series.rate.sum(axis=1)
     # by the share of its capacity; the fabric's order among equals

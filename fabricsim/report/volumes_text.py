@@ -21,15 +21,8 @@ if TYPE_CHECKING:
 def volumes_text(summary: VolumeSummary) -> RenderableType:
     """Show what one iteration sends, beside the formulas.
 
-    Parameters
-    ----------
-    summary
-        Of `fabricsim.workload.volume_summary.summarise_volumes`.
-
-    Returns
-    -------
-    rich.console.RenderableType
-        For ``rich.console.Console.print``.
+    `summary`: of `fabricsim.workload.volume_summary.summarise_volumes`.
+    Returns: for ``rich.console.Console.print``.
     """
     head = Text(summary["name"], style="bold").append(f": {summary['ranks']} ranks, one iteration\n", style="not bold")
     if not summary["volumes"]:

@@ -37,21 +37,13 @@ if TYPE_CHECKING:
 class Parts:
     """The parts of an iteration, all in ps.
 
-    Attributes
-    ----------
-    compute
-        Time in which a compute op runs.
-    exposed
-        Time in which the rank only moves data, by dimension; dimensions in the order in which the program
-        first calls them, zero included. A collective on the main stream goes before an overlapped one.
-    waiting
-        Time in collectives whose last rank is not ready.
-    host
-        Time in which only its host works, or a device begins.
-    idle
-        Time outside all ops.
-    overlapped
-        Time in which data moves behind compute.
+    `compute`: time in which a compute op runs.
+    `exposed`: time in which the rank only moves data, by dimension; dimensions in the order in which the program first
+        calls them, zero included. A collective on the main stream goes before an overlapped one.
+    `waiting`: time in collectives whose last rank is not ready.
+    `host`: time in which only its host works, or a device begins.
+    `idle`: time outside all ops.
+    `overlapped`: time in which data moves behind compute.
     """
 
     compute: float
@@ -105,11 +97,8 @@ def simulated_ranks(result: Result) -> list[int]:
 def critical_rank(result: Result) -> int:
     """Find the rank that the iteration waits for.
 
-    Returns
-    -------
-    int
-        The rank whose last op ends last; among equals the one with the most compute, which has the least
-        slack, and among those the lowest. 0 if the program is empty.
+    Returns: the rank whose last op ends last; among equals the one with the most compute, which has the least slack,
+        and among those the lowest. 0 if the program is empty.
     """
     ranks = rank_count(result)
     if not ranks:
@@ -125,10 +114,7 @@ def critical_rank(result: Result) -> int:
 def iteration_parts(result: Result) -> Parts:
     """Divide the iteration: of a replayed trace the mean of all that it marks, else all of the critical rank.
 
-    Raises
-    ------
-    ResultError
-        If the run took no time: there is nothing to divide.
+    Raises ResultError if the run took no time: there is nothing to divide.
     """
     parts = Parts.mean([rank_time(result, rank) for rank in marked_ranks(result) or [critical_rank(result)]])
     if parts.iteration <= 0:
@@ -145,17 +131,9 @@ def marked_ranks(result: Result) -> list[int]:
 def rank_time(result: Result, rank: int) -> Parts:
     """Divide the iteration of a rank among compute, exposed communication, waiting, host and idling.
 
-    Parameters
-    ----------
-    result
-        The run.
-    rank
-        A rank of its program.
-
-    Returns
-    -------
-    Parts
-        They add up to the iteration; if a replayed trace marks several of this rank, to their mean.
+    `result`: the run.
+    `rank`: a rank of its program.
+    Returns: they add up to the iteration; if a replayed trace marks several of this rank, to their mean.
     """
     steps = () if result.capture is None else result.capture.steps
     windows = [(step.start, step.start + step.replayed) for step in steps if step.rank == rank]

@@ -47,16 +47,10 @@ class Transfer(NamedTuple):
 class Capture:
     """What a replay is held against.
 
-    Attributes
-    ----------
-    form
-        Form of the trace, such as ``"kineto"``.
-    span
-        From the first start to the last end of all that was captured, ps; NONE if the trace has no times.
-    steps, transfers
-        By rank and number; in the order in which the trace has them.
-    assumptions
-        What the replay assumes because the trace does not say it, a sentence each.
+    `form`: form of the trace, such as ``"kineto"``.
+    `span`: from the first start to the last end of all that was captured, ps; NONE if the trace has no times.
+    `steps`, `transfers`: by rank and number; in the order in which the trace has them.
+    `assumptions`: what the replay assumes because the trace does not say it, a sentence each.
     """
 
     form: str
@@ -117,12 +111,8 @@ class CaptureSummary(TypedDict):
 def summarise_capture(capture: Capture, replayed: float) -> CaptureSummary:
     """Summarise a replay against its capture.
 
-    Parameters
-    ----------
-    capture
-        What was captured.
-    replayed
-        How long an iteration took in the replay (`fabricsim.results.breakdown.iteration_parts`), ps.
+    `capture`: what was captured.
+    `replayed`: how long an iteration took in the replay (`fabricsim.results.breakdown.iteration_parts`), ps.
     """
     captured = None if capture.span == NONE else float(capture.span)
     if capture.steps:

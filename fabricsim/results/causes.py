@@ -67,16 +67,9 @@ class _Part(NamedTuple):
 def causes(result: Result) -> list[Cause]:
     """Rank the causes along the critical path of the iteration.
 
-    Parameters
-    ----------
-    result
-        The run. If it is a replayed trace that marks its iterations, the paths of those of the rank that ends last
-        of the marked ones are taken together, and times are their mean.
-
-    Returns
-    -------
-    list of Cause
-        The longest first; the times add up to the iteration of that rank.
+    `result`: the run. If it is a replayed trace that marks its iterations, the paths of those of the rank that ends
+        last of the marked ones are taken together, and times are their mean.
+    Returns: the longest first; the times add up to the iteration of that rank.
     """
     windows = _windows(result)
     whole = sum(end - begin for _, begin, end in windows)

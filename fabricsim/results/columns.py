@@ -17,18 +17,11 @@ FORMAT_VERSION = 1
 class Column:
     """One dataset.
 
-    Parameters
-    ----------
-    name
-        Name of the dataset, and of the record's field unless the writer says otherwise.
-    kind
-        NumPy type of an entry; ``"text"`` for UTF-8 strings.
-    units
-        Value of the attribute ``units``; ``"1"`` for numbers and names without a unit.
-    meaning
-        Value of the attribute ``long_name``.
-    flags
-        Meanings of the values 0, 1, ..., written as the CF attributes ``flag_values`` and ``flag_meanings``.
+    `name`: name of the dataset, and of the record's field unless the writer says otherwise.
+    `kind`: NumPy type of an entry; ``"text"`` for UTF-8 strings.
+    `units`: value of the attribute ``units``; ``"1"`` for numbers and names without a unit.
+    `meaning`: value of the attribute ``long_name``.
+    `flags`: meanings of the values 0, 1, ..., written as the CF attributes ``flag_values`` and ``flag_meanings``.
     """
 
     name: str

@@ -35,10 +35,7 @@ class Stretch(NamedTuple):
 def critical_path(result: Result, rank: int, begin: int, end: int) -> list[Stretch]:
     """Walk back from what `rank` does at `end` to `begin`, ps.
 
-    Returns
-    -------
-    list of Stretch
-        The last first; together they cover the time without a gap.
+    Returns: the last first; together they cover the time without a gap.
     """
     walk, path, via, home = _Walk(result), [], NONE, rank
     while end > begin:

@@ -46,10 +46,7 @@ class Difference(NamedTuple):
 def difference(first: Result, second: Result) -> Difference:
     """Compare two runs of one scenario.
 
-    Parameters
-    ----------
-    first, second
-        Runs of one program on one fabric, such as by the flow and by the packet engine.
+    `first`, `second`: runs of one program on one fabric, such as by the flow and by the packet engine.
     """
     one, other = summarise(first), summarise(second)
     kinds = {

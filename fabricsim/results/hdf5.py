@@ -33,17 +33,9 @@ def write(result: Result | TrafficResult, path: Path | str) -> None:
     The file is written beside its place under the name ``<path>.part`` and renamed when it is whole; whatever
     goes wrong, no part of it is left. ``wall_seconds`` is not stored.
 
-    Parameters
-    ----------
-    result
-        The run.
-    path
-        File to write; one of that name is replaced.
-
-    Raises
-    ------
-    ResultError
-        If the file cannot be written.
+    `result`: the run.
+    `path`: file to write; one of that name is replaced.
+    Raises ResultError if the file cannot be written.
     """
     target = Path(path)
     if target.is_dir():
@@ -79,20 +71,9 @@ def _image(content: Callable[[h5py.File], None]) -> bytes:
 def read(path: Path | str) -> Result:
     """Read a result file.
 
-    Parameters
-    ----------
-    path
-        A file that `write` made.
-
-    Returns
-    -------
-    Result
-        Equal to the one written, but for ``wall_seconds``, which is 0.
-
-    Raises
-    ------
-    ResultError
-        If the file is missing, truncated, of another kind, of a later format or inconsistent. The memory
+    `path`: a file that `write` made.
+    Returns: equal to the one written, but for ``wall_seconds``, which is 0.
+    Raises ResultError if the file is missing, truncated, of another kind, of a later format or inconsistent. The memory
         taken is bounded by the size of the file.
     """
     found = read_any(path)

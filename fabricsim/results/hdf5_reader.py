@@ -29,20 +29,7 @@ _BLOCK = 256
 def open_result(path: Path) -> Iterator[Reader]:
     """Open a result file for reading.
 
-    Parameters
-    ----------
-    path
-        The file.
-
-    Yields
-    ------
-    Reader
-        A reader of the open file.
-
-    Raises
-    ------
-    ResultError
-        If it is missing, no result file, or turns out damaged while it is read.
+    Raises ResultError if it is missing, no result file, or turns out damaged while it is read.
     """
     import h5py  # noqa: PLC0415  a command that reads no result need not load HDF5
 
@@ -70,17 +57,9 @@ def open_result(path: Path) -> Iterator[Reader]:
 class Reader:
     """An open result file.
 
-    Parameters
-    ----------
-    path
-        The file's name, for messages.
-    file
-        The open file.
-
-    Raises
-    ------
-    ResultError
-        From every method, with the file's name, where something is missing or not as `write` makes it.
+    `path`: the file's name, for messages.
+    `file`: the open file.
+    Raises ResultError: from every method, with the file's name, where something is missing or not as `write` makes it.
     """
 
     def __init__(self, path: Path, file: h5py.File) -> None:

@@ -60,18 +60,12 @@ PROTOCOLS = ("tcp", "roce", "infiniband", "uet")
 class Tap:
     """Something recorded over time.
 
-    Attributes
-    ----------
-    kind
-        ``queue``: what waits before a wire and is being sent, bytes; between two points it falls, and it rises where
-        two points have one time. ``window``: congestion window of a flow, packets. ``pace``: rate at which a flow may
-        send, wire bytes per second. Both begin with the flow's first message, and hold until the next point.
-    of
-        Name of the wire, or of the flow.
-    time
-        ps, rising, shape ``(n,)``.
-    value
-        Shape ``(n,)``.
+    `kind`: ``queue``: what waits before a wire and is being sent, bytes; between two points it falls, and it rises
+        where two points have one time. ``window``: congestion window of a flow, packets. ``pace``: rate at which a flow
+        may send, wire bytes per second. Both begin with the flow's first message, and hold until the next point.
+    `of`: name of the wire, or of the flow.
+    `time`: ps, rising, shape ``(n,)``.
+    `value`: shape ``(n,)``.
     """
 
     kind: Literal["queue", "window", "pace"]
@@ -84,20 +78,12 @@ class Tap:
 class PacketLog:
     """The packets of some wires.
 
-    Attributes
-    ----------
-    entries
-        ``ENTRY`` records in order of time.
-    wires
-        Names of the logged wires.
-    source, target
-        Endpoints of the flows, shape ``(flows,)``.
-    payload, overhead
-        Of a full packet, bytes.
-    protocol
-        What the headers of a capture are made for.
-    ecn
-        Whether packets may be marked.
+    `entries`: ``ENTRY`` records in order of time.
+    `wires`: names of the logged wires.
+    `source`, `target`: endpoints of the flows, shape ``(flows,)``.
+    `payload`, `overhead`: of a full packet, bytes.
+    `protocol`: what the headers of a capture are made for.
+    `ecn`: whether packets may be marked.
     """
 
     entries: NDArray[np.void]
@@ -114,16 +100,10 @@ class PacketLog:
 class Packets:
     """What a packet run recorded.
 
-    Attributes
-    ----------
-    names
-        Of all wires.
-    wires
-        ``WIRE`` records, shape ``(wires,)``.
-    taps
-        What was asked for with ``--tap``, but for rates, which are the `Series` of the run.
-    log
-        None if no packets were logged.
+    `names`: of all wires.
+    `wires`: ``WIRE`` records, shape ``(wires,)``.
+    `taps`: what was asked for with ``--tap``, but for rates, which are the `Series` of the run.
+    `log`: none if no packets were logged.
     """
 
     names: tuple[str, ...]

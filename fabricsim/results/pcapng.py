@@ -70,17 +70,8 @@ def write(log: PacketLog, path: Path) -> None:
     A packet is at the time at which its first bit leaves, cut to nanoseconds. What was dropped or lost is counted in
     the statistics of its wire and not shown. Packets that were trimmed or sent again carry a comment.
 
-    Parameters
-    ----------
-    log
-        The packets.
-    path
-        File to write; one of that name is replaced.
-
-    Raises
-    ------
-    ResultError
-        If the file cannot be written; nothing is left then.
+    `path`: file to write; one of that name is replaced.
+    Raises ResultError if the file cannot be written; nothing is left then.
     """
     with whole(path, "name a folder that exists and has room", ResultError) as part:
         part.write_bytes(image(log))

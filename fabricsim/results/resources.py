@@ -40,12 +40,8 @@ def resources(result: Result) -> list[ResourceSummary]:
 def by_tier(links: Iterable[LinkRecord], time: float) -> list[ResourceSummary]:
     """Summarise the resources that carried something, a row for each tier, the one with the busiest first.
 
-    Parameters
-    ----------
-    links
-        Resources and what they carried.
-    time
-        Over which their use is meant, s.
+    `links`: resources and what they carried.
+    `time`: over which their use is meant, s.
     """
     tiers: dict[tuple[str, str], list[LinkRecord]] = {}
     for link in links:

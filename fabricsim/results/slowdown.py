@@ -20,17 +20,9 @@ def edges() -> NDArray[np.float64]:
 def percentile(counts: NDArray[np.int64], share: float) -> float | None:
     """Slowdown that a share of all messages does not exceed, to a bin's width (2.2 %).
 
-    Parameters
-    ----------
-    counts
-        Messages per bin, shape ``(SLOWDOWN_BINS,)``.
-    share
-        0 to 1.
-
-    Returns
-    -------
-    float or None
-        None if there was no message.
+    `counts`: messages per bin, shape ``(SLOWDOWN_BINS,)``.
+    `share`: 0 to 1.
+    Returns: none if there was no message.
     """
     total = int(counts.sum())
     if total == 0:

@@ -90,49 +90,31 @@ class LinkSummary(TypedDict):
 class Summary(TypedDict):
     """What a practitioner reads first.
 
-    Attributes
-    ----------
-    name, transport, engine, seed, version, ranks
-        What was run.
-    iteration_time_s
-        Of a job, from the start until the end of the last op. Of a replayed trace that marks its iterations, the mean
-        of these over all ranks that were captured.
-    run_time_s
-        All that was simulated, until the end of the last op.
-    critical_rank
-        The rank that ends last (`critical_rank`).
-    breakdown_s
-        If the iteration goes: that of the critical rank, or the mean of the marked ones.
-    exposed_communication_s
-        Sum of ``breakdown_s["exposed_communication"]``.
-    throughput
-        Tokens and FLOPs per second and the share of the peak (`fabricsim.results.throughput.throughput`), if known.
-    timers_s
-        For each timer the largest total over the ranks, as Megatron-LM prints it by default.
-    collectives
-        Kinds of calls, those that took the most time first.
-    causes
-        What the iteration waited for along its critical path (`fabricsim.results.causes.causes`).
-    resources
-        Links and host resources by tier (`fabricsim.results.resources.resources`).
-    links
-        The `HOTTEST` resources by utilisation, the hottest first; idle ones are left out.
-    message_slowdown
-        Transfer time of messages over that alone on their route: ``p50`` and ``p99``; null without messages.
-    counters
-        What the engine counted.
-    wall_seconds
-        Time the simulation took; null for a result read from a file. The only field that depends on the clock.
-    simulated_ranks
-        In folded runs: how many ranks stand for all.
-    queues
-        In packet runs: the most congested wires (`fabricsim.results.packets.congested`).
-    capture
-        Of a replayed trace: what was captured, beside the replay (`fabricsim.results.capture.summarise_capture`).
-    notes
-        What a reader has to know about how the run was made, a sentence each (`Result.notes`).
-    assumptions
-        If a collective went by Chakra files of the user: what of their algorithm could not be checked.
+    `name`, `transport`, `engine`, `seed`, `version`, `ranks`: what was run.
+    `iteration_time_s`: of a job, from the start until the end of the last op. Of a replayed trace that marks its
+        iterations, the mean of these over all ranks that were captured.
+    `run_time_s`: all that was simulated, until the end of the last op.
+    `critical_rank`: the rank that ends last (`critical_rank`).
+    `breakdown_s`: if the iteration goes: that of the critical rank, or the mean of the marked ones.
+    `exposed_communication_s`: sum of ``breakdown_s["exposed_communication"]``.
+    `throughput`: tokens and FLOPs per second and the share of the peak (`fabricsim.results.throughput.throughput`), if
+        known.
+    `timers_s`: for each timer the largest total over the ranks, as Megatron-LM prints it by default.
+    `collectives`: kinds of calls, those that took the most time first.
+    `causes`: what the iteration waited for along its critical path (`fabricsim.results.causes.causes`).
+    `resources`: links and host resources by tier (`fabricsim.results.resources.resources`).
+    `links`: the `HOTTEST` resources by utilisation, the hottest first; idle ones are left out.
+    `message_slowdown`: transfer time of messages over that alone on their route: ``p50`` and ``p99``; null without
+        messages.
+    `counters`: what the engine counted.
+    `wall_seconds`: time the simulation took; null for a result read from a file. The only field that depends on the
+        clock.
+    `simulated_ranks`: in folded runs: how many ranks stand for all.
+    `queues`: in packet runs: the most congested wires (`fabricsim.results.packets.congested`).
+    `capture`: of a replayed trace: what was captured, beside the replay
+        (`fabricsim.results.capture.summarise_capture`).
+    `notes`: what a reader has to know about how the run was made, a sentence each (`Result.notes`).
+    `assumptions`: if a collective went by Chakra files of the user: what of their algorithm could not be checked.
     """
 
     name: str
@@ -165,20 +147,8 @@ class Summary(TypedDict):
 def summarise(result: Result) -> Summary:
     """Summarise a run.
 
-    Parameters
-    ----------
-    result
-        The run.
-
-    Returns
-    -------
-    Summary
-        A plain dict of strings, integers, finite floats and None, ready for `to_json`.
-
-    Raises
-    ------
-    ResultError
-        If the run took no time at all: there is nothing to summarise.
+    Returns: a plain dict of strings, integers, finite floats and None, ready for `to_json`.
+    Raises ResultError if the run took no time at all: there is nothing to summarise.
     """
     parts = iteration_parts(result)
     summary: Summary = {
@@ -227,10 +197,7 @@ def summarise(result: Result) -> Summary:
 def to_json(summary: Summary) -> str:
     """Write a summary as indented JSON with the keys in the documented order.
 
-    Raises
-    ------
-    ResultError
-        If a number is not finite; JSON has no way to write it.
+    Raises ResultError if a number is not finite; JSON has no way to write it.
     """
     try:
         return json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False)

@@ -8,16 +8,11 @@ from typing import NamedTuple, TypedDict
 class Work(NamedTuple):
     """What one iteration does on all ranks together; None what is not known.
 
-    Attributes
-    ----------
-    tokens
-        That it trains on.
-    model_flops
-        That the model needs, nothing recomputed (`fabricsim.workload.flops.model_flops`).
-    hardware_flops
-        The same with what is recomputed (`fabricsim.workload.flops.hardware_flops`); of a trace, what it says.
-    peak
-        Dense peak of one GPU in the precision of the job, FLOP/s.
+    `tokens`: that it trains on.
+    `model_flops`: that the model needs, nothing recomputed (`fabricsim.workload.flops.model_flops`).
+    `hardware_flops`: the same with what is recomputed (`fabricsim.workload.flops.hardware_flops`); of a trace, what it
+        says.
+    `peak`: dense peak of one GPU in the precision of the job, FLOP/s.
     """
 
     tokens: int | None
@@ -44,14 +39,9 @@ class ThroughputSummary(TypedDict):
 def throughput(work: Work, ranks: int, iteration: float) -> ThroughputSummary:
     """Divide the work of an iteration by its time.
 
-    Parameters
-    ----------
-    work
-        Of all ranks.
-    ranks
-        GPUs, whether simulated or folded.
-    iteration
-        Time of one, s.
+    `work`: of all ranks.
+    `ranks`: GPUs, whether simulated or folded.
+    `iteration`: time of one, s.
     """
     counted = work.hardware_flops if work.model_flops is None else work.model_flops
     return {

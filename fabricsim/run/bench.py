@@ -32,21 +32,10 @@ def collective_times(
 ) -> list[BenchRow]:
     """Time a collective over all ranks of the cluster, as nccl-tests does after its warm-up.
 
-    Parameters
-    ----------
-    scenario
-        Cluster, fabric, transport and collectives.
-    collective
-        A collective of `Fabric`, such as those of `TESTS`.
-    sizes
-        Bytes, each at least 1.
-    progress
-        Called with the share of sizes done.
-
-    Returns
-    -------
-    list of BenchRow
-        From the call until the last rank is done, one per size.
+    `scenario`: cluster, fabric, transport and collectives.
+    `collective`: a collective of `Fabric`, such as those of `TESTS`.
+    `sizes`: bytes, each at least 1.
+    Returns: from the call until the last rank is done, one per size.
     """
     env = simpy.Environment()
     fabric = Fabric(env, scenario)
@@ -76,24 +65,10 @@ def point_to_point_times(
 ) -> list[BenchRow]:
     """Time one message between the memories of two hosts, as the OSU latency test does over MPI.
 
-    Parameters
-    ----------
-    scenario
-        Cluster, fabric and transport, with what its MPI does.
-    sizes
-        Bytes, each at least 1.
-    progress
-        Called with the share of sizes done.
-
-    Returns
-    -------
-    list of BenchRow
-        One-way times on open connections, one per size.
-
-    Raises
-    ------
-    InputError
-        If the cluster has one host, or the transport has no ``[mpi]`` table.
+    `scenario`: cluster, fabric and transport, with what its MPI does.
+    `sizes`: bytes, each at least 1.
+    Returns: One-way times on open connections, one per size.
+    Raises InputError if the cluster has one host, or the transport has no ``[mpi]`` table.
     """
     mpi = scenario.transport.mpi
     if scenario.cluster.hosts < 2:  # noqa: PLR2004  a sender and a receiver

@@ -54,13 +54,7 @@ class Reference:
 
 
 def check_test(test: str) -> None:
-    """Check the name of a test.
-
-    Raises
-    ------
-    InputError
-        If there is no such test.
-    """
+    """Check the name of a test. Raises InputError if there is no such test."""
     known = (*TESTS, LATENCY)
     if test not in known:
         hint = did_you_mean(test, known, f"there are {', '.join(known)}")
@@ -71,10 +65,7 @@ def check_test(test: str) -> None:
 def sizes(smallest: str, largest: str) -> list[int]:
     """Sizes from `smallest`, doubling, up to `largest`.
 
-    Raises
-    ------
-    InputError
-        If a size has no unit, is zero, or the first is above the last.
+    Raises InputError if a size has no unit, is zero, or the first is above the last.
     """
     try:
         first, last = int(units.parse(smallest, units.BYTES)), int(units.parse(largest, units.BYTES))
@@ -96,10 +87,7 @@ def sizes(smallest: str, largest: str) -> list[int]:
 def read_reference(path: Path, test: str) -> Reference:
     """Read captured times to compare with: an OSU latency table, or an nccl-tests log.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read or holds another test.
+    Raises InputError if the file cannot be read or holds another test.
     """
     if test == LATENCY:
         table = osu.read(path)
@@ -124,14 +112,9 @@ def _positive(column: object, seconds: object) -> dict[int, float]:
 class Bench:
     """A benchmark as it was simulated.
 
-    Attributes
-    ----------
-    scenario, test
-        What was run.
-    rows
-        Times by size.
-    reference
-        What they are compared with, if anything; it has all sizes.
+    `scenario`, `test`: what was run.
+    `rows`: times by size.
+    `reference`: what they are compared with, if anything; it has all sizes.
     """
 
     scenario: Scenario
@@ -224,11 +207,8 @@ def run(
 ) -> Bench:
     """Run a test; with a reference, at its sizes.
 
-    Raises
-    ------
-    InputError
-        If the reference has no usable row or was captured on another number of ranks, the cluster has one rank, or
-        a size does not fit into a GPU.
+    Raises InputError if the reference has no usable row or was captured on another number of ranks, the cluster has one
+        rank, or a size does not fit into a GPU.
     """
     if reference is not None:
         wanted = _comparable(reference, scenario)

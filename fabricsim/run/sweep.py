@@ -19,25 +19,11 @@ def simulate_all(
 ) -> list[Result]:
     """Simulate scenarios, `jobs` at a time.
 
-    Parameters
-    ----------
-    loaded
-        What to run.
-    jobs
-        Threads. Results do not depend on it.
-    progress
-        Called in this thread with the share that is done: after each run, and with one job also
-        within a run.
-
-    Returns
-    -------
-    list of Result
-        In the order of `loaded`.
-
-    Raises
-    ------
-    FabricsimError
-        The first one of a run; runs that have not begun are given up.
+    `loaded`: what to run.
+    `jobs`: threads. Results do not depend on it.
+    `progress`: called in this thread with the share that is done: after each run, and with one job also within a run.
+    Returns: in the order of `loaded`.
+    Raises FabricsimError: the first one of a run; runs that have not begun are given up.
     """
     results: list[Result] = []
     for result in _one_by_one(loaded, progress) if jobs == 1 else _at_once(loaded, jobs):

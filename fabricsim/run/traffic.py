@@ -53,10 +53,7 @@ _SIZES = "websearch"
 def read(name: str) -> Matrix | None:
     """Read a matrix file; None if `name` is that of a pattern and no such file is there.
 
-    Raises
-    ------
-    InputError
-        If there is neither, or the file is no traffic matrix.
+    Raises InputError if there is neither, or the file is no traffic matrix.
     """
     try:
         there = Path(name).exists()
@@ -76,22 +73,12 @@ def request(
 ) -> Matrix:
     """Draw a pattern for the ranks of a scenario's cluster.
 
-    Parameters
-    ----------
-    pattern
-        Such as ``"incast"``.
-    scenario
-        Gives ranks, seed, and the rate that a load refers to: the payload that fits on a NIC's link, shared among the
-        ranks of the NIC.
-    size
-        A quantity such as ``"1MB"``, or a distribution of the library such as ``"hadoop"``.
-    flows, load
-        As in `fabricsim.workload.traffic.Request`.
-
-    Raises
-    ------
-    InputError
-        If the pattern cannot be had so.
+    `pattern`: such as ``"incast"``.
+    `scenario`: gives ranks, seed, and the rate that a load refers to: the payload that fits on a NIC's link, shared
+        among the ranks of the NIC.
+    `size`: a quantity such as ``"1MB"``, or a distribution of the library such as ``"hadoop"``.
+    `flows`, `load`: as in `fabricsim.workload.traffic.Request`.
+    Raises InputError if the pattern cannot be had so.
     """
     sizes = _parse_size(size or (_SIZES if pattern == "poisson" else _SIZE))
     wire = TRANSPORTS[scenario.transport.kind](scenario.transport).costs.wire
@@ -122,23 +109,12 @@ def simulate(
 
     Every flow is a connection of its own: the second one of a pair may take another path than the first.
 
-    Parameters
-    ----------
-    scenario
-        Cluster, fabric and transport; the job is not looked at.
-    matrix
-        Its endpoints are ranks.
-    watch
-        What a packet run is to record besides its totals; flows are found by their ids too.
-    progress
-        Called now and then with the share of the flows that is done, 0 to 1.
-
-    Raises
-    ------
-    InputError
-        If the matrix names a rank that the cluster does not have, or `watch` what is not there.
-    SimulationError
-        If the run cannot go on.
+    `scenario`: cluster, fabric and transport; the job is not looked at.
+    `matrix`: its endpoints are ranks.
+    `watch`: what a packet run is to record besides its totals; flows are found by their ids too.
+    `progress`: called now and then with the share of the flows that is done, 0 to 1.
+    Raises InputError if the matrix names a rank that the cluster does not have, or `watch` what is not there;
+        SimulationError if the run cannot go on.
     """
     _check_ranks(scenario, matrix)
     env = simpy.Environment()

@@ -54,16 +54,10 @@ _LEAST, _MOST = 2**16, 2**26
 class Workload:
     """One collective on an idle fabric.
 
-    Attributes
-    ----------
-    collective
-        Name of a method of `Fabric`.
-    ranks
-        Hosts of its ranks, one rank each, in the order of the ring.
-    size
-        Of the buffer, bytes.
-    fabric, transport
-        Keys of `FABRICS` and of the library.
+    `collective`: name of a method of `Fabric`.
+    `ranks`: hosts of its ranks, one rank each, in the order of the ring.
+    `size`: of the buffer, bytes.
+    `fabric`, `transport`: keys of `FABRICS` and of the library.
     """
 
     collective: str
@@ -92,12 +86,7 @@ def workloads(count: int = WORKLOADS, seed: int = SEED) -> list[Workload]:
 
     Placement follows the order of hosts, as schedulers place a job and NCCL orders its ring.
 
-    Parameters
-    ----------
-    count
-        How many. The first are the same whatever the count.
-    seed
-        Of the draw.
+    `count`: how many. The first are the same whatever the count.
     """
     random = np.random.default_rng(seed)
     return [_draw(random) for _ in range(count)]
@@ -118,12 +107,8 @@ def _draw(random: np.random.Generator) -> Workload:
 def compare(workload: Workload, settings: Sequence[str] = ()) -> Comparison:
     """Run a workload on both engines, each time on a fresh fabric.
 
-    Parameters
-    ----------
-    workload
-        What to run.
-    settings
-        Laid over the scenario.
+    `workload`: what to run.
+    `settings`: laid over the scenario.
     """
     return Comparison(workload, *(_seconds(workload, (f"engine={engine}", *settings)) for engine in _ENGINES))
 

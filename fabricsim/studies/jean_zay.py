@@ -84,12 +84,8 @@ def outcome(result: Result) -> Outcome:
 def compare(table: measured.MeasuredTable, outcomes: Mapping[str, Outcome]) -> Validation:
     """Put measured and predicted figures side by side.
 
-    Parameters
-    ----------
-    table
-        The log.
-    outcomes
-        By model, one for each row of `table`.
+    `table`: the log.
+    `outcomes`: by model, one for each row of `table`.
     """
     rows, errors = [], {}
     for row in table.rows:

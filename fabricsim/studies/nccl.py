@@ -45,16 +45,10 @@ _US = 1e6
 class Case:
     """A table and the description of its cluster.
 
-    Attributes
-    ----------
-    table
-        Name of the measured table.
-    settings
-        What sets the scenario apart from ``hkbu``, as on the command line.
-    why
-        Sources of these settings beyond those in the library.
-    judged_from
-        Bytes from which rows are judged; smaller ones gave the latency.
+    `table`: name of the measured table.
+    `settings`: what sets the scenario apart from ``hkbu``, as on the command line.
+    `why`: sources of these settings beyond those in the library.
+    `judged_from`: bytes from which rows are judged; smaller ones gave the latency.
     """
 
     table: str

@@ -42,12 +42,7 @@ _CALIBRATING = {"tensor parallelism": "1", "pipeline parallelism": "1", "hidden 
 def rows() -> list[Published]:
     """List the measured configurations.
 
-    Raises
-    ------
-    AbsentTracesError
-        If the tables are not there.
-    InputError
-        If they cannot be read.
+    Raises AbsentTracesError if the tables are not there; InputError if they cannot be read.
     """
     return [_row(table, record) for table, name in TABLES.items() for record in read(folder() / name)]
 
@@ -69,13 +64,7 @@ def calibrates(table: str, record: dict[str, str]) -> bool:
 
 
 def folder() -> Path:
-    """Folder of the measured tables.
-
-    Raises
-    ------
-    AbsentTracesError
-        If ``FABRICSIM_TRACES`` does not lead to one.
-    """
+    """Folder of the measured tables. Raises AbsentTracesError if ``FABRICSIM_TRACES`` does not lead to one."""
     path = Path(os.environ.get("FABRICSIM_TRACES", "traces")) / "vtrain"
     if not path.is_dir():
         msg = f"{path} is not there: set FABRICSIM_TRACES to a folder with vtrain/{TABLES['one node']} of {SOURCE}"
@@ -86,10 +75,7 @@ def folder() -> Path:
 def read(path: Path) -> list[dict[str, str]]:
     """Read a table of measured iterations.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read, lacks a column, or a cell is no number.
+    Raises InputError if the file cannot be read, lacks a column, or a cell is no number.
     """
     try:
         with path.open(newline="", encoding="utf-8") as file:

@@ -13,12 +13,8 @@ if TYPE_CHECKING:
 class Bucket:
     """Gradients that are all-reduced together.
 
-    Attributes
-    ----------
-    size
-        Bytes.
-    block
-        Number of the block, in forward order, whose backward pass completes it.
+    `size`: bytes.
+    `block`: number of the block, in forward order, whose backward pass completes it.
     """
 
     size: int
@@ -32,19 +28,10 @@ def gradient_buckets(gradients: Sequence[Sequence[int]], first_cap: int, cap: in
     is closed as soon as it holds its cap, so it exceeds it by less than its last tensor
     (Li et al., arXiv 2006.15704, section 4.2).
 
-    Parameters
-    ----------
-    gradients
-        Bytes of each tensor of each block, in forward order.
-    first_cap
-        Bytes at which the first bucket is closed; it is small, to start communication early.
-    cap
-        Bytes at which all others are closed.
-
-    Returns
-    -------
-    list of Bucket
-        In the order in which they are ready; their sizes add up to all gradients.
+    `gradients`: bytes of each tensor of each block, in forward order.
+    `first_cap`: bytes at which the first bucket is closed; it is small, to start communication early.
+    `cap`: bytes at which all others are closed.
+    Returns: in the order in which they are ready; their sizes add up to all gradients.
     """
     buckets: list[Bucket] = []
     size = block = 0

@@ -24,16 +24,10 @@ _PACK = 2**16
 class Pattern(NamedTuple):
     """Ops that a rank repeats.
 
-    Attributes
-    ----------
-    rows
-        Columns of each op, shape ``(n_ops, columns)``.
-    edges
-        Pairs of ops counted from the first, shape ``(n_edges, 2)``.
-    heads, ends
-        Ops that wait for what was before, and those that what follows waits for.
-    calls
-        Of each sequence of calls (dimension and group) the ops that join one, and the kind of each call.
+    `rows`: columns of each op, shape ``(n_ops, columns)``.
+    `edges`: pairs of ops counted from the first, shape ``(n_edges, 2)``.
+    `heads`, `ends`: ops that wait for what was before, and those that what follows waits for.
+    `calls`: of each sequence of calls (dimension and group) the ops that join one, and the kind of each call.
     """
 
     rows: NDArray[np.int64]
@@ -49,14 +43,9 @@ class ProgramBuilder:
     Ops of one rank on the main stream run in the order in which they are added, each after the one
     before; ``after`` adds further predecessors. Those added by one `join_all` run at once.
 
-    Parameters
-    ----------
-    timers
-        Names under which the ops book their time.
-    ranks
-        How many take part; if left out, up to the highest that has an op.
-    representatives
-        The only ranks that have ops, where these stand for others alike.
+    `timers`: names under which the ops book their time.
+    `ranks`: how many take part; if left out, up to the highest that has an op.
+    `representatives`: the only ranks that have ops, where these stand for others alike.
     """
 
     def __init__(
@@ -109,11 +98,6 @@ class ProgramBuilder:
         """Let `add` add ops of `rank` that can be repeated.
 
         They join calls by `next_call`, wait for one another and for what was last, and for nothing else.
-
-        Returns
-        -------
-        Pattern
-            What it added, for `repeat`.
         """
         self._pack()
         start, packs, self._found = self._count, len(self._packed), []
@@ -218,10 +202,8 @@ class ProgramBuilder:
     def build(self) -> Program:
         """Freeze the program.
 
-        Raises
-        ------
-        SimulationError
-            If a rank of a call has not joined it exactly once, or one that another stands for has ops.
+        Raises SimulationError if a rank of a call has not joined it exactly once, or one that another stands for has
+            ops.
         """
         self._pack()
         rows = np.concatenate([rows for rows, _ in self._packed]).reshape(-1, len(COLUMNS))

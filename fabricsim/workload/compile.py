@@ -54,37 +54,17 @@ LARGEST = 2**50
 def compile_job(job: Job, gpu: Gpu) -> Program:
     """Compile one iteration of a training job, every rank of it.
 
-    Parameters
-    ----------
-    job
-        The job.
-    gpu
-        The GPU type that all its ranks have.
-
-    Returns
-    -------
-    Program
-        Calls have dimension ``"tensor"``, ``"context"``, ``"expert"``, ``"data"``, ``"pipeline"`` or
+    `gpu`: the GPU type that all its ranks have.
+    Returns: calls have dimension ``"tensor"``, ``"context"``, ``"expert"``, ``"data"``, ``"pipeline"`` or
         ``"embedding"``; groups of one rank communicate nothing.
-
-    Raises
-    ------
-    ScenarioError
-        If the job does not fit together (one in a `Scenario` does): all mistakes at once.
-    InputError
-        If its times or sizes are out of all proportion.
+    Raises ScenarioError if the job does not fit together (one in a `Scenario` does): all mistakes at once; InputError
+        if its times or sizes are out of all proportion.
     """
     return JobPlan(job, gpu).program()
 
 
 class JobPlan:
-    """A job before its ops are written out, a `fabricsim.workload.program.Plan`.
-
-    Parameters
-    ----------
-    job, gpu
-        As of `compile_job`.
-    """
+    """A job before its ops are written out, a `fabricsim.workload.program.Plan`. `job`, `gpu`: as of `compile_job`."""
 
     def __init__(self, job: Job, gpu: Gpu) -> None:
         if mistakes := [*job_problems(job), *peak_problems(job, gpu)]:
@@ -181,13 +161,7 @@ class JobPlan:
         return tuple(sets.values())
 
     def program(self, ranks: Collection[int] | None = None) -> Program:
-        """Write out the ops of some ranks, or of all.
-
-        Parameters
-        ----------
-        ranks
-            Those that stand for all others.
-        """
+        """Write out the ops of some ranks, or of all. `ranks`: those that stand for all others."""
         builder = ProgramBuilder(TIMERS, self.ranks, ranks)
         sizes = [stage.message for stage in self.stages]
         pipelines: dict[tuple[int, ...], Pipeline] = {}

@@ -50,10 +50,7 @@ TIMERS: dict[CollectiveName, str] = {
 class Reducer:
     """Gradients of a rank that has no replica: nothing to do.
 
-    Attributes
-    ----------
-    pending
-        The last op that runs beside the computing; the optimizer waits for it.
+    `pending`: the last op that runs beside the computing; the optimizer waits for it.
     """
 
     def __init__(self) -> None:
@@ -90,12 +87,8 @@ class Reducer:
 class _Share:
     """Parameters of a rank that the same ranks have copies of.
 
-    Attributes
-    ----------
-    group
-        Those ranks.
-    tensors
-        Elements of each tensor of each block of each chunk that the rank holds.
+    `group`: those ranks.
+    `tensors`: elements of each tensor of each block of each chunk that the rank holds.
     """
 
     group: tuple[int, ...]
@@ -302,12 +295,8 @@ class Sharded(_Replicated):
 def make_reducer(job: Job, gpu: Gpu, lane: Lane, chunks: Sequence[Stage]) -> Reducer:
     """Choose how a rank's gradients are reduced.
 
-    Parameters
-    ----------
-    job, gpu, lane
-        The job, what it runs on, and the ops of the rank.
-    chunks
-        The virtual stages that the rank holds.
+    `job`, `gpu`, `lane`: the job, what it runs on, and the ops of the rank.
+    `chunks`: the virtual stages that the rank holds.
     """
     if len(lane.group("data")) == 1:
         return Reducer()

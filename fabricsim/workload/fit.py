@@ -36,13 +36,7 @@ def fullest(job: Job) -> tuple[int, Memory]:
 
 
 def check_fit(job: Job, gpu: Gpu) -> None:
-    """Refuse a job that does not fit.
-
-    Raises
-    ------
-    ScenarioError
-        With what would make it fit.
-    """
+    """Refuse a job that does not fit. Raises ScenarioError: with what would make it fit."""
     if problems := memory_problems(job, gpu):
         raise ScenarioError(problems)
 
@@ -57,17 +51,9 @@ def memory_text(job: Job, gpu: Gpu) -> str:
 def memory_problems(job: Job, gpu: Gpu) -> list[Mistake]:
     """Find out whether a job fits into the memory of its GPUs.
 
-    Parameters
-    ----------
-    job
-        One that fits together.
-    gpu
-        The GPU type that all its ranks have.
-
-    Returns
-    -------
-    list of Mistake
-        Empty, or one that names the single changes that would make it fit.
+    `job`: one that fits together.
+    `gpu`: the GPU type that all its ranks have.
+    Returns: empty, or one that names the single changes that would make it fit.
     """
     stage, need = fullest(job)
     usable = usable_memory(gpu)

@@ -22,14 +22,9 @@ if TYPE_CHECKING:
 class Span(NamedTuple):
     """A row of kernels, all times in ps.
 
-    Attributes
-    ----------
-    run
-        How long the GPU is busy with it.
-    issue
-        How long the host is.
-    alone
-        From when the host begins to issue it until a GPU that waits for it is done.
+    `run`: how long the GPU is busy with it.
+    `issue`: how long the host is.
+    `alone`: from when the host begins to issue it until a GPU that waits for it is done.
     """
 
     run: int

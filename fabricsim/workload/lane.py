@@ -26,18 +26,11 @@ class Lane:
     issued by when is known, and one op beside the main stream, from the begin of the pass, holds the rank's next
     one up. There is none if the GPU cannot be the faster of the two.
 
-    Parameters
-    ----------
-    builder
-        Takes the ops.
-    placement
-        Gives the rank's groups.
-    rank
-        Whose ops they are.
-    slowdown
-        Factor by which computing slows beside a collective.
-    launch
-        How long the host takes to issue one, ps.
+    `builder`: takes the ops.
+    `placement`: gives the rank's groups.
+    `rank`: whose ops they are.
+    `slowdown`: factor by which computing slows beside a collective.
+    `launch`: how long the host takes to issue one, ps.
     """
 
     def __init__(self, builder: ProgramBuilder, placement: Placement, rank: int, slowdown: float, launch: int) -> None:

@@ -49,22 +49,12 @@ _REFUSED = {
 def read(path: Path | str) -> Matrix:
     """Read a traffic matrix; the first line tells the form, not the name.
 
-    Parameters
-    ----------
-    path
-        CSV or htsim connection matrix: plain text, gzip or xz, at most 256 MiB unpacked.
-
-    Returns
-    -------
-    Matrix
-        Flows in the order of the file, numbered from 1 if it has no ids. `Matrix.endpoints` is htsim's number of
+    `path`: CSV or htsim connection matrix: plain text, gzip or xz, at most 256 MiB unpacked.
+    Returns: flows in the order of the file, numbered from 1 if it has no ids. `Matrix.endpoints` is htsim's number of
         nodes, for CSV the highest endpoint plus 1; `Matrix.name` is the name of the file.
-
-    Raises
-    ------
-    TraceError
-        With file and line, if it cannot be read or is no traffic matrix, or a flow is impossible: 0 bytes, from an
-        endpoint to itself, to one that is not there, or a number that is negative, no whole number or too large.
+    Raises TraceError: with file and line, if it cannot be read or is no traffic matrix, or a flow is impossible: 0
+        bytes, from an endpoint to itself, to one that is not there, or a number that is negative, no whole number or
+        too large.
     """
     path = Path(path)
     reader: _Csv | _Htsim | None = None

@@ -39,17 +39,11 @@ _GRADIENTS, _PARAMETERS = 2, 3
 class Memory:
     """Bytes on one GPU at the fullest moment of an iteration.
 
-    Attributes
-    ----------
-    weights, gradients, optimizer
-        What stays over the iteration, shared out as ZeRO does.
-    activations
-        What passes in flight keep for their backward passes.
-    working
-        The largest of what comes and goes while they run: activations of the block that is recomputed or
-        logits, and gathered parameters and gradients that are not scattered yet.
-    step
-        Gradients in fp32 while the optimizer runs; activations are gone then.
+    `weights`, `gradients`, `optimizer`: what stays over the iteration, shared out as ZeRO does.
+    `activations`: what passes in flight keep for their backward passes.
+    `working`: the largest of what comes and goes while they run: activations of the block that is recomputed or logits,
+        and gathered parameters and gradients that are not scattered yet.
+    `step`: gradients in fp32 while the optimizer runs; activations are gone then.
     """
 
     weights: int

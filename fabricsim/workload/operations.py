@@ -70,18 +70,10 @@ _REPEATED = ("layer", "expert-layer", "decoder-layer")
 def block_work(block: Block, job: Job) -> Work:
     """List what one rank does in a block for one micro-batch of a job.
 
-    Parameters
-    ----------
-    block
-        Any block of the job's model, as it lies on one rank.
-    job
-        Gives the model, the micro-batch, the sequence lengths, the precisions, the parallelism and what is
+    `block`: any block of the job's model, as it lies on one rank.
+    `job`: gives the model, the micro-batch, the sequence lengths, the precisions, the parallelism and what is
         recomputed.
-
-    Returns
-    -------
-    Work
-        Its kernels and exchanges; the backward pass ends with the addition to the gradient buffer.
+    Returns: its kernels and exchanges; the backward pass ends with the addition to the gradient buffer.
     """
     tape = Tape(job)
     if block.kind == "embedding":

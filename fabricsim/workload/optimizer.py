@@ -44,17 +44,9 @@ def gradient_copies(tensors: Sequence[int], job: Job) -> tuple[tuple[Operation, 
     They are put into it in one kernel, divided by the data-parallel size, and each is copied back, replicas or
     not: ``allreduce_gradients`` of Megatron-LM's ``DistributedDataParallel`` without contiguous buffers.
 
-    Parameters
-    ----------
-    tensors
-        Elements of each parameter tensor of the stage.
-    job
-        Gives the precision of gradients.
-
-    Returns
-    -------
-    tuple
-        Kernels before and after; none without ``flatten_gradients``.
+    `tensors`: elements of each parameter tensor of the stage.
+    `job`: gives the precision of gradients.
+    Returns: kernels before and after; none without ``flatten_gradients``.
     """
     if not job.flatten_gradients:
         return (), ()

@@ -26,12 +26,8 @@ if TYPE_CHECKING:
 class Parameters(NamedTuple):
     """Parameters of a part of the model on one rank.
 
-    Attributes
-    ----------
-    dense
-        Those that all data-parallel ranks have.
-    experts
-        Those of the experts that the rank holds.
+    `dense`: those that all data-parallel ranks have.
+    `experts`: those of the experts that the rank holds.
     """
 
     dense: int

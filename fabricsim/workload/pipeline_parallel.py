@@ -45,15 +45,10 @@ _BOTH_WAYS = TIMERS[-1]
 class Pipeline:
     """One chain of virtual stages over ranks that take turns, and the messages between neighbours.
 
-    Parameters
-    ----------
-    builder
-        Takes the calls.
-    ranks
-        The rank of each stage, ``p`` of them. Virtual stage ``k`` is on stage ``k % p``.
-    sizes
-        Bytes of one micro-batch from each virtual stage to the next, and back: ``p`` of them for each chunk
-        per rank; the last one is not used.
+    `builder`: takes the calls.
+    `ranks`: the rank of each stage, ``p`` of them. Virtual stage ``k`` is on stage ``k % p``.
+    `sizes`: bytes of one micro-batch from each virtual stage to the next, and back: ``p`` of them for each chunk per
+        rank; the last one is not used.
     """
 
     def __init__(self, builder: ProgramBuilder, ranks: Sequence[int], sizes: Sequence[int]) -> None:
@@ -99,21 +94,13 @@ def run_stage(  # noqa: PLR0913  each says another thing
 ) -> None:
     """Add all passes of one stage with their sends and receives.
 
-    Parameters
-    ----------
-    builder
-        Takes the ops.
-    pipeline
-        The chain that the stage is part of.
-    stage
-        Its place in the chain.
-    steps
-        Its schedule, ``n`` passes.
-    compute
-        What adds the compute ops of each pass, ``n`` of them.
-    overlap
-        Whether messages travel beside passes in the other direction, as those of a schedule with weight
-        passes always do.
+    `builder`: takes the ops.
+    `pipeline`: the chain that the stage is part of.
+    `stage`: its place in the chain.
+    `steps`: its schedule, ``n`` passes.
+    `compute`: what adds the compute ops of each pass, ``n`` of them.
+    `overlap`: whether messages travel beside passes in the other direction, as those of a schedule with weight passes
+        always do.
     """
     add = _overlapped if overlap or any(step.direction == "weight" for step in steps) else _blocking
     if add is _blocking and pipeline.interleaved:

@@ -23,13 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Placement:
-    """The ranks of a job in a grid of its parallel dimensions.
-
-    Parameters
-    ----------
-    parallelism
-        Degrees and order.
-    """
+    """The ranks of a job in a grid of its parallel dimensions. `parallelism`: degrees and order."""
 
     parallelism: Parallelism
 
@@ -57,12 +51,8 @@ class Placement:
     def images(self, dimension: str, group: tuple[int, ...]) -> NDArray[np.int32]:
         """Return all groups that do what a group of a dimension does, shape ``(groups, len(group))``.
 
-        Parameters
-        ----------
-        dimension
-            Of a call: besides those of `group`, ``"pipeline"`` and ``"embedding"``.
-        group
-            One of them.
+        `dimension`: of a call: besides those of `group`, ``"pipeline"`` and ``"embedding"``.
+        `group`: one of them.
         """
         stages = self.stages[list(group)]
         if dimension in {"pipeline", "embedding"}:

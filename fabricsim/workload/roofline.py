@@ -86,10 +86,7 @@ class BlockTime:
 def operations_time(operations: Sequence[Operation], job: Job, gpu: Gpu) -> int:
     """Time of kernels that run one after the other without waiting for anything else, ps.
 
-    Raises
-    ------
-    KeyError
-        If the GPU has no peak for the job's precision (`compile_job` checks that first).
+    Raises KeyError if the GPU has no peak for the job's precision (`compile_job` checks that first).
     """
     running = sum(_device_times(operations, job, gpu))
     return max(running, job.kernel_launch * len(operations))
@@ -115,10 +112,7 @@ def _device_times(operations: Sequence[Operation], job: Job, gpu: Gpu) -> Iterat
 def roofline_time(operation: Operation, precision: Precision, gpu: Gpu) -> int:
     """Time that a kernel runs by its work, ps, whatever was measured.
 
-    Raises
-    ------
-    KeyError
-        If the GPU has no peak for the precision.
+    Raises KeyError if the GPU has no peak for the precision.
     """
     memory = operation.traffic / (gpu.memory_rate * gpu.memory_efficiency)
     if operation.kernel == "stream":

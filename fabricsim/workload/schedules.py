@@ -32,17 +32,11 @@ Name = Literal["1f1b", "gpipe", "zb-h1"]
 class Step(NamedTuple):
     """One pass of one micro-batch through the layers of one chunk on a stage.
 
-    Attributes
-    ----------
-    direction
-        A ``"weight"`` pass computes the gradient of the weights; the backward pass of a schedule that has
-        such passes computes that of the input only.
-    micro_batch
-        Its number.
-    chunk
-        Chunk ``c`` of stage ``i`` of ``p`` is virtual stage ``c p + i``.
-    phase
-        The part of the schedule that it belongs to.
+    `direction`: a ``"weight"`` pass computes the gradient of the weights; the backward pass of a schedule that has such
+        passes computes that of the input only.
+    `micro_batch`: its number.
+    `chunk`: chunk ``c`` of stage ``i`` of ``p`` is virtual stage ``c p + i``.
+    `phase`: the part of the schedule that it belongs to.
     """
 
     direction: Direction
@@ -118,21 +112,11 @@ def zero_bubble_h1(stage: int, stages: int, micro_batches: int) -> list[Step]:
 def schedule(name: Name, stage: int, stages: int, micro_batches: int, chunks: int = 1) -> list[Step]:
     """Order the steps of one stage by the named schedule.
 
-    Parameters
-    ----------
-    name
-        ``"1f1b"`` is interleaved where `chunks` is above 1; the others have one chunk per stage.
-    stage, stages
-        Which stage of how many.
-    micro_batches
-        That go through the pipeline in one iteration.
-    chunks
-        Virtual stages per rank.
-
-    Raises
-    ------
-    SimulationError
-        If the schedule does not exist for these numbers (see `problem`).
+    `name`: ``"1f1b"`` is interleaved where `chunks` is above 1; the others have one chunk per stage.
+    `stage`, `stages`: which stage of how many.
+    `micro_batches`: that go through the pipeline in one iteration.
+    `chunks`: virtual stages per rank.
+    Raises SimulationError if the schedule does not exist for these numbers (see `problem`).
     """
     if found := problem(name, stages, micro_batches, chunks):
         raise SimulationError(found)

@@ -45,14 +45,9 @@ _NO_BIASES = ("t5", "llama")
 class Block:
     """A part of a model that is never split over two stages.
 
-    Attributes
-    ----------
-    kind
-        What it computes.
-    tensors
-        Elements that one rank holds of each of its parameter tensors, in forward order, experts apart.
-    experts
-        The same of its experts, which only every ``expert``-th data-parallel rank has a copy of.
+    `kind`: what it computes.
+    `tensors`: elements that one rank holds of each of its parameter tensors, in forward order, experts apart.
+    `experts`: the same of its experts, which only every ``expert``-th data-parallel rank has a copy of.
     """
 
     kind: BlockKind
@@ -69,12 +64,9 @@ class Block:
 class Layout:
     """How the layers of a model lie on the stages of a pipeline.
 
-    Attributes
-    ----------
-    encoder, decoder
-        Layers per stage, shape ``(stages,)``. GPT and BERT layers count as encoder layers.
-    last_encoder, first_decoder
-        The stages where the encoder of a T5 ends and its decoder begins; ``None`` for GPT and BERT.
+    `encoder`, `decoder`: layers per stage, shape ``(stages,)``. GPT and BERT layers count as encoder layers.
+    `last_encoder`, `first_decoder`: the stages where the encoder of a T5 ends and its decoder begins; ``None`` for GPT
+        and BERT.
     """
 
     encoder: tuple[int, ...]
@@ -109,13 +101,7 @@ def up_projections(model: Model) -> int:
 
 
 def experts_of(model: Model) -> Experts:
-    """Return the experts of a model that has some.
-
-    Raises
-    ------
-    ValueError
-        If it has none.
-    """
+    """Return the experts of a model that has some. Raises ValueError if it has none."""
     if model.experts is None:
         msg = f"{model.name} has no experts"
         raise ValueError(msg)
@@ -203,14 +189,8 @@ def stage_blocks(model: Model, stages: int, parallelism: Parallelism = WHOLE) ->
     A stage holds the word embedding at most once, in the first of its blocks that needs it, which
     is the last whose backward pass adds to its gradient.
 
-    Parameters
-    ----------
-    model
-        The model.
-    stages
-        Stages of the pipeline, or chunks of model of an interleaved one.
-    parallelism
-        Its tensor and expert degrees say what one rank holds; left out, one rank holds everything.
+    `stages`: stages of the pipeline, or chunks of model of an interleaved one.
+    `parallelism`: its tensor and expert degrees say what one rank holds; left out, one rank holds everything.
     """
     plan, shapes = layout(model, stages), _Shapes(model, parallelism)
     return tuple(_blocks_of_stage(shapes, plan, stage) for stage in range(stages))

@@ -27,12 +27,8 @@ Timed = Span | Exchange | Wait
 class Passes:
     """What a rank does in a block for one micro-batch, with the time of its kernels.
 
-    Attributes
-    ----------
-    forward, backward
-        Both passes.
-    inputs, weights
-        The backward pass in two: gradients of inputs, with what is recomputed, and of weights.
+    `forward`, `backward`: both passes.
+    `inputs`, `weights`: the backward pass in two: gradients of inputs, with what is recomputed, and of weights.
     """
 
     forward: tuple[Timed, ...]
@@ -45,16 +41,10 @@ class Passes:
 class Stage:
     """One virtual stage of the pipeline; every rank of it does the same.
 
-    Attributes
-    ----------
-    blocks
-        Passes of each block, in forward order.
-    tensors
-        Elements of each parameter tensor of each block that a rank holds, in forward order, experts apart.
-    experts
-        The same of experts.
-    message
-        Bytes of one micro-batch's activations that each of its ranks sends to the next stage, and of their
+    `blocks`: passes of each block, in forward order.
+    `tensors`: elements of each parameter tensor of each block that a rank holds, in forward order, experts apart.
+    `experts`: the same of experts.
+    `message`: bytes of one micro-batch's activations that each of its ranks sends to the next stage, and of their
         gradients sent back; 0 on the last stage.
     """
 

@@ -33,18 +33,11 @@ TURNS = {
 class Calls(NamedTuple):
     """Equal calls.
 
-    Attributes
-    ----------
-    dimension
-        The parallel dimension they belong to, such as ``"data"``.
-    collective
-        What is done.
-    members
-        Ranks of each group.
-    size
-        Bytes of one call, as in `fabricsim.workload.program.Call`.
-    times
-        How many.
+    `dimension`: the parallel dimension they belong to, such as ``"data"``.
+    `collective`: what is done.
+    `members`: ranks of each group.
+    `size`: bytes of one call, as in `fabricsim.workload.program.Call`.
+    `times`: how many.
     """
 
     dimension: str
@@ -89,12 +82,8 @@ def plan_calls(plan: JobPlan) -> Iterator[Calls]:
 class Volume:
     """Calls of one collective in one dimension.
 
-    Attributes
-    ----------
-    sizes
-        How many calls there are of each group size and size in bytes.
-    buffer, wire
-        Bytes of all buffers, and bytes that all ranks together send.
+    `sizes`: how many calls there are of each group size and size in bytes.
+    `buffer`, `wire`: bytes of all buffers, and bytes that all ranks together send.
     """
 
     sizes: Counter[tuple[int, int]] = field(default_factory=Counter)

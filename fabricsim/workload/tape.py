@@ -62,19 +62,10 @@ class Pass(NamedTuple):
 class Tape:
     """Collects what a rank does in a block.
 
-    Parameters
-    ----------
-    job
-        Gives the precision and the parallelism.
-
-    Attributes
-    ----------
-    width
-        Bytes per element of activations.
-    forward
-        Items of the forward pass so far.
-    stored
-        Bytes kept for the backward pass so far.
+    `job`: gives the precision and the parallelism.
+    `width`: bytes per element of activations.
+    `forward`: items of the forward pass so far.
+    `stored`: bytes kept for the backward pass so far.
     """
 
     def __init__(self, job: Job) -> None:

@@ -39,22 +39,13 @@ _LEAST_RANKS = 2
 class Request:
     """What is wanted of a pattern.
 
-    Parameters
-    ----------
-    pattern
-        One of `PATTERNS`.
-    ranks
-        Of the cluster.
-    sizes
-        Bytes of every flow, or the distribution that they are drawn from.
-    seed
-        Of all random choices.
-    rate
-        Payload that a rank can send over its share of the host's link, bytes/s: load 1 of ``poisson``.
-    flows
-        Number of senders, or of arrivals; what the pattern has by itself if None.
-    load
-        Of ``poisson``, relative to `rate`.
+    `pattern`: one of `PATTERNS`.
+    `ranks`: of the cluster.
+    `sizes`: bytes of every flow, or the distribution that they are drawn from.
+    `seed`: of all random choices.
+    `rate`: payload that a rank can send over its share of the host's link, bytes/s: load 1 of ``poisson``.
+    `flows`: number of senders, or of arrivals; what the pattern has by itself if None.
+    `load`: of ``poisson``, relative to `rate`.
     """
 
     pattern: str
@@ -71,10 +62,7 @@ def generate(request: Request) -> Matrix:
 
     The same request gives the same flows on every machine. All start at 0, but for those of ``poisson``.
 
-    Raises
-    ------
-    InputError
-        If the pattern is unknown, or cannot be had with that number of ranks or flows, or that load.
+    Raises InputError if the pattern is unknown, or cannot be had with that number of ranks or flows, or that load.
     """
     _check(request)
     pairs = PATTERNS[request.pattern](request)
@@ -101,17 +89,9 @@ def mean_size(sizes: int | FlowSizes) -> float:
 def draw_sizes(sizes: FlowSizes, uniform: NDArray[np.float64]) -> NDArray[np.int64]:
     """Turn uniform numbers into flow sizes by the inverse of the cumulative curve.
 
-    Parameters
-    ----------
-    sizes
-        The distribution.
-    uniform
-        In [0, 1), shape ``(n,)``.
-
-    Returns
-    -------
-    numpy.ndarray
-        Bytes, rounded to whole ones and at least 1, shape ``(n,)``.
+    `sizes`: the distribution.
+    `uniform`: in [0, 1), shape ``(n,)``.
+    Returns: bytes, rounded to whole ones and at least 1, shape ``(n,)``.
     """
     points, shares = _curve(sizes)
     return np.maximum(np.rint(np.interp(uniform, shares, points)), 1).astype(np.int64)

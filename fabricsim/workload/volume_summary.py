@@ -60,14 +60,9 @@ class VolumeSummary(TypedDict):
 def summarise_volumes(name: str, ranks: int, counted: Volumes, formula: Volumes) -> VolumeSummary:
     """Compare what was counted with the formulas.
 
-    Parameters
-    ----------
-    name
-        Of the scenario.
-    ranks
-        Of the job.
-    counted, formula
-        By dimension and collective; one that only one of both has is compared with nothing.
+    `name`: of the scenario.
+    `ranks`: of the job.
+    `counted`, `formula`: by dimension and collective; one that only one of both has is compared with nothing.
     """
     keys = dict.fromkeys([*formula, *counted])
     rows = [_row(key, counted.get(key, Volume()), formula.get(key, Volume()), ranks) for key in keys]

@@ -21,14 +21,9 @@ _LOSS = 4
 class _Count(NamedTuple):
     """How often a micro-batch passes a product.
 
-    Attributes
-    ----------
-    size
-        Bytes of all tokens at its input, or output.
-    columns, rows
-        Products whose weights are split by columns, and by rows, of a forward pass.
-    times
-        Blocks that have them.
+    `size`: bytes of all tokens at its input, or output.
+    `columns`, `rows`: products whose weights are split by columns, and by rows, of a forward pass.
+    `times`: blocks that have them.
     """
 
     size: int

@@ -23,13 +23,7 @@ _COLUMNS = ("kind", "stream", "timer", "duration")
 
 @dataclass(frozen=True)
 class WholeProgram:
-    """A `Plan` that has written out all ops.
-
-    Parameters
-    ----------
-    whole
-        The program of all ranks.
-    """
+    """A `Plan` that has written out all ops. `whole`: the program of all ranks."""
 
     whole: Program
 

@@ -18,21 +18,13 @@ matrices, or fused attention and its backward pass."""
 class Operation:
     """One kernel.
 
-    Attributes
-    ----------
-    name
-        What it computes.
-    flops
-        Floating-point operations of matrix products that are carried out; 0 for all else.
-    traffic
-        Bytes read from and written to GPU memory.
-    weight
-        Whether it belongs to the gradient of weights, which no other stage waits for.
-    kernel
-        What kind of kernel it is.
-    shape
-        Of a product: how many of them in one launch, rows, inner width, columns. Of an attention: sequences
-        times heads, queries, width of a head, keys. All else has none.
+    `name`: what it computes.
+    `flops`: Floating-point operations of matrix products that are carried out; 0 for all else.
+    `traffic`: bytes read from and written to GPU memory.
+    `weight`: whether it belongs to the gradient of weights, which no other stage waits for.
+    `kernel`: what kind of kernel it is.
+    `shape`: of a product: how many of them in one launch, rows, inner width, columns. Of an attention: sequences times
+        heads, queries, width of a head, keys. All else has none.
     """
 
     name: str
@@ -47,16 +39,10 @@ class Operation:
 class Exchange:
     """One collective call of the ranks that share a block.
 
-    Attributes
-    ----------
-    collective
-        What is done.
-    dimension
-        The parallel dimension whose group does it: ``"tensor"``, ``"context"`` or ``"expert"``.
-    size
-        Bytes, counted as in `fabricsim.workload.program.Call`.
-    asynchronous
-        Whether the operations behind it go on beside it, up to the next `Wait`.
+    `collective`: what is done.
+    `dimension`: the parallel dimension whose group does it: ``"tensor"``, ``"context"`` or ``"expert"``.
+    `size`: bytes, counted as in `fabricsim.workload.program.Call`.
+    `asynchronous`: whether the operations behind it go on beside it, up to the next `Wait`.
     """
 
     collective: CollectiveName
@@ -77,13 +63,9 @@ Item = Operation | Exchange | Wait
 class Work:
     """What one rank does in a block for one micro-batch.
 
-    Attributes
-    ----------
-    forward, backward
-        Kernels and exchanges of both passes in order; the backward pass begins with what it recomputes. At
-        the end of a pass nothing asynchronous is left.
-    stored
-        Bytes that the forward pass keeps for the backward pass.
+    `forward`, `backward`: kernels and exchanges of both passes in order; the backward pass begins with what it
+        recomputes. At the end of a pass nothing asynchronous is left.
+    `stored`: bytes that the forward pass keeps for the backward pass.
     """
 
     forward: tuple[Item, ...]

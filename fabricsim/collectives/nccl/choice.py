@@ -26,14 +26,9 @@ _WARPS = 128
 class Pick:
     """What a call runs with.
 
-    Attributes
-    ----------
-    algorithm, protocol
-        As in NCCL_ALGO and NCCL_PROTO.
-    channels, threads
-        Of the kernel, after taking away those for which a small call has no work.
-    time
-        What NCCL expects it to take, us.
+    `algorithm`, `protocol`: as in NCCL_ALGO and NCCL_PROTO.
+    `channels`, `threads`: of the kernel, after taking away those for which a small call has no work.
+    `time`: what NCCL expects it to take, us.
     """
 
     algorithm: Algorithm
@@ -53,22 +48,12 @@ def pick(
 ) -> Pick:
     """Take the pair of least expected time.
 
-    Parameters
-    ----------
-    collective
-        ``all_reduce``, ``all_gather``, ``reduce_scatter`` or ``broadcast``.
-    size
-        Bytes of the whole buffer, as nccl-tests counts them.
-    group
-        Of the ranks, with the constants of the version.
-    algorithms, protocols
-        Those allowed, as NCCL_ALGO and NCCL_PROTO give them; all if empty. NCCL takes a ring if none of the
-        algorithms has the collective.
-
-    Raises
-    ------
-    InputError
-        If none is left.
+    `collective`: ``all_reduce``, ``all_gather``, ``reduce_scatter`` or ``broadcast``.
+    `size`: bytes of the whole buffer, as nccl-tests counts them.
+    `group`: of the ranks, with the constants of the version.
+    `algorithms`, `protocols`: those allowed, as NCCL_ALGO and NCCL_PROTO give them; all if empty. NCCL takes a ring if
+        none of the algorithms has the collective.
+    Raises InputError if none is left.
     """
     allowed = _pairs(collective, group, algorithms, protocols)
     if not allowed and algorithms:

@@ -22,14 +22,9 @@ _TREE_LL128 = ((4, 2**15),)
 def chunk(found: Pick, size: int, group: Group) -> int:
     """Most bytes of data that a channel sends at once.
 
-    Parameters
-    ----------
-    found
-        What the call runs with.
-    size
-        Of the call, bytes.
-    group
-        Of the ranks; a tree cuts finer the deeper it is, so that its levels overlap.
+    `found`: what the call runs with.
+    `size`: of the call, bytes.
+    `group`: of the ranks; a tree cuts finer the deeper it is, so that its levels overlap.
     """
     step = BUFFER[found.protocol] // FIFO_STEPS
     if found.algorithm == "ring":
@@ -45,16 +40,10 @@ def chunk(found: Pick, size: int, group: Group) -> int:
 def send_channels(step: int, size: int, most: int, group: Group) -> int:
     """Count the channels over which a send goes: ``addP2pToPlan`` and ``scheduleP2pTasksToPlan`` of ``src/enqueue.cc``.
 
-    Parameters
-    ----------
-    step
-        Bytes of a step of the FIFO.
-    size
-        Of the send, bytes.
-    most
-        Channels between two ranks by their path: ``ncclTopoGetNchannels``, ``src/graph/paths.cc``.
-    group
-        Of the ranks. The fewer channels there are for each, the fewer has a send; a large one may have more.
+    `step`: bytes of a step of the FIFO.
+    `size`: of the send, bytes.
+    `most`: channels between two ranks by their path: ``ncclTopoGetNchannels``, ``src/graph/paths.cc``.
+    `group`: of the ranks. The fewer channels there are for each, the fewer has a send; a large one may have more.
     """
     every = _power_of_two(group.channels)
     most = min(_power_of_two(most), every)

@@ -15,16 +15,10 @@ if TYPE_CHECKING:
 class Architecture:
     """A generation of GPUs.
 
-    Attributes
-    ----------
-    capability
-        CUDA compute capability times ten.
-    link
-        One direction of one NVLink, GB/s.
-    counted
-        What NCCL takes a link for (``src/graph/topo.h``), GB/s.
-    switched
-        Whether hosts join GPUs by NVSwitch; if not, each pair has its own links.
+    `capability`: CUDA compute capability times ten.
+    `link`: one direction of one NVLink, GB/s.
+    `counted`: what NCCL takes a link for (``src/graph/topo.h``), GB/s.
+    `switched`: whether hosts join GPUs by NVSwitch; if not, each pair has its own links.
     """
 
     capability: int
@@ -58,13 +52,7 @@ _BY_NAME = {  # E: developer.nvidia.com/cuda-gpus
 
 
 def architecture(gpu: Gpu) -> Architecture:
-    """Find the generation of a GPU by its name.
-
-    Raises
-    ------
-    InputError
-        If no known type begins the name.
-    """
+    """Find the generation of a GPU by its name. Raises InputError if no known type begins the name."""
     found = [name for name in _BY_NAME if gpu.name.startswith(name)]
     if not found:
         msg = (

@@ -48,26 +48,15 @@ class Graph:
 class Group:
     """What the cost model needs to know of a group of ranks.
 
-    Attributes
-    ----------
-    ranks, hosts
-        Their number.
-    capability
-        Compute capability times ten.
-    amd
-        Whether the CPUs are AMD's.
-    within
-        Link between GPUs of a host.
-    near
-        Whether each NIC is below the PCIe switch of its GPU.
-    ring, tree, nvls
-        What the search found; no `nvls` if GPUs or links cannot.
-    channels, nvls_channels
-        Channels of the communicator, and those that NVLS takes.
-    tuning
-        Constants of the version.
-    adapter
-        Latency of the adapter as it reports it to NCCL, us; 0 for those of InfiniBand and sockets.
+    `ranks`, `hosts`: their number.
+    `capability`: compute capability times ten.
+    `amd`: whether the CPUs are AMD's.
+    `within`: link between GPUs of a host.
+    `near`: whether each NIC is below the PCIe switch of its GPU.
+    `ring`, `tree`, `nvls`: what the search found; no `nvls` if GPUs or links cannot.
+    `channels`, `nvls_channels`: channels of the communicator, and those that NVLS takes.
+    `tuning`: constants of the version.
+    `adapter`: latency of the adapter as it reports it to NCCL, us; 0 for those of InfiniBand and sockets.
     """
 
     ranks: int
@@ -104,23 +93,11 @@ def describe(  # noqa: PLR0913  by name only
 ) -> Group:
     """Find the graphs of a group of ranks that is spread evenly.
 
-    Parameters
-    ----------
-    cluster
-        Hosts, GPUs and NICs.
-    ranks, hosts
-        Of the group.
-    network
-        Rate of one NIC's port, GB/s.
-    tuning
-        Of the version.
-    adapter
-        See `Group`.
-
-    Raises
-    ------
-    InputError
-        If the generation of the GPU is not known.
+    `cluster`: hosts, GPUs and NICs.
+    `network`: rate of one NIC's port, GB/s.
+    `tuning`: of the version.
+    `adapter`: see `Group`.
+    Raises InputError if the generation of the GPU is not known.
     """
     kind = architecture(cluster.gpu)
     per_host = max(1, ranks // hosts)

@@ -56,15 +56,8 @@ _LINES: Mapping[Protocol, tuple[int, int]] = {"ll": LL, "ll128": LL128, "simple"
 class Plan:
     """What calls run with on a cluster, by NCCL's cost model.
 
-    Parameters
-    ----------
-    scenario
-        Cluster, transport and settings; ``collectives.nccl`` is set.
-
-    Raises
-    ------
-    InputError
-        If the version has no cost model, or the generation of the GPU is not known.
+    `scenario`: cluster, transport and settings; ``collectives.nccl`` is set.
+    Raises InputError if the version has no cost model, or the generation of the GPU is not known.
     """
 
     def __init__(self, scenario: Scenario) -> None:

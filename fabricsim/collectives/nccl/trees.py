@@ -55,12 +55,8 @@ def _children(host: int, hosts: int) -> tuple[int, ...]:
 def double_tree(hosts: int, *, mirrored_when_even: bool) -> tuple[list[Place], list[Place]]:
     """Two trees over the hosts; the second mirrors the first, or is shifted by one host.
 
-    Parameters
-    ----------
-    hosts
-        Their number.
-    mirrored_when_even
-        Which of the two holds for an even number; the other holds for an odd one.
+    `hosts`: their number.
+    `mirrored_when_even`: which of the two holds for an even number; the other holds for an odd one.
     """
     first = binary_tree(hosts)
     mirrored = (hosts % 2 == 0) == mirrored_when_even
@@ -80,12 +76,7 @@ def chain(cluster: Cluster, rate: float) -> tuple[int, ...]:
 
     Otherwise the GPUs at the NIC's socket come first.
 
-    Parameters
-    ----------
-    cluster
-        The hosts.
-    rate
-        Of the tree's channels together, GB/s.
+    `rate`: of the tree's channels together, GB/s.
     """
     order = tuple(range(cluster.gpus_per_host))
     if cluster.join == "ideal" or cluster.intra_host == "nvlink":
@@ -107,14 +98,9 @@ def splits(cluster: Cluster) -> bool:
 def rank_tree(tree: Sequence[Place], order: Sequence[int], *, split: bool) -> list[Place]:
     """Tree over all ranks.
 
-    Parameters
-    ----------
-    tree
-        Over the hosts.
-    order
-        GPUs of a host in their chain.
-    split
-        Whether the second GPU of the chain talks to the hosts below, or the first.
+    `tree`: over the hosts.
+    `order`: GPUs of a host in their chain.
+    `split`: whether the second GPU of the chain talks to the hosts below, or the first.
     """
     size = len(order)
     head, below = order[0], order[1] if split else order[0]

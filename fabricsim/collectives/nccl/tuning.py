@@ -61,42 +61,23 @@ class Bounds:
 class Tuning:
     """Constants and rules of a version.
 
-    Attributes
-    ----------
-    version
-        First version that they hold for.
-    base, hop
-        Latency of starting by algorithm, and of a hop by link and algorithm.
-    corrections
-        Factors on a tree's rate by ``log2(bytes / 64)`` for each of `PROTOCOLS`; 1 beyond.
-    bounds
-        As `Bounds`; None if a version has fixed ones (see `cost`).
-    tree_share
-        Share of the bus rate that a tree reaches.
-    tree_ll
-        Share of that that it reaches with LL.
-    ring_ll
-        Share of the bus rate that a ring reaches with LL, where it reduces or crosses hosts and elsewhere.
-    ll_hop
-        Factor on the latency of LL within a host if there are several.
-    hops_by_link
-        Whether the hops of a ring are reckoned by link; if not, all cost what one over the network costs.
-    host_hops
-        Network hops of a ring all-reduce over `n` hosts beyond ``2 (n - 1)``.
-    posts
-        Whether posting to the network bounds the latency of each hop of a ring from below.
-    exposed
-        Whether with one GPU per host a hop of a ring costs what one of a tree costs.
-    flushes
-        Whether Simple takes the adapter's latency twice; if not, it takes the place of the table's.
-    plateau
-        Factor on the latency of a ring all-reduce by Simple over several hosts, before Ampere and from it on.
-    plateau_by_channel
-        Whether that begins at 64 bytes per channel and rank, or at 4 KiB per rank.
-    nvls_share
-        Share of the bus rate that NVLS reaches; 0 if it is reckoned from the links.
-    mirrored_when_even
-        Whether the second tree over an even number of hosts mirrors the first, or is shifted by one.
+    `version`: first version that they hold for.
+    `base`, `hop`: latency of starting by algorithm, and of a hop by link and algorithm.
+    `corrections`: factors on a tree's rate by ``log2(bytes / 64)`` for each of `PROTOCOLS`; 1 beyond.
+    `bounds`: as `Bounds`; None if a version has fixed ones (see `cost`).
+    `tree_share`: share of the bus rate that a tree reaches.
+    `tree_ll`: share of that that it reaches with LL.
+    `ring_ll`: share of the bus rate that a ring reaches with LL, where it reduces or crosses hosts and elsewhere.
+    `ll_hop`: factor on the latency of LL within a host if there are several.
+    `hops_by_link`: whether the hops of a ring are reckoned by link; if not, all cost what one over the network costs.
+    `host_hops`: network hops of a ring all-reduce over `n` hosts beyond ``2 (n - 1)``.
+    `posts`: whether posting to the network bounds the latency of each hop of a ring from below.
+    `exposed`: whether with one GPU per host a hop of a ring costs what one of a tree costs.
+    `flushes`: whether Simple takes the adapter's latency twice; if not, it takes the place of the table's.
+    `plateau`: factor on the latency of a ring all-reduce by Simple over several hosts, before Ampere and from it on.
+    `plateau_by_channel`: whether that begins at 64 bytes per channel and rank, or at 4 KiB per rank.
+    `nvls_share`: share of the bus rate that NVLS reaches; 0 if it is reckoned from the links.
+    `mirrored_when_even`: whether the second tree over an even number of hosts mirrors the first, or is shifted by one.
     """
 
     version: tuple[int, int]
@@ -293,10 +274,7 @@ _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.\d+)?", re.ASCII)
 def parse_version(version: str) -> tuple[int, int]:
     """Read a version such as ``"2.18"`` or ``"2.18.5"``.
 
-    Raises
-    ------
-    InputError
-        If it is none, or older than the cost model.
+    Raises InputError if it is none, or older than the cost model.
     """
     found = _VERSION.fullmatch(version)
     first = _TUNINGS[0].version

@@ -50,14 +50,9 @@ _BUCKETS = ("job.overlap=ddp", "job.bucket=1GB", "job.first_bucket=1GB")
 class Scheme:
     """A way to spread a job over `RANKS` GPUs.
 
-    Attributes
-    ----------
-    name
-        As the picture shows it.
-    tensor, pipeline, zero
-        Degrees, and the ZeRO stage; what is left is data parallel.
-    batches
-        Micro-batches per replica.
+    `name`: as the picture shows it.
+    `tensor`, `pipeline`, `zero`: degrees, and the ZeRO stage; what is left is data parallel.
+    `batches`: Micro-batches per replica.
     """
 
     name: str

@@ -48,12 +48,8 @@ def validate(progress: Progress = silent) -> Validation:
 class _Counted:
     """Volumes of one job.
 
-    Attributes
-    ----------
-    parameters
-        Of the model.
-    volumes
-        Counted in the program beside the formulas.
+    `parameters`: of the model.
+    `volumes`: counted in the program beside the formulas.
     """
 
     def __init__(self, point: Point) -> None:

@@ -25,16 +25,11 @@ _SCRIPT_RANKS = 8
 class Script:
     """What the scripts for one family of models set.
 
-    Attributes
-    ----------
-    models
-        Of the library.
-    micro_batch, sequence
-        Sequences per micro-batch and tokens in each.
-    split_micro_batch, split_batch
-        Sequences per micro-batch, and of eight ranks together, of the script that splits the model.
-    settings
-        Whatever else differs from the scenario ``dai2024``.
+    `models`: of the library.
+    `micro_batch`, `sequence`: sequences per micro-batch and tokens in each.
+    `split_micro_batch`, `split_batch`: sequences per micro-batch, and of eight ranks together, of the script that
+        splits the model.
+    `settings`: whatever else differs from the scenario ``dai2024``.
     """
 
     models: tuple[str, ...]
@@ -79,29 +74,18 @@ model; logs beside it are of pipelines whose whole batch is one micro-batch.
 class Assumptions:
     """What the abstracts leave open.
 
-    Attributes
-    ----------
-    nodes
-        Of the runs in each kind of scaling.
-    scalings
-        Weak: the batch per rank stays that of the script. Strong: the batch of all ranks together
-        stays that of the smallest run, two nodes.
-    micro_batch_factor
-        Multiplies the scripts' micro-batch.
-    families
-        Models whose name begins so.
-    settings
-        Laid over the scenario ``dai2024``.
-    gpus_per_host
-        Ranks per node of data parallelism.
-    tensor
-        Ranks of a node that share the layers of a split model; with 1 the pipeline has as many stages as
-        data parallelism has ranks, and the micro-batch of data parallelism.
-    script_batches
-        Whether a split model has the batch of its script, in weak scaling per rank; otherwise its smallest
-        run has one micro-batch, and in weak scaling others more.
-    scripts
-        If models and batches are from.
+    `nodes`: of the runs in each kind of scaling.
+    `scalings`: weak: the batch per rank stays that of the script. Strong: the batch of all ranks together stays that of
+        the smallest run, two nodes.
+    `micro_batch_factor`: multiplies the scripts' micro-batch.
+    `families`: models whose name begins so.
+    `settings`: laid over the scenario ``dai2024``.
+    `gpus_per_host`: ranks per node of data parallelism.
+    `tensor`: ranks of a node that share the layers of a split model; with 1 the pipeline has as many stages as data
+        parallelism has ranks, and the micro-batch of data parallelism.
+    `script_batches`: whether a split model has the batch of its script, in weak scaling per rank; otherwise its
+        smallest run has one micro-batch, and in weak scaling others more.
+    `scripts`: if models and batches are from.
     """
 
     nodes: tuple[int, ...] = (2, 4, 8)

@@ -39,16 +39,10 @@ _RANKS = 2
 class Ceiling:
     """A rate that a part of the path allows.
 
-    Attributes
-    ----------
-    quantity
-        What limits.
-    transport
-        Of the library.
-    ring
-        Whether both ranks send at once, as in a ring of two; otherwise the first alone sends.
-    settings
-        Laid over the scenario ``dai2024``.
+    `quantity`: what limits.
+    `transport`: of the library.
+    `ring`: whether both ranks send at once, as in a ring of two; otherwise the first alone sends.
+    `settings`: laid over the scenario ``dai2024``.
     """
 
     quantity: str
@@ -73,14 +67,9 @@ CEILINGS = (
 def rate(ceiling: Ceiling, engine: str, size: int = _BYTES) -> float:
     """Payload that a rank sends per second, bits/s.
 
-    Parameters
-    ----------
-    ceiling
-        What to run.
-    engine
-        ``"flow"`` or ``"packet"``.
-    size
-        Bytes that each sender sends.
+    `ceiling`: what to run.
+    `engine`: ``"flow"`` or ``"packet"``.
+    `size`: bytes that each sender sends.
     """
     settings = (
         f"transport={ceiling.transport}",

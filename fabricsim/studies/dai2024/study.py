@@ -73,21 +73,10 @@ def find(
 ) -> Findings:
     """Run all points on all transports and condense them into the study's figures.
 
-    Parameters
-    ----------
-    assumptions
-        What to run.
-    jobs
-        Simulations at the same time; the figures do not depend on it.
-    progress
-        Called with the share of runs done.
-    known
-        What other assumptions have found. What is in it is not run again; what is run is added.
-
-    Raises
-    ------
-    ScenarioError
-        If the assumptions' settings have mistakes.
+    `assumptions`: what to run.
+    `jobs`: simulations at the same time; the figures do not depend on it.
+    `known`: what other assumptions have found. What is in it is not run again; what is run is added.
+    Raises ScenarioError if the assumptions' settings have mistakes.
     """
     known = {} if known is None else known
     grid = list(points(assumptions))

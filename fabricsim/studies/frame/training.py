@@ -26,14 +26,9 @@ if TYPE_CHECKING:
 class Run:
     """One run of a published table.
 
-    Attributes
-    ----------
-    name
-        As the report shows it.
-    scenario
-        Scenario of the library that describes cluster and software.
-    settings
-        What the table says of the run, ``key=value`` each.
+    `name`: as the report shows it.
+    `scenario`: scenario of the library that describes cluster and software.
+    `settings`: what the table says of the run, ``key=value`` each.
     """
 
     name: str
@@ -54,12 +49,8 @@ class Run:
 def settings(scenario: str, values: dict[str, object]) -> tuple[str, ...]:
     """Write settings of a job, and as many hosts as its ranks need.
 
-    Parameters
-    ----------
-    scenario
-        Gives the GPUs per host.
-    values
-        By key below ``job``.
+    `scenario`: gives the GPUs per host.
+    `values`: by key below ``job``.
     """
     lines = [f"job.{key}={_written(value)}" for key, value in values.items()]
     ranks = 1

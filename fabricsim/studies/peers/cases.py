@@ -32,20 +32,12 @@ def row(quantity: str, measured_s: float, predicted_s: float, source: str, *, ca
 class Case:
     """A transport that other simulators ran too.
 
-    Attributes
-    ----------
-    name
-        As in the tables.
-    transport
-        Preset of the library.
-    own
-        The simulator that its parameters are from.
-    others
-        Further simulators of the same kind of transport, with parameters and algorithms of their own.
-    reference
-        Simulators of transports that only resemble it; no target.
-    settings
-        Laid over the preset.
+    `name`: as in the tables.
+    `transport`: preset of the library.
+    `own`: the simulator that its parameters are from.
+    `others`: further simulators of the same kind of transport, with parameters and algorithms of their own.
+    `reference`: simulators of transports that only resemble it; no target.
+    `settings`: laid over the preset.
     """
 
     name: str
@@ -70,18 +62,11 @@ class Case:
 class Comparison:
     """One case on one pattern.
 
-    Attributes
-    ----------
-    case, pattern
-        What was run.
-    pairs
-        Source and target of each flow, n of them.
-    ours
-        Completion times by simulator, counted as that one counts them, s, shape ``(n,)``.
-    theirs
-        What it gave, s, shape ``(n,)``.
-    cpu_seconds
-        Of our run.
+    `case`, `pattern`: what was run.
+    `pairs`: source and target of each flow, n of them.
+    `ours`: completion times by simulator, counted as that one counts them, s, shape ``(n,)``.
+    `theirs`: what it gave, s, shape ``(n,)``.
+    `cpu_seconds`: of our run.
     """
 
     case: Case

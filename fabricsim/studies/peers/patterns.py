@@ -34,14 +34,9 @@ _SMALL = "ring16"  # on a fat tree of 16 hosts
 class Pattern:
     """Flows that all start at 0.
 
-    Attributes
-    ----------
-    name
-        As in the tables; begins with ``incast``, ``ring`` or ``perm``.
-    pairs
-        Source and target of each flow.
-    size
-        Of each flow, bytes.
+    `name`: as in the tables; begins with ``incast``, ``ring`` or ``perm``.
+    `pairs`: source and target of each flow.
+    `size`: of each flow, bytes.
     """
 
     name: str
@@ -76,13 +71,7 @@ def _permutation(seed: int) -> list[tuple[int, int]]:
 
 
 def lines_of(path: Path) -> list[dict[str, str]]:
-    """Read a CSV file of other simulators' results.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read.
-    """
+    """Read a CSV file of other simulators' results. Raises InputError if it cannot be read."""
     try:
         with path.open(newline="", encoding="utf-8") as lines:
             return list(csv.DictReader(lines))

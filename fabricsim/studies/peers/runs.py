@@ -39,17 +39,11 @@ _PS = 1e12
 class Run:
     """What one run gave.
 
-    Attributes
-    ----------
-    received
-        From the start of each flow until its last byte is received, s, shape ``(n,)``.
-    acknowledged
-        Until the sender has the acknowledgement of that byte, s, shape ``(n,)``: `received` and the way back of an
-        acknowledgement on an idle network.
-    links
-        From source to target of each flow, shape ``(n,)``.
-    cpu_seconds
-        CPU time of the run, its tables and routes included.
+    `received`: from the start of each flow until its last byte is received, s, shape ``(n,)``.
+    `acknowledged`: until the sender has the acknowledgement of that byte, s, shape ``(n,)``: `received` and the way
+        back of an acknowledgement on an idle network.
+    `links`: from source to target of each flow, shape ``(n,)``.
+    `cpu_seconds`: CPU time of the run, its tables and routes included.
     """
 
     received: NDArray[np.float64]
@@ -112,14 +106,9 @@ def alone(packets: int, links: int, wire: int, ack: int) -> float:
     last acknowledgement takes the same way back:
     ``h (d + W / C) + (n - 1) W / C + h (d + A / C)``.
 
-    Parameters
-    ----------
-    packets
-        n, all of them full.
-    links
-        h, from sender to receiver.
-    wire, ack
-        W and A, bytes on the wire of a packet and of an acknowledgement.
+    `packets`: n, all of them full.
+    `links`: h, from sender to receiver.
+    `wire`, `ack`: w and A, bytes on the wire of a packet and of an acknowledgement.
     """
     out = links * (DELAY + wire / RATE) + (packets - 1) * wire / RATE
     return out + links * (DELAY + ack / RATE)

@@ -59,10 +59,7 @@ _LARGE_SIZE = "2048000B"
 def validate(progress: Progress = silent) -> Validation:
     """Compare the packet engine with closed forms, and with other simulators if their results are there.
 
-    Raises
-    ------
-    InputError
-        If the folder of results is named and lacks one.
+    Raises InputError if the folder of results is named and lacks one.
     """
     folder = results_folder()
     patterns, theirs = own_patterns(), [] if folder is None else runs_in(folder)
@@ -107,10 +104,7 @@ def validate(progress: Progress = silent) -> Validation:
 def results_folder() -> Path | None:
     """Folder of the other simulators' results; None if none is named.
 
-    Raises
-    ------
-    InputError
-        If it is named and is no folder.
+    Raises InputError if it is named and is no folder.
     """
     name = os.environ.get(FOLDER)
     if not name:
