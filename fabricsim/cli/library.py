@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path  # noqa: TC003  typer looks at annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,14 +13,23 @@ from fabricsim.cli.common import (
     ScenarioArgument,
     SettingsOption,
     announce_compilation,
+    check_output_folder,
     columns,
     note,
+    output_folder,
     say,
     show,
+    write_text,
 )
+from fabricsim.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import RenderableType
+
     from fabricsim.scenario.job import Job
+    from fabricsim.scenario.load import LoadedScenario
 
 
 def register(app: typer.Typer) -> None:
@@ -52,24 +62,72 @@ def _work(job: Job | None) -> str:
     return f"{job.model.name}, {job.parallelism.data} x data, {job.parallelism.pipeline} x pipeline{more}"
 
 
-def volumes(scenario: ScenarioArgument, settings: SettingsOption = None, *, as_json: JsonOption = False) -> None:
+def volumes(
+    scenario: ScenarioArgument,
+    settings: SettingsOption = None,
+    *,
+    as_json: JsonOption = False,
+    matrix: Annotated[bool, typer.Option("--matrix", help="Count bytes between pairs of ranks.")] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FOLDER", help="With --matrix: write CSV and heat map here."),
+    ] = None,
+) -> None:
     """Count what one iteration of a job sends, beside the formulas, and simulate nothing."""
-    from fabricsim.run.pipeline import build_plan, load  # noqa: PLC0415  --help must not pay for it
+    if output is not None and not matrix:
+        msg = "-o is for the matrix of ranks: add --matrix"
+        raise InputError(msg)
+    check_output_folder(output)
+    from fabricsim.run.pipeline import load  # noqa: PLC0415  --help must not pay for it
+
+    loaded = load(scenario, list(settings or []))
+    summary, text = _matrix(loaded, output) if matrix else _volumes(loaded)
+    if as_json:
+        say(json.dumps(summary, indent=2, ensure_ascii=False))
+    else:
+        show(text())
+
+
+def _volumes(loaded: LoadedScenario) -> tuple[object, Callable[[], RenderableType]]:
+    from fabricsim.run.pipeline import build_plan  # noqa: PLC0415  --help must not pay for it
     from fabricsim.workload.tally import plan_calls, tally  # noqa: PLC0415  as above
     from fabricsim.workload.volume_summary import summarise_volumes  # noqa: PLC0415  as above
     from fabricsim.workload.volumes import closed_forms  # noqa: PLC0415  as above
 
-    loaded = load(scenario, list(settings or []))
     plan = build_plan(loaded)
-    summary = summarise_volumes(
-        loaded.scenario.name, plan.ranks, tally(plan_calls(plan)), tally(closed_forms(plan.job))
-    )
-    if as_json:
-        say(json.dumps(summary, indent=2, ensure_ascii=False))
-        return
-    from fabricsim.report.volumes_text import volumes_text  # noqa: PLC0415  as above
+    counted, formula = tally(plan_calls(plan)), tally(closed_forms(plan.job))
+    summary = summarise_volumes(loaded.scenario.name, plan.ranks, counted, formula)
 
-    show(volumes_text(summary))
+    def text() -> RenderableType:
+        from fabricsim.report.volumes_text import volumes_text  # noqa: PLC0415  imports rich, which JSON does not need
+
+        return volumes_text(summary)
+
+    return summary, text
+
+
+def _matrix(loaded: LoadedScenario, output: Path | None) -> tuple[object, Callable[[], RenderableType]]:
+    from fabricsim.results.pairs import summarise_pairs  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.run.pipeline import pairs_of  # noqa: PLC0415  as above
+
+    pairs = pairs_of(loaded)
+    summary = {"name": loaded.scenario.name, **summarise_pairs(pairs)}
+    if output is not None:
+        from fabricsim.report import plots  # noqa: PLC0415  as above
+
+        folder = output_folder(output)
+        source, target, carried = (column.tolist() for column in pairs.merged())
+        rows = (f"{a},{b},{size}" for a, b, size in zip(source, target, carried, strict=True) if size)
+        write_text(folder / "matrix.csv", "\n".join(["src,dst,bytes", *rows, ""]))
+        plots.save(plots.heat_map(pairs, loaded.scenario.name), folder / "matrix.png")
+        note(f"wrote {folder / 'matrix.csv'} and {folder / 'matrix.png'}")
+
+    def text() -> RenderableType:
+        from fabricsim.report.pairs_text import pairs_text  # noqa: PLC0415  imports rich, which JSON does not need
+
+        return pairs_text(loaded.scenario.name, summarise_pairs(pairs))
+
+    return summary, text
 
 
 def list_(

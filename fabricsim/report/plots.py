@@ -9,6 +9,7 @@ from fabricsim.report.agreement import bus_bandwidth, measured_against_predicted
 from fabricsim.report.bars import breakdown, comparison
 from fabricsim.report.fct import completion_times
 from fabricsim.report.grouped import Bar, grouped
+from fabricsim.report.heat_map import heat_map
 from fabricsim.report.path import packet_paths
 from fabricsim.report.scatter import agreement
 from fabricsim.report.style import save
@@ -30,6 +31,7 @@ __all__ = [
     "bus_bandwidth",
     "comparison",
     "grouped",
+    "heat_map",
     "measured_against_predicted",
     "of_packets",
     "of_traffic",

@@ -21,6 +21,8 @@ import numpy as np
 import simpy
 
 from fabricsim import provenance
+from fabricsim.collectives.nccl.plan import chooser
+from fabricsim.collectives.pairs import plan_pairs
 from fabricsim.engine.carried import carried
 from fabricsim.engine.fabric import Fabric
 from fabricsim.engine.folding.prepared import prepared, survey, uncrossed
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from fabricsim.engine.completions import Replay
     from fabricsim.engine.packet.recorder import Watch
     from fabricsim.results import result as record
+    from fabricsim.results.pairs import Pairs
     from fabricsim.scenario.job import Job
     from fabricsim.scenario.load import Overrides
     from fabricsim.scenario.scenario import Scenario
@@ -53,7 +56,18 @@ if TYPE_CHECKING:
     from fabricsim.workload.compile import JobPlan
     from fabricsim.workload.program import Program
 
-__all__ = ["LoadedScenario", "build_plan", "check", "load", "load_fabric", "program", "reload", "replay", "simulate"]
+__all__ = [
+    "LoadedScenario",
+    "build_plan",
+    "check",
+    "load",
+    "load_fabric",
+    "pairs_of",
+    "program",
+    "reload",
+    "replay",
+    "simulate",
+]
 
 _WITHIN_A_HOST = "rdma-100g"
 _TICKING = (
@@ -168,6 +182,18 @@ def build_plan(loaded: LoadedScenario) -> JobPlan:
 def machines_of(scenario: Scenario, ranks: Sequence[int]) -> Machines:
     """Take what some ranks of a scenario's cluster run on."""
     return Machines.of(scenario.cluster, scenario.seed, ranks)
+
+
+def pairs_of(loaded: LoadedScenario) -> Pairs:
+    """Count the bytes that each rank of a scenario's job sends to each other one, and simulate nothing.
+
+    Raises
+    ------
+    InputError
+        If the scenario has no job.
+    """
+    cluster = loaded.scenario.cluster
+    return plan_pairs(build_plan(loaded), chooser(loaded.scenario), cluster.gpus_per_host, cluster.gpus_per_host)
 
 
 def _folded_ranks(program: Program) -> dict[str, int]:

@@ -12,11 +12,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from fabricsim.workload.compile import JobPlan
-    from fabricsim.workload.program import Program
+    from fabricsim.workload.program import Call, Program
 
 TURNS = {
     "all_reduce": 2,
@@ -60,22 +62,34 @@ class Calls(NamedTuple):
 
 def program_calls(program: Program) -> Iterator[Calls]:
     """Count the calls of a program, equal ones together, in order of their first appearance."""
-    counts = Counter((call.dimension, call.collective, len(call.ranks), call.size) for call in program.calls)
+    counts: Counter[tuple[str, str, int, int]] = Counter()
+    for call, times in kinds(program):
+        counts[call.dimension, call.collective, len(call.ranks), call.size] += times
     return (Calls(*key, count) for key, count in counts.items())
 
 
-def plan_calls(plan: JobPlan) -> Iterator[Calls]:
-    """Count the calls of a job from the ops of one rank per stage.
+def kinds(program: Program) -> Iterator[tuple[Call, int]]:
+    """Give the calls of a program, equal ones together, in order of their first appearance, and how many there are."""
+    times = np.bincount(program.calls.kind, minlength=len(program.calls.kinds))
+    return zip(program.calls.kinds, times.tolist(), strict=True)
+
+
+def plan_kinds(plan: JobPlan) -> Iterator[tuple[Call, int]]:
+    """Give the calls that one rank of each stage takes part in, equal ones together, and how many there are of each.
 
     All ranks of a stage do the same, so that every call stands for one of each group that its own is mapped to.
     """
-    program = plan.program(plan.placement.grid[:, 0, 0, 0].tolist())
-    counts = Counter((call.dimension, call.collective, call.ranks, call.size) for call in program.calls)
+    return kinds(plan.program(plan.placement.grid[:, 0, 0, 0].tolist()))
+
+
+def plan_calls(plan: JobPlan) -> Iterator[Calls]:
+    """Count the calls of a job, those of all groups that do what those of `plan_kinds` do."""
     images: dict[tuple[str, tuple[int, ...]], int] = {}
-    for (dimension, collective, ranks, size), count in counts.items():
-        if (dimension, ranks) not in images:
-            images[dimension, ranks] = len(plan.placement.images(dimension, ranks))
-        yield Calls(dimension, collective, len(ranks), size, count * images[dimension, ranks])
+    for call, count in plan_kinds(plan):
+        key = (call.dimension, call.ranks)
+        if key not in images:
+            images[key] = len(plan.placement.images(*key))
+        yield Calls(call.dimension, call.collective, len(call.ranks), call.size, count * images[key])
 
 
 @dataclass
