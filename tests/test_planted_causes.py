@@ -58,6 +58,13 @@ PLANTS = {
         "timeouts, data all_reduce", "host0-switch0 was down",
     ),
     "bit errors": Planted((*PACKETS, "fabric.bit_error_rate=1e-6"), LOST, " errors"),
+    "lossy cable": Planted(
+        (*PACKETS, "fabric.cables.host0-*.bit_error_rate=1e-6"), LOST, "host0-* loses packets"
+    ),
+    "slow cable": Planted(
+        (*FOUR, leaves(1, "100Gbps"), "fabric.cables.leaf0-spine0.rate=10Gbps"),
+        "wire leaf", "it runs at 10 Gb/s, its tier at up to 100 Gb/s",
+    ),
     "ECMP collision": Planted((*FOUR, "seed=1", "collectives=ideal", leaves(4, "25Gbps")), "wire leaf", "uneven load"),
     "kernel launch": Planted(
         (*TENSOR, "cluster.gpu=a100-sxm-40gb", 'job.kernel_launch="50us"', "job.sequence=64"), "host"

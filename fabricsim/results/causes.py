@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from fabricsim.results.critical_path import Stretch
-    from fabricsim.results.result import Result
+    from fabricsim.results.result import LinkRecord, Result
 
 STRAGGLES = 1.1
 """A rank that computes this many times as long as the median rank is said to."""
 _UNEVEN = 0.5
 """Mean use of a tier over its busiest resource, below which its load is said to be uneven."""
+_SLOW = 0.95
+"""Share of the fastest of its tier below which a wire is said to be slow."""
 _RESTS = {
     Rest.LATENCY: "latency",
     Rest.TIMEOUTS: "timeouts",
@@ -183,15 +185,17 @@ def _detail(result: Result, cause: str, parts: list[_Part], limit: int) -> str:
     if cause == "compute":
         return ", ".join(text for text in (_straggler(result, _most(parts)), _timer(parts)) if text)
     if limit != NONE:
-        return _unevenness(result, limit)
+        return ", ".join(text for text in (_slower(result, limit), _unevenness(result, limit)) if text)
     if result.packets is None or cause not in NETWORK or cause == Rest.LATENCY.name.lower():
         return ""
     counted = [
         (result.counters.get(name, 0), name) for name in ("timeouts", "retransmissions", "drops", "errors", "pauses")
     ]
     told = [f"{count:,} {name}" for count, name in counted if count]
-    down = [str(failure["link"]) for failure in result.resolved.get("fabric", {}).get("failures", ())]
-    return ", ".join([*(f"{link} was down" for link in down), *told])
+    fabric = result.resolved.get("fabric", {})
+    down = [f"{failure['link']} was down" for failure in fabric.get("failures", ())]
+    lossy = [f"{name} loses packets" for name, cable in fabric.get("cables", {}).items() if cable.get("bit_error_rate")]
+    return ", ".join([*down, *lossy, *told])
 
 
 def _timer(parts: list[_Part]) -> str:
@@ -212,6 +216,19 @@ def _straggler(result: Result, rank: int) -> str:
     return (
         f"{ratio:.2f} times as long as the median rank's {human_seconds(seconds(median))}" if ratio >= STRAGGLES else ""
     )
+
+
+def _slower(result: Result, limit: int) -> str:
+    """Say of a wire that others of its tier are faster."""
+    link = result.links[limit]
+    alike = [other for other in result.links if tier(other.name) == tier(link.name)]
+    fastest = max(alike, key=lambda other: other.capacity)
+    slow = link.kind == "wire" and link.capacity < _SLOW * fastest.capacity
+    return f"it runs at {_gbps(link)}, its tier at up to {_gbps(fastest)}" if slow else ""
+
+
+def _gbps(link: LinkRecord) -> str:
+    return f"{link.capacity * 8 / 1e9:.3g} Gb/s"
 
 
 def _unevenness(result: Result, limit: int) -> str:

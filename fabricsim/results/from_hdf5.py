@@ -80,6 +80,9 @@ def _read_resolved(reader: Reader) -> dict[str, Any]:
     failures = fabric.get("failures", [])
     told_of = isinstance(failures, list) and all(isinstance(each, dict) and "link" in each for each in failures)
     reader.require(told_of, "attribute resolved has failures without a link")
+    cables = fabric.get("cables", {})
+    changed = isinstance(cables, dict) and all(isinstance(each, dict) for each in cables.values())
+    reader.require(changed, "attribute resolved has cables that are no tables")
     algorithms = isinstance(collectives.get("algorithm"), (str, dict, type(None)))
     reader.require(algorithms, "attribute resolved has algorithms that are neither a name nor a table")
     return told

@@ -120,6 +120,15 @@ def _idle_fabric_keys(scenario: Parts) -> Iterator[Mistake]:
         yield Mistake("fabric.routing", problem, f"choose {' or '.join(fabric.routings)}")
 
 
+def _cables(scenario: Parts) -> Iterator[Mistake]:
+    for pattern, change in scenario.fabric.cables.items():
+        key = f"fabric.cables.{pattern}"
+        if not change.model_fields_set:
+            yield Mistake(key, "changes nothing", "write rate, length, delay or bit_error_rate")
+        if change.length is not None and change.delay is not None:
+            yield Mistake(key, "has a length and a delay, of which one decides", "take one out")
+
+
 def _topology(scenario: Parts) -> Iterator[Mistake]:
     if scenario.ends.hosts * scenario.cluster.gpus_per_host > MOST_GPUS:
         return  # too large whatever the topology
@@ -323,6 +332,7 @@ _CHECKS: tuple[Callable[[Parts], Iterator[Mistake]], ...] = (
     _peak,
     _idle_job_keys,
     _idle_fabric_keys,
+    _cables,
     _topology,
     _between_sockets,
     _pcie,

@@ -165,21 +165,25 @@ def _walk(path: KeyPath, model: type[Spec]) -> tuple[KeyPath, type[Spec] | None]
     current: type[Spec] | None = model
     choices: Mapping[str, type[Spec]] = {}
     keys: list[str | int] = []
+    free = False  # whether a key may be any: a name among tables of one model
     for key in path:
         if choices:
             current, choices = choices.get(str(key)), {}
             continue
         keys.append(key)
-        if isinstance(key, int):
-            continue  # an element of a list has the model that the list's key led to
+        if isinstance(key, int) or free:
+            free = False
+            continue  # an element of a list or mapping has the model that its key led to
         info = current.model_fields.get(key) if current else None
         choices = tagged(info) if info else {}
         current = _element_type(info.annotation) if info and not choices else None
+        free = info is not None and get_origin(info.annotation) is dict and current is not None
     return tuple(keys), current
 
 
 def _element_type(annotation: object) -> type[Spec] | None:
-    return spec_type(get_args(annotation)[0] if get_origin(annotation) is tuple else annotation)
+    origin = get_origin(annotation)
+    return spec_type(get_args(annotation)[origin is dict] if origin in {tuple, dict} else annotation)
 
 
 def _all_keys(model: type[Spec], prefix: str = "") -> Iterator[str]:

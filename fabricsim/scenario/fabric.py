@@ -41,6 +41,18 @@ class Failure(Spec):
     until: Duration | None = None
 
 
+class CableChange(Spec):
+    """What some cables are that others of their fabric are not; what is left out stays.
+
+    ``length`` is the way that light takes, ``delay`` the time that it takes for it, of which one may be written.
+    """
+
+    rate: Rate | None = None
+    length: Length | None = None
+    delay: Duration | None = None
+    bit_error_rate: Annotated[float, Field(ge=0, le=0.001)] | None = None
+
+
 class Fabric(Spec):
     """What all topologies have: link rate, host cables, routing, losses.
 
@@ -48,6 +60,8 @@ class Fabric(Spec):
     by the hash of the flow (``"ecmp"``), by its destination (``"d-mod-k"``), or by the order of the dimensions of a
     torus; ``"valiant"`` goes by way of another group, and ``"ugal"`` if that way is the emptier one. ``paths`` is a
     CSV file of given paths. ``bit_error_rate`` and ``failures`` lose packets; they need the packet engine.
+    ``cables`` are changes of those whose names match a pattern: ``"leaf0-spine*"``, or ``"leaf0->spine*"`` for one
+    direction; of changes that match one cable, the later ones count.
     """
 
     idle: ClassVar[frozenset[str]] = frozenset()
@@ -67,6 +81,7 @@ class Fabric(Spec):
     paths: str | None = None
     bit_error_rate: Annotated[float, Field(ge=0, le=0.001)] = 0.0
     failures: Annotated[tuple[Failure, ...], Field(strict=False)] = ()
+    cables: dict[str, CableChange] = Field(default_factory=dict)
 
     def network(self, ends: Ends) -> Network:
         """Join hosts or NICs to switches, and these to each other.
@@ -90,6 +105,11 @@ class Fabric(Spec):
         """Find what does not go together with these hosts; keys are those of this table, such as ``"k"``."""
         del ends
         return iter(())
+
+    @property
+    def worst_bit_errors(self) -> float:
+        """Bit error rate of the worst cable."""
+        return max(self.bit_error_rate, *(change.bit_error_rate or 0.0 for change in self.cables.values()), 0.0)
 
     @property
     def down(self) -> Cable:

@@ -89,7 +89,7 @@ _CHOICES: dict[TablePath, _Choice] = {
 """A choice laid over another one gives up what went with that: a law its parameters, PFC the credits."""
 
 _FILE = ".toml"
-_KEYS = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+_KEYS = re.compile(r"[\w*?#>/,-]+(\.[\w*?#>/,-]+)*", re.ASCII)  # patterns and ranges are keys, too
 
 
 def names_to_includes(node: Node, path: TablePath = ()) -> Node:

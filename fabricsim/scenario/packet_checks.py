@@ -211,6 +211,10 @@ def _packet_engine_only(scenario: Parts) -> Iterator[Mistake]:
         if scenario.engine == "flow" and getattr(scenario.fabric, key):
             problem = 'has no effect with engine = "flow", which loses nothing'
             yield Mistake(f"fabric.{key}", problem, 'set engine = "packet", or take it out')
+    for pattern, change in scenario.fabric.cables.items():
+        if scenario.engine == "flow" and change.bit_error_rate:
+            problem = 'has no effect with engine = "flow", which loses nothing'
+            yield Mistake(f"fabric.cables.{pattern}", problem, 'set engine = "packet", or take bit_error_rate out')
 
 
 def _switch_in_packets(scenario: Parts) -> Switch:

@@ -108,7 +108,7 @@ def is_within(path: tuple[str | int, ...], tables: AbstractSet[tuple[str, ...]])
 
 def spec_types(annotation: object) -> tuple[type[Spec], ...]:
     """Return the models in a field's annotation: of ``Nic`` and of ``Nic | None`` it is ``Nic`` alone."""
-    if get_origin(annotation) is tuple:
+    if get_origin(annotation) in {tuple, dict}:
         return ()
     candidates = (annotation, *get_args(annotation))
     return tuple(candidate for candidate in candidates if isinstance(candidate, type) and issubclass(candidate, Spec))

@@ -71,7 +71,7 @@ class Platform:
         self._hash_seed = (seed ^ seed >> 31) % 2**31  # the upper half of a seed counts, too
         resources = ResourceList()
         hosts, nics = cluster.hosts, cluster.nics_per_host
-        self._wires = freeze(fabric.network(Ends(hosts, nics)), link_rate, resources)
+        self._wires = freeze(fabric.network(Ends(hosts, nics)), link_rate, resources, fabric)
         speed = cluster.host_speed.of(hosts, seed, "host speed")
         self._hosts = Hosts([(cluster, costs)], np.zeros(hosts, np.int64), speed, resources)
         self.resources = resources.done()

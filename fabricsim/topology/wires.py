@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fnmatch
+import re
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fabricsim.errors import SimulationError
 from fabricsim.records.program import NONE
 
 if TYPE_CHECKING:
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     import networkx as nx
     from numpy.typing import NDArray
 
+    from fabricsim.scenario.fabric import CableChange, Fabric
     from fabricsim.scenario.network import Cable, Link, Network
     from fabricsim.topology.resources import ResourceList
 
@@ -50,6 +54,8 @@ class Wires:
         What routing adds up, shape ``(wires,)``.
     rank
         In dimension-order routing, lower ones come first, shape ``(wires,)``.
+    loss
+        Bit error rate, shape ``(wires,)``.
     group
         Of each node that detours lead through, -1 of others, shape ``(nodes,)``.
     names
@@ -65,13 +71,14 @@ class Wires:
     propagation: NDArray[np.int64]
     cost: NDArray[np.int32]
     rank: NDArray[np.int32]
+    loss: NDArray[np.float64]
     group: NDArray[np.int32]
     names: tuple[str, ...]
 
     def __post_init__(self) -> None:
         """Make the arrays read-only: a fabric that is built does not look at them again."""
         ways = (self.first, self.source, self.target, self.reverse)
-        for values in (*ways, self.rate, self.propagation, self.cost, self.rank, self.group):
+        for values in (*ways, self.rate, self.propagation, self.cost, self.rank, self.loss, self.group):
             values.flags.writeable = False
 
     def graph(self) -> nx.Graph:
@@ -95,11 +102,16 @@ class Wires:
         return nx.freeze(graph)
 
 
+def propagation(length: float) -> int:
+    """Time that light takes for some metres, ps."""
+    return round(length * NS_PER_METRE * 1000)
+
+
 def _propagation(cable: Cable) -> int:
-    return round(cable.length * NS_PER_METRE * 1000) if cable.delay is None else cable.delay
+    return propagation(cable.length) if cable.delay is None else cable.delay
 
 
-def freeze(network: Network, link_rate: float, resources: ResourceList) -> Wires:
+def freeze(network: Network, link_rate: float, resources: ResourceList, fabric: Fabric | None = None) -> Wires:
     """Give nodes and wires their numbers, and enter the wires as the first resources.
 
     Parameters
@@ -110,6 +122,13 @@ def freeze(network: Network, link_rate: float, resources: ResourceList) -> Wires
         Of cables that name none, bytes/s.
     resources
         Still empty.
+    fabric
+        Gives bit errors and changes of single cables.
+
+    Raises
+    ------
+    SimulationError
+        If no cable is called as a change has it.
     """
     nodes, number, links = tuple(network.nodes), network.nodes, network.links
     times = np.array([link.times for link in links], np.int64)
@@ -128,6 +147,10 @@ def freeze(network: Network, link_rate: float, resources: ResourceList) -> Wires
     several = np.repeat(times > 1, times)[cable[order]]
     names = tuple(_names(nodes, source.tolist(), target.tolist(), np.where(several, copy, NONE).tolist()))
     rate = np.array([link_rate if cable.rate is None else cable.rate for cable in cables], np.float64)[which]
+    delay = np.array([*map(_propagation, cables)], np.int64)[which]
+    loss = np.full(len(rate), 0.0 if fabric is None else fabric.bit_error_rate)
+    for pattern, change in {} if fabric is None else fabric.cables.items():
+        _change(named(pattern, names), change, rate, delay, loss)
     resources.add_all(names, WIRE, rate.tolist())
     group = np.full(len(nodes), NONE, np.int32)
     group[[number[node] for node in network.group]] = list(network.group.values())
@@ -138,12 +161,55 @@ def freeze(network: Network, link_rate: float, resources: ResourceList) -> Wires
         target,
         reverse,
         rate,
-        np.array([*map(_propagation, cables)], np.int64)[which],
+        delay,
         np.array([cable.cost for cable in cables], np.int32)[which],
         np.array([cable.rank for cable in cables], np.int32)[which],
+        loss,
         group,
         names,
     )
+
+
+def _change(
+    some: list[int],
+    change: CableChange,
+    rate: NDArray[np.float64],
+    delay: NDArray[np.int64],
+    loss: NDArray[np.float64],
+) -> None:
+    """Change some wires in place."""
+    length = None if change.length is None else propagation(change.length)
+    for values, value in ((rate, change.rate), (delay, length), (delay, change.delay), (loss, change.bit_error_rate)):
+        if value is not None:
+            values[some] = value
+
+
+def named(pattern: str, names: Sequence[str]) -> list[int]:
+    """Find the wires that a pattern such as ``leaf0-spine*`` names, in both directions, or with ``->`` in one.
+
+    Parallel cables are meant together unless one is named: ``leaf0-spine0#1``.
+
+    Raises
+    ------
+    SimulationError
+        If there is none.
+    """
+    whole = re.compile(fnmatch.translate(pattern) if "#" in pattern else rf"{fnmatch.translate(pattern)[:-2]}(#\d+)?\Z")
+    found = [number for number, name in enumerate(names) if any(map(whole.match, _called(name, "->" in pattern)))]
+    if not found:
+        example = names[0].replace("->", "-") if names else "host0-leaf0"
+        msg = f"fabric.cables: no cable matches {pattern!r}; they are called as {example}, and * stands for anything"
+        raise SimulationError(msg)
+    return found
+
+
+def _called(wire: str, one_way: bool) -> tuple[str, ...]:  # noqa: FBT001  of a private function
+    """Give what a wire is called: its own name, or that of its cable from either end."""
+    if one_way:
+        return (wire,)
+    ends, hash_, number = wire.partition("#")
+    here, _, there = ends.partition("->")
+    return f"{here}-{there}{hash_}{number}", f"{there}-{here}{hash_}{number}"
 
 
 def _ends(links: Sequence[Link]) -> tuple[list[str], list[str]]:

@@ -49,7 +49,7 @@ def make(
     law = law_row(scenario.transport)
     law["stacks"] = model.stacks
     _require_credits(law, scenario.switch)
-    _require_arrivals(law, scenario.fabric.bit_error_rate)
+    _require_arrivals(law, scenario.fabric.worst_bit_errors)
     _warn_of_overtaking(law, scenario)
     network = build(platform, scenario)
     warn_of_loss(scenario, platform.wires, network.links, law, platform.nics)

@@ -34,7 +34,7 @@ def build(platform: Platform, scenario: Scenario) -> PacketState:
     platform
         Its nodes and wires.
     scenario
-        Switch type, adapter efficiency, bit error rate and seed.
+        Switch type, adapter efficiency and seed.
     """
     wires, hosts, switch = platform.wires, platform.nics, scenario.switch  # to the packets each NIC is a host
     _check_ports(wires)
@@ -77,7 +77,7 @@ def _links(wires: Wires, hosts: int, scenario: Scenario) -> NDArray[np.void]:
     if switch.forwarding == "cut-through":
         links["cut_through"] = (wires.target >= hosts) & (wires.rate >= fastest[wires.target])
     links["port"] = links["tap"] = NONE
-    links["loss"] = scenario.fabric.bit_error_rate
+    links["loss"] = wires.loss
     for name in ("limit", "mark_low", "mark_high"):
         links[name] = NEVER
     _set_thresholds(links, ~from_host, switch)
