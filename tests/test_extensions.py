@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fabricsim import extensions
-from fabricsim.errors import InputError
+from fabricsim.errors import InputError, ScenarioError
 from fabricsim.scenario.fabric import TOPOLOGIES
+from fabricsim.scenario.load import from_tables, load
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -127,6 +128,7 @@ def test_installed_distributions_add_theirs_by_entry_points(tmp_path: Path, name
 import sys
 sys.path.insert(0, {str(tmp_path)!r})
 from fabricsim.scenario.fabric import TOPOLOGIES
+from fabricsim.scenario.load import from_tables, load
 print(TOPOLOGIES.all()[{name!r}].__name__, TOPOLOGIES.digest({name!r}))
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603  our own
@@ -135,3 +137,53 @@ print(TOPOLOGIES.all()[{name!r}].__name__, TOPOLOGIES.digest({name!r}))
         assert run.stdout.split() == ["Mine", hashlib.sha256(TOPOLOGY.encode()).hexdigest()], run.stderr
     else:
         assert "fat-tree = their_module:TOPOLOGY of theirs: topologies of that name are there already" in run.stderr
+
+
+def scenario(folder: Path) -> Path:
+    written(folder, TOPOLOGY)
+    path = folder / "mine.toml"
+    path.write_text('extends = "gpt2-medium-dp"\nfabric.topology = "mine.py"\nfabric.ways = 2\n', encoding="utf-8")
+    return path
+
+
+def test_a_scenario_names_a_file_beside_it_and_has_its_digest(tmp_path: Path) -> None:
+    loaded = load(scenario(tmp_path))
+    name = str(tmp_path / "mine.py")
+
+    assert type(loaded.scenario.fabric) is TOPOLOGIES.find(name)
+    assert loaded.resolved["extensions"] == {name: hashlib.sha256(TOPOLOGY.encode()).hexdigest()}
+    assert loaded.scenario.extensions == loaded.resolved["extensions"]
+    assert from_tables(loaded.resolved) == loaded.scenario
+    with pytest.raises(InputError, match=r"ways: 'x' is no whole number"):
+        load(scenario(tmp_path), ["fabric.ways=x"])
+    other = load(scenario(tmp_path), ["fabric.topology=fat-tree"])
+    assert "extensions" not in other.resolved
+    assert "ways" not in other.resolved["fabric"]
+
+
+def test_tables_of_a_result_run_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    marker = tmp_path / "was-run"
+    tables = load(scenario(tmp_path)).resolved
+    monkeypatch.setattr(extensions, "_files", {})
+    written(tmp_path, f"from pathlib import Path\nPath({str(marker)!r}).touch()\n{TOPOLOGY}")
+    preset = tmp_path / "preset.toml"
+    preset.write_text('topology = "mine.py"\n', encoding="utf-8")
+
+    for forged in (
+        tables,
+        {key: table for key, table in tables.items() if key != "extensions"},
+        {**tables, "fabric": str(preset), "extensions": {}},
+        {**tables, "fabric": {"include": str(preset), "ways": 2}, "extensions": {}},
+    ):
+        with pytest.raises(ScenarioError):
+            from_tables(forged)
+    assert not marker.exists()
+
+
+def test_a_file_that_was_edited_is_not_the_one_of_a_result(tmp_path: Path) -> None:
+    tables = load(scenario(tmp_path)).resolved
+    load(scenario(tmp_path))
+    extensions.run(written(tmp_path, TOPOLOGY + "# edited\n"))
+
+    with pytest.raises(ScenarioError, match=r"of SHA-256 [0-9a-f]{64} is needed, and has SHA-256"):
+        from_tables(tables)

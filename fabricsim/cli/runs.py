@@ -62,6 +62,9 @@ ComparedArgument = Annotated[
     typer.Argument(metavar="SCENARIO|TRACE...", help="A scenario; or with --fabric the files of a captured trace."),
 ]
 _BOTH = 2  # engines
+ExtensionOption = Annotated[
+    list[str] | None, typer.Option(metavar="FILE", help="Python file that the result was made with. May be repeated.")
+]
 ResultArgument = Annotated[Path, typer.Argument(metavar="RESULT", help="HDF5 file that fabricsim wrote.")]
 
 
@@ -92,22 +95,28 @@ def run(  # noqa: PLR0913  one parameter per option
     finish(_simulate(loaded, watch), output, as_json=as_json)
 
 
-def rerun(
+def rerun(  # noqa: PLR0913  one parameter per option
     result: ResultArgument,
     *,
+    extension: ExtensionOption = None,
     tap: TapOption = None,
     pcap: PcapOption = None,
     output: ResultOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Repeat the run that a result file describes."""
+    """Repeat the run that a result file describes.
+
+    Python files that it was made with are run only if they are given, and are the same.
+    """
+    from fabricsim import extensions  # noqa: PLC0415  --help must not pay for it
     from fabricsim.results.hdf5 import read_any  # noqa: PLC0415  as above
     from fabricsim.results.traffic import TrafficResult  # noqa: PLC0415  as above
-    from fabricsim.run.pipeline import reload  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.run.pipeline import reload  # noqa: PLC0415  as above
 
     check_output_file(output)
     watch = watched(tap, pcap, output)
     earlier = read_any(result)
+    extensions.supply(earlier.resolved.get("extensions", {}), extension or ())
     if isinstance(earlier, TrafficResult):
         again = _send_again(earlier, watch)
         save(again, output)

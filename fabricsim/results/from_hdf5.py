@@ -75,8 +75,8 @@ def _read_resolved(reader: Reader) -> dict[str, Any]:
     """Read the scenario; of its tables, what a summary looks at is checked."""
     told = reader.json_attribute("resolved")
     fabric, collectives = told.get("fabric", {}), told.get("collectives", {})
-    tables = isinstance(fabric, dict) and isinstance(collectives, dict)
-    reader.require(tables, "attribute resolved has no tables fabric and collectives")
+    tables = all(isinstance(table, dict) for table in (fabric, collectives, told.get("extensions", {})))
+    reader.require(tables, "attribute resolved has no tables fabric and collectives, or extensions that are none")
     failures = fabric.get("failures", [])
     told_of = isinstance(failures, list) and all(isinstance(each, dict) and "link" in each for each in failures)
     reader.require(told_of, "attribute resolved has failures without a link")

@@ -7,12 +7,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pydantic import GetCoreSchemaHandler
+
+    from fabricsim.extensions import Registry
 
 
 class Spec(BaseModel):
@@ -22,6 +24,23 @@ class Spec(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+
+
+@dataclass(frozen=True)
+class NameIn:
+    """Annotates a name of a registry; what is none is refused as a literal would be."""
+
+    registry: Registry[Any]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ANN401  any type may be annotated
+        """Validate the name, then look for it."""
+
+        def known(name: str) -> str:
+            if self.registry.find(name) is None:
+                raise PydanticKnownError("literal_error", {"expected": ", ".join(self.registry.all())})  # noqa: EM101  a kind
+            return name
+
+        return core_schema.no_info_after_validator_function(known, handler(source))
 
 
 @dataclass(frozen=True)

@@ -15,17 +15,22 @@ import tomllib
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from fabricsim import extensions
 from fabricsim.errors import InputError, Mistake
 from fabricsim.scenario import library
-from fabricsim.scenario.fabric import carried, own_keys
+from fabricsim.scenario.fabric import TOPOLOGIES, carried, own_keys
+from fabricsim.scenario.schedule import SCHEDULES
 from fabricsim.scenario.source import parse, read_text
 from fabricsim.scenario.suggest import did_you_mean, show
 from fabricsim.scenario.tree import Node, build
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from collections.abc import Set as AbstractSet
+
+    from fabricsim.extensions import Registry
 
 TablePath = tuple[str, ...]
 
@@ -43,6 +48,12 @@ INCLUDABLE: dict[TablePath, str] = {
     ("collectives",): "collectives",
 }
 """Tables that a library name may stand for, and the kind of the library."""
+
+EXTENSIBLE: dict[TablePath, Registry[Any]] = {
+    ("fabric", "topology"): TOPOLOGIES,
+    ("job", "schedule"): SCHEDULES,
+}
+"""Keys that may name a Python file, by themselves or as tables of names, and what the file then declares."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +118,7 @@ def is_file_name(name: object) -> bool:
 
 
 def anchored(node: Node, folder: Path, path: TablePath = ()) -> Node:
-    """Take the files that stand for tables as lying in a folder.
+    """Take the files that stand for tables, and Python files, as lying in a folder.
 
     Parameters
     ----------
@@ -118,7 +129,8 @@ def anchored(node: Node, folder: Path, path: TablePath = ()) -> Node:
     path
         If `node` stands in the scenario.
     """
-    if path in INCLUDABLE and is_file_name(node.value):
+    named = path in INCLUDABLE and is_file_name(node.value)
+    if named or (_registry(path) and extensions.is_file(node.value)):
         return Node(str(folder / str(node.value)), node.where)
     if not node.is_table:
         return node
@@ -127,6 +139,43 @@ def anchored(node: Node, folder: Path, path: TablePath = ()) -> Node:
     if path in INCLUDABLE and name is not None and is_file_name(name.value):
         inner["include"] = Node(str(folder / str(name.value)), name.where)
     return Node(inner, node.where)
+
+
+def extended(node: Node, path: TablePath = ()) -> Node:
+    """Run the Python files that settings name, and return the settings; only for what users have written themselves.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be run, or declares nothing of its kind.
+    """
+    for key, registry, name in _extensible(node, path):
+        if extensions.is_file(name.value):
+            try:
+                extensions.run(name.value)
+                registry.find(name.value)
+            except InputError as error:
+                msg = f"{name.where}: {'.'.join(key)}: {error}"
+                raise InputError(msg) from error
+    return node
+
+
+def digests(root: Node) -> dict[str, str]:
+    """Return the SHA-256 of each extension that a scenario names, by its name."""
+    found = {name.value: registry.digest(str(name.value)) for _, registry, name in _extensible(root)}
+    return {name: digest for name, digest in found.items() if digest is not None}
+
+
+def _extensible(node: Node, path: TablePath = ()) -> Iterator[tuple[TablePath, Registry[Any], Node]]:
+    if node.is_table:
+        for key, item in node.value.items():
+            yield from _extensible(item, (*path, key))
+    elif (registry := _registry(path)) is not None:
+        yield path, registry, node
+
+
+def _registry(path: TablePath) -> Registry[Any] | None:
+    return EXTENSIBLE.get(path) or EXTENSIBLE.get(path[:-1])
 
 
 def overlay(below: Node, above: Node, path: TablePath = ()) -> Node:
@@ -187,7 +236,7 @@ def override(text: str) -> Node:
     node = build(_value(value.strip()), "--set")
     for part in reversed(key.strip().split(".")):
         node = Node({part: node}, "--set")
-    return names_to_includes(node)
+    return extended(names_to_includes(node))
 
 
 def _value(text: str) -> object:
@@ -212,8 +261,11 @@ class Includer:
     broken
         Tables whose library file was not found: what they lack is not worth a message each. The
         empty path stands for the whole scenario.
+    trusted
+        Whether what includes was written by the user, so that Python files that are named are run.
     """
 
+    trusted: bool = True
     mistakes: list[Mistake] = field(default_factory=list)
     broken: set[TablePath] = field(default_factory=set)
 
@@ -238,6 +290,8 @@ class Includer:
             met.append(name.value)
             try:
                 table = _library_table(path, name.value)
+                if self.trusted:
+                    extended(table, path)
             except InputError as error:  # of a user's file; those of the library can be read
                 self.mistakes.append(Mistake(".".join(path), str(error), "", name.where))
                 self.broken.add(path)

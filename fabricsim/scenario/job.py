@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from fabricsim.scenario.base import Spec
+from fabricsim.scenario.base import NameIn, Spec
 from fabricsim.scenario.model import Experts, Model, Positive
 from fabricsim.scenario.quantity import Bytes, Duration
+from fabricsim.scenario.schedule import SCHEDULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,7 +113,7 @@ class Job(Spec):
     decoder_sequence: Positive | None = None
     precision: Literal["fp16", "bf16", "fp32"] = Field(default_factory=_since("bf16", "fp16"))
     gradient_precision: Literal["fp16", "bf16", "fp32"] | None = None
-    schedule: Literal["1f1b", "gpipe", "zb-h1"] = "1f1b"
+    schedule: Annotated[str, NameIn(SCHEDULES)] = "1f1b"
     overlap: Literal["none", "ddp"] = "none"
     bucket: Bytes = 25 * 2**20
     first_bucket: Bytes = 2**20

@@ -22,7 +22,7 @@ from fabricsim.scenario.checks import problems
 from fabricsim.scenario.collectives import is_described
 from fabricsim.scenario.explain import explain
 from fabricsim.scenario.fabric import file_keys
-from fabricsim.scenario.include import Includer, anchored, names_to_includes, overlay, override
+from fabricsim.scenario.include import Includer, anchored, digests, extended, names_to_includes, overlay, override
 from fabricsim.scenario.partial import Partial
 from fabricsim.scenario.scenario import Scenario
 from fabricsim.scenario.source import parse, read_text
@@ -31,7 +31,7 @@ from fabricsim.scenario.toml_text import lines, settings
 from fabricsim.scenario.tree import Node, build, plain, where
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 Overrides = Mapping[str, Any] | Sequence[str]
 """Settings by their keys, such as ``{"cluster.hosts": 4}``, or texts as ``--set`` takes them."""
@@ -163,14 +163,14 @@ def from_tables(tables: Mapping[str, Any]) -> Scenario:
     ----------
     tables
         Nested tables as a TOML file would give them, such as `LoadedScenario.resolved`; library
-        names are looked up as in files.
+        names are looked up as in files. Python files that they name are not run.
 
     Raises
     ------
     ScenarioError
         If the scenario has mistakes; it lists all of them.
     """
-    return _checked(names_to_includes(build(tables)), Includer())[0]
+    return _checked(names_to_includes(build(tables)), Includer(trusted=False))[0]
 
 
 def _locate(path: str | Path) -> tuple[Path, str]:
@@ -200,7 +200,7 @@ def _exists(file: Path) -> bool:
 def _extended(tree: Node, met: list[tuple[Path, str]], includer: Includer) -> Node:
     """Lay a file, the last of those `met`, over what it extends, and that over what it extends."""
     folder = met[-1][0].parent
-    tree = _anchored(names_to_includes(anchored(tree, folder)), folder)
+    tree = _anchored(names_to_includes(extended(anchored(tree, folder))), folder)
     name = tree.value.get("extends")
     if name is None:
         return tree
@@ -262,6 +262,11 @@ def _checked(root: Node, includer: Includer) -> tuple[Scenario, dict[str, Any]]:
     root = _with_base_switch(includer.resolve(root))
     mistakes = list(includer.mistakes)
     tables = plain(root)
+    known = digests(root)
+    if lacking := list(_lacking(tables.get("extensions"), known)):
+        raise ScenarioError(lacking)
+    if known:
+        tables["extensions"] = known
     try:
         scenario = Scenario.model_validate(tables)
     except ValidationError as error:
@@ -272,6 +277,15 @@ def _checked(root: Node, includer: Includer) -> tuple[Scenario, dict[str, Any]]:
     if mistakes:
         raise ScenarioError(mistakes)
     return scenario, tables
+
+
+def _lacking(needed: object, known: Mapping[str, str]) -> Iterator[Mistake]:
+    """Find extensions that a scenario was made with, and that are not there as they were."""
+    for name, digest in needed.items() if isinstance(needed, dict) else ():
+        if known.get(name) != digest:
+            there = f"has SHA-256 {known[name]}" if name in known else "was not run, as no result runs code by itself"
+            way_out = "name that file on the command line with --extension FILE, if you trust it"
+            yield Mistake("extensions", f"{show(name)} of SHA-256 {digest} is needed, and {there}", way_out)
 
 
 def _with_base_switch(root: Node) -> Node:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from fabricsim.errors import Mistake
 from fabricsim.scenario.job import DIMENSIONS
+from fabricsim.scenario.schedule import SCHEDULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,7 +36,8 @@ def _virtual(job: Job) -> Iterator[Mistake]:
     if degrees.pipeline == 1:
         yield Mistake(f"{_KEY}.virtual_stages", "has no effect with pipeline = 1", "take it out, or raise pipeline")
         return
-    if job.schedule != "1f1b":
+    schedule = SCHEDULES.find(job.schedule)
+    if schedule is not None and not schedule.interleaves:
         problem = f"a schedule of {job.schedule!r} is not interleaved"
         yield Mistake(f"{_KEY}.virtual_stages", problem, 'set it to 1, or schedule = "1f1b"')
     batches = job.global_batch // (job.micro_batch * degrees.data)

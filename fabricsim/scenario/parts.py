@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 
 class Parts(Spec):
-    """The tables of a scenario; each is checked by itself."""
+    """The tables of a scenario; each is checked by itself.
+
+    ``extensions`` has the SHA-256 of each file and installed module that the scenario takes something from, by name; it
+    is written into results.
+    """
 
     name: str
     cluster: Cluster
@@ -30,6 +34,7 @@ class Parts(Spec):
     engine: Literal["flow", "packet", "reference"] = "flow"
     folding: Literal["auto", "on", "close", "off"] = "auto"
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    extensions: dict[str, str] = Field(default_factory=dict)
 
     @property
     def link_rate(self) -> float:

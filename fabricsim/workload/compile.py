@@ -14,11 +14,11 @@ from fabricsim.workload.data_parallel import make_reducer
 from fabricsim.workload.lane import Lane
 from fabricsim.workload.machines import LONGEST
 from fabricsim.workload.operations import gradient_bytes, gradient_copies, optimizer_operations
+from fabricsim.workload.passes import has_weight_passes, ordered
 from fabricsim.workload.pipeline_parallel import Pipeline, run_stage
 from fabricsim.workload.placement import Placement
 from fabricsim.workload.program import GroupSet, Program
 from fabricsim.workload.roofline import operations_time
-from fabricsim.workload.schedules import schedule
 from fabricsim.workload.shapes import embedding_stages
 from fabricsim.workload.stages import plan_stages
 from fabricsim.workload.work import Exchange
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from fabricsim.scenario.cluster import Gpu
     from fabricsim.scenario.job import Job
+    from fabricsim.scenario.schedule import Direction, Step
     from fabricsim.workload.builder import Pattern
     from fabricsim.workload.data_parallel import Reducer
-    from fabricsim.workload.schedules import Direction, Step
     from fabricsim.workload.stages import Stage
 
 TIMERS = (
@@ -184,13 +184,17 @@ class _Compiler:
         self.pipeline = pipeline
         self.stage = int(plan.placement.stages[lane.rank])
         self.chunks = plan.chunks(self.stage)
+        degrees = plan.job.parallelism
+        self.steps = ordered(
+            plan.job.schedule, self.stage, degrees.pipeline, plan.micro_batches, degrees.virtual_stages
+        )
+        self.split = has_weight_passes(self.steps)
         self.reducer: Reducer = make_reducer(plan.job, plan.gpu, lane, self.chunks)
         self.patterns: dict[tuple[Direction, int], Pattern] = {}
 
     def add(self) -> None:
         """Add the iteration."""
-        plan, degrees = self.plan, self.plan.job.parallelism
-        steps = schedule(plan.job.schedule, self.stage, degrees.pipeline, plan.micro_batches, degrees.virtual_stages)
+        plan, steps = self.plan, self.steps
         last = {(step.chunk, step.direction): index for index, step in enumerate(steps)}
         computes = [
             partial(self.compute, final=last[step.chunk, step.direction] == index) for index, step in enumerate(steps)
@@ -236,7 +240,6 @@ class _Compiler:
                 self.reducer.before_forward(step.chunk, number)
                 self.lane.add(block.forward, timer, slowed=self.reducer.overlaps("forward", final=final))
             return
-        split = self.plan.job.schedule == "zb-h1"
         for number in reversed(range(len(blocks))):
             block = blocks[number]
             if step.direction == "weight":
@@ -244,11 +247,11 @@ class _Compiler:
             else:
                 self.reducer.before_backward(step.chunk, number)
                 self.lane.add(
-                    block.inputs if split else block.backward,
+                    block.inputs if self.split else block.backward,
                     timer,
                     slowed=self.reducer.overlaps("backward", final=final),
                 )
-            if step.direction == "weight" or not split:
+            if step.direction == "weight" or not self.split:
                 self.reducer.after_backward(step.chunk, number, final=final)
 
     def gather_input(self, step: Step, timer: str) -> None:

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from fabricsim.scenario.cluster import Gpu
     from fabricsim.scenario.job import Job
+    from fabricsim.scenario.schedule import Direction
     from fabricsim.workload.lane import Lane
     from fabricsim.workload.program import CollectiveName
-    from fabricsim.workload.schedules import Direction
     from fabricsim.workload.stages import Stage
 
 ALIGNMENT = 128

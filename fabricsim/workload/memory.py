@@ -7,7 +7,7 @@ ZeRO 3 all. While the optimizer runs, gradients of 16 bits have a copy in fp32: 
 bytes of Megatron-LM (Megatron Core, "Distributed Optimizer"), but no activations are left then.
 
 Activations are what blocks keep for their backward pass (Korthikanti et al., arXiv 2205.05198, section 4),
-times the passes in flight (`fabricsim.workload.schedules.in_flight`): in the first stage ``p`` micro-batches
+times the passes in flight (`fabricsim.workload.passes.in_flight`): in the first stage ``p`` micro-batches
 of 1F1B, and ``1 + (p - 1) / (p v)`` times as much when interleaved (section 4.2.3).
 """
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from fabricsim.workload import schedules
+from fabricsim.workload import passes
 from fabricsim.workload.operations import PRECISION_BYTES, block_work, decoder_sequence, gradient_bytes
 from fabricsim.workload.parameter_counts import chunk_parameters, virtual_stages
 from fabricsim.workload.shapes import stage_blocks
@@ -78,7 +78,7 @@ def in_flight(job: Job, stage: int) -> tuple[int, ...]:
     degrees = job.parallelism
     stages, chunks = degrees.pipeline, degrees.virtual_stages
     batches = job.global_batch // (job.micro_batch * degrees.data)
-    held = schedules.in_flight(job.schedule, stage, stages, batches, chunks)
+    held = passes.in_flight(passes.ordered(job.schedule, stage, stages, batches, chunks))
     return tuple(number // stages % chunks for number in range(held))
 
 

@@ -22,8 +22,8 @@ from fabricsim.workload.program import Call
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from fabricsim.scenario.schedule import Direction, Step
     from fabricsim.workload.builder import ProgramBuilder
-    from fabricsim.workload.schedules import Direction, Step
 
 TIMERS = (
     "forward-recv",

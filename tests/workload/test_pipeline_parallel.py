@@ -10,9 +10,10 @@ import simpy
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.records.program import COLLECTIVE, MAIN_STREAM, OVERLAPPED_STREAM
+from fabricsim.scenario.schedule import Step
 from fabricsim.workload.builder import ProgramBuilder
+from fabricsim.workload.passes import ordered
 from fabricsim.workload.pipeline_parallel import TIMERS, Pipeline, run_stage
-from fabricsim.workload.schedules import Step, schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from fabricsim.engine.completions import Replay
     from fabricsim.scenario.scenario import Scenario
     from fabricsim.workload.program import Call, Program
-    from fabricsim.workload.schedules import Name
 
     Make = Callable[..., Scenario]
 
@@ -39,7 +39,7 @@ GRID = [
 ]
 
 
-def compiled(name: Name, stages: int, micro_batches: int, chunks: int, *, overlap: bool = False) -> Program:
+def compiled(name: str, stages: int, micro_batches: int, chunks: int, *, overlap: bool = False) -> Program:
     """A pipeline with one byte per message."""
     builder = ProgramBuilder([*TIMERS, "forward", "backward", "weight"])
     pipeline = Pipeline(builder, range(stages), [1] * (stages * chunks))
@@ -52,12 +52,12 @@ def compiled(name: Name, stages: int, micro_batches: int, chunks: int, *, overla
         def compute(step: Step, rank: int = stage) -> None:
             builder.compute(rank, durations[step.direction] // chunks, step.direction)
 
-        steps = schedule(name, stage, stages, micro_batches, chunks)
+        steps = ordered(name, stage, stages, micro_batches, chunks)
         run_stage(builder, pipeline, stage, steps, [compute] * len(steps), overlap=overlap)
     return builder.build()
 
 
-def bubble(name: Name, stages: int, micro_batches: int, chunks: int) -> int:
+def bubble(name: str, stages: int, micro_batches: int, chunks: int) -> int:
     """In ps, as the module of schedules has it."""
     whole = FORWARD + BACKWARD + WEIGHT
     if name != "zb-h1":
@@ -68,7 +68,7 @@ def bubble(name: Name, stages: int, micro_batches: int, chunks: int) -> int:
 @pytest.mark.parametrize("overlap", [False, True])
 @pytest.mark.parametrize(("name", "stages", "micro_batches", "chunks"), GRID)
 def test_the_engine_takes_the_closed_form_and_its_messages(  # noqa: PLR0913  the letters of the formula
-    name: Name, stages: int, micro_batches: int, chunks: int, *, overlap: bool, ideal_scenario: Make
+    name: str, stages: int, micro_batches: int, chunks: int, *, overlap: bool, ideal_scenario: Make
 ) -> None:
     program = compiled(name, stages, micro_batches, chunks, overlap=overlap)
     env = simpy.Environment()
@@ -120,7 +120,7 @@ def test_where_all_forward_passes_are_warm_up_the_rank_sends_the_last_before_it_
     ("name", "overlap", "stream"),
     [("1f1b", False, MAIN_STREAM), ("1f1b", True, OVERLAPPED_STREAM), ("zb-h1", False, OVERLAPPED_STREAM)],
 )
-def test_stream_of_the_messages_of_a_first_stage(name: Name, *, overlap: bool, stream: int) -> None:
+def test_stream_of_the_messages_of_a_first_stage(name: str, *, overlap: bool, stream: int) -> None:
     ops = compiled(name, 3, 6, 1, overlap=overlap).ops
     messages = ops[(ops["kind"] == COLLECTIVE) & (ops["rank"] == 0)]
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -7,21 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricsim.errors import SimulationError
+from fabricsim.scenario.schedule import SCHEDULES, Schedule, Step
 from fabricsim.workload.builder import ProgramBuilder
+from fabricsim.workload.passes import in_flight, ordered
 from fabricsim.workload.pipeline_parallel import TIMERS, Pipeline, run_stage
-from fabricsim.workload.schedules import Step, gpipe, in_flight, one_forward_one_backward, schedule, zero_bubble_h1
 
 if TYPE_CHECKING:
     from conftest import Replay
 
-    from fabricsim.workload.schedules import Name
-
-NAMES: list[Name] = ["1f1b", "gpipe", "zb-h1"]
+NAMES = sorted(SCHEDULES.own)
 durations = st.integers(1, 1000)
 
 
 @st.composite
-def pipelines(draw: st.DrawFn) -> tuple[Name, int, int, int]:
+def pipelines(draw: st.DrawFn) -> tuple[str, int, int, int]:
     """Schedule, stages, micro-batches and chunks that fit together."""
     name = draw(st.sampled_from(NAMES))
     stages = draw(st.integers(1, 9))
@@ -30,7 +30,7 @@ def pipelines(draw: st.DrawFn) -> tuple[Name, int, int, int]:
     return name, stages, groups * stages if chunks > 1 else groups, chunks
 
 
-def makespan(pipeline: tuple[Name, int, int, int], times: dict[str, int], replay: Replay) -> int:
+def makespan(pipeline: tuple[str, int, int, int], times: dict[str, int], replay: Replay) -> int:
     """Longest path with free messages that both ends wait for; each chunk takes its share of `times`."""
     name, p, m, v = pipeline
     builder = ProgramBuilder([*TIMERS, *times])
@@ -40,15 +40,15 @@ def makespan(pipeline: tuple[Name, int, int, int], times: dict[str, int], replay
         def compute(step: Step, rank: int = stage) -> None:
             builder.compute(rank, times[step.direction], step.direction)
 
-        steps = schedule(name, stage, p, m, v)
+        steps = ordered(name, stage, p, m, v)
         run_stage(builder, chain, stage, steps, [compute] * len(steps))
     return int(replay(builder.build())[1].max())
 
 
-def free_makespan(pipeline: tuple[Name, int, int, int], times: dict[str, int]) -> int:
+def free_makespan(pipeline: tuple[str, int, int, int], times: dict[str, int]) -> int:
     """The same where only data is waited for: what the order of the passes by itself takes."""
     name, p, m, v = pipeline
-    steps = [schedule(name, stage, p, m, v) for stage in range(p)]
+    steps = [ordered(name, stage, p, m, v) for stage in range(p)]
     done: dict[tuple[str, int, int], int] = {}
     clock, place = [0] * p, [0] * p
     while place != [len(each) for each in steps]:
@@ -74,7 +74,7 @@ def free_makespan(pipeline: tuple[Name, int, int, int], times: dict[str, int]) -
 @pytest.mark.slow
 @given(pipeline=pipelines(), t_f=durations, t_b=durations, t_w=durations)
 def test_bubble_is_the_closed_form(
-    pipeline: tuple[Name, int, int, int], t_f: int, t_b: int, t_w: int, replay: Replay
+    pipeline: tuple[str, int, int, int], t_f: int, t_b: int, t_w: int, replay: Replay
 ) -> None:
     name, p, m, v = pipeline
     # Times of a chunk: the passes of a stage take v times as long.
@@ -102,10 +102,10 @@ def test_zb_h1_waits_for_no_message_even_where_its_closed_form_does_not_hold(  #
 
 @given(pipeline=pipelines(), data=st.data())
 def test_each_micro_batch_passes_each_chunk_once_each_way(
-    pipeline: tuple[Name, int, int, int], data: st.DataObject
+    pipeline: tuple[str, int, int, int], data: st.DataObject
 ) -> None:
     name, p, m, v = pipeline
-    steps = schedule(name, data.draw(st.integers(0, p - 1)), p, m, v)
+    steps = ordered(name, data.draw(st.integers(0, p - 1)), p, m, v)
     ways = ["forward", "backward", "weight"] if name == "zb-h1" else ["forward", "backward"]
 
     assert len(steps) == len(ways) * m * v
@@ -115,22 +115,19 @@ def test_each_micro_batch_passes_each_chunk_once_each_way(
 
 
 @given(pipeline=pipelines(), data=st.data())
-def test_in_flight_is_the_most_that_the_steps_store(pipeline: tuple[Name, int, int, int], data: st.DataObject) -> None:
+def test_in_flight_is_the_published_closed_form(pipeline: tuple[str, int, int, int], data: st.DataObject) -> None:
     name, p, m, v = pipeline
     stage = data.draw(st.integers(0, p - 1))
-    last = "weight" if name == "zb-h1" else "backward"
-    kept, most = 0, 0
-    for step in schedule(name, stage, p, m, v):
-        kept += (step.direction == "forward") - (step.direction == last)
-        most = max(most, kept)
+    warm_up = p - stage - 1 if v == 1 else 2 * (p - stage - 1) + (v - 1) * p
+    closed = {"gpipe": m, "zb-h1": min(p, m)}.get(name, min(warm_up + 1, m * v))
 
-    assert in_flight(name, stage, p, m, v) == most
+    assert in_flight(ordered(name, stage, p, m, v)) == closed
 
 
 @given(pipeline=pipelines())
-def test_peaks_of_the_first_stage_are_the_published_ones(pipeline: tuple[Name, int, int, int]) -> None:
+def test_peaks_of_the_first_stage_are_the_published_ones(pipeline: tuple[str, int, int, int]) -> None:
     name, p, m, v = pipeline
-    found = in_flight(name, 0, p, m, v)
+    found = in_flight(ordered(name, 0, p, m, v))
 
     if name == "gpipe":
         assert found == m
@@ -144,14 +141,16 @@ def test_peaks_of_the_first_stage_are_the_published_ones(pipeline: tuple[Name, i
 @given(m=st.integers(1, 24), p=st.integers(1, 12), data=st.data())
 def test_zb_h1_keeps_no_more_inputs_of_backward_passes_than_1f1b(m: int, p: int, data: st.DataObject) -> None:
     stage = data.draw(st.integers(0, p - 1))
-    without = [step[:3] for step in schedule("zb-h1", stage, p, m) if step.direction != "weight"]
+    without = [step[:3] for step in ordered("zb-h1", stage, p, m) if step.direction != "weight"]
 
-    assert without == [step[:3] for step in schedule("1f1b", stage, p, m)]
-    assert in_flight("1f1b", stage, p, m) == min(p - stage, m)
+    assert without == [step[:3] for step in ordered("1f1b", stage, p, m)]
+    assert in_flight(ordered("1f1b", stage, p, m)) == min(p - stage, m)
 
 
 def test_zb_h1_of_three_stages_and_five_micro_batches() -> None:
-    orders = [" ".join(f"{step.direction[0]}{step.micro_batch}" for step in zero_bubble_h1(i, 3, 5)) for i in range(3)]
+    orders = [
+        " ".join(f"{step.direction[0]}{step.micro_batch}" for step in ordered("zb-h1", i, 3, 5)) for i in range(3)
+    ]
 
     assert orders == [
         "f0 f1 f2 b0 w0 f3 b1 w1 f4 b2 w2 b3 w3 b4 w4",
@@ -162,7 +161,7 @@ def test_zb_h1_of_three_stages_and_five_micro_batches() -> None:
 
 def test_interleaved_1f1b_of_two_stages_and_two_chunks() -> None:
     def order(stage: int) -> str:
-        steps = schedule("1f1b", stage, 2, 4, 2)
+        steps = ordered("1f1b", stage, 2, 4, 2)
         return " ".join(f"{step.direction[0]}{step.micro_batch}{'ab'[step.chunk]}" for step in steps)
 
     # Narayanan et al., figure 4, for two devices: micro-batches in twos through chunk a, then b.
@@ -179,16 +178,37 @@ def test_interleaved_1f1b_of_two_stages_and_two_chunks() -> None:
         ("1f1b", 4, 6, "6 micro-batches are no multiple of the 4 stages"),
     ],
 )
-def test_what_cannot_be_interleaved_is_refused(name: Name, stages: int, micro_batches: int, said: str) -> None:
+def test_what_cannot_be_interleaved_is_refused(name: str, stages: int, micro_batches: int, said: str) -> None:
     with pytest.raises(SimulationError, match=said):
-        schedule(name, 0, stages, micro_batches, 2)
+        ordered(name, 0, stages, micro_batches, 2)
+
+
+FORWARD, BACK, WEIGHT = Step("forward", 0), Step("backward", 0), Step("weight", 0)
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ([BACK, FORWARD], "the backward pass of micro-batch 0, chunk 0, comes before its forward pass"),
+        ([FORWARD, WEIGHT, BACK], "the weight pass of micro-batch 0, chunk 0, comes before its backward pass"),
+        ([FORWARD, FORWARD], "the forward pass of micro-batch 0, chunk 0, comes twice"),
+        ([FORWARD, BACK, Step("forward", 1)], "there is no such micro-batch"),
+        ([FORWARD], "has {'forward': 1} passes, but each kind takes 1"),
+    ],
+)
+def test_a_schedule_that_leaves_something_out_is_refused(
+    monkeypatch: pytest.MonkeyPatch, steps: list[Step], said: str
+) -> None:
+    monkeypatch.setitem(SCHEDULES.own, "mine", Schedule("mine", lambda *_: steps))
+    with pytest.raises(SimulationError, match=re.escape(said)):
+        ordered("mine", 0, 1, 1)
 
 
 def test_1f1b_of_four_stages_and_four_micro_batches() -> None:
-    order = [(step.direction[0], step.micro_batch) for step in one_forward_one_backward(2, 4, 4)]
+    order = [(step.direction[0], step.micro_batch) for step in ordered("1f1b", 2, 4, 4)]
 
     assert order == [(way, int(k)) for way, k in ("f0", "f1", "b0", "f2", "b1", "f3", "b2", "b3")]
 
 
 def test_gpipe_goes_back_in_reverse() -> None:
-    assert [step.micro_batch for step in gpipe(3)] == [0, 1, 2, 2, 1, 0]
+    assert [step.micro_batch for step in ordered("gpipe", 0, 1, 3)] == [0, 1, 2, 2, 1, 0]

@@ -1,0 +1,94 @@
+"""The passes of a pipeline's stages, in the order of a schedule."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache
+
+from fabricsim.errors import SimulationError
+from fabricsim.scenario.schedule import SCHEDULES, Schedule, Step
+
+_WAYS = {"forward": (), "backward": ("forward",), "weight": ("forward", "backward")}
+"""Passes of a micro-batch that come before each."""
+
+
+def ordered(name: str, stage: int, stages: int, micro_batches: int, chunks: int = 1) -> tuple[Step, ...]:
+    """Order the passes of one stage by the named schedule.
+
+    Parameters
+    ----------
+    name
+        Of `SCHEDULES`.
+    stage, stages
+        Which stage of how many.
+    micro_batches
+        That go through the pipeline in one iteration.
+    chunks
+        Virtual stages per rank.
+
+    Raises
+    ------
+    SimulationError
+        If the schedule does not exist for these numbers, or does not pass each micro-batch forward and back once.
+    """
+    schedule = SCHEDULES.find(name)
+    found = f"there is no schedule {name!r}" if schedule is None else _problem(schedule, stages, micro_batches, chunks)
+    if schedule is None or found:
+        raise SimulationError(found)
+    return _ordered(schedule, stage, stages, micro_batches, chunks)
+
+
+@lru_cache(maxsize=64)
+def _ordered(schedule: Schedule, stage: int, stages: int, micro_batches: int, chunks: int) -> tuple[Step, ...]:
+    sizes = (stage, stages, micro_batches, *((chunks,) if schedule.interleaves else ()))
+    steps = tuple(schedule.steps(*sizes))
+    _check(steps, schedule.name, sizes, {(batch, chunk) for batch in range(micro_batches) for chunk in range(chunks)})
+    return steps
+
+
+def _problem(schedule: Schedule, stages: int, micro_batches: int, chunks: int) -> str:
+    """Say why a schedule does not exist for these numbers."""
+    if chunks == 1:
+        return ""
+    if not schedule.interleaves:
+        return f"{chunks} chunks per stage need the schedule 1f1b, not {schedule.name}"
+    if stages == 1:
+        return f"{chunks} chunks per stage need a pipeline of 2 stages or more"
+    if micro_batches % stages:
+        return f"{micro_batches} micro-batches are no multiple of the {stages} stages that interleave {chunks} chunks"
+    return ""
+
+
+def _check(steps: tuple[Step, ...], name: str, sizes: tuple[int, ...], wanted: set[tuple[int, int]]) -> None:
+    split = has_weight_passes(steps)
+    done: set[tuple[str, int, int]] = set()
+    for way, batch, chunk, _ in steps:
+        early = [before for before in _WAYS[way] if (before, batch, chunk) not in done]
+        if early or (way, batch, chunk) in done or (batch, chunk) not in wanted:
+            what = f"before its {early[0]} pass" if early else "twice, or there is no such micro-batch"
+            msg = f"schedule {name}{sizes}: the {way} pass of micro-batch {batch}, chunk {chunk}, comes {what}"
+            raise SimulationError(msg)
+        done.add((way, batch, chunk))
+    if len(done) != len(wanted) * (2 + split):
+        count = dict(Counter(step.direction for step in steps))
+        msg = f"schedule {name}{sizes}: has {count} passes, but each kind takes {len(wanted)}"
+        raise SimulationError(msg)
+
+
+def has_weight_passes(steps: tuple[Step, ...]) -> bool:
+    """Whether gradients of weights are passes of their own."""
+    return any(step.direction == "weight" for step in steps)
+
+
+def in_flight(steps: tuple[Step, ...]) -> int:
+    """Most activations that a stage stores at once, in micro-batches of one chunk.
+
+    Those of a forward pass are stored until the last pass that needs them: the backward pass, or the weight pass if
+    there are such.
+    """
+    last = "weight" if has_weight_passes(steps) else "backward"
+    stored = most = 0
+    for step in steps:
+        stored += (step.direction == "forward") - (step.direction == last)
+        most = max(most, stored)
+    return most
