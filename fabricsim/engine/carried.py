@@ -20,14 +20,9 @@ if TYPE_CHECKING:
 class LinkUse(NamedTuple):
     """What a link or another resource has carried.
 
-    Attributes
-    ----------
-    payload
-        Bytes, without headers.
-    busy
-        Time that all it carried took of it at its full capacity, in units of the environment.
-    capacity
-        Bytes per second, headers included.
+    `payload`: bytes, without headers.
+    `busy`: time that all it carried took of it at its full capacity, in units of the environment.
+    `capacity`: bytes per second, headers included.
     """
 
     payload: float
@@ -38,12 +33,8 @@ class LinkUse(NamedTuple):
 def link_use(parts: Assembly, now: int, unit: int) -> dict[str, LinkUse]:
     """Tell what each resource has carried up to `now` (ps), by name.
 
-    Parameters
-    ----------
-    parts, now
-        Those of the fabric, and the present time.
-    unit
-        Picoseconds per unit of the environment's time.
+    `parts`, `now`: those of the fabric, and the present time.
+    `unit`: picoseconds per unit of the environment's time.
     """
     load, payload = carried(parts)
     if parts.recorder is None:

@@ -23,13 +23,7 @@ _FIRST = 2**40
 
 @dataclass
 class Switches:
-    """Switches of a platform as endpoints: those of hosts, then the network's nodes.
-
-    Parameters
-    ----------
-    platform
-        Hosts and network.
-    """
+    """Switches of a platform as endpoints: those of hosts, then the network's nodes. `platform`: hosts and network."""
 
     platform: Platform
     _ways: dict[tuple[int, int], list[int]] = field(default_factory=dict)
@@ -131,10 +125,7 @@ class Switches:
     def path(self, source: int, target: int, port: int) -> Path:
         """Find the way between two ends of which one at least is a switch.
 
-        Raises
-        ------
-        SimulationError
-            If a host's GPUs are not joined by a switch, or a rank does not reach the switch.
+        Raises SimulationError if a host's GPUs are not joined by a switch, or a rank does not reach the switch.
         """
         if self.is_in_network(source) or self.is_in_network(target):
             return self._network_path(source, target, port)

@@ -32,18 +32,11 @@ _BUDGET = 2_000_000
 class Pump:
     """Moves a world along with the clock of an environment.
 
-    Parameters
-    ----------
-    env, world
-        The two.
-    unit
-        Picoseconds per unit of ``env.now``.
-    deliver
-        Called at the time of a completion, when the outbox has something.
-    idle
-        Called when nothing can happen any more.
-    progress
-        Called now and then with the number of DAG nodes done so far.
+    `env`, `world`: the two.
+    `unit`: picoseconds per unit of ``env.now``.
+    `deliver`: called at the time of a completion, when the outbox has something.
+    `idle`: called when nothing can happen any more.
+    `progress`: called now and then with the number of DAG nodes done so far.
     """
 
     def __init__(  # noqa: PLR0913  two parties and three callbacks, these by name
@@ -63,13 +56,7 @@ class Pump:
         self._delivering = False
 
     def now(self) -> int:
-        """Present time, ps.
-
-        Raises
-        ------
-        SimulationError
-            If the environment's clock is outside that of the world.
-        """
+        """Present time, ps. Raises SimulationError if the environment's clock is outside that of the world."""
         if self._env.now < 0:
             msg = f"the environment's time {self._env.now} is before 0, where the clock begins: start it at 0"
             raise SimulationError(msg)

@@ -23,12 +23,8 @@ Stripes = tuple[tuple[int, int], ...]
 class Ways:
     """Ways over a platform.
 
-    Parameters
-    ----------
-    platform
-        Gives the path of each part.
-    switches
-        Switches that reduce.
+    `platform`: gives the path of each part.
+    `switches`: switches that reduce.
     """
 
     platform: Platform

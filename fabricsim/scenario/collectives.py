@@ -50,12 +50,8 @@ _CHAKRA = re.compile(r"(.+\.\*\.et)(?:\s*@(.*))?", re.DOTALL)
 class ChakraFiles(NamedTuple):
     """Files of Chakra that describe an algorithm, one per rank.
 
-    Attributes
-    ----------
-    pattern
-        Their names, with ``*`` for the rank.
-    size
-        Bytes of the collective that they were written for; None if the files are to say it.
+    `pattern`: their names, with ``*`` for the rank.
+    `size`: bytes of the collective that they were written for; None if the files are to say it.
     """
 
     pattern: str
@@ -70,10 +66,7 @@ def is_described(name: str) -> bool:
 def chakra_files(name: str) -> ChakraFiles | None:
     """Read the name of an algorithm in Chakra files; None if it is another.
 
-    Raises
-    ------
-    ValueError
-        If what follows the ``@`` is no size.
+    Raises ValueError if what follows the ``@`` is no size.
     """
     found = _CHAKRA.fullmatch(name)
     if found is None or name.endswith(".xml"):
@@ -88,12 +81,8 @@ def chakra_files(name: str) -> ChakraFiles | None:
 def assumed(algorithm: object, called: Container[str]) -> list[str]:
     """Say what nothing in a user's Chakra files can be checked for, of the collectives that are called.
 
-    Parameters
-    ----------
-    algorithm
-        As ``collectives.algorithm`` of a scenario.
-    called
-        Collectives of the run.
+    `algorithm`: as ``collectives.algorithm`` of a scenario.
+    `called`: collectives of the run.
     """
     said = []
     for collective, name in algorithm.items() if isinstance(algorithm, dict) else ():

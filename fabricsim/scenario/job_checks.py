@@ -34,15 +34,8 @@ embedding, as in Llama 3 405B (arXiv 2407.21783, section 3.3.2)."""
 def job_problems(job: Job) -> list[Mistake]:
     """Find what does not fit together in a job.
 
-    Parameters
-    ----------
-    job
-        A job, or a `Partial` that stands in for one with other mistakes.
-
-    Returns
-    -------
-    list of Mistake
-        Without places; empty if all fits.
+    `job`: a job, or a `Partial` that stands in for one with other mistakes.
+    Returns: without places; empty if all fits.
     """
     return settled(partial(check, job) for check in _CHECKS)
 
@@ -50,20 +43,9 @@ def job_problems(job: Job) -> list[Mistake]:
 def peak_problems(job: Job, gpu: Gpu) -> list[Mistake]:
     """Find out whether a GPU can compute in the job's precision.
 
-    Parameters
-    ----------
-    job, gpu
-        Or a `Partial` that stands in for either.
-
-    Returns
-    -------
-    list of Mistake
-        Empty, or one.
-
-    Raises
-    ------
-    Unsettled
-        If `job` or `gpu` has a mistake in what decides this.
+    `job`, `gpu`: or a `Partial` that stands in for either.
+    Returns: empty, or one.
+    Raises Unsettled if `job` or `gpu` has a mistake in what decides this.
     """
     if job.precision in gpu.peak:
         return []

@@ -29,13 +29,7 @@ KINDS = (
 
 
 def root() -> Path:
-    """Return the folder of the library.
-
-    Raises
-    ------
-    InputError
-        If the installation lacks it.
-    """
+    """Return the folder of the library. Raises InputError if the installation lacks it."""
     package = Path(__file__).resolve().parents[1]
     for folder in (package / "workloads", package.parent / "workloads"):
         if (folder / "scenarios").is_dir():
@@ -45,13 +39,7 @@ def root() -> Path:
 
 
 def names(kind: str) -> list[str]:
-    """Names of all presets of a kind, sorted.
-
-    Raises
-    ------
-    InputError
-        If there is no such kind.
-    """
+    """Names of all presets of a kind, sorted. Raises InputError if there is no such kind."""
     if kind not in KINDS:
         hint = did_you_mean(kind, KINDS, f"there are {', '.join(KINDS)}")
         msg = f"no presets of kind {kind!r}; {hint}"
@@ -60,13 +48,7 @@ def names(kind: str) -> list[str]:
 
 
 def path(kind: str, name: str) -> Path:
-    """File of one preset.
-
-    Raises
-    ------
-    InputError
-        If there is no such kind or name.
-    """
+    """File of one preset. Raises InputError if there is no such kind or name."""
     known = names(kind)
     if name not in known:  # a name is never joined to a path before it is known to be one of ours
         hint = did_you_mean(name, known, f"there are {', '.join(known)}")
@@ -85,11 +67,7 @@ def trace(given: Path) -> Path:
 def listing() -> dict[str, list[tuple[str, str]]]:
     """Everything there is, for people.
 
-    Returns
-    -------
-    dict
-        From each kind to its ``(name, description)`` pairs; the description is the first comment
-        line of the file.
+    Returns: from each kind to its ``(name, description)`` pairs; the description is the first comment line of the file.
     """
     return {kind: [(name, _description(path(kind, name))) for name in names(kind)] for kind in KINDS}
 

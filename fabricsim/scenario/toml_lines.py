@@ -25,16 +25,9 @@ _BARE_VALUE = re.compile(r"[^,\]}\n#]*")
 def key_lines(text: str) -> dict[KeyPath, int]:
     """Find the line on which each key is first mentioned.
 
-    Parameters
-    ----------
-    text
-        Valid TOML, as ``tomllib`` has accepted it; what else is given is not diagnosed here.
-
-    Returns
-    -------
-    dict
-        From key paths to lines, counted from 1. Tables that only dotted keys or longer headers
-        mention are there too.
+    `text`: valid TOML, as ``tomllib`` has accepted it; what else is given is not diagnosed here.
+    Returns: from key paths to lines, counted from 1. Tables that only dotted keys or longer headers mention are there
+        too.
     """
     scanner = _Scanner(text)
     scanner.document()

@@ -46,10 +46,7 @@ class FlowSizes(Spec):
 def load_sizes(name: str) -> FlowSizes:
     """Load a distribution of the library, such as ``"websearch"``.
 
-    Raises
-    ------
-    InputError
-        If there is none of that name, or its file is not a distribution.
+    Raises InputError if there is none of that name, or its file is not a distribution.
     """
     return _read(library.path("traffic", name), f"workloads/traffic/{name}.toml")
 

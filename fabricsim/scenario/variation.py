@@ -66,14 +66,9 @@ class Drawn(NamedTuple):
 class Speeds(NamedTuple):
     """Speeds of GPUs or hosts, relative to their presets.
 
-    Attributes
-    ----------
-    given
-        Ranges and their speed; later ones count. None is 1.
-    each
-        One after the other, in place of these.
-    drawn
-        In place of both: the speed is one over a factor of time.
+    `given`: ranges and their speed; later ones count. None is 1.
+    `each`: one after the other, in place of these.
+    `drawn`: in place of both: the speed is one over a factor of time.
     """
 
     given: tuple[tuple[Range, float], ...] = ()
@@ -118,10 +113,7 @@ def _normal(uniform: Floats) -> Floats:
 def ranges(text: str) -> tuple[Range, ...]:
     """Read numbers of ranks or hosts such as ``"3"``, ``"0-7"``, ``"0-63/8"`` (every eighth) or ``"1,5-7"``.
 
-    Raises
-    ------
-    ValueError
-        If it is none of these; the message ends with the way out.
+    Raises ValueError if it is none of these; the message ends with the way out.
     """
     found = []
     for part in text.split(","):

@@ -17,17 +17,9 @@ if TYPE_CHECKING:
 def in_a_cycle(count: int, edges: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]]) -> NDArray[np.int64]:
     """Find the nodes that could never run because they wait, at last, for themselves.
 
-    Parameters
-    ----------
-    count
-        Nodes, numbered from 0.
-    edges
-        Pairs of arrays: those waited for, and those that wait.
-
-    Returns
-    -------
-    ndarray
-        Nodes of cycles, and those that wait for them; empty if all can run.
+    `count`: nodes, numbered from 0.
+    `edges`: pairs of arrays: those waited for, and those that wait.
+    Returns: nodes of cycles, and those that wait for them; empty if all can run.
     """
     before = np.concatenate([one for one, _ in edges])
     after = np.concatenate([other for _, other in edges])
@@ -50,12 +42,8 @@ def in_a_cycle(count: int, edges: Sequence[tuple[NDArray[np.int64], NDArray[np.i
 def of_lanes(places: NDArray[np.int32], lanes: Sequence[Lane]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Give the edges that the order of streams and threads stands for.
 
-    Parameters
-    ----------
-    places
-        Lane of each node, in the order in which lanes run them.
-    lanes
-        What these numbers stand for.
+    `places`: lane of each node, in the order in which lanes run them.
+    `lanes`: what these numbers stand for.
     """
     ordered = np.array([*(lane.kind in {"stream", "thread"} for lane in lanes), False])
     nodes = np.flatnonzero(ordered[places])

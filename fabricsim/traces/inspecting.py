@@ -37,19 +37,9 @@ def inspect(
 ) -> Inspection:
     """Say what is in files.
 
-    Parameters
-    ----------
-    paths, only, progress
-        As of `fabricsim.traces.readers.read`.
-    form
-        Of `FORMS` or `VIEWS`; if left out, as each file shows.
-
-    Raises
-    ------
-    TraceError
-        If a file is of no form that is known, or cannot be read.
-    InputError
-        If `form` is none.
+    `paths`, `only`, `progress`: as of `fabricsim.traces.readers.read`.
+    `form`: of `FORMS` or `VIEWS`; if left out, as each file shows.
+    Raises TraceError if a file is of no form that is known, or cannot be read; InputError if `form` is none.
     """
     if form is not None and form not in {**FORMS, **VIEWS}:
         msg = f"there is no form {form!r}; choose one of {', '.join({**FORMS, **VIEWS})}"

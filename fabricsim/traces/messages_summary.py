@@ -75,13 +75,7 @@ class HistogramRow(TypedDict):
 
 
 class Communications:
-    """The communications of all ranks.
-
-    Parameters
-    ----------
-    trace
-        What was captured.
-    """
+    """The communications of all ranks. `trace`: what was captured."""
 
     def __init__(self, trace: Trace) -> None:
         self.kinds: dict[tuple[str, str, int, int], int] = {}

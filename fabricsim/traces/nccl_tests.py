@@ -76,16 +76,10 @@ _SIDE = 4  # time, algbw, busbw, and the error or #wrong
 class Device:
     """One rank of the run.
 
-    Attributes
-    ----------
-    rank
-        Rank in the communicator.
-    host
-        Host name.
-    device
-        Index of the GPU in its host.
-    gpu
-        Name of the GPU.
+    `rank`: rank in the communicator.
+    `host`: host name.
+    `device`: index of the GPU in its host.
+    `gpu`: name of the GPU.
     """
 
     rank: int
@@ -98,18 +92,11 @@ class Device:
 class NcclTestsTable:
     """What one run of nccl-tests measured.
 
-    Attributes
-    ----------
-    path
-        The file it was read from.
-    collective
-        Such as ``"all_reduce"`` (``"send_recv"`` for ``sendrecv_perf``); ``None`` if the log does not say.
-    version
-        Version of NCCL or RCCL; empty if the log does not say.
-    devices
-        The ranks in order; empty if the log does not list them.
-    rows
-        ``NCCL_TESTS_ROW`` records in the order of the table, at least one.
+    `path`: the file it was read from.
+    `collective`: such as ``"all_reduce"`` (``"send_recv"`` for ``sendrecv_perf``); ``None`` if the log does not say.
+    `version`: version of NCCL or RCCL; empty if the log does not say.
+    `devices`: the ranks in order; empty if the log does not list them.
+    `rows`: ``NCCL_TESTS_ROW`` records in the order of the table, at least one.
     """
 
     path: Path
@@ -132,15 +119,8 @@ class NcclTestsTable:
 def read(path: Path | str) -> NcclTestsTable:
     """Read the one table of a log of nccl-tests.
 
-    Parameters
-    ----------
-    path
-        The log: plain text, gzip or xz, at most 256 MiB unpacked.
-
-    Raises
-    ------
-    TraceError
-        If the file cannot be read, holds no table or several, or a row is cut or damaged.
+    `path`: the log: plain text, gzip or xz, at most 256 MiB unpacked.
+    Raises TraceError if the file cannot be read, holds no table or several, or a row is cut or damaged.
     """
     return read_table(_Reader(Path(path)))
 

@@ -42,19 +42,12 @@ _ROW = re.compile(r"\s*(\d{1,18})[ \t]+(\d{1,15})\.(\d{1,9})(?:[ \t]+\d{1,15}(?:
 class OsuTable:
     """What one OSU test measured.
 
-    Attributes
-    ----------
-    path
-        The file it was read from.
-    test
-        Its name, such as ``"MPI Latency"``; empty if the file has no title line.
-    version
-        Version of the benchmarks; empty if the file has no title line.
-    quantity
-        ``"latency"`` or ``"bandwidth"``: the column of `rows` that is filled. Of several values on a
-        line the first counts (the average, in collective tests).
-    rows
-        ``OSU_ROW`` records in the order of the table, at least one.
+    `path`: the file it was read from.
+    `test`: its name, such as ``"MPI Latency"``; empty if the file has no title line.
+    `version`: version of the benchmarks; empty if the file has no title line.
+    `quantity`: ``"latency"`` or ``"bandwidth"``: the column of `rows` that is filled. Of several values on a line the
+        first counts (the average, in collective tests).
+    `rows`: ``OSU_ROW`` records in the order of the table, at least one.
     """
 
     path: Path
@@ -67,15 +60,8 @@ class OsuTable:
 def read(path: Path | str) -> OsuTable:
     """Read the one table of an OSU test's output.
 
-    Parameters
-    ----------
-    path
-        The output: plain text, gzip or xz, at most 256 MiB unpacked.
-
-    Raises
-    ------
-    TraceError
-        If the file cannot be read, holds no table or several, or a row is cut or damaged.
+    `path`: the output: plain text, gzip or xz, at most 256 MiB unpacked.
+    Raises TraceError if the file cannot be read, holds no table or several, or a row is cut or damaged.
     """
     return read_table(_Reader(Path(path)))
 

@@ -12,10 +12,7 @@ MOST_LISTED = 2**22
 class Sizes(NamedTuple):
     """Ways in which a job is parallel.
 
-    Attributes
-    ----------
-    tensor, expert, data, pipeline
-        Ranks of each kind of group; `expert` divides `data`.
+    `tensor`, `expert`, `data`, `pipeline`: ranks of each kind of group; `expert` divides `data`.
     """
 
     tensor: int
@@ -30,10 +27,7 @@ def groups_of_rank_0(sizes: Sizes) -> dict[str, tuple[int, ...]]:
     Tensor-parallel ranks are next to each other, then come expert, data and pipeline parallel ones: the order
     ``tp-cp-ep-dp-pp`` of ``megatron/core/parallel_state.py`` and of AICB's ``workload_applyer.py``.
 
-    Returns
-    -------
-    dict of str to tuple of int
-        Global ranks; DP_EP are those that have the same experts.
+    Returns: global ranks; DP_EP are those that have the same experts.
     """
     tensor, expert, data, pipeline = sizes
     stage = tensor * data

@@ -32,24 +32,16 @@ class Reader(Protocol):
     def read(self, source: Source) -> Iterator[Recording | GroupList]:
         """Give the recordings of a file, one per rank, or what it says of all recordings.
 
-        Raises
-        ------
-        TraceError
-            If it cannot be read.
+        Raises TraceError if it cannot be read.
         """
 
 
 class Form(NamedTuple):
     """A form of traces.
 
-    Attributes
-    ----------
-    module
-        If its reader is: a module of `fabricsim.traces`.
-    description
-        What writes it.
-    whole
-        Whether files of ranks 0 to n - 1, two at least, are those of a whole job if nothing says how many ranks it
+    `module`: if its reader is: a module of `fabricsim.traces`.
+    `description`: what writes it.
+    `whole`: whether files of ranks 0 to n - 1, two at least, are those of a whole job if nothing says how many ranks it
         has.
     """
 
@@ -78,13 +70,7 @@ FORMS: dict[str, Form] = {
 
 
 def reader(form: str) -> Reader:
-    """Return the reader of a form.
-
-    Raises
-    ------
-    InputError
-        If there is no such form.
-    """
+    """Return the reader of a form. Raises InputError if there is no such form."""
     if form not in FORMS:
         hint = did_you_mean(form, FORMS, f"there are {', '.join(FORMS)}")
         msg = f"--form {form!r}: there is no such form of traces; {hint}"
@@ -93,13 +79,7 @@ def reader(form: str) -> Reader:
 
 
 def form_of(source: Source) -> str:
-    """Name the form of a file.
-
-    Raises
-    ------
-    TraceError
-        If it is none that is known.
-    """
+    """Name the form of a file. Raises TraceError if it is none that is known."""
     for name in FORMS:
         if reader(name).recognises(source.name, source.head):
             return name
@@ -130,23 +110,12 @@ def read(
 ) -> Trace:
     """Read a trace and all its files: of one form, or Kineto traces with execution traces of the same ranks.
 
-    Parameters
-    ----------
-    paths
-        Files, folders or archives, packed or not.
-    form
-        Name in `FORMS`, of all files; if left out, as each file shows.
-    only
-        Pattern that names must match, as of `fabricsim.files.sources.sources`.
-    ranks_per_host
-        Of a Horovod timeline whose hierarchical all-reduces do not show it.
-    progress
-        Called now and then with the share of all bytes that has been read.
-
-    Raises
-    ------
-    TraceError
-        If a file cannot be read, two have the same rank, or they contradict each other.
+    `paths`: files, folders or archives, packed or not.
+    `form`: name in `FORMS`, of all files; if left out, as each file shows.
+    `only`: pattern that names must match, as of `fabricsim.files.sources.sources`.
+    `ranks_per_host`: of a Horovod timeline whose hierarchical all-reduces do not show it.
+    `progress`: called now and then with the share of all bytes that has been read.
+    Raises TraceError if a file cannot be read, two have the same rank, or they contradict each other.
     """
     found: dict[str, list[Recording]] = {}
     lists: list[GroupList] = []

@@ -18,28 +18,16 @@ class Writer(Protocol):
     """What the module of a form offers."""
 
     def write(self, trace: Trace, path: Path | str) -> tuple[str, ...]:
-        """Write a trace; gives what of it the form has no room for.
-
-        Raises
-        ------
-        InputError
-            If the form cannot hold it.
-        """
+        """Write a trace; gives what of it the form has no room for. Raises InputError if the form cannot hold it."""
 
 
 class Target(NamedTuple):
     """A form that is written.
 
-    Attributes
-    ----------
-    module
-        If its writer is: a module of `fabricsim.traces`.
-    description
-        What reads it.
-    ending
-        Of its file's name; empty if it is a file per rank.
-    collectives
-        Whether it holds collectives, not only sends and receives.
+    `module`: if its writer is: a module of `fabricsim.traces`.
+    `description`: what reads it.
+    `ending`: of its file's name; empty if it is a file per rank.
+    `collectives`: whether it holds collectives, not only sends and receives.
     """
 
     module: str
@@ -60,13 +48,7 @@ _POINT_TO_POINT = {"send", "recv"}
 
 
 def target(form: str) -> Target:
-    """Return what is known of a form.
-
-    Raises
-    ------
-    InputError
-        If it is not written.
-    """
+    """Return what is known of a form. Raises InputError if it is not written."""
     if form not in WRITERS:
         known = "; ".join(f"{name}: {each.description}" for name, each in WRITERS.items())
         msg = f"--to {form!r}: is no form that is written; there are {known}"

@@ -37,14 +37,9 @@ SEGMENT = 4096
 class Framing:
     """A full packet: its payload and what the wire carries for it, bytes.
 
-    Parameters
-    ----------
-    payload
-        Of a full packet.
-    overhead
-        Wire bytes beyond the payload.
-    ack
-        Wire bytes of an acknowledgement without data.
+    `payload`: of a full packet.
+    `overhead`: wire bytes beyond the payload.
+    `ack`: wire bytes of an acknowledgement without data.
     """
 
     payload: int

@@ -133,12 +133,7 @@ class State(Simulation):
     def extend(self, name: str, rows: Sequence[Any] | NDArray[Any]) -> int:
         """Append rows to a table; returns the index of the first.
 
-        Parameters
-        ----------
-        name
-            The table.
-        rows
-            Records, tuples of all their columns, or integers for a table of indices.
+        `rows`: records, tuples of all their columns, or integers for a table of indices.
         """
         first, end = self.used[name], self.used[name] + len(rows)
         self.used[name] = end

@@ -147,26 +147,13 @@ def footprint_of(fabric: Fabric, plan: Plan) -> Footprint:
 def fold(fabric: Fabric, plan: Plan, *, closely: bool = False) -> tuple[Program, Folding] | None:
     """Fold a plan on a fabric that nothing runs on yet.
 
-    Parameters
-    ----------
-    fabric
-        Of the flow engine.
-    plan
-        The job.
-    closely
-        Fold also if the order of two messages that reach an adapter at one instant, or one byte of a shard, is not
-        the same for all that are alike: messages of ranks that are alike share an adapter instead of taking turns.
-
-    Returns
-    -------
-    tuple of Program and Folding, or None
-        The program of the ranks that stand for all, for `Fabric.replay` after `Fabric.fold`; None if no rank is like
-        another.
-
-    Raises
-    ------
-    SimulationError
-        If the cluster has too few ranks, or the program calls groups that the plan does not have.
+    `fabric`: of the flow engine.
+    `plan`: the job.
+    `closely`: fold also if the order of two messages that reach an adapter at one instant, or one byte of a shard, is
+        not the same for all that are alike: messages of ranks that are alike share an adapter instead of taking turns.
+    Returns: the program of the ranks that stand for all, for `Fabric.replay` after `Fabric.fold`; None if no rank is
+        like another.
+    Raises SimulationError if the cluster has too few ranks, or the program calls groups that the plan does not have.
     """
     fabric.require_ranks(plan.ranks)
     footprint = footprint_of(fabric, plan)

@@ -24,13 +24,9 @@ if TYPE_CHECKING:
 class Inexact(NamedTuple):
     """How a folded run may differ from that of all ranks; it is exact if neither is so.
 
-    Attributes
-    ----------
-    read_ahead
-        Time by which a message may start sooner or later: an adapter takes messages one after the other, and whose
-        turn comes first is open, ps.
-    uneven
-        Whether a shard may be a byte longer than that of a rank alike.
+    `read_ahead`: time by which a message may start sooner or later: an adapter takes messages one after the other, and
+        whose turn comes first is open, ps.
+    `uneven`: whether a shard may be a byte longer than that of a rank alike.
     """
 
     read_ahead: int
@@ -40,25 +36,13 @@ class Inexact(NamedTuple):
 class Folding:
     """What stands for what in a fabric.
 
-    Parameters
-    ----------
-    footprint, quotient
-        What there is, and its classes.
-    program
-        That of the representatives, its calls already folded.
-    inexact
-        How the run may differ from that of all ranks.
-
-    Attributes
-    ----------
-    inexact
-        As above.
-    rank_of
-        The rank that stands for each, shape ``(ranks,)``.
-    resource_of
-        The resource that stands for each, shape ``(resources,)``.
-    copies
-        How many each of these stands for, shape ``(resources,)``.
+    `footprint`, `quotient`: what there is, and its classes.
+    `program`: that of the representatives, its calls already folded.
+    `inexact`: how the run may differ from that of all ranks.
+    `inexact`: as above.
+    `rank_of`: the rank that stands for each, shape ``(ranks,)``.
+    `resource_of`: the resource that stands for each, shape ``(resources,)``.
+    `copies`: how many each of these stands for, shape ``(resources,)``.
     """
 
     def __init__(self, footprint: Footprint, quotient: Quotient, program: Program, inexact: Inexact) -> None:

@@ -74,10 +74,7 @@ class _Relation:
 class Structure:
     """Coloured nodes of several kinds, and relations among them.
 
-    Attributes
-    ----------
-    colours
-        Of the nodes of each kind, shape ``(n,)``.
+    `colours`: of the nodes of each kind, shape ``(n,)``.
     """
 
     colours: dict[str, NDArray[np.uint64]] = field(default_factory=dict)
@@ -91,12 +88,8 @@ class Structure:
     ) -> None:
         """Add edges between nodes of two kinds.
 
-        Parameters
-        ----------
-        one, other
-            A kind, and the node of that kind that each edge joins, shape ``(edges,)``.
-        labels
-            What tells edges apart, of each or of all.
+        `one`, `other`: a kind, and the node of that kind that each edge joins, shape ``(edges,)``.
+        `labels`: what tells edges apart, of each or of all.
         """
         ends = one[1], other[1]
         salted = hashed(len(self._relations), np.asarray(labels, np.uint64))
@@ -107,10 +100,7 @@ class Structure:
     def refine(self) -> dict[str, NDArray[np.int64]]:
         """Refine all colours until no two nodes of one colour differ.
 
-        Returns
-        -------
-        dict of str to ndarray
-            The class of each node, by kind; shape ``(n,)``, classes in the order of their lowest nodes.
+        Returns: the class of each node, by kind; shape ``(n,)``, classes in the order of their lowest nodes.
         """
         before = -1
         while (count := sum(len(np.unique(colours)) for colours in self.colours.values())) > before:

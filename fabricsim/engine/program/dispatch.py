@@ -113,12 +113,8 @@ def _note_delivery(sim, message):
 def handle(sim):
     """Take the earliest event, and do what it takes but for the network's part.
 
-    Returns
-    -------
-    tuple of int
-        What is left to do, with its target and extra: RUN (a lane), START (a lane, its connection),
-        POST (a message from outside, extra of its event), an event that only one engine knows (its
-        kind), NOTHING, or NO_LANES.
+    Returns: what is left to do, with its target and extra: RUN (a lane), START (a lane, its connection), POST (a
+        message from outside, extra of its event), an event that only one engine knows (its kind), NOTHING, or NO_LANES.
     """
     world = sim.world[0]
     ops, spans, calls = sim.ops, sim.spans, sim.calls

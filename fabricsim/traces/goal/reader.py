@@ -56,21 +56,10 @@ def recognises(name: str, head: bytes) -> bool:
 def read(source: Source) -> Iterator[Recording]:
     """Give the schedule of each rank, in the order of the file.
 
-    Parameters
-    ----------
-    source
-        The file. One rank at a time is held in memory.
-
-    Yields
-    ------
-    Recording
-        Nodes are named ``"send"``, ``"recv"`` and ``"calc"``; labels are not kept. The lane of a node is its CPU.
-
-    Raises
-    ------
-    TraceError
-        If a line is no GOAL, a label is missing or double, a rank is missing, double or out of range, the schedule
-        ends within a rank, or there are more than `MOST_STATEMENTS`.
+    `source`: the file. One rank at a time is held in memory.
+    Yields: nodes are named ``"send"``, ``"recv"`` and ``"calc"``; labels are not kept. The lane of a node is its CPU.
+    Raises TraceError if a line is no GOAL, a label is missing or double, a rank is missing, double or out of range, the
+        schedule ends within a rank, or there are more than `MOST_STATEMENTS`.
     """
     scanner = _Scanner(source)
     for number, line in _without_comments(source):

@@ -26,23 +26,12 @@ MOST_OPTION = 2**32 - 2
 def write(trace: Trace, path: Path | str) -> tuple[str, ...]:
     """Write a schedule that holds what the trace says of messages, work and their order.
 
-    Parameters
-    ----------
-    trace
-        All ranks of a job, with no communication but sends and receives. Nodes that have a stream or thread wait for
-        the one before them there; each lane becomes a CPU.
-    path
-        The file; what was there is lost.
-
-    Returns
-    -------
-    tuple of str
-        What of this trace GOAL has no room for, a sentence each, without a full stop; empty if nothing is lost.
-
-    Raises
-    ------
-    InputError
-        If a rank, a duration, a size or the other end of a message is not known, or there is a collective.
+    `trace`: all ranks of a job, with no communication but sends and receives. Nodes that have a stream or thread wait
+        for the one before them there; each lane becomes a CPU.
+    `path`: the file; what was there is lost.
+    Returns: what of this trace GOAL has no room for, a sentence each, without a full stop; empty if nothing is lost.
+    Raises InputError if a rank, a duration, a size or the other end of a message is not known, or there is a
+        collective.
     """
     ranks = _ranks(trace)
     absent = sorted(set(range(ranks)) - {recording.rank for recording in trace.recordings})

@@ -136,14 +136,9 @@ class Window:
 class KinetoFile:
     """A file being read.
 
-    Attributes
-    ----------
-    window
-        What is read of it.
-    head
-        Values beside the events, by key; all of them once `pieces` has ended.
-    seen
-        Events of the pieces before.
+    `window`: what is read of it.
+    `head`: values beside the events, by key; all of them once `pieces` has ended.
+    `seen`: events of the pieces before.
     """
 
     window: Window
@@ -153,10 +148,7 @@ class KinetoFile:
     def pieces(self) -> Iterator[list[Event]]:
         """Give the events of the file, some thousands at a time.
 
-        Raises
-        ------
-        TraceError
-            If the file is no JSON, or has no ``traceEvents``.
+        Raises TraceError if the file is no JSON, or has no ``traceEvents``.
         """
         window = self.window
         window.more()

@@ -24,16 +24,10 @@ _MOST_RECORD = 2**63
 class Inputs(NamedTuple):
     """Arguments of an operator, in the order of its schema.
 
-    Attributes
-    ----------
-    shapes
-        Dimensions of each; empty of what is no tensor, of a number, and of a list of tensors.
-    types
-        Such as ``"c10::BFloat16"``; empty if there is none.
-    values
-        Of what is no tensor, such as ``"True"``; empty of tensors, and all of it if not captured.
-    record
-        If none of them is captured, the node of the execution trace that has them; else NONE.
+    `shapes`: dimensions of each; empty of what is no tensor, of a number, and of a list of tensors.
+    `types`: such as ``"c10::BFloat16"``; empty if there is none.
+    `values`: of what is no tensor, such as ``"True"``; empty of tensors, and all of it if not captured.
+    `record`: if none of them is captured, the node of the execution trace that has them; else NONE.
     """
 
     shapes: tuple[tuple[int, ...], ...]

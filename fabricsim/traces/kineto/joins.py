@@ -39,12 +39,8 @@ def matched(keys: NDArray[np.int64], values: NDArray[np.int64], wanted: NDArray[
 class Streams:
     """Which work of a stream was handed to it before a time.
 
-    Parameters
-    ----------
-    rows
-        ``ROW`` records.
-    launches
-        Row of the launch of each row, NONE if not known.
+    `rows`: ``ROW`` records.
+    `launches`: row of the launch of each row, NONE if not known.
     """
 
     def __init__(self, rows: NDArray[np.void], launches: NDArray[np.int64]) -> None:
@@ -80,19 +76,10 @@ def notes_of_kernels(
 ) -> Iterator[NDArray[np.int64]]:
     """Find what is noted around the launches of kernels, or with their ``External id`` if nothing is around them.
 
-    Parameters
-    ----------
-    events
-        All of a file.
-    kernels
-        Rows of kernels.
-    launches
-        Row of the launch of each of them; NONE if not known.
-
-    Yields
-    ------
-    array of int64
-        Row of the ``record_param_comms`` of each kernel, then row of its annotation ``nccl:...``; NONE if there is
+    `events`: all of a file.
+    `kernels`: rows of kernels.
+    `launches`: row of the launch of each of them; NONE if not known.
+    Yields: row of the ``record_param_comms`` of each kernel, then row of its annotation ``nccl:...``; NONE if there is
         none.
     """
     rows = events.rows

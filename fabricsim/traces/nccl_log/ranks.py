@@ -36,20 +36,12 @@ _MOST_LISTED = 2**21  # places in communicators of which one file knows some
 class Ranks:
     """The ranks of the job that a log is of.
 
-    Attributes
-    ----------
-    log
-        What was logged, with calls.
-    entities
-        By communicator whose it is.
-    ranks
-        Global rank of each; NONE if the log is of one and does not say.
-    world
-        Ranks of the job.
-    names
-        Of communicators, alike on all ranks.
-    members
-        By name the global ranks by their rank in the communicator.
+    `log`: what was logged, with calls.
+    `entities`: by communicator whose it is.
+    `ranks`: global rank of each; NONE if the log is of one and does not say.
+    `world`: ranks of the job.
+    `names`: of communicators, alike on all ranks.
+    `members`: by name the global ranks by their rank in the communicator.
     """
 
     log: NcclLog

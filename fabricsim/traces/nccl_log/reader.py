@@ -36,10 +36,7 @@ def recognises(name: str, head: bytes) -> bool:  # noqa: ARG001  as `Reader` say
 def read_log(source: Source) -> NcclLog:
     """Read all that a log says.
 
-    Raises
-    ------
-    TraceError
-        If it is no text, holds nothing of NCCL, or more communicators than can be held.
+    Raises TraceError if it is no text, holds nothing of NCCL, or more communicators than can be held.
     """
     collector = Collector(source.label)
     for number, line in lines(source):
@@ -50,10 +47,8 @@ def read_log(source: Source) -> NcclLog:
 def read(source: Source) -> Iterator[Recording | GroupList]:
     """Give the calls of each rank, in their order, and which ranks are in communicators that it shares with others.
 
-    Raises
-    ------
-    TraceError
-        As `read_log`, and where no calls were logged, some are torn, or it is not known which ranks have made them.
+    Raises TraceError: as `read_log`, and where no calls were logged, some are torn, or it is not known which ranks have
+        made them.
     """
     log = read_log(source)
     if not len(log.calls):

@@ -23,14 +23,9 @@ _TENSOR = "Tensor("
 class ToldInputs(NamedTuple):
     """Inputs of one rank.
 
-    Attributes
-    ----------
-    source
-        File, and member of an archive.
-    rank
-        As its name says; NONE if it does not.
-    inputs
-        Name and inputs of an operator by the ``rf_id`` of its call.
+    `source`: file, and member of an archive.
+    `rank`: as its name says; NONE if it does not.
+    `inputs`: name and inputs of an operator by the ``rf_id`` of its call.
     """
 
     source: str
@@ -41,17 +36,9 @@ class ToldInputs(NamedTuple):
 def read_inputs(source: Source, operators: Callable[[str], bool]) -> ToldInputs:
     """Read a file.
 
-    Parameters
-    ----------
-    source
-        The file: one rank.
-    operators
-        Whether operators of a name matter.
-
-    Raises
-    ------
-    TraceError
-        If it cannot be read.
+    `source`: the file: one rank.
+    `operators`: whether operators of a name matter.
+    Raises TraceError if it cannot be read.
     """
     found: dict[int, tuple[str, Inputs]] = {}
     for node in nodes_of(source):

@@ -21,16 +21,10 @@ MOST_RANKS = 2**20
 class Cast:
     """Which recording each rank of the replayed job repeats.
 
-    Attributes
-    ----------
-    captured
-        Ranks of the job that was captured.
-    replicas
-        How many times the captured job is there, side by side, its data-parallel groups joined.
-    of
-        Recording of each rank of the captured job, an index into `Trace.recordings`; shape ``(captured,)``.
-    assumptions
-        What was assumed, a sentence each.
+    `captured`: ranks of the job that was captured.
+    `replicas`: how many times the captured job is there, side by side, its data-parallel groups joined.
+    `of`: recording of each rank of the captured job, an index into `Trace.recordings`; shape ``(captured,)``.
+    `assumptions`: what was assumed, a sentence each.
     """
 
     captured: int
@@ -47,19 +41,11 @@ class Cast:
 def assign(trace: Trace, scale_to: int | None = None, ranks: int | None = None) -> Cast:
     """Decide which recording each rank repeats.
 
-    Parameters
-    ----------
-    trace
-        What was captured.
-    scale_to
-        Ranks of the job to replay, a multiple of those of the captured one; as many if left out.
-    ranks
-        Ranks of the captured job, where the trace does not say that.
-
-    Raises
-    ------
-    TraceError
-        If the size of the job, or of its hosts where that matters, is not known, or `scale_to` is no multiple of it.
+    `trace`: what was captured.
+    `scale_to`: ranks of the job to replay, a multiple of those of the captured one; as many if left out.
+    `ranks`: ranks of the captured job, where the trace does not say that.
+    Raises TraceError if the size of the job, or of its hosts where that matters, is not known, or `scale_to` is no
+        multiple of it.
     """
     alone = ranks is None and _is_alone(trace)
     world = 1 if alone else _world(trace, ranks)

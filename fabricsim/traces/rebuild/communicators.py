@@ -24,17 +24,10 @@ def in_turn(
     All ranks take the calls in one order: that of the file as far as operations do not wait for one another otherwise.
     So no circle comes about.
 
-    Parameters
-    ----------
-    ranks, calls, groups
-        Of each op, shape ``(n_ops,)``; group NONE of what keeps no order, call NONE of what is none.
-    edges
-        Pairs of ops, the second of which waits for the first, shape ``(n_edges, 2)``.
-
-    Returns
-    -------
-    numpy.ndarray
-        Pairs of ops likewise.
+    `ranks`, `calls`, `groups`: of each op, shape ``(n_ops,)``; group NONE of what keeps no order, call NONE of what is
+        none.
+    `edges`: pairs of ops, the second of which waits for the first, shape ``(n_edges, 2)``.
+    Returns: pairs of ops likewise.
     """
     place = _places(calls, edges)
     chosen = np.flatnonzero((groups >= 0) & (place >= 0))

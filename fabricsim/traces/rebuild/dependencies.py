@@ -44,24 +44,15 @@ _DEVICE_WAITS = ("cudaDeviceSynchronize", "hipDeviceSynchronize", "cudaCtxSynchr
 class Ordered:
     """The operations of one rank, and what each waits for.
 
-    Attributes
-    ----------
-    nodes
-        ``NODE`` records in the order of their starts if they have such, which are counted from the first; durations
-        are 0 if not captured.
-    edges
-        ``EDGE`` records between them; ``on_start`` if `after` may begin with `before`.
-    gaps
-        Time between the last of what a node waits for and its start, ps, shape ``(n_nodes,)``. That of a WAIT is
+    `nodes`: ``NODE`` records in the order of their starts if they have such, which are counted from the first;
+        durations are 0 if not captured.
+    `edges`: ``EDGE`` records between them; ``on_start`` if `after` may begin with `before`.
+    `gaps`: time between the last of what a node waits for and its start, ps, shape ``(n_nodes,)``. That of a WAIT is
         after what it waits for on the host; its duration begins when what it waits for on a device has ended, too.
-    steps
-        Nodes that begin and end each step, shape ``(n_steps, 2)``.
-    zero
-        When the first began, ps after `Recording.origin`; NONE if it is not known when they ran.
-    inferred
-        How many dependencies between streams were found by times alone.
-    unknown
-        How many kernels, copies and works of the host have no duration.
+    `steps`: nodes that begin and end each step, shape ``(n_steps, 2)``.
+    `zero`: when the first began, ps after `Recording.origin`; NONE if it is not known when they ran.
+    `inferred`: how many dependencies between streams were found by times alone.
+    `unknown`: how many kernels, copies and works of the host have no duration.
     """
 
     nodes: NDArray[np.void]

@@ -50,10 +50,7 @@ def leading(recording: Recording, ordered: Ordered) -> NDArray[np.bool_]:
 def check_not_alone(recordings: Sequence[Recording]) -> None:
     """Refuse a file that says of none of its communications what they move, if those of other ranks do.
 
-    Raises
-    ------
-    TraceError
-        Naming that file.
+    Raises TraceError: naming that file.
     """
     says = {
         recording.source: not all(map(sizeless, recording.communications))

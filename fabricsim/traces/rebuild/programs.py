@@ -54,32 +54,20 @@ MOST_UNASKED_PAIRS = 2**17
 class Rebuilt:
     """A captured job as a program.
 
-    Attributes
-    ----------
-    program
-        Of all ranks.
-    matches
-        For each op that communicates the number of its communication, which those of other ranks share; NONE for
+    `program`: of all ranks.
+    `matches`: for each op that communicates the number of its communication, which those of other ranks share; NONE for
         other ops, shape ``(n_ops,)``.
-    names
-        Operation, group, ranks and bytes of each communication.
-    captured_transfers
-        From when the last rank was ready until the last was done, as captured, ps, shape ``(n_communications,)``;
-        NONE if not all of its ranks were captured.
-    captured_ranks
-        Ranks that were captured.
-    step_numbers
-        As the job numbers its steps.
-    steps
-        Ops with which each step of each captured rank begins and ends, shape ``(ranks, n_steps, 2)``.
-    captured_steps
-        How long each took, ps, shape ``(ranks, n_steps)``.
-    captured_span
-        From the first start to the last end of all that was captured, ps; NONE if that is not known.
-    assumptions
-        What was assumed, a sentence each.
-    flops_per_rank
-        Of an iteration, as the trace says them of its kernels: mean of the captured ranks; 0 if it does not.
+    `names`: operation, group, ranks and bytes of each communication.
+    `captured_transfers`: from when the last rank was ready until the last was done, as captured, ps, shape
+        ``(n_communications,)``; NONE if not all of its ranks were captured.
+    `captured_ranks`: ranks that were captured.
+    `step_numbers`: as the job numbers its steps.
+    `steps`: ops with which each step of each captured rank begins and ends, shape ``(ranks, n_steps, 2)``.
+    `captured_steps`: how long each took, ps, shape ``(ranks, n_steps)``.
+    `captured_span`: from the first start to the last end of all that was captured, ps; NONE if that is not known.
+    `assumptions`: what was assumed, a sentence each.
+    `flops_per_rank`: of an iteration, as the trace says them of its kernels: mean of the captured ranks; 0 if it does
+        not.
     """
 
     program: Program
@@ -111,23 +99,12 @@ def rebuild(
 ) -> Rebuilt:
     """Make a program of a trace.
 
-    Parameters
-    ----------
-    trace
-        What was captured.
-    gpu_speed
-        How many times faster kernels and copies run than they were captured.
-    message_size
-        How many times as many bytes each communication moves as it did.
-    scale_to
-        Ranks of the job to replay, where these are to be more than were captured.
-    ranks
-        Ranks of the captured job, where the trace does not say that.
-
-    Raises
-    ------
-    TraceError
-        If something that the program needs is not in the trace and cannot be assumed.
+    `trace`: what was captured.
+    `gpu_speed`: how many times faster kernels and copies run than they were captured.
+    `message_size`: how many times as many bytes each communication moves as it did.
+    `scale_to`: ranks of the job to replay, where these are to be more than were captured.
+    `ranks`: ranks of the captured job, where the trace does not say that.
+    Raises TraceError if something that the program needs is not in the trace and cannot be assumed.
     """
     trace = resized(trace, message_size)
     cast = assign(trace, scale_to, ranks)

@@ -25,12 +25,8 @@ _SHOWN = 4
 class Likeness(NamedTuple):
     """Whom ranks do as.
 
-    Attributes
-    ----------
-    of
-        The captured rank that each rank of the job does as, itself if it was captured; shape ``(ranks,)``.
-    assumption
-        How that was found, a sentence; empty if all were captured.
+    `of`: the captured rank that each rank of the job does as, itself if it was captured; shape ``(ranks,)``.
+    `assumption`: how that was found, a sentence; empty if all were captured.
     """
 
     of: tuple[int, ...]
@@ -42,13 +38,6 @@ def resemble(recordings: Mapping[int, Recording], world: int) -> Likeness:
 
     It has the same place as the rank in most of the groups that all captured ranks have, those of a pipeline before
     others, the ones of distant ranks before those of neighbours.
-
-    Parameters
-    ----------
-    recordings
-        Of the captured ranks.
-    world
-        Ranks of the job.
     """
     captured = sorted(recordings)
     if len(captured) == world:

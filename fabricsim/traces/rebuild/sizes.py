@@ -17,12 +17,7 @@ if TYPE_CHECKING:
 def resized(trace: Trace, message_size: float) -> Trace:
     """Let each communication of a trace move some times as many bytes, rounded to whole ones.
 
-    Raises
-    ------
-    InputError
-        If nothing is a size of that many times.
-    TraceError
-        If a communication becomes too large.
+    Raises InputError if nothing is a size of that many times; TraceError if a communication becomes too large.
     """
     if not 0 < message_size < math.inf:
         msg = f"message size {message_size}: nothing can be sent that many times; give a number above 0, such as 0.5"

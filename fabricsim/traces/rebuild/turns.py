@@ -21,10 +21,7 @@ def turns(recording: Recording) -> NDArray[np.int64]:
     things it is not known beforehand which is ready first; they are taken to find the CPU free. As all of a set wait
     for the same, an order among them can close no circle.
 
-    Returns
-    -------
-    numpy.ndarray
-        Indices of nodes, shape ``(n_pairs, 2)``: the second runs after the first, in the order of the file.
+    Returns: indices of nodes, shape ``(n_pairs, 2)``: the second runs after the first, in the order of the file.
     """
     own = np.array([kind == "cpu" for kind, _ in recording.lanes], np.bool_)
     receives = np.array([what.operation == "recv" for what in recording.communications] + [False], np.bool_)

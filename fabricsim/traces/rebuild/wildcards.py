@@ -40,15 +40,8 @@ _Wanted = tuple[int, int, int]
 def settled(trace: Trace) -> Trace:
     """Name rank and tag of the sends that receives of any rank or tag take.
 
-    Parameters
-    ----------
-    trace
-        Of all ranks of a job, if there are such receives; its other peers that are not known stay so.
-
-    Raises
-    ------
-    TraceError
-        If no send is left for one.
+    `trace`: of all ranks of a job, if there are such receives; its other peers that are not known stay so.
+    Raises TraceError if no send is left for one.
     """
     if trace.form != "goal":  # elsewhere an unknown peer was not captured
         return trace

@@ -67,14 +67,9 @@ def _due(sim, flow, rate):
 def start(sim, route, size, weight, owner, connection):
     """Begin a message now; its rate is set at the end of this instant unless it is alone.
 
-    Parameters
-    ----------
-    route
-        Its way, an index into `routes`.
-    size, weight
-        Bytes, and share relative to other flows.
-    owner, connection
-        The sending lane and its connection; an external message and NONE.
+    `route`: its way, an index into `routes`.
+    `size`, `weight`: bytes, and share relative to other flows.
+    `owner`, `connection`: the sending lane and its connection; an external message and NONE.
     """
     world = sim.world[0]
     flows, tree = sim.flows, sim.tree

@@ -125,20 +125,11 @@ def _post(sim, number, waited):
 def advance(horizon, budget, sim):
     """Advance until something is in the outbox, the horizon is reached, or nothing is left.
 
-    Parameters
-    ----------
-    horizon
-        Nothing after this time (ps) is done.
-    budget
-        Stop at the end of the instant in which this many events are used up, so that somebody can
-        be told of the progress. The end of a flow counts as an event, and so does a change of a rate.
-    sim
-        All tables.
-
-    Returns
-    -------
-    int
-        IDLE, HORIZON, COMPLETIONS, LANES or PAUSED of `fabricsim.engine.program.dispatch`. All that happens at one
+    `horizon`: nothing after this time (ps) is done.
+    `budget`: stop at the end of the instant in which this many events are used up, so that somebody can be told of the
+        progress. The end of a flow counts as an event, and so does a change of a rate.
+    `sim`: all tables.
+    Returns: IDLE, HORIZON, COMPLETIONS, LANES or PAUSED of `fabricsim.engine.program.dispatch`. All that happens at one
         instant is done before rates are set anew, once; only LANES stops within an instant, and may be called again.
     """
     world = sim.world[0]

@@ -315,10 +315,7 @@ def solve(sim):
     Begun are flows without a rate yet, touched the resources that lost a flow. ``residual``, ``settled`` and
     ``limited`` of all resources and ``bottleneck`` of all flows are kept between solves.
 
-    Returns
-    -------
-    int
-        How many `members` there are: flows whose rate may have changed. It stands in their ``share``; all other
+    Returns: how many `members` there are: flows whose rate may have changed. It stands in their ``share``; all other
         flows keep their rate.
     """
     world = sim.world[0]
