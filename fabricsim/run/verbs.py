@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from fabricsim.errors import InputError
 from fabricsim.files.atomic import whole
@@ -40,18 +40,24 @@ BENCH_SIZES = tuple(2**exponent for exponent in range(10, 31, 2))
 """Bytes that `bench` measures if none are given: 1 KiB to 1 GiB."""
 
 
+class Changes(TypedDict, total=False):
+    """What `replay` may change about a captured job, and say about it that the trace does not."""
+
+    gpu_speed: float
+    message_size: float
+    scale_to: int | None
+    ranks: int | None
+
+
 def replay(  # noqa: PLR0913  the rest are rarely given, and by name only
     trace: str | Path | Iterable[str | Path],
     fabric: str | Path,
     *,
     transport: str | None = None,
     overrides: Overrides = (),
-    gpu_speed: float = 1.0,
-    message_size: float = 1.0,
-    scale_to: int | None = None,
-    ranks: int | None = None,
     ranks_per_host: int | None = None,
     progress: Callable[[float], None] | None = None,
+    **changes: Unpack[Changes],
 ) -> Result:
     """Replay the trace of a real job on a fabric.
 
@@ -65,18 +71,14 @@ def replay(  # noqa: PLR0913  the rest are rarely given, and by name only
         In place of the scenario's; a cluster of several hosts needs one.
     overrides
         As of `fabricsim.load`.
-    gpu_speed
-        How many times faster than captured kernels run.
-    message_size
-        How many times as many bytes as captured each communication moves.
-    scale_to
-        Ranks to which data parallelism is extended.
-    ranks
-        Of the job, if the trace does not say.
     ranks_per_host
         Of a Horovod timeline whose hierarchical all-reduces do not show it.
     progress
         Called now and then with the share that is done, 0 to 1.
+    **changes
+        ``gpu_speed``: how many times faster than captured kernels run; ``message_size``: how many times as many bytes
+        as captured each communication moves; ``scale_to``: ranks to which data parallelism is extended; ``ranks``: of
+        the job, if the trace does not say.
 
     Returns
     -------
@@ -88,12 +90,13 @@ def replay(  # noqa: PLR0913  the rest are rarely given, and by name only
     FabricsimError
         If the trace or the scenario has mistakes, or they do not go together.
     """
+    gpu_speed = changes.get("gpu_speed", 1.0)
     if not 0 < gpu_speed < math.inf:
         msg = f"gpu_speed {gpu_speed}: kernels cannot run that many times faster; give a number above 0, such as 1.3"
         raise InputError(msg)
     files = [trace] if isinstance(trace, (str, Path)) else list(trace)
     found = read_trace([library.trace(Path(file)) for file in files], ranks_per_host=ranks_per_host)
-    rebuilt = rebuild(found, gpu_speed=gpu_speed, message_size=message_size, scale_to=scale_to, ranks=ranks)
+    rebuilt = rebuild(found, **changes)
     loaded = pipeline.load_fabric(fabric, rebuilt.program.ranks, transport, overrides)
     return pipeline.replay(loaded, rebuilt, found.form, progress=progress)
 

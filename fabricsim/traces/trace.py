@@ -304,10 +304,9 @@ class RecordingBuilder:
         sequence: int = NONE,
         start: int = NONE,
         duration: int = NONE,
-        flops: int = NONE,
-        bytes_: int = NONE,
+        work: tuple[int, int] = (NONE, NONE),
     ) -> int:
-        """Add a node; returns its index. Parameters are as the columns of ``NODE``.
+        """Add a node; returns its index. Parameters are as the columns of ``NODE``; `work` has ``flops`` and ``bytes``.
 
         Raises
         ------
@@ -322,7 +321,7 @@ class RecordingBuilder:
             if communication.size > MOST_SIZE:
                 msg = f"has a {communication.operation} of {communication.size} bytes; at most {MOST_SIZE} can be read"
                 raise TraceError(self.source, f"{msg}; copy the file again")
-        self._nodes.append((kind, lane, number, what, sequence, start, duration, flops, bytes_))
+        self._nodes.append((kind, lane, number, what, sequence, start, duration, *work))
         if len(self._nodes) == _PACK:
             self._pack()
         self.count += 1

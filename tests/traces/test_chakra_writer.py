@@ -74,8 +74,7 @@ def _recordings(draw: st.DrawFn, rank: int) -> Recording:
             sequence=draw(_KNOWN),
             start=draw(_KNOWN),
             duration=draw(unknown | _NUMBERS),
-            flops=flops,
-            bytes_=draw(_KNOWN),
+            work=(flops, draw(_KNOWN)),
         )
         for before in draw(st.sets(st.integers(0, number - 1), max_size=2)) if number else ():
             builder.edge(before, number)
@@ -126,7 +125,7 @@ def test_what_the_feeder_reads(tmp_path: Path) -> None:
     builder = RecordingBuilder("a job")
     lane = builder.lane("any", "")
     tensor = builder.group("tensor", "", (0, 2), 2)
-    forward = builder.node(types.COMPUTE, lane, "forward", duration=1_400_000, flops=50, bytes_=60)
+    forward = builder.node(types.COMPUTE, lane, "forward", duration=1_400_000, work=(50, 60))
     gather = builder.node(types.COMMUNICATION, lane, "gather", communication=Communication("all_gather", tensor, 4096))
     builder.edge(forward, gather)
     send = Communication("send", NONE, 100, peer=2, tag=7)

@@ -177,8 +177,7 @@ class Recorder:
             sequence=sequence,
             start=start,
             duration=duration,
-            flops=self._count(node, attributes, "num_ops"),
-            bytes_=self._count(node, attributes, "tensor_size"),
+            work=(self._count(node, attributes, "num_ops"), self._count(node, attributes, "tensor_size")),
         )
 
     def _lane(self, node: Node, attributes: Attributes, kind: int) -> Lane:

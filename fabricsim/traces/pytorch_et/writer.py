@@ -83,7 +83,7 @@ class _Writer:
         work = call.work
         kind = HOST if self.on_device and not work.device else COPY if work.copies else COMPUTE
         lane = self.lane(work.device, call.thread)
-        node = self.builder.node(kind, lane, call.name, flops=work.flops, bytes_=work.bytes)
+        node = self.builder.node(kind, lane, call.name, work=(work.flops, work.bytes))
         self.order.after(lane, node, work.reads)
         self.order.ran(lane, node, work.writes, work.makes)
 

@@ -50,7 +50,7 @@ def test_an_iteration_has_the_flops_of_its_steps_or_all_without_any(jobs: Module
     def computing(steps: list[tuple[int, int, int]]) -> Trace:
         job = jobs.Captured()
         for start, flops in ((0, 7), (10, 100), (15, 20), (20, 3), (30, NONE)):
-            job.builder.node(COMPUTE, job.stream(7), "gemm", start=start * US, duration=US, flops=flops)
+            job.builder.node(COMPUTE, job.stream(7), "gemm", start=start * US, duration=US, work=(flops, NONE))
         for step in steps:
             job.step(*step)
         return jobs.trace_of(job.recording(0, 1))
