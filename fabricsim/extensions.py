@@ -219,6 +219,6 @@ class Registry(Generic[T]):
         declared = getattr(found, self._attribute, None) if isinstance(found, ModuleType) else found
         if isinstance(declared, self._of) or (isinstance(declared, type) and issubclass(declared, self._of)):
             return cast("T", declared)
-        what = "declares none" if declared is None else f"is {declared!r}"
+        what = "is missing" if declared is None else f"is {declared!r}"
         msg = f"{place}: {self._attribute} {what}; it should be a {self._of.__module__}.{self._of.__name__}"
         raise InputError(msg)

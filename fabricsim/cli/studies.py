@@ -38,7 +38,8 @@ def register(app: typer.Typer) -> None:
 
 def validate(
     study: Annotated[
-        str | None, typer.Argument(metavar="STUDY", help=f"{', '.join(names())}; all if left out.")
+        str | None,
+        typer.Argument(metavar="STUDY|FILE", help=f"{', '.join(names())}, or a Python file; all if left out."),
     ] = None,
     *,
     engine: Annotated[str | None, typer.Option(metavar="NAME", help="Of dai2024: flow or packet.")] = None,
@@ -76,7 +77,7 @@ def _chosen(study: str | None, engine: str | None) -> list[Study]:
     if engine is not None:
         msg = f"--engine {engine} needs a study to run by it, such as fabricsim validate dai2024 --engine packet"
         raise InputError(msg)
-    return list(studies().values())
+    return studies()
 
 
 def _validate(study: Study, output: Path | None, *, quiet: bool) -> Validation:

@@ -331,9 +331,9 @@ def test_bench_fits_the_terminal(fabricsim: Fabricsim, monkeypatch: pytest.Monke
 def quick_studies(monkeypatch: pytest.MonkeyPatch) -> None:
     """Studies that come at once: what they predict is tested with them."""
     row = ValidationRow("time", "s", 2.0, 1.0, "log", "captured")
-    every = frame.studies().items()
+    every = frame.STUDIES.own.items()
     quick = {name: replace(each, compare=partial(_given, name, row), pictures=lambda _: ()) for name, each in every}
-    monkeypatch.setattr(frame, "studies", lambda: quick)
+    monkeypatch.setattr(frame.STUDIES, "own", quick)
 
 
 def _given(name: str, row: ValidationRow, _report: object) -> Validation:
@@ -355,8 +355,7 @@ def test_validate_alone_leaves_out_studies_without_their_tables(
         msg = "traces/vtrain is not there: set FABRICSIM_TRACES"
         raise AbsentTracesError(msg)
 
-    quick = frame.studies()
-    monkeypatch.setitem(quick, "vtrain", replace(quick["vtrain"], compare=absent))
+    monkeypatch.setitem(frame.STUDIES.own, "vtrain", replace(frame.STUDIES.own["vtrain"], compare=absent))
     code, out, err = fabricsim("validate", "--json")
 
     assert code == 0

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from fabricsim import measured
+from fabricsim import extensions, measured
 from fabricsim.errors import InputError
+from fabricsim.extensions import Registry
 from fabricsim.results.validation import Validation, ValidationRow
 from fabricsim.scenario.suggest import did_you_mean
-from fabricsim.studies import names
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -171,24 +169,29 @@ def headline_rows(table: str, predicted: Mapping[str, float]) -> list[Validation
     ]
 
 
-@cache
-def studies() -> dict[str, Study]:
-    """Return the studies that ship by name, in the order in which they are run."""
-    found: list[Study] = [import_module(f"fabricsim.studies.{name.replace('-', '_')}").STUDY for name in names()]
-    return {study.name: study for study in sorted(found, key=lambda study: AGAINST.index(study.against))}
+STUDIES: Registry[Study] = Registry("studies", "fabricsim.studies", "STUDY", Study)
+"""All studies."""
+
+
+def studies() -> list[Study]:
+    """Return the studies that there are, in the order in which they are run."""
+    return sorted(STUDIES.all().values(), key=lambda study: AGAINST.index(study.against))
 
 
 def study_of(name: str) -> Study:
-    """Return a study by its name.
+    """Return a study by its name, or that of a user's Python file.
 
     Raises
     ------
     InputError
-        If there is no such study.
+        If there is no such study, or the file cannot be run.
     """
-    known = studies()
-    if name not in known:
+    if extensions.is_file(name):
+        extensions.run(name)
+    found = STUDIES.find(name)
+    if found is None:
+        known = list(STUDIES.all())
         hint = did_you_mean(name, known, f"there are {', '.join(known)}")
         msg = f"there is no study {name!r}; {hint}"
         raise InputError(msg)
-    return known[name]
+    return found
