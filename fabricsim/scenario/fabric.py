@@ -59,7 +59,8 @@ class Fabric(Spec):
     ``link_rate`` and ``switch`` default to those of the transport preset. ``routing`` chooses among equally short ways:
     by the hash of the flow (``"ecmp"``), by its destination (``"d-mod-k"``), or by the order of the dimensions of a
     torus; ``"valiant"`` goes by way of another group, and ``"ugal"`` if that way is the emptier one. ``paths`` is a
-    CSV file of given paths. ``bit_error_rate`` and ``failures`` lose packets; they need the packet engine.
+    CSV file of given paths. ``radix`` is how many ports a switch has, if that is to be checked. ``bit_error_rate`` and
+    ``failures`` lose packets; they need the packet engine.
     ``cables`` are changes of those whose names match a pattern: ``"leaf0-spine*"``, or ``"leaf0->spine*"`` for one
     direction; of changes that match one cable, the later ones count.
     """
@@ -79,6 +80,7 @@ class Fabric(Spec):
     host_cable: Length = 5.0
     routing: Routing = "ecmp"
     paths: str | None = None
+    radix: Ports | None = None
     bit_error_rate: Annotated[float, Field(ge=0, le=0.001)] = 0.0
     failures: Annotated[tuple[Failure, ...], Field(strict=False)] = ()
     cables: dict[str, CableChange] = Field(default_factory=dict)
@@ -144,10 +146,13 @@ def own_keys() -> frozenset[str]:
     return frozenset().union(*every) - frozenset.intersection(*every)
 
 
-def carried(topology: str) -> frozenset[str]:
-    """Return the keys that a fabric keeps if this topology is written over another one: they say nothing of a shape."""
+def given_up(topology: str, routing: object) -> frozenset[str]:
+    """Return the keys that a fabric loses if this topology is written over another one, which had this routing."""
     known = TOPOLOGIES.find(topology)
-    return _CARRIED & keys_of(known) if known else _CARRIED
+    carried = _CARRIED & keys_of(known) if known else _CARRIED
+    if known and routing not in known.routings:
+        carried -= {"routing"}
+    return own_keys() - carried | {"radix"}
 
 
 def file_keys() -> frozenset[str]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from fabricsim import extensions
 from fabricsim.errors import InputError, Mistake
 from fabricsim.scenario import library
-from fabricsim.scenario.fabric import TOPOLOGIES, carried, own_keys
+from fabricsim.scenario.fabric import TOPOLOGIES, given_up
 from fabricsim.scenario.schedule import SCHEDULES
 from fabricsim.scenario.source import parse, read_text
 from fabricsim.scenario.suggest import did_you_mean, show
@@ -208,7 +208,10 @@ def overlay(below: Node, above: Node, path: TablePath = ()) -> Node:
 
 def _without_shape(below: Node, topology: object) -> Node:
     """Give up the keys of a fabric's shape: a topology that is written describes it anew, also the same one."""
-    gone = own_keys() - carried(str(topology)) if "topology" in below.value else set()
+    if "topology" not in below.value:
+        return below
+    routing = below.value.get("routing")
+    gone = given_up(str(topology), None if routing is None else routing.value)
     return Node({key: node for key, node in below.value.items() if key not in gone}, below.where)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -58,6 +59,8 @@ class Cable(NamedTuple):
         What routing adds up: the shortest way is that of the least cost.
     rank
         Among equally short ways, dimension-order routing takes the cable of the lowest rank first.
+    times_rate
+        What `rate` is multiplied by, such as the time for which an optical circuit stands.
     """
 
     rate: float | None = None
@@ -65,6 +68,7 @@ class Cable(NamedTuple):
     delay: int | None = None
     cost: int = 1
     rank: int = 0
+    times_rate: float = 1.0
 
 
 class Link(NamedTuple):
@@ -88,11 +92,14 @@ class Network:
         Cables in the order in which they were joined.
     group
         Of switches that detours (Valiant) lead through: their group, such as that of a dragonfly.
+    embedded
+        Switches inside of hosts or their adapters, such as the routers of a torus.
     """
 
     nodes: dict[str, int] = field(default_factory=dict)
     links: list[Link] = field(default_factory=list)
     group: dict[str, int] = field(default_factory=dict)
+    embedded: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, ends: Ends) -> Network:
@@ -110,6 +117,15 @@ class Network:
         """Join two nodes, which are entered if they are not there yet, by one or more cables."""
         self.links.append(Link(self.add(a), self.add(b), cable, times))
 
+    def crowded(self, radix: int) -> tuple[str, int] | None:
+        """Find a switch with more than `radix` cables, and how many it has; those inside of hosts do not count."""
+        ports: Counter[str] = Counter()
+        for link in self.links:
+            ports[link.a] += link.times
+            ports[link.b] += link.times
+        switch = max((node for node in ports if node not in self.embedded), key=ports.__getitem__)
+        return (switch, ports[switch]) if ports[switch] > radix else None
+
     def graph(self) -> nx.Graph:
         """Make a graph of it; edges carry ``cable`` and ``times``."""
         import networkx as nx  # noqa: PLC0415  0.13 s that no run needs
@@ -117,12 +133,20 @@ class Network:
         graph = nx.Graph()
         graph.add_nodes_from(self.nodes)
         for link in self.links:
-            graph.add_edge(link.a, link.b, cable=link.cable, times=link.times)
+            before = graph.edges[link.a, link.b]["times"] if graph.has_edge(link.a, link.b) else 0
+            graph.add_edge(link.a, link.b, cable=link.cable, times=before + link.times)
         return graph
+
+    def embed(self, end: str, inside: str, width: float) -> str:
+        """Join a NIC to a switch inside of its host, by no cable: at `width` times the rate of its links."""
+        self.embedded.add(self.add(inside))
+        self.join(end, inside, Cable(delay=0, times_rate=width))
+        return inside
 
 
 class Size(NamedTuple):
-    """Cables of a fabric, and ports of its largest switch."""
+    """Cables of a fabric, those inside of hosts too, ports of its largest switch, and switches."""
 
     cables: int
     ports: int
+    switches: int

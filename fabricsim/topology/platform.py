@@ -21,6 +21,7 @@ from fabricsim.units import PS_PER_S
 if TYPE_CHECKING:
     from fabricsim.scenario.cluster import Cluster
     from fabricsim.scenario.fabric import Fabric, Switch
+    from fabricsim.scenario.network import Network
     from fabricsim.topology.host import Hop, HostPorts
     from fabricsim.topology.routing import NextHops
     from fabricsim.topology.wires import Wires
@@ -71,7 +72,9 @@ class Platform:
         self._hash_seed = (seed ^ seed >> 31) % 2**31  # the upper half of a seed counts, too
         resources = ResourceList()
         hosts, nics = cluster.hosts, cluster.nics_per_host
-        self._wires = freeze(fabric.network(Ends(hosts, nics)), link_rate, resources, fabric)
+        network = fabric.network(Ends(hosts, nics))
+        _check_radix(network, fabric.radix)
+        self._wires = freeze(network, link_rate, resources, fabric)
         speed = cluster.host_speed.of(hosts, seed, "host speed")
         self._hosts = Hosts([(cluster, costs)], np.zeros(hosts, np.int64), speed, resources)
         self.resources = resources.done()
@@ -264,3 +267,10 @@ class Platform:
         if self.switch.forwarding == "store-and-forward":
             stored = np.rint(self.costs.packet / self._wires.rate * PS_PER_S)
         return (stored.astype(np.int64) + self.switch.latency).tolist()
+
+
+def _check_radix(network: Network, radix: int | None) -> None:
+    crowded = network.crowded(radix) if radix is not None else None
+    if crowded:
+        msg = f"{crowded[0]} has {crowded[1]} cables, and a switch has {radix} ports (fabric.radix): raise radix, or "
+        raise SimulationError(msg + "spread hosts and cables over more switches")

@@ -146,7 +146,8 @@ def freeze(network: Network, link_rate: float, resources: ResourceList, fabric: 
     source, target, which, copy = source[order], target[order], which[order], copy[order]
     several = np.repeat(times > 1, times)[cable[order]]
     names = tuple(_names(nodes, source.tolist(), target.tolist(), np.where(several, copy, NONE).tolist()))
-    rate = np.array([link_rate if cable.rate is None else cable.rate for cable in cables], np.float64)[which]
+    rates = [(link_rate if cable.rate is None else cable.rate) * cable.times_rate for cable in cables]
+    rate = np.array(rates, np.float64)[which]
     delay = np.array([*map(_propagation, cables)], np.int64)[which]
     loss = np.full(len(rate), 0.0 if fabric is None else fabric.bit_error_rate)
     for pattern, change in {} if fabric is None else fabric.cables.items():

@@ -30,6 +30,8 @@ SEVERAL = ["cluster.gpus_per_host=8", "cluster.nics_per_host=8"]
 NEEDS = {  # what a model, GPU or fabric cannot do without
     ("fabrics", "superpod-a100"): SEVERAL,
     ("fabrics", "superpod-h100"): SEVERAL,
+    ("fabrics", "superpod-gb200"): SEVERAL,
+    ("fabrics", "hpn-segment"): SEVERAL,
     ("models", "t5-base"): ["job.decoder_sequence=128"],
     ("models", "t5-large"): ["job.decoder_sequence=128"],
 }

@@ -307,7 +307,8 @@ def test_a_file_that_cannot_stand_for_a_preset_is_named(tmp_path: Path, text: st
 
 def test_a_topology_that_is_written_describes_the_fabric_anew(tmp_path: Path) -> None:
     rails, mine = tmp_path / "rails.toml", tmp_path / "mine.toml"
-    rails.write_text('extends = "megatron-a100"\nfabric = "superpod-a100"\n', encoding="utf-8")
+    shipped = "[fabric]\ntopology = 'leaf-spine'\nrails = true\nhosts_per_leaf = 20\nspines = 20\nhost_cable = '10m'\n"
+    rails.write_text(f'extends = "megatron-a100"\n{shipped}radix = 40\n', encoding="utf-8")
     shape = 'topology = "leaf-spine"\nhosts_per_leaf = 1\nspines = 2\n'
     mine.write_text(f'extends = "rails.toml"\n[fabric]\n{shape}', encoding="utf-8")
 
@@ -315,5 +316,9 @@ def test_a_topology_that_is_written_describes_the_fabric_anew(tmp_path: Path) ->
     fabric = load(mine).scenario.fabric
     assert (fabric.rails, fabric.hosts_per_leaf, fabric.spines) == (False, 1, 2)
     assert fabric.host_cable == load(rails).scenario.fabric.host_cable  # no matter of the shape
+    assert fabric.radix is None
+    cluster = ["cluster.hosts=64", "cluster.nics_per_host=1"]
+    torus = load(rails, ["fabric={topology='torus', dimensions=[8, 8]}", *cluster], with_job=False).scenario.fabric
+    assert torus.routing == "dimension-order"
     with pytest.raises(ScenarioError, match="spines: is missing"):
         load(rails, ["fabric.topology=leaf-spine", "fabric.hosts_per_leaf=2"])

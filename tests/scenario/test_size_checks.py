@@ -39,7 +39,8 @@ def _scenario(hosts: int, fabric: str, nics: int = 1, engine: str = "flow") -> S
 def _built(scenario: Scenario) -> Size:
     graph = scenario.fabric.network(scenario.ends).graph()
     ports = dict(graph.degree(weight="times"))
-    return Size(sum(ports.values()) // 2, max(ports[node] for node in ports if not node.startswith("host")))
+    at_switches = [ports[node] for node in ports if not node.startswith("host")]
+    return Size(sum(ports.values()) // 2, max(at_switches), len(at_switches))
 
 
 @settings(deadline=None, max_examples=40)

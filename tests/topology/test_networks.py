@@ -10,7 +10,6 @@ from pydantic import ValidationError
 
 from fabricsim.scenario.fabric import fabric_of
 from fabricsim.scenario.network import Cable, Ends
-from fabricsim.topology.networks.fat_tree import smallest_k
 
 
 def _tiers(graph: nx.Graph) -> Counter[str]:
@@ -77,7 +76,9 @@ def test_a_fat_tree_that_is_not_full_still_joins_all_hosts(hosts: int) -> None:
 
 @given(hosts=st.integers(1, 100_000))
 def test_the_smallest_fat_tree_that_holds_the_hosts_is_taken(hosts: int) -> None:
-    k = smallest_k(hosts)
+    size = fabric_of({"topology": "fat-tree"}).size(Ends(hosts))
+    assert size is not None
+    k = size.ports
     assert k % 2 == 0
     assert k**3 // 4 >= hosts
     assert k == 2 or (k - 2) ** 3 // 4 < hosts

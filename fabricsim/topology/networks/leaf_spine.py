@@ -28,29 +28,37 @@ class LeafSpine(Switched):
     cables_per_spine: Ports = 1
     rails: bool = False
 
+    def _leaf(self, ends: Ends, end: int) -> int:
+        """Give the number of a NIC's leaf."""
+        rails = ends.nics_per_host if self.rails else 1
+        return end // ends.nics_per_host // self.hosts_per_leaf * rails + end % rails
+
+    def _leaves(self, ends: Ends) -> int:
+        return -(-ends.hosts // self.hosts_per_leaf) * (ends.nics_per_host if self.rails else 1)
+
+    def _join_leaves(self, network: Network, leaves: int, plane: int = 0) -> None:
+        for leaf in range(plane * leaves, (plane + 1) * leaves):
+            for spine in range(plane * self.spines, (plane + 1) * self.spines):
+                network.join(f"leaf{leaf}", f"spine{spine}", self.up, self.cables_per_spine)
+
     def network(self, ends: Ends) -> Network:
         """Join them."""
         network = Network.of(ends)
-        rails = ends.nics_per_host if self.rails else 1
         for end in range(ends.count):
-            leaf = end // ends.nics_per_host // self.hosts_per_leaf * rails + end % rails
-            network.join(ends.name(end), f"leaf{leaf}", self.down)
-        for leaf in range(-(-ends.hosts // self.hosts_per_leaf) * rails):
-            for spine in range(self.spines):
-                network.join(f"leaf{leaf}", f"spine{spine}", self.up, self.cables_per_spine)
+            network.join(ends.name(end), f"leaf{self._leaf(ends, end)}", self.down)
+        self._join_leaves(network, self._leaves(ends))
         return network
 
     def size(self, ends: Ends) -> Size:
         """Count a cable for each NIC, and those of each leaf to each spine."""
-        rails = ends.nics_per_host if self.rails else 1
-        leaves = -(-ends.hosts // self.hosts_per_leaf) * rails
-        down, up = min(self.hosts_per_leaf, ends.hosts) * ends.nics_per_host // rails, self.spines
-        times = self.cables_per_spine
-        return Size(ends.count + leaves * up * times, max(leaves * times, down + up * times))
+        leaves, up = self._leaves(ends), self.spines * self.cables_per_spine
+        down = min(self.hosts_per_leaf, ends.hosts) * (1 if self.rails else ends.nics_per_host)
+        return Size(ends.count + leaves * up, max(leaves * self.cables_per_spine, down + up), leaves + self.spines)
 
     def problems(self, ends: Ends) -> Iterator[Mistake]:
         """Refuse rails of hosts with one NIC."""
-        yield from needless_rails(ends, rails=self.rails)
+        if self.rails:
+            yield from needless_rails(ends, "rails")
 
 
 TOPOLOGY = LeafSpine

@@ -32,11 +32,13 @@ class SingleSwitch(Fabric):
 
     def size(self, ends: Ends) -> Size:
         """Count a cable for each NIC."""
-        return Size(ends.count, ends.hosts if self.rails else ends.count)
+        switches = ends.nics_per_host if self.rails else 1
+        return Size(ends.count, ends.count // switches, switches)
 
     def problems(self, ends: Ends) -> Iterator[Mistake]:
         """Refuse rails of hosts with one NIC."""
-        yield from needless_rails(ends, rails=self.rails)
+        if self.rails:
+            yield from needless_rails(ends, "rails")
 
 
 TOPOLOGY = SingleSwitch

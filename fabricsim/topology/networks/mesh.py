@@ -1,0 +1,14 @@
+"""Meshes: tori without the cables from the last of a row to the first."""
+
+from __future__ import annotations
+
+from fabricsim.topology.networks.torus import Torus
+
+
+class Mesh(Torus):
+    """A grid of ``dimensions`` that does not wrap around; all else is as in a torus."""
+
+    wraps = False
+
+
+TOPOLOGY = Mesh
