@@ -47,7 +47,11 @@ MISTAKES = {
     "cluster.cpu.sockets": (9, "true is no whole number", "write it without quotes, unit or point"),
     "cluster.nic.interrupt_moderation[0].interval": (13, "'-5us' is negative", "a time is at least 0s"),
     "fabric.link_rate": (16, "'-100Gbps' is negative", "a rate is at least 1Mbps"),
-    "fabric.spines": (17, 'has no effect with topology = "single-switch"', "take it out, or choose leaf-spine or multi-plane"),
+    "fabric.spines": (
+        17,
+        'has no effect with topology = "single-switch"',
+        "take it out, or choose leaf-spine or multi-plane",
+    ),
     "job.micro_batch": (20, "7.5 is no whole number", "write it without quotes, unit or point"),
     "job.overlap": (22, "'dpp' is not one of none, ddp", "did you mean 'ddp'?"),
     "job.bucket": (23, "unit 'Mb' is not a size", 'write it like "25MiB"'),
