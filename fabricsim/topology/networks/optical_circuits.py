@@ -23,7 +23,7 @@ class OpticalCircuits(Switched):
     """Pods of ``hosts_per_pod`` hosts, or NICs if a host has several, on a switch with ``circuits`` optical uplinks.
 
     ``matchings`` lists pairs of pods that are joined at one time; without it every pod meets every other one in turn
-    (round-robin tournament, as in rotor switches: Mellette et al., "RotorNet", SIGCOMM 2017). Where there are as many
+    (round-robin tournament, as in rotor switches: Mellette et al., "RotorNet", SIGCOMM 2017). If there are as many
     circuits as matchings, each stands all the time. With fewer, each stands for its share of the time, less
     ``reconfiguration`` of every ``slot``; that share of the rate is what a pair has: the wait for its slot, and what
     piles up until then, is not modelled.
