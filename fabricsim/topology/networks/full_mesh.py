@@ -9,7 +9,7 @@ from fabricsim.scenario.network import Ends, Network, Size
 
 
 class FullMesh(Switched):
-    """Switches with ``hosts_per_switch`` hosts, or NICs if a host has several, all pairs joined by ``parallel`` cables."""
+    """Switches with ``hosts_per_switch`` hosts, or NICs if a host has several, ``parallel`` cables between any two."""
 
     routings = ("ecmp", "d-mod-k", "valiant", "ugal")
 

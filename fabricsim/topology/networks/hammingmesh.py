@@ -22,9 +22,9 @@ class HammingMesh(Switched):
     """Boards of ``board`` hosts (width and height), ``boards`` of them in a row and in a column.
 
     On a board each host is joined to its neighbours; the first and the last of a row have a cable each to the switch
-    of that row, which all boards beside share, and likewise those of a column. ``parallel`` cables
-    stand for one, as those of the planes of the paper do. A host has a router inside, as in a torus. Source: Hoefler et al., "HammingMesh: a
-    network topology for large-scale deep learning", SC 2022; a switch stands for its trees.
+    of that row, which all boards beside share, and likewise those of a column. ``parallel`` cables stand for one, as
+    those of the planes of the paper do. A host has a router inside, as in a torus. Source: Hoefler et al.,
+    "HammingMesh: a network topology for large-scale deep learning", SC 2022; a switch stands for its trees.
     """
 
     routings = ("dimension-order", "ecmp")
