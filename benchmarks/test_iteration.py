@@ -11,17 +11,17 @@ from fabricsim.run.pipeline import load, simulate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fabricsim.results.result import Result
+    from fabricsim.results.result import RunRecord
     from fabricsim.scenario.load import LoadedScenario
 
 
 @pytest.mark.parametrize("name", ["gpt2-medium-dp", "gpt2-medium-pp", "gpt2-xl-dp-16"])
 def test_iteration(measured: Callable[..., Any], name: str) -> None:
-    def run(loaded: LoadedScenario) -> tuple[int, Result]:
+    def run(loaded: LoadedScenario) -> tuple[int, RunRecord]:
         result = simulate(loaded)
         return result.counters["dag_nodes"], result
 
-    result: Result = measured(run, lambda: load(name), "dag_nodes")
+    result: RunRecord = measured(run, lambda: load(name), "dag_nodes")
     assert result.counters["dag_nodes"] == len(result.ops) > 0
     assert result.iteration == result.spans["end"].max() > 0
     assert (result.spans["end"] >= result.spans["start"]).all()

@@ -100,7 +100,7 @@ def test_a_file_without_the_declaration_says_what_is_missing(tmp_path: Path, tex
     name = written(tmp_path, text)
     extensions.run(name)
 
-    with pytest.raises(InputError, match=r"mine\.py: TOPOLOGY .* should be a fabricsim\.scenario\.fabric\.Fabric"):
+    with pytest.raises(InputError, match=r"mine\.py: TOPOLOGY .* should be a fabricsim\.scenario\.fabric\.FabricSpec"):
         TOPOLOGIES.find(name)
 
 

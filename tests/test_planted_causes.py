@@ -16,7 +16,7 @@ from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call
 
 if TYPE_CHECKING:
-    from fabricsim.results.result import Result
+    from fabricsim.results.result import RunRecord
     from fabricsim.workload.program import Program
 
 MS = PS_PER_S // 1000
@@ -93,7 +93,7 @@ PLANTS = {
 }  # fmt: skip
 
 
-def first_cause(result: Result) -> str:
+def first_cause(result: RunRecord) -> str:
     """What the terminal prints of the first cause: its name, and its row of the table."""
     console = Console(width=400, no_color=True, highlight=False)
     with console.capture() as capture:
@@ -112,7 +112,7 @@ def test_the_first_cause_names_what_was_planted(planted: Planted) -> None:
     assert planted.says in said
 
 
-def replayed(settings: tuple[str, ...], program: Program) -> Result:
+def replayed(settings: tuple[str, ...], program: Program) -> RunRecord:
     return pipeline._run(load("gpt2-medium-dp", settings), lambda _: (program, ()), None, None)  # noqa: SLF001  a run of any program, as a replay is
 
 

@@ -6,6 +6,7 @@ import ast
 import io
 import re
 import tokenize
+from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,17 @@ def test_no_private_names() -> None:
     ]
 
     assert found == []
+
+
+def test_a_class_name_is_one_thing() -> None:
+    """Names that begin with an underscore are known in their module only."""
+    homes = defaultdict(list)
+    for path in CODE:
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(path.relative_to(ROOT).as_posix())
+
+    assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from fabricsim.traces import inspector
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fabricsim.traces.inspector import Row
+    from fabricsim.traces.inspector import InspectedOp
 
 _MOST = 5_000_000
 """Rows that are held at most: about half a gigabyte."""
@@ -49,8 +49,8 @@ def times_by_size(path: Path, test: str | None) -> tuple[str, list[int], list[fl
     return name, sizes, [_undisturbed(by_size[size]) for size in sizes], most, hosts
 
 
-def _rows(path: Path) -> list[Row]:
-    found: list[Row] = []
+def _rows(path: Path) -> list[InspectedOp]:
+    found: list[InspectedOp] = []
     for source in sources([path]):
         if not inspector.recognises(source.name, source.head):
             msg = "is JSON, but no log of NCCL's inspector; give one, a log of nccl-tests or a table of OSU"

@@ -62,14 +62,14 @@ class What(NamedTuple):
         return one.name if one.shape is None else f"{one.kernel.replace('-', ' ')} {self.precision}"
 
 
-class Part(NamedTuple):
+class OperatorKernels(NamedTuple):
     """Kernels of one operator, by their names, and what they do together."""
 
     kernels: re.Pattern[str]
     what: What
 
 
-def parts(name: str, inputs: Inputs) -> tuple[Part, ...]:
+def parts(name: str, inputs: Inputs) -> tuple[OperatorKernels, ...]:
     """List what an operator does that the model has an operation for. `inputs`: what it was called with."""
     if name in _PRODUCTS:
         return tuple(_product(inputs, *_PRODUCTS[name]))
@@ -99,14 +99,14 @@ _PRODUCTS: dict[str, tuple[int, int]] = {
 """Place of the left matrix, which the right one follows, and dimensions of both."""
 
 
-def _product(inputs: Inputs, place: int, dimensions: int) -> Iterator[Part]:
+def _product(inputs: Inputs, place: int, dimensions: int) -> Iterator[OperatorKernels]:
     left, right = inputs.shape(place), inputs.shape(place + 1)
     precision = _PRECISIONS.get(inputs.type(place))
     if precision is None or not len(left) == len(right) == dimensions or left[-1] != right[-2]:
         return
     shape = (left[0] if len(left) > 2 else 1, left[-2], left[-1], right[-1])  # noqa: PLR2004  a batch of matrices
     if _fits(shape) and left[:-2] == right[:-2]:
-        yield Part(_MATRIX, What(product("product", shape, PRECISION_BYTES[precision]), precision))
+        yield OperatorKernels(_MATRIX, What(product("product", shape, PRECISION_BYTES[precision]), precision))
 
 
 class _Attention(NamedTuple):
@@ -134,7 +134,7 @@ _CAUSAL = {"True": True, "False": False, "0": False, "1": True, "2": True}
 """Values of a flag, and of the kind of mask that memory-efficient attention takes."""
 
 
-def _attention(inputs: Inputs, where: _Attention) -> Iterator[Part]:
+def _attention(inputs: Inputs, where: _Attention) -> Iterator[OperatorKernels]:
     query, key = inputs.shape(where.query), inputs.shape(where.query + 1)
     precision = _PRECISIONS.get(inputs.type(where.query))
     packed = where.sequences is not None and inputs.shape(where.sequences)
@@ -150,10 +150,10 @@ def _attention(inputs: Inputs, where: _Attention) -> Iterator[Part]:
     width = PRECISION_BYTES[precision]
     if where.backward:
         sums, gradient = fused_gradient(width, core)
-        yield Part(_SUMS, What(sums))
-        yield Part(_NO_SUMS, What(gradient, precision, causal))
+        yield OperatorKernels(_SUMS, What(sums))
+        yield OperatorKernels(_NO_SUMS, What(gradient, precision, causal))
     else:
-        yield Part(ANY, What(fused(width, core), precision, causal))
+        yield OperatorKernels(ANY, What(fused(width, core), precision, causal))
 
 
 class _Stream(NamedTuple):
@@ -194,7 +194,7 @@ _OF_SCORES: dict[str, StreamName] = {
 """What a dropout is of that has four dimensions: sequences, heads, queries and keys."""
 
 
-def _streams(inputs: Inputs, does: tuple[_Stream, ...]) -> Iterator[Part]:
+def _streams(inputs: Inputs, does: tuple[_Stream, ...]) -> Iterator[OperatorKernels]:
     for one in does:
         shape = inputs.shape(one.place)
         name = _OF_SCORES.get(one.operation, one.operation) if len(shape) == 4 else one.operation  # noqa: PLR2004  as above
@@ -205,7 +205,7 @@ _ADDS = frozenset({"aten::add", "aten::add_"})
 _RESIDUALS: tuple[_Stream, ...] = (_Stream("residual", Pass(2, 1)), _Stream("residual gradient", Pass(2, 1)))
 
 
-def _added(inputs: Inputs) -> Iterator[Part]:
+def _added(inputs: Inputs) -> Iterator[OperatorKernels]:
     shape = inputs.shape(0)
     if shape and shape == inputs.shape(1) and inputs.type(0) == inputs.type(1):
         for one in _RESIDUALS:
@@ -215,17 +215,17 @@ def _added(inputs: Inputs) -> Iterator[Part]:
 _GATHER = "aten::index_select"  # what aten::embedding calls: table, dimension, indices
 
 
-def _gathered(inputs: Inputs) -> Iterator[Part]:
+def _gathered(inputs: Inputs) -> Iterator[OperatorKernels]:
     table, indices = inputs.shape(0), inputs.shape(2)
     if len(table) == 2 and len(indices) == 1 and inputs.value(1) in {"", "0"}:  # noqa: PLR2004  rows and their width
         yield from _moved("gather", indices[0] * table[1], _Stream("gather", Pass(1, 1)), inputs.type(0))
 
 
-def _moved(name: str, elements: int, how: _Stream, type_: str) -> Iterator[Part]:
+def _moved(name: str, elements: int, how: _Stream, type_: str) -> Iterator[OperatorKernels]:
     precision = _PRECISIONS.get(type_)
     if precision is not None and 0 < elements < _LARGEST**2:
         operation = streamed(name, elements, how.move, PRECISION_BYTES[precision], how.kernel)
-        yield Part(how.kernels, What(operation))
+        yield OperatorKernels(how.kernels, What(operation))
 
 
 def _fits(shape: tuple[int, ...]) -> bool:

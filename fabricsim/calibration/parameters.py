@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from fabricsim.collectives.nccl.plan import Plan
+from fabricsim.collectives.nccl.plan import NcclPlan
 from fabricsim.collectives.nccl.tuning import ALGORITHMS, PROTOCOLS
 from fabricsim.units import PS_PER_S
 
@@ -114,7 +114,7 @@ def _of_protocol(scenario: Scenario, protocol: Protocol, ran: frozenset[str]) ->
     software = transport.latency + transport.send_overhead
     if scenario.nic.latency is not None:
         software = scenario.nic.latency
-    step = Plan(scenario).network_step(protocol)
+    step = NcclPlan(scenario).network_step(protocol)
     latency = (known.latency if known else software + step) / PS_PER_S
     stored = known.byte_latency if known and known.byte_latency else 1 / scenario.cluster.cpu.copy_rate
     span, table = (1e-7, 1e-1), f"nccl.{protocol}"

@@ -8,7 +8,7 @@ import numpy as np
 import simpy
 
 from fabricsim.calibration.parameters import way
-from fabricsim.collectives.nccl.plan import Plan
+from fabricsim.collectives.nccl.plan import NcclPlan
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import InputError
 from fabricsim.run.bench import collective_times, point_to_point_times
@@ -113,7 +113,7 @@ def ways(scenario: Scenario, measurement: Measurement) -> list[str]:
     """Algorithm and protocol of NCCL that each row went by, such as ``"ring-ll"``; empty for messages of MPI."""
     if measurement.kind != "collective":
         return [""] * len(measurement.sizes)
-    plan, ranks = Plan(scenario), tuple(range(scenario.cluster.ranks))
+    plan, ranks = NcclPlan(scenario), tuple(range(scenario.cluster.ranks))
     picks = [plan.pick(measurement.test, ranks, int(size)) for size in measurement.sizes]
     return [way(pick.algorithm, pick.protocol) for pick in picks]
 

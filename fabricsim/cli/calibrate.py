@@ -262,14 +262,14 @@ def _as_json(found: Calibration) -> dict[str, Any]:
 
 def _draw(found: Calibration, output: Path) -> list[Path]:
     from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
-    from fabricsim.report.calibrated import Series, calibration  # noqa: PLC0415  as above
+    from fabricsim.report.calibrated import CalibratedRows, calibration  # noqa: PLC0415  as above
 
     names = list(dict.fromkeys(each.measurement.name for each in found.compared))
     written = []
     for number, name in enumerate(names, start=1):
         rows = [each for each in found.compared if each.measurement.name == name]
         series = [
-            Series(
+            CalibratedRows(
                 each.measurement.sizes.tolist(),
                 each.measurement.undisturbed.tolist(),
                 each.predicted.tolist(),

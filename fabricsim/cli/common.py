@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from fabricsim.engine.packet.recorder import Watch
-    from fabricsim.results.result import Result
-    from fabricsim.results.traffic import TrafficResult
+    from fabricsim.results.result import RunRecord
+    from fabricsim.results.traffic import TrafficRecord
 
 SETTINGS_HELP = "Override a setting, such as cluster.hosts=16; may be repeated."
 
@@ -268,7 +268,7 @@ def write_text(path: Path, text: str) -> None:
         part.write_text(text, encoding="utf-8")
 
 
-def finish(result: Result, output: Path | None, *, as_json: bool) -> None:
+def finish(result: RunRecord, output: Path | None, *, as_json: bool) -> None:
     """Write a result if wanted, and print its summary."""
     from fabricsim.results.summary import summarise, to_json  # noqa: PLC0415  --help must not pay for it
 
@@ -282,7 +282,7 @@ def finish(result: Result, output: Path | None, *, as_json: bool) -> None:
     show(summary_text(summary))
 
 
-def show_traffic(result: TrafficResult, *, as_json: bool) -> None:
+def show_traffic(result: TrafficRecord, *, as_json: bool) -> None:
     """Print the completion times of a traffic run."""
     from fabricsim.results.traffic import summarise_traffic  # noqa: PLC0415  --help must not pay for it
 
@@ -295,7 +295,7 @@ def show_traffic(result: TrafficResult, *, as_json: bool) -> None:
     show(traffic_text(summary))
 
 
-def save(result: Result | TrafficResult, output: Path | None) -> None:
+def save(result: RunRecord | TrafficRecord, output: Path | None) -> None:
     """Write a result, and the packets that were captured, if wanted."""
     if output is None:
         return
@@ -311,7 +311,7 @@ def save(result: Result | TrafficResult, output: Path | None) -> None:
         note(f"wrote {capture}")
 
 
-def show_comparison(results: Sequence[Result], *, as_json: bool) -> None:
+def show_comparison(results: Sequence[RunRecord], *, as_json: bool) -> None:
     """Print several runs side by side."""
     from fabricsim.report.text import assumed_text, comparison_table  # noqa: PLC0415  --help must not pay for it
     from fabricsim.results.summary import summarise  # noqa: PLC0415  as above

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fabricsim.engine.packet.recorder import Watch
-    from fabricsim.results.result import Result
+    from fabricsim.results.result import RunRecord
     from fabricsim.scenario.load import LoadedScenario
     from fabricsim.traces.rebuild.programs import Rebuilt
 
@@ -147,7 +147,7 @@ def compare_fabrics(  # noqa: PLR0913  what the options of `compare` gave
     engine: str | None,
     settings: list[str],
     rebuilding: Rebuilding,
-) -> list[Result]:
+) -> list[RunRecord]:
     """Replay one trace on several fabrics, each with several transports."""
     rebuilt, form = rebuilt_from(traces, **rebuilding)
     loaded = [load_on(name, rebuilt, transport, engine, settings) for name in fabrics for transport in transports]
@@ -203,7 +203,7 @@ def load_on(
         return load_fabric(fabric, rebuilt.program.ranks, transport, [*settings, *as_settings(dict(options))])
 
 
-def replay_on(loaded: LoadedScenario, rebuilt: Rebuilt, form: str, watch: Watch | None = None) -> Result:
+def replay_on(loaded: LoadedScenario, rebuilt: Rebuilt, form: str, watch: Watch | None = None) -> RunRecord:
     """Replay, with progress."""
     from fabricsim.run import pipeline  # noqa: PLC0415  --help must not pay for it
 

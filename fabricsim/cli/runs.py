@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
     from fabricsim.cli.common import Options
     from fabricsim.engine.packet.recorder import Watch
-    from fabricsim.results.result import Result
-    from fabricsim.results.traffic import TrafficResult
+    from fabricsim.results.result import RunRecord
+    from fabricsim.results.traffic import TrafficRecord
     from fabricsim.scenario.load import LoadedScenario
 
 ComparedArgument = Annotated[
@@ -110,14 +110,14 @@ def rerun(  # noqa: PLR0913  one parameter per option
     """
     from fabricsim import extensions  # noqa: PLC0415  --help must not pay for it
     from fabricsim.results.hdf5 import read_any  # noqa: PLC0415  as above
-    from fabricsim.results.traffic import TrafficResult  # noqa: PLC0415  as above
+    from fabricsim.results.traffic import TrafficRecord  # noqa: PLC0415  as above
     from fabricsim.run.pipeline import reload  # noqa: PLC0415  as above
 
     check_output_file(output)
     watch = watched(tap, pcap, output)
     earlier = read_any(result)
     extensions.supply(earlier.resolved.get("extensions", {}), extension or ())
-    if isinstance(earlier, TrafficResult):
+    if isinstance(earlier, TrafficRecord):
         again = _send_again(earlier, watch)
         save(again, output)
         show_traffic(again, as_json=as_json)
@@ -125,7 +125,7 @@ def rerun(  # noqa: PLR0913  one parameter per option
         finish(_simulate(reload(earlier), watch), output, as_json=as_json)
 
 
-def _send_again(earlier: TrafficResult, watch: Watch | None) -> TrafficResult:
+def _send_again(earlier: TrafficRecord, watch: Watch | None) -> TrafficRecord:
     from fabricsim.run.traffic import simulate  # noqa: PLC0415  as above
     from fabricsim.scenario.load import from_tables  # noqa: PLC0415  --help must not pay for it
 
@@ -207,7 +207,7 @@ def _of_traces(options: Rebuilding) -> str | None:
 
 def _compare_scenario(
     scenario: str, transport: str | None, engine: str | None, settings: list[str], jobs: int
-) -> Sequence[Result]:
+) -> Sequence[RunRecord]:
     from fabricsim.run.sweep import simulate_all  # noqa: PLC0415  --help must not pay for it
 
     names = _compared(transport, engine)
@@ -219,7 +219,7 @@ def _compare_scenario(
         return simulate_all(loaded, jobs=jobs, progress=report)
 
 
-def _draw_comparison(results: Sequence[Result], output: Path | None) -> None:
+def _draw_comparison(results: Sequence[RunRecord], output: Path | None) -> None:
     if output is None:
         return
     from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
@@ -242,19 +242,19 @@ def plot(
     """
     from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
     from fabricsim.results.hdf5 import read_any  # noqa: PLC0415  --help must not pay for it
-    from fabricsim.results.traffic import TrafficResult  # noqa: PLC0415  as above
+    from fabricsim.results.traffic import TrafficRecord  # noqa: PLC0415  as above
 
     check_output_folder(output)
     drawn = read_any(result)
     folder = output_folder(output if output is not None else result.parent)
-    figures = plots.of_traffic(drawn) if isinstance(drawn, TrafficResult) else _pictures(drawn)
+    figures = plots.of_traffic(drawn) if isinstance(drawn, TrafficRecord) else _pictures(drawn)
     for name, figure in figures.items():
         path = folder / f"{result.stem}-{name}.{form}"
         plots.save(figure, path)
         note(f"wrote {path}")
 
 
-def _pictures(run_result: Result) -> dict[str, Figure]:
+def _pictures(run_result: RunRecord) -> dict[str, Figure]:
     from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
 
     packets = run_result.packets
@@ -291,7 +291,7 @@ def _compared(transport: str | None, engine: str | None) -> list[str]:
     return names
 
 
-def _show_engines(results: Sequence[Result]) -> None:
+def _show_engines(results: Sequence[RunRecord]) -> None:
     from fabricsim.report.difference_text import difference_text  # noqa: PLC0415  --help must not pay for it
     from fabricsim.results.difference import difference  # noqa: PLC0415  as above
     from fabricsim.results.summary import summarise  # noqa: PLC0415  as above
@@ -321,7 +321,7 @@ def _names(option: str, text: str, example: str) -> list[str]:
     return wanted
 
 
-def _simulate(loaded: LoadedScenario, watch: Watch | None = None) -> Result:
+def _simulate(loaded: LoadedScenario, watch: Watch | None = None) -> RunRecord:
     from fabricsim.run.pipeline import simulate  # noqa: PLC0415  --help must not pay for it
 
     if loaded.scenario.job is not None:

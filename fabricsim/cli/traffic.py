@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fabricsim.cli.common import Options
-    from fabricsim.results.traffic import Matrix, TrafficResult
+    from fabricsim.results.traffic import Matrix, TrafficRecord
 
 _MATRIX = "CSV or htsim connection matrix, or a pattern: permutation, incast, all-to-all, ring or poisson."
 _SCENARIO = "TOML file, or name of a shipped scenario; 16 ideal hosts, or as many as a file has, where left out."
@@ -139,7 +139,7 @@ def _refuse(matrix: str, options: dict[str, object]) -> None:
             raise InputError(msg)
 
 
-def _finish(result: TrafficResult, output: Path | None, *, as_json: bool) -> None:
+def _finish(result: TrafficRecord, output: Path | None, *, as_json: bool) -> None:
     from fabricsim.results.traffic import summarise_traffic  # noqa: PLC0415  --help must not pay for it
 
     if output is not None:
@@ -156,7 +156,7 @@ def _finish(result: TrafficResult, output: Path | None, *, as_json: bool) -> Non
     show_traffic(result, as_json=as_json)
 
 
-def _stem(result: TrafficResult) -> str:
+def _stem(result: TrafficRecord) -> str:
     """Name files by what was sent, where and over what, so that runs that are compared stand side by side."""
     parts = (Path(result.matrix.name).stem, result.name, result.transport, result.engine)
     return "-".join(parts).replace("/", "-")

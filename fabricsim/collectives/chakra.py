@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fabricsim.collectives.base import Template
-    from fabricsim.collectives.chakra_files import RankFile, Work
-    from fabricsim.collectives.chakra_order import Parts
+    from fabricsim.collectives.chakra_files import ChakraWork, RankFile
+    from fabricsim.collectives.chakra_order import EqualParts
 
 MOST_STRANDS = 256
 """Strands of a rank."""
@@ -46,7 +46,7 @@ _PS_PER_S = 10**12
 
 
 @dataclass(frozen=True)
-class Description:
+class ChakraAlgorithm:
     """An algorithm for one group.
 
     `template`: what each rank does.
@@ -60,7 +60,7 @@ class Description:
 
 
 @lru_cache(maxsize=16)
-def read(name: str, collective: str, members: int) -> Description:
+def read(name: str, collective: str, members: int) -> ChakraAlgorithm:
     """Read an algorithm.
 
     `name`: as `fabricsim.scenario.collectives.chakra_files` takes it.
@@ -77,7 +77,7 @@ def read(name: str, collective: str, members: int) -> Description:
         msg = f"{name}: Chakra files may describe {', '.join(COLLECTIVES)}, and not {collective}"
         raise InputError(msg)
     if members == 1:
-        return Description(alone(), 1, 0.0)
+        return ChakraAlgorithm(alone(), 1, 0.0)
     files = chakra_files.read(named.pattern, members)
     for file in files:
         if file.collective not in {"", collective}:
@@ -95,7 +95,7 @@ def read(name: str, collective: str, members: int) -> Description:
         strands.add(node)
     template = _Maker(nodes, sends, made, strands).make()
     check_messages(template, f"algorithm {name!r} for {collective} over {members} ranks")
-    return Description(template, max(made.of.values()), _reduction_rate(files))
+    return ChakraAlgorithm(template, max(made.of.values()), _reduction_rate(files))
 
 
 def _size(files: Sequence[RankFile], named: spec.ChakraFiles) -> int:
@@ -110,7 +110,7 @@ def _size(files: Sequence[RankFile], named: spec.ChakraFiles) -> int:
     raise TraceError(named.pattern, problem)
 
 
-def _check_size(files: Sequence[RankFile], size: int, made: Parts) -> None:
+def _check_size(files: Sequence[RankFile], size: int, made: EqualParts) -> None:
     """Refuse a size that differs from the one a file says by more than messages of whole bytes may."""
     for file in files:
         if file.size and abs(file.size - size) >= made.shards:
@@ -265,7 +265,7 @@ def _later(one: list[int], other: list[int]) -> list[int]:
     return [*map(max, one, other), *one[len(other) :]]
 
 
-def _unlike(one: Work, other: Work) -> tuple[bool, bool]:
+def _unlike(one: ChakraWork, other: ChakraWork) -> tuple[bool, bool]:
     """Say how much nodes differ: in what they do, and with whom."""
     return one.kind != other.kind, one.peer != other.peer
 
@@ -273,7 +273,7 @@ def _unlike(one: Work, other: Work) -> tuple[bool, bool]:
 class _Maker:
     """Makes the template of strands."""
 
-    def __init__(self, nodes: Nodes, sends: Sequence[int], made: Parts, strands: _Strands) -> None:
+    def __init__(self, nodes: Nodes, sends: Sequence[int], made: EqualParts, strands: _Strands) -> None:
         self._nodes, self._sends, self._parts, self._strands = nodes, sends, made, strands
         self._ranks = len(nodes.files)
         self._lane = [of * self._ranks + rank for (of, _), rank in zip(strands.at, nodes.rank, strict=True)]

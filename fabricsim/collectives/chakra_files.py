@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from fabricsim.files.sources import Source
     from fabricsim.traces.chakra.own import Attributes
-    from fabricsim.traces.chakra.schema import Metadata, Node
+    from fabricsim.traces.chakra.schema import ChakraNode, Metadata
 
 MOST_NODES = 2**18
 """Nodes of all ranks together."""
@@ -55,7 +55,7 @@ _MOST_BYTES, _MOST_RANK, _MOST_TAG = 2**50, 10**6, 2**63 - 1
 _PS_PER_US = 10**6
 
 
-class Work(NamedTuple):
+class ChakraWork(NamedTuple):
     """A node.
 
     `id`: as in the file.
@@ -85,7 +85,7 @@ class RankFile:
     """
 
     path: str
-    works: tuple[Work, ...]
+    works: tuple[ChakraWork, ...]
     collective: str
     size: int
 
@@ -130,7 +130,7 @@ class _Reader:
         self._nodes, self._waits = nodes, waits  # that are left
 
     def read(self) -> RankFile:
-        nodes: list[Node] = []
+        nodes: list[ChakraNode] = []
         about, waits = None, 0
         found = sources([self._path])
         for message in self._messages(next(found)):
@@ -161,21 +161,21 @@ class _Reader:
         except WireError as error:
             raise TraceError(self._path, f"does not begin as a Chakra file ({error}); copy it again") from error
 
-    def _decoded(self, message: bytes, number: int) -> Node:
+    def _decoded(self, message: bytes, number: int) -> ChakraNode:
         try:
             return decode_node(message, wanted=_WANTED)
         except WireError as error:
             problem = f"the {number + 1}. node is no node of Chakra ({error}); copy the file again"
             raise TraceError(self._path, problem) from error
 
-    def _works(self, nodes: list[Node]) -> tuple[Work, ...]:
+    def _works(self, nodes: list[ChakraNode]) -> tuple[ChakraWork, ...]:
         places: dict[int, int] = {}
         for place, node in enumerate(nodes):
             if places.setdefault(node.id, place) != place:
                 raise TraceError(self._path, f"two nodes have the id {node.id}; ids must differ")
         return tuple(self._work(node, places) for node in nodes)
 
-    def _work(self, node: Node, places: dict[int, int]) -> Work:
+    def _work(self, node: ChakraNode, places: dict[int, int]) -> ChakraWork:
         wanted = node.data + node.control
         if len(wanted) > 1:
             wanted = tuple(dict.fromkeys(wanted))
@@ -185,7 +185,7 @@ class _Reader:
             self._refuse(node, f"waits for node {absent}, which the file does not hold; copy it again")
         attributes = by_name(node.attributes)
         if node.type == COMP:
-            return Work(node.id, COMP, before, duration=self._duration(node, attributes))
+            return ChakraWork(node.id, COMP, before, duration=self._duration(node, attributes))
         if node.type not in {COMM_SEND, COMM_RECV}:
             problem = f"has the type {node.type}; an algorithm consists of sends ({COMM_SEND}), receives ({COMM_RECV})"
             self._refuse(node, f"{problem} and computations ({COMP})")
@@ -195,16 +195,16 @@ class _Reader:
             self._refuse(node, f"has {end} {peer}; the others are 0 to {self._ranks - 1}, but {self._rank}")
         size = self._count(node, attributes, "comm_size", _MOST_BYTES, least=1)
         tag = self._count(node, attributes, "comm_tag", _MOST_TAG) if "comm_tag" in attributes else 0
-        return Work(node.id, node.type, before, peer, tag, size)
+        return ChakraWork(node.id, node.type, before, peer, tag, size)
 
-    def _duration(self, node: Node, attributes: Attributes) -> int:
+    def _duration(self, node: ChakraNode, attributes: Attributes) -> int:
         if _DURATION in attributes:
             return self._count(node, attributes, _DURATION, CLOCK_END)
         if node.duration * _PS_PER_US > CLOCK_END:
             self._refuse(node, f"takes {node.duration} µs; no operation takes 92 days")
         return node.duration * _PS_PER_US
 
-    def _count(self, node: Node, attributes: Attributes, key: str, most: int, least: int = 0) -> int:
+    def _count(self, node: ChakraNode, attributes: Attributes, key: str, most: int, least: int = 0) -> int:
         if key not in attributes:
             self._refuse(node, f"has no {key}, which every send and receive needs")
         value = attributes[key]
@@ -212,10 +212,10 @@ class _Reader:
             self._refuse(node, f"has {key} {value!r:.60}; write a number from {least} to {most}")
         return int(value)
 
-    def _refuse(self, node: Node, problem: str) -> NoReturn:
+    def _refuse(self, node: ChakraNode, problem: str) -> NoReturn:
         raise TraceError(self._path, f"node {node.id} {problem}")
 
-    def _about(self, attributes: Attributes, works: tuple[Work, ...]) -> tuple[str, int]:
+    def _about(self, attributes: Attributes, works: tuple[ChakraWork, ...]) -> tuple[str, int]:
         """Read what the converter says of the file; the size is chunks times their bytes."""
         name = attributes.get("collective", "")
         if name and name not in _COLLECTIVES:

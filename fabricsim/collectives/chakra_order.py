@@ -51,7 +51,7 @@ class Nodes:
         self.files[rank].refuse(node - self.first[rank], problem)
 
 
-class Parts(NamedTuple):
+class EqualParts(NamedTuple):
     """Messages in equal parts of the buffer.
 
     `shards`: parts of the buffer.
@@ -165,7 +165,7 @@ def _in_circle(waits: Sequence[Sequence[int]], missing: Sequence[int]) -> int:
     return node
 
 
-def parts(files: Sequence[RankFile], size: int) -> Parts:
+def parts(files: Sequence[RankFile], size: int) -> EqualParts:
     """Find the fewest equal parts of a buffer of which all messages are made, to the whole byte.
 
     Raises TraceError if a message is larger than the buffer, or there is no such number up to `MOST_SHARDS`.
@@ -182,7 +182,7 @@ def parts(files: Sequence[RankFile], size: int) -> Parts:
         for shards in range(1, MOST_SHARDS + 1):
             found = {count: round(count * shards / size) for count in bytes_}
             if all(part and abs(part * size - count * shards) < shards for count, part in found.items()):
-                return Parts(shards, found)
+                return EqualParts(shards, found)
     problem = f"sends parts of a buffer of {size} bytes that are no multiples of 1/2 to 1/{MOST_SHARDS} of it"
     raise TraceError(files[0].path, f"{problem}; say the size that the files are for, such as name.*.et@1MiB")
 
@@ -213,7 +213,7 @@ def check_reached(collective: str, nodes: Nodes, order: Sequence[int], sends: Se
             raise TraceError(files[rank].path, f"{problem}: no chain of messages and dependencies leads from there")
 
 
-def check_volume(collective: str, files: Sequence[RankFile], made: Parts) -> None:
+def check_volume(collective: str, files: Sequence[RankFile], made: EqualParts) -> None:
     """Refuse an algorithm in which a rank sends or receives what its collective cannot do with.
 
     Every byte of a result that depends on others must come in, and every byte that others depend on must go out: of an

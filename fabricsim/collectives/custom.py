@@ -33,7 +33,7 @@ MOST_STEPS = 1_000_000
 
 
 @dataclass(frozen=True)
-class Step:
+class AlgorithmStep:
     """One thing that a rank does: send shards to a peer, or receive them and reduce or copy."""
 
     kind: str
@@ -42,25 +42,25 @@ class Step:
     shards: int
 
 
-def send(target: int, shard: int, shards: int = 1) -> Step:
+def send(target: int, shard: int, shards: int = 1) -> AlgorithmStep:
     """Send `shards` shards from `shard` on to rank `target` of the group.
 
     The step is over when the message is in the connection's FIFO, which holds two.
     """
-    return Step("send", target, shard, shards)
+    return AlgorithmStep("send", target, shard, shards)
 
 
-def recv_reduce(source: int, shard: int, shards: int = 1) -> Step:
+def recv_reduce(source: int, shard: int, shards: int = 1) -> AlgorithmStep:
     """Wait for the next message of rank `source` and reduce it with one's own shards from `shard` on."""
-    return Step("recv_reduce", source, shard, shards)
+    return AlgorithmStep("recv_reduce", source, shard, shards)
 
 
-def recv_copy(source: int, shard: int, shards: int = 1) -> Step:
+def recv_copy(source: int, shard: int, shards: int = 1) -> AlgorithmStep:
     """Wait for the next message of rank `source` and put it in the place of the shards from `shard` on."""
-    return Step("recv_copy", source, shard, shards)
+    return AlgorithmStep("recv_copy", source, shard, shards)
 
 
-Algorithm = Callable[[int, int], Iterable[Step]]
+Algorithm = Callable[[int, int], Iterable[AlgorithmStep]]
 """From a rank's number in the group and the number of ranks to what it does, in order."""
 
 
@@ -85,7 +85,7 @@ def written(
     return make
 
 
-def _add(builder: Builder, rank: int, does: Iterable[Step], title: str) -> None:
+def _add(builder: Builder, rank: int, does: Iterable[AlgorithmStep], title: str) -> None:
     for number, step in enumerate(does):
         if number >= MOST_STEPS:
             msg = f"{title}: rank {rank} has more than {MOST_STEPS} steps; does its function end?"
@@ -97,8 +97,8 @@ def _add(builder: Builder, rank: int, does: Iterable[Step], title: str) -> None:
             builder.receive(rank, step.peer, step.shard, step.shards, reduce=step.kind == "recv_reduce")
 
 
-def _require(builder: Builder, rank: int, step: Step, title: str) -> None:
-    if not isinstance(step, Step):
+def _require(builder: Builder, rank: int, step: AlgorithmStep, title: str) -> None:
+    if not isinstance(step, AlgorithmStep):
         msg = f"{title}: rank {rank} yields {step!r}; yield send(...), recv_reduce(...) or recv_copy(...)"
         raise WrongAlgorithmError(msg)
     what = f"{title}: rank {rank}: {step.kind}({step.peer}, {step.shard}, {step.shards})"

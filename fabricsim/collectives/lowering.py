@@ -9,7 +9,7 @@ from fabricsim.collectives import template
 from fabricsim.errors import InputError
 from fabricsim.records.program import NONE
 from fabricsim.scenario.collectives import ALGORITHMS, is_described
-from fabricsim.traces.export import Part
+from fabricsim.traces.export import MemberWork
 from fabricsim.traces.trace import Communication
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Lowering:
             count += self._templates[key].count
             _check_messages(count, call)
 
-    def __call__(self, number: int, member: int) -> Part:
+    def __call__(self, number: int, member: int) -> MemberWork:
         """Say what a member of a call does."""
         call = self._calls[number]
         written = self._templates[call.collective, len(call.ranks)]
@@ -117,7 +117,7 @@ class _Written:
         self.most, self.count = max(counts.values(), default=0), sum(counts.values())
         return sent
 
-    def part(self, call: Call, member: int, base: int) -> Part:
+    def part(self, call: Call, member: int, base: int) -> MemberWork:
         """Give the messages of a member, with their bytes."""
         messages: list[Communication] = []
         edges: list[tuple[int, int]] = []
@@ -131,7 +131,7 @@ class _Written:
                 # a send waits for what it passes on; a receive is ready for its message whatever becomes of sends
                 edges += [(before, place) for before in sorted({last[sends], last[False]} - {NONE})]
                 last[sends] = place
-        return Part(tuple(messages), tuple(edges))
+        return MemberWork(tuple(messages), tuple(edges))
 
     def _bytes(self, size: int, slots: tuple[int, ...]) -> int:
         cuts = [

@@ -44,7 +44,7 @@ class _Block:
 
 
 @dataclass
-class Description:
+class MscclAlgorithm:
     """What a file says.
 
     `path`: the file.
@@ -80,12 +80,12 @@ class Description:
 
 
 @lru_cache(maxsize=16)
-def read(path: str) -> Description:
+def read(path: str) -> MscclAlgorithm:
     """Read a file.
 
     Raises InputError if it cannot be read, is too large, is no XML, has a document type, or says nothing that is known.
     """
-    found = Description(path)
+    found = MscclAlgorithm(path)
     try:
         with Path(path).open("rb") as file:
             text = file.read(LARGEST + 1)
@@ -111,7 +111,7 @@ def read(path: str) -> Description:
     return found
 
 
-def _element(found: Description, name: str, attributes: Attributes) -> None:
+def _element(found: MscclAlgorithm, name: str, attributes: Attributes) -> None:
     if name == "algo":
         coll = attributes.get("coll", "")
         if coll not in _COLLECTIVES:
@@ -147,7 +147,7 @@ def template(path: str, collective: str, members: int) -> Template:
 class _Maker:
     """Turns thread blocks into strands."""
 
-    def __init__(self, found: Description, scratch: int) -> None:
+    def __init__(self, found: MscclAlgorithm, scratch: int) -> None:
         self._found = found
         self._lanes: dict[tuple[int, int], int] = {}
         self._of: dict[tuple[int, int, str], list[int]] = {}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import simpy
     from numpy.typing import NDArray
 
-    from fabricsim.engine.flow.world import Batch, Failed, Job, World
+    from fabricsim.engine.flow.world import Batch, Failed, ProgramPlace, World
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Replay:
 class _Waiting:
     event: simpy.Event
     posted: int
-    job: Job | None = None
+    job: ProgramPlace | None = None
     elapsed: bool = True
 
 
@@ -73,7 +73,7 @@ class Completions:
         """Have `event` succeed when all messages are delivered, with the time of each since its start (ps), ps."""
         self._batches[batch.job] = (event, batch, starts)
 
-    def await_job(self, job: Job, event: simpy.Event, posted: int, *, elapsed: bool) -> None:
+    def await_job(self, job: ProgramPlace, event: simpy.Event, posted: int, *, elapsed: bool) -> None:
         """Have `event` succeed when a job is done: with the time since `posted` (ps) in units, or with a `Replay`."""
         self._jobs[job.number] = _Waiting(event, posted, job, elapsed=elapsed)
 
@@ -157,6 +157,6 @@ class Completions:
             self._batches.pop(number)[0].fail(SimulationError(reason))
 
 
-def _calls_one_of(job: Job, calls: Iterable[int]) -> bool:
+def _calls_one_of(job: ProgramPlace, calls: Iterable[int]) -> bool:
     """Whether one of some rows of the calls is that of a job."""
     return any(job.first_call <= call < job.first_call + job.calls for call in calls)

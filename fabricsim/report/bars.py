@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.report import style
-from fabricsim.report.labels import Run, tell_apart
+from fabricsim.report.labels import RunNames, tell_apart
 from fabricsim.results.breakdown import critical_rank, iteration_parts, rank_count, rank_time, simulated_ranks
 from fabricsim.units import human_seconds, seconds
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from fabricsim.results.breakdown import Parts
-    from fabricsim.results.result import Result
+    from fabricsim.results.breakdown import IterationParts
+    from fabricsim.results.result import RunRecord
 
 MOST_RANKS = 16
 """Bars in a breakdown at most."""
@@ -26,7 +26,7 @@ _LEAST = 1 / 500
 """Share of the longest bar below which a part is thinner than a dot of the picture, and has no place in the legend."""
 
 
-def breakdown(result: Result) -> Figure:
+def breakdown(result: RunRecord) -> Figure:
     """Draw where the iteration goes, a bar for each rank: at most `MOST_RANKS`, the critical one and others.
 
     `result`: the run.
@@ -49,7 +49,7 @@ def breakdown(result: Result) -> Figure:
     return figure
 
 
-def comparison(results: Sequence[Result]) -> Figure:
+def comparison(results: Sequence[RunRecord]) -> Figure:
     """Draw the iterations of several runs side by side, with the speed-up over the slowest.
 
     `results`: runs of one scenario over several transports or by several engines, or of one job on several fabrics, in
@@ -70,7 +70,7 @@ def comparison(results: Sequence[Result]) -> Figure:
             label, (place, time.iteration / scale), (0, 3), textcoords="offset points", ha="center", va="bottom"
         )
     axes.set_ylim(top=1.18 * slowest / scale)
-    by, labels = tell_apart([Run(result.name, result.transport, result.engine) for result in results])
+    by, labels = tell_apart([RunNames(result.name, result.transport, result.engine) for result in results])
     axes.set_xticks(range(len(results)), labels)
     axes.set_xlabel(by.capitalize())
     of = "" if "fabric" in by else f": {results[0].name}"
@@ -78,7 +78,7 @@ def comparison(results: Sequence[Result]) -> Figure:
     return figure
 
 
-def _stack(axes: Axes, times: Sequence[Parts], longest: float) -> None:
+def _stack(axes: Axes, times: Sequence[IterationParts], longest: float) -> None:
     unit, scale = style.time_unit(longest)
     dimensions = list(dict.fromkeys(name for time in times for name in time.exposed))
     colours = style.dimension_colours(dimensions)

@@ -21,7 +21,7 @@ _HELD_COLOUR = "#D55E00"
 _MOST_SIZES = 10
 
 
-class Series(NamedTuple):
+class CalibratedRows(NamedTuple):
     """Rows of a table: sizes in bytes, measured and predicted seconds, shape ``(n,)``; fitted, or held out."""
 
     sizes: Sequence[int]
@@ -30,7 +30,7 @@ class Series(NamedTuple):
     held_out: bool
 
 
-def calibration(series: Sequence[Series], title: str) -> Figure:
+def calibration(series: Sequence[CalibratedRows], title: str) -> Figure:
     """Draw one table of a calibration.
 
     `series`: rows that were fitted, and those that were held out.
@@ -57,13 +57,13 @@ def calibration(series: Sequence[Series], title: str) -> Figure:
     return figure
 
 
-def _draw_times(axes: Axes, series: Sequence[Series]) -> None:
+def _draw_times(axes: Axes, series: Sequence[CalibratedRows]) -> None:
     pairs = sorted((size, time) for each in series for size, time in zip(each.sizes, each.predicted, strict=True))
     sizes, predicted = np.array(pairs).T
     axes.plot(sizes, predicted * 1e6, "-", color=style.PREDICTED_COLOUR, linewidth=1.2, label="predicted")
 
 
-def _label_sizes(axes: Axes, series: Sequence[Series]) -> None:
+def _label_sizes(axes: Axes, series: Sequence[CalibratedRows]) -> None:
     from matplotlib.ticker import NullLocator  # noqa: PLC0415  matplotlib loads slowly
 
     sizes = sorted({size for each in series for size in each.sizes})
@@ -72,15 +72,15 @@ def _label_sizes(axes: Axes, series: Sequence[Series]) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
 
 
-def _what(series: Series) -> str:
+def _what(series: CalibratedRows) -> str:
     return "held out" if series.held_out else "fitted"
 
 
-def _colour(series: Series) -> str:
+def _colour(series: CalibratedRows) -> str:
     return _HELD_COLOUR if series.held_out else style.MEASURED_COLOUR
 
 
-def _marks(series: Series) -> dict[str, object]:
+def _marks(series: CalibratedRows) -> dict[str, object]:
     return {
         "linestyle": "none",
         "marker": "D" if series.held_out else "s",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from fabricsim.results.traffic import TrafficResult
+    from fabricsim.results.traffic import TrafficRecord
 
 MOST_POINTS = 5000
 """Flows drawn one by one at most; the lines are made of all."""
@@ -24,7 +24,7 @@ _MANY = 10.0
 """A range of more than this factor gets a logarithmic axis."""
 
 
-def completion_times(result: TrafficResult) -> Figure:
+def completion_times(result: TrafficRecord) -> Figure:
     """Draw the distribution of the completion times, and the slowdown over the flow size.
 
     If all flows have one size, the second panel is the distribution of the slowdown.
@@ -45,7 +45,7 @@ def completion_times(result: TrafficResult) -> Figure:
     return figure
 
 
-def _times(axes: Axes, result: TrafficResult) -> None:
+def _times(axes: Axes, result: TrafficRecord) -> None:
     unit, scale = style.time_unit(int(result.completion.max()))
     completion, alone = result.completion / scale, result.alone / scale
     _steps(axes, completion, color=style.COMPUTE_COLOUR, label="in this traffic")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from fabricsim.traces.megatron_log import MegatronSummary, Spread
+    from fabricsim.traces.megatron_log import IterationSpread, MegatronSummary
 
 _SHOWN = 16
 _THOUSAND = 1000  # from here on without fractions
@@ -24,7 +24,7 @@ _THOUSAND = 1000  # from here on without fractions
 def megatron_text(log: MegatronSummary) -> RenderableType:
     """Show times of iterations, throughput, arguments and timers.
 
-    `log`: of `fabricsim.traces.megatron_log.Collector`.
+    `log`: of `fabricsim.traces.megatron_log.IterationCollector`.
     Returns: for ``rich.console.Console.print``.
     """
     blocks: list[RenderableType] = [Text(_counts(log)), _spreads(log), ""]
@@ -66,7 +66,7 @@ def _spreads(log: MegatronSummary) -> Table:
     return table
 
 
-def _numbers(rate: Spread) -> tuple[str, ...]:
+def _numbers(rate: IterationSpread) -> tuple[str, ...]:
     return tuple(
         f"{value:,.0f}" if value >= _THOUSAND else f"{value:.4g}"
         for value in (rate["median"], rate["p10"], rate["p90"])

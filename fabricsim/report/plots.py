@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from fabricsim.results.packets import Packets
-    from fabricsim.results.traffic import TrafficResult
+    from fabricsim.results.traffic import TrafficRecord
 
 __all__ = [
     "Bar",
@@ -59,7 +59,7 @@ def of_packets(packets: Packets, title: str) -> dict[str, Figure]:
     return figures
 
 
-def of_traffic(result: TrafficResult) -> dict[str, Figure]:
+def of_traffic(result: TrafficRecord) -> dict[str, Figure]:
     """Draw the completion times of a traffic run and what it recorded; by the name of the picture."""
     figures = {"fct": completion_times(result)}
     title = f"{result.matrix.name} on {result.name} over {result.transport}"

@@ -11,7 +11,7 @@ from rich.text import Text
 from fabricsim.errors import ResultError
 from fabricsim.report.capture_text import capture_text
 from fabricsim.report.causes_text import causes_text, resources_text
-from fabricsim.report.labels import Run, tell_apart
+from fabricsim.report.labels import RunNames, tell_apart
 from fabricsim.report.queues_text import queues_text
 from fabricsim.report.tables import FittedTable
 from fabricsim.units import human_bytes, human_seconds
@@ -81,7 +81,9 @@ def comparison_table(summaries: Sequence[Summary]) -> Table:
     host = any(summary["breakdown_s"]["host"] for summary in summaries)
     if host:
         numbers.insert(-1, "Host")
-    by, labels = tell_apart([Run(summary["name"], summary["transport"], summary["engine"]) for summary in summaries])
+    by, labels = tell_apart(
+        [RunNames(summary["name"], summary["transport"], summary["engine"]) for summary in summaries]
+    )
     rates = _rate_columns(summaries)
     least = ["HFU", "TFLOP/s\nper GPU", "Tokens/s", "Host", "Bubble", "Speed-\nup", "Compute", "Exposed\ncomm."]
     least += ["First cause", "MFU"]

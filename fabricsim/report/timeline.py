@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from fabricsim.results.result import Result
+    from fabricsim.results.result import RunRecord
 
 MOST_ROWS = 16
 """Ranks shown at most."""
@@ -30,7 +30,7 @@ _OVERLAPPED_ABOVE_HOST = (0.0, 0.2)
 _HOST = (0.22, 0.2)
 
 
-def timeline(result: Result) -> Figure:
+def timeline(result: RunRecord) -> Figure:
     """Draw the ops of each rank as bars, coloured by timer (at most `MOST_ROWS` ranks, evenly spaced).
 
     Ops of the main stream are the high bars; if a program has overlapped ops, they are narrow bars below, and below
@@ -58,7 +58,7 @@ def timeline(result: Result) -> Figure:
     return figure
 
 
-def _draw_timers(axes: Axes, result: Result, chosen: list[int], scale: float) -> None:
+def _draw_timers(axes: Axes, result: RunRecord, chosen: list[int], scale: float) -> None:
     """Add one collection per timer: a shape per op would take minutes."""
     row_of = np.full(rank_count(result), -1)
     row_of[chosen] = range(len(chosen))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from fabricsim.results.result import Result, Series
+    from fabricsim.results.result import RunRecord, Series
 
 MOST_LINKS = 8
 """Links shown at most."""
@@ -20,7 +20,7 @@ MOST_LINKS = 8
 _GIGABITS = 8 / 1e9
 
 
-def utilisation(result: Result) -> Figure:
+def utilisation(result: RunRecord) -> Figure:
     """Draw the payload rate of the links that carry the most, one panel each (at most `MOST_LINKS`).
 
     `result`: the run.

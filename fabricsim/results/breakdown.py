@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fabricsim.results.result import Result
+    from fabricsim.results.result import RunRecord
 
 
 @dataclass(frozen=True)
-class Parts:
+class IterationParts:
     """The parts of an iteration, all in ps.
 
     `compute`: time in which a compute op runs.
@@ -69,7 +69,7 @@ class Parts:
         return self.compute + self.exposed_communication + self.host + self.bubble
 
     @classmethod
-    def mean(cls, of: Sequence[Parts]) -> Parts:
+    def mean(cls, of: Sequence[IterationParts]) -> IterationParts:
         """Take the mean of each part; of one it is that one."""
         if len(of) == 1:
             return of[0]
@@ -79,14 +79,14 @@ class Parts:
         return cls(exposed=exposed, **means)
 
 
-def rank_count(result: Result) -> int:
+def rank_count(result: RunRecord) -> int:
     """Ranks that take part in the program of `result`, simulated or not."""
     if result.ranks is not None:
         return result.ranks
     return int(result.ops["rank"].max()) + 1 if len(result.ops) else 0
 
 
-def simulated_ranks(result: Result) -> list[int]:
+def simulated_ranks(result: RunRecord) -> list[int]:
     """Ranks of `result` that have been simulated: all, or where it is folded those that stand for all."""
     if result.ranks is None:
         return list(range(rank_count(result)))
@@ -94,7 +94,7 @@ def simulated_ranks(result: Result) -> list[int]:
     return ranks
 
 
-def critical_rank(result: Result) -> int:
+def critical_rank(result: RunRecord) -> int:
     """Find the rank that the iteration waits for.
 
     Returns: the rank whose last op ends last; among equals the one with the most compute, which has the least slack,
@@ -111,24 +111,24 @@ def critical_rank(result: Result) -> int:
     return int(np.lexsort((-compute, -end))[0])
 
 
-def iteration_parts(result: Result) -> Parts:
+def iteration_parts(result: RunRecord) -> IterationParts:
     """Divide the iteration: of a replayed trace the mean of all that it marks, else all of the critical rank.
 
     Raises ResultError if the run took no time: there is nothing to divide.
     """
-    parts = Parts.mean([rank_time(result, rank) for rank in marked_ranks(result) or [critical_rank(result)]])
+    parts = IterationParts.mean([rank_time(result, rank) for rank in marked_ranks(result) or [critical_rank(result)]])
     if parts.iteration <= 0:
         msg = f"{result.name}: the iteration took no time; the program holds no work"
         raise ResultError(msg)
     return parts
 
 
-def marked_ranks(result: Result) -> list[int]:
+def marked_ranks(result: RunRecord) -> list[int]:
     """Ranks whose iterations a replayed trace has marked, in order; none if there are no marks."""
     return [] if result.capture is None else sorted({step.rank for step in result.capture.steps})
 
 
-def rank_time(result: Result, rank: int) -> Parts:
+def rank_time(result: RunRecord, rank: int) -> IterationParts:
     """Divide the iteration of a rank among compute, exposed communication, waiting, host and idling.
 
     `result`: the run.
@@ -137,10 +137,10 @@ def rank_time(result: Result, rank: int) -> Parts:
     """
     steps = () if result.capture is None else result.capture.steps
     windows = [(step.start, step.start + step.replayed) for step in steps if step.rank == rank]
-    return Parts.mean([_window(result, rank, *window) for window in windows or [(0, result.iteration)]])
+    return IterationParts.mean([_window(result, rank, *window) for window in windows or [(0, result.iteration)]])
 
 
-def _window(result: Result, rank: int, begins: int, ends: int) -> Parts:
+def _window(result: RunRecord, rank: int, begins: int, ends: int) -> IterationParts:
     """Divide what a rank does from one time to another, ps."""
     mine = (result.ops["rank"] == rank) & (result.spans["end"] > begins) & (result.spans["start"] < ends)
     ops, spans = result.ops[mine], result.spans[mine].copy()
@@ -176,7 +176,7 @@ def _window(result: Result, rank: int, begins: int, ends: int) -> Parts:
             taken |= busy
     inside = _covered(edges, spans["start"][collective], spans["end"][collective]) & ~taken
     hosting = _covered(edges, begin[host], spans["end"][host]) & ~taken & ~inside
-    return Parts(
+    return IterationParts(
         compute=int(width[computing].sum()),
         exposed=exposed,
         waiting=int(width[inside].sum()),
@@ -198,7 +198,7 @@ def _length(spans: NDArray[np.void]) -> NDArray[np.int64]:
     return length
 
 
-def _transfer_start(result: Result, calls: NDArray[np.int32], spans: NDArray[np.void]) -> NDArray[np.int64]:
+def _transfer_start(result: RunRecord, calls: NDArray[np.int32], spans: NDArray[np.void]) -> NDArray[np.int64]:
     """Give when each collective op began to move data: when the last rank of its call was ready.
 
     An op that is done before that (the sender of an eager message) has not waited at all.

@@ -27,7 +27,7 @@ class StepTime(NamedTuple):
     start: int
 
 
-class Transfer(NamedTuple):
+class CapturedTransfer(NamedTuple):
     """One communication: from when its last rank was ready until the last was done, captured and replayed, ps.
 
     ``captured_ranks`` of its ranks were captured. If these are not all, ``captured`` is an upper bound, since they may
@@ -56,7 +56,7 @@ class Capture:
     form: str
     span: int
     steps: tuple[StepTime, ...]
-    transfers: tuple[Transfer, ...]
+    transfers: tuple[CapturedTransfer, ...]
     assumptions: tuple[str, ...]
 
 
@@ -129,7 +129,7 @@ def summarise_capture(capture: Capture, replayed: float) -> CaptureSummary:
     }
 
 
-def _in_sum(transfers: list[Transfer]) -> TransferSums | None:
+def _in_sum(transfers: list[CapturedTransfer]) -> TransferSums | None:
     if not transfers:
         return None
     captured = float(sum(transfer.captured for transfer in transfers))
@@ -143,19 +143,19 @@ def _in_sum(transfers: list[Transfer]) -> TransferSums | None:
     }
 
 
-def _at_most(transfers: list[Transfer]) -> bool:
+def _at_most(transfers: list[CapturedTransfer]) -> bool:
     return any(transfer.captured_ranks < transfer.ranks for transfer in transfers if transfer.captured != NONE)
 
 
-def _transfers(transfers: tuple[Transfer, ...]) -> list[TransferSummary]:
-    alike: dict[tuple[str, str, int, int], list[Transfer]] = {}
+def _transfers(transfers: tuple[CapturedTransfer, ...]) -> list[TransferSummary]:
+    alike: dict[tuple[str, str, int, int], list[CapturedTransfer]] = {}
     for transfer in transfers:
         alike.setdefault(transfer[:4], []).append(transfer)
     most = sorted(alike.items(), key=lambda item: (-sum(transfer.replayed for transfer in item[1]), item[0]))
     return [_alike(*key, some) for key, some in most]
 
 
-def _alike(operation: str, group: str, ranks: int, size: int, some: list[Transfer]) -> TransferSummary:
+def _alike(operation: str, group: str, ranks: int, size: int, some: list[CapturedTransfer]) -> TransferSummary:
     known = [transfer.captured for transfer in some if transfer.captured != NONE]
     captured = float(np.median(known)) if known else None
     replayed = float(np.median([transfer.replayed for transfer in some]))

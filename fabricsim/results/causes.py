@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from fabricsim.results.critical_path import Stretch
-    from fabricsim.results.result import LinkRecord, Result
+    from fabricsim.results.result import LinkRecord, RunRecord
 
 STRAGGLES = 1.1
 """A rank that computes this many times as long as the median rank is said to."""
@@ -66,7 +66,7 @@ class _Part(NamedTuple):
     timer: str = ""
 
 
-def causes(result: Result) -> list[Cause]:
+def causes(result: RunRecord) -> list[Cause]:
     """Rank the causes along the critical path of the iteration.
 
     `result`: the run. If it is a replayed trace that marks its iterations, the paths of those of the rank that ends
@@ -84,7 +84,7 @@ def causes(result: Result) -> list[Cause]:
     return sorted((row for row in rows if row["time_s"] > 0), key=lambda row: (-row["time_s"], row["cause"], row["of"]))
 
 
-def _windows(result: Result) -> list[tuple[int, int, int]]:
+def _windows(result: RunRecord) -> list[tuple[int, int, int]]:
     """Give rank, begin and end of what is looked at, ps."""
     marked = marked_ranks(result)
     if result.capture is None or not marked:
@@ -94,7 +94,7 @@ def _windows(result: Result) -> list[tuple[int, int, int]]:
     return [(last, step.start, step.start + step.replayed) for step in steps if step.rank == last]
 
 
-def _parts(result: Result, rank: int, begin: int, end: int) -> Iterable[_Part]:
+def _parts(result: RunRecord, rank: int, begin: int, end: int) -> Iterable[_Part]:
     waits = _Waits(result, rank)
     for stretch in critical_path(result, rank, begin, end):
         time = stretch.end - stretch.begin
@@ -115,7 +115,7 @@ def _parts(result: Result, rank: int, begin: int, end: int) -> Iterable[_Part]:
             yield _Part("idle", "", NONE, stretch.rank, time)
 
 
-def _of_call(result: Result, call: int, stretch: Stretch) -> Iterable[_Part]:
+def _of_call(result: RunRecord, call: int, stretch: Stretch) -> Iterable[_Part]:
     limit, used, rest = (column[call].item() for column in result.calls.limits)
     kind = result.calls.kinds[result.calls.kind[call]]
     of, time = f"{kind.dimension} {kind.collective}", stretch.end - stretch.begin
@@ -127,7 +127,7 @@ def _of_call(result: Result, call: int, stretch: Stretch) -> Iterable[_Part]:
 class _Waits:
     """When a rank neither computes nor moves data nor its host works."""
 
-    def __init__(self, result: Result, rank: int) -> None:
+    def __init__(self, result: RunRecord, rank: int) -> None:
         mine = result.ops["rank"] == rank
         ops, spans = result.ops[mine], result.spans[mine]
         begin = spans["start"].copy()
@@ -151,7 +151,7 @@ class _Waits:
         return int(self._busy[place]) - over
 
 
-def _cause(result: Result, parts: list[_Part], whole: int, windows: int) -> Cause:
+def _cause(result: RunRecord, parts: list[_Part], whole: int, windows: int) -> Cause:
     time = sum(part.time for part in parts)
     cause, of, limit = parts[0][:3]
     resource = None
@@ -176,11 +176,11 @@ def _most(parts: list[_Part]) -> int:
     return min(times, key=lambda rank: (-times[rank], rank))
 
 
-def _use(result: Result, limit: int) -> float:
+def _use(result: RunRecord, limit: int) -> float:
     return result.links[limit].load / result.links[limit].capacity
 
 
-def _detail(result: Result, cause: str, parts: list[_Part], limit: int) -> str:
+def _detail(result: RunRecord, cause: str, parts: list[_Part], limit: int) -> str:
     """Say what a reader should know of a cause besides; empty if there is nothing."""
     if cause == "compute":
         return ", ".join(text for text in (_straggler(result, _most(parts)), _timer(parts)) if text)
@@ -207,7 +207,7 @@ def _timer(parts: list[_Part]) -> str:
     return ""
 
 
-def _straggler(result: Result, rank: int) -> str:
+def _straggler(result: RunRecord, rank: int) -> str:
     ops = result.ops["kind"] == COMPUTE
     spans = result.spans[ops]
     total = np.bincount(result.ops["rank"][ops], (spans["end"] - spans["start"]).astype(np.float64))
@@ -218,7 +218,7 @@ def _straggler(result: Result, rank: int) -> str:
     )
 
 
-def _slower(result: Result, limit: int) -> str:
+def _slower(result: RunRecord, limit: int) -> str:
     """Say of a wire that others of its tier are faster."""
     link = result.links[limit]
     alike = [other for other in result.links if tier(other.name) == tier(link.name)]
@@ -231,7 +231,7 @@ def _gbps(link: LinkRecord) -> str:
     return f"{link.capacity * 8 / 1e9:.3g} Gb/s"
 
 
-def _unevenness(result: Result, limit: int) -> str:
+def _unevenness(result: RunRecord, limit: int) -> str:
     link = result.links[limit]
     alike = [_use(result, place) for place, other in enumerate(result.links) if tier(other.name) == tier(link.name)]
     mean = float(np.mean(alike))

@@ -32,7 +32,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class ColumnGroup:
     """A group whose columns share one dimension, whose index dataset has the dimension's name."""
 
     group: str
@@ -40,7 +40,7 @@ class Table:
     columns: tuple[Column, ...]
 
 
-OPS = Table(
+OPS = ColumnGroup(
     "ops",
     Column("op", "i8", "1", "index of the op"),
     (
@@ -67,7 +67,7 @@ SPANS = (
 TIMER_NAME = Column("timer_name", "text", "1", "name under which time is booked")
 """In group ``ops``, a dimension of its own."""
 
-CALLS = Table(
+CALLS = ColumnGroup(
     "calls",
     Column("call", "i8", "1", "index of the collective call"),
     (
@@ -91,7 +91,7 @@ CALLS = Table(
 )
 """The fields of `CallRecord`."""
 
-LINKS = Table(
+LINKS = ColumnGroup(
     "links",
     Column("link", "text", "1", "name of the resource"),
     (
@@ -107,7 +107,7 @@ LINKS = Table(
 COPIES = Column("copies", "i8", "1", "resources alike that it stands for, itself included")
 """A column more of `LINKS` in folded runs."""
 
-CROSSING = Table(
+CROSSING = ColumnGroup(
     "links",
     Column("crossing", "i8", "1", "index of the crossing"),
     (Column("crossing_call", "text", "1", "a collective that crosses the resource"),),
@@ -117,7 +117,7 @@ CROSSING = Table(
 CROSSED = Column("flows", "i8", "1", "flows that crossed the resource")
 """A column more of `LINKS` in traffic runs."""
 
-DEMAND = Table(
+DEMAND = ColumnGroup(
     "demand",
     Column("flow", "i8", "1", "index of the flow"),
     (
@@ -132,14 +132,14 @@ DEMAND = Table(
 )
 """The columns of `fabricsim.results.traffic.DEMAND` and what came of each flow; there in traffic runs."""
 
-FLOWS = Table(
+FLOWS = ColumnGroup(
     "flows",
     Column("slowdown", "f8", "1", "transfer time over that alone on the route: upper edge of the bin"),
     (Column("messages", "i8", "1", "messages in the bin"),),
 )
 """Histogram of message slowdowns."""
 
-WIRES = Table(
+WIRES = ColumnGroup(
     "packets",
     Column("link", "text", "1", "name of the wire"),
     (
@@ -156,7 +156,7 @@ WIRES = Table(
 )
 """The columns of `fabricsim.results.packets.WIRE`; there in packet runs."""
 
-STEPS = Table(
+STEPS = ColumnGroup(
     "steps",
     Column("step", "i8", "1", "index of the step of a rank"),
     (
@@ -169,7 +169,7 @@ STEPS = Table(
 )
 """The fields of `StepTime`; there if a trace was replayed."""
 
-TRANSFERS = Table(
+TRANSFERS = ColumnGroup(
     "transfers",
     Column("transfer", "i8", "1", "index of the communication"),
     (
@@ -184,7 +184,7 @@ TRANSFERS = Table(
 )
 """The fields of `Transfer`; there if a trace was replayed."""
 
-LOG = Table(
+LOG = ColumnGroup(
     "packet_log",
     Column("entry", "i8", "1", "index of the entry"),
     (
@@ -202,7 +202,7 @@ LOG = Table(
 """The columns of `fabricsim.results.packets.ENTRY`; there if packets were logged."""
 
 LOG_WIRE = Column("wire_name", "text", "1", "name of the wire")
-LOG_FLOWS = Table(
+LOG_FLOWS = ColumnGroup(
     "packet_log",
     Column("logged_flow", "i8", "1", "index of the flow"),
     (

@@ -15,7 +15,7 @@ import numpy as np
 from fabricsim.records.program import COLLECTIVE, MAIN_STREAM, NONE
 
 if TYPE_CHECKING:
-    from fabricsim.results.result import Result
+    from fabricsim.results.result import RunRecord
 
 
 class Stretch(NamedTuple):
@@ -32,7 +32,7 @@ class Stretch(NamedTuple):
     via: int
 
 
-def critical_path(result: Result, rank: int, begin: int, end: int) -> list[Stretch]:
+def critical_path(result: RunRecord, rank: int, begin: int, end: int) -> list[Stretch]:
     """Walk back from what `rank` does at `end` to `begin`, ps.
 
     Returns: the last first; together they cover the time without a gap.
@@ -58,7 +58,7 @@ def critical_path(result: Result, rank: int, begin: int, end: int) -> list[Stret
 class _Walk:
     """The ops of each rank by their end, and those of each call."""
 
-    def __init__(self, result: Result) -> None:
+    def __init__(self, result: RunRecord) -> None:
         self._ops, self._spans = result.ops, result.spans
         took = np.flatnonzero(result.spans["end"] > result.spans["start"])
         ops, spans = result.ops[took], result.spans[took]

@@ -8,7 +8,7 @@ from fabricsim.results.summary import summarise
 from fabricsim.units import seconds
 
 if TYPE_CHECKING:
-    from fabricsim.results.result import Result
+    from fabricsim.results.result import RunRecord
 
 LARGEST = 10
 """Links named at most."""
@@ -43,7 +43,7 @@ class Difference(NamedTuple):
     links: tuple[Pair, ...]
 
 
-def difference(first: Result, second: Result) -> Difference:
+def difference(first: RunRecord, second: RunRecord) -> Difference:
     """Compare two runs of one scenario.
 
     `first`, `second`: runs of one program on one fabric, such as by the flow and by the packet engine.
@@ -70,7 +70,7 @@ def difference(first: Result, second: Result) -> Difference:
     )
 
 
-def _links(first: Result, second: Result) -> tuple[Pair, ...]:
+def _links(first: RunRecord, second: RunRecord) -> tuple[Pair, ...]:
     others = {link.name: link for link in second.links}
     times = seconds(first.iteration), seconds(second.iteration)
     pairs = [

@@ -9,15 +9,15 @@ import numpy as np
 
 from fabricsim.records.program import NONE, OP, SLOWDOWN_BINS, SPAN
 from fabricsim.results import columns
-from fabricsim.results.capture import Capture, StepTime, Transfer
+from fabricsim.results.capture import Capture, CapturedTransfer, StepTime
 from fabricsim.results.packets import ENTRY, PROTOCOLS, WIRE, PacketLog, Packets, Tap
-from fabricsim.results.result import CallRecord, CallRecords, LinkRecord, Rest, Result, Series
-from fabricsim.results.throughput import Work
+from fabricsim.results.result import CallRecord, CallRecords, LinkRecord, Rest, RunRecord, Series
+from fabricsim.results.throughput import IterationWork
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fabricsim.results.hdf5_reader import Reader
+    from fabricsim.results.hdf5_reader import ResultFile
 
 MOST_RANKS = 2**20
 """Ranks of one result; a job of traces has at most a quarter of that."""
@@ -27,7 +27,7 @@ _LOG_NUMBERS = ("payload", "overhead", "ecn")
 _TEXT_ATTRIBUTES = ("name", "source", "transport", "engine", "version")
 
 
-def read_result(reader: Reader) -> Result:
+def read_result(reader: ResultFile) -> RunRecord:
     """Read all parts of a result; raises `fabricsim.errors.ResultError` if they do not fit together."""
     ops, spans, timers = _read_ops(reader)
     calls = _read_calls(reader)
@@ -42,7 +42,7 @@ def read_result(reader: Reader) -> Result:
         _require_few_ranks(reader, 0, max(ranks, int(ops["rank"].max(initial=-1)) + 1), len(timers))
     slowdowns = reader.numbers(columns.FLOWS.group, columns.FLOWS.columns[0], (SLOWDOWN_BINS,))
     reader.require(bool(np.all(slowdowns >= 0)), "group flows counts less than no messages")
-    return Result(
+    return RunRecord(
         **read_about(reader),
         ops=ops,
         spans=spans,
@@ -61,7 +61,7 @@ def read_result(reader: Reader) -> Result:
     )
 
 
-def read_about(reader: Reader) -> dict[str, Any]:
+def read_about(reader: ResultFile) -> dict[str, Any]:
     """Read what a run of either form says of itself, by the name of the field."""
     return {
         **{name: reader.text_attribute(name) for name in _TEXT_ATTRIBUTES},
@@ -71,7 +71,7 @@ def read_about(reader: Reader) -> dict[str, Any]:
     }
 
 
-def _read_resolved(reader: Reader) -> dict[str, Any]:
+def _read_resolved(reader: ResultFile) -> dict[str, Any]:
     """Read the scenario; of its tables, what a summary looks at is checked."""
     told = reader.json_attribute("resolved")
     fabric, collectives = told.get("fabric", {}), told.get("collectives", {})
@@ -88,17 +88,17 @@ def _read_resolved(reader: Reader) -> dict[str, Any]:
     return told
 
 
-def _read_work(reader: Reader) -> Work:
+def _read_work(reader: ResultFile) -> IterationWork:
     told = reader.json_attribute("work")
-    known = {name: told.get(name) for name in Work._fields}
+    known = {name: told.get(name) for name in IterationWork._fields}
     numbers = all(
         isinstance(value, (int, float)) and 0 < value < math.inf for value in known.values() if value is not None
     )
     reader.require(numbers and known["hardware_flops"] is not None, "work does not say its FLOPs in numbers above 0")
-    return Work(**cast("dict[str, Any]", known))
+    return IterationWork(**cast("dict[str, Any]", known))
 
 
-def _read_ops(reader: Reader) -> tuple[NDArray[np.void], NDArray[np.void], tuple[str, ...]]:
+def _read_ops(reader: ResultFile) -> tuple[NDArray[np.void], NDArray[np.void], tuple[str, ...]]:
     group = columns.OPS.group
     count = len(reader.numbers(group, columns.OPS.index))
     ops, spans = np.zeros(count, OP), np.zeros(count, SPAN)
@@ -116,21 +116,21 @@ def _read_ops(reader: Reader) -> tuple[NDArray[np.void], NDArray[np.void], tuple
     return ops, spans, timers
 
 
-def _require_few_ranks(reader: Reader, lowest: int, ranks: int, timers: int) -> None:
+def _require_few_ranks(reader: ResultFile, lowest: int, ranks: int, timers: int) -> None:
     """Refuse ranks of which no run has that many: what is counted for each rank would fill the memory."""
     reader.require(lowest >= 0, f"group ops names rank {lowest}")
     few = ranks <= MOST_RANKS and ranks * timers <= MOST_TOTALS
     reader.require(few, f"is of {ranks} ranks with {timers} timers; the file is damaged, run the scenario again")
 
 
-def _read_calls(reader: Reader) -> CallRecords:
+def _read_calls(reader: ResultFile) -> CallRecords:
     table = columns.CALLS
     count = len(reader.numbers(table.group, table.index))
     data = [reader.values(table.group, column, count) for column in table.columns]
     return CallRecords.of(CallRecord(*row) for row in zip(*data, strict=True))
 
 
-def read_links(reader: Reader, *, folded: bool) -> tuple[LinkRecord, ...]:
+def read_links(reader: ResultFile, *, folded: bool) -> tuple[LinkRecord, ...]:
     """Read resources."""
     table = columns.LINKS
     names = reader.text(table.group, table.index)
@@ -147,7 +147,7 @@ def read_links(reader: Reader, *, folded: bool) -> tuple[LinkRecord, ...]:
     return tuple(LinkRecord(*row) for row in zip(names, *data, calls, copies, strict=True))
 
 
-def read_series(reader: Reader) -> Series:
+def read_series(reader: ResultFile) -> Series:
     """Read the rates of links over time."""
     group = "series"
     names = reader.text(group, columns.SERIES_LINK)
@@ -160,7 +160,7 @@ def read_series(reader: Reader) -> Series:
     )
 
 
-def _read_capture(reader: Reader) -> Capture:
+def _read_capture(reader: ResultFile) -> Capture:
     told = reader.json_attribute("capture")
     form, span, assumptions = told.get("form"), told.get("span_ps"), told.get("assumptions")
     whole = isinstance(form, str) and isinstance(span, int) and isinstance(assumptions, list)
@@ -179,12 +179,12 @@ def _read_capture(reader: Reader) -> Capture:
         cast("str", form),
         cast("int", span),
         tuple(StepTime(*row) for row in steps),
-        tuple(Transfer(*row) for row in transfers),
+        tuple(CapturedTransfer(*row) for row in transfers),
         tuple(map(str, cast("list[object]", assumptions))),
     )
 
 
-def read_packets(reader: Reader) -> Packets:
+def read_packets(reader: ResultFile) -> Packets:
     """Read what a packet run counted and recorded."""
     table = columns.WIRES
     names = reader.text(table.group, table.index)
@@ -201,7 +201,7 @@ def read_packets(reader: Reader) -> Packets:
     return Packets(names, wires, tuple(taps), log)
 
 
-def _read_tap(reader: Reader, group: str) -> Tap:
+def _read_tap(reader: ResultFile, group: str) -> Tap:
     kind = reader.text_attribute("kind", group)
     reader.require(kind in columns.TAP_VALUES, f"{group} is a tap of the unknown kind {kind!r}")
     time = reader.numbers(group, columns.TAP_TIME)
@@ -209,7 +209,7 @@ def _read_tap(reader: Reader, group: str) -> Tap:
     return Tap(cast("Any", kind), reader.text_attribute("of", group), time, value)
 
 
-def _read_log(reader: Reader) -> PacketLog:
+def _read_log(reader: ResultFile) -> PacketLog:
     group = columns.LOG.group
     wires = reader.text(group, columns.LOG_WIRE)
     flows = len(reader.numbers(group, columns.LOG_FLOWS.index))

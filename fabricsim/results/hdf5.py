@@ -16,7 +16,7 @@ from fabricsim.files.atomic import whole
 from fabricsim.results import to_hdf5
 from fabricsim.results.from_hdf5 import read_result
 from fabricsim.results.hdf5_reader import open_result
-from fabricsim.results.traffic import TrafficResult
+from fabricsim.results.traffic import TrafficRecord
 from fabricsim.results.traffic_hdf5 import read_traffic, write_traffic
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     import h5py
 
-    from fabricsim.results.result import Result
+    from fabricsim.results.result import RunRecord
 
 
-def write(result: Result | TrafficResult, path: Path | str) -> None:
+def write(result: RunRecord | TrafficRecord, path: Path | str) -> None:
     """Write the result of a job or of traffic to an HDF5 file.
 
     The file is written beside its place under the name ``<path>.part`` and renamed when it is whole; whatever
@@ -44,9 +44,9 @@ def write(result: Result | TrafficResult, path: Path | str) -> None:
     _replace(target, image(result))
 
 
-def image(result: Result | TrafficResult) -> bytes:
+def image(result: RunRecord | TrafficRecord) -> bytes:
     """Give the bytes of the file that `write` writes."""
-    if isinstance(result, TrafficResult):
+    if isinstance(result, TrafficRecord):
         return _image(lambda file: write_traffic(file, result))
     return _image(lambda file: to_hdf5.write_result(file, result))
 
@@ -68,7 +68,7 @@ def _image(content: Callable[[h5py.File], None]) -> bytes:
     return image
 
 
-def read(path: Path | str) -> Result:
+def read(path: Path | str) -> RunRecord:
     """Read a result file.
 
     `path`: a file that `write` made.
@@ -77,13 +77,13 @@ def read(path: Path | str) -> Result:
         taken is bounded by the size of the file.
     """
     found = read_any(path)
-    if isinstance(found, TrafficResult):
+    if isinstance(found, TrafficRecord):
         msg = f"{path}: is the result of fabricsim traffic, not of a job; fabricsim plot and rerun take it"
         raise ResultError(msg)
     return found
 
 
-def read_any(path: Path | str) -> Result | TrafficResult:
+def read_any(path: Path | str) -> RunRecord | TrafficRecord:
     """Read a result file of a job or of traffic; as `read`."""
     with open_result(Path(path)) as reader:
         return read_traffic(reader) if reader.is_traffic else read_result(reader)

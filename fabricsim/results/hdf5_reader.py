@@ -26,7 +26,7 @@ _BLOCK = 256
 
 
 @contextmanager
-def open_result(path: Path) -> Iterator[Reader]:
+def open_result(path: Path) -> Iterator[ResultFile]:
     """Open a result file for reading.
 
     Raises ResultError if it is missing, no result file, or turns out damaged while it is read.
@@ -44,7 +44,7 @@ def open_result(path: Path) -> Iterator[Reader]:
         raise ResultError(msg) from error
     with file:
         try:
-            yield Reader(path, file)
+            yield ResultFile(path, file)
         except (OSError, KeyError, RuntimeError, TypeError, ValueError) as error:
             # h5py answers damage inside the file with any of these
             msg = f"{path}: damaged result file ({error}); run the scenario again"
@@ -54,7 +54,7 @@ def open_result(path: Path) -> Iterator[Reader]:
             raise ResultError(msg) from error
 
 
-class Reader:
+class ResultFile:
     """An open result file.
 
     `path`: the file's name, for messages.

@@ -10,7 +10,7 @@ from fabricsim.units import seconds
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from fabricsim.results.result import LinkRecord, Result
+    from fabricsim.results.result import LinkRecord, RunRecord
 
 
 class ResourceSummary(TypedDict):
@@ -32,7 +32,7 @@ def tier(name: str) -> str:
     return re.sub(r"\d+", "*", name)
 
 
-def resources(result: Result) -> list[ResourceSummary]:
+def resources(result: RunRecord) -> list[ResourceSummary]:
     """Summarise the resources that carried something in an iteration, a row for each tier (`by_tier`)."""
     return by_tier(result.links, seconds(result.iteration))
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from fabricsim.results.capture import Capture
     from fabricsim.results.packets import Packets
-    from fabricsim.results.throughput import Work
+    from fabricsim.results.throughput import IterationWork
 
 
 class Rest(IntEnum):
@@ -181,7 +181,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Result:
+class RunRecord:
     """One run of one scenario.
 
     Attributes
@@ -244,4 +244,4 @@ class Result:
     ranks: int | None = None
     capture: Capture | None = None
     notes: tuple[str, ...] = ()
-    work: Work | None = None
+    work: IterationWork | None = None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fabricsim.results.causes import Cause
     from fabricsim.results.packets import QueueSummary
     from fabricsim.results.resources import ResourceSummary
-    from fabricsim.results.result import CallKind, CallRecords, LinkRecord, Result
+    from fabricsim.results.result import CallKind, CallRecords, LinkRecord, RunRecord
     from fabricsim.results.throughput import ThroughputSummary
 
 HOTTEST = 10
@@ -113,7 +113,7 @@ class Summary(TypedDict):
     `queues`: in packet runs: the most congested wires (`fabricsim.results.packets.congested`).
     `capture`: of a replayed trace: what was captured, beside the replay
         (`fabricsim.results.capture.summarise_capture`).
-    `notes`: what a reader has to know about how the run was made, a sentence each (`Result.notes`).
+    `notes`: what a reader has to know about how the run was made, a sentence each (`RunRecord.notes`).
     `assumptions`: if a collective went by Chakra files of the user: what of their algorithm could not be checked.
     """
 
@@ -144,7 +144,7 @@ class Summary(TypedDict):
     assumptions: NotRequired[list[str]]
 
 
-def summarise(result: Result) -> Summary:
+def summarise(result: RunRecord) -> Summary:
     """Summarise a run.
 
     Returns: a plain dict of strings, integers, finite floats and None, ready for `to_json`.
@@ -218,7 +218,7 @@ def bus_factor(collective: str, ranks: int) -> float:
     return 1.0
 
 
-def timer_totals(result: Result) -> dict[str, float]:
+def timer_totals(result: RunRecord) -> dict[str, float]:
     """Total of each timer that is used, on the rank that has the most of it, seconds; in program order.
 
     Time in which several ops of a timer run, as those of a grouped send and receive do, counts once.
@@ -278,7 +278,7 @@ def _collective(first: CallKind, total: int, count: int) -> CollectiveSummary:
     }
 
 
-def _hottest(result: Result) -> list[LinkSummary]:
+def _hottest(result: RunRecord) -> list[LinkSummary]:
     time = seconds(result.iteration)
     busy = [link for link in result.links if link.load > 0 and link.capacity > 0]
     # sorted keeps the fabric's order among equals

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypedDict
 
 
-class Work(NamedTuple):
+class IterationWork(NamedTuple):
     """What one iteration does on all ranks together; None what is not known.
 
     `tokens`: that it trains on.
@@ -36,7 +36,7 @@ class ThroughputSummary(TypedDict):
     peak_tflops: float | None
 
 
-def throughput(work: Work, ranks: int, iteration: float) -> ThroughputSummary:
+def throughput(work: IterationWork, ranks: int, iteration: float) -> ThroughputSummary:
     """Divide the work of an iteration by its time.
 
     `work`: of all ranks.

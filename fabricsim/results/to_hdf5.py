@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
     from fabricsim.results.capture import Capture
     from fabricsim.results.packets import PacketLog, Packets
-    from fabricsim.results.result import CallRecords, LinkRecord, Result, Series
-    from fabricsim.results.traffic import TrafficResult
+    from fabricsim.results.result import CallRecords, LinkRecord, RunRecord, Series
+    from fabricsim.results.traffic import TrafficRecord
 
 
 _LOG_NUMBERS = ("payload", "overhead", "ecn")
 _TEXT_ATTRIBUTES = ("name", "source", "transport", "engine", "version")
 
 
-def write_result(file: h5py.File, result: Result) -> None:
+def write_result(file: h5py.File, result: RunRecord) -> None:
     """Write all parts of a result."""
     _write_root(file, result)
     _write_ops(file, result)
@@ -42,7 +42,7 @@ def write_result(file: h5py.File, result: Result) -> None:
         _write_capture(file, result.capture)
 
 
-def write_about(file: h5py.File, form: str, result: Result | TrafficResult) -> None:
+def write_about(file: h5py.File, form: str, result: RunRecord | TrafficRecord) -> None:
     """Write what a run of either form says of itself."""
     file.attrs["format"] = form
     file.attrs["format_version"] = columns.FORMAT_VERSION
@@ -54,7 +54,7 @@ def write_about(file: h5py.File, form: str, result: Result | TrafficResult) -> N
     file.attrs["seed"] = np.int64(result.seed)
 
 
-def _write_root(file: h5py.File, result: Result) -> None:
+def _write_root(file: h5py.File, result: RunRecord) -> None:
     write_about(file, columns.FORMAT, result)
     file.attrs["notes"] = "\n".join(result.notes)
     file.attrs["iteration_ps"] = np.int64(result.iteration)
@@ -64,7 +64,7 @@ def _write_root(file: h5py.File, result: Result) -> None:
         file.attrs["folded_from_ranks"] = np.int64(result.ranks)
 
 
-def _write_ops(file: h5py.File, result: Result) -> None:
+def _write_ops(file: h5py.File, result: RunRecord) -> None:
     group = file.create_group(columns.OPS.group)
     data = {column.name: result.ops[column.name] for column in columns.OPS.columns}
     scale = write_table(group, columns.OPS, np.arange(len(result.ops)), data)
@@ -139,7 +139,9 @@ def _fields(records: NDArray[np.void]) -> dict[str, NDArray[Any]]:
     return {name: records[name] for name in records.dtype.names or ()}
 
 
-def write_table(group: h5py.Group, table: columns.Table, index: Iterable[Any], data: dict[str, Any]) -> h5py.Dataset:
+def write_table(
+    group: h5py.Group, table: columns.ColumnGroup, index: Iterable[Any], data: dict[str, Any]
+) -> h5py.Dataset:
     """Write the index and columns of a table; gives the scale that its columns hang on."""
     scale = _write_scale(group, table.index, index)
     for column in table.columns:

@@ -64,7 +64,7 @@ class Matrix:
     line: int = 0
 
 
-class LinkUse(NamedTuple):
+class ResourceUse(NamedTuple):
     """A resource, and how many flows crossed it.
 
     In a packet run 0 where only acknowledgements did, and between switches where packets find their own ways.
@@ -75,7 +75,7 @@ class LinkUse(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TrafficResult:
+class TrafficRecord:
     """One traffic matrix on one fabric.
 
     Attributes
@@ -100,7 +100,7 @@ class TrafficResult:
     series
         Payload rates of the wires that were tapped; None in a flow run.
     source, resolved
-        The scenario as it was written, and with everything included, as of `fabricsim.results.result.Result`.
+        The scenario as it was written, and with everything included, as of `fabricsim.results.result.RunRecord`.
     """
 
     name: str
@@ -111,7 +111,7 @@ class TrafficResult:
     version: str
     completion: NDArray[np.int64]
     alone: NDArray[np.int64]
-    links: tuple[LinkUse, ...]
+    links: tuple[ResourceUse, ...]
     counters: dict[str, int]
     wall_seconds: float
     packets: Packets | None = None
@@ -188,7 +188,7 @@ class TrafficSummary(TypedDict):
     queues: NotRequired[list[QueueSummary]]
 
 
-def summarise_traffic(result: TrafficResult) -> TrafficSummary:
+def summarise_traffic(result: TrafficRecord) -> TrafficSummary:
     """Summarise a run.
 
     Returns
@@ -231,7 +231,7 @@ def _spread(values: NDArray[np.float64]) -> Spread:
     }
 
 
-def _hottest(result: TrafficResult) -> list[LinkUseSummary]:
+def _hottest(result: TrafficRecord) -> list[LinkUseSummary]:
     time = seconds(result.makespan)
     # sorted keeps the fabric's order among equals
     busiest = sorted(result.links, key=lambda use: -use.link.load / use.link.capacity)[:HOTTEST]
@@ -247,7 +247,7 @@ def _hottest(result: TrafficResult) -> list[LinkUseSummary]:
     ]
 
 
-def _flows(result: TrafficResult) -> list[FlowSummary]:
+def _flows(result: TrafficRecord) -> list[FlowSummary]:
     rows = zip(result.matrix.flows.tolist(), result.completion.tolist(), result.slowdown.tolist(), strict=True)
     return [
         {

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.results import columns, from_hdf5, to_hdf5
-from fabricsim.results.traffic import DEMAND, MOST_ENDPOINTS, LinkUse, Matrix, TrafficResult
+from fabricsim.results.traffic import DEMAND, MOST_ENDPOINTS, Matrix, ResourceUse, TrafficRecord
 
 if TYPE_CHECKING:
     import h5py
     from numpy.typing import NDArray
 
-    from fabricsim.results.hdf5_reader import Reader
+    from fabricsim.results.hdf5_reader import ResultFile
 
 _OF_MATRIX = ("id", "source", "target", "bytes", "start")
 
 
-def write_traffic(file: h5py.File, result: TrafficResult) -> None:
+def write_traffic(file: h5py.File, result: TrafficRecord) -> None:
     """Write all parts of a traffic run."""
     to_hdf5.write_about(file, columns.TRAFFIC_FORMAT, result)
     file.attrs["matrix"] = json.dumps({"name": result.matrix.name, "endpoints": result.matrix.endpoints})
@@ -34,25 +34,25 @@ def write_traffic(file: h5py.File, result: TrafficResult) -> None:
         to_hdf5.write_packets(file, result.packets)
 
 
-def read_traffic(reader: Reader) -> TrafficResult:
+def read_traffic(reader: ResultFile) -> TrafficRecord:
     """Read all parts of a traffic run; raises `fabricsim.errors.ResultError` if they do not fit together."""
     matrix, completion, alone = _read_demand(reader)
     links = from_hdf5.read_links(reader, folded=False)
     crossed = reader.numbers(columns.LINKS.group, columns.CROSSED, (len(links),)).tolist()
     packets = reader.has_group(columns.WIRES.group)
-    return TrafficResult(
+    return TrafficRecord(
         **from_hdf5.read_about(reader),
         matrix=matrix,
         completion=completion,
         alone=alone,
-        links=tuple(map(LinkUse, links, crossed)),
+        links=tuple(map(ResourceUse, links, crossed)),
         wall_seconds=0.0,
         packets=from_hdf5.read_packets(reader) if packets else None,
         series=from_hdf5.read_series(reader) if packets else None,
     )
 
 
-def _read_demand(reader: Reader) -> tuple[Matrix, NDArray[np.int64], NDArray[np.int64]]:
+def _read_demand(reader: ResultFile) -> tuple[Matrix, NDArray[np.int64], NDArray[np.int64]]:
     table, told = columns.DEMAND, reader.json_attribute("matrix")
     name, endpoints = told.get("name"), told.get("endpoints")
     whole = isinstance(name, str) and isinstance(endpoints, int) and 0 < endpoints <= MOST_ENDPOINTS

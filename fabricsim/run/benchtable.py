@@ -27,7 +27,17 @@ if TYPE_CHECKING:
     from fabricsim.scenario.cluster import Gpu
     from fabricsim.scenario.scenario import Scenario
 
-__all__ = ["LATENCY", "TESTS", "Bench", "Reference", "check_test", "collectives_of", "read_reference", "run", "sizes"]
+__all__ = [
+    "LATENCY",
+    "TESTS",
+    "Bench",
+    "CapturedTimes",
+    "check_test",
+    "collectives_of",
+    "read_reference",
+    "run",
+    "sizes",
+]
 
 _AS_LOGGED = {"sendrecv": "send_recv"}
 """Tests that readers of logs call otherwise."""
@@ -45,7 +55,7 @@ LATENCY = "latency"
 
 
 @dataclass(frozen=True)
-class Reference:
+class CapturedTimes:
     """Captured times: seconds by size in bytes, and the file that they are from."""
 
     path: Path
@@ -84,7 +94,7 @@ def sizes(smallest: str, largest: str) -> list[int]:
     return found
 
 
-def read_reference(path: Path, test: str) -> Reference:
+def read_reference(path: Path, test: str) -> CapturedTimes:
     """Read captured times to compare with: an OSU latency table, or an nccl-tests log.
 
     Raises InputError if the file cannot be read or holds another test.
@@ -94,12 +104,12 @@ def read_reference(path: Path, test: str) -> Reference:
         if table.quantity != "latency":
             msg = f"{path}: holds {table.quantity}, not latency; give the table of osu_latency"
             raise InputError(msg)
-        return Reference(path, _positive(table.rows["size"], table.rows["latency_s"]), None)
+        return CapturedTimes(path, _positive(table.rows["size"], table.rows["latency_s"]), None)
     log = nccl_tests.read(path)
     if log.collective is not None and log.collective != _AS_LOGGED.get(test, test):
         msg = f"{path}: is a log of {log.collective}, not of {test}"
         raise InputError(msg)
-    return Reference(path, _positive(log.rows["size"], log.rows["time_out_s"]), log.ranks or None)
+    return CapturedTimes(path, _positive(log.rows["size"], log.rows["time_out_s"]), log.ranks or None)
 
 
 def _positive(column: object, seconds: object) -> dict[int, float]:
@@ -120,7 +130,7 @@ class Bench:
     scenario: Scenario
     test: str
     rows: Sequence[BenchRow]
-    reference: Reference | None
+    reference: CapturedTimes | None
 
     def to_text(self) -> str:
         """Log in the form of nccl-tests or OSU, with what is found as comments."""
@@ -202,7 +212,7 @@ def run(
     scenario: Scenario,
     test: str,
     wanted: list[int],
-    reference: Reference | None,
+    reference: CapturedTimes | None,
     progress: Callable[[float], None] | None = None,
 ) -> Bench:
     """Run a test; with a reference, at its sizes.
@@ -221,7 +231,7 @@ def run(
     return Bench(scenario, test, collective_times(scenario, TESTS[test], wanted, progress), reference)
 
 
-def _comparable(reference: Reference, scenario: Scenario) -> list[int]:
+def _comparable(reference: CapturedTimes, scenario: Scenario) -> list[int]:
     """Sizes of a reference that this cluster can be compared at."""
     if not reference.seconds:
         msg = f"{reference.path}: has no row that moves bytes; nothing can be compared"
@@ -261,7 +271,7 @@ def _osu_table(bench: Bench) -> str:
     return head + "".join(f"{row.size:<22}{row.seconds * 1e6:>14.2f}\n" for row in bench.rows)
 
 
-def _errors(rows: Sequence[BenchRow], reference: Reference) -> str:
+def _errors(rows: Sequence[BenchRow], reference: CapturedTimes) -> str:
     lines = [
         f"# against {reference.path.name}:",
         f"# {'size (B)':>12} {'measured (us)':>14} {'predicted (us)':>15} {'error':>8}",

@@ -29,7 +29,7 @@ from fabricsim.engine.folding.prepared import prepared, survey, uncrossed
 from fabricsim.engine.outcome import call_records, counters, link_records, rate_series
 from fabricsim.errors import InputError, SimulationError
 from fabricsim.records.program import COMPUTE
-from fabricsim.results.throughput import Work
+from fabricsim.results.throughput import IterationWork
 from fabricsim.run.result import Result
 from fabricsim.scenario import library
 from fabricsim.scenario.defaults import left_to_defaults
@@ -77,7 +77,7 @@ _TICKING = (
 """Transport of a fabric of one host, between whose GPUs nothing comes to the network."""
 
 
-def reload(result: record.Result) -> LoadedScenario:
+def reload(result: record.RunRecord) -> LoadedScenario:
     """Take the scenario of an earlier result, to simulate it again.
 
     Raises
@@ -268,9 +268,9 @@ def simulate(
     return replace(result, notes=(*left_to_defaults(plan.job), *drawn, *result.notes), work=_work(plan.job, loaded))
 
 
-def _work(job: Job, loaded: LoadedScenario) -> Work:
+def _work(job: Job, loaded: LoadedScenario) -> IterationWork:
     peak = loaded.scenario.cluster.gpu.peak[job.precision]
-    return Work(tokens(job), model_flops(job), hardware_flops(job), peak)
+    return IterationWork(tokens(job), model_flops(job), hardware_flops(job), peak)
 
 
 def replay(
@@ -312,7 +312,7 @@ def replay(
         program, notes = replace(program, ops=machines.scaled(program.ops)), (*notes, *machines.notes())
     result = _run(loaded, lambda _: (program, notes), watch, progress)
     known = timed and rebuilt.flops_per_rank > 0
-    work = Work(None, None, rebuilt.flops_per_rank * rebuilt.program.ranks, None) if known else None
+    work = IterationWork(None, None, rebuilt.flops_per_rank * rebuilt.program.ranks, None) if known else None
     return replace(result, capture=agreement(rebuilt, form, result.spans), work=work)
 
 

@@ -106,11 +106,11 @@ class _Shown:
     def _text(self) -> RenderableType:
         raise NotImplementedError
 
-    def _record(self) -> record.Result | traffic.TrafficResult:
+    def _record(self) -> record.RunRecord | traffic.TrafficRecord:
         raise NotImplementedError
 
 
-class Result(_Shown, record.Result):
+class Result(_Shown, record.RunRecord):
     """One run of a job, or of a captured one."""
 
     def summary(self) -> Summary:
@@ -140,11 +140,11 @@ class Result(_Shown, record.Result):
 
         return brief_text(self.summary())
 
-    def _record(self) -> record.Result:
+    def _record(self) -> record.RunRecord:
         return self
 
 
-class TrafficResult(_Shown, traffic.TrafficResult):
+class TrafficResult(_Shown, traffic.TrafficRecord):
     """One run of a traffic matrix."""
 
     def summary(self) -> TrafficSummary:
@@ -168,13 +168,13 @@ class TrafficResult(_Shown, traffic.TrafficResult):
 
         return traffic_text(self.summary())
 
-    def _record(self) -> traffic.TrafficResult:
+    def _record(self) -> traffic.TrafficRecord:
         return self
 
 
-def shown(result: record.Result | traffic.TrafficResult) -> Result | TrafficResult:
+def shown(result: record.RunRecord | traffic.TrafficRecord) -> Result | TrafficResult:
     """Make of a result that was read one that people hold."""
-    kind = Result if isinstance(result, record.Result) else TrafficResult
+    kind = Result if isinstance(result, record.RunRecord) else TrafficResult
     return kind(**{name: getattr(result, name) for name in _fields(result)})
 
 

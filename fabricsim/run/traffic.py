@@ -24,7 +24,7 @@ from fabricsim.engine.program.transfer import time_alone
 from fabricsim.engine.wiring import connections
 from fabricsim.errors import InputError
 from fabricsim.results.result import LinkRecord
-from fabricsim.results.traffic import LinkUse, Matrix
+from fabricsim.results.traffic import Matrix, ResourceUse
 from fabricsim.run.result import TrafficResult
 from fabricsim.scenario import library
 from fabricsim.scenario.suggest import did_you_mean
@@ -183,7 +183,7 @@ def _time_alone(fabric: Fabric, routes: NDArray[np.int64], sizes: NDArray[np.int
     return alone
 
 
-def _links(fabric: Fabric, routes: NDArray[np.int64]) -> tuple[LinkUse, ...]:
+def _links(fabric: Fabric, routes: NDArray[np.int64]) -> tuple[ResourceUse, ...]:
     resources = fabric.platform.resources
     load, payload = carried(fabric.parts)
     flows = np.zeros(len(resources.names), np.int64)
@@ -193,7 +193,7 @@ def _links(fabric: Fabric, routes: NDArray[np.int64]) -> tuple[LinkUse, ...]:
         flows[fabric.recorder.between_switches()] = 0  # each packet finds its own way
     used = np.flatnonzero((flows > 0) | (load > 0))
     return tuple(
-        LinkUse(
+        ResourceUse(
             LinkRecord(
                 name=resources.names[index],
                 kind=resources.kinds[index],

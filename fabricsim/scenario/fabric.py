@@ -9,16 +9,16 @@ from pydantic import Field
 from fabricsim.errors import SimulationError
 from fabricsim.extensions import Registry
 from fabricsim.scenario.base import Spec
-from fabricsim.scenario.network import Cable, Ends, Network, Size
+from fabricsim.scenario.network import Cable, Ends, FabricSize, Network
 from fabricsim.scenario.quantity import Duration, Length, Rate
-from fabricsim.scenario.switch import Switch
+from fabricsim.scenario.switch import SwitchSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from fabricsim.errors import Mistake
 
-__all__ = ["TOPOLOGIES", "Fabric", "Failure", "Ports", "Routing", "Switch", "Switched"]
+__all__ = ["TOPOLOGIES", "FabricSpec", "Failure", "Ports", "Routing", "SwitchSpec", "Switched"]
 
 MOST_PORTS = 1024
 """Ports of a switch towards others; the largest sold have some hundred."""
@@ -53,7 +53,7 @@ class CableChange(Spec):
     bit_error_rate: Annotated[float, Field(ge=0, le=0.001)] | None = None
 
 
-class Fabric(Spec):
+class FabricSpec(Spec):
     """What all topologies have: link rate, host cables, routing, losses.
 
     ``link_rate`` and ``switch`` default to those of the transport preset. ``routing`` chooses among equally short ways:
@@ -76,7 +76,7 @@ class Fabric(Spec):
 
     topology: str
     link_rate: Rate | None = None
-    switch: Switch | None = None
+    switch: SwitchSpec | None = None
     host_cable: Length = 5.0
     routing: Routing = "ecmp"
     paths: str | None = None
@@ -98,7 +98,7 @@ class Fabric(Spec):
         msg = f"the topology {self.topology} has no network"
         raise SimulationError(msg.format(ends))
 
-    def size(self, ends: Ends) -> Size | None:
+    def size(self, ends: Ends) -> FabricSize | None:
         """Count cables and ports without building anything; None if only the network tells."""
         del ends
         return None
@@ -119,7 +119,7 @@ class Fabric(Spec):
         return Cable(length=self.host_cable)
 
 
-class Switched(Fabric):
+class Switched(FabricSpec):
     """A fabric in which switches are joined to others: by cables of ``switch_cable``, at ``uplink_rate`` if given."""
 
     uplink_rate: Rate | None = None
@@ -131,11 +131,11 @@ class Switched(Fabric):
         return Cable(self.uplink_rate, self.switch_cable)
 
 
-TOPOLOGIES: Registry[type[Fabric]] = Registry("topologies", "fabricsim.topology.networks", "TOPOLOGY", Fabric)
-"""All topologies: a subclass of `Fabric` each."""
+TOPOLOGIES: Registry[type[FabricSpec]] = Registry("topologies", "fabricsim.topology.networks", "TOPOLOGY", FabricSpec)
+"""All topologies: a subclass of `FabricSpec` each."""
 
 
-def keys_of(topology: type[Fabric]) -> frozenset[str]:
+def keys_of(topology: type[FabricSpec]) -> frozenset[str]:
     """Return the keys that have an effect in fabrics of a topology."""
     return frozenset(topology.model_fields) - topology.idle
 
@@ -160,6 +160,6 @@ def file_keys() -> frozenset[str]:
     return frozenset(key for topology in TOPOLOGIES.all().values() for key in topology.files)
 
 
-def fabric_of(tables: Mapping[str, Any]) -> Fabric:
+def fabric_of(tables: Mapping[str, Any]) -> FabricSpec:
     """Make a fabric of a table, such as ``{"topology": "fat-tree", "k": 4}``."""
     return TOPOLOGIES.all()[tables["topology"]].model_validate(tables)

@@ -24,7 +24,7 @@ from fabricsim.scenario.fabric import TOPOLOGIES, given_up
 from fabricsim.scenario.schedule import SCHEDULES
 from fabricsim.scenario.source import parse, read_text
 from fabricsim.scenario.suggest import did_you_mean, show
-from fabricsim.scenario.tree import Node, build
+from fabricsim.scenario.tree import TreeNode, build
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,20 +71,20 @@ class _Choice:
     keys: tuple[str, ...]
     dependents: AbstractSet[str] | None = None
 
-    def made(self, table: Node) -> list[object]:
+    def made(self, table: TreeNode) -> list[object]:
         """Return the choices that a table makes."""
         there = [(key, table.value[key].value) for key in self.keys if key in table.value]
         return (
             [value for _, value in there] if len(self.keys) == 1 else [key for key, value in there if value != "none"]
         )
 
-    def without_other(self, below: Node, above: Node) -> Node:
+    def without_other(self, below: TreeNode, above: TreeNode) -> TreeNode:
         """Take out of `below` what goes with a choice that `above` replaces."""
         made, earlier = self.made(above), self.made(below)
         if not made or not earlier or made == earlier:
             return below
         gone = set(below.value if self.dependents is None else self.dependents)
-        return Node({key: node for key, node in below.value.items() if key not in gone}, below.where)
+        return TreeNode({key: node for key, node in below.value.items() if key not in gone}, below.where)
 
 
 _BUFFER = _Choice(("per_port", "shared"))
@@ -103,12 +103,12 @@ _FILE = ".toml"
 _KEYS = re.compile(r"[\w*?#>/,-]+(\.[\w*?#>/,-]+)*", re.ASCII)  # patterns and ranges are keys, too
 
 
-def names_to_includes(node: Node, path: TablePath = ()) -> Node:
+def names_to_includes(node: TreeNode, path: TablePath = ()) -> TreeNode:
     """Write every library name as a table with ``include``, so that layers merge alike."""
     if path in INCLUDABLE and isinstance(node.value, str):
-        return Node({"include": node}, node.where)
+        return TreeNode({"include": node}, node.where)
     if node.is_table:
-        return Node({key: names_to_includes(item, (*path, key)) for key, item in node.value.items()}, node.where)
+        return TreeNode({key: names_to_includes(item, (*path, key)) for key, item in node.value.items()}, node.where)
     return node
 
 
@@ -117,7 +117,7 @@ def is_file_name(name: object) -> bool:
     return isinstance(name, str) and name.endswith(_FILE)
 
 
-def anchored(node: Node, folder: Path, path: TablePath = ()) -> Node:
+def anchored(node: TreeNode, folder: Path, path: TablePath = ()) -> TreeNode:
     """Take the files that stand for tables, and Python files, as lying in a folder.
 
     Parameters
@@ -131,17 +131,17 @@ def anchored(node: Node, folder: Path, path: TablePath = ()) -> Node:
     """
     named = path in INCLUDABLE and is_file_name(node.value)
     if named or (_registry(path) and extensions.is_file(node.value)):
-        return Node(str(folder / str(node.value)), node.where)
+        return TreeNode(str(folder / str(node.value)), node.where)
     if not node.is_table:
         return node
     inner = {key: anchored(item, folder, (*path, key)) for key, item in node.value.items()}
     name = inner.get("include")
     if path in INCLUDABLE and name is not None and is_file_name(name.value):
-        inner["include"] = Node(str(folder / str(name.value)), name.where)
-    return Node(inner, node.where)
+        inner["include"] = TreeNode(str(folder / str(name.value)), name.where)
+    return TreeNode(inner, node.where)
 
 
-def extended(node: Node, path: TablePath = ()) -> Node:
+def extended(node: TreeNode, path: TablePath = ()) -> TreeNode:
     """Run the Python files that settings name, and return the settings; only for what users have written themselves.
 
     Raises
@@ -160,13 +160,13 @@ def extended(node: Node, path: TablePath = ()) -> Node:
     return node
 
 
-def digests(root: Node) -> dict[str, str]:
+def digests(root: TreeNode) -> dict[str, str]:
     """Return the SHA-256 of each extension that a scenario names, by its name."""
     found = {name.value: registry.digest(str(name.value)) for _, registry, name in _extensible(root)}
     return {name: digest for name, digest in found.items() if digest is not None}
 
 
-def _extensible(node: Node, path: TablePath = ()) -> Iterator[tuple[TablePath, Registry[Any], Node]]:
+def _extensible(node: TreeNode, path: TablePath = ()) -> Iterator[tuple[TablePath, Registry[Any], TreeNode]]:
     if node.is_table:
         for key, item in node.value.items():
             yield from _extensible(item, (*path, key))
@@ -178,7 +178,7 @@ def _registry(path: TablePath) -> Registry[Any] | None:
     return EXTENSIBLE.get(path) or EXTENSIBLE.get(path[:-1])
 
 
-def overlay(below: Node, above: Node, path: TablePath = ()) -> Node:
+def overlay(below: TreeNode, above: TreeNode, path: TablePath = ()) -> TreeNode:
     """Lay one tree over another: tables merge key by key, anything else is replaced.
 
     If a table in `above` names a library file, keys that stand beside another name in `below`
@@ -203,24 +203,24 @@ def overlay(below: Node, above: Node, path: TablePath = ()) -> Node:
     merged = dict(below.value)
     for key, node in above.value.items():
         merged[key] = overlay(merged[key], node, (*path, key)) if key in merged else node
-    return Node(merged, above.where)
+    return TreeNode(merged, above.where)
 
 
-def _without_shape(below: Node, topology: object) -> Node:
+def _without_shape(below: TreeNode, topology: object) -> TreeNode:
     """Give up the keys of a fabric's shape: a topology that is written describes it anew, also the same one."""
     if "topology" not in below.value:
         return below
     routing = below.value.get("routing")
     gone = given_up(str(topology), None if routing is None else routing.value)
-    return Node({key: node for key, node in below.value.items() if key not in gone}, below.where)
+    return TreeNode({key: node for key, node in below.value.items() if key not in gone}, below.where)
 
 
-def override(text: str) -> Node:
+def override(text: str) -> TreeNode:
     """Read one ``--set`` such as ``"cluster.hosts=4"``.
 
     Returns
     -------
-    Node
+    TreeNode
         The override as a tree of tables. The value is read as TOML; what is no TOML value, such as
         ``tcp-10g`` or ``25MB``, is taken as text.
 
@@ -238,7 +238,7 @@ def override(text: str) -> Node:
         raise InputError(msg)
     node = build(_value(value.strip()), "--set")
     for part in reversed(key.strip().split(".")):
-        node = Node({part: node}, "--set")
+        node = TreeNode({part: node}, "--set")
     return extended(names_to_includes(node))
 
 
@@ -272,19 +272,19 @@ class Includer:
     mistakes: list[Mistake] = field(default_factory=list)
     broken: set[TablePath] = field(default_factory=set)
 
-    def resolve(self, node: Node, path: TablePath = ()) -> Node:
+    def resolve(self, node: TreeNode, path: TablePath = ()) -> TreeNode:
         """Replace every ``include`` in a tree by the library file it names."""
         if not node.is_table:
             return node
         if path in INCLUDABLE:
             node = self._included(node, path)
-        return Node({key: self.resolve(item, (*path, key)) for key, item in node.value.items()}, node.where)
+        return TreeNode({key: self.resolve(item, (*path, key)) for key, item in node.value.items()}, node.where)
 
-    def _included(self, node: Node, path: TablePath) -> Node:
+    def _included(self, node: TreeNode, path: TablePath) -> TreeNode:
         met: list[str] = []
         while "include" in node.value:
             name = node.value["include"]
-            beside = Node({key: item for key, item in node.value.items() if key != "include"}, node.where)
+            beside = TreeNode({key: item for key, item in node.value.items() if key != "include"}, node.where)
             problem = self._problem(name.value, INCLUDABLE[path], met)
             if problem is not None:
                 self.mistakes.append(Mistake(".".join(path), *problem, name.where))
@@ -316,7 +316,7 @@ class Includer:
         return None
 
 
-def _library_table(path: TablePath, name: str) -> Node:
+def _library_table(path: TablePath, name: str) -> TreeNode:
     if is_file_name(name):
         return names_to_includes(anchored(parse(read_text(Path(name), name), name), Path(name).parent, path), path)
     kind = INCLUDABLE[path]

@@ -28,7 +28,7 @@ from fabricsim.scenario.scenario import Scenario
 from fabricsim.scenario.source import parse, read_text
 from fabricsim.scenario.suggest import did_you_mean, show
 from fabricsim.scenario.toml_text import lines, settings
-from fabricsim.scenario.tree import Node, build, plain, where
+from fabricsim.scenario.tree import TreeNode, build, plain, where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -134,20 +134,20 @@ def _loaded(source: str, file: Path, label: str, overrides: Overrides, *, with_j
 
 def _laid(  # noqa: PLR0913  as of `_loaded`
     source: str, file: Path, label: str, overrides: Overrides, includer: Includer, *, with_job: bool = True
-) -> Node:
+) -> TreeNode:
     """Lay a scenario over what it extends, and settings over both."""
     own = parse(source, label)
     root = _extended(own, [(file, label)], includer)
     if "name" not in own.value:  # a scenario is not called after the one that it extends
-        root = overlay(root, Node({"name": Node(file.stem, label)}, root.where))
+        root = overlay(root, TreeNode({"name": TreeNode(file.stem, label)}, root.where))
     if not with_job:
-        root = Node({key: node for key, node in root.value.items() if key != "job"}, root.where)
+        root = TreeNode({key: node for key, node in root.value.items() if key != "job"}, root.where)
     for text in settings(overrides) if isinstance(overrides, Mapping) else overrides:
         root = overlay(root, override(text))
     return root
 
 
-def resolved_tree(path: str | Path, overrides: Sequence[str] = ()) -> Node:
+def resolved_tree(path: str | Path, overrides: Sequence[str] = ()) -> TreeNode:
     """Load a scenario as tables whose values know where they were written; parameters and errors as of `load`."""
     file, label = _locate(path)
     includer = Includer()
@@ -197,14 +197,14 @@ def _exists(file: Path) -> bool:
         return False
 
 
-def _extended(tree: Node, met: list[tuple[Path, str]], includer: Includer) -> Node:
+def _extended(tree: TreeNode, met: list[tuple[Path, str]], includer: Includer) -> TreeNode:
     """Lay a file, the last of those `met`, over what it extends, and that over what it extends."""
     folder = met[-1][0].parent
     tree = _anchored(names_to_includes(extended(anchored(tree, folder))), folder)
     name = tree.value.get("extends")
     if name is None:
         return tree
-    beside = Node({key: node for key, node in tree.value.items() if key != "extends"}, tree.where)
+    beside = TreeNode({key: node for key, node in tree.value.items() if key != "extends"}, tree.where)
     try:
         below, base = _base(name.value, met)
     except InputError as error:
@@ -214,7 +214,7 @@ def _extended(tree: Node, met: list[tuple[Path, str]], includer: Includer) -> No
     return overlay(_extended(below, [*met, base], includer), beside)
 
 
-def _anchored(tree: Node, folder: Path) -> Node:
+def _anchored(tree: TreeNode, folder: Path) -> TreeNode:
     """Take the files that a scenario's fabric and collectives name as lying beside the scenario."""
     tree = _beside(tree, "fabric", folder, file_keys())
     collectives = tree.value.get("collectives")
@@ -225,20 +225,20 @@ def _anchored(tree: Node, folder: Path) -> Node:
         return tree
     files = [key for key, node in algorithm.value.items() if is_described(str(node.value))]
     inner = _beside(collectives, "algorithm", folder, files)
-    return Node({**tree.value, "collectives": inner}, tree.where)
+    return TreeNode({**tree.value, "collectives": inner}, tree.where)
 
 
-def _beside(tree: Node, name: str, folder: Path, keys: Iterable[str]) -> Node:
+def _beside(tree: TreeNode, name: str, folder: Path, keys: Iterable[str]) -> TreeNode:
     """Take the files that some keys of a table name as lying in a folder."""
     table = tree.value.get(name)
     if table is None or not table.is_table:
         return tree
     named = {key: node for key, node in table.value.items() if key in keys and isinstance(node.value, str)}
-    moved = {key: Node(str(folder / node.value), node.where) for key, node in named.items() if node.value}
-    return Node({**tree.value, name: Node({**table.value, **moved}, table.where)}, tree.where)
+    moved = {key: TreeNode(str(folder / node.value), node.where) for key, node in named.items() if node.value}
+    return TreeNode({**tree.value, name: TreeNode({**table.value, **moved}, table.where)}, tree.where)
 
 
-def _base(name: object, met: list[tuple[Path, str]]) -> tuple[Node, tuple[Path, str]]:
+def _base(name: object, met: list[tuple[Path, str]]) -> tuple[TreeNode, tuple[Path, str]]:
     if not isinstance(name, str):
         msg = f'{show(name)} is no file or name; write it like extends = "gpt2-medium-dp"'
         raise InputError(msg)
@@ -258,7 +258,7 @@ def _locate_base(name: str, file: Path) -> tuple[Path, str]:
     return _locate(beside)
 
 
-def _checked(root: Node, includer: Includer) -> tuple[Scenario, dict[str, Any]]:
+def _checked(root: TreeNode, includer: Includer) -> tuple[Scenario, dict[str, Any]]:
     root = _with_base_switch(includer.resolve(root))
     mistakes = list(includer.mistakes)
     tables = plain(root)
@@ -288,7 +288,7 @@ def _lacking(needed: object, known: Mapping[str, str]) -> Iterator[Mistake]:
             yield Mistake("extensions", f"{show(name)} of SHA-256 {digest} is needed, and {there}", way_out)
 
 
-def _with_base_switch(root: Node) -> Node:
+def _with_base_switch(root: TreeNode) -> TreeNode:
     """Lay a switch of the fabric that has no name over that of the transport, which it changes some keys of."""
     fabric, transport = root.value.get("fabric"), root.value.get("transport")
     if fabric is None or transport is None or not (fabric.is_table and transport.is_table):
@@ -297,10 +297,10 @@ def _with_base_switch(root: Node) -> Node:
     if switch is None or base is None or not (switch.is_table and base.is_table) or "name" in switch.value:
         return root
     laid = overlay(base, switch, ("fabric", "switch"))
-    return Node({**root.value, "fabric": Node({**fabric.value, "switch": laid}, fabric.where)}, root.where)
+    return TreeNode({**root.value, "fabric": TreeNode({**fabric.value, "switch": laid}, fabric.where)}, root.where)
 
 
-def _placed(mistakes: Sequence[Mistake], root: Node) -> list[Mistake]:
+def _placed(mistakes: Sequence[Mistake], root: TreeNode) -> list[Mistake]:
     """Add the place of each mistake's key."""
     placed = []
     for mistake in mistakes:

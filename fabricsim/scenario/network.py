@@ -71,7 +71,7 @@ class Cable(NamedTuple):
     times_rate: float = 1.0
 
 
-class Link(NamedTuple):
+class CableBundle(NamedTuple):
     """Parallel cables between two nodes, which carry the same in both directions."""
 
     a: str
@@ -97,7 +97,7 @@ class Network:
     """
 
     nodes: dict[str, int] = field(default_factory=dict)
-    links: list[Link] = field(default_factory=list)
+    links: list[CableBundle] = field(default_factory=list)
     group: dict[str, int] = field(default_factory=dict)
     embedded: set[str] = field(default_factory=set)
 
@@ -115,7 +115,7 @@ class Network:
 
     def join(self, a: str, b: str, cable: Cable, times: int = 1) -> None:
         """Join two nodes, which are entered if they are not there yet, by one or more cables."""
-        self.links.append(Link(self.add(a), self.add(b), cable, times))
+        self.links.append(CableBundle(self.add(a), self.add(b), cable, times))
 
     def crowded(self, radix: int) -> tuple[str, int] | None:
         """Find a switch with more than `radix` cables, and how many it has; those inside of hosts do not count."""
@@ -144,7 +144,7 @@ class Network:
         return inside
 
 
-class Size(NamedTuple):
+class FabricSize(NamedTuple):
     """Cables of a fabric, those inside of hosts too, ports of its largest switch, and switches."""
 
     cables: int

@@ -24,7 +24,7 @@ MAXIMUM_PACKETS = 2**23
 """Packets that may be outstanding if no window is given: half of a 24-bit packet sequence number (IBTA)."""
 
 
-class Packet(Spec):
+class PacketSpec(Spec):
     """Packets and loss recovery; what is left out has the default of the transport's kind.
 
     ``payload`` and ``header`` take the place of what framing and MTU give, to reproduce other
@@ -66,7 +66,7 @@ class LoadBalancing(Spec):
     flowlet_gap: Interval | None = None
 
 
-_SOCKETS = Packet.model_validate(
+_SOCKETS = PacketSpec.model_validate(
     {
         "recovery": "selective",  # SACK, RFC 2018
         "ack_every": 2,  # RFC 9293, section 3.8.6.3
@@ -80,7 +80,7 @@ _SOCKETS = Packet.model_validate(
         "maximum_window": "4MiB",  # Linux, where autotuning of the send buffer ends (tcp_wmem)
     }
 )
-_VERBS = Packet.model_validate(
+_VERBS = PacketSpec.model_validate(
     {
         "recovery": "go-back-n",  # IBTA, reliable connections
         "ack_every": 1,
@@ -93,7 +93,7 @@ _VERBS = Packet.model_validate(
         "maximum_timeout": "67108.864us",
     }
 )
-_IDEAL = Packet.model_validate(
+_IDEAL = PacketSpec.model_validate(
     {
         "recovery": "go-back-n",
         "ack_every": 1,
@@ -108,4 +108,4 @@ _IDEAL = Packet.model_validate(
 )
 
 DEFAULTS = {"tcp": _SOCKETS, "ipoib": _SOCKETS, "infiniband": _VERBS, "roce": _VERBS, "ideal": _IDEAL}
-"""Settings of `Packet` that were left out, by kind of transport."""
+"""Settings of `PacketSpec` that were left out, by kind of transport."""

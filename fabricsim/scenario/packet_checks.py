@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from fabricsim.scenario.parts import Parts
-    from fabricsim.scenario.switch import Switch
+    from fabricsim.scenario.switch import SwitchSpec
     from fabricsim.scenario.transport import Transport
 
     Check = Callable[[Parts], Iterator[Mistake]]
-    SwitchCheck = Callable[[Switch, str], Iterator[Mistake]]
+    SwitchCheck = Callable[[SwitchSpec, str], Iterator[Mistake]]
 
 _OF_RECOVERY = {"reordering": "selective", "nack_interval": "go-back-n"}
 _OF_BALANCING = {"entropies": ("spray", "flowlet"), "flowlet_gap": ("flowlet",)}
@@ -43,7 +43,7 @@ def _of_switch(scenario: Parts, table: str, check: SwitchCheck) -> Iterator[Mist
         yield from check(switch, f"{table}.switch")
 
 
-def _buffer(switch: Switch, at: str) -> Iterator[Mistake]:
+def _buffer(switch: SwitchSpec, at: str) -> Iterator[Mistake]:
     buffer = switch.buffer
     if buffer is None:
         return
@@ -55,7 +55,7 @@ def _buffer(switch: Switch, at: str) -> Iterator[Mistake]:
         yield Mistake(f"{at}.buffer.alpha", "has no effect without shared", "take it out, or write shared")
 
 
-def _ecn(switch: Switch, at: str) -> Iterator[Mistake]:
+def _ecn(switch: SwitchSpec, at: str) -> Iterator[Mistake]:
     ecn = switch.ecn
     if ecn is not None and ecn.low > ecn.high:
         yield Mistake(f"{at}.ecn.low", f"{ecn.low} B is above high, {ecn.high} B", "lower it, or raise high")
@@ -64,7 +64,7 @@ def _ecn(switch: Switch, at: str) -> Iterator[Mistake]:
         yield Mistake(f"{at}.ecn.probability", problem, "take it out, or write 1.0")
 
 
-def _one_flow_control(switch: Switch, at: str) -> Iterator[Mistake]:
+def _one_flow_control(switch: SwitchSpec, at: str) -> Iterator[Mistake]:
     if switch.credits is None:
         return
     if switch.pfc is not None:
@@ -74,7 +74,7 @@ def _one_flow_control(switch: Switch, at: str) -> Iterator[Mistake]:
         yield Mistake(f"{at}.buffer", problem, 'take it out, or set it to "none"')
 
 
-def _pfc(switch: Switch, at: str) -> Iterator[Mistake]:
+def _pfc(switch: SwitchSpec, at: str) -> Iterator[Mistake]:
     pfc = switch.pfc
     if pfc is None:
         return
@@ -86,7 +86,7 @@ def _pfc(switch: Switch, at: str) -> Iterator[Mistake]:
         yield Mistake(f"{at}.pfc.alpha", "is a share of a shared buffer, and there is none", "write buffer.shared")
 
 
-def _pfc_classes(switch: Switch, at: str) -> Iterator[Mistake]:
+def _pfc_classes(switch: SwitchSpec, at: str) -> Iterator[Mistake]:
     if switch.pfc is not None and not switch.pfc.classes:
         yield Mistake(f"{at}.pfc.classes", "is empty, so that nothing is ever paused", "name a class")
     for number in () if switch.pfc is None else switch.pfc.classes:
@@ -95,7 +95,7 @@ def _pfc_classes(switch: Switch, at: str) -> Iterator[Mistake]:
             yield Mistake(f"{at}.pfc.classes", problem, f"at most {switch.classes - 1}, or raise classes")
 
 
-def _trimming(switch: Switch, at: str) -> Iterator[Mistake]:
+def _trimming(switch: SwitchSpec, at: str) -> Iterator[Mistake]:
     if switch.trimming and switch.buffer is None:
         yield Mistake(f"{at}.trimming", "has no effect without a buffer that can be full", "write buffer.per_port")
     if switch.trimming and switch.classes == 1:
@@ -103,7 +103,7 @@ def _trimming(switch: Switch, at: str) -> Iterator[Mistake]:
         yield Mistake(f"{at}.trimming", problem, "set classes = 2")
 
 
-def _scheduler(switch: Switch, at: str) -> Iterator[Mistake]:
+def _scheduler(switch: SwitchSpec, at: str) -> Iterator[Mistake]:
     scheduler = switch.scheduler
     if scheduler is None:
         return
@@ -217,7 +217,7 @@ def _packet_engine_only(scenario: Parts) -> Iterator[Mistake]:
             yield Mistake(f"fabric.cables.{pattern}", problem, 'set engine = "packet", or take bit_error_rate out')
 
 
-def _switch_in_packets(scenario: Parts) -> Switch:
+def _switch_in_packets(scenario: Parts) -> SwitchSpec:
     """Return the switch in force; with another engine, checks against it end here."""
     if scenario.engine == "flow":
         raise Unsettled

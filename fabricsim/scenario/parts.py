@@ -9,13 +9,13 @@ from pydantic import Field
 from fabricsim.scenario.base import OneOf, Spec
 from fabricsim.scenario.cluster import Cluster, Nic
 from fabricsim.scenario.collectives import Collectives
-from fabricsim.scenario.fabric import TOPOLOGIES, Fabric
+from fabricsim.scenario.fabric import TOPOLOGIES, FabricSpec
 from fabricsim.scenario.job import Job
 from fabricsim.scenario.network import Ends
 from fabricsim.scenario.transport import Transport
 
 if TYPE_CHECKING:
-    from fabricsim.scenario.switch import Switch
+    from fabricsim.scenario.switch import SwitchSpec
 
 
 class Parts(Spec):
@@ -27,7 +27,7 @@ class Parts(Spec):
 
     name: str
     cluster: Cluster
-    fabric: Annotated[Fabric, OneOf("topology", TOPOLOGIES.all)]
+    fabric: Annotated[FabricSpec, OneOf("topology", TOPOLOGIES.all)]
     transport: Transport
     job: Job | None = None
     collectives: Collectives = Collectives()
@@ -59,6 +59,6 @@ class Parts(Spec):
         return Ends(self.cluster.hosts, self.nics_per_host)
 
     @property
-    def switch(self) -> Switch:
+    def switch(self) -> SwitchSpec:
         """The switch type in force."""
         return self.fabric.switch if self.fabric.switch is not None else self.transport.switch

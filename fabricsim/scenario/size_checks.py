@@ -13,7 +13,7 @@ from fabricsim.scenario.partial import Unsettled
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fabricsim.scenario.network import Size
+    from fabricsim.scenario.network import FabricSize
     from fabricsim.scenario.parts import Parts
 
 MOST_GPUS = 2**20
@@ -48,7 +48,7 @@ def too_large(scenario: Parts) -> Iterator[Mistake]:
         yield Mistake("cluster.hosts", problem, f"{limit}: {way_out}")
 
 
-def size_of(scenario: Parts) -> Size:
+def size_of(scenario: Parts) -> FabricSize:
     """Count cables and ports.
 
     Raises

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fabricsim.errors import InputError
 from fabricsim.scenario.toml_lines import key_lines
-from fabricsim.scenario.tree import Node, build
+from fabricsim.scenario.tree import TreeNode, build
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,7 +70,7 @@ def not_a_file(path: Path, in_directory: str = "") -> str:
         return f"cannot be a file: {error}"
 
 
-def parse(text: str, label: str) -> Node:
+def parse(text: str, label: str) -> TreeNode:
     """Parse TOML into a tree that knows its lines.
 
     Raises

@@ -13,7 +13,7 @@ from fabricsim.scenario.load import resolved_tree
 from fabricsim.scenario.scenario import Scenario
 from fabricsim.scenario.source import parse, read_text
 from fabricsim.scenario.suggest import did_you_mean
-from fabricsim.scenario.tree import Node, plain
+from fabricsim.scenario.tree import TreeNode, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -85,16 +85,16 @@ def _kind_of(file: Path) -> str:
     raise InputError(msg)
 
 
-def _preset(place: TablePath, name: str) -> Node:
+def _preset(place: TablePath, name: str) -> TreeNode:
     includer = Includer()
-    node = names_to_includes(anchored(Node({"include": Node(name, "")}), Path(), place), place)
+    node = names_to_includes(anchored(TreeNode({"include": TreeNode(name, "")}), Path(), place), place)
     node = includer.resolve(node, place)
     if includer.mistakes:
         raise InputError("; ".join(f"{mistake.key}: {mistake.problem}" for mistake in includer.mistakes))
     return node
 
 
-def _written(root: Node, width: int) -> str:
+def _written(root: TreeNode, width: int) -> str:
     found: toml_text.Comments = {}
     texts: dict[str, dict[int, str]] = {}
     for path, where in _places(root):
@@ -109,7 +109,7 @@ def _written(root: Node, width: int) -> str:
     return "\n".join(toml_text.lines(plain(root), found, width)) + "\n"
 
 
-def _places(node: Node, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+def _places(node: TreeNode, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
     """Give the path of each value that is no table, and where it was written."""
     for key, item in node.value.items():
         if item.is_table:

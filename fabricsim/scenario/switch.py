@@ -81,7 +81,7 @@ class Scheduler(Spec):
     weights: Annotated[tuple[Annotated[Bytes, Field(ge=64)], ...], Field(strict=False)] = ()
 
 
-class Switch(Spec):
+class SwitchSpec(Spec):
     """A switch type.
 
     ``latency`` is port to port, without serialisation. ``forwarding`` decides how often a packet is

@@ -8,9 +8,9 @@ from pydantic import Field
 
 from fabricsim.scenario.base import Spec
 from fabricsim.scenario.congestion import Law
-from fabricsim.scenario.packet import LoadBalancing, Packet
+from fabricsim.scenario.packet import LoadBalancing, PacketSpec
 from fabricsim.scenario.quantity import Bytes, Duration, Rate, TimePerByte
-from fabricsim.scenario.switch import Switch
+from fabricsim.scenario.switch import SwitchSpec
 
 
 class Mpi(Spec):
@@ -65,7 +65,7 @@ class Transport(Spec):
     name: str
     kind: Literal["tcp", "ipoib", "infiniband", "roce", "ideal"]
     line_rate: Rate
-    switch: Switch
+    switch: SwitchSpec
     mtu: Annotated[int, Field(ge=256, le=65_536)]
     efficiency: Annotated[float, Field(ge=0.001, le=1)] = 1.0
     host_efficiency: Annotated[float, Field(ge=0.001, le=1.25)] = 1.0
@@ -78,6 +78,6 @@ class Transport(Spec):
     idle_restart: Duration | None = None
     mpi: Mpi | None = None
     nccl: Nccl | None = None
-    packet: Packet | None = None
+    packet: PacketSpec | None = None
     congestion_control: Annotated[Law | None, Field(discriminator="law")] = None
     load_balancing: LoadBalancing | None = None

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Node:
+class TreeNode:
     """A value and where it was written.
 
     Parameters
@@ -31,7 +31,7 @@ class Node:
         return isinstance(self.value, dict)
 
 
-def build(value: object, file: str = "", lines: Mapping[KeyPath, int] | None = None, path: KeyPath = ()) -> Node:
+def build(value: object, file: str = "", lines: Mapping[KeyPath, int] | None = None, path: KeyPath = ()) -> TreeNode:
     """Wrap plain tables.
 
     Parameters
@@ -48,13 +48,13 @@ def build(value: object, file: str = "", lines: Mapping[KeyPath, int] | None = N
     line = (lines or {}).get(path)
     where = f"{file}:{line}" if line is not None else file
     if isinstance(value, Mapping):
-        return Node({str(key): build(item, file, lines, (*path, str(key))) for key, item in value.items()}, where)
+        return TreeNode({str(key): build(item, file, lines, (*path, str(key))) for key, item in value.items()}, where)
     if isinstance(value, list | tuple):
-        return Node([build(item, file, lines, (*path, index)) for index, item in enumerate(value)], where)
-    return Node(value, where)
+        return TreeNode([build(item, file, lines, (*path, index)) for index, item in enumerate(value)], where)
+    return TreeNode(value, where)
 
 
-def plain(node: Node) -> Any:  # noqa: ANN401  TOML values are of many types
+def plain(node: TreeNode) -> Any:  # noqa: ANN401  TOML values are of many types
     """Unwrap a tree into the dicts, lists and values that it was built from."""
     if isinstance(node.value, dict):
         return {key: plain(item) for key, item in node.value.items()}
@@ -63,7 +63,7 @@ def plain(node: Node) -> Any:  # noqa: ANN401  TOML values are of many types
     return node.value
 
 
-def where(node: Node, path: KeyPath) -> str:
+def where(node: TreeNode, path: KeyPath) -> str:
     """Place of the value at `path`, or of the innermost table on the way there that exists."""
     place = node.where
     for key in path:

@@ -68,7 +68,7 @@ class Workload:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class EngineComparison:
     """Seconds that one workload takes on each engine."""
 
     workload: Workload
@@ -104,13 +104,13 @@ def _draw(random: np.random.Generator) -> Workload:
     )
 
 
-def compare(workload: Workload, settings: Sequence[str] = ()) -> Comparison:
+def compare(workload: Workload, settings: Sequence[str] = ()) -> EngineComparison:
     """Run a workload on both engines, each time on a fresh fabric.
 
     `workload`: what to run.
     `settings`: laid over the scenario.
     """
-    return Comparison(workload, *(_seconds(workload, (f"engine={engine}", *settings)) for engine in _ENGINES))
+    return EngineComparison(workload, *(_seconds(workload, (f"engine={engine}", *settings)) for engine in _ENGINES))
 
 
 def _seconds(workload: Workload, settings: Sequence[str]) -> float:
@@ -138,8 +138,8 @@ def validate(progress: Progress = silent, count: int = WORKLOADS) -> Validation:
 
 def _compared(
     drawn: Sequence[Workload], settings: Sequence[str], progress: Callable[[float], None] | None
-) -> list[Comparison]:
-    found: list[Comparison] = []
+) -> list[EngineComparison]:
+    found: list[EngineComparison] = []
     for workload in drawn:
         found.append(compare(workload, settings))
         if progress is not None:
@@ -152,7 +152,7 @@ def _name(workload: Workload) -> str:
     return f"{what}, {workload.transport}, {workload.fabric}"
 
 
-def _summary(found: Sequence[Comparison], single: Sequence[Comparison]) -> dict[str, Any]:
+def _summary(found: Sequence[EngineComparison], single: Sequence[EngineComparison]) -> dict[str, Any]:
     return {
         "packet against flow": _by_transport_and_fabric(found),
         "packet against flow, one channel": _by_transport_and_fabric(single),
@@ -161,7 +161,7 @@ def _summary(found: Sequence[Comparison], single: Sequence[Comparison]) -> dict[
     }
 
 
-def _by_transport_and_fabric(found: Sequence[Comparison]) -> dict[str, dict[str, float]]:
+def _by_transport_and_fabric(found: Sequence[EngineComparison]) -> dict[str, dict[str, float]]:
     groups = {"all": list(found)}
     for name in TRANSPORTS:
         groups[name] = [each for each in found if each.workload.transport == name]
@@ -172,14 +172,14 @@ def _by_transport_and_fabric(found: Sequence[Comparison]) -> dict[str, dict[str,
     return _distributions(groups)
 
 
-def _by_both(found: Sequence[Comparison]) -> dict[str, dict[str, float]]:
-    groups: dict[str, list[Comparison]] = {f"{name}, {fabric}": [] for name in TRANSPORTS for fabric in FABRICS}
+def _by_both(found: Sequence[EngineComparison]) -> dict[str, dict[str, float]]:
+    groups: dict[str, list[EngineComparison]] = {f"{name}, {fabric}": [] for name in TRANSPORTS for fabric in FABRICS}
     for each in found:
         groups[f"{each.workload.transport}, {each.workload.fabric}"].append(each)
     return _distributions(groups)
 
 
-def _distributions(groups: dict[str, list[Comparison]]) -> dict[str, dict[str, float]]:
+def _distributions(groups: dict[str, list[EngineComparison]]) -> dict[str, dict[str, float]]:
     return {name: distribution(each.error for each in group) for name, group in groups.items() if group}
 
 

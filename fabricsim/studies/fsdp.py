@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fabricsim import measured
 from fabricsim.studies.frame.study import Published, by_row
-from fabricsim.studies.frame.training import Run, scatter, signed_agreement
+from fabricsim.studies.frame.training import PublishedRun, scatter, signed_agreement
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,7 +38,7 @@ def _row(record: np.void) -> Published:
     return Published(run.name, "s", float(record["step"]), table.source, table.certainty, run.iteration, (group,))
 
 
-def published_run(record: np.void) -> Run:
+def published_run(record: np.void) -> PublishedRun:
     """Describe the run of a row."""
     gpu, gpus, sequence = str(record["gpu"]), int(record["gpus"]), int(record["sequence"])
     new, tensor = gpu.startswith("h100"), int(record["tensor"])
@@ -61,7 +61,7 @@ def published_run(record: np.void) -> Run:
     ]
     if tensor > 1:
         lines += [f"job.parallelism.tensor={tensor}", "job.parallelism.sequence_parallel=true"]
-    return Run(name, _SCENARIO, tuple(lines))
+    return PublishedRun(name, _SCENARIO, tuple(lines))
 
 
 def _model(record: np.void) -> list[str]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
     from matplotlib.figure import Figure
 
-    from fabricsim.results.result import Result
+    from fabricsim.results.result import RunRecord
 
 TIMERS = {
     "forward_compute_s": "forward-compute",
@@ -46,7 +46,7 @@ _GPUS_PER_HOST = 4
 
 
 @dataclass(frozen=True)
-class Outcome:
+class IterationTimes:
     """Seconds of one iteration, and of each timer on the last rank."""
 
     iteration: float
@@ -74,14 +74,14 @@ def settings(row: np.void) -> list[str]:
     ]
 
 
-def outcome(result: Result) -> Outcome:
+def outcome(result: RunRecord) -> IterationTimes:
     """Condense a run into what the log prints: the timers of the last rank."""
     last = result.ops["rank"] == rank_count(result) - 1
     own = replace(result, ops=result.ops[last], spans=result.spans[last])
-    return Outcome(seconds(result.iteration), timer_totals(own))
+    return IterationTimes(seconds(result.iteration), timer_totals(own))
 
 
-def compare(table: measured.MeasuredTable, outcomes: Mapping[str, Outcome]) -> Validation:
+def compare(table: measured.MeasuredTable, outcomes: Mapping[str, IterationTimes]) -> Validation:
     """Put measured and predicted figures side by side.
 
     `table`: the log.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from fabricsim import measured
 from fabricsim.studies.frame.study import Published, by_row
-from fabricsim.studies.frame.training import Run, agreement, causal_flops, narayanan_flops, scatter, settings
+from fabricsim.studies.frame.training import PublishedRun, agreement, causal_flops, narayanan_flops, scatter, settings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,7 +29,7 @@ def _row(record: np.void) -> Published:
     return Published(run.name, "s", published_seconds(record, run), source, certainty, run.iteration, groups)
 
 
-def published_run(record: np.void) -> Run:
+def published_run(record: np.void) -> PublishedRun:
     """Describe the run of a row."""
     name, scenario = str(record["name"]), str(record["scenario"])
     values: dict[str, object] = {f"model.{key}": int(record[key]) for key in ("layers", "hidden", "heads")}
@@ -42,10 +42,10 @@ def published_run(record: np.void) -> Run:
     values["fused_accumulation"] = str(record["fused_accumulation"]) == "yes"
     values["tensor_overlap"] = str(record["tensor_overlap"]) == "yes"
     values["recompute"] = str(record["recompute"])
-    return Run(name, scenario, settings(scenario, values))
+    return PublishedRun(name, scenario, settings(scenario, values))
 
 
-def published_seconds(record: np.void, run: Run) -> float:
+def published_seconds(record: np.void, run: PublishedRun) -> float:
     """Return the iteration as printed, or from the printed rate and the FLOPs that it counts; seconds."""
     if record["iteration"]:
         return float(record["iteration"])

@@ -2,7 +2,7 @@
 
 Each table has one description of its cluster, with the source of each figure beside it in the library. No row of a
 table is fitted; where a latency is published nowhere, it is taken from the smallest rows of the table, which are then
-left out (`Case.judged_from`).
+left out (`TableCase.judged_from`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from fabricsim import measured
 from fabricsim.collectives.nccl import trees
 from fabricsim.collectives.nccl.choice import threshold
-from fabricsim.collectives.nccl.plan import Plan
+from fabricsim.collectives.nccl.plan import NcclPlan
 from fabricsim.collectives.nccl.tuning import PROTOCOLS
 from fabricsim.results.summary import bus_factor
 from fabricsim.results.validation import Validation, ValidationRow
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from fabricsim.collectives.nccl.graph import Group
+    from fabricsim.collectives.nccl.graph import GroupShape
     from fabricsim.measured import MeasuredTable
     from fabricsim.scenario.scenario import Scenario
 
@@ -42,7 +42,7 @@ _US = 1e6
 
 
 @dataclass(frozen=True)
-class Case:
+class TableCase:
     """A table and the description of its cluster.
 
     `table`: name of the measured table.
@@ -72,43 +72,43 @@ _CALIBRATES = "reduce_scatter"
 _AS_MEASURED_ELSEWHERE = "h200-sxm"
 """GPU whose NCCL figures are another's, so that no row of its own gave them."""
 CASES = (
-    Case("hkbu-10gbe-default", ("transport=tcp-10g",)),
-    Case(
+    TableCase("hkbu-10gbe-default", ("transport=tcp-10g",)),
+    TableCase(
         "hkbu-10gbe-ring", ("transport=tcp-10g", _NCCL_2_4), "NCCL 2.4.7: NCCL_TREE_THRESHOLD=0, one channel in the log"
     ),
-    Case("hkbu-100g-ib-default", ()),
-    Case("hkbu-100g-ib-ring", (_NCCL_2_4,), "as hkbu-10gbe-ring"),
-    Case(
+    TableCase("hkbu-100g-ib-default", ()),
+    TableCase("hkbu-100g-ib-ring", (_NCCL_2_4,), "as hkbu-10gbe-ring"),
+    TableCase(
         "nccl-p4de",
         (*_hosts("aws-p4de", 2), "transport=efa-100g", _EFA),
         'aws-ofi-nccl on p4d: "Internode latency set at 75.0 us", "Setting NCCL_PROTO to simple" (its issue 889)',
     ),
-    Case("nccl-p5", (*_hosts("aws-p5", 1), 'collectives={nccl="2.18"}')),
-    Case(
+    TableCase("nccl-p5", (*_hosts("aws-p5", 1), 'collectives={nccl="2.18"}')),
+    TableCase(
         "nccl-g4dn",
         (*_hosts("aws-g4dn-metal", 2), *_ALONE, "transport=efa-100g-staged", _SIMPLE),
         "aws-ofi-nccl sets NCCL_PROTO to simple where 128 bytes may arrive out of order, as on p4d",
     ),
-    Case(
+    TableCase(
         "nccl-a3-mega",
         (*_hosts("gcp-a3-mega", 2), "transport=tcpxo-200g", 'collectives={nccl="2.18"}'),
         "latency of TCPXO from the rows up to 16 KiB, which are not judged",
         judged_from=2**15,
     ),
-    Case("nccl-gh200", (*_hosts("alps", 2), *_ALONE, "transport=slingshot-200g", 'collectives={nccl="2.21"}')),
-    Case("nccl-h200-stas", (*_H200, 'collectives={nccl="2.27"}')),
-    Case("nccl-h200-azure", (*_H200, 'collectives={nccl="2.20"}')),
-    Case(
+    TableCase("nccl-gh200", (*_hosts("alps", 2), *_ALONE, "transport=slingshot-200g", 'collectives={nccl="2.21"}')),
+    TableCase("nccl-h200-stas", (*_H200, 'collectives={nccl="2.27"}')),
+    TableCase("nccl-h200-azure", (*_H200, 'collectives={nccl="2.20"}')),
+    TableCase(
         "nccl-mi300x",
         ("cluster.gpu=mi300x", "cluster.gpus_per_host=8", *_INSIDE, "collectives=rccl"),
         "xGMI as RCCL counts it; its kernels for small calls, those of MSCCL++, are not modelled",
     ),
-    Case(
+    TableCase(
         "nccl-400g-sendrecv",
         (*_hosts("dgx-h100", 2), *_ALONE, *_STAGED, "transport=rdma-400g", 'collectives={nccl="2.26"}'),
         "what kernels load from host memory is calibrated on the all-reduce of these hosts, gpus/h100-sxm",
     ),
-    Case("nccl-v100-socket", ("cluster=v100-vm", "transport=tcp-10g", 'collectives={nccl="2.11"}')),
+    TableCase("nccl-v100-socket", ("cluster=v100-vm", "transport=tcp-10g", 'collectives={nccl="2.11"}')),
 )
 """All tables, in the order of the report."""
 
@@ -163,7 +163,7 @@ def logged_rows() -> list[ValidationRow]:
 
     for network, transport in NETWORKS.items():
         described = load("hkbu", [f"transport={transport}"]).scenario
-        plan = Plan(described)
+        plan = NcclPlan(described)
         cluster, group = described.cluster, plan.group(tuple(range(described.cluster.ranks)))
         ring = [int(rank) for rank in str(log.conditions["ring"]).split()]
         logged = log.rows[log.rows["network"] == network]
@@ -202,7 +202,7 @@ def nvlink_rows() -> dict[str, list[tuple[int, ValidationRow]]]:
     return found
 
 
-def _alike(logged: NDArray[np.void], group: Group, described: Scenario) -> int:
+def _alike(logged: NDArray[np.void], group: GroupShape, described: Scenario) -> int:
     """Count the ranks whose parent and children are those of the log."""
     cluster = described.cluster.model_copy(update={"nic": described.nic})
     doubled = trees.double_tree(group.hosts, mirrored_when_even=group.tuning.mirrored_when_even)
@@ -217,12 +217,12 @@ def _alike(logged: NDArray[np.void], group: Group, described: Scenario) -> int:
     return alike
 
 
-def scenario(case: Case) -> Scenario:
+def scenario(case: TableCase) -> Scenario:
     """Describe the cluster of a table."""
     return load("hkbu", list(case.settings)).scenario
 
 
-def _compare(case: Case) -> list[tuple[int, ValidationRow]]:
+def _compare(case: TableCase) -> list[tuple[int, ValidationRow]]:
     table = measured.load(case.table)
     described, collective = scenario(case), str(table.conditions["collective"])
     judged = table.rows[table.rows["size"] >= max(1, case.judged_from)]
@@ -238,7 +238,7 @@ def _taken(described: Scenario, collective: str, size: int) -> str:
     """Say what NCCL's cost model takes, if it is asked."""
     if described.collectives.nccl is None or collective in PAIRED:
         return ""
-    taken = Plan(described).pick(collective, tuple(range(described.cluster.ranks)), size)
+    taken = NcclPlan(described).pick(collective, tuple(range(described.cluster.ranks)), size)
     return f" ({taken.algorithm} {taken.protocol})"
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from fabricsim.errors import AbsentTracesError, InputError
 from fabricsim.studies.frame.study import Published, by_row
-from fabricsim.studies.frame.training import Run, ranked_agreement, scatter, settings
+from fabricsim.studies.frame.training import PublishedRun, ranked_agreement, scatter, settings
 
 SOURCE = "github.com/VIA-Research/vTrain@f8dda84"
 TABLES = {"several nodes": "measured_multi_node.csv", "one node": "measured_single_node.csv"}
@@ -92,7 +92,7 @@ def read(path: Path) -> list[dict[str, str]]:
     return rows
 
 
-def run_of(table: str, record: dict[str, str]) -> Run:
+def run_of(table: str, record: dict[str, str]) -> PublishedRun:
     """Describe a measured run; tensor-parallel ranks send parts to the next stage, as Megatron-LM does unasked."""
     values: dict[str, object] = {key: int(record[column]) for column, key in _COLUMNS.items()}
     names = ("tensor", "data", "pipeline")
@@ -102,7 +102,7 @@ def run_of(table: str, record: dict[str, str]) -> Run:
     shape = f"{values['model.layers']} layers of {values['model.hidden']}"
     split = " ".join(f"{name[0]}{degree}" for name, degree in degrees.items())
     batch = f"{values['global_batch']} in {values['micro_batch']}"
-    return Run(f"{group}: {shape}, {split}, batch {batch}", _SCENARIO, settings(_SCENARIO, values))
+    return PublishedRun(f"{group}: {shape}, {split}, batch {batch}", _SCENARIO, settings(_SCENARIO, values))
 
 
 def _parameters() -> dict[str, Any]:

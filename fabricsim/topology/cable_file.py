@@ -33,7 +33,7 @@ _HOST = re.compile(r"host\d+(?:/nic\d+)?", re.ASCII)
 _NUMBER = re.compile(r"-?\d{1,40}(?:\.\d{0,40})?", re.ASCII)
 
 
-class Cable(NamedTuple):
+class ListedCable(NamedTuple):
     """A cable between two nodes, which carries the same in both directions."""
 
     a: str
@@ -42,7 +42,7 @@ class Cable(NamedTuple):
     delay: int  # propagation, ps
 
 
-def read(path: Path | str, hosts: int, nics_per_host: int = 1) -> list[Cable]:
+def read(path: Path | str, hosts: int, nics_per_host: int = 1) -> list[ListedCable]:
     """Read the cables of a fabric.
 
     Parameters
@@ -54,7 +54,7 @@ def read(path: Path | str, hosts: int, nics_per_host: int = 1) -> list[Cable]:
 
     Returns
     -------
-    list of Cable
+    list of ListedCable
         In the order of the file. Nodes are named ``host0``, ``host1``, ...; switches as in the file, or ``switch128``
         for the number 128.
 
@@ -155,7 +155,7 @@ class _Cables:
 
     path: Path
     ends: Ends
-    cables: list[Cable] = field(default_factory=list)
+    cables: list[ListedCable] = field(default_factory=list)
     numbered: bool | None = None
     lines: dict[tuple[str, str], int] = field(default_factory=dict)
     attached: dict[str, int] = field(default_factory=dict)  # line of each NIC's cable
@@ -170,7 +170,7 @@ class _Cables:
         self._refuse_second(line, a, b)
         rate = self._quantity(line, row, "gbps", "Gbps", RATE)
         delay = self._quantity(line, row, "delay_ns", "ns", DURATION)
-        self.cables.append(Cable(a, b, float(rate), int(delay)))
+        self.cables.append(ListedCable(a, b, float(rate), int(delay)))
 
     def _node(self, line: int, text: str) -> str:
         name = node_name(self.path, line, text, self.ends)
@@ -203,7 +203,7 @@ class _Cables:
         except ValueError as error:
             raise TraceError(self.path, f"{column}: {error}", line) from error
 
-    def finish(self) -> list[Cable]:
+    def finish(self) -> list[ListedCable]:
         """Return what there is, all hosts being joined."""
         ends = self.ends
         alone = next((end for end in range(ends.count) if ends.name(end) not in self.attached), None)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import Mistake
-from fabricsim.scenario.network import Size
+from fabricsim.scenario.network import FabricSize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +81,7 @@ class Clos:
                 name = f"core{core + each % self.spines * self.cores + above}"
                 network.join(f"spine{spine + each}", name, cable, self._half // self.cores)
 
-    def size(self, below: int, down: int) -> Size:
+    def size(self, below: int, down: int) -> FabricSize:
         """Count it with the leaves: `below` cables below them all, and `down` below the fullest."""
         high, joined = self.height == MOST_TIERS, self.height > 1
         between = self.leaves * self.uplinks if joined else 0
@@ -90,7 +90,7 @@ class Clos:
         ports = [down + self.uplinks * joined, under + self._half * high]
         ports += [self.pods * self._half // self.cores] if high else []
         switches = self.leaves + self.pods * self.spines + self.spines * self.cores
-        return Size(below + between + upper, max(ports), switches)
+        return FabricSize(below + between + upper, max(ports), switches)
 
     def problems(self, key: str, ends: int) -> Iterator[Mistake]:
         """Refuse what the ports do not hold; `key` is that of the topology's ports."""

@@ -20,7 +20,7 @@ from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
     from fabricsim.scenario.cluster import Cluster
-    from fabricsim.scenario.fabric import Fabric, Switch
+    from fabricsim.scenario.fabric import FabricSpec, SwitchSpec
     from fabricsim.scenario.network import Network
     from fabricsim.topology.host import Hop, HostPorts
     from fabricsim.topology.routing import NextHops
@@ -61,7 +61,13 @@ class Platform:
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  what a platform is made of, in one place
-        self, cluster: Cluster, fabric: Fabric, switch: Switch, link_rate: float, costs: ProtocolCosts, seed: int
+        self,
+        cluster: Cluster,
+        fabric: FabricSpec,
+        switch: SwitchSpec,
+        link_rate: float,
+        costs: ProtocolCosts,
+        seed: int,
     ) -> None:
         self.cluster = cluster
         self._ranks, self._per_host = cluster.ranks, cluster.gpus_per_host

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import networkx as nx
     from numpy.typing import NDArray
 
-    from fabricsim.scenario.fabric import CableChange, Fabric
-    from fabricsim.scenario.network import Cable, Link, Network
+    from fabricsim.scenario.fabric import CableChange, FabricSpec
+    from fabricsim.scenario.network import Cable, CableBundle, Network
     from fabricsim.topology.resources import ResourceList
 
 NS_PER_METRE = 5.0
@@ -111,7 +111,7 @@ def _propagation(cable: Cable) -> int:
     return propagation(cable.length) if cable.delay is None else cable.delay
 
 
-def freeze(network: Network, link_rate: float, resources: ResourceList, fabric: Fabric | None = None) -> Wires:
+def freeze(network: Network, link_rate: float, resources: ResourceList, fabric: FabricSpec | None = None) -> Wires:
     """Give nodes and wires their numbers, and enter the wires as the first resources.
 
     Parameters
@@ -213,7 +213,7 @@ def _called(wire: str, one_way: bool) -> tuple[str, ...]:  # noqa: FBT001  of a 
     return f"{here}-{there}{hash_}{number}", f"{there}-{here}{hash_}{number}"
 
 
-def _ends(links: Sequence[Link]) -> tuple[list[str], list[str]]:
+def _ends(links: Sequence[CableBundle]) -> tuple[list[str], list[str]]:
     return [link.a for link in links], [link.b for link in links]
 
 

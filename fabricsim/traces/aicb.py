@@ -15,7 +15,7 @@ from fabricsim.errors import TraceError
 from fabricsim.files.lines import lines
 from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.rank_groups import strided
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, HOST, WAIT, Communication, Group, RecordingBuilder
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, HOST, WAIT, Communication, ProcessGroup, RecordingBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -149,7 +149,7 @@ class _Reader:
         if any(what.operation in {"send", "recv"} for what in self.builder.communications):
             missing["the other end of sends and receives: the file names the direction in the pipeline only"] = None
         self._count_ranks()
-        groups = [Group(name, "", self._members(name), self._size_of(name)) for name in self._named()]
+        groups = [ProcessGroup(name, "", self._members(name), self._size_of(name)) for name in self._named()]
         if not all(group.ranks for group in groups):
             missing["which ranks are in a group: the file gives their number"] = None
         self.builder.groups = {group: number for number, group in enumerate(groups)}

@@ -24,7 +24,7 @@ _ROOTED = {"broadcast", "reduce"}
 _MESSAGES = {"send_recv", "ring_exchange"}
 
 
-class Part(NamedTuple):
+class MemberWork(NamedTuple):
     """What one member of a call does.
 
     Attributes
@@ -39,7 +39,7 @@ class Part(NamedTuple):
     edges: tuple[tuple[int, int], ...] = ()
 
 
-def exported(program: Program, name: str, parts: Callable[[int, int], Part] | None = None) -> Trace:
+def exported(program: Program, name: str, parts: Callable[[int, int], MemberWork] | None = None) -> Trace:
     """Make a trace of a program.
 
     Ops keep their order, and wait for one another by their dependencies alone. A group has its parallel dimension as
@@ -82,25 +82,25 @@ class _Whole:
         numbers: dict[tuple[str, tuple[int, ...]], int] = {}
         self.groups = [numbers.setdefault((call.dimension, call.ranks), len(numbers)) for call in calls]
 
-    def part(self, number: int, member: int) -> Part:
+    def part(self, number: int, member: int) -> MemberWork:
         """Say what a member of a call does."""
         call, tag = self.calls[number], self.tags[number]
         ranks = call.ranks
         if call.collective == "send_recv":
             operation: Operation = "recv" if member else "send"
-            return Part((Communication(operation, NONE, call.size, peer=ranks[1 - member], tag=tag),))
+            return MemberWork((Communication(operation, NONE, call.size, peer=ranks[1 - member], tag=tag),))
         if call.collective == "ring_exchange":
             following = ranks[(member + 1) % len(ranks)]
             sent = Communication("send", NONE, call.size, peer=following, tag=tag)
-            return Part((sent, Communication("recv", NONE, call.size, peer=ranks[member - 1], tag=tag)))
+            return MemberWork((sent, Communication("recv", NONE, call.size, peer=ranks[member - 1], tag=tag)))
         root = ranks[0] if call.collective in _ROOTED else NONE
-        return Part((Communication(call.collective, self.groups[number], call.size, peer=root),))
+        return MemberWork((Communication(call.collective, self.groups[number], call.size, peer=root),))
 
 
 class _Rank:
     """Makes the recording of one rank."""
 
-    def __init__(self, program: Program, name: str, rank: int, parts: Callable[[int, int], Part]) -> None:
+    def __init__(self, program: Program, name: str, rank: int, parts: Callable[[int, int], MemberWork]) -> None:
         self.program, self.rank, self.parts = program, rank, parts
         self.builder = RecordingBuilder(name)
         self.lane = self.builder.lane("any", "")

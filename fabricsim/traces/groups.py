@@ -12,7 +12,7 @@ from fabricsim.traces.rank_groups import strided
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from fabricsim.traces.trace import Communication, Group, GroupList, Recording
+    from fabricsim.traces.trace import Communication, GroupList, ProcessGroup, Recording
 
 ALL_RANKS = "all ranks"
 """Description of a group of all ranks of a job whose file does not say how many there are."""
@@ -65,7 +65,9 @@ def completed(recording: Recording, listed: Mapping[str, tuple[int, ...]], world
     return replace(recording, groups=groups, communications=communications)
 
 
-def _complete(recording: Recording, group: Group, listed: Mapping[str, tuple[int, ...]], world: int) -> Group:
+def _complete(
+    recording: Recording, group: ProcessGroup, listed: Mapping[str, tuple[int, ...]], world: int
+) -> ProcessGroup:
     ranks = listed.get(group.name)
     if ranks is not None:
         if group.ranks and group.ranks != ranks:
@@ -77,7 +79,7 @@ def _complete(recording: Recording, group: Group, listed: Mapping[str, tuple[int
     return group
 
 
-def _resolved(communication: Communication, groups: tuple[Group, ...], world: int) -> Communication:
+def _resolved(communication: Communication, groups: tuple[ProcessGroup, ...], world: int) -> Communication:
     """Fill in what follows from the ranks of its group."""
     group = None if communication.group == NONE else groups[communication.group]
     communication = sized(communication, world if group is None else group.size)

@@ -37,7 +37,7 @@ class Ran(NamedTuple):
     rest: bool
 
 
-class Parts(NamedTuple):
+class MovedElements(NamedTuple):
     """Elements that the parts move.
 
     Attributes
@@ -55,20 +55,20 @@ class Parts(NamedTuple):
     across: int
 
 
-def parts(elements: int, local: int, *, fused: bool) -> Parts:
+def parts(elements: int, local: int, *, fused: bool) -> MovedElements:
     """Take the elements of an all-reduce apart, with `local` ranks on each host.
 
     Examples
     --------
     >>> parts(1026, 4, fused=False)
-    Parts(shared=1024, rest=2, across=256)
+    MovedElements(shared=1024, rest=2, across=256)
     >>> parts(1026, 4, fused=True)
-    Parts(shared=1280, rest=0, across=320)
+    MovedElements(shared=1280, rest=0, across=320)
     """
     if fused:
         elements = -(-elements // (local * UNIT)) * local * UNIT
     each, rest = divmod(elements, local)
-    return Parts(each * local, rest, each)
+    return MovedElements(each * local, rest, each)
 
 
 def fitting(world: int, ran: Collection[Ran]) -> tuple[int, ...]:

@@ -85,7 +85,7 @@ class _Line(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-class Row(NamedTuple):
+class InspectedOp(NamedTuple):
     """An operation of a rank.
 
     Attributes
@@ -135,7 +135,7 @@ def recognises(name: str, head: bytes) -> bool:  # noqa: ARG001  the name says n
     return head.lstrip()[:1] == b"{" and b'"inspector_output_format_version"' in head.split(b"\n", 1)[0]
 
 
-def rows(source: Source) -> Iterator[Row]:
+def rows(source: Source) -> Iterator[InspectedOp]:
     """Give the operations of a log in its order; a last line that is cut is left out.
 
     Raises
@@ -184,14 +184,14 @@ def _lines(source: Source) -> Iterator[tuple[int, _Line]]:
         yield number, line
 
 
-def _row(operation: _Operation, header: _Header, metadata: _Metadata) -> Row:
+def _row(operation: _Operation, header: _Header, metadata: _Metadata) -> InspectedOp:
     one_sided = bool(operation.p2p)
     name = operation.p2p or operation.coll
     what: Operation = "send_recv" if name.lower() == "sendrecv" else operation_of_name(name) or "unknown"
     size = operation.p2p_msg_size_bytes if one_sided else operation.coll_msg_size_bytes
     took = operation.p2p_exec_time_us if one_sided else operation.coll_exec_time_us
     events = operation.event_trace_ts.kernel_events if operation.event_trace_ts else []
-    return Row(
+    return InspectedOp(
         what,
         name,
         header.n_ranks,
@@ -215,8 +215,8 @@ class _Process:
 
     builder: RecordingBuilder
     host: str
-    largest: Row | None = None
-    rows: list[Row] = field(default_factory=list)
+    largest: InspectedOp | None = None
+    rows: list[InspectedOp] = field(default_factory=list)
 
 
 def read(source: Source) -> Iterator[Recording]:
@@ -240,7 +240,7 @@ def read(source: Source) -> Iterator[Recording]:
             yield _recording(process, process.largest)
 
 
-def _recording(process: _Process, largest: Row) -> Recording:
+def _recording(process: _Process, largest: InspectedOp) -> Recording:
     builder = process.builder
     starts = [row.start for row in process.rows if row.start != NONE]
     origin = min(starts, default=0)

@@ -14,7 +14,7 @@ import numpy as np
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.rank_groups import strided
-from fabricsim.traces.trace import COMMUNICATION, LAUNCH, Communication, Group
+from fabricsim.traces.trace import COMMUNICATION, LAUNCH, Communication, ProcessGroup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,12 +84,12 @@ def _completed(ours: Recording, theirs: Recording, world: int) -> Recording:
     return replace(ours, nodes=nodes, groups=tuple(groups), communications=tuple(found), missing=tuple(missing))
 
 
-def _groups(ours: Recording, theirs: Recording, world: int) -> tuple[list[Group], list[int]]:
+def _groups(ours: Recording, theirs: Recording, world: int) -> tuple[list[ProcessGroup], list[int]]:
     """Give the groups of both, and the number of each of theirs."""
     groups, numbers = list(ours.groups), []
     for group in theirs.groups:
         ranks = group.ranks or (strided(world) if 0 < world == group.size else ())
-        told = Group(group.name, group.description, ranks, len(ranks) or group.size)
+        told = ProcessGroup(group.name, group.description, ranks, len(ranks) or group.size)
         same = next((number for number, one in enumerate(groups) if one.name == group.name), None)
         if same is None:
             same = len(groups)
@@ -100,7 +100,7 @@ def _groups(ours: Recording, theirs: Recording, world: int) -> tuple[list[Group]
                 msg = f"its group {group.name!r} has {what} {str(other)[:60]}, but {str(one)[:60]} in {ours.source}"
                 raise TraceError(theirs.source, f"{msg}; give the files of one run")
         size = told.size if own.size == NONE else own.size
-        groups[same] = Group(own.name, own.description or told.description, own.ranks or told.ranks, size)
+        groups[same] = ProcessGroup(own.name, own.description or told.description, own.ranks or told.ranks, size)
         numbers.append(same)
     return groups, numbers
 

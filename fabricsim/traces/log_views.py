@@ -88,7 +88,9 @@ VIEWS: dict[str, View] = {
     ),
     "osu": View("tables of the OSU micro-benchmarks", lambda head: _OSU.search(head) is not None, osu.collector),
     "megatron": View(
-        "training logs of Megatron-LM: times of iterations and timers", megatron_log.recognises, megatron_log.Collector
+        "training logs of Megatron-LM: times of iterations and timers",
+        megatron_log.recognises,
+        megatron_log.IterationCollector,
     ),
     "nccl_log": View(
         "NCCL_DEBUG=INFO logs: rings, trees, channels and networks",

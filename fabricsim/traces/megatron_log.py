@@ -51,7 +51,7 @@ _ACROSS = re.compile(r"\(min, max\) time across ranks \(ms\):|max time across ra
 _THROUGHPUT = ("throughput per GPU (TFLOP/s/GPU)", "TFLOPs")
 
 
-class Spread(TypedDict):
+class IterationSpread(TypedDict):
     """Median and percentiles, interpolated, of the iterations that count."""
 
     median: float
@@ -84,10 +84,10 @@ class MegatronSummary(TypedDict):
     warm_up: int
     interval: int
     skipped_updates: int
-    time_s: Spread
-    samples_per_s: Spread | None
-    tokens_per_s: Spread | None
-    tflops_per_gpu: Spread | None
+    time_s: IterationSpread
+    samples_per_s: IterationSpread | None
+    tokens_per_s: IterationSpread | None
+    tflops_per_gpu: IterationSpread | None
     global_batch: int | None
     arguments: dict[str, int]
     timers: list[TimerRow]
@@ -105,7 +105,7 @@ class _Iteration:
 
 
 @dataclass
-class Collector:
+class IterationCollector:
     """Takes a log line by line.
 
     Parameters
@@ -217,7 +217,7 @@ def _number(text: str) -> float | None:
     return value if abs(value) < 1e15 else None  # noqa: PLR2004  nor larger; of NaN, too
 
 
-def _spread(values: Sequence[float]) -> Spread:
+def _spread(values: Sequence[float]) -> IterationSpread:
     low, median, high = np.percentile(values, (10, 50, 90)).tolist()
     return {"median": median, "p10": low, "p90": high}
 

@@ -101,7 +101,7 @@ class Lane(NamedTuple):
     name: str
 
 
-class Group(NamedTuple):
+class ProcessGroup(NamedTuple):
     """A communicator.
 
     Attributes
@@ -206,7 +206,7 @@ class Recording:
     steps: NDArray[np.void]
     lanes: tuple[Lane, ...]
     names: tuple[str, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[ProcessGroup, ...]
     communications: tuple[Communication, ...]
     origin: int = 0
     host: str = ""
@@ -262,7 +262,7 @@ class RecordingBuilder:
     source: str
     lanes: dict[Lane, int] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)
-    groups: dict[Group, int] = field(default_factory=dict)
+    groups: dict[ProcessGroup, int] = field(default_factory=dict)
     communications: dict[Communication, int] = field(default_factory=dict)
     missing: dict[str, None] = field(default_factory=dict)
     steps: list[tuple[int, int, int]] = field(default_factory=list)
@@ -286,7 +286,7 @@ class RecordingBuilder:
         TraceError
             If the groups have too many ranks.
         """
-        number = self.groups.setdefault(Group(name, description, ranks, size), len(self.groups))
+        number = self.groups.setdefault(ProcessGroup(name, description, ranks, size), len(self.groups))
         if number == len(self.groups) - 1 != self._counted:
             self._counted, self._room = number, self._room - len(ranks)
             if self._room < 0:

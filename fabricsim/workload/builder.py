@@ -21,7 +21,7 @@ _PACK = 2**16
 """Ops that a builder holds as Python integers."""
 
 
-class Pattern(NamedTuple):
+class RepeatedOps(NamedTuple):
     """Ops that a rank repeats.
 
     `rows`: columns of each op, shape ``(n_ops, columns)``.
@@ -94,7 +94,7 @@ class ProgramBuilder:
             calls.append(self.call(call))
         return calls[number]
 
-    def record(self, rank: int, add: Callable[[], None]) -> Pattern:
+    def record(self, rank: int, add: Callable[[], None]) -> RepeatedOps:
         """Let `add` add ops of `rank` that can be repeated.
 
         They join calls by `next_call`, wait for one another and for what was last, and for nothing else.
@@ -116,9 +116,9 @@ class ProgramBuilder:
         self._found = None
         heads = tuple(dict.fromkeys((edges[~inside, 1] - start).tolist()))
         ends = tuple(op - start for op in self.last(rank))
-        return Pattern(rows, edges[inside] - start, heads, ends, calls)
+        return RepeatedOps(rows, edges[inside] - start, heads, ends, calls)
 
-    def repeat(self, rank: int, pattern: Pattern) -> None:
+    def repeat(self, rank: int, pattern: RepeatedOps) -> None:
         """Add the ops of a pattern of `rank` once more."""
         self._pack()
         rows, start = pattern.rows.copy(), self._count

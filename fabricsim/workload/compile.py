@@ -11,7 +11,7 @@ from fabricsim.units import human_bytes, human_seconds, seconds
 from fabricsim.workload import data_parallel, pipeline_parallel
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.data_parallel import make_reducer
-from fabricsim.workload.lane import Lane
+from fabricsim.workload.lane import RankOps
 from fabricsim.workload.machines import LONGEST
 from fabricsim.workload.operations import gradient_bytes, gradient_copies, optimizer_operations
 from fabricsim.workload.passes import has_weight_passes, ordered
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fabricsim.scenario.cluster import Gpu
     from fabricsim.scenario.job import Job
     from fabricsim.scenario.schedule import Direction, Step
-    from fabricsim.workload.builder import Pattern
+    from fabricsim.workload.builder import RepeatedOps
     from fabricsim.workload.data_parallel import Reducer
     from fabricsim.workload.stages import Stage
 
@@ -170,7 +170,7 @@ class JobPlan:
             if chain not in pipelines:
                 pipelines[chain] = Pipeline(builder, chain, sizes)
             plan = self.on(rank)
-            lane = Lane(builder, self.placement, rank, plan.gpu.overlap_slowdown, plan.job.kernel_launch)
+            lane = RankOps(builder, self.placement, rank, plan.gpu.overlap_slowdown, plan.job.kernel_launch)
             _Compiler(plan, lane, pipelines[chain]).add()
         return builder.build()
 
@@ -178,7 +178,7 @@ class JobPlan:
 class _Compiler:
     """Adds the ops of one rank to a builder."""
 
-    def __init__(self, plan: JobPlan, lane: Lane, pipeline: Pipeline) -> None:
+    def __init__(self, plan: JobPlan, lane: RankOps, pipeline: Pipeline) -> None:
         self.plan = plan
         self.lane = lane
         self.pipeline = pipeline
@@ -190,7 +190,7 @@ class _Compiler:
         )
         self.split = has_weight_passes(self.steps)
         self.reducer: Reducer = make_reducer(plan.job, plan.gpu, lane, self.chunks)
-        self.patterns: dict[tuple[Direction, int], Pattern] = {}
+        self.patterns: dict[tuple[Direction, int], RepeatedOps] = {}
 
     def add(self) -> None:
         """Add the iteration."""

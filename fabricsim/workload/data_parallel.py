@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fabricsim.scenario.cluster import Gpu
     from fabricsim.scenario.job import Job
     from fabricsim.scenario.schedule import Direction
-    from fabricsim.workload.lane import Lane
+    from fabricsim.workload.lane import RankOps
     from fabricsim.workload.program import CollectiveName
     from fabricsim.workload.stages import Stage
 
@@ -114,7 +114,7 @@ class _Replicated(Reducer):
     Experts are spread over ranks that hold the same of everything else, so fewer ranks have a copy of them.
     """
 
-    def __init__(self, job: Job, lane: Lane, chunks: Sequence[Stage]) -> None:
+    def __init__(self, job: Job, lane: RankOps, chunks: Sequence[Stage]) -> None:
         super().__init__()
         self.lane = lane
         self.zero = job.parallelism.zero
@@ -182,7 +182,7 @@ class AtOnce(_Replicated):
 class Bucketed(_Replicated):
     """Buckets, each reduced beside the backward pass once it is full."""
 
-    def __init__(self, job: Job, lane: Lane, chunks: Sequence[Stage]) -> None:
+    def __init__(self, job: Job, lane: RankOps, chunks: Sequence[Stage]) -> None:
         super().__init__(job, lane, chunks)
         caps = job.first_bucket // self.gradient, job.bucket // self.gradient
         self._buckets = [
@@ -232,7 +232,7 @@ class Sharded(_Replicated):
     computes.
     """
 
-    def __init__(self, job: Job, gpu: Gpu, lane: Lane, chunks: Sequence[Stage]) -> None:
+    def __init__(self, job: Job, gpu: Gpu, lane: RankOps, chunks: Sequence[Stage]) -> None:
         super().__init__(job, lane, chunks)
         degrees = job.parallelism
         self._ahead, self._again = job.prefetch, degrees.reshard_after_forward
@@ -292,7 +292,7 @@ class Sharded(_Replicated):
         self.lane.compute(kernels_span([Operation(name, 0, moved)], self._job, self._gpu), timer)
 
 
-def make_reducer(job: Job, gpu: Gpu, lane: Lane, chunks: Sequence[Stage]) -> Reducer:
+def make_reducer(job: Job, gpu: Gpu, lane: RankOps, chunks: Sequence[Stage]) -> Reducer:
     """Choose how a rank's gradients are reduced.
 
     `job`, `gpu`, `lane`: the job, what it runs on, and the ops of the rank.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fabricsim.workload.stages import Timed
 
 
-class Lane:
+class RankOps:
     """Adds the ops of one rank to a builder.
 
     Host and GPU are level at the begin of each pass: Megatron-LM's timers and its sends and receives wait for the

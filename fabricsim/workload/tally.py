@@ -32,7 +32,7 @@ TURNS = {
 """How often what a member sends crosses the wire."""
 
 
-class Calls(NamedTuple):
+class EqualCalls(NamedTuple):
     """Equal calls.
 
     `dimension`: the parallel dimension they belong to, such as ``"data"``.
@@ -60,12 +60,12 @@ class Calls(NamedTuple):
         return TURNS[self.collective] * senders * self.size * self.times
 
 
-def program_calls(program: Program) -> Iterator[Calls]:
+def program_calls(program: Program) -> Iterator[EqualCalls]:
     """Count the calls of a program, equal ones together, in order of their first appearance."""
     counts: Counter[tuple[str, str, int, int]] = Counter()
     for call, times in kinds(program):
         counts[call.dimension, call.collective, len(call.ranks), call.size] += times
-    return (Calls(*key, count) for key, count in counts.items())
+    return (EqualCalls(*key, count) for key, count in counts.items())
 
 
 def kinds(program: Program) -> Iterator[tuple[Call, int]]:
@@ -82,14 +82,14 @@ def plan_kinds(plan: JobPlan) -> Iterator[tuple[Call, int]]:
     return kinds(plan.program(plan.placement.grid[:, 0, 0, 0].tolist()))
 
 
-def plan_calls(plan: JobPlan) -> Iterator[Calls]:
+def plan_calls(plan: JobPlan) -> Iterator[EqualCalls]:
     """Count the calls of a job, those of all groups that do what those of `plan_kinds` do."""
     images: dict[tuple[str, tuple[int, ...]], int] = {}
     for call, count in plan_kinds(plan):
         key = (call.dimension, call.ranks)
         if key not in images:
             images[key] = len(plan.placement.images(*key))
-        yield Calls(call.dimension, call.collective, len(call.ranks), call.size, count * images[key])
+        yield EqualCalls(call.dimension, call.collective, len(call.ranks), call.size, count * images[key])
 
 
 @dataclass
@@ -131,7 +131,7 @@ Volumes = dict[tuple[str, str], Volume]
 """By dimension and collective."""
 
 
-def tally(calls: Iterable[Calls]) -> Volumes:
+def tally(calls: Iterable[EqualCalls]) -> Volumes:
     """Add up calls by dimension and collective, in order of their first appearance.
 
     Those of no bytes or of a single member are left out: nothing is sent.

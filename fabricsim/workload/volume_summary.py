@@ -18,7 +18,7 @@ class Amounts(TypedDict):
     wire_bytes: int
 
 
-class Size(TypedDict):
+class SizeCount(TypedDict):
     """How many calls there are of one group size and one size."""
 
     ranks: int
@@ -35,7 +35,7 @@ class VolumeRow(Amounts):
 
     dimension: str
     collective: str
-    sizes: list[Size]
+    sizes: list[SizeCount]
     smallest_bytes: int
     median_bytes: int
     largest_bytes: int
@@ -87,7 +87,7 @@ def _row(key: tuple[str, str], counted: Volume, formula: Volume, ranks: int) -> 
         dimension=key[0],
         collective=key[1],
         **_amounts(counted),
-        sizes=[Size(ranks=size[0], bytes=size[1], calls=calls) for size, calls in sorted(counted.sizes.items())],
+        sizes=[SizeCount(ranks=size[0], bytes=size[1], calls=calls) for size, calls in sorted(counted.sizes.items())],
         smallest_bytes=smallest,
         median_bytes=median,
         largest_bytes=largest,

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 from fabricsim.workload.operations import decoder_sequence, gradient_bytes
 from fabricsim.workload.parameter_counts import virtual_stages
 from fabricsim.workload.shapes import embedding_stages, layout
-from fabricsim.workload.tally import Calls
+from fabricsim.workload.tally import EqualCalls
 from fabricsim.workload.volumes_data import data_calls
 from fabricsim.workload.volumes_layers import activation_bytes, layer_calls, micro_batches
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
 
 
-def closed_forms(job: Job) -> Iterator[Calls]:
+def closed_forms(job: Job) -> Iterator[EqualCalls]:
     """Give all calls of one iteration of a job by the formulas.
 
     Groups of one rank send nothing and are given all the same, as calls of one member.
@@ -53,15 +53,15 @@ def closed_forms(job: Job) -> Iterator[Calls]:
     yield from embedding_calls(job)
 
 
-def embedding_calls(job: Job) -> Iterator[Calls]:
+def embedding_calls(job: Job) -> Iterator[EqualCalls]:
     """All-reduce of the word embedding's gradient over the stages that hold a copy of it."""
     degrees = job.parallelism
     holders = {stage % degrees.pipeline for stage in embedding_stages(job.model, virtual_stages(job))}
     size = job.model.vocabulary // degrees.tensor * job.model.hidden * gradient_bytes(job)
-    yield Calls("embedding", "all_reduce", len(holders), size, degrees.ranks // degrees.pipeline)
+    yield EqualCalls("embedding", "all_reduce", len(holders), size, degrees.ranks // degrees.pipeline)
 
 
-def pipeline_calls(job: Job) -> Iterator[Calls]:
+def pipeline_calls(job: Job) -> Iterator[EqualCalls]:
     """Activations sent forward and their gradients sent back, over each boundary of two virtual stages.
 
     Behind the encoder of a T5 its output travels along. What ranks have received in parts they gather.
@@ -73,6 +73,6 @@ def pipeline_calls(job: Job) -> Iterator[Calls]:
     for stage in range(plan.last):
         decoding = plan.first_decoder is not None and stage >= plan.first_decoder
         size = activation_bytes(job, job.sequence + (decoder_sequence(job) if decoding else 0)) // parts
-        yield Calls("pipeline", "send_recv", 2, size, both_ways * chains)
+        yield EqualCalls("pipeline", "send_recv", 2, size, both_ways * chains)
         if degrees.scatter_gather:
-            yield Calls("tensor", "all_gather", parts, size * parts, both_ways * chains // parts)
+            yield EqualCalls("tensor", "all_gather", parts, size * parts, both_ways * chains // parts)

@@ -10,7 +10,7 @@ from fabricsim.workload.buckets import gradient_buckets
 from fabricsim.workload.operations import PRECISION_BYTES, gradient_bytes
 from fabricsim.workload.parameter_counts import chunk_parameters, virtual_stages
 from fabricsim.workload.shapes import stage_blocks
-from fabricsim.workload.tally import Calls
+from fabricsim.workload.tally import EqualCalls
 from fabricsim.workload.volumes_layers import micro_batches
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _SHARDED = 3
 _ALIGNMENT = 128
 
 
-def data_calls(job: Job) -> Iterator[Calls]:
+def data_calls(job: Job) -> Iterator[EqualCalls]:
     """Reduction of gradients and gathering of parameters, for experts apart: fewer ranks have copies of them.
 
     All gradients of a rank go in one piece, with overlap in buckets. ZeRO 2 and 3 reduce after each
@@ -44,7 +44,7 @@ def data_calls(job: Job) -> Iterator[Calls]:
                 if degrees.replicate > 1:
                     size = padded(elements, members) // members * gradient_bytes(job)
                     times = micro_batches(job) * ranks // degrees.replicate
-                    yield Calls("data", "all_reduce", degrees.replicate, size, times)
+                    yield EqualCalls("data", "all_reduce", degrees.replicate, size, times)
             if degrees.zero:
                 for elements in _gathered(job, part, chunks):
                     yield _gathering(job, elements, members, groups)
@@ -59,19 +59,21 @@ def padded(elements: int, members: int) -> int:
     return -(-elements // unit) * unit
 
 
-def _reduction(job: Job, elements: int, members: int, groups: int) -> Calls:
+def _reduction(job: Job, elements: int, members: int, groups: int) -> EqualCalls:
     zero = job.parallelism.zero
     if not zero:
-        return Calls("data", "all_reduce", members, elements * gradient_bytes(job), groups)
+        return EqualCalls("data", "all_reduce", members, elements * gradient_bytes(job), groups)
     times = micro_batches(job) if zero > 1 else 1
-    return Calls("data", "reduce_scatter", members, padded(elements, members) * gradient_bytes(job), groups * times)
+    return EqualCalls(
+        "data", "reduce_scatter", members, padded(elements, members) * gradient_bytes(job), groups * times
+    )
 
 
-def _gathering(job: Job, elements: int, members: int, groups: int) -> Calls:
+def _gathering(job: Job, elements: int, members: int, groups: int) -> EqualCalls:
     passes = 2 if job.parallelism.reshard_after_forward else 1
     times = passes * micro_batches(job) if job.parallelism.zero == _SHARDED else 1
     size = padded(elements, members) * PRECISION_BYTES[job.precision]
-    return Calls("data", "all_gather", members, size, groups * times)
+    return EqualCalls("data", "all_gather", members, size, groups * times)
 
 
 def _reduced(job: Job, part: Part, chunks: Iterable[int]) -> list[int]:

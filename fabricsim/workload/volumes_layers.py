@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.workload.operations import PRECISION_BYTES, decoder_sequence
 from fabricsim.workload.shapes import attention_width, decoder_layers, dense_layers, key_width
-from fabricsim.workload.tally import Calls
+from fabricsim.workload.tally import EqualCalls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ def activation_bytes(job: Job, tokens: int) -> int:
     return size // job.parallelism.context
 
 
-def layer_calls(job: Job) -> Iterator[Calls]:
+def layer_calls(job: Job) -> Iterator[EqualCalls]:
     """Give the calls within blocks, of all groups and micro-batches."""
     degrees, batches = job.parallelism, micro_batches(job)
     ranks = degrees.ranks // degrees.pipeline  # each block is on one stage
@@ -56,7 +56,7 @@ def layer_calls(job: Job) -> Iterator[Calls]:
             yield each._replace(times=each.times * batches * ranks // members)
 
 
-def tensor_calls(job: Job) -> Iterator[Calls]:
+def tensor_calls(job: Job) -> Iterator[EqualCalls]:
     """Give the calls of one tensor-parallel group for one micro-batch.
 
     Without sequence parallelism a row-parallel product ends in an all-reduce and the backward pass of a
@@ -67,10 +67,10 @@ def tensor_calls(job: Job) -> Iterator[Calls]:
     members, again = job.parallelism.tensor, _again(job)
     for size, columns, rows, times in _products(job):
         if job.parallelism.sequence_parallel:
-            yield Calls("tensor", "all_gather", members, size, times * (columns * (2 + again) + rows))
-            yield Calls("tensor", "reduce_scatter", members, size, times * (columns + rows * (1 + again)))
+            yield EqualCalls("tensor", "all_gather", members, size, times * (columns * (2 + again) + rows))
+            yield EqualCalls("tensor", "reduce_scatter", members, size, times * (columns + rows * (1 + again)))
         else:
-            yield Calls("tensor", "all_reduce", members, size, times * (columns + rows * (1 + again)))
+            yield EqualCalls("tensor", "all_reduce", members, size, times * (columns + rows * (1 + again)))
     yield from _experts_split(job)
     yield from _ends(job)
 
@@ -93,7 +93,7 @@ def _products(job: Job) -> Iterator[_Count]:
         yield _Count(size, 1, 0, decoder_layers(model))
 
 
-def _experts_split(job: Job) -> Iterator[Calls]:
+def _experts_split(job: Job) -> Iterator[EqualCalls]:
     """Tokens of split experts, gathered before and added up behind them; their gradients the other way."""
     model, members, again = job.model, job.parallelism.tensor, _again(job)
     if model.experts is None:
@@ -103,12 +103,12 @@ def _experts_split(job: Job) -> Iterator[Calls]:
     layers = model.layers - dense_layers(model)
     if job.parallelism.sequence_parallel:
         for collective in ("all_gather", "reduce_scatter"):
-            yield Calls("tensor", collective, members, size, layers * (2 + again))
+            yield EqualCalls("tensor", collective, members, size, layers * (2 + again))
     else:
-        yield Calls("tensor", "all_reduce", members, size, layers * (2 + again))
+        yield EqualCalls("tensor", "all_reduce", members, size, layers * (2 + again))
 
 
-def _ends(job: Job) -> Iterator[Calls]:
+def _ends(job: Job) -> Iterator[EqualCalls]:
     """Embeddings, whose parts are added up, and logits, split by columns, with the sums of their loss."""
     model, members, split = job.model, job.parallelism.tensor, job.parallelism.sequence_parallel
     last = decoder_sequence(job) if model.family == "t5" else job.sequence
@@ -118,17 +118,17 @@ def _ends(job: Job) -> Iterator[Calls]:
     output = activation_bytes(job, last)
     for size in inputs:
         scattered = split and model.family == "llama"
-        yield Calls("tensor", "reduce_scatter" if scattered else "all_reduce", members, size, 1)
+        yield EqualCalls("tensor", "reduce_scatter" if scattered else "all_reduce", members, size, 1)
         if split:
-            yield Calls("tensor", "all_gather", members, size, 1)
+            yield EqualCalls("tensor", "all_gather", members, size, 1)
     if split:
-        yield Calls("tensor", "all_gather", members, output, 3 if model.family == "bert" else 2)
-    yield Calls("tensor", "reduce_scatter" if split else "all_reduce", members, output, 1)
+        yield EqualCalls("tensor", "all_gather", members, output, 3 if model.family == "bert" else 2)
+    yield EqualCalls("tensor", "reduce_scatter" if split else "all_reduce", members, output, 1)
     tokens = job.micro_batch * last // job.parallelism.context
-    yield Calls("tensor", "all_reduce", members, tokens * _LOSS, 3)
+    yield EqualCalls("tensor", "all_reduce", members, tokens * _LOSS, 3)
 
 
-def context_calls(job: Job) -> Iterator[Calls]:
+def context_calls(job: Job) -> Iterator[EqualCalls]:
     """Give the calls of one context-parallel group for one micro-batch."""
     degrees, model, again = job.parallelism, job.model, _again(job)
     members = degrees.context
@@ -136,14 +136,14 @@ def context_calls(job: Job) -> Iterator[Calls]:
     query, key = tokens * attention_width(model) // degrees.tensor, tokens * key_width(model) // degrees.tensor
     if degrees.context_method == "ulysses":
         for size in (query, key):  # query and result; key and value
-            yield Calls("context", "all_to_all", members, size, 2 * (2 + again) * model.layers)
+            yield EqualCalls("context", "all_to_all", members, size, 2 * (2 + again) * model.layers)
     else:
         once = (members - 1) * (1 + again) + 2  # the first and the last step back have keys and values alone
-        yield Calls("context", "ring_exchange", members, 2 * key, once * model.layers)
-        yield Calls("context", "ring_exchange", members, 4 * key, max(members - 2, 0) * model.layers)
+        yield EqualCalls("context", "ring_exchange", members, 2 * key, once * model.layers)
+        yield EqualCalls("context", "ring_exchange", members, 4 * key, max(members - 2, 0) * model.layers)
 
 
-def expert_calls(job: Job) -> Iterator[Calls]:
+def expert_calls(job: Job) -> Iterator[EqualCalls]:
     """Give the calls of one expert-parallel group for one micro-batch: to the experts and back, in both passes."""
     experts, degrees = job.model.experts, job.parallelism
     if experts is None:
@@ -152,7 +152,7 @@ def expert_calls(job: Job) -> Iterator[Calls]:
     copies = tokens * experts.per_token * job.model.hidden
     size = ceil(copies * _load(job)) * PRECISION_BYTES[job.precision]
     layers = job.model.layers - dense_layers(job.model)
-    yield Calls("expert", "all_to_all", degrees.expert, size, layers * 2 * (2 + _again(job)))
+    yield EqualCalls("expert", "all_to_all", degrees.expert, size, layers * 2 * (2 + _again(job)))
 
 
 def _load(job: Job) -> float:

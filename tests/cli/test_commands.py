@@ -25,8 +25,8 @@ from fabricsim.traces.chakra.schema import (
     COMM_RECV,
     COMM_SEND,
     Attribute,
+    ChakraNode,
     Metadata,
-    Node,
     encode_file_message,
     encode_metadata,
     encode_node,
@@ -241,7 +241,7 @@ def test_bench_takes_an_algorithm(fabricsim: Fabricsim) -> None:
 def test_bench_says_what_is_assumed_of_chakra_files(fabricsim: Fabricsim, tmp_path: Path) -> None:
     for rank in range(32):  # each sends a part of its own to all others
         ends = [(kind, peer) for kind in (COMM_SEND, COMM_RECV) for peer in range(32) if peer != rank]
-        nodes = [Node(number, "", end[0], attributes=_attributes(*end)) for number, end in enumerate(ends)]
+        nodes = [ChakraNode(number, "", end[0], attributes=_attributes(*end)) for number, end in enumerate(ends)]
         parts = [encode_metadata(Metadata()), *map(encode_node, nodes)]
         (tmp_path / f"mine.{rank}.et").write_bytes(b"".join(map(encode_file_message, parts)))
     sizes = ["--min-bytes", "1MiB", "--max-bytes", "1MiB"]

@@ -27,8 +27,8 @@ from fabricsim.traces.chakra.schema import (
     COMM_SEND,
     COMP,
     Attribute,
+    ChakraNode,
     Metadata,
-    Node,
     decode_metadata,
     encode_file_message,
     encode_metadata,
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import ModuleType
 
-    from fabricsim.collectives.custom import Step
+    from fabricsim.collectives.custom import AlgorithmStep
     from fabricsim.scenario.scenario import Scenario
     from fabricsim.workload.program import CollectiveName
 
     Make = Callable[..., Scenario]
     Measure = Callable[..., float]
-    Ranks = list[list[Node]]
+    Ranks = list[list[ChakraNode]]
 
 SIZE = 840_000  # whole shards for 2 to 8 ranks
 EXAMPLE = "examples/system/custom_collectives"
@@ -124,7 +124,7 @@ def test_a_python_function_and_its_chakra_files_take_the_same_time(
     above = [parent % (child + 1) for child, parent in enumerate(above)]  # of ranks 1, 2, ...
     parts, ranks = data.draw(st.integers(1, 2)), len(above) + 1
 
-    def tree(rank: int, _ranks: int) -> Iterator[Step]:
+    def tree(rank: int, _ranks: int) -> Iterator[AlgorithmStep]:
         children = [child + 1 for child, parent in enumerate(above) if parent == rank]
         for part in range(parts):
             for child in children:
@@ -157,11 +157,13 @@ def ring(ranks: int = 3, duration: int = 0) -> Ranks:
     """Ring all-reduce of chunks of 1000 bytes: a reduction follows each receive of the first turn."""
     made: Ranks = []
     for rank in range(ranks):
-        nodes: list[Node] = []
+        nodes: list[ChakraNode] = []
         for step in range(2 * (ranks - 1)):
             for kind in (COMM_SEND, COMM_RECV, *([COMP] if step < ranks - 1 else [])):
                 before = (len(nodes) - 1,) if nodes else ()
-                nodes.append(Node(len(nodes), f"step {step}", kind, (), before, duration=duration * (kind == COMP)))
+                nodes.append(
+                    ChakraNode(len(nodes), f"step {step}", kind, (), before, duration=duration * (kind == COMP))
+                )
                 end, peer = ("dst", rank + 1) if kind == COMM_SEND else ("src", rank - 1)
                 if kind != COMP:
                     nodes[-1] = _saying(nodes[-1], **{f"comm_{end}": peer % ranks, "comm_size": 1000, "comm_tag": 0})
@@ -169,7 +171,7 @@ def ring(ranks: int = 3, duration: int = 0) -> Ranks:
     return made
 
 
-def _saying(node: Node, **values: int) -> Node:
+def _saying(node: ChakraNode, **values: int) -> ChakraNode:
     kept = tuple(one for one in node.attributes if one.name not in values)
     return node._replace(attributes=(*kept, *(Attribute(key, "int64", value) for key, value in values.items())))
 
@@ -346,7 +348,7 @@ def test_more_bytes_than_any_rank_can_use_are_refused(tmp_path: Path) -> None:
 
 def test_computations_of_something_else_take_no_time_here(tmp_path: Path) -> None:
     made = ring()
-    made[1].append(Node(99, "work", COMP, (), (), duration=5))
+    made[1].append(ChakraNode(99, "work", COMP, (), (), duration=5))
     with pytest.raises(TraceError, match=r"mine\.1\.et: node 99 computes without waiting for a receive"):
         template("all_reduce", 3, files(tmp_path, made) + "@3000B")
 
@@ -367,7 +369,7 @@ def test_a_fifo_holds_two_messages(tmp_path: Path) -> None:
     made = []
     for rank in range(2):
         kinds = [COMM_SEND] * 3 + [COMM_RECV] * 3
-        nodes = [Node(at, "", kind, (), (at - 1,) if at else ()) for at, kind in enumerate(kinds)]
+        nodes = [ChakraNode(at, "", kind, (), (at - 1,) if at else ()) for at, kind in enumerate(kinds)]
         ends = {COMM_SEND: "comm_dst", COMM_RECV: "comm_src"}
         made.append([_saying(node, **{ends[node.type]: 1 - rank, "comm_size": 1000}) for node in nodes])
     with pytest.raises(

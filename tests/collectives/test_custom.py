@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from fabricsim.collectives.custom import Algorithm, Step
+    from fabricsim.collectives.custom import Algorithm, AlgorithmStep
     from fabricsim.scenario.scenario import Scenario
 
     Make = Callable[..., Scenario]
@@ -27,7 +27,7 @@ B = 12.5e9
 A = 1e-6
 
 
-def ring(rank: int, ranks: int) -> Iterator[Step]:
+def ring(rank: int, ranks: int) -> Iterator[AlgorithmStep]:
     before, after = (rank - 1) % ranks, (rank + 1) % ranks
     for step in range(ranks - 1):
         yield send(after, (rank - step) % ranks)
@@ -37,30 +37,30 @@ def ring(rank: int, ranks: int) -> Iterator[Step]:
         yield recv_copy(before, (rank - step) % ranks)
 
 
-def lost(rank: int, ranks: int) -> Iterator[Step]:
+def lost(rank: int, ranks: int) -> Iterator[AlgorithmStep]:
     """The ring without its last step."""
     steps = list(ring(rank, ranks))
     yield from steps[:-2]
 
 
-def twice(rank: int, ranks: int) -> Iterator[Step]:
+def twice(rank: int, ranks: int) -> Iterator[AlgorithmStep]:
     """The ring that reduces once more where it should copy."""
     for step in ring(rank, ranks):
         yield recv_reduce(step.peer, step.shard) if step.kind == "recv_copy" else step
 
 
-def waiting(rank: int, ranks: int) -> Iterator[Step]:
+def waiting(rank: int, ranks: int) -> Iterator[AlgorithmStep]:
     """All wait before they send."""
     yield recv_reduce((rank - 1) % ranks, 0)
     yield send((rank + 1) % ranks, 0)
 
 
-def unread(rank: int, ranks: int) -> Iterator[Step]:
+def unread(rank: int, ranks: int) -> Iterator[AlgorithmStep]:
     yield from ring(rank, ranks)
     yield send((rank + 1) % ranks, 0)
 
 
-def endless(rank: int, ranks: int) -> Iterator[Step]:
+def endless(rank: int, ranks: int) -> Iterator[AlgorithmStep]:
     while True:
         yield send((rank + 1) % ranks, 0)
 

@@ -8,7 +8,7 @@ from fabricsim.engine.fabric import Fabric
 from fabricsim.engine.packet.recorder import Watch
 from fabricsim.errors import InputError
 from fabricsim.records.packet import ACK, DATA, SENT
-from fabricsim.results.traffic import DEMAND, Matrix, TrafficResult
+from fabricsim.results.traffic import DEMAND, Matrix, TrafficRecord
 from fabricsim.run.pipeline import load
 from fabricsim.run.traffic import request, simulate
 
@@ -18,7 +18,7 @@ PACKET = 4096  # of ideal-100g, whose packets have no header
 
 def incast(
     senders: int, size: int, taps: tuple[str, ...] = (), captures: tuple[str, ...] = (), settings: str = ""
-) -> TrafficResult:
+) -> TrafficRecord:
     scenario = load("ideal-16", ["engine=packet", *settings.split()]).scenario
     flows = np.zeros(senders, DEMAND)
     flows["id"], flows["source"], flows["bytes"] = np.arange(senders) + 10, np.arange(senders) + 1, size

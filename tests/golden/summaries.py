@@ -17,7 +17,7 @@ from fabricsim.run.pipeline import LoadedScenario, load, simulate
 from fabricsim.scenario import library
 
 if TYPE_CHECKING:
-    from fabricsim.results.result import Result
+    from fabricsim.results.result import RunRecord
 
 FOLDER = Path(__file__).resolve().parent
 SIZES = (1, 2**10, 2**20, 2**26)
@@ -36,7 +36,7 @@ def names() -> list[str]:
 
 
 @cache
-def run(name: str) -> Result:
+def run(name: str) -> RunRecord:
     """Run a shipped scenario, once for all tests of a process."""
     return simulate(load(name))
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from fabricsim.traces.chakra.schema import SCALARS, Attribute, Metadata, Node, Tensors
+from fabricsim.traces.chakra.schema import SCALARS, Attribute, ChakraNode, Metadata, Tensors
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -62,7 +62,7 @@ def _classes() -> dict[str, type[Message]]:
 CLASSES = _classes()
 
 
-def decoded(data: bytes, *, first: bool) -> Node | Metadata:
+def decoded(data: bytes, *, first: bool) -> ChakraNode | Metadata:
     """What the protobuf package makes of a message."""
     message = CLASSES["Metadata" if first else "Node"]()
     message.ParseFromString(data)
@@ -73,8 +73,8 @@ def _metadata(message: Message) -> Metadata:
     return Metadata(message.version, tuple(map(_attribute, message.attr)))
 
 
-def _node(message: Message) -> Node:
-    return Node(
+def _node(message: Message) -> ChakraNode:
+    return ChakraNode(
         message.id,
         message.name,
         message.type,
@@ -103,7 +103,7 @@ def _attribute(message: Message) -> Attribute:
     return Attribute(message.name, kind, value, message.doc_string)
 
 
-def encoded(what: Node | Metadata) -> bytes:
+def encoded(what: ChakraNode | Metadata) -> bytes:
     """Write a message by the protobuf package."""
     if isinstance(what, Metadata):
         message = CLASSES["Metadata"](version=what.version)

@@ -23,7 +23,7 @@ from fabricsim.engine.packet.recorder import Watch
 from fabricsim.report import plots
 from fabricsim.results.hdf5 import image, read_any
 from fabricsim.results.summary import summarise, to_json
-from fabricsim.results.traffic import TrafficResult, summarise_traffic
+from fabricsim.results.traffic import TrafficRecord, summarise_traffic
 from fabricsim.run import pipeline, traffic
 from fabricsim.scenario import library
 from fabricsim.scenario.load import from_tables
@@ -182,7 +182,7 @@ def _results() -> list[bytes]:
 def _result(path: Path, output: Path) -> None:
     """Read a result, say what it holds, look whether it could be run again, and draw some."""
     found = read_any(path)
-    if isinstance(found, TrafficResult):
+    if isinstance(found, TrafficRecord):
         summarise_traffic(found)
         from_tables(found.resolved)
     else:
@@ -190,7 +190,7 @@ def _result(path: Path, output: Path) -> None:
     if crc32(path.read_bytes()) % _DRAWN == 0:
         with redirect_stderr(StringIO()):
             plot(path, output=output)
-    if not isinstance(found, TrafficResult):
+    if not isinstance(found, TrafficRecord):
         pipeline.check(pipeline.reload(found))
 
 

@@ -12,8 +12,8 @@ from fabricsim.files.sources import sources
 from fabricsim.traces.chakra.schema import (
     METADATA,
     Attribute,
+    ChakraNode,
     Metadata,
-    Node,
     Tensors,
     encode_file_message,
     encode_metadata,
@@ -195,7 +195,7 @@ def _pytorch_et() -> dict[str, Any]:
 
 
 def _chakra() -> bytes:
-    compute = Node(
+    compute = ChakraNode(
         1,
         "step",
         4,
@@ -212,8 +212,8 @@ def _chakra() -> bytes:
         Attribute("comm_size", "int64", 4096),
         Attribute("pg_name", "string", "0"),
     )
-    collective = Node(2, "all_reduce", 7, (), (1,), 0, 0, None, None, attributes)
-    listed = Node(3, "init process_group:init", METADATA, inputs=Tensors('[\'[{"pg_name": "0"}]\']'))
+    collective = ChakraNode(2, "all_reduce", 7, (), (1,), 0, 0, None, None, attributes)
+    listed = ChakraNode(3, "init process_group:init", METADATA, inputs=Tensors('[\'[{"pg_name": "0"}]\']'))
     written = [encode_metadata(Metadata("0.0.4")), *(encode_node(node) for node in (compute, collective, listed))]
     return b"".join(map(encode_file_message, written))
 

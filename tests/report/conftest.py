@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from fabricsim.results.result import Result
+    from fabricsim.results.result import RunRecord
 
 
 @pytest.fixture(scope="session")
@@ -25,10 +25,10 @@ def factory() -> ModuleType:
 
 
 @pytest.fixture
-def two_ranks(factory: ModuleType) -> Result:
+def two_ranks(factory: ModuleType) -> RunRecord:
     return factory.two_ranks()
 
 
 @pytest.fixture
-def pipeline(factory: ModuleType) -> Result:
+def pipeline(factory: ModuleType) -> RunRecord:
     return factory.pipeline()

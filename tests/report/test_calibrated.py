@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 
 from fabricsim.errors import ResultError
-from fabricsim.report.calibrated import Series, calibration
+from fabricsim.report.calibrated import CalibratedRows, calibration
 
 
 def test_fitted_and_held_out_rows_are_drawn_apart_with_their_errors() -> None:
-    fitted = Series([1024, 4096], [1e-4, 2e-4], [1.1e-4, 2e-4], held_out=False)
-    held = Series([2048], [1.6e-4], [1.2e-4], held_out=True)
+    fitted = CalibratedRows([1024, 4096], [1e-4, 2e-4], [1.1e-4, 2e-4], held_out=False)
+    held = CalibratedRows([2048], [1.6e-4], [1.2e-4], held_out=True)
     times, errors = calibration([fitted, held], "all_reduce").axes
 
     assert [line.get_label() for line in times.lines] == ["predicted", "measured, fitted", "measured, held out"]

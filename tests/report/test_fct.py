@@ -8,19 +8,19 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from fabricsim.report.fct import completion_times
 from fabricsim.report.style import save
-from fabricsim.results.traffic import DEMAND, Matrix, TrafficResult
+from fabricsim.results.traffic import DEMAND, Matrix, TrafficRecord
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def traffic(sizes: list[int], slowdown: list[float]) -> TrafficResult:
+def traffic(sizes: list[int], slowdown: list[float]) -> TrafficRecord:
     flows = np.zeros(len(sizes), DEMAND)
     flows["bytes"] = sizes
     alone = np.array(sizes, np.int64) * 80
     completion = (alone * slowdown).astype(np.int64)
     matrix = Matrix(flows, 2, "a rather long name of a matrix, with many words in it")
-    return TrafficResult("scenario " * 12, matrix, "transport", "flow", 0, "1", completion, alone, (), {}, 0.0)
+    return TrafficRecord("scenario " * 12, matrix, "transport", "flow", 0, "1", completion, alone, (), {}, 0.0)
 
 
 SIZES = [10 ** (2 + index % 6) for index in range(600)]

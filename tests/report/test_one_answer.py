@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from rich.console import RenderableType
 
-    from fabricsim.results.result import Result
+    from fabricsim.results.result import RunRecord
     from fabricsim.results.summary import Summary
 
 SLOW = {"gpt3-175b": ["job.global_batch=256"], "what-if-leaf-spine": ["job.global_batch=8", "job.model.layers=4"]}
@@ -62,7 +62,7 @@ def test_the_trace_that_ships_has_one_answer() -> None:
     assert_one_answer(pipeline.replay(loaded, rebuilt, trace.form))
 
 
-def assert_one_answer(result: Result) -> None:
+def assert_one_answer(result: RunRecord) -> None:
     summary = summarise(result)
     times = {
         "compute": summary["breakdown_s"]["compute"],
@@ -93,7 +93,7 @@ def assert_one_answer(result: Result) -> None:
     assert_drawn(result, summary, times)
 
 
-def assert_rates(result: Result, summary: Summary, headline: str) -> None:
+def assert_rates(result: RunRecord, summary: Summary, headline: str) -> None:
     """Rates are of the iteration time and the number of GPUs that are printed, by the definitions in the docs."""
     if result.work is None:
         assert "throughput" not in summary
@@ -122,7 +122,7 @@ def assert_compared(summary: Summary) -> None:
         assert human_seconds(time) in row
 
 
-def assert_drawn(result: Result, summary: Summary, times: dict[str, float]) -> None:
+def assert_drawn(result: RunRecord, summary: Summary, times: dict[str, float]) -> None:
     (axes,) = plots.comparison([result]).axes
     (label,) = [text.get_text() for text in axes.texts]
     assert label.split("\n")[0] == human_seconds(summary["iteration_time_s"])

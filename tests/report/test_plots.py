@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from fabricsim.results.result import Result
+    from fabricsim.results.result import RunRecord
 
 ROWS = [
     {"quantity": "gain", "unit": "x", "measured": 2.5, "predicted": 2.4, "relative_error": -0.04, "source": "paper"},
@@ -42,15 +42,15 @@ SIZES = [2**power for power in range(10, 30)]
 RATES = [1e9 * size / (size + 1e6) for size in SIZES]
 
 
-def _bus(_: Result) -> Figure:
+def _bus(_: RunRecord) -> Figure:
     return plots.bus_bandwidth(SIZES, RATES, [0.9 * rate for rate in RATES], "all_reduce")
 
 
-def _agreement(_: Result) -> Figure:
+def _agreement(_: RunRecord) -> Figure:
     return plots.measured_against_predicted(ROWS, "study")
 
 
-def _comparison(result: Result) -> Figure:
+def _comparison(result: RunRecord) -> Figure:
     return plots.comparison([result, dataclasses.replace(result, transport="rdma-100g")])
 
 
@@ -64,7 +64,7 @@ def _heights(axes: Axes, label: str) -> list[float]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("draw", ALL)
-def test_every_plot_is_saved_whole(pipeline: Result, tmp_path: Path, draw: Callable[[Result], Figure]) -> None:
+def test_every_plot_is_saved_whole(pipeline: RunRecord, tmp_path: Path, draw: Callable[[RunRecord], Figure]) -> None:
     figure = draw(pipeline)
     plots.save(figure, tmp_path / "plot.png")
     plots.save(figure, tmp_path / "plot.svg")
@@ -75,7 +75,7 @@ def test_every_plot_is_saved_whole(pipeline: Result, tmp_path: Path, draw: Calla
 
 @pytest.mark.slow
 @pytest.mark.parametrize("draw", ALL)
-def test_nothing_is_clipped(pipeline: Result, draw: Callable[[Result], Figure]) -> None:
+def test_nothing_is_clipped(pipeline: RunRecord, draw: Callable[[RunRecord], Figure]) -> None:
     figure = draw(dataclasses.replace(pipeline, name="a rather long name of a scenario, with many words in it " * 2))
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
@@ -97,14 +97,14 @@ def test_nothing_is_clipped(pipeline: Result, draw: Callable[[Result], Figure]) 
 @pytest.mark.parametrize("draw", ALL)
 @pytest.mark.parametrize("suffix", ["png", "svg"])
 def test_the_same_plot_has_the_same_bytes(
-    pipeline: Result, tmp_path: Path, draw: Callable[[Result], Figure], suffix: str
+    pipeline: RunRecord, tmp_path: Path, draw: Callable[[RunRecord], Figure], suffix: str
 ) -> None:
     for name in ("first", "second"):
         plots.save(draw(pipeline), tmp_path / f"{name}.{suffix}")
     assert (tmp_path / f"first.{suffix}").read_bytes() == (tmp_path / f"second.{suffix}").read_bytes()
 
 
-def test_breakdown_stacks_each_rank_up_to_the_iteration(two_ranks: Result) -> None:
+def test_breakdown_stacks_each_rank_up_to_the_iteration(two_ranks: RunRecord) -> None:
     (axes,) = plots.breakdown(two_ranks).axes
     assert axes.get_ylabel() == "Time in the iteration (s)"
     assert axes.get_xlabel() == "Rank"
@@ -141,7 +141,7 @@ def test_comparison_labels_speed_up_over_the_slowest(factory: ModuleType) -> Non
     assert labels[1].endswith(f"{slow.iteration / fast.iteration:.2f}x")
 
 
-def test_timeline_has_a_box_for_every_op_of_a_timer(two_ranks: Result) -> None:
+def test_timeline_has_a_box_for_every_op_of_a_timer(two_ranks: RunRecord) -> None:
     (axes,) = plots.timeline(two_ranks).axes
     assert axes.get_xlabel() == "Time (s)"
     boxes = {collection.get_label(): collection.get_paths() for collection in axes.collections}
@@ -150,7 +150,7 @@ def test_timeline_has_a_box_for_every_op_of_a_timer(two_ranks: Result) -> None:
     assert spans == [(4.0, 10.0), (6.0, 10.0)]
 
 
-def test_a_timer_keeps_its_colour_where_another_is_missing(two_ranks: Result) -> None:
+def test_a_timer_keeps_its_colour_where_another_is_missing(two_ranks: RunRecord) -> None:
     whole = {c.get_label(): c.get_facecolor().tolist() for c in plots.timeline(two_ranks).axes[0].collections}
     kept = two_ranks.ops["timer"] != 0
     fewer = dataclasses.replace(two_ranks, ops=two_ranks.ops[kept], spans=two_ranks.spans[kept])
@@ -158,7 +158,7 @@ def test_a_timer_keeps_its_colour_where_another_is_missing(two_ranks: Result) ->
         assert collection.get_facecolor().tolist() == whole[collection.get_label()]
 
 
-def test_a_timeline_of_many_thousand_ops_is_raster_in_svg(two_ranks: Result, tmp_path: Path) -> None:
+def test_a_timeline_of_many_thousand_ops_is_raster_in_svg(two_ranks: RunRecord, tmp_path: Path) -> None:
     count = 6000
     ops, spans = np.zeros(count, OP), np.zeros(count, SPAN)
     ops["call"], ops["rank"] = -1, np.arange(count) % 2
@@ -169,7 +169,7 @@ def test_a_timeline_of_many_thousand_ops_is_raster_in_svg(two_ranks: Result, tmp
     assert (tmp_path / "many.svg").stat().st_size < 200_000
 
 
-def test_utilisation_shows_gigabits_and_the_capacity(two_ranks: Result) -> None:
+def test_utilisation_shows_gigabits_and_the_capacity(two_ranks: RunRecord) -> None:
     figure = plots.utilisation(two_ranks)
     assert figure.get_supylabel() == "Payload rate (Gb/s)"
     assert figure.axes[-1].get_xlabel().startswith("Time (s)")
@@ -208,7 +208,7 @@ def test_bus_bandwidth_without_a_measurement_has_one_panel() -> None:
     assert len(axes.lines[0].get_xdata()) == len(SIZES)
 
 
-def test_nothing_to_draw_is_an_error(two_ranks: Result) -> None:
+def test_nothing_to_draw_is_an_error(two_ranks: RunRecord) -> None:
     empty = dataclasses.replace(
         two_ranks,
         ops=np.zeros(0, OP),
@@ -227,13 +227,13 @@ def test_nothing_to_draw_is_an_error(two_ranks: Result) -> None:
 
 
 @pytest.mark.parametrize("name", ["plot.pdf", "plot"])
-def test_other_formats_are_refused(two_ranks: Result, tmp_path: Path, name: str) -> None:
+def test_other_formats_are_refused(two_ranks: RunRecord, tmp_path: Path, name: str) -> None:
     with pytest.raises(ResultError, match=r"use \.png or \.svg"):
         plots.save(plots.breakdown(two_ranks), tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_place_that_cannot_be_written_is_refused(two_ranks: Result, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_refused(two_ranks: RunRecord, tmp_path: Path) -> None:
     with pytest.raises(ResultError, match="cannot be written"):
         plots.save(plots.breakdown(two_ranks), tmp_path / "missing" / "plot.png")
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from fabricsim.results.result import Result
+    from fabricsim.results.result import RunRecord
 
 MS = 10**9  # ps
 
@@ -137,14 +137,14 @@ def test_reasons_are_in_words(factory: ModuleType) -> None:
     assert why(found) == "3 packets dropped, 1,200 packets trimmed, paused 2 times for 5 ms, up to 2 KiB waiting"
 
 
-def test_summary_of_a_packet_run_names_the_most_congested_wire(two_ranks: Result, packets: Packets) -> None:
+def test_summary_of_a_packet_run_names_the_most_congested_wire(two_ranks: RunRecord, packets: Packets) -> None:
     shown = printed(summary_text(summarise(replace(two_ranks, engine="packet", packets=packets))))
 
     assert "Most congested: host0 > leaf0" in shown
     assert "Most congested" not in printed(summary_text(summarise(two_ranks)))
 
 
-def test_difference_names_what_packets_suffered(two_ranks: Result, packets: Packets) -> None:
+def test_difference_names_what_packets_suffered(two_ranks: RunRecord, packets: Packets) -> None:
     counters = {"drops": 7, "retransmissions": 9, "timeouts": 0}
     other = replace(two_ranks, engine="packet", packets=packets, counters=counters)
     shown = printed(difference_text("x", ("flow", "packet"), difference(two_ranks, other), summarise(other)))

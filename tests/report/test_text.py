@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from fabricsim.results.result import Result
+    from fabricsim.results.result import RunRecord
 
 
 def _print(what: RenderableType, width: int = 120) -> str:
@@ -29,7 +29,7 @@ def _line(text: str, start: str) -> list[str]:
     return next(line for line in text.splitlines() if line.startswith(start)).split()
 
 
-def test_summary_says_what_where_and_who_is_to_blame(two_ranks: Result) -> None:
+def test_summary_says_what_where_and_who_is_to_blame(two_ranks: RunRecord) -> None:
     text = _print(summary_text(summarise(two_ranks)))
     assert "Iteration time 11 s: compute 63.6 %, exposed communication 36.4 %, bubble 0.0 %" in text
     assert _line(text, "compute")[1:] == ["7", "s", "63.6", "%"]
@@ -55,7 +55,7 @@ def test_summary_says_what_where_and_who_is_to_blame(two_ranks: Result) -> None:
     assert "seed 7" in text
 
 
-def test_markup_in_names_is_shown_as_written(two_ranks: Result) -> None:
+def test_markup_in_names_is_shown_as_written(two_ranks: RunRecord) -> None:
     summary = summarise(two_ranks)
     summary["name"] = "[bold]x[/nonsense]"
     summary["causes"][0]["of"] = summary["resources"][0]["busiest"] = "[/a]"
@@ -65,13 +65,13 @@ def test_markup_in_names_is_shown_as_written(two_ranks: Result) -> None:
     assert "[/a]" in _print(comparison_table([summary]))
 
 
-def test_many_kinds_of_collectives_are_cut(two_ranks: Result) -> None:
+def test_many_kinds_of_collectives_are_cut(two_ranks: RunRecord) -> None:
     summary = summarise(two_ranks)
     summary["collectives"] = summary["collectives"] * ROWS
     assert f"{ROWS} of {2 * ROWS} kinds" in _print(summary_text(summary))
 
 
-def test_everything_fits_a_terminal_of_eighty_columns(pipeline: Result) -> None:
+def test_everything_fits_a_terminal_of_eighty_columns(pipeline: RunRecord) -> None:
     summary = summarise(pipeline)
     text = _print(summary_text(summary), width=80) + _print(comparison_table([summary]), width=80)
     assert all(len(line) <= 80 for line in text.splitlines())
@@ -98,7 +98,7 @@ def test_times_of_a_compared_run_add_up(factory: ModuleType) -> None:
     assert iteration == human_seconds(sum(parts))
 
 
-def test_comparison_of_long_names_fits_a_terminal_of_eighty_columns(pipeline: Result) -> None:
+def test_comparison_of_long_names_fits_a_terminal_of_eighty_columns(pipeline: RunRecord) -> None:
     summary = summarise(pipeline)
     summary["transport"] = "ipoib-100g"
     summary["iteration_time_s"] = 0.4055
@@ -109,7 +109,7 @@ def test_comparison_of_long_names_fits_a_terminal_of_eighty_columns(pipeline: Re
     assert any(line.startswith("ipoib-100g") and line.rstrip().count("proxy thread") for line in lines)
 
 
-def test_sizes_that_print_alike_are_told_apart_to_the_byte(two_ranks: Result) -> None:
+def test_sizes_that_print_alike_are_told_apart_to_the_byte(two_ranks: RunRecord) -> None:
     summary = summarise(two_ranks)
     (row,) = (row for row in summary["collectives"] if row["collective"] == "all_reduce")
     assert "3.725 GiB" in _print(summary_text(summary))
@@ -120,7 +120,7 @@ def test_sizes_that_print_alike_are_told_apart_to_the_byte(two_ranks: Result) ->
     assert "GiB" not in text
 
 
-def test_slowdown_of_messages_says_that_channels_count(two_ranks: Result) -> None:
+def test_slowdown_of_messages_says_that_channels_count(two_ranks: RunRecord) -> None:
     summary = summarise(two_ranks)
     why = "of their time alone (channels of one collective share their NIC, which counts)"
     assert why in _print(summary_text(summary))
@@ -135,7 +135,7 @@ def test_nothing_to_compare_is_an_error() -> None:
         comparison_table([])
 
 
-def test_a_network_that_limits_nothing_is_said_to(two_ranks: Result) -> None:
+def test_a_network_that_limits_nothing_is_said_to(two_ranks: RunRecord) -> None:
     summary = summarise(two_ranks)
     said = "nothing in the network limits it"
     assert said not in _print(summary_text(summary))  # 36 % of the path is latency

@@ -8,13 +8,13 @@ from rich.console import Console
 from fabricsim.errors import ResultError
 from fabricsim.report.sweeps import volume_sweeps
 from fabricsim.report.volumes_text import volumes_text
-from fabricsim.workload.tally import Calls, tally
+from fabricsim.workload.tally import EqualCalls, tally
 from fabricsim.workload.volume_summary import summarise_volumes
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-FORMULA = [Calls("data", "all_reduce", 4, 1000, 2), Calls("tensor", "all_gather", 4, 64, 8)]
+FORMULA = [EqualCalls("data", "all_reduce", 4, 1000, 2), EqualCalls("tensor", "all_gather", 4, 64, 8)]
 
 
 def _print(what: RenderableType) -> str:
@@ -28,7 +28,7 @@ def _row(text: str, start: str) -> list[str]:
     return next(line for line in text.splitlines() if line.startswith(start)).split()
 
 
-def _text(*counted: Calls) -> str:
+def _text(*counted: EqualCalls) -> str:
     return _print(volumes_text(summarise_volumes("job", 4, tally(counted), tally(FORMULA))))
 
 
@@ -43,12 +43,12 @@ def test_agreement_is_said() -> None:
 @pytest.mark.parametrize(
     ("counted", "off"),
     [
-        (Calls("data", "all_reduce", 4, 999, 2), "-12 B"),
-        (Calls("data", "all_reduce", 4, 2000, 1), "-1 calls"),
-        (Calls("data", "all_reduce", 3, 1500, 2), "sizes"),
+        (EqualCalls("data", "all_reduce", 4, 999, 2), "-12 B"),
+        (EqualCalls("data", "all_reduce", 4, 2000, 1), "-1 calls"),
+        (EqualCalls("data", "all_reduce", 3, 1500, 2), "sizes"),
     ],
 )
-def test_a_difference_is_named_with_its_row(counted: Calls, off: str) -> None:
+def test_a_difference_is_named_with_its_row(counted: EqualCalls, off: str) -> None:
     text = _text(counted, FORMULA[1])
 
     assert "differ in data all_reduce." in text

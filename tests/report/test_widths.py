@@ -69,7 +69,7 @@ def test_reports_of_shipped_scenarios_hold(name: str) -> None:
 def test_benches_and_traffic_of_shipped_scenarios_hold(name: str, tmp_path: Path) -> None:
     scenario = load(name, ["cluster.hosts=2"] if name in LARGE else [], with_job=False).scenario
     measured = dict.fromkeys((2**10, 2**30), 1.0)
-    bench = benchtable.run(scenario, "all_gather", [], benchtable.Reference(tmp_path / "log", measured, None))
+    bench = benchtable.run(scenario, "all_gather", [], benchtable.CapturedTimes(tmp_path / "log", measured, None))
     ring = traffic.simulate(scenario, traffic.request("ring", scenario, size="1GB"))
 
     assert_holds(bench_text(bench.to_dict()))

@@ -9,7 +9,7 @@ import numpy as np
 from fabricsim.records.packet import ACK, DATA
 from fabricsim.records.program import COMPUTE, OVERLAPPED_STREAM, SLOWDOWN_BINS, SPAN
 from fabricsim.results.packets import ENTRY, WIRE, PacketLog, Packets, Tap
-from fabricsim.results.result import CallRecord, CallRecords, LinkRecord, Result, Series
+from fabricsim.results.result import CallRecord, CallRecords, LinkRecord, RunRecord, Series
 from fabricsim.units import PS_PER_S
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call, Program
@@ -74,7 +74,7 @@ class Draft:
         self.cost[index] = cost
         return index
 
-    def finish(self, transport: str = "tcp-10g", wires: int = 2) -> Result:
+    def finish(self, transport: str = "tcp-10g", wires: int = 2) -> RunRecord:
         program = self.builder.build()
         spans, times = replay(program, self.cost)
         calls = CallRecords.of(
@@ -82,7 +82,7 @@ class Draft:
             for call, (start, end) in zip(program.calls, times, strict=True)
         )
         iteration = int(spans["end"].max())
-        return Result(
+        return RunRecord(
             name="example",
             source='name = "example" # µ\n',
             resolved={"name": "example", "cluster": {"hosts": 2, "rates": ["10Gbps", 1.5]}},
@@ -140,7 +140,7 @@ def series(wires: int, iteration: int, calls: CallRecords, bins: int = 200) -> S
     return Series(interval, tuple(f"host{wire} > leaf0" for wire in range(wires)), rate, np.full(wires, CAPACITY))
 
 
-def two_ranks(sending: int = 2 * S) -> Result:
+def two_ranks(sending: int = 2 * S) -> RunRecord:
     """Rank 0 computes 4 s, rank 1 6 s; all-reduce 4 s; optimizer 1 s; a send of 2 s runs behind it from the start."""
     draft = Draft(ProgramBuilder(("forward-compute", "send", "params-all-reduce", "optimizer")), {})
     send = draft.call("send_recv", (0, 1), 1_000_000, "pipeline", sending)
@@ -153,7 +153,7 @@ def two_ranks(sending: int = 2 * S) -> Result:
     return draft.finish()
 
 
-def bucketed() -> Result:
+def bucketed() -> RunRecord:
     """Each of two ranks computes 4 s, an all-reduce of 5 s starts after 2 s, and a 1 s optimizer waits for it."""
     draft = Draft(ProgramBuilder(("backward-compute", "params-all-reduce", "optimizer")), {})
     reduce = draft.call("all_reduce", (0, 1), 1000, "data", 5 * S)
@@ -165,7 +165,7 @@ def bucketed() -> Result:
     return draft.finish()
 
 
-def pipeline(ranks: int = 4, batches: int = 8, transport: str = "tcp-10g", slow: int = 1) -> Result:
+def pipeline(ranks: int = 4, batches: int = 8, transport: str = "tcp-10g", slow: int = 1) -> RunRecord:
     """GPipe over `ranks` stages, then a gradient all-reduce and an embedding all-reduce of the two ends."""
     draft = Draft(ProgramBuilder(TIMERS), {})
     for forward, names in ((True, TIMERS[:2]), (False, (TIMERS[2], TIMERS[3]))):

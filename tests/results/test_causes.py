@@ -16,34 +16,34 @@ from fabricsim.units import PS_PER_S
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from fabricsim.results.result import Result
+    from fabricsim.results.result import RunRecord
 
 S = PS_PER_S
 
 
-def _rows(result: Result) -> dict[tuple[str, str], float]:
+def _rows(result: RunRecord) -> dict[tuple[str, str], float]:
     return {(row["cause"], row["of"]): row["time_s"] for row in causes(result)}
 
 
-def _held(result: Result, limit: int, used: float, rest: Rest) -> Result:
+def _held(result: RunRecord, limit: int, used: float, rest: Rest) -> RunRecord:
     count = len(result.calls)
     limits = Limits(np.full(count, limit), np.full(count, used), np.full(count, rest))
     return dataclasses.replace(result, calls=dataclasses.replace(result.calls, limits=limits))
 
 
-def test_the_path_runs_over_the_rank_that_is_ready_last(two_ranks: Result) -> None:
+def test_the_path_runs_over_the_rank_that_is_ready_last(two_ranks: RunRecord) -> None:
     # rank 0: forward 0-4, waits for rank 1 (forward 0-6), all-reduce 6-10, optimizer 10-11
     path = critical_path(two_ranks, 0, 0, two_ranks.iteration)
     assert [(piece.rank, piece.begin // S, piece.end // S) for piece in path] == [(0, 10, 11), (0, 6, 10), (1, 0, 6)]
 
 
-def test_the_path_can_be_cut_to_a_window(two_ranks: Result) -> None:
+def test_the_path_can_be_cut_to_a_window(two_ranks: RunRecord) -> None:
     path = critical_path(two_ranks, 0, 3 * S, 8 * S)
     assert (path[0].end, path[-1].begin) == (8 * S, 3 * S)
     assert sum(piece.end - piece.begin for piece in path) == 5 * S
 
 
-def test_a_call_is_divided_by_the_use_of_its_resource(two_ranks: Result) -> None:
+def test_a_call_is_divided_by_the_use_of_its_resource(two_ranks: RunRecord) -> None:
     result = _held(two_ranks, 0, 0.75, Rest.TIMEOUTS)
     assert _rows(result) == pytest.approx(
         {("compute", "rank 1"): 7.0, ("wire", "data all_reduce"): 3.0, ("timeouts", "data all_reduce"): 1.0}
@@ -51,7 +51,7 @@ def test_a_call_is_divided_by_the_use_of_its_resource(two_ranks: Result) -> None
     assert [row["resource"] for row in causes(result)] == [None, "host0 > leaf0", None]
 
 
-def test_a_call_without_a_resource_waits_for_its_latency(two_ranks: Result) -> None:
+def test_a_call_without_a_resource_waits_for_its_latency(two_ranks: RunRecord) -> None:
     assert _rows(two_ranks)["latency", "data all_reduce"] == 4.0
 
 
@@ -70,7 +70,7 @@ def test_times_add_up_to_the_iteration(factory: ModuleType, batches: int) -> Non
     assert sum(row["share"] for row in causes(result)) == pytest.approx(1, rel=1e-9)
 
 
-def test_a_tier_is_one_row(two_ranks: Result) -> None:
+def test_a_tier_is_one_row(two_ranks: RunRecord) -> None:
     rows = {row["tier"]: row for row in resources(two_ranks)}
     assert list(rows) == ["host* proxy", "host* > leaf*"]
     wires = rows["host* > leaf*"]

@@ -22,7 +22,7 @@ from fabricsim.topology.platform import WIRE
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fabricsim.results.result import Result
+    from fabricsim.results.result import RunRecord
 
 JOB = [
     "cluster=ideal",
@@ -35,23 +35,23 @@ JOB = [
 
 
 @pytest.fixture(scope="module")
-def folded() -> Result:
+def folded() -> RunRecord:
     return simulate(load("gpt2-medium-dp", [*JOB, "folding=on"]))
 
 
 @pytest.fixture(scope="module")
-def whole() -> Result:
+def whole() -> RunRecord:
     return simulate(load("gpt2-medium-dp", [*JOB, "folding=off"]))
 
 
-def test_ranks_are_the_true_ones(folded: Result, whole: Result) -> None:
+def test_ranks_are_the_true_ones(folded: RunRecord, whole: RunRecord) -> None:
     assert (folded.ranks, rank_count(folded), simulated_ranks(folded)) == (8, 8, [0, 4])
     assert (whole.ranks, rank_count(whole), simulated_ranks(whole)) == (None, 8, list(range(8)))
     assert folded.counters["folded_ranks"] == 6
     assert "folded_ranks" not in whole.counters
 
 
-def test_what_is_told_of_the_iteration_is_the_same(folded: Result, whole: Result) -> None:
+def test_what_is_told_of_the_iteration_is_the_same(folded: RunRecord, whole: RunRecord) -> None:
     mine, other = summarise(folded), summarise(whole)
 
     assert mine["simulated_ranks"] == 2
@@ -70,7 +70,7 @@ def test_what_is_told_of_the_iteration_is_the_same(folded: Result, whole: Result
     }
 
 
-def test_resources_stand_for_all(folded: Result, whole: Result) -> None:
+def test_resources_stand_for_all(folded: RunRecord, whole: RunRecord) -> None:
     assert sum(link.copies for link in folded.links) == len(whole.links)
     others = {link.name: link for link in whole.links}
     for link in folded.links:
@@ -81,7 +81,7 @@ def test_resources_stand_for_all(folded: Result, whole: Result) -> None:
     assert all(row["copies"] == 4 for row in summarise(folded)["links"])
 
 
-def test_rates_are_of_wires_that_stand_for_others(folded: Result, whole: Result) -> None:
+def test_rates_are_of_wires_that_stand_for_others(folded: RunRecord, whole: RunRecord) -> None:
     wires = {link.name for link in folded.links if link.kind == WIRE}
 
     assert set(folded.series.names) == wires
@@ -89,7 +89,7 @@ def test_rates_are_of_wires_that_stand_for_others(folded: Result, whole: Result)
         assert rate == pytest.approx(whole.series.rate[whole.series.names.index(name)], abs=1e-3)
 
 
-def test_files_keep_it(folded: Result, tmp_path: Path) -> None:
+def test_files_keep_it(folded: RunRecord, tmp_path: Path) -> None:
     hdf5.write(folded, tmp_path / "out.h5")
     again = hdf5.read(tmp_path / "out.h5")
 
@@ -97,14 +97,14 @@ def test_files_keep_it(folded: Result, tmp_path: Path) -> None:
     assert summarise(again) == {**summarise(folded), "wall_seconds": None}
 
 
-def test_causes_and_resources_are_those_of_all_ranks(folded: Result, whole: Result) -> None:
+def test_causes_and_resources_are_those_of_all_ranks(folded: RunRecord, whole: RunRecord) -> None:
     # one resource may stand for alike ones of another tier: for both directions of cables
     assert sum(row["count"] for row in resources(folded)) == sum(row["count"] for row in resources(whole))
     times = [{(row["cause"], row["of"]): row["time_s"] for row in causes(result)} for result in (folded, whole)]
     assert times[0] == pytest.approx(times[1], rel=1e-6)
 
 
-def test_reports_name_ranks(folded: Result) -> None:
+def test_reports_name_ranks(folded: RunRecord) -> None:
     console = Console(width=200, file=io.StringIO())
     console.print(summary_text(summarise(folded)))
     text = cast("io.StringIO", console.file).getvalue()
@@ -112,7 +112,7 @@ def test_reports_name_ranks(folded: Result) -> None:
     assert "8 ranks folded to 2 over" in text
 
 
-def test_plots_show_the_ranks_that_were_simulated(folded: Result) -> None:
+def test_plots_show_the_ranks_that_were_simulated(folded: RunRecord) -> None:
     bars, rows = breakdown(folded), timeline(folded)
 
     for figure, labels in ((bars, bars.axes[0].get_xticklabels()), (rows, rows.axes[0].get_yticklabels())):

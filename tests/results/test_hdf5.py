@@ -13,16 +13,16 @@ import pytest
 
 from fabricsim.errors import ResultError
 from fabricsim.results import hdf5
-from fabricsim.results.hdf5_reader import Reader
-from fabricsim.results.result import CallRecords, Result, Series
-from fabricsim.results.throughput import Work
+from fabricsim.results.hdf5_reader import ResultFile
+from fabricsim.results.result import CallRecords, RunRecord, Series
+from fabricsim.results.throughput import IterationWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def _assert_equal(left: Result, right: Result) -> None:
-    for field in dataclasses.fields(Result):
+def _assert_equal(left: RunRecord, right: RunRecord) -> None:
+    for field in dataclasses.fields(RunRecord):
         a, b = getattr(left, field.name), getattr(right, field.name)
         if isinstance(a, np.ndarray):
             assert a.dtype == b.dtype
@@ -36,14 +36,14 @@ def _assert_equal(left: Result, right: Result) -> None:
 
 
 @pytest.fixture
-def written(two_ranks: Result, tmp_path: Path) -> Path:
+def written(two_ranks: RunRecord, tmp_path: Path) -> Path:
     path = tmp_path / "out.h5"
     hdf5.write(two_ranks, path)
     return path
 
 
-def test_read_gives_back_what_was_written(pipeline: Result, tmp_path: Path) -> None:
-    pipeline = dataclasses.replace(pipeline, work=Work(4096, 2.5e15, 3.0e15, None))
+def test_read_gives_back_what_was_written(pipeline: RunRecord, tmp_path: Path) -> None:
+    pipeline = dataclasses.replace(pipeline, work=IterationWork(4096, 2.5e15, 3.0e15, None))
     hdf5.write(pipeline, tmp_path / "out.h5")
     again = hdf5.read(tmp_path / "out.h5")
     _assert_equal(pipeline, again)
@@ -52,7 +52,7 @@ def test_read_gives_back_what_was_written(pipeline: Result, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_tables_may_be_empty(two_ranks: Result, tmp_path: Path) -> None:
+def test_tables_may_be_empty(two_ranks: RunRecord, tmp_path: Path) -> None:
     xarray = pytest.importorskip("xarray")
     nothing = Series(1, (), np.zeros((0, 3)), np.zeros(0))
     computed = two_ranks.ops["call"] == -1
@@ -70,13 +70,13 @@ def test_tables_may_be_empty(two_ranks: Result, tmp_path: Path) -> None:
         xarray.open_dataset(tmp_path / "out.h5", group=group, engine="h5netcdf").close()
 
 
-def test_a_long_scenario_is_kept_verbatim(two_ranks: Result, tmp_path: Path) -> None:
+def test_a_long_scenario_is_kept_verbatim(two_ranks: RunRecord, tmp_path: Path) -> None:
     source = "# ä€𝄞\n" * 50_000
     hdf5.write(dataclasses.replace(two_ranks, source=source), tmp_path / "out.h5")
     assert hdf5.read(tmp_path / "out.h5").source == source
 
 
-def test_bytes_do_not_depend_on_run_process_or_wall_clock(two_ranks: Result, tmp_path: Path) -> None:
+def test_bytes_do_not_depend_on_run_process_or_wall_clock(two_ranks: RunRecord, tmp_path: Path) -> None:
     first, second, third = (tmp_path / name for name in ("a.h5", "b.h5", "c.h5"))
     hdf5.write(two_ranks, first)
     hdf5.write(dataclasses.replace(two_ranks, wall_seconds=9.0), second)
@@ -98,7 +98,7 @@ def test_xarray_opens_every_group(written: Path, group: str) -> None:
         assert all("units" in variable.attrs for variable in dataset.variables.values())
 
 
-def test_xarray_sees_names_and_units(written: Path, two_ranks: Result) -> None:
+def test_xarray_sees_names_and_units(written: Path, two_ranks: RunRecord) -> None:
     xarray = pytest.importorskip("xarray")
     with xarray.open_dataset(written, group="ops", engine="h5netcdf") as ops:
         assert tuple(ops["timer_name"].to_numpy()) == two_ranks.timers
@@ -112,7 +112,7 @@ def test_xarray_sees_names_and_units(written: Path, two_ranks: Result) -> None:
         assert int(series["time"][1]) == two_ranks.series.interval
 
 
-def test_root_says_what_was_run(written: Path, two_ranks: Result) -> None:
+def test_root_says_what_was_run(written: Path, two_ranks: RunRecord) -> None:
     with h5py.File(written) as file:
         assert file.attrs["source"] == two_ranks.source
         assert file.attrs["seed"] == two_ranks.seed
@@ -120,21 +120,21 @@ def test_root_says_what_was_run(written: Path, two_ranks: Result) -> None:
         assert set(file) == {"ops", "calls", "links", "series", "flows"}
 
 
-def test_nothing_is_left_when_writing_fails(two_ranks: Result, tmp_path: Path) -> None:
+def test_nothing_is_left_when_writing_fails(two_ranks: RunRecord, tmp_path: Path) -> None:
     broken = dataclasses.replace(two_ranks, resolved={"a": object()})
     with pytest.raises(TypeError):
         hdf5.write(broken, tmp_path / "out.h5")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_failed_write_keeps_the_older_file(two_ranks: Result, written: Path) -> None:
+def test_a_failed_write_keeps_the_older_file(two_ranks: RunRecord, written: Path) -> None:
     before = written.read_bytes()
     with pytest.raises(TypeError):
         hdf5.write(dataclasses.replace(two_ranks, counters={"a": object()}), written)
     assert written.read_bytes() == before
 
 
-def test_a_place_that_cannot_be_written_is_refused(two_ranks: Result, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_refused(two_ranks: RunRecord, tmp_path: Path) -> None:
     with pytest.raises(ResultError, match="cannot be written"):
         hdf5.write(two_ranks, tmp_path / "missing" / "out.h5")
     with pytest.raises(ResultError, match="is a directory"):
@@ -294,7 +294,7 @@ def test_a_file_that_does_not_fit_into_memory_is_refused(written: Path, monkeypa
     def exhausted(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(Reader, "numbers", exhausted)
+    monkeypatch.setattr(ResultFile, "numbers", exhausted)
     with pytest.raises(ResultError, match="more memory than there is"):
         hdf5.read(written)
 
@@ -307,7 +307,9 @@ def test_no_truncation_reads_as_a_result(written: Path) -> None:
             hdf5.read(written)
 
 
-def test_a_disk_that_fills_up_in_the_middle_is_an_error_and_leaves_nothing(two_ranks: Result, tmp_path: Path) -> None:
+def test_a_disk_that_fills_up_in_the_middle_is_an_error_and_leaves_nothing(
+    two_ranks: RunRecord, tmp_path: Path
+) -> None:
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))

@@ -12,17 +12,17 @@ from fabricsim.results.difference import difference
 from fabricsim.results.hdf5 import read, read_any, write
 from fabricsim.results.packets import congested
 from fabricsim.results.summary import summarise, to_json
-from fabricsim.results.traffic import DEMAND, LinkUse, Matrix, TrafficResult, summarise_traffic
+from fabricsim.results.traffic import DEMAND, Matrix, ResourceUse, TrafficRecord, summarise_traffic
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-    from fabricsim.results.result import Result
+    from fabricsim.results.result import RunRecord
 
 
 @pytest.fixture
-def recorded(factory: ModuleType, two_ranks: Result) -> Result:
+def recorded(factory: ModuleType, two_ranks: RunRecord) -> RunRecord:
     return replace(two_ranks, engine="packet", packets=factory.packets())
 
 
@@ -47,7 +47,9 @@ def test_losses_count_more_than_marks_than_depth_than_pauses(factory: ModuleType
     assert (rows[0]["drops"], rows[0]["errors"], rows[3]["deepest_queue_bytes"]) == (2, 1, 9000)
 
 
-def test_summary_of_a_packet_run_has_queues_and_that_of_a_flow_run_has_not(recorded: Result, two_ranks: Result) -> None:
+def test_summary_of_a_packet_run_has_queues_and_that_of_a_flow_run_has_not(
+    recorded: RunRecord, two_ranks: RunRecord
+) -> None:
     assert [row["name"] for row in summarise(recorded)["queues"]] == ["host0 > leaf0"]
     assert '"deepest_queue_bytes": 64000' in to_json(summarise(recorded))
     assert "queues" not in summarise(two_ranks)
@@ -56,7 +58,7 @@ def test_summary_of_a_packet_run_has_queues_and_that_of_a_flow_run_has_not(recor
 # ---- the file -----------------------------------------------------------------------------------
 
 
-def test_what_was_written_is_read(recorded: Result, tmp_path: Path) -> None:
+def test_what_was_written_is_read(recorded: RunRecord, tmp_path: Path) -> None:
     write(recorded, tmp_path / "x.h5")
     packets, expected = read(tmp_path / "x.h5").packets, recorded.packets
     assert packets is not None
@@ -76,7 +78,7 @@ def test_what_was_written_is_read(recorded: Result, tmp_path: Path) -> None:
     assert (packets.log.source.tolist(), packets.log.target.tolist()) == ([0], [1])
 
 
-def test_flow_run_has_no_packets(two_ranks: Result, tmp_path: Path) -> None:
+def test_flow_run_has_no_packets(two_ranks: RunRecord, tmp_path: Path) -> None:
     write(two_ranks, tmp_path / "x.h5")
 
     assert read(tmp_path / "x.h5").packets is None
@@ -85,7 +87,7 @@ def test_flow_run_has_no_packets(two_ranks: Result, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("group", "kind"), [("series/tap0", "queue"), ("series/tap1", "window"), ("packets", ""), ("packet_log", "")]
 )
-def test_xarray_opens_each_group(recorded: Result, tmp_path: Path, group: str, kind: str) -> None:
+def test_xarray_opens_each_group(recorded: RunRecord, tmp_path: Path, group: str, kind: str) -> None:
     xarray = pytest.importorskip("xarray")
     pytest.importorskip("h5netcdf")
     write(recorded, tmp_path / "x.h5")
@@ -99,13 +101,13 @@ def test_xarray_opens_each_group(recorded: Result, tmp_path: Path, group: str, k
 
 
 @pytest.fixture
-def sent(recorded: Result) -> TrafficResult:
+def sent(recorded: RunRecord) -> TrafficRecord:
     flows = np.array([(7, 0, 1, 1000, 0), (8, 2, 1, 5000, 40)], DEMAND)
     took, alone = np.array([900, 2000]), np.array([800, 1000])
-    links = tuple(LinkUse(link._replace(calls=()), number) for number, link in enumerate(recorded.links))
+    links = tuple(ResourceUse(link._replace(calls=()), number) for number, link in enumerate(recorded.links))
     about = {name: getattr(recorded, name) for name in ("name", "transport", "seed", "version", "source", "resolved")}
     about |= {name: getattr(recorded, name) for name in ("counters", "packets", "series")}
-    return TrafficResult(
+    return TrafficRecord(
         **about,
         engine="packet",
         matrix=Matrix(flows, 3, "mine.csv"),
@@ -116,12 +118,12 @@ def sent(recorded: Result) -> TrafficResult:
     )
 
 
-def test_a_traffic_run_is_read_as_it_was_written(sent: TrafficResult, tmp_path: Path) -> None:
+def test_a_traffic_run_is_read_as_it_was_written(sent: TrafficRecord, tmp_path: Path) -> None:
     write(sent, tmp_path / "x.h5")
 
     again = read_any(tmp_path / "x.h5")
 
-    assert isinstance(again, TrafficResult)
+    assert isinstance(again, TrafficRecord)
     assert again.matrix.flows.tolist() == sent.matrix.flows.tolist()
     assert summarise_traffic(again) == summarise_traffic(sent)
     assert (again.links, again.source, again.resolved) == (sent.links, sent.source, sent.resolved)
@@ -145,7 +147,7 @@ def test_a_traffic_run_is_read_as_it_was_written(sent: TrafficResult, tmp_path: 
     ],
 )
 def test_a_damaged_traffic_run_is_refused(
-    sent: TrafficResult, tmp_path: Path, column: str, value: int, message: str
+    sent: TrafficRecord, tmp_path: Path, column: str, value: int, message: str
 ) -> None:
     write(sent, tmp_path / "x.h5")
     with h5py.File(tmp_path / "x.h5", "a") as file:
@@ -167,7 +169,7 @@ def test_a_damaged_traffic_run_is_refused(
     ],
 )
 def test_damaged_recording_is_refused(
-    recorded: Result, tmp_path: Path, path: str, damage: dict[str, object] | int, message: str
+    recorded: RunRecord, tmp_path: Path, path: str, damage: dict[str, object] | int, message: str
 ) -> None:
     write(recorded, tmp_path / "x.h5")
     with h5py.File(tmp_path / "x.h5", "r+") as file:
@@ -195,7 +197,7 @@ def test_difference_of_two_runs(factory: ModuleType) -> None:
     assert {pair.name: pair.change for pair in found.timers}["optimizer"] == pytest.approx(0)
 
 
-def test_links_with_the_largest_difference_come_first(two_ranks: Result) -> None:
+def test_links_with_the_largest_difference_come_first(two_ranks: RunRecord) -> None:
     wire, *others = two_ranks.links
     found = difference(two_ranks, replace(two_ranks, links=(wire._replace(load=wire.load / 2), *others)))
 

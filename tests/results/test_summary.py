@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fabricsim.errors import ResultError
 from fabricsim.records.program import COLLECTIVE, COMPUTE, MAIN_STREAM, NONE, OP, OVERLAPPED_STREAM, SLOWDOWN_BINS, SPAN
 from fabricsim.results.breakdown import critical_rank, rank_time
-from fabricsim.results.result import CallRecord, CallRecords, Result, Series
+from fabricsim.results.result import CallRecord, CallRecords, RunRecord, Series
 from fabricsim.results.summary import HOTTEST, Summary, bus_factor, summarise, timer_totals, to_json
 from fabricsim.units import PS_PER_S
 
@@ -24,7 +24,7 @@ SOMETIMES = {"throughput", "simulated_ranks", "queues", "capture", "assumptions"
 """Keys of jobs, of folded runs, of packet runs, of replays, and of algorithms that cannot be checked in full."""
 
 
-def test_every_rank_is_divided_by_hand(two_ranks: Result) -> None:
+def test_every_rank_is_divided_by_hand(two_ranks: RunRecord) -> None:
     # rank 0: forward 0-4, waits for rank 1 until 6, all-reduce 6-10, optimizer 10-11
     early = rank_time(two_ranks, 0)
     assert (early.compute, early.waiting, early.idle, early.overlapped) == (5 * S, 2 * S, 0, 2 * S)
@@ -34,14 +34,14 @@ def test_every_rank_is_divided_by_hand(two_ranks: Result) -> None:
     assert (late.compute, late.waiting, late.idle, late.overlapped) == (7 * S, 0, 0, 2 * S)
 
 
-def test_the_critical_rank_ends_last_and_then_computes_most(two_ranks: Result) -> None:
+def test_the_critical_rank_ends_last_and_then_computes_most(two_ranks: RunRecord) -> None:
     assert critical_rank(two_ranks) == 1
     later = two_ranks.spans.copy()
     later["end"][np.flatnonzero(two_ranks.ops["rank"] == 0)[-1]] += 1
     assert critical_rank(dataclasses.replace(two_ranks, spans=later, iteration=two_ranks.iteration + 1)) == 0
 
 
-def test_summary_of_two_ranks(two_ranks: Result) -> None:
+def test_summary_of_two_ranks(two_ranks: RunRecord) -> None:
     summary = summarise(two_ranks)
     assert summary["iteration_time_s"] == 11.0
     assert summary["critical_rank"] == 1
@@ -83,7 +83,7 @@ def test_time_in_which_ops_of_a_timer_overlap_counts_once(
     }
 
 
-def test_bandwidths_count_as_nccl_tests_does(two_ranks: Result) -> None:
+def test_bandwidths_count_as_nccl_tests_does(two_ranks: RunRecord) -> None:
     reduce, send = summarise(two_ranks)["collectives"]
     assert (reduce["dimension"], reduce["collective"], reduce["count"]) == ("data", "all_reduce", 1)
     assert reduce["time_mean_s"] == 4.0
@@ -111,7 +111,7 @@ def test_bus_factor(collective: str, ranks: int, factor: float) -> None:
     assert bus_factor(collective, ranks) == factor
 
 
-def test_waiting_for_an_overlapped_collective_is_exposed(bucketed: Result) -> None:
+def test_waiting_for_an_overlapped_collective_is_exposed(bucketed: RunRecord) -> None:
     # compute 0-4, all-reduce 2-7, optimizer 7-8
     summary = summarise(bucketed)
     assert summary["breakdown_s"] == {
@@ -125,7 +125,7 @@ def test_waiting_for_an_overlapped_collective_is_exposed(bucketed: Result) -> No
     assert summary["exposed_communication_s"] == 3.0
 
 
-def test_alike_calls_are_one_row_and_another_bound_is_another_row(two_ranks: Result) -> None:
+def test_alike_calls_are_one_row_and_another_bound_is_another_row(two_ranks: RunRecord) -> None:
     calls = CallRecords.of(
         CallRecord("send_recv", "pipeline", 2, 100, 0, end * S, bound) for end, bound in ((1, 5.0), (3, 5.0), (9, 7.0))
     )
@@ -136,7 +136,7 @@ def test_alike_calls_are_one_row_and_another_bound_is_another_row(two_ranks: Res
     ]
 
 
-def test_nothing_to_divide_by_is_null(two_ranks: Result) -> None:
+def test_nothing_to_divide_by_is_null(two_ranks: RunRecord) -> None:
     calls = CallRecords.of([CallRecord("broadcast", "data", 2, 0, S, S, float("inf")), *list(two_ranks.calls)[1:]])
     row = summarise(dataclasses.replace(two_ranks, calls=calls))["collectives"][-1]
     assert row["algbw_bytes_per_s"] is None
@@ -144,7 +144,7 @@ def test_nothing_to_divide_by_is_null(two_ranks: Result) -> None:
     assert row["share_of_bound"] is None
 
 
-def test_the_hottest_link_comes_first(two_ranks: Result) -> None:
+def test_the_hottest_link_comes_first(two_ranks: RunRecord) -> None:
     rows = summarise(two_ranks)["links"]
     assert [row["name"] for row in rows] == ["host0 proxy", "host0 > leaf0", "host1 > leaf0"]
     assert [row["utilisation"] for row in rows] == pytest.approx([0.8, 0.5, 0.25])
@@ -161,7 +161,7 @@ def test_links_are_cut_to_the_hottest(factory: ModuleType) -> None:
     assert [row["utilisation"] for row in rows] == sorted((row["utilisation"] for row in rows), reverse=True)
 
 
-def test_json_keeps_keys_and_order(two_ranks: Result) -> None:
+def test_json_keeps_keys_and_order(two_ranks: RunRecord) -> None:
     summary = summarise(two_ranks)
     text = to_json(summary)
     assert json.loads(text) == summary
@@ -169,14 +169,14 @@ def test_json_keeps_keys_and_order(two_ranks: Result) -> None:
     assert to_json(summarise(two_ranks)) == text
 
 
-def test_json_refuses_what_is_not_finite(two_ranks: Result) -> None:
+def test_json_refuses_what_is_not_finite(two_ranks: RunRecord) -> None:
     summary = summarise(two_ranks)
     summary["exposed_communication_s"] = float("nan")
     with pytest.raises(ResultError, match="not finite"):
         to_json(summary)
 
 
-def test_a_run_without_work_is_an_error(two_ranks: Result) -> None:
+def test_a_run_without_work_is_an_error(two_ranks: RunRecord) -> None:
     empty = dataclasses.replace(
         two_ranks, ops=np.zeros(0, OP), spans=np.zeros(0, SPAN), calls=CallRecords.of([]), iteration=0
     )
@@ -184,7 +184,7 @@ def test_a_run_without_work_is_an_error(two_ranks: Result) -> None:
         summarise(empty)
 
 
-def test_pipeline_timers_hold_the_waiting(pipeline: Result) -> None:
+def test_pipeline_timers_hold_the_waiting(pipeline: RunRecord) -> None:
     summary = summarise(pipeline)
     rank = summary["critical_rank"]
     mine = pipeline.ops["rank"] == rank
@@ -196,7 +196,7 @@ def test_pipeline_timers_hold_the_waiting(pipeline: Result) -> None:
 
 
 @st.composite
-def schedules(draw: st.DrawFn) -> Result:
+def schedules(draw: st.DrawFn) -> RunRecord:
     """One rank: main ops one after another with gaps, overlapped ops anywhere, calls that start anywhere."""
     ops, spans, calls, now = [], [], [], 0
     for _ in range(draw(st.integers(1, 8))):
@@ -214,14 +214,14 @@ def schedules(draw: st.DrawFn) -> Result:
         ops.append((0, kind, stream, 0, call, NONE, 0, 0, 0, 0))
         spans.append((start, end))
     span = np.array(spans, SPAN)
-    return Result(
+    return RunRecord(
         "drawn", "", {}, "tcp-10g", "flow", 0, "0", np.array(ops, OP), span, ("t",), CallRecords.of(calls), (),
         Series(1, (), np.zeros((0, 0)), np.zeros(0)), np.zeros(SLOWDOWN_BINS, np.int64), {},
         int(span["end"].max()), 0.0,
     )  # fmt: skip
 
 
-def _state(result: Result, instant: int) -> tuple[str, bool]:
+def _state(result: RunRecord, instant: int) -> tuple[str, bool]:
     """Tell what the rank does in ``[instant, instant + 1)``, and whether data moves, op by op."""
     state, moves = "idle", False
     order = {"compute": 0, "main": 1, "overlapped": 2, "waiting": 3, "idle": 4}
@@ -246,7 +246,7 @@ def _state(result: Result, instant: int) -> tuple[str, bool]:
 
 
 @given(schedules())
-def test_division_equals_a_count_of_instants(result: Result) -> None:
+def test_division_equals_a_count_of_instants(result: RunRecord) -> None:
     counts = {"compute": 0, "waiting": 0, "idle": 0, "data": 0, "pipeline": 0}
     overlapped = 0
     for instant in range(result.iteration):

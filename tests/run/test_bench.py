@@ -153,7 +153,7 @@ def test_sizes_that_cannot_be_run(smallest: str, largest: str, message: str) -> 
 def test_reference_gives_its_sizes_and_errors(hkbu: Scenario, tmp_path: Path) -> None:
     (tmp_path / "log").write_text(benchtable.run(hkbu, "all_reduce", [4096, 8192], None).to_text())
     reference = benchtable.read_reference(tmp_path / "log", "all_reduce")
-    halved = benchtable.Reference(
+    halved = benchtable.CapturedTimes(
         reference.path, {size: time / 2 for size, time in reference.seconds.items()}, reference.ranks
     )
 
@@ -173,7 +173,7 @@ def test_errors_end_in_their_median_and_90th_percentile(hkbu: Scenario, tmp_path
     exact = {row.size: row.seconds for row in collective_times(hkbu, "all_reduce", sizes)}
     measured = {size: time / (1 + number / 100) for number, (size, time) in enumerate(exact.items())}
 
-    bench = benchtable.run(hkbu, "all_reduce", [1], benchtable.Reference(tmp_path / "log", measured, 32))
+    bench = benchtable.run(hkbu, "all_reduce", [1], benchtable.CapturedTimes(tmp_path / "log", measured, 32))
 
     assert bench.to_dict()["errors"] == pytest.approx({"sizes": 11, "median": 0.05, "p90": 0.09})
     assert bench.to_text().endswith("# Error of the time at 11 sizes: median 5.0 %, 90th percentile 9.0 %\n")

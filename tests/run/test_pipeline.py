@@ -18,7 +18,7 @@ from fabricsim.topology.platform import WIRE
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fabricsim.results.result import Result
+    from fabricsim.results.result import RunRecord
 
 TWO_RANKS = ["cluster.hosts=2", "job.micro_batch=1", "job.global_batch=2", "job.parallelism.data=2"]
 LEAF_SPINE = [
@@ -33,14 +33,14 @@ LEAF_SPINE = [
 
 
 @pytest.fixture(scope="module")
-def result() -> Result:
+def result() -> RunRecord:
     return simulate(load("gpt2-medium-dp", TWO_RANKS))
 
 
 # ---- what a run gives ---------------------------------------------------------------------------
 
 
-def test_result_says_what_was_run(result: Result) -> None:
+def test_result_says_what_was_run(result: RunRecord) -> None:
     loaded = load("gpt2-medium-dp", TWO_RANKS)
 
     assert (result.name, result.transport, result.engine, result.seed) == ("gpt2-medium-dp", "rdma-100g", "flow", 0)
@@ -50,7 +50,7 @@ def test_result_says_what_was_run(result: Result) -> None:
     assert result.wall_seconds > 0
 
 
-def test_every_op_ran_and_for_its_time(result: Result) -> None:
+def test_every_op_ran_and_for_its_time(result: RunRecord) -> None:
     compute = result.ops["kind"] == COMPUTE
     spans = result.spans["end"] - result.spans["start"]
 
@@ -60,7 +60,7 @@ def test_every_op_ran_and_for_its_time(result: Result) -> None:
     assert result.iteration == result.spans["end"].max()
 
 
-def test_calls_lie_within_their_ops(result: Result) -> None:
+def test_calls_lie_within_their_ops(result: RunRecord) -> None:
     assert {(call.collective, call.dimension, call.ranks) for call in result.calls} == {("all_reduce", "data", 2)}
     for index, call in enumerate(result.calls):
         own = result.spans[(result.ops["kind"] == COLLECTIVE) & (result.ops["call"] == index)]
@@ -69,7 +69,7 @@ def test_calls_lie_within_their_ops(result: Result) -> None:
         assert 0 < call.bound < np.inf
 
 
-def test_bytes_on_wires_are_those_of_the_ring(result: Result) -> None:
+def test_bytes_on_wires_are_those_of_the_ring(result: RunRecord) -> None:
     # a ring all-reduce over two ranks sends the whole buffer once in each direction
     sent = sum(call.size for call in result.calls)
     wires = {link.name: link for link in result.links if link.kind == WIRE}
@@ -80,7 +80,7 @@ def test_bytes_on_wires_are_those_of_the_ring(result: Result) -> None:
         assert wires[name].calls == ("data all_reduce",)
 
 
-def test_rates_over_time_add_up_to_the_payload(result: Result) -> None:
+def test_rates_over_time_add_up_to_the_payload(result: RunRecord) -> None:
     wires = {link.name: link for link in result.links if link.kind == WIRE}
     carried = result.series.rate.sum(axis=1) * result.series.interval / 1e12
 
@@ -119,7 +119,7 @@ def test_program_larger_than_the_cluster_is_refused(monkeypatch: pytest.MonkeyPa
 # ---- the same again -----------------------------------------------------------------------------
 
 
-def test_result_can_be_run_again_from_its_file(result: Result, tmp_path: Path) -> None:
+def test_result_can_be_run_again_from_its_file(result: RunRecord, tmp_path: Path) -> None:
     write(result, tmp_path / "a.h5")
 
     again = reload(read(tmp_path / "a.h5"))

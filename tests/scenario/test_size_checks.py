@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fabricsim.errors import SimulationError
 from fabricsim.run.pipeline import load
-from fabricsim.scenario.network import Size
+from fabricsim.scenario.network import FabricSize
 from fabricsim.scenario.size_checks import size_of
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ def _scenario(hosts: int, fabric: str, nics: int = 1, engine: str = "flow") -> S
     return load("ideal-16", overrides).scenario
 
 
-def _built(scenario: Scenario) -> Size:
+def _built(scenario: Scenario) -> FabricSize:
     graph = scenario.fabric.network(scenario.ends).graph()
     ports = dict(graph.degree(weight="times"))
     at_switches = [ports[node] for node in ports if not node.startswith("host")]
-    return Size(sum(ports.values()) // 2, max(at_switches), len(at_switches))
+    return FabricSize(sum(ports.values()) // 2, max(at_switches), len(at_switches))
 
 
 @settings(deadline=None, max_examples=40)

@@ -7,7 +7,7 @@ import pytest
 from fabricsim.report.sweeps import volume_sweeps
 from fabricsim.run.pipeline import load
 from fabricsim.studies.anthony2024 import study as anthony2024
-from fabricsim.studies.anthony2024.grid import MIXED, RANKS, SCHEMES, SEQUENCES, SIZES, SWEPT, Point, points
+from fabricsim.studies.anthony2024.grid import MIXED, RANKS, SCHEMES, SEQUENCES, SIZES, SWEPT, SweptJob, points
 from fabricsim.workload.shapes import parameters
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def test_grid_is_every_scheme_over_both_sweeps() -> None:
 @pytest.mark.parametrize(
     "point", list(points()), ids=lambda point: f"{point.sweep}-{point.size.name}-{point.scheme.name}"
 )
-def test_jobs_are_those_of_gpt_neox(point: Point) -> None:
+def test_jobs_are_those_of_gpt_neox(point: SweptJob) -> None:
     scenario = load("anthony2024", point.settings).scenario
     job = scenario.job
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from fabricsim.results.result import Result
+    from fabricsim.results.result import RunRecord
     from fabricsim.results.validation import Validation
     from fabricsim.scenario.load import LoadedScenario
 
@@ -199,7 +199,7 @@ def test_jobs_do_not_change_the_findings(findings: dai2024.Findings) -> None:
 def test_what_is_known_is_not_run_again(findings: dai2024.Findings, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[int] = []
 
-    def counting(loaded: Sequence[LoadedScenario], **how: Any) -> list[Result]:  # noqa: ANN401  handed on
+    def counting(loaded: Sequence[LoadedScenario], **how: Any) -> list[RunRecord]:  # noqa: ANN401  handed on
         ran.append(len(loaded))
         return simulate_all(loaded, **how)
 

@@ -25,10 +25,10 @@ def table() -> measured.MeasuredTable:
 
 
 @pytest.fixture(scope="module")
-def exact(table: measured.MeasuredTable) -> dict[str, jean_zay.Outcome]:
+def exact(table: measured.MeasuredTable) -> dict[str, jean_zay.IterationTimes]:
     """What a perfect prediction would give."""
     return {
-        str(row["model"]): jean_zay.Outcome(
+        str(row["model"]): jean_zay.IterationTimes(
             float(row["iteration_s"]), {name: float(row[key]) for key, name in jean_zay.TIMERS.items()}
         )
         for row in table.rows
@@ -59,7 +59,9 @@ def test_sizes_are_the_parameters_that_the_models_are_named_after(table: measure
         assert billions == pytest.approx(float(str(row["model"]).partition("B")[0]), rel=0.05)
 
 
-def test_a_perfect_prediction_has_no_error(table: measured.MeasuredTable, exact: dict[str, jean_zay.Outcome]) -> None:
+def test_a_perfect_prediction_has_no_error(
+    table: measured.MeasuredTable, exact: dict[str, jean_zay.IterationTimes]
+) -> None:
     compared = jean_zay.compare(table, exact)
 
     assert len(compared.rows) == 8 * len(table.rows)
@@ -68,10 +70,10 @@ def test_a_perfect_prediction_has_no_error(table: measured.MeasuredTable, exact:
 
 
 def test_only_the_two_small_models_are_judged(
-    table: measured.MeasuredTable, exact: dict[str, jean_zay.Outcome]
+    table: measured.MeasuredTable, exact: dict[str, jean_zay.IterationTimes]
 ) -> None:
     changed = {
-        model: jean_zay.Outcome(outcome.iteration * factor, outcome.timers)
+        model: jean_zay.IterationTimes(outcome.iteration * factor, outcome.timers)
         for (model, outcome), factor in zip(exact.items(), (1.01, 0.97, 1.2, *[1.0] * 6, 1.3), strict=True)
     }
     summary = jean_zay.compare(table, changed).summary
@@ -118,7 +120,7 @@ def test_bubble_lies_in_the_receive_and_embedding_timers_of_the_last_rank(study:
     assert waiting / found["30B: iteration"] == pytest.approx(15 / 19, abs=0.05)
 
 
-def test_pictures(table: measured.MeasuredTable, exact: dict[str, jean_zay.Outcome], tmp_path: Path) -> None:
+def test_pictures(table: measured.MeasuredTable, exact: dict[str, jean_zay.IterationTimes], tmp_path: Path) -> None:
     paths = jean_zay.STUDY.draw(jean_zay.compare(table, exact), tmp_path)
 
     assert [path.name for path in paths] == [f"jean-zay-{model}.png".replace(" ", "-") for model in exact]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fabricsim.errors import TraceError
 from fabricsim.topology import cable_file
-from fabricsim.topology.cable_file import Cable
+from fabricsim.topology.cable_file import ListedCable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +18,7 @@ HEADER = "a,b,gbps,delay_ns\n"
 NUMBERS = HEADER + "0,2,100,1000\n1,2,100,1000\n"
 
 
-def read(folder: Path, content: str | bytes, hosts: int = 2) -> list[Cable]:
+def read(folder: Path, content: str | bytes, hosts: int = 2) -> list[ListedCable]:
     file = folder / "cables"
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     return cable_file.read(file, hosts)
@@ -36,14 +36,17 @@ def refusal(folder: Path, content: str | bytes, hosts: int = 2) -> str:
 def test_numbers_are_hosts_first_and_switches_after_them(tmp_path: Path) -> None:
     # 100 Gbit/s are 12.5e9 bytes/s, 1000 ns are 1e6 ps
     assert read(tmp_path, NUMBERS) == [
-        Cable("host0", "switch2", 12.5e9, 1_000_000),
-        Cable("host1", "switch2", 12.5e9, 1_000_000),
+        ListedCable("host0", "switch2", 12.5e9, 1_000_000),
+        ListedCable("host1", "switch2", 12.5e9, 1_000_000),
     ]
 
 
 def test_names_are_kept(tmp_path: Path) -> None:
     text = "delay_ns,b,a,gbps\n0.5,leaf_1,host0,2.5\n0,host1,leaf_1,400\n"
-    assert read(tmp_path, text) == [Cable("host0", "leaf_1", 0.3125e9, 500), Cable("leaf_1", "host1", 50e9, 0)]
+    assert read(tmp_path, text) == [
+        ListedCable("host0", "leaf_1", 0.3125e9, 500),
+        ListedCable("leaf_1", "host1", 50e9, 0),
+    ]
 
 
 def test_packed_files_comments_and_line_ends_do_not_matter(tmp_path: Path) -> None:
@@ -52,7 +55,7 @@ def test_packed_files_comments_and_line_ends_do_not_matter(tmp_path: Path) -> No
 
 
 def test_two_hosts_may_be_joined_back_to_back(tmp_path: Path) -> None:
-    assert read(tmp_path, HEADER + "0,1,100,5\n") == [Cable("host0", "host1", 12.5e9, 5000)]
+    assert read(tmp_path, HEADER + "0,1,100,5\n") == [ListedCable("host0", "host1", 12.5e9, 5000)]
 
 
 # ---- what is refused ----------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fabricsim.errors import SimulationError
 from fabricsim.scenario.fabric import TOPOLOGIES, fabric_of
 from fabricsim.scenario.load import load
-from fabricsim.scenario.network import Ends, Size
+from fabricsim.scenario.network import Ends, FabricSize
 from fabricsim.topology.resources import ResourceList
 from fabricsim.topology.routing import Router
 from fabricsim.topology.wires import freeze
@@ -22,7 +22,7 @@ from fabricsim.topology.wires import freeze
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fabricsim.scenario.fabric import Fabric
+    from fabricsim.scenario.fabric import FabricSpec
     from fabricsim.scenario.network import Network
     from fabricsim.scenario.scenario import Scenario
     from fabricsim.topology.platform import Platform
@@ -64,7 +64,7 @@ DIRECT = {"torus", "mesh", "hammingmesh"}
 
 
 @st.composite
-def fabrics(draw: st.DrawFn, topology: str) -> tuple[Fabric, Ends]:
+def fabrics(draw: st.DrawFn, topology: str) -> tuple[FabricSpec, Ends]:
     """Draw a fabric of a topology, and hosts that fit it."""
     keys = {name: draw(values) for name, values in SHAPES[topology].items()}
     fabric = fabric_of({"topology": topology, **{name: value for name, value in keys.items() if value is not None}})
@@ -79,10 +79,10 @@ def fabrics(draw: st.DrawFn, topology: str) -> tuple[Fabric, Ends]:
     return fabric, ends
 
 
-def counted(network: Network) -> Size:
+def counted(network: Network) -> FabricSize:
     degree = dict(network.graph().degree(weight="times"))
     switches = [node for node in degree if not node.startswith("host")]
-    return Size(sum(degree.values()) // 2, max(degree[node] for node in switches), len(switches))
+    return FabricSize(sum(degree.values()) // 2, max(degree[node] for node in switches), len(switches))
 
 
 def test_all_topologies_are_here() -> None:

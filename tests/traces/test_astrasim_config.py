@@ -11,7 +11,7 @@ from fabricsim.errors import InputError, TraceError
 from fabricsim.scenario.load import load
 from fabricsim.traces.astrasim import config as astrasim_config
 from fabricsim.traces.astrasim import scenario as astrasim_scenario
-from fabricsim.traces.astrasim.config import Dimension
+from fabricsim.traces.astrasim.config import NetworkDimension
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,8 +56,8 @@ def test_dimensions(tmp_path: Path) -> None:
     file.write_text(network("Switch, Ring", "8, 4", "400, 50.5", "936.25, 1e3"))
 
     assert astrasim_config.read_network(file) == (
-        Dimension("Switch", 8, "400", "936.25"),
-        Dimension("Ring", 4, "50.5", "1e3"),
+        NetworkDimension("Switch", 8, "400", "936.25"),
+        NetworkDimension("Ring", 4, "50.5", "1e3"),
     )
     assert astrasim_config.recognises(file.name, file.read_bytes())
     assert not astrasim_config.recognises(file.name, b"name: other")
@@ -67,7 +67,7 @@ def test_block_lists_are_the_same(tmp_path: Path) -> None:
     file = tmp_path / "net.yml"
     file.write_text("bandwidth:\n- 150\nlatency:\n- 1000\nnpus_count:\n- 4\ntopology:\n- Switch\nother: {a: [b]}\n")
 
-    assert astrasim_config.read_network(file) == (Dimension("Switch", 4, "150", "1000"),)
+    assert astrasim_config.read_network(file) == (NetworkDimension("Switch", 4, "150", "1000"),)
 
 
 @pytest.mark.parametrize(

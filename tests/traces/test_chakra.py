@@ -25,15 +25,15 @@ from fabricsim.traces.chakra.schema import (
     MEM_LOAD,
     METADATA,
     Attribute,
+    ChakraNode,
     Metadata,
-    Node,
     Tensors,
     encode_file_message,
     encode_metadata,
     encode_node,
 )
 from fabricsim.traces.readers import read
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, Communication, Group, Lane
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, Communication, Lane, ProcessGroup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,23 +42,23 @@ if TYPE_CHECKING:
     from fabricsim.traces.trace import Recording
 
 
-def _file(*nodes: Node) -> bytes:
+def _file(*nodes: ChakraNode) -> bytes:
     messages = [encode_metadata(Metadata("0.0.4")), *map(encode_node, nodes)]
     return b"".join(map(encode_file_message, messages))
 
 
-def _one(folder: Path, *nodes: Node) -> Recording:
+def _one(folder: Path, *nodes: ChakraNode) -> Recording:
     (folder / "job.0.et").write_bytes(_file(*nodes))
     return read([folder / "job.0.et"]).recordings[0]
 
 
-def _with(*attributes: tuple[str, object], **fields: object) -> Node:
+def _with(*attributes: tuple[str, object], **fields: object) -> ChakraNode:
     kinds = {bool: "bool", int: "int64", str: "string"}
     made = tuple(Attribute(name, kinds[type(value)], value) for name, value in attributes)
-    return Node(**{"type": COMP, "attributes": made, **fields})
+    return ChakraNode(**{"type": COMP, "attributes": made, **fields})
 
 
-def _collective(number: int, *attributes: tuple[str, object], id_: int = 0) -> Node:
+def _collective(number: int, *attributes: tuple[str, object], id_: int = 0) -> ChakraNode:
     return _with(("comm_type", number), ("comm_size", 1000), *attributes, id=id_, type=COMM_COLL)
 
 
@@ -102,7 +102,7 @@ def test_sizes_follow_nccl_tests(tmp_path: Path) -> None:
 def test_any_kind_of_integer(tmp_path: Path) -> None:
     kinds = ("int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64")
     nodes = [
-        Node(
+        ChakraNode(
             number,
             type=COMM_SEND,
             attributes=(
@@ -123,22 +123,24 @@ def test_groups_from_a_file_beside(tmp_path: Path) -> None:
     trace = read([tmp_path])
     assert trace.world == NONE  # ranks 1 and 3 are named, but not here
     for recording in trace.recordings:
-        assert recording.groups == (Group("tensor", "", (2, 0), 2),)
+        assert recording.groups == (ProcessGroup("tensor", "", (2, 0), 2),)
         assert recording.communications == (Communication("all_gather", 0, 2000),)
 
 
 def test_groups_from_a_node_of_pytorch(tmp_path: Path) -> None:
     listed = '[{"pg_name": "0", "ranks": [], "group_size": 2}, {"pg_name": "5", "ranks": [0, 3]}]'
-    init = Node(1, "## process_group:init ##", METADATA, inputs=Tensors(f"['{listed}']"))
+    init = ChakraNode(1, "## process_group:init ##", METADATA, inputs=Tensors(f"['{listed}']"))
     recording = _one(tmp_path, init, _collective(2, ("pg_name", "5"), id_=2), _collective(0, ("pg_name", "0"), id_=3))
-    assert recording.groups == (Group("0", "all ranks", (), NONE), Group("5", "", (0, 3), 2))
+    assert recording.groups == (ProcessGroup("0", "all ranks", (), NONE), ProcessGroup("5", "", (0, 3), 2))
     assert [what.size for what in recording.communications] == [2000, 1000]
-    broken = _one(tmp_path, Node(1, "## process_group:init ##", METADATA, inputs=Tensors("['[{]']")))
+    broken = _one(tmp_path, ChakraNode(1, "## process_group:init ##", METADATA, inputs=Tensors("['[{]']")))
     assert "the ranks of process groups, whose list cannot be read" in broken.missing
 
 
 def test_control_dependencies_that_contradict_are_left_out(tmp_path: Path) -> None:
-    recording = _one(tmp_path, Node(1, "f", COMP, control=(1,)), Node(2, "g", COMP, control=(1,), data=(1,)))
+    recording = _one(
+        tmp_path, ChakraNode(1, "f", COMP, control=(1,)), ChakraNode(2, "g", COMP, control=(1,), data=(1,))
+    )
     assert recording.edges.tolist() == [(0, 1, False)]
     assert any("control dependencies" in missing for missing in recording.missing)
 
@@ -171,13 +173,13 @@ def test_what_a_capture_leaves_out_is_said(tmp_path: Path) -> None:
 
 
 def test_what_is_recognised() -> None:
-    trace = _file(Node(1, "x", COMP))
+    trace = _file(ChakraNode(1, "x", COMP))
     assert chakra.recognises("anything", trace)
     assert chakra.recognises("job.3.et.gz", b"\0\0")
     assert chakra.recognises("job.json", b'{"workload_graph": [')
     assert chakra.recognises("groups.json", b' {"1": [0, 1]}')
     # a length of 123 is a brace
-    begun = _file(Node(1, "x", COMP)).partition(b"\x07")[2]
+    begun = _file(ChakraNode(1, "x", COMP)).partition(b"\x07")[2]
     brace = encode_file_message(encode_metadata(Metadata("v" * 121)))
     assert brace[:1] == b"{"
     assert chakra.recognises("anything", brace + begun)
@@ -203,23 +205,23 @@ def test_packed_and_in_json(tmp_path: Path) -> None:
     ("nodes", "problem"),
     [
         ([], "holds no nodes"),
-        ([Node(3), Node(3)], "message 3 has the id 3 of the one before; ids must differ"),
-        ([Node(3), Node(4), Node(3)], "two nodes have the id 3"),
-        ([Node(3, data=(4,)), Node(4, data=(3,))], "node 3 waits for itself"),
-        ([Node(3, "f", CHECKPOINT + 1)], r"node 3 \('f'\) has the type 11"),
-        ([Node(3, type=-1)], "has the type -1"),
-        ([Node(3, type=COMP, duration=2**60)], "no operation takes 92 days"),
+        ([ChakraNode(3), ChakraNode(3)], "message 3 has the id 3 of the one before; ids must differ"),
+        ([ChakraNode(3), ChakraNode(4), ChakraNode(3)], "two nodes have the id 3"),
+        ([ChakraNode(3, data=(4,)), ChakraNode(4, data=(3,))], "node 3 waits for itself"),
+        ([ChakraNode(3, "f", CHECKPOINT + 1)], r"node 3 \('f'\) has the type 11"),
+        ([ChakraNode(3, type=-1)], "has the type -1"),
+        ([ChakraNode(3, type=COMP, duration=2**60)], "no operation takes 92 days"),
         ([_with(("comm_type", 10), type=COMM_COLL)], "has comm_type 10; the collectives are 0 to 9"),
         ([_with(("comm_size", "much"), type=COMM_COLL)], "has comm_size 'much'; write a number"),
         ([_with(("comm_dst", -4), type=COMM_SEND)], "has comm_dst -4"),
         ([_with(("comm_size", 2**60), type=COMM_SEND)], "has comm_size 1152921504606846976"),
-        ([Node(1, start=1), Node(2, start=2**63)], "start more than 92 days apart"),
+        ([ChakraNode(1, start=1), ChakraNode(2, start=2**63)], "start more than 92 days apart"),
         ([_with(("fabricsim_kind", "communication"))], "is of the kind 'communication'"),
         ([_with(("fabricsim_lane", "rope 1"))], "runs on 'rope 1'"),
         ([_with(("fabricsim_sent", 4), type=COMM_COLL)], "has fabricsim_sent 4; write a list"),
     ],
 )
-def test_mistakes(tmp_path: Path, nodes: Sequence[Node], problem: str) -> None:
+def test_mistakes(tmp_path: Path, nodes: Sequence[ChakraNode], problem: str) -> None:
     with pytest.raises(TraceError, match=rf"job.0.et: .*{problem}"):
         _one(tmp_path, *nodes)
 
@@ -257,7 +259,7 @@ _SAMPLES = (
     _file(
         _with(("is_cpu_op", True), ("tid", 1), id=1, name="step", duration=4),
         _collective(2, ("pg_name", "3"), id_=2),
-        Node(3, "init process_group:init", METADATA, data=(1, 2), inputs=Tensors('[\'[{"pg_name": "3"}]\']')),
+        ChakraNode(3, "init process_group:init", METADATA, data=(1, 2), inputs=Tensors('[\'[{"pg_name": "3"}]\']')),
     ),
     b'{"workload_graph": [{"Id": 1, "NodeType": 7, "comm_type": 2, "comm_size": 5, "data_deps": []}], "ngpus": 2}',
     b'{"3": [0, 1]}',
@@ -320,7 +322,7 @@ def test_a_generated_workload_and_its_groups(traces: Path) -> None:
     assert trace.world == 8
     assert sum(len(recording.nodes) for recording in trace.recordings) == 10_720
     first = trace.recordings[0]
-    assert first.groups == (Group("5", "", (0, 2), 2), Group("1", "", (0, 1), 2))
+    assert first.groups == (ProcessGroup("5", "", (0, 2), 2), ProcessGroup("1", "", (0, 1), 2))
     gather = first.communications[0]
     assert (gather.operation, gather.size) == ("all_gather", 2 * 4_194_304)
     sent = Counter((one.rank, what.peer) for one in trace.recordings for what in one.communications if what.tag)

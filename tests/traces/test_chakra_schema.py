@@ -52,7 +52,7 @@ _DEPENDENCIES = st.lists(_NUMBERS, max_size=5).map(tuple)
 _SEVERAL = st.lists(_attributes(), max_size=3).map(tuple)
 _TENSORS = st.none() | st.builds(schema.Tensors, _WORDS, _WORDS, _WORDS)
 _NODES = st.builds(
-    schema.Node,
+    schema.ChakraNode,
     _NUMBERS,
     _WORDS,
     st.integers(-(2**31), 2**31 - 1),
@@ -69,7 +69,7 @@ _METADATA = st.builds(schema.Metadata, _WORDS, _SEVERAL)
 
 @settings(max_examples=60)
 @given(node=_NODES)
-def test_nodes_are_as_the_package_has_them(chakra_messages: ModuleType, node: schema.Node) -> None:
+def test_nodes_are_as_the_package_has_them(chakra_messages: ModuleType, node: schema.ChakraNode) -> None:
     data = chakra_messages.encoded(node)
     assert schema.decode_node(data) == node == chakra_messages.decoded(data, first=False)
     assert schema.encode_node(node) == data
@@ -130,15 +130,15 @@ def test_unknown_fields_are_skipped() -> None:
             b"\x0d" + bytes(4),  # an id of another wire type
         ]
     )
-    node = schema.Node(7, "step", schema.COMP)
+    node = schema.ChakraNode(7, "step", schema.COMP)
     assert schema.decode_node(unknown + schema.encode_node(node) + unknown) == node
 
 
 def test_attributes_that_are_not_wanted_are_left_out() -> None:
     known, other = schema.Attribute("tid", "int64", 3), schema.Attribute("op_schema", "string", "f() -> int")
     nameless = schema.Attribute("", "int64", 4)
-    data = schema.encode_node(schema.Node(7, attributes=(other, known, nameless), inputs=schema.Tensors("[1]")))
-    assert schema.decode_node(data, wanted={b"tid"}) == schema.Node(7, attributes=(known, nameless))
+    data = schema.encode_node(schema.ChakraNode(7, attributes=(other, known, nameless), inputs=schema.Tensors("[1]")))
+    assert schema.decode_node(data, wanted={b"tid"}) == schema.ChakraNode(7, attributes=(known, nameless))
 
 
 def test_a_number_may_stand_in_more_bytes_than_it_needs() -> None:

@@ -7,7 +7,7 @@ import pytest
 from fabricsim.errors import InputError
 from fabricsim.records.program import NONE
 from fabricsim.traces.export import exported
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, Communication, Group
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, Communication, ProcessGroup
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call
 
@@ -27,7 +27,7 @@ def test_calls_become_communications() -> None:
     trace = exported(builder.build(), "a job")
     assert trace.world == 3
     first = trace.recordings[0]
-    assert first.groups == (Group("1", "data", (2, 0, 1), 3),)
+    assert first.groups == (ProcessGroup("1", "data", (2, 0, 1), 3),)
     assert [first.names[name] for name in first.nodes["name"]] == ["work", "talk"] * 3 + ["talk", "work", "talk"]
     kinds = [COMPUTE, COMMUNICATION] * 3 + [COMMUNICATION, COMPUTE, COMMUNICATION]
     assert first.nodes["kind"].tolist() == kinds

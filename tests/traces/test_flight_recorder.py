@@ -12,7 +12,7 @@ from fabricsim.errors import TraceError
 from fabricsim.files.sources import sources
 from fabricsim.records.program import NONE
 from fabricsim.traces import flight_recorder, readers
-from fabricsim.traces.trace import COMMUNICATION, KINDS, Group
+from fabricsim.traces.trace import COMMUNICATION, KINDS, ProcessGroup
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,7 +88,7 @@ def test_sizes_groups_and_peers(tmp_path: Path) -> None:
         ("barrier", NONE, NONE),
     ]
     assert {one.datatype for one in found} == {"bfloat16"}
-    assert recording.groups == (Group("0", "default_pg", (0, 1, 2, 3), 4), Group("7", "pp", (1, 3), 2))
+    assert recording.groups == (ProcessGroup("0", "default_pg", (0, 1, 2, 3), 4), ProcessGroup("7", "pp", (1, 3), 2))
     assert (recording.rank, recording.world) == (3, 4)
 
 

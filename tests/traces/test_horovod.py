@@ -13,7 +13,7 @@ from fabricsim.records.program import NONE
 from fabricsim.traces import horovod, readers
 from fabricsim.traces.horovod_parts import Ran, fitting, parts
 from fabricsim.traces.rebuild.programs import rebuild
-from fabricsim.traces.trace import COMMUNICATION, COPY, KINDS, WAIT, Communication, Group
+from fabricsim.traces.trace import COMMUNICATION, COPY, KINDS, WAIT, Communication, ProcessGroup
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,7 +84,7 @@ def communications(recording: Recording) -> list[Communication]:
 def test_one_tensor(tmp_path: Path) -> None:
     [recording] = read_text(written(ALONE), tmp_path)
     assert (recording.rank, recording.world, recording.origin) == (0, 2, 1_000_000)
-    assert recording.groups == (Group("global", "", (0, 1), 2),)
+    assert recording.groups == (ProcessGroup("global", "", (0, 1), 2),)
     assert communications(recording) == [Communication("all_reduce", 0, 2 * 10 * 20, "float16")]
     negotiation, exchange = recording.nodes
     assert (negotiation["kind"], exchange["kind"]) == (WAIT, COMMUNICATION)
@@ -161,7 +161,7 @@ def test_parts_of_a_hierarchical_all_reduce(tmp_path: Path) -> None:
     # 1026 = 4 x 256 + 2; below 4 elements nothing can be shared
     events = [*hierarchical((1,), 1026, BOTH, 8), *hierarchical((2,), 3, REST, 8)]
     [recording] = read_text(written(events), tmp_path)
-    host, hosts = Group("host", "", (0, 1, 2, 3), 4), Group("hosts", "", (0, 4), 2)
+    host, hosts = ProcessGroup("host", "", (0, 1, 2, 3), 4), ProcessGroup("hosts", "", (0, 4), 2)
     shares = [(recording.groups[one.group], one._replace(group=NONE)) for one in communications(recording)]
     assert shares == [
         (host, Communication("reduce_scatter", NONE, 4 * 1024, "float32")),
@@ -207,7 +207,7 @@ def test_all_ranks_of_a_hierarchical_all_reduce(tmp_path: Path) -> None:
 def test_a_host_of_one_rank_copies(tmp_path: Path) -> None:
     [recording] = read_text(written(hierarchical((1,), 1, SHARED, 15)), tmp_path)
     assert communications(recording) == [Communication("all_reduce", 0, 4, "float32")]
-    assert recording.groups == (Group("hosts", "", tuple(range(15)), 15),)
+    assert recording.groups == (ProcessGroup("hosts", "", tuple(range(15)), 15),)
     assert [KINDS[kind] for kind in recording.nodes["kind"]].count("copy") == 4
 
 

@@ -12,13 +12,13 @@ from fabricsim.files.lines import MOST_BLANK
 from fabricsim.files.sources import sources
 from fabricsim.records.program import NONE
 from fabricsim.traces import inspector, readers
-from fabricsim.traces.trace import Group
+from fabricsim.traces.trace import ProcessGroup
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-    from fabricsim.traces.inspector import Row
+    from fabricsim.traces.inspector import InspectedOp
     from fabricsim.traces.trace import Recording
 
 HEADER = {"id": "0x9e7a479f95a66c", "comm_name": "DP Group 0", "rank": 31, "n_ranks": 32, "nnodes": 4}
@@ -80,7 +80,7 @@ NEW = lines(
 )
 
 
-def read_rows(text: bytes, folder: Path) -> list[Row]:
+def read_rows(text: bytes, folder: Path) -> list[InspectedOp]:
     (folder / "node7-pid468528.log").write_bytes(text)
     return [row for source in sources([folder]) for row in inspector.rows(source)]
 
@@ -116,8 +116,8 @@ def test_recording(tmp_path: Path) -> None:
     [recording] = read_text(OLD, tmp_path)
     assert (recording.rank, recording.world, recording.host) == (31, 32, "node7")
     assert recording.groups == (
-        Group("0x11", "", (), 2),
-        Group("0x9e7a479f95a66c", "DP Group 0", tuple(range(32)), 32),
+        ProcessGroup("0x11", "", (), 2),
+        ProcessGroup("0x9e7a479f95a66c", "DP Group 0", tuple(range(32)), 32),
     )
     assert recording.nodes["duration"].tolist() == [10_000_000, 110_000_000, 20_000_000, 50_000_000]
     assert recording.origin == 2_003_000

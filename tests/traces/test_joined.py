@@ -10,7 +10,7 @@ from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces import readers
 from fabricsim.traces.joined import join
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, LAUNCH, Communication, Group, RecordingBuilder
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, LAUNCH, Communication, ProcessGroup, RecordingBuilder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,7 +77,7 @@ class TestJoin:
 
     def test_a_group_as_large_as_the_job_has_all_ranks(self) -> None:
         [joined] = join([timed([("all_reduce", NONE)])], [described([("all_reduce", 16)], world=NONE)])
-        assert joined.groups == (Group("0", "", (0, 1, 2, 3), 4),)
+        assert joined.groups == (ProcessGroup("0", "", (0, 1, 2, 3), 4),)
 
     def test_by_operation_where_only_one_of_them_has_the_others(self) -> None:
         [joined] = join(
@@ -140,7 +140,7 @@ def test_dlrm_has_times_sizes_and_splits_of_all_ranks(traces: Path) -> None:
         assert (messages["start"] == before.nodes["start"][before.nodes["kind"] == COMMUNICATION]).all()
         assert messages["sequence"].tolist() == list(range(147, 155))
         found.append([recording.communications[number] for number in messages["communication"]])
-        assert recording.groups == (Group("0", "", tuple(range(8)), 8),)
+        assert recording.groups == (ProcessGroup("0", "", tuple(range(8)), 8),)
         assert not any("communications" in sentence for sentence in recording.missing)
     assert all(one.size > 0 for rank in found for one in rank)
     for number, splits in enumerate(zip(*found, strict=True)):

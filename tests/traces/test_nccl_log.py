@@ -12,10 +12,10 @@ from fabricsim.files.sources import sources
 from fabricsim.records.program import NONE
 from fabricsim.traces.nccl_log.lines import messages
 from fabricsim.traces.nccl_log.reader import read_log, recognises
-from fabricsim.traces.nccl_log.records import Choice, Place
+from fabricsim.traces.nccl_log.records import LoggedChoice, LoggedPlace
 from fabricsim.traces.readers import read
 from fabricsim.traces.rebuild.programs import rebuild
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, Group
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, ProcessGroup
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,12 +100,12 @@ def test_what_a_log_says_of_the_set_up(tmp_path: Path) -> None:
     ]
     first = log.communicators[0]
     assert first.rings == {0: (0, 1, 2, 3)}
-    assert first.trees == {0: Place(None, (1, 2)), 1: Place(2, (1,))}
+    assert first.trees == {0: LoggedPlace(None, (1, 2)), 1: LoggedPlace(2, (1,))}
     assert (first.channels, first.p2p_channels, first.nvls_channels, first.bus) == (2, 8, 4, "07000")
     assert first.transports == {"NET/IB/GDRDMA": 1, "P2P/CUMEM/read": 1}
     assert log.choices == {
-        Choice("AllReduce", 2048, "tree", "ll128", 2): 1,
-        Choice("", 4096, "ring", "simple", NONE): 1,
+        LoggedChoice("AllReduce", 2048, "tree", "ll128", 2): 1,
+        LoggedChoice("", 4096, "ring", "simple", NONE): 1,
     }
 
 
@@ -119,7 +119,7 @@ def test_calls_become_recordings(tmp_path: Path) -> None:
         (3, 4, "node1"),
     ]
     third = ranks[3]
-    assert third.groups == (Group("0xabc", "", (0, 1, 2, 3), 4), Group("0xdef01", "", (1, 3), 2))
+    assert third.groups == (ProcessGroup("0xabc", "", (0, 1, 2, 3), 4), ProcessGroup("0xdef01", "", (1, 3), 2))
     what = [third.communications[node["communication"]] for node in third.nodes if node["kind"] == COMMUNICATION]
     assert [(each.operation, each.group, each.size, each.datatype, each.peer) for each in what] == [
         ("all_reduce", 0, 2048, "bfloat16", NONE),
@@ -219,7 +219,7 @@ def test_older_forms_of_trees_and_rings(tmp_path: Path) -> None:
     assert log.networks == {"IB": 1}
     (only,) = log.communicators
     assert only.rings == {0: (0, 1, 2, 3)}
-    assert only.trees == {0: Place(0, (3,)), 1: Place(0, (2,)), 2: Place(None, (0, 2))}
+    assert only.trees == {0: LoggedPlace(0, (3,)), 1: LoggedPlace(0, (2,)), 2: LoggedPlace(None, (0, 2))}
     assert only.transports == {"NET/Socket": 1, "SHM": 1}
     assert (only.rank, only.size, only.bus) == (1, 4, "")
 
@@ -251,7 +251,7 @@ def test_communicators_without_identity_are_known_where_they_are_of_all(tmp_path
     before = SAMPLE.replace(WORLD, "").replace(f"{PAIR}0", "").replace(f"{PAIR}1", "")
     first = recordings(tmp_path, before)[0]
 
-    assert first.groups[0] == Group("communicator 0 of all ranks", "", (0, 1, 2, 3), 4)
+    assert first.groups[0] == ProcessGroup("communicator 0 of all ranks", "", (0, 1, 2, 3), 4)
     assert first.groups[1].ranks == ()
     assert any("which ranks are in some communicators of 2 ranks" in missing for missing in first.missing)
 

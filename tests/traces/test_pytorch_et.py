@@ -13,9 +13,9 @@ from fabricsim.files.sources import sources
 from fabricsim.records.program import NONE
 from fabricsim.traces import readers
 from fabricsim.traces.pytorch_et import reader as pytorch_et
-from fabricsim.traces.pytorch_et.nodes import Node
+from fabricsim.traces.pytorch_et.nodes import OperatorNode
 from fabricsim.traces.pytorch_et.operators import work_of
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, KINDS, LAUNCH, WAIT, Group
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, KINDS, LAUNCH, WAIT, ProcessGroup
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -227,7 +227,7 @@ class TestOperators:
         ],
     )
     def test_views_and_allocations_run_no_kernel(self, schema: str, *, has: bool) -> None:
-        call = Node(id=2, name="", parent=1, inputs=[tensor(5, 3)], outputs=[tensor(5, 3)])
+        call = OperatorNode(id=2, name="", parent=1, inputs=[tensor(5, 3)], outputs=[tensor(5, 3)])
         assert (work_of(call, schema, "") is not None) == has
 
     def test_operators_of_extensions_run_kernels_beside_those_that_they_call(self, tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ class TestOperators:
         assert [recording.names[number] for number in recording.nodes["name"]] == ["fbgemm::part", "aten::zero_"]
 
     def test_kernels_that_were_compiled_count(self) -> None:
-        call = Node(id=2, name="triton_poi_fused_0", parent=1, inputs=[tensor(5, 3)])
+        call = OperatorNode(id=2, name="triton_poi_fused_0", parent=1, inputs=[tensor(5, 3)])
         assert work_of(call, "", "triton") is not None
 
     @pytest.mark.parametrize(
@@ -252,7 +252,9 @@ class TestOperators:
         ],
     )
     def test_flops(self, name: str, shapes: list[Any], arguments: list[Any], flops: int) -> None:
-        call = Node(2, name, 1, inputs=[tensor(5, 3), *arguments], input_shapes=shapes, output_shapes=[[1, 16, 4, 4]])
+        call = OperatorNode(
+            2, name, 1, inputs=[tensor(5, 3), *arguments], input_shapes=shapes, output_shapes=[[1, 16, 4, 4]]
+        )
         work = work_of(call, f"aten::{name}(Tensor self, Tensor other) -> Tensor", "")
         assert work is not None
         assert work.flops == flops
@@ -261,7 +263,7 @@ class TestOperators:
         shapes = [[1, 16, 4, 4], [1, 3, 8, 8], [16, 3, 5, 5]]
         schema = "aten::convolution_backward(Tensor grad_output, Tensor input, Tensor weight, bool[3] m) -> Tensor"
         for mask, times in (([True, True, False], 2), ([False, True, True], 1)):
-            call = Node(2, "", 1, inputs=[tensor(5, 3), tensor(6, 3), tensor(7, 3), mask], input_shapes=shapes)
+            call = OperatorNode(2, "", 1, inputs=[tensor(5, 3), tensor(6, 3), tensor(7, 3), mask], input_shapes=shapes)
             work = work_of(call, schema, "")
             assert work is not None
             assert work.flops == times * 2 * 16 * 4 * 4 * 3 * 25
@@ -287,8 +289,8 @@ class TestCommunications:
         [recording] = read_bytes(nested(GROUPED), tmp_path)
         assert (recording.rank, recording.world) == (3, 4)
         assert recording.groups == (
-            Group("7", "tp", (1, 3), 2),
-            Group("0", "default_pg", (0, 1, 2, 3), 4),
+            ProcessGroup("7", "tp", (1, 3), 2),
+            ProcessGroup("0", "default_pg", (0, 1, 2, 3), 4),
         )
         found = communications(recording)
         assert [(one.operation, one.peer) for one in found if one.peer != NONE] == [
@@ -318,11 +320,14 @@ class TestCommunications:
 
     def test_groups_without_names(self, tmp_path: Path) -> None:
         [recording] = read_bytes(flat(STEP), tmp_path)
-        assert recording.groups == (Group("0", "", (), NONE),)
+        assert recording.groups == (ProcessGroup("0", "", (), NONE),)
         assert recording.rank == 1
         other = record(12, 2, [[tensor(92, 12)], 3, 555, 0, "all_to_allv", [6, 6], [6, 6]], [tensor(92, 12)])
         [recording] = read_bytes(flat([*STEP, other]), tmp_path, "et_rank_1.json")
-        assert recording.groups == (Group("group 0 of rank 1", "", (), NONE), Group("group 1 of rank 1", "", (), 2))
+        assert recording.groups == (
+            ProcessGroup("group 0 of rank 1", "", (), NONE),
+            ProcessGroup("group 1 of rank 1", "", (), 2),
+        )
         assert any("addresses" in sentence for sentence in recording.missing)
 
     def test_groups_by_address_and_as_python_wrote_them(self, tmp_path: Path) -> None:
@@ -330,14 +335,14 @@ class TestCommunications:
         init = node(3, "## process_group:init ##", 2, [text])
         send = record(4, 2, [tensor(90, 6), 1, 555, 0, "send", [], []], [])
         [recording] = read_bytes(flat([init, send]), tmp_path, "worker2.json")
-        assert recording.groups == (Group("3", "", (4, 2), 2),)
+        assert recording.groups == (ProcessGroup("3", "", (4, 2), 2),)
         assert communications(recording)[0].peer == 4
         assert recording.rank == 2
 
     def test_a_list_of_groups_that_pytorch_has_cut_is_used_as_far_as_it_goes(self, tmp_path: Path) -> None:
         init = INIT | {"inputs": [json.dumps(LISTED)[:-30]]}
         [recording] = read_bytes(nested([init, *GROUPED[1:]]), tmp_path)
-        assert Group("0", "default_pg", (0, 1, 2, 3), 4) in recording.groups
+        assert ProcessGroup("0", "default_pg", (0, 1, 2, 3), 4) in recording.groups
         assert any("cuts their list" in sentence for sentence in recording.missing)
 
     def test_a_wait_that_may_be_of_two_groups_is_left_to_the_data(self, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricsim.workload.compile import compile_job
-from fabricsim.workload.tally import TURNS, Calls, program_calls, tally
+from fabricsim.workload.tally import TURNS, EqualCalls, program_calls, tally
 from fabricsim.workload.volume_summary import summarise_volumes
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 CALLS = st.lists(
     st.builds(
-        Calls,
+        EqualCalls,
         dimension=st.sampled_from(["data", "tensor"]),
         collective=st.sampled_from(sorted(TURNS)),
         members=st.integers(1, 9),
@@ -31,17 +31,17 @@ CALLS = st.lists(
 
 def test_wire_factors_are_those_of_nccl_tests() -> None:
     # doc/PERFORMANCE.md of nccl-tests: bytes that each of n ranks sends, over the size
-    assert Calls("data", "all_reduce", 8, 800, 1).wire / 8 == 800 * 2 * 7 / 8
+    assert EqualCalls("data", "all_reduce", 8, 800, 1).wire / 8 == 800 * 2 * 7 / 8
     for name in ("reduce_scatter", "all_gather", "all_to_all"):
-        assert Calls("data", name, 8, 800, 1).wire / 8 == 800 * 7 / 8
-    assert Calls("pipeline", "send_recv", 2, 800, 1).wire == 800
-    assert Calls("context", "ring_exchange", 4, 800, 1).wire == 4 * 800
-    assert Calls("data", "broadcast", 8, 800, 1).wire == 7 * 800
-    assert not any(Calls("data", name, 1, 800, 1).wire for name in TURNS)
+        assert EqualCalls("data", name, 8, 800, 1).wire / 8 == 800 * 7 / 8
+    assert EqualCalls("pipeline", "send_recv", 2, 800, 1).wire == 800
+    assert EqualCalls("context", "ring_exchange", 4, 800, 1).wire == 4 * 800
+    assert EqualCalls("data", "broadcast", 8, 800, 1).wire == 7 * 800
+    assert not any(EqualCalls("data", name, 1, 800, 1).wire for name in TURNS)
 
 
 @given(calls=CALLS)
-def test_tally_keeps_every_call_that_sends_something(calls: list[Calls]) -> None:
+def test_tally_keeps_every_call_that_sends_something(calls: list[EqualCalls]) -> None:
     volumes = tally(calls)
     sending = [each for each in calls if each.wire]
     assert sum(volume.calls for volume in volumes.values()) == sum(each.times for each in sending)
@@ -50,12 +50,12 @@ def test_tally_keeps_every_call_that_sends_something(calls: list[Calls]) -> None
 
 
 @given(calls=CALLS)
-def test_one_call_many_times_is_many_calls(calls: list[Calls]) -> None:
+def test_one_call_many_times_is_many_calls(calls: list[EqualCalls]) -> None:
     assert tally(calls) == tally(one for each in calls for one in [each._replace(times=1)] * each.times)
 
 
 @given(calls=CALLS)
-def test_sizes_are_described_by_what_they_are(calls: list[Calls]) -> None:
+def test_sizes_are_described_by_what_they_are(calls: list[EqualCalls]) -> None:
     for key, volume in tally(calls).items():
         sizes = sorted(
             size for each in calls if (each[0], each[1]) == key and each.wire for size in [each.size] * each.times
@@ -77,8 +77,8 @@ def test_equal_calls_of_a_program_are_counted_together(make_job: MakeJob, gpu: G
 
 
 def test_summary_says_where_program_and_formula_differ() -> None:
-    counted = tally([Calls("data", "all_reduce", 4, 100, 2), Calls("pipeline", "send_recv", 2, 7, 1)])
-    formula = tally([Calls("data", "all_reduce", 4, 200, 1), Calls("pipeline", "send_recv", 2, 7, 1)])
+    counted = tally([EqualCalls("data", "all_reduce", 4, 100, 2), EqualCalls("pipeline", "send_recv", 2, 7, 1)])
+    formula = tally([EqualCalls("data", "all_reduce", 4, 200, 1), EqualCalls("pipeline", "send_recv", 2, 7, 1)])
     summary = summarise_volumes("x", 4, counted, formula)
     data, pipeline = summary["volumes"]
     assert (data["difference"]["calls"], data["difference"]["wire_bytes"], data["agrees"]) == (1, 0, False)
@@ -89,6 +89,6 @@ def test_summary_says_where_program_and_formula_differ() -> None:
 
 
 def test_summary_shows_what_only_one_of_both_has() -> None:
-    summary = summarise_volumes("x", 2, tally([Calls("data", "all_reduce", 2, 8, 1)]), {})
+    summary = summarise_volumes("x", 2, tally([EqualCalls("data", "all_reduce", 2, 8, 1)]), {})
     assert summary["volumes"][0]["formula"] == {"calls": 0, "buffer_bytes": 0, "wire_bytes": 0}
     assert not summary["agree"]

@@ -12,7 +12,7 @@ from fabricsim.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fabricsim.collectives.nccl.graph import Group
+    from fabricsim.collectives.nccl.graph import GroupShape
     from fabricsim.collectives.nccl.tuning import Algorithm, Protocol
 
 _PCIE = 12.0
@@ -41,7 +41,7 @@ class Pick:
 def pick(
     collective: str,
     size: int,
-    group: Group,
+    group: GroupShape,
     *,
     algorithms: Sequence[str] = (),
     protocols: Sequence[str] = (),
@@ -68,7 +68,7 @@ def pick(
 
 
 def _pairs(
-    collective: str, group: Group, algorithms: Sequence[str], protocols: Sequence[str]
+    collective: str, group: GroupShape, algorithms: Sequence[str], protocols: Sequence[str]
 ) -> list[tuple[Algorithm, Protocol]]:
     return [
         (a, p)
@@ -85,7 +85,7 @@ def threshold(algorithm: Algorithm, protocol: Protocol, ranks: int) -> int:
     return THRESHOLDS[protocol] * (ranks if algorithm == "ring" and protocol == "ll" else 1)
 
 
-def shrink(size: int, algorithm: Algorithm, protocol: Protocol, group: Group) -> tuple[int, int]:
+def shrink(size: int, algorithm: Algorithm, protocol: Protocol, group: GroupShape) -> tuple[int, int]:
     """Channels and threads of a call: first channels go, then threads are halved."""
     if algorithm in ("nvls", "nvls-tree"):
         return group.nvls_channels, MOST_THREADS[protocol]

@@ -10,7 +10,7 @@ from fabricsim.collectives.nccl.tuning import BUFFER, PAYLOAD
 
 if TYPE_CHECKING:
     from fabricsim.collectives.nccl.choice import Pick
-    from fabricsim.collectives.nccl.graph import Group
+    from fabricsim.collectives.nccl.graph import GroupShape
 
 RING_STEPS = 4
 """Steps of a ring's chunk by Simple: ALLREDUCE_CHUNKSTEPS, src/include/collectives.h."""
@@ -19,7 +19,7 @@ _TREE_SIMPLE = ((8, 2**17), (4, 2**16), (1, 2**15))
 _TREE_LL128 = ((4, 2**15),)
 
 
-def chunk(found: Pick, size: int, group: Group) -> int:
+def chunk(found: Pick, size: int, group: GroupShape) -> int:
     """Most bytes of data that a channel sends at once.
 
     `found`: what the call runs with.
@@ -37,7 +37,7 @@ def chunk(found: Pick, size: int, group: Group) -> int:
     return int(step * PAYLOAD[found.protocol])
 
 
-def send_channels(step: int, size: int, most: int, group: Group) -> int:
+def send_channels(step: int, size: int, most: int, group: GroupShape) -> int:
     """Count the channels over which a send goes: ``addP2pToPlan`` and ``scheduleP2pTasksToPlan`` of ``src/enqueue.cc``.
 
     `step`: bytes of a step of the FIFO.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from fabricsim.collectives.nccl.tuning import NVLS_EFFICIENCY, PAYLOAD, PROTOCOLS, generation
 
 if TYPE_CHECKING:
-    from fabricsim.collectives.nccl.graph import Group
+    from fabricsim.collectives.nccl.graph import GroupShape
     from fabricsim.collectives.nccl.tuning import Algorithm, Bounds, Link, Protocol
 
 HALVES = ("all_gather", "reduce_scatter")
@@ -28,7 +28,7 @@ _PLATEAU_BYTES, _PLATEAU_PER_RANK = 64, 4096
 _AMPERE, _HOPPER = 80, 90
 
 
-def exists(collective: str, algorithm: Algorithm, protocol: Protocol, group: Group) -> bool:
+def exists(collective: str, algorithm: Algorithm, protocol: Protocol, group: GroupShape) -> bool:
     """Whether NCCL has the pair for a collective and a group, whatever is switched off."""
     if algorithm not in group.tuning.base:
         return False
@@ -43,7 +43,7 @@ def exists(collective: str, algorithm: Algorithm, protocol: Protocol, group: Gro
     }[algorithm]
 
 
-def default_on(protocol: Protocol, group: Group) -> bool:
+def default_on(protocol: Protocol, group: GroupShape) -> bool:
     """Whether a pair that exists is allowed where the user says nothing: LL128 only where stores arrive whole."""
     if protocol != "ll128":
         return True
@@ -55,7 +55,7 @@ def default_on(protocol: Protocol, group: Group) -> bool:
     return near and whole and known
 
 
-def time(collective: str, algorithm: Algorithm, protocol: Protocol, size: int, group: Group) -> float:
+def time(collective: str, algorithm: Algorithm, protocol: Protocol, size: int, group: GroupShape) -> float:
     """Give the time that NCCL expects of a call, us."""
     rate = bandwidth(collective, algorithm, protocol, group)
     late = latency(collective, algorithm, protocol, group)
@@ -73,7 +73,7 @@ def steps(collective: str, ranks: int) -> int:
     return {"all_reduce": 2 * (ranks - 1), "broadcast": ranks}.get(collective, ranks - 1)
 
 
-def bandwidth(collective: str, algorithm: Algorithm, protocol: Protocol, group: Group) -> float:
+def bandwidth(collective: str, algorithm: Algorithm, protocol: Protocol, group: GroupShape) -> float:
     """Bytes of the buffer per ns that NCCL expects of large calls."""
     if algorithm in ("nvls", "nvls-tree"):
         return _nvls_bus(collective, algorithm, group)
@@ -81,7 +81,7 @@ def bandwidth(collective: str, algorithm: Algorithm, protocol: Protocol, group: 
     return bus * group.ranks / steps(collective, group.ranks) if algorithm == "ring" else bus / 2
 
 
-def share(collective: str, algorithm: Algorithm, protocol: Protocol, size: int, group: Group) -> float:
+def share(collective: str, algorithm: Algorithm, protocol: Protocol, size: int, group: GroupShape) -> float:
     """Share of what the links carry that an algorithm and protocol reach, flags and the rest included.
 
     By NCCL's own measurements: of LL and LL128 on each generation in one host, of trees by size, of NVLS. Between
@@ -96,12 +96,12 @@ def share(collective: str, algorithm: Algorithm, protocol: Protocol, size: int, 
     return reached * (_correction(protocol, size, group) if algorithm == "tree" else 1.0)
 
 
-def _full_bus(algorithm: Algorithm, group: Group) -> float:
+def _full_bus(algorithm: Algorithm, group: GroupShape) -> float:
     graph = group.tree if algorithm == "tree" else group.ring
     return graph.channels * (graph.within if group.hosts <= 2 else graph.between)  # noqa: PLR2004  NCCL's own rule
 
 
-def _bus(collective: str, algorithm: Algorithm, protocol: Protocol, group: Group) -> float:
+def _bus(collective: str, algorithm: Algorithm, protocol: Protocol, group: GroupShape) -> float:
     bus = _full_bus(algorithm, group)
     if group.tuning.bounds is None and group.tuning.version >= (2, 8) and group.capability == _AMPERE:
         bus = min(bus, _BUS_SM80)
@@ -110,28 +110,28 @@ def _bus(collective: str, algorithm: Algorithm, protocol: Protocol, group: Group
     return bus * _PAT_SHARE if algorithm == "pat" else _tree_bus(bus, protocol, group)
 
 
-def _correction(protocol: Protocol, size: int, group: Group) -> float:
+def _correction(protocol: Protocol, size: int, group: GroupShape) -> float:
     """Factor on the rate of a tree, by size."""
     factors = group.tuning.corrections[PROTOCOLS.index(protocol)]
     step = max(0, (size >> _SMALLEST_TREE).bit_length() - 1)
     return factors[step] if step < len(factors) else 1.0
 
 
-def _column(group: Group) -> int:
+def _column(group: GroupShape) -> int:
     return min(group.hosts, 3) - 1
 
 
-def _most_ll(bounds: Bounds, group: Group) -> float:
+def _most_ll(bounds: Bounds, group: GroupShape) -> float:
     if group.hosts == 1:
         return bounds.ll[min(generation(group.capability), len(bounds.ll) - 1)][0]
     return bounds.ll[1 if group.amd else 0][_column(group)]
 
 
-def _row(rows: tuple[tuple[float, float, float], ...], group: Group) -> float:
+def _row(rows: tuple[tuple[float, float, float], ...], group: GroupShape) -> float:
     return rows[min(generation(group.capability), len(rows) - 1)][_column(group)]
 
 
-def _ring_bus(bus: float, collective: str, protocol: Protocol, group: Group) -> float:
+def _ring_bus(bus: float, collective: str, protocol: Protocol, group: GroupShape) -> float:
     bounds = group.tuning.bounds
     if protocol == "ll":
         shared = group.tuning.ring_ll[0 if group.hosts > 1 or collective == "all_reduce" else 1] * bus
@@ -146,7 +146,7 @@ def _ring_bus(bus: float, collective: str, protocol: Protocol, group: Group) -> 
     return bus
 
 
-def _tree_bus(bus: float, protocol: Protocol, group: Group) -> float:
+def _tree_bus(bus: float, protocol: Protocol, group: GroupShape) -> float:
     bounds, channels = group.tuning.bounds, group.tree.channels
     one = group.hosts == 1
     if bounds is None:
@@ -162,7 +162,7 @@ def _tree_bus(bus: float, protocol: Protocol, group: Group) -> float:
     return bus
 
 
-def _old_tree_bus(bus: float, protocol: Protocol, group: Group) -> float:
+def _old_tree_bus(bus: float, protocol: Protocol, group: GroupShape) -> float:
     """Before 2.11: bounds on all channels together."""
     few = group.hosts <= 2  # noqa: PLR2004
     if group.tuning.version < (2, 8):
@@ -179,7 +179,7 @@ def _old_tree_bus(bus: float, protocol: Protocol, group: Group) -> float:
     return bus
 
 
-def _nvls_bus(collective: str, algorithm: Algorithm, group: Group) -> float:
+def _nvls_bus(collective: str, algorithm: Algorithm, group: GroupShape) -> float:
     graph = group.nvls
     assert graph is not None  # noqa: S101  `exists` says so
     if group.tuning.nvls_share:
@@ -196,7 +196,7 @@ def _nvls_bus(collective: str, algorithm: Algorithm, group: Group) -> float:
     return graph.channels * each * group.ranks / steps(collective, group.ranks)
 
 
-def latency(collective: str, algorithm: Algorithm, protocol: Protocol, group: Group) -> float:
+def latency(collective: str, algorithm: Algorithm, protocol: Protocol, group: GroupShape) -> float:
     """Time that NCCL expects of the smallest call, us."""
     p = PROTOCOLS.index(protocol)
     base = group.tuning.base[algorithm][p]
@@ -216,7 +216,7 @@ def latency(collective: str, algorithm: Algorithm, protocol: Protocol, group: Gr
     return base + _ring_latency(collective, protocol, here, there, group)
 
 
-def _network_hop(algorithm: Algorithm, p: int, group: Group) -> float:
+def _network_hop(algorithm: Algorithm, p: int, group: GroupShape) -> float:
     link: Link = "network"
     of: Algorithm = "tree" if algorithm == "ring" and group.tuning.exposed and group.per_host == 1 else algorithm
     hop = group.tuning.hop[link].get(of, (0.0, 0.0, 0.0))[p]
@@ -225,7 +225,7 @@ def _network_hop(algorithm: Algorithm, p: int, group: Group) -> float:
     return hop + group.adapter * (2 if PROTOCOLS[p] == "simple" else 1)
 
 
-def _ring_latency(collective: str, protocol: Protocol, here: float, there: float, group: Group) -> float:
+def _ring_latency(collective: str, protocol: Protocol, here: float, there: float, group: GroupShape) -> float:
     turns = steps(collective, group.ranks)
     if collective == "broadcast":
         return there if group.hosts > 1 else here  # all channels are alike, so chunks follow each other

@@ -45,7 +45,7 @@ class Graph:
 
 
 @dataclass(frozen=True)
-class Group:
+class GroupShape:
     """What the cost model needs to know of a group of ranks.
 
     `ranks`, `hosts`: their number.
@@ -90,13 +90,13 @@ class _Limits:
 
 def describe(  # noqa: PLR0913  by name only
     cluster: Cluster, ranks: int, hosts: int, *, network: float, tuning: Tuning, adapter: float = 0.0
-) -> Group:
+) -> GroupShape:
     """Find the graphs of a group of ranks that is spread evenly.
 
     `cluster`: hosts, GPUs and NICs.
     `network`: rate of one NIC's port, GB/s.
     `tuning`: of the version.
-    `adapter`: see `Group`.
+    `adapter`: see `GroupShape`.
     Raises InputError if the generation of the GPU is not known.
     """
     kind = architecture(cluster.gpu)
@@ -113,7 +113,7 @@ def describe(  # noqa: PLR0913  by name only
     doubled = min(_MOST_CHANNELS, 2 * ring.channels)
     if kind.capability >= _SM90 and hosts > 1 and ring.within > _QUADRUPLED_ABOVE and doubled < _NVLS_CHANNELS:
         doubled *= 2
-    return Group(
+    return GroupShape(
         ranks=ranks,
         hosts=hosts,
         capability=kind.capability,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fabricsim.collectives.choice import Choose
-    from fabricsim.collectives.nccl.graph import Group
+    from fabricsim.collectives.nccl.graph import GroupShape
     from fabricsim.collectives.nccl.tuning import Algorithm, Link, Protocol
     from fabricsim.scenario.scenario import Scenario
     from fabricsim.scenario.transport import NcclProtocol
@@ -53,7 +53,7 @@ _LINES: Mapping[Protocol, tuple[int, int]] = {"ll": LL, "ll128": LL128, "simple"
 """Of messages whose times were measured: NCCL's estimate of what else they lose would count that twice."""
 
 
-class Plan:
+class NcclPlan:
     """What calls run with on a cluster, by NCCL's cost model.
 
     `scenario`: cluster, transport and settings; ``collectives.nccl`` is set.
@@ -76,14 +76,14 @@ class Plan:
         self._choice = cache(self._choose)
         self.group((0, 1)[: scenario.cluster.ranks])  # errors come before the run
 
-    def group(self, ranks: tuple[int, ...]) -> Group:
+    def group(self, ranks: tuple[int, ...]) -> GroupShape:
         """Describe a group of ranks: all of one size on as many hosts are alike."""
         return self._group(len(ranks), self._hosts(ranks))
 
     def _hosts(self, ranks: tuple[int, ...]) -> int:
         return len({rank // self._cluster.gpus_per_host for rank in ranks})
 
-    def _describe(self, ranks: int, hosts: int) -> Group:
+    def _describe(self, ranks: int, hosts: int) -> GroupShape:
         adapter = self._settings.adapter_latency / _PS_PER_US
         found = describe(self._cluster, ranks, hosts, network=self._network, tuning=self._tuning, adapter=adapter)
         most, least = self._settings.max_channels, self._settings.min_channels
@@ -94,7 +94,7 @@ class Plan:
         """Take NCCL's algorithm and protocol for a call, among those that the settings allow."""
         return self._pick(collective, self.group(ranks), size)
 
-    def _pick(self, collective: str, group: Group, size: int) -> Pick:
+    def _pick(self, collective: str, group: GroupShape, size: int) -> Pick:
         algorithm = self._settings.wanted("algorithm", collective)
         protocol = self._settings.wanted("protocol", collective)
         return pick(
@@ -136,7 +136,7 @@ class Plan:
             copy_rate=self._copy_rate if found.algorithm == "ring" else 0.0,
         )
 
-    def _unchosen(self, collective: str, group: Group, size: int) -> Choice:
+    def _unchosen(self, collective: str, group: GroupShape, size: int) -> Choice:
         """Take protocol Simple for sends between two ranks, or LL for small ones."""
         plain = self._plain(collective, tuple(range(group.ranks)), size)
         sent = size // group.ranks if collective == "all_to_all" else size
@@ -159,13 +159,13 @@ class Plan:
             reduction_rate=plain.reduction_rate if own else 0.0,
         )
 
-    def _send_chunk(self, step: int, group: Group, size: int) -> int:
+    def _send_chunk(self, step: int, group: GroupShape, size: int) -> int:
         """Count what all channels between two ranks send at once; one stands for all of them."""
         links = nvlinks(self._gpu) if group.hosts == 1 and group.within == "nvlink" else 0
         step *= _NVLINK_STEP if links else 1
         return step * chunks.send_channels(step, size, 2 * max(1, links), group)
 
-    def _small_sends(self, plain: Choice, group: Group) -> Choice:
+    def _small_sends(self, plain: Choice, group: GroupShape) -> Choice:
         """Send in lines of LL, half of whose bytes are flags."""
         measured = self._measured_protocol("ll", group)
         return Choice(
@@ -186,12 +186,12 @@ class Plan:
         group = self.group(tuple(range(self._cluster.ranks)))
         return max(self._step("network", algorithm, protocol, group) for algorithm in ("tree", "ring"))
 
-    def _measured_protocol(self, protocol: Protocol, group: Group) -> NcclProtocol | None:
+    def _measured_protocol(self, protocol: Protocol, group: GroupShape) -> NcclProtocol | None:
         """Find what a message of a protocol costs between hosts on this transport where that was measured."""
         found: NcclProtocol | None = getattr(self._measured, protocol, None) if group.hosts > 1 else None
         return found
 
-    def _byte_latency(self, measured: NcclProtocol, found: Pick, group: Group) -> float:
+    def _byte_latency(self, measured: NcclProtocol, found: Pick, group: GroupShape) -> float:
         """Work out the latency per byte of a channel, ps.
 
         Lines of LL lie in the memory of a host, where a GPU polls them over PCIe and its proxy on one thread. The
@@ -205,7 +205,7 @@ class Plan:
         together = max(1.0, found.channels / self._stripes(found, group)) if waiting else 1.0
         return measured.byte_latency * PS_PER_S * together
 
-    def _own_part(self, collective: str, group: Group, size: int) -> int:
+    def _own_part(self, collective: str, group: GroupShape, size: int) -> int:
         """Count the time to copy what a rank of an all-to-all keeps, by the thread blocks that send, ps.
 
         Between hosts it is over long before the other sends, beside which it runs as a send of its own. Inside a host,
@@ -214,7 +214,7 @@ class Plan:
         inside = collective == "all_to_all" and group.hosts == 1
         return round(size / group.ranks / self._copy_rate * PS_PER_S) if inside else 0
 
-    def _channels(self, found: Pick, group: Group) -> int:
+    def _channels(self, found: Pick, group: GroupShape) -> int:
         """Channels to simulate: one stands for many that share every resource and run in step.
 
         Packets do not go in parts as a flow does, so there each NIC has a channel.
@@ -222,19 +222,19 @@ class Plan:
         one = group.within == "nvlink" or found.algorithm != "ring" or found.channels > _MANY
         return max(self._stripes(found, group) if self._packets else 1, 1 if one else found.channels)
 
-    def _stripes(self, found: Pick, group: Group) -> int:
+    def _stripes(self, found: Pick, group: GroupShape) -> int:
         """NICs of a host that the channels go by in turn; the heads of NVLS have one each."""
         alone = self._packets and found.algorithm not in ("ring", "tree")
         return 1 if alone else min(group.channels, nics_of(self._cluster, group.ranks, group.hosts))
 
     @staticmethod
-    def _line(collective: str, found: Pick, size: int, group: Group) -> tuple[int, int]:
+    def _line(collective: str, found: Pick, size: int, group: GroupShape) -> tuple[int, int]:
         """Payload and bytes of a line that leave the data the share of the links that NCCL reckons with."""
         share = cost.share(collective, found.algorithm, found.protocol, size, group)
         reached = Fraction(share).limit_denominator(_FINEST)
         return reached.numerator, reached.denominator
 
-    def _start(self, algorithm: Algorithm, protocol: Protocol, group: Group) -> int:
+    def _start(self, algorithm: Algorithm, protocol: Protocol, group: GroupShape) -> int:
         """Look up the time until a kernel works, ps; trees by Simple have none of their own before 2.23."""
         of_gpu = {"simple": self._gpu.nccl_start, "ll": self._gpu.nccl_ll_start}.get(protocol)
         if algorithm in ("ring", "tree") and group.within == "nvlink" and of_gpu is not None:
@@ -244,7 +244,7 @@ class Plan:
             base = self._tuning.base["ring"][PROTOCOLS.index("simple")]
         return round(base * _PS_PER_US)
 
-    def _step(self, link: Link, algorithm: Algorithm, protocol: Protocol, group: Group) -> int:
+    def _step(self, link: Link, algorithm: Algorithm, protocol: Protocol, group: GroupShape) -> int:
         """Look up the fixed time of a message, ps.
 
         A tree's Simple hop of versions before 2.23 holds the time of a chunk of 256 KiB (tuning.cc says so), which the
@@ -275,5 +275,5 @@ def _latency(measured: NcclProtocol, algorithm: str) -> int:
 def chooser(scenario: Scenario) -> Choose:
     """Choose by NCCL's cost model where ``collectives.nccl`` is set, else what the settings say."""
     plain = scenario.collectives.nccl is None
-    choose = from_settings(scenario.collectives, scenario.cluster) if plain else Plan(scenario)
+    choose = from_settings(scenario.collectives, scenario.cluster) if plain else NcclPlan(scenario)
     return merged(choose) if scenario.engine == "flow" else choose

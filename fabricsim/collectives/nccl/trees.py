@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Place:
+class TreePlace:
     """A rank's parent and children in a tree; no parent is None."""
 
     parent: int | None
     children: tuple[int, ...]
 
 
-def binary_tree(hosts: int) -> list[Place]:
+def binary_tree(hosts: int) -> list[TreePlace]:
     """Host 0 above a binary tree whose leaves are the odd hosts.
 
     A host whose lowest set bit is ``b`` is the child of the host without ``b`` and with the next higher bit, or just
@@ -37,7 +37,7 @@ def binary_tree(hosts: int) -> list[Place]:
         bit = host & -host
         up = (host ^ bit) | bit << 1
         parents.append(up if up < hosts else host ^ bit)
-    return [Place(parents[host], _children(host, hosts)) for host in range(hosts)]
+    return [TreePlace(parents[host], _children(host, hosts)) for host in range(hosts)]
 
 
 def _children(host: int, hosts: int) -> tuple[int, ...]:
@@ -52,7 +52,7 @@ def _children(host: int, hosts: int) -> tuple[int, ...]:
     return (host - low, host + right) if right else (host - low,)
 
 
-def double_tree(hosts: int, *, mirrored_when_even: bool) -> tuple[list[Place], list[Place]]:
+def double_tree(hosts: int, *, mirrored_when_even: bool) -> tuple[list[TreePlace], list[TreePlace]]:
     """Two trees over the hosts; the second mirrors the first, or is shifted by one host.
 
     `hosts`: their number.
@@ -64,10 +64,10 @@ def double_tree(hosts: int, *, mirrored_when_even: bool) -> tuple[list[Place], l
     def there(host: int) -> int:
         return hosts - 1 - host if mirrored else (host + 1) % hosts
 
-    second: list[Place] = list(first)
+    second: list[TreePlace] = list(first)
     for host, place in enumerate(first):
         parent = None if place.parent is None else there(place.parent)
-        second[there(host)] = Place(parent, tuple(there(child) for child in place.children))
+        second[there(host)] = TreePlace(parent, tuple(there(child) for child in place.children))
     return first, second
 
 
@@ -95,7 +95,7 @@ def splits(cluster: Cluster) -> bool:
     return cluster.gpus_per_host > 1 and cluster.intra_host != "nvlink"
 
 
-def rank_tree(tree: Sequence[Place], order: Sequence[int], *, split: bool) -> list[Place]:
+def rank_tree(tree: Sequence[TreePlace], order: Sequence[int], *, split: bool) -> list[TreePlace]:
     """Tree over all ranks.
 
     `tree`: over the hosts.
@@ -104,7 +104,7 @@ def rank_tree(tree: Sequence[Place], order: Sequence[int], *, split: bool) -> li
     """
     size = len(order)
     head, below = order[0], order[1] if split else order[0]
-    places: list[Place] = [Place(None, ())] * (len(tree) * size)
+    places: list[TreePlace] = [TreePlace(None, ())] * (len(tree) * size)
     for host, place in enumerate(tree):
         for at, gpu in enumerate(order):
             children = [host * size + order[at + 1]] if at + 1 < size else []
@@ -113,7 +113,7 @@ def rank_tree(tree: Sequence[Place], order: Sequence[int], *, split: bool) -> li
             parent: int | None = host * size + order[at - 1]
             if at == 0:
                 parent = None if place.parent is None else place.parent * size + below
-            places[host * size + gpu] = Place(parent, tuple(children))
+            places[host * size + gpu] = TreePlace(parent, tuple(children))
     return places
 
 

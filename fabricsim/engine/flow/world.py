@@ -26,7 +26,7 @@ _LONGEST_OP = 10**18  # ps (11 days); with CLOCK_END it stays below the largest 
 
 
 @dataclass(frozen=True)
-class Job:
+class ProgramPlace:
     """Place of a program in the tables."""
 
     number: int
@@ -152,7 +152,9 @@ class World(State):
         self._free_messages.extend(batch.messages)
         self._free_jobs.append(batch.job)
 
-    def post_job(self, now: int, ops: NDArray[np.void], successors: NDArray[np.int64], calls: NDArray[np.void]) -> Job:
+    def post_job(
+        self, now: int, ops: NDArray[np.void], successors: NDArray[np.int64], calls: NDArray[np.void]
+    ) -> ProgramPlace:
         """Start a program: its ops without predecessors become ready now.
 
         Parameters
@@ -187,8 +189,8 @@ class World(State):
             post(self, now, OP_START, job.first_op + op, 0)
         return job
 
-    def _take_job(self, ops: int, edges: int, calls: int) -> Job:
-        job = Job(
+    def _take_job(self, ops: int, edges: int, calls: int) -> ProgramPlace:
+        job = ProgramPlace(
             self._free_jobs.pop() if self._free_jobs else self.used["jobs"],
             self.op_arena.take(ops),
             ops,
@@ -206,7 +208,7 @@ class World(State):
         self.reserve_events()
         return job
 
-    def free_job(self, job: Job) -> None:
+    def free_job(self, job: ProgramPlace) -> None:
         """Give the tables of a finished program back."""
         self.op_arena.give_back(job.first_op, job.ops)
         self.edge_arena.give_back(job.first_edge, job.edges)

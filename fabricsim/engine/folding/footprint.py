@@ -88,7 +88,7 @@ def _alike(made: Template, receivers: NDArray[np.int64], inboxes: NDArray[np.int
     return all(scripts) and all(np.all(column == column[:, :1]) for column in columns)
 
 
-class Layout(NamedTuple):
+class AlikeGroups(NamedTuple):
     """Groups over connections of one shape, and the numbers of the first of each.
 
     Memberships are numbered by group, then by member, and then come the group's switches. ``choice`` is what the first
@@ -151,7 +151,7 @@ class Footprint:
         self._endpoints, self._choose, self._ways = ways.endpoints, choose, ways
         self._stripes: list[Stripes] = [()]
         self._number: dict[Stripes, int] = {(): 0}
-        self.layouts: list[Layout] = []
+        self.layouts: list[AlikeGroups] = []
         self._of_set: dict[tuple[str, str, Choice], list[int]] = {}
         self._rows: list[dict[bytes, int]] = []
         known: dict[tuple[object, ...], int] = {}
@@ -185,7 +185,7 @@ class Footprint:
                 if last is None
                 else (last.first_group + len(last.members), last.first_membership + last.ends.size)
             )
-            self.layouts.append(Layout(shape, choice, self._ends(members, shape), members, *first))
+            self.layouts.append(AlikeGroups(shape, choice, self._ends(members, shape), members, *first))
             self._rows.append({row.tobytes(): number for number, row in enumerate(members)})
         layouts = self._of_set.setdefault((group_set.collective, group_set.dimension, choice), [])
         if known[key] not in layouts:
@@ -242,7 +242,7 @@ class Footprint:
         number, port = divmod(rest, _PORTS)
         return self._ways.endpoint(source), self._ways.endpoint(target), port, self._stripes[number]
 
-    def _striped(self, layout: Layout, sources: Indices, targets: Indices, channel: int) -> Indices:
+    def _striped(self, layout: AlikeGroups, sources: Indices, targets: Indices, channel: int) -> Indices:
         """Return the number of the stripes of each connection of a channel, shape ``(groups, connections)``."""
         numbers = np.zeros(sources.shape, np.int64)
         if layout.choice.stripes == 1:

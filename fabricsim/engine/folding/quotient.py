@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fabricsim.engine.folding.footprint import Footprint, Layout
+    from fabricsim.engine.folding.footprint import AlikeGroups, Footprint
     from fabricsim.topology.resources import Resources
     from fabricsim.workload.program import Plan
 
@@ -35,7 +35,7 @@ class Seats(NamedTuple):
     lanes: Indices
 
 
-def _seats(layout: Layout, groups: Indices, memberships: Indices) -> Seats | None:
+def _seats(layout: AlikeGroups, groups: Indices, memberships: Indices) -> Seats | None:
     """Seat the members of all groups in those that stand for them; None if a class does not repeat as it must."""
     size = layout.members.shape[1]
     _, first, which = np.unique(groups, return_index=True, return_inverse=True)
@@ -124,7 +124,7 @@ def _structure(plan: Plan, resources: Resources, footprint: Footprint, apart: Ma
     return structure
 
 
-def _ambiguous(layout: Layout, memberships: Indices) -> bool:
+def _ambiguous(layout: AlikeGroups, memberships: Indices) -> bool:
     """Whether a rank is in two groups of a layout that nothing tells apart: which call is meant would be open."""
     ranks = layout.members.ravel().astype(np.int64)
     return len(pairs(ranks, memberships.ravel())[0]) < len(ranks)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from fabricsim.scenario.fabric import Failure
     from fabricsim.scenario.scenario import Scenario
-    from fabricsim.scenario.switch import Switch
+    from fabricsim.scenario.switch import SwitchSpec
     from fabricsim.topology.platform import Platform
     from fabricsim.transports.base import FlowModel
 
@@ -95,7 +95,7 @@ def _links_of(failure: Failure, names: Sequence[str]) -> list[int]:
     return [names.index(name) for name in wanted]
 
 
-def _require_credits(law: np.ndarray, switch: Switch) -> None:
+def _require_credits(law: np.ndarray, switch: SwitchSpec) -> None:
     """Refuse a receive buffer that no full packet fits into: headers count, and credits come in blocks of 64 bytes."""
     packet = int(law["payload"][0] + law["overhead"][0])
     needed = -(-packet // CREDIT_BYTES) * CREDIT_BYTES

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.scenario.scenario import Scenario
-    from fabricsim.scenario.switch import Switch
+    from fabricsim.scenario.switch import SwitchSpec
     from fabricsim.topology.platform import Platform
     from fabricsim.topology.wires import Wires
 
@@ -88,7 +88,7 @@ def _links(wires: Wires, hosts: int, scenario: Scenario) -> NDArray[np.void]:
     return links
 
 
-def _set_thresholds(links: NDArray[np.void], of_switch: NDArray[np.bool_], switch: Switch) -> None:
+def _set_thresholds(links: NDArray[np.void], of_switch: NDArray[np.bool_], switch: SwitchSpec) -> None:
     """Turn thresholds in bytes into drain times."""
 
     def drain(size: int) -> NDArray[np.int64]:
@@ -101,7 +101,7 @@ def _set_thresholds(links: NDArray[np.void], of_switch: NDArray[np.bool_], switc
         links["mark_most"][of_switch] = switch.ecn.probability
 
 
-def _managed(links: NDArray[np.void], hosts: int, switch: Switch) -> NDArray[np.bool_]:
+def _managed(links: NDArray[np.void], hosts: int, switch: SwitchSpec) -> NDArray[np.bool_]:
     """Tell which links need a port that decides at each departure."""
     controlled = switch.pfc is not None or switch.credits is not None
     shared = switch.buffer is not None and switch.buffer.shared is not None
@@ -113,7 +113,7 @@ def _managed(links: NDArray[np.void], hosts: int, switch: Switch) -> NDArray[np.
 
 
 def _ports(
-    links: NDArray[np.void], managed: NDArray[np.bool_], hosts: int, switch: Switch
+    links: NDArray[np.void], managed: NDArray[np.bool_], hosts: int, switch: SwitchSpec
 ) -> tuple[NDArray[np.void], NDArray[np.void]]:
     """Make a port for each managed link of a switch, and one for each host, the NIC: these come last."""
     from_host = links["source"] < hosts
@@ -146,7 +146,7 @@ def _ports(
     return ports, queues
 
 
-def _ingress(links: NDArray[np.void], hosts: int, switch: Switch) -> NDArray[np.void]:
+def _ingress(links: NDArray[np.void], hosts: int, switch: SwitchSpec) -> NDArray[np.void]:
     """Say when what an incoming link brings makes a node send PAUSE, and whether it gives credits back."""
     ingress = table(len(links) * CLASSES, INGRESS)
     ingress["above"] = NEVER
@@ -165,7 +165,7 @@ def _ingress(links: NDArray[np.void], hosts: int, switch: Switch) -> NDArray[np.
     return ingress
 
 
-def smallest_packet(law: NDArray[np.void], switch: Switch) -> int:
+def smallest_packet(law: NDArray[np.void], switch: SwitchSpec) -> int:
     """Bytes of the shortest packet that may be on a wire as long as messages fill their packets."""
     candidates = [int(law["ack_wire"][0]), int(law["overhead"][0]) + int(law["payload"][0])]
     if switch.trimming or switch.forwarding == "cut-through":

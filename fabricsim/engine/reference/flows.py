@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fabricsim.engine.reference.shared import Shared
-from fabricsim.engine.reference.stages import Stage
+from fabricsim.engine.reference.stages import HostStage
 from fabricsim.records.program import NONE
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Flow:
     source: Node
     target: Node
 
-    def __init__(self, network: Parts, index: int, row: Any, law: Any) -> None:  # noqa: ANN401  records
+    def __init__(self, network: NetworkParts, index: int, row: Any, law: Any) -> None:  # noqa: ANN401  records
         self.row = row
         self.law = law
         self.index = index
@@ -60,7 +60,7 @@ class Flow:
         raise NotImplementedError
 
 
-class Parts(Shared):
+class NetworkParts(Shared):
     """The network as its hosts and switches know it: links, flows and what flows pass, each by its number."""
 
     links: list[Link]
@@ -69,7 +69,7 @@ class Parts(Shared):
     flows: list[Flow]
     inboxes: list[Inbox]
 
-    def stages(self, first: int, count: int) -> list[Stage]:
+    def stages(self, first: int, count: int) -> list[HostStage]:
         """Return rows `first` to ``first + count`` of the table of stages, with their servers."""
         rows: Any = self.tables.stages[first : first + count] if first != NONE else []
-        return [Stage(self.servers[int(row["server"])], float(row["ps_per_byte"])) for row in rows]
+        return [HostStage(self.servers[int(row["server"])], float(row["ps_per_byte"])) for row in rows]

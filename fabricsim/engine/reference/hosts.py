@@ -11,7 +11,7 @@ from fabricsim.engine.reference.stages import pass_all
 from fabricsim.records.packet import DATA, PORT_DUE, READ_AHEAD, RECEIVED
 
 if TYPE_CHECKING:
-    from fabricsim.engine.reference.flows import Flow, Parts
+    from fabricsim.engine.reference.flows import Flow, NetworkParts
     from fabricsim.engine.reference.links import Link
     from fabricsim.engine.reference.packets import Packet
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 class Host(Node):
     """Sends and receives; its NIC takes a packet from each flow in turn."""
 
-    network: Parts
+    network: NetworkParts
 
-    def __init__(self, network: Parts, index: int) -> None:
+    def __init__(self, network: NetworkParts, index: int) -> None:
         super().__init__(network, index)
         self.round: deque[Flow] = deque()
         self._port_index = int(network.tables.nodes[index]["port"])

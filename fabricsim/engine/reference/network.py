@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fabricsim.engine.reference.flows import Parts
+from fabricsim.engine.reference.flows import NetworkParts
 from fabricsim.engine.reference.hosts import Host, ManagedNic
 from fabricsim.engine.reference.links import Link
 from fabricsim.engine.reference.ports import Port
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from fabricsim.engine.reference.nodes import Node
     from fabricsim.engine.reference.packets import Control, Delivery, Entry
-    from fabricsim.engine.reference.shared import Tables
+    from fabricsim.engine.reference.shared import NetworkTables
 
 
-class Reference(Parts):
+class Reference(NetworkParts):
     """The packet engine's semantics in SimPy.
 
     Parameters
@@ -38,7 +38,7 @@ class Reference(Parts):
         The SimPy environment to run in, whose time is integer picoseconds; by default a new one.
     """
 
-    def __init__(self, tables: Tables, environment: simpy.Environment | None = None) -> None:
+    def __init__(self, tables: NetworkTables, environment: simpy.Environment | None = None) -> None:
         super().__init__(tables, environment)
         self._posts: dict[int, list[Callable[[], None]]] = {}
         self._due: dict[int, set[int]] = {}  # nodes that have something to do, by time

@@ -18,7 +18,7 @@ from fabricsim.transports.laws import round_trip
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
-    from fabricsim.engine.reference.flows import Parts
+    from fabricsim.engine.reference.flows import NetworkParts
     from fabricsim.engine.reference.hosts import Host
     from fabricsim.engine.reference.packets import Reading
     from fabricsim.engine.reference.rows import Rows
@@ -34,7 +34,7 @@ class Sender(Flow):
     source: Host
     target: Host
 
-    def __init__(self, network: Parts, index: int, rows: Rows, hosts: dict[int, Host]) -> None:
+    def __init__(self, network: NetworkParts, index: int, rows: Rows, hosts: dict[int, Host]) -> None:
         row = rows.flows[index]
         super().__init__(network, index, row, rows.laws[int(row["law"])])
         self.network = network

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Table = NDArray[Any]
 
 
-class Tables(Protocol):
+class NetworkTables(Protocol):
     """What the engines are given: one table per kind of record of `fabricsim.records.packet`."""
 
     @property
@@ -55,7 +55,7 @@ class Tables(Protocol):
 class Shared:
     """What a part of the network may ask the network for."""
 
-    def __init__(self, tables: Tables, environment: simpy.Environment | None) -> None:
+    def __init__(self, tables: NetworkTables, environment: simpy.Environment | None) -> None:
         self.tables = tables
         self.environment = environment or simpy.Environment()
         self.seed = int(tables.world[0]["seed"])

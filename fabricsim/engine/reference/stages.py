@@ -21,7 +21,7 @@ class Server:
 
 
 @dataclass
-class Stage:
+class HostStage:
     """A server on a flow's way through a host."""
 
     server: Server
@@ -40,7 +40,7 @@ class Stage:
         return max(time + duration, self.server.free_at)
 
 
-def pass_all(stages: list[Stage], payload: int, time: int) -> int:
+def pass_all(stages: list[HostStage], payload: int, time: int) -> int:
     """Serve `payload` bytes at each stage in turn, from `time` on; returns when the last is done, ps."""
     now = time
     for stage in stages:
@@ -48,7 +48,7 @@ def pass_all(stages: list[Stage], payload: int, time: int) -> int:
     return time
 
 
-def times_alone(stages: list[Stage], payload: int) -> list[int]:
+def times_alone(stages: list[HostStage], payload: int) -> list[int]:
     """Time of each stage to serve `payload` bytes if nothing else is there, ps."""
     return [stage.time_alone(payload) for stage in stages]
 

@@ -11,7 +11,7 @@ from fabricsim.records.transport import LEAST_LOADED
 from fabricsim.topology.shortest_paths import mix
 
 if TYPE_CHECKING:
-    from fabricsim.engine.reference.flows import Parts
+    from fabricsim.engine.reference.flows import NetworkParts
     from fabricsim.engine.reference.links import Link
     from fabricsim.engine.reference.packets import Packet
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 class Switch(Node):
     """Forwards packets by their path, or by its own choice among the shortest ways."""
 
-    network: Parts
+    network: NetworkParts
 
-    def __init__(self, network: Parts, index: int) -> None:
+    def __init__(self, network: NetworkParts, index: int) -> None:
         super().__init__(network, index)
         self._hosts = int((network.tables.nodes["kind"] == HOST).sum())
 

@@ -13,7 +13,7 @@ RANKS = 16
 
 
 @dataclass(frozen=True)
-class Size:
+class ModelSize:
     """A model of GPT-NeoX by its layers, hidden size and heads (configs/<name>.yml)."""
 
     name: str
@@ -23,15 +23,15 @@ class Size:
 
 
 SIZES = (
-    Size("19M", 6, 512, 8),
-    Size("49M", 10, 640, 10),
-    Size("125M", 12, 768, 12),
-    Size("350M", 24, 1024, 16),
-    Size("760M", 24, 1536, 16),
-    Size("1.3B", 24, 2048, 16),
-    Size("2.7B", 32, 2560, 32),
-    Size("6.7B", 32, 4096, 32),
-    Size("13B", 40, 5120, 40),
+    ModelSize("19M", 6, 512, 8),
+    ModelSize("49M", 10, 640, 10),
+    ModelSize("125M", 12, 768, 12),
+    ModelSize("350M", 24, 1024, 16),
+    ModelSize("760M", 24, 1536, 16),
+    ModelSize("1.3B", 24, 2048, 16),
+    ModelSize("2.7B", 32, 2560, 32),
+    ModelSize("6.7B", 32, 4096, 32),
+    ModelSize("13B", 40, 5120, 40),
 )
 """Named as their files, which count one embedding, below 100M none."""
 SWEPT = SIZES[5]
@@ -81,11 +81,11 @@ SCHEMES = (
 
 
 @dataclass(frozen=True)
-class Point:
+class SweptJob:
     """One job: what is swept, model, sequence length and scheme."""
 
     sweep: str
-    size: Size
+    size: ModelSize
     sequence: int
     scheme: Scheme
 
@@ -109,9 +109,9 @@ class Point:
         return [*lines, *_BUCKETS] if scheme.data > 1 and scheme.zero < _SHARDED else lines
 
 
-def points() -> Iterator[Point]:
+def points() -> Iterator[SweptJob]:
     """All jobs: the sweep of the sequence length, then that of the model size."""
     for scheme in SCHEMES:
-        yield from (Point("sequence", SWEPT, sequence, scheme) for sequence in SEQUENCES)
+        yield from (SweptJob("sequence", SWEPT, sequence, scheme) for sequence in SEQUENCES)
     for scheme in SCHEMES:
-        yield from (Point("model", size, USUAL, scheme) for size in SIZES)
+        yield from (SweptJob("model", size, USUAL, scheme) for size in SIZES)

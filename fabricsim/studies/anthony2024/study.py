@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from fabricsim.studies.anthony2024.grid import Point
+    from fabricsim.studies.anthony2024.grid import SweptJob
     from fabricsim.workload.volume_summary import VolumeSummary
 
 _MESSAGE = RANKS * 2**20
@@ -52,7 +52,7 @@ class _Counted:
     `volumes`: counted in the program beside the formulas.
     """
 
-    def __init__(self, point: Point) -> None:
+    def __init__(self, point: SweptJob) -> None:
         plan = build_plan(load("anthony2024", point.settings))
         self.parameters = parameters(plan.job.model)
         self.volumes: VolumeSummary = summarise_volumes(
@@ -69,7 +69,7 @@ def carried(collective: str) -> float:
     return payload / _ENDS / RANKS / (_MESSAGE * (RANKS - 1) / RANKS)
 
 
-def _figures(found: dict[Point, _Counted]) -> dict[str, float]:
+def _figures(found: dict[SweptJob, _Counted]) -> dict[str, float]:
     """Volumes by the keys of the measured ones; of several jobs the one farthest from the first ZeRO stages' rule."""
     sent = {
         (point.scheme.name, point.size): counted.volumes["wire_bytes_per_gpu"]
@@ -83,7 +83,7 @@ def _figures(found: dict[Point, _Counted]) -> dict[str, float]:
     return figures
 
 
-def _summary(found: dict[Point, _Counted]) -> dict[str, Any]:
+def _summary(found: dict[SweptJob, _Counted]) -> dict[str, Any]:
     agreeing = sum(counted.volumes["agree"] for counted in found.values())
     return {
         "programs that agree with the formulas": f"{agreeing} of {len(found)}",

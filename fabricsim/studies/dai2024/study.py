@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from fabricsim.results.result import Result
+    from fabricsim.results.result import RunRecord
     from fabricsim.scenario.load import LoadedScenario
 
 TRANSPORTS = ("tcp-10g", "ipoib-100g", "rdma-100g")
@@ -100,7 +100,7 @@ def _loaded(point: Point) -> dict[str, LoadedScenario]:
         raise
 
 
-def _outcome(result: Result) -> Outcome:
+def _outcome(result: RunRecord) -> Outcome:
     summary = summarise(result)
     breakdown = summary["breakdown_s"]
     # the study's figures are from Megatron-LM's timers, which count waiting for peers as communication

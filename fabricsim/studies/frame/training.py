@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Run:
+class PublishedRun:
     """One run of a published table.
 
     `name`: as the report shows it.

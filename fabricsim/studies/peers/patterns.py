@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.studies.peers.cases import Case
-    from fabricsim.studies.peers.runs import Run
+    from fabricsim.studies.peers.runs import PeerRun
 
 INCAST = 1_024_000
 """Of each flow of an incast, bytes."""
@@ -31,7 +31,7 @@ _SMALL = "ring16"  # on a fat tree of 16 hosts
 
 
 @dataclass(frozen=True)
-class Pattern:
+class FlowPattern:
     """Flows that all start at 0.
 
     `name`: as in the tables; begins with ``incast``, ``ring`` or ``perm``.
@@ -48,17 +48,17 @@ class Pattern:
         """Ports of a switch of the fat tree."""
         return 4 if self.name == _SMALL else 8
 
-    def run(self, case: Case) -> Run:
+    def run(self, case: Case) -> PeerRun:
         """Send the flows with the transport of a case."""
         k = self.ports
         return run(scenario(case.transport, k, case.settings), matrix(self.pairs, self.size, k**3 // 4), k)
 
 
-def own_patterns() -> list[Pattern]:
+def own_patterns() -> list[FlowPattern]:
     """Incasts, rings, and permutations drawn from stated seeds."""
-    incasts = [Pattern(f"incast{count}", [(host, 0) for host in range(1, count + 1)], INCAST) for count in _INCASTS]
-    rings = [Pattern(f"ring{hosts}", ring(hosts), FLOW) for hosts in (16, _HOSTS)]
-    return [*incasts, *rings, *(Pattern(f"perm128 of seed {seed}", _permutation(seed), FLOW) for seed in _SEEDS)]
+    incasts = [FlowPattern(f"incast{count}", [(host, 0) for host in range(1, count + 1)], INCAST) for count in _INCASTS]
+    rings = [FlowPattern(f"ring{hosts}", ring(hosts), FLOW) for hosts in (16, _HOSTS)]
+    return [*incasts, *rings, *(FlowPattern(f"perm128 of seed {seed}", _permutation(seed), FLOW) for seed in _SEEDS)]
 
 
 def _permutation(seed: int) -> list[tuple[int, int]]:
@@ -80,14 +80,14 @@ def lines_of(path: Path) -> list[dict[str, str]]:
         raise InputError(msg) from error
 
 
-def their_pattern(folder: Path, name: str, pairs: Sequence[tuple[int, int]]) -> Pattern:
+def their_pattern(folder: Path, name: str, pairs: Sequence[tuple[int, int]]) -> FlowPattern:
     """Return a pattern that simulators ran: its size is that of ``inputs/NAME.csv``, or as of our own patterns."""
     inputs = folder / "inputs" / f"{name}.csv"
     default = INCAST if name.startswith("incast") else FLOW
-    return Pattern(name, pairs, int(lines_of(inputs)[0]["bytes"]) if inputs.is_file() else default)
+    return FlowPattern(name, pairs, int(lines_of(inputs)[0]["bytes"]) if inputs.is_file() else default)
 
 
-def theory(case: Case, pattern: Pattern) -> Iterator[tuple[str, float, float]]:
+def theory(case: Case, pattern: FlowPattern) -> Iterator[tuple[str, float, float]]:
     """Compare a case with theory: what is compared, what theory says, and what was found, s.
 
     The last flow of an incast ends when the receiver's link has carried all. A link of a ring carries a flow and the
@@ -111,7 +111,7 @@ def theory(case: Case, pattern: Pattern) -> Iterator[tuple[str, float, float]]:
     yield "mean", float(expected.mean()), float(found.acknowledged.mean())
 
 
-def max_min(pattern: Pattern, size: int) -> NDArray[np.float64]:
+def max_min(pattern: FlowPattern, size: int) -> NDArray[np.float64]:
     """Completion times of flows of `size` bytes that share links by max-min, no latency, s: of the flow engine.
 
     ``tests/studies/test_peers.py`` holds it against the solution of another solver.

@@ -36,7 +36,7 @@ _PS = 1e12
 
 
 @dataclass(frozen=True)
-class Run:
+class PeerRun:
     """What one run gave.
 
     `received`: from the start of each flow until its last byte is received, s, shape ``(n,)``.
@@ -88,7 +88,7 @@ def links_between(source: NDArray[np.int64], target: NDArray[np.int64], k: int) 
     return np.where(source // below_pod == target // below_pod, within_pod, 6)
 
 
-def run(chosen: Scenario, demand: Matrix, k: int) -> Run:
+def run(chosen: Scenario, demand: Matrix, k: int) -> PeerRun:
     """Send all flows and note when each was received."""
     began = time.process_time()
     result = traffic.simulate(chosen, demand)
@@ -96,7 +96,7 @@ def run(chosen: Scenario, demand: Matrix, k: int) -> Run:
     links = links_between(demand.flows["source"], demand.flows["target"], k)
     received = result.completion / _PS
     back = links * (DELAY + packet_framing(chosen.transport).ack / RATE)
-    return Run(received, received + back, links, spent)
+    return PeerRun(received, received + back, links, spent)
 
 
 def alone(packets: int, links: int, wire: int, ack: int) -> float:

@@ -21,7 +21,7 @@ from fabricsim.results.validation import Validation
 from fabricsim.run import traffic
 from fabricsim.studies.frame.study import Progress, Study, silent
 from fabricsim.studies.peers.cases import AT_RECEIVER, CASES, FLOW_TARGET, TARGET, US, Case, Comparison, row
-from fabricsim.studies.peers.patterns import Pattern, lines_of, own_patterns, their_pattern, theory
+from fabricsim.studies.peers.patterns import FlowPattern, lines_of, own_patterns, their_pattern, theory
 from fabricsim.studies.peers.runs import FLOW, alone, in_ring, matrix, ring, run, scenario
 from fabricsim.transports.parameters import packet_framing
 
@@ -146,7 +146,7 @@ def ring_rows() -> list[ValidationRow]:
     return rows
 
 
-def theory_rows(case: Case, pattern: Pattern) -> list[ValidationRow]:
+def theory_rows(case: Case, pattern: FlowPattern) -> list[ValidationRow]:
     """Compare a transport on a pattern with closed forms or max-min sharing."""
     return [
         row(f"{case.name}, {pattern.name}: {what}", expected, found, _THEORY, captured=False)

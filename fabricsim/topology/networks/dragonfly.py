@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from fabricsim.scenario.fabric import Ports, Switched
-from fabricsim.scenario.network import Ends, Network, Size
+from fabricsim.scenario.network import Ends, FabricSize, Network
 from fabricsim.scenario.quantity import Length
 from fabricsim.topology import groups
 
@@ -61,13 +61,13 @@ class Dragonfly(Grouped):
         groups.join_groups(network, names, self.global_cables, self.far)
         return network
 
-    def size(self, ends: Ends) -> Size:
+    def size(self, ends: Ends) -> FabricSize:
         """Count ``a (a - 1) / 2`` pairs in a group, and as many cables between all pairs of groups."""
         a, count = self.switches_per_group, self._groups(ends)
         pairs, far = count * a * (a - 1) // 2 * self.local_cables, groups.between_groups(count, a * self.global_cables)
         ports = min(ends.count, self.hosts_per_switch) + (a - 1) * self.local_cables
         ports += groups.most_global_ports(count, self.global_cables, a)
-        return Size(ends.count + pairs + far * count * (count - 1) // 2, ports, count * a)
+        return FabricSize(ends.count + pairs + far * count * (count - 1) // 2, ports, count * a)
 
     def problems(self, ends: Ends) -> Iterator[Mistake]:
         """Refuse more groups than there are ports."""

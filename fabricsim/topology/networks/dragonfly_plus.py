@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fabricsim.scenario.fabric import Ports
-from fabricsim.scenario.network import Ends, Network, Size
+from fabricsim.scenario.network import Ends, FabricSize, Network
 from fabricsim.topology import groups
 from fabricsim.topology.networks.dragonfly import Grouped
 
@@ -46,13 +46,13 @@ class DragonflyPlus(Grouped):
         groups.join_groups(network, names, self.global_cables, self.far)
         return network
 
-    def size(self, ends: Ends) -> Size:
+    def size(self, ends: Ends) -> FabricSize:
         """Count those of each leaf to its spines, and as many cables between all pairs of groups."""
         count, leaves, spines = self._groups(ends), self.leaves_per_group, self.spines_per_group
         far = groups.between_groups(count, spines * self.global_cables) * count * (count - 1) // 2
         down = min(ends.count, self.hosts_per_leaf)
         ports = max(down + spines, leaves + groups.most_global_ports(count, self.global_cables, spines))
-        return Size(ends.count + count * leaves * spines + far, ports, count * (leaves + spines))
+        return FabricSize(ends.count + count * leaves * spines + far, ports, count * (leaves + spines))
 
     def problems(self, ends: Ends) -> Iterator[Mistake]:
         """Refuse more groups than there are ports."""

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from fabricsim.errors import Mistake, SimulationError
 from fabricsim.scenario.fabric import MOST_PORTS, Ports, Switched
-from fabricsim.scenario.network import Ends, Network, Size
+from fabricsim.scenario.network import Ends, FabricSize, Network
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,7 +82,7 @@ class FatTree(Switched):
                 if i < shape.spines and j < shape.cores:
                     network.join(above[i], f"core{i * shape.cores + j}", self.up, self.parallel)
 
-    def size(self, ends: Ends) -> Size | None:
+    def size(self, ends: Ends) -> FabricSize | None:
         """Count those of the pods: ``edges * spines + spines * cores`` bundles in each."""
         shape = self._smallest(ends)
         if shape is None:
@@ -91,7 +91,7 @@ class FatTree(Switched):
         bundles = pods * shape.spines * (shape.edges + shape.cores)
         core = (shape.cores or 1) * shape.spines
         switches = pods * (shape.edges + shape.spines * (self.tiers - 2)) + core
-        return Size(ends.count + bundles * self.parallel, shape.k, switches)
+        return FabricSize(ends.count + bundles * self.parallel, shape.k, switches)
 
     def problems(self, ends: Ends) -> Iterator[Mistake]:
         """Refuse a ``k`` that does not hold the hosts, or cannot be divided."""

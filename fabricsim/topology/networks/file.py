@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fabricsim.scenario.fabric import Fabric
+from fabricsim.scenario.fabric import FabricSpec
 from fabricsim.scenario.network import Cable, Ends, Network
 from fabricsim.topology import cable_file
 
 
-class File(Fabric):
+class File(FabricSpec):
     """The cables that the CSV file ``links`` lists; switches in the order of their names and numbers."""
 
     idle = frozenset({"link_rate", "host_cable"})

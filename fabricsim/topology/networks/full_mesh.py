@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 from fabricsim.scenario.fabric import Ports, Switched
-from fabricsim.scenario.network import Ends, Network, Size
+from fabricsim.scenario.network import Ends, FabricSize, Network
 
 
 class FullMesh(Switched):
@@ -30,11 +30,11 @@ class FullMesh(Switched):
             network.join(f"switch{a}", f"switch{b}", self.up, self.parallel)
         return network
 
-    def size(self, ends: Ends) -> Size:
+    def size(self, ends: Ends) -> FabricSize:
         """Count ``n (n - 1) / 2`` pairs of switches."""
         n = self._switches(ends)
         ports = min(self.hosts_per_switch, ends.count) + (n - 1) * self.parallel
-        return Size(ends.count + n * (n - 1) // 2 * self.parallel, ports, n)
+        return FabricSize(ends.count + n * (n - 1) // 2 * self.parallel, ports, n)
 
 
 TOPOLOGY = FullMesh

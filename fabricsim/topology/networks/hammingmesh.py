@@ -9,7 +9,7 @@ from pydantic import Field
 
 from fabricsim.errors import Mistake
 from fabricsim.scenario.fabric import Ports, Routing, Switched
-from fabricsim.scenario.network import Ends, Network, Size
+from fabricsim.scenario.network import Ends, FabricSize, Network
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +68,7 @@ class HammingMesh(Switched):
     def _hosts(self) -> int:
         return self.board[0] * self.board[1] * self.boards[0] * self.boards[1]
 
-    def size(self, ends: Ends) -> Size:
+    def size(self, ends: Ends) -> FabricSize:
         """Count ``side + 1`` cables in each line of a board, and a switch for each line."""
         (a, b), (x, y) = self.board, self.boards
         rows, columns = y * b, x * a
@@ -78,7 +78,7 @@ class HammingMesh(Switched):
         own = nics + self.parallel * sum(2 if count > 1 else min(2, side - 1) for side, count in ((a, x), (b, y)))
         switches = self._hosts + rows * (x > 1) + columns * (y > 1)
         ports = max(own, 2 * x * self.parallel * (x > 1), 2 * y * self.parallel * (y > 1))
-        return Size(ends.count + cables * self.parallel, ports, switches)
+        return FabricSize(ends.count + cables * self.parallel, ports, switches)
 
     def problems(self, ends: Ends) -> Iterator[Mistake]:
         """Refuse boards that do not hold the hosts."""

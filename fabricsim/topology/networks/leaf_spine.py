@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from fabricsim.scenario.fabric import Ports, Switched
-from fabricsim.scenario.network import Ends, Network, Size
+from fabricsim.scenario.network import Ends, FabricSize, Network
 from fabricsim.topology.rails import needless_rails
 
 if TYPE_CHECKING:
@@ -49,11 +49,13 @@ class LeafSpine(Switched):
         self._join_leaves(network, self._leaves(ends))
         return network
 
-    def size(self, ends: Ends) -> Size:
+    def size(self, ends: Ends) -> FabricSize:
         """Count a cable for each NIC, and those of each leaf to each spine."""
         leaves, up = self._leaves(ends), self.spines * self.cables_per_spine
         down = min(self.hosts_per_leaf, ends.hosts) * (1 if self.rails else ends.nics_per_host)
-        return Size(ends.count + leaves * up, max(leaves * self.cables_per_spine, down + up), leaves + self.spines)
+        return FabricSize(
+            ends.count + leaves * up, max(leaves * self.cables_per_spine, down + up), leaves + self.spines
+        )
 
     def problems(self, ends: Ends) -> Iterator[Mistake]:
         """Refuse rails of hosts with one NIC."""

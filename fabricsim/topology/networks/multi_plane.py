@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from fabricsim.scenario.fabric import Ports
-from fabricsim.scenario.network import Ends, Network, Size
+from fabricsim.scenario.network import Ends, FabricSize, Network
 from fabricsim.topology.networks.leaf_spine import LeafSpine
 
 
@@ -33,11 +33,11 @@ class MultiPlane(LeafSpine):
             self._join_leaves(network, leaves, plane)
         return network
 
-    def size(self, ends: Ends) -> Size:
+    def size(self, ends: Ends) -> FabricSize:
         """Count those of each plane, and the switch of each adapter."""
         one = super().size(ends)
         ports = max(one.ports, 1 + self.planes)
-        return Size(one.cables * self.planes + ends.count, ports, one.switches * self.planes + ends.count)
+        return FabricSize(one.cables * self.planes + ends.count, ports, one.switches * self.planes + ends.count)
 
 
 TOPOLOGY = MultiPlane

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from fabricsim.errors import Mistake
 from fabricsim.scenario.fabric import Ports, Switched
-from fabricsim.scenario.network import Ends, Network, Size
+from fabricsim.scenario.network import Ends, FabricSize, Network
 from fabricsim.scenario.quantity import Duration
 
 if TYPE_CHECKING:
@@ -68,13 +68,13 @@ class OpticalCircuits(Switched):
             network.join(f"pod{a}", f"pod{b}", cable, times)
         return network
 
-    def size(self, ends: Ends) -> Size:
+    def size(self, ends: Ends) -> FabricSize:
         """Count a cable for each pair of each matching."""
         schedule = self._schedule(ends)
         at = Counter(pod for matching in schedule for pair in matching for pod in pair)
         fill = {pod: min(self.hosts_per_pod, ends.count - pod * self.hosts_per_pod) for pod in range(self._pods(ends))}
         ports = max(fill[pod] + at[pod] for pod in fill)
-        return Size(ends.count + sum(map(len, schedule)), ports, len(fill))
+        return FabricSize(ends.count + sum(map(len, schedule)), ports, len(fill))
 
     def problems(self, ends: Ends) -> Iterator[Mistake]:
         """Refuse matchings that are none, and times without effect."""

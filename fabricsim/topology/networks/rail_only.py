@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from fabricsim.scenario.fabric import MOST_PORTS, Switched
-from fabricsim.scenario.network import Ends, Network, Size
+from fabricsim.scenario.network import Ends, FabricSize, Network
 from fabricsim.topology.clos import Clos
 from fabricsim.topology.rails import needless_rails
 
@@ -43,11 +43,11 @@ class RailOnly(Switched):
             clos.join(network, self.up, rail)
         return network
 
-    def size(self, ends: Ends) -> Size:
+    def size(self, ends: Ends) -> FabricSize:
         """Count those of a rail, as often as there are rails."""
         clos, down = self._rail(ends)
         one, rails = clos.size(ends.hosts, min(down, ends.hosts)), ends.nics_per_host
-        return Size(one.cables * rails, one.ports, one.switches * rails)
+        return FabricSize(one.cables * rails, one.ports, one.switches * rails)
 
     def problems(self, ends: Ends) -> Iterator[Mistake]:
         """Refuse hosts with one NIC, and more than the ports hold."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from fabricsim.scenario.fabric import MOST_PORTS, Ports, Switched
-from fabricsim.scenario.network import Ends, Network, Size
+from fabricsim.scenario.network import Ends, FabricSize, Network
 from fabricsim.topology.clos import Clos
 from fabricsim.topology.rails import needless_rails
 
@@ -42,7 +42,7 @@ class RailOptimised(Switched):
         self._clos(ends).join(network, self.up)
         return network
 
-    def size(self, ends: Ends) -> Size:
+    def size(self, ends: Ends) -> FabricSize:
         """Count a cable for each NIC, and what joins the leaves."""
         return self._clos(ends).size(ends.count, min(self.hosts_per_unit, ends.hosts))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fabricsim.scenario.fabric import Fabric
-from fabricsim.scenario.network import Ends, Network, Size
+from fabricsim.scenario.fabric import FabricSpec
+from fabricsim.scenario.network import Ends, FabricSize, Network
 from fabricsim.topology.rails import needless_rails
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fabricsim.errors import Mistake
 
 
-class SingleSwitch(Fabric):
+class SingleSwitch(FabricSpec):
     """All hosts on one switch; with ``rails`` a switch for the NICs of each number, and no way between these."""
 
     idle = frozenset({"routing", "paths"})
@@ -30,10 +30,10 @@ class SingleSwitch(Fabric):
             network.join(ends.name(end), f"switch{switch}", self.down)
         return network
 
-    def size(self, ends: Ends) -> Size:
+    def size(self, ends: Ends) -> FabricSize:
         """Count a cable for each NIC."""
         switches = ends.nics_per_host if self.rails else 1
-        return Size(ends.count, ends.count // switches, switches)
+        return FabricSize(ends.count, ends.count // switches, switches)
 
     def problems(self, ends: Ends) -> Iterator[Mistake]:
         """Refuse rails of hosts with one NIC."""

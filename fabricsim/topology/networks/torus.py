@@ -10,7 +10,7 @@ from pydantic import Field
 
 from fabricsim.errors import Mistake
 from fabricsim.scenario.fabric import Ports, Routing, Switched
-from fabricsim.scenario.network import Ends, Network, Size
+from fabricsim.scenario.network import Ends, FabricSize, Network
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,12 +70,12 @@ class Torus(Switched):
             stride *= size
         return network
 
-    def size(self, ends: Ends) -> Size:
+    def size(self, ends: Ends) -> FabricSize:
         """Count the rows of each dimension, and the cables of each."""
         routers = prod(self.dimensions)
         rows = sum(routers // size * len(self._neighbours(size)) for size in self.dimensions)
         nics = min(ends.count, self.hosts_per_router * ends.nics_per_host)
-        return Size(ends.count + rows * self.parallel, self._width() + nics, routers)
+        return FabricSize(ends.count + rows * self.parallel, self._width() + nics, routers)
 
     def problems(self, ends: Ends) -> Iterator[Mistake]:
         """Refuse grids that do not hold the hosts."""

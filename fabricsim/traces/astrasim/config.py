@@ -50,7 +50,7 @@ _ALGORITHM = re.compile(r"[A-Za-z]{1,32}\d{0,5}", re.ASCII)
 _MOST_GB, _MOST_NS = 900_000.0, 1e9  # PB/s and s: beyond them is no network
 
 
-class Dimension(NamedTuple):
+class NetworkDimension(NamedTuple):
     """One dimension of a network.
 
     Attributes
@@ -98,7 +98,7 @@ def recognises(name: str, head: bytes) -> bool:
     return name.endswith((".yml", ".yaml")) and len(set(_HEAD.findall(head))) > 1
 
 
-def read_network(path: Path | str) -> tuple[Dimension, ...]:
+def read_network(path: Path | str) -> tuple[NetworkDimension, ...]:
     """Read the network of an analytical back end.
 
     Parameters
@@ -108,7 +108,7 @@ def read_network(path: Path | str) -> tuple[Dimension, ...]:
 
     Returns
     -------
-    tuple of Dimension
+    tuple of NetworkDimension
         At least one; the first is that of neighbouring NPUs.
 
     Raises
@@ -221,7 +221,7 @@ def _events(text: str) -> Iterator[yaml.Event]:
     return cast("Iterator[yaml.Event]", yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
 
 
-def _dimension(path: Path, shape: str, npus: str, bandwidth: str, latency: str) -> Dimension:
+def _dimension(path: Path, shape: str, npus: str, bandwidth: str, latency: str) -> NetworkDimension:
     if shape not in SHAPES:
         _refuse(path, "topology", shape, f"it is one of {', '.join(SHAPES)}")
     if not _COUNT.fullmatch(npus) or int(npus) < 2:  # noqa: PLR2004  as the parser of ASTRA-sim demands
@@ -230,7 +230,7 @@ def _dimension(path: Path, shape: str, npus: str, bandwidth: str, latency: str) 
         _refuse(path, "bandwidth", bandwidth, f"it is a number of GB/s from 0.001 to {_MOST_GB:g}")
     if not _NUMBER.fullmatch(latency) or float(latency) > _MOST_NS:
         _refuse(path, "latency", latency, f"it is a number of ns up to {_MOST_NS:g}")
-    return Dimension(shape, int(npus), bandwidth, latency)
+    return NetworkDimension(shape, int(npus), bandwidth, latency)
 
 
 def _refuse(path: Path, key: str, value: str, way_out: str) -> NoReturn:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.rank_groups import Sizes, groups_of_rank_0
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, Communication, Group, Recording, RecordingBuilder
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, Communication, ProcessGroup, Recording, RecordingBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +69,7 @@ class Header(NamedTuple):
     checkpoint_initiates: tuple[int, ...] = ()
 
 
-class Part(NamedTuple):
+class LayerPass(NamedTuple):
     """One pass of a layer.
 
     Attributes
@@ -106,9 +106,9 @@ class Layer(NamedTuple):
     """
 
     name: str
-    forward: Part
-    input_gradient: Part
-    weight_gradient: Part
+    forward: LayerPass
+    input_gradient: LayerPass
+    weight_gradient: LayerPass
     update: int
     policy: str
 
@@ -232,7 +232,7 @@ class _Run:
             if index == bottom + 1:
                 self.communicate(0, "input gradient", self.layers[0].input_gradient)
 
-    def compute(self, index: int, phase: str, part: Part) -> None:
+    def compute(self, index: int, phase: str, part: LayerPass) -> None:
         """Compute, after all that is waited for."""
         self.last = self.builder.node(COMPUTE, self.lane, f"{self.layers[index].name} {phase}", duration=part.compute)
         for before in self.waiting:
@@ -244,7 +244,7 @@ class _Run:
         if node != NONE:
             self.waiting.append(node)
 
-    def communicate(self, index: int, phase: str, part: Part) -> int:
+    def communicate(self, index: int, phase: str, part: LayerPass) -> int:
         """Begin a collective after the last computation; returns what has to end before others may go on."""
         layer = self.layers[index]
         group = self.groups.get(self._group_name(index, phase, part))
@@ -266,14 +266,14 @@ class _Run:
         self.builder.edge(node, update)
         return update
 
-    def _group_name(self, index: int, phase: str, part: Part) -> str:
+    def _group_name(self, index: int, phase: str, part: LayerPass) -> str:
         if self.header.policy.startswith("HYBRID_DLRM") and not index:
             return "all"
         model, data = POLICIES[self.layers[index].policy]
         own = data if phase == "weight gradient" else model
         return part.suffix or own
 
-    def _size(self, part: Part, group: Group) -> int:
+    def _size(self, part: LayerPass, group: ProcessGroup) -> int:
         """Count bytes as nccl-tests do: an all-gather of ASTRA-sim (``Ring.cc``) has a rank's part, SimAI's the sum."""
         if part.operation != "all_gather" or self.header.tensor:
             return part.size
@@ -298,7 +298,7 @@ class _Run:
         raise TraceError(self.source, problem, 1)
 
 
-def _groups(header: Header) -> dict[str, Group]:
+def _groups(header: Header) -> dict[str, ProcessGroup]:
     """Give the groups of rank 0, with their ranks where all sizes are known."""
     tensor, world = header.tensor, header.world
     sizes = {"TP": tensor, "EP": header.expert, "DP": 0, "DP_EP": 0, "all": world}
@@ -306,6 +306,6 @@ def _groups(header: Header) -> dict[str, Group]:
         data = world // (tensor * (header.pipeline or 1))
         expert = header.expert or 1
         ranks = groups_of_rank_0(Sizes(tensor, expert, data, header.pipeline or 1))
-        return {name: Group(name, "", members, len(members)) for name, members in ranks.items()}
+        return {name: ProcessGroup(name, "", members, len(members)) for name, members in ranks.items()}
     known = {name: tuple(range(size)) if name in {"TP", "all"} else () for name, size in sizes.items()}
-    return {name: Group(name, "", known[name], size or NONE) for name, size in sizes.items()}
+    return {name: ProcessGroup(name, "", known[name], size or NONE) for name, size in sizes.items()}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from fabricsim.errors import TraceError
 from fabricsim.files.lines import lines
 from fabricsim.records.program import CLOCK_END
-from fabricsim.traces.astrasim.order import POLICIES, Header, Layer, Part, unroll
+from fabricsim.traces.astrasim.order import POLICIES, Header, Layer, LayerPass, unroll
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -158,16 +158,16 @@ class _Reader:
                 self._fail(f"{policy[:60]!r} is no parallelism; a layer of HYBRID_CUSTOMIZED ends with its own")
         return Layer(words[0][:256], forward, input_gradient, weight_gradient, update, policy)
 
-    def _part(self, time: str, collective: str, written_size: str) -> Part:
+    def _part(self, time: str, collective: str, written_size: str) -> LayerPass:
         compute = self._integer(time, "a compute time", _MOST_TIME) * _PS_PER_NS
         size = self._integer(written_size, "a size", _MOST_SIZE)
         if collective == "NONE" or not size:
-            return Part(compute)
+            return LayerPass(compute)
         match = _TYPE.fullmatch(collective)
         if match is None:
             known = ", ".join(("NONE", *OPERATIONS))
             self._fail(f"{collective[:60]!r} is no collective; it is one of {known}, with _EP or _DP_EP behind it")
-        return Part(compute, OPERATIONS[match[1]], match[2].removeprefix("_"), size)
+        return LayerPass(compute, OPERATIONS[match[1]], match[2].removeprefix("_"), size)
 
     def _integer(self, word: str, what: str, most: int, least: int = 0) -> int:
         if not _NUMBER.fullmatch(word) or not least <= int(word) <= most:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.errors import InputError
 from fabricsim.scenario.source import not_a_file
-from fabricsim.traces.astrasim.config import Dimension, System, read_network, read_system
+from fabricsim.traces.astrasim.config import NetworkDimension, System, read_network, read_system
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ _SAME = {
 }
 
 
-class Cable(NamedTuple):
+class CableRow(NamedTuple):
     """A line of a file of cables: ends, Gbit/s and ns."""
 
     a: str
@@ -61,7 +61,7 @@ class Written:
     """
 
     lines: list[str] = field(default_factory=list)
-    cables: list[Cable] = field(default_factory=list)
+    cables: list[CableRow] = field(default_factory=list)
     losses: list[str] = field(default_factory=list)
 
 
@@ -110,7 +110,7 @@ def convert(network: Path | str, system: Path | str | None, output: Path | str) 
     return tuple(written.losses)
 
 
-def made(dimensions: Sequence[Dimension], system: System | None, cables: str, folder: Path) -> Written:
+def made(dimensions: Sequence[NetworkDimension], system: System | None, cables: str, folder: Path) -> Written:
     """Lay out a scenario.
 
     Parameters
@@ -138,7 +138,7 @@ def made(dimensions: Sequence[Dimension], system: System | None, cables: str, fo
     return written
 
 
-def _one_switch(written: Written, dimension: Dimension) -> None:
+def _one_switch(written: Written, dimension: NetworkDimension) -> None:
     written.lines += [
         f'cluster = {{ include = "ideal", hosts = {dimension.npus} }} # E: npus_count',
         "",
@@ -150,7 +150,7 @@ def _one_switch(written: Written, dimension: Dimension) -> None:
     ]
 
 
-def _hosts_and_rails(written: Written, inside: Dimension, between: Dimension, cables: str) -> None:
+def _hosts_and_rails(written: Written, inside: NetworkDimension, between: NetworkDimension, cables: str) -> None:
     """Write the first dimension as NVLink, the second as one network for each place in a host."""
     nvlink = f'nvlink_rate = "{inside.bandwidth}GiBps", nvlink_efficiency = 1.0'
     gpu = f'gpu = {{ include = "a100-sxm-80gb", {nvlink} }} # E: {inside.bandwidth} GB/s, of 2^30 bytes'
@@ -177,7 +177,7 @@ def _hosts_and_rails(written: Written, inside: Dimension, between: Dimension, ca
     written.lines += ["", *_transport(between)]
 
 
-def _routers(written: Written, dimensions: Sequence[Dimension], cables: str) -> None:
+def _routers(written: Written, dimensions: Sequence[NetworkDimension], cables: str) -> None:
     """Give each host a router, which has the links of its NPU in all dimensions."""
     npus = prod(dimension.npus for dimension in dimensions)
     written.cables += _network([f"host{npu}" for npu in range(npus)], dimensions, "")
@@ -191,17 +191,17 @@ def _routers(written: Written, dimensions: Sequence[Dimension], cables: str) -> 
     ]
 
 
-def _file(cables: str, dimensions: Sequence[Dimension]) -> list[str]:
+def _file(cables: str, dimensions: Sequence[NetworkDimension]) -> list[str]:
     shapes = ", ".join(dimension.shape for dimension in dimensions)
     return ['topology = "file"', f"links = {_quoted(cables)} # E: topology {shapes}, its bandwidth and latency"]
 
 
-def _cable_length(dimension: Dimension) -> str:
+def _cable_length(dimension: NetworkDimension) -> str:
     metres = _plain(float(dimension.latency) / _NS_PER_METRE)
     return f'host_cable = "{metres}m" # E: {dimension.latency} ns per link, at {_NS_PER_METRE} ns/m'
 
 
-def _transport(dimension: Dimension) -> list[str]:
+def _transport(dimension: NetworkDimension) -> list[str]:
     return [
         "[transport]",
         'include = "ideal-100g" # no headers and no cost of hosts, as in the analytical back end',
@@ -210,7 +210,7 @@ def _transport(dimension: Dimension) -> list[str]:
     ]
 
 
-def _network(ends: Sequence[str], dimensions: Sequence[Dimension], prefix: str) -> Iterator[Cable]:
+def _network(ends: Sequence[str], dimensions: Sequence[NetworkDimension], prefix: str) -> Iterator[CableRow]:
     """Yield the cables of a network: an end, its router, and the router's links in each dimension."""
     count = len(ends) + sum(_links(dimension) * len(ends) // dimension.npus for dimension in dimensions)
     if count > MOST_CABLES:
@@ -218,7 +218,7 @@ def _network(ends: Sequence[str], dimensions: Sequence[Dimension], prefix: str) 
         raise InputError(msg)
     total = sum(float(dimension.bandwidth) * _degree(dimension) for dimension in dimensions)
     for number, end in enumerate(ends):
-        yield Cable(end, f"{prefix}npu{number}", _gbps(total), "0")
+        yield CableRow(end, f"{prefix}npu{number}", _gbps(total), "0")
     stride = 1
     for place, dimension in enumerate(dimensions):
         for first in range(len(ends)):
@@ -228,7 +228,7 @@ def _network(ends: Sequence[str], dimensions: Sequence[Dimension], prefix: str) 
         stride *= dimension.npus
 
 
-def _joined(members: Sequence[str], dimension: Dimension, switch: str) -> Iterator[Cable]:
+def _joined(members: Sequence[str], dimension: NetworkDimension, switch: str) -> Iterator[CableRow]:
     match dimension.shape:
         case "Switch":
             pairs = [(member, switch) for member in members]
@@ -238,23 +238,23 @@ def _joined(members: Sequence[str], dimension: Dimension, switch: str) -> Iterat
             pairs = list(zip(members, [*members[1:], members[0]], strict=True))[: _links(dimension)]
     rate, delay = _gbps(float(dimension.bandwidth)), _plain(float(dimension.latency))
     for one, other in pairs:
-        yield Cable(one, other, rate, delay)
+        yield CableRow(one, other, rate, delay)
 
 
-def _links(dimension: Dimension) -> int:
+def _links(dimension: NetworkDimension) -> int:
     """Count the links of one group of NPUs."""
     n = dimension.npus
     ring = 1 if n == 2 else n  # noqa: PLR2004  both neighbours are the same
     return {"Switch": n, "FullyConnected": n * (n - 1) // 2, "Ring": ring}[dimension.shape]
 
 
-def _degree(dimension: Dimension) -> int:
+def _degree(dimension: NetworkDimension) -> int:
     n = dimension.npus
     return {"Switch": 1, "FullyConnected": n - 1, "Ring": min(n - 1, 2)}[dimension.shape]
 
 
 def _collectives(
-    written: Written, dimensions: Sequence[Dimension], system: System | None, folder: Path, *, in_hosts: bool
+    written: Written, dimensions: Sequence[NetworkDimension], system: System | None, folder: Path, *, in_hosts: bool
 ) -> None:
     """Choose algorithms; one that is not here is taken as fabricsim's first, and that is said."""
     written.lines += ["", "[collectives]", 'include = "ideal"']

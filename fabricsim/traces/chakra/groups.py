@@ -10,7 +10,7 @@ from fabricsim.records.program import NONE
 from fabricsim.traces.groups import ALL_RANKS
 
 if TYPE_CHECKING:
-    from fabricsim.traces.trace import Group, Recording, Trace
+    from fabricsim.traces.trace import ProcessGroup, Recording, Trace
 
 DEFAULT = "0"
 """``pg_name`` of all ranks."""
@@ -48,7 +48,7 @@ class Numbered:
             elif number != DEFAULT:
                 self.unlisted.append(name)
 
-    def number(self, group: Group) -> str:
+    def number(self, group: ProcessGroup) -> str:
         """Give the ``pg_name`` of a group."""
         return self._numbers[group.name, group.ranks]
 
@@ -75,7 +75,7 @@ def _is_number(name: str) -> bool:
     return name.isascii() and name.isdigit() and len(name) < 10 and str(int(name)) == name and name != DEFAULT  # noqa: PLR2004
 
 
-def size_of(group: Group | None, world: int) -> int:
+def size_of(group: ProcessGroup | None, world: int) -> int:
     """Count the ranks of a group, None standing for all; NONE if not known."""
     if group is None or (group.description == ALL_RANKS and group.size == NONE):
         return world

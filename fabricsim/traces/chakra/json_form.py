@@ -9,7 +9,7 @@ import msgspec
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
-from fabricsim.traces.chakra.schema import Attribute, Node
+from fabricsim.traces.chakra.schema import Attribute, ChakraNode
 from fabricsim.traces.trace import GroupList
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ class _Graph(msgspec.Struct):
     ngpus: Rank | None = None
 
 
-class Graph(NamedTuple):
+class JsonTrace(NamedTuple):
     """A trace in JSON: its nodes, and the number of ranks, NONE if it does not say."""
 
-    nodes: Iterator[Node]
+    nodes: Iterator[ChakraNode]
     ranks: int
 
 
@@ -68,16 +68,16 @@ def is_groups(head: bytes) -> bool:
     return re.match(rb'\s*\{\s*(?:"[^"\\]{1,200}"\s*:\s*\[\s*\d+\s*[],]|\}\s*$)', head) is not None
 
 
-def read_graph(source: Source) -> Graph:
+def read_graph(source: Source) -> JsonTrace:
     """Read a trace."""
     graph = _decoded(source, _Graph)
-    return Graph(map(_plain, graph.workload_graph), NONE if graph.ngpus is None else graph.ngpus)
+    return JsonTrace(map(_plain, graph.workload_graph), NONE if graph.ngpus is None else graph.ngpus)
 
 
 _NUMBERS = ("tensor_size", "comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag")
 
 
-def _plain(node: _Node) -> Node:
+def _plain(node: _Node) -> ChakraNode:
     attributes = [Attribute("is_cpu_op", "bool", node.is_cpu_op)]
     attributes += [
         Attribute(key, "int64", value) for key in _NUMBERS if (value := getattr(node, key, None)) is not None
@@ -85,7 +85,7 @@ def _plain(node: _Node) -> Node:
     if node.pg_name is not None:
         attributes.append(Attribute("pg_name", "string", node.pg_name))
     deps = tuple(node.control), tuple(node.data)
-    return Node(node.id, node.name, node.type, *deps, duration=node.runtime, attributes=tuple(attributes))
+    return ChakraNode(node.id, node.name, node.type, *deps, duration=node.runtime, attributes=tuple(attributes))
 
 
 def read_groups(source: Source) -> GroupList:
@@ -110,16 +110,16 @@ def _decoded(source: Source, kind: type[_T]) -> _T:
         raise TraceError(source.label, msg) from error
 
 
-class ProcessGroup(msgspec.Struct):
+class ChakraGroup(msgspec.Struct):
     """A process group as a node of PyTorch's that makes it lists it."""
 
     pg_name: str
     ranks: list[Rank] = msgspec.field(default_factory=list)
 
 
-def process_groups(values: str) -> list[ProcessGroup] | None:
+def process_groups(values: str) -> list[ChakraGroup] | None:
     """Read the text of a node that makes process groups, a list in a list; None if it is none."""
     try:
-        return msgspec.json.decode(values[2:-2], type=list[ProcessGroup])
+        return msgspec.json.decode(values[2:-2], type=list[ChakraGroup])
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
         return None

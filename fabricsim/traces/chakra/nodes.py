@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from fabricsim.traces.chakra.groups import Named
     from fabricsim.traces.chakra.own import Attributes
-    from fabricsim.traces.chakra.schema import Metadata, Node
+    from fabricsim.traces.chakra.schema import ChakraNode, Metadata
     from fabricsim.traces.trace import Operation, Recording
 
 COLLECTIVES: tuple[Operation, ...] = (
@@ -94,7 +94,7 @@ _LARGEST = {
 """Beyond this a number is a damage: a message of 1 PiB, ten million ranks."""
 
 
-class Recorder:
+class NodeCollector:
     """Collects the nodes of a file.
 
     Parameters
@@ -123,7 +123,7 @@ class Recorder:
         except MsgspecError as error:
             raise TraceError(self.source, f"its {own.PREFIX}groups are none ({error}); leave them out") from error
 
-    def add(self, node: Node) -> None:
+    def add(self, node: ChakraNode) -> None:
         """Add a node."""
         if not INVALID <= node.type <= CHECKPOINT:
             raise self._error(node, f"has the type {node.type}; the types of Chakra are 0 to {CHECKPOINT}")
@@ -140,7 +140,7 @@ class Recorder:
             before.extend(dependencies)
             after.extend([len(self._ids) - 1] * len(dependencies))
 
-    def _work(self, node: Node, attributes: Attributes) -> None:
+    def _work(self, node: ChakraNode, attributes: Attributes) -> None:
         kind = self._kind(node, attributes)
         bytes_ = self._count(node, attributes, "tensor_size")
         moved = bytes_ > 0 and node.type in {MEM_LOAD, MEM_STORE}
@@ -150,7 +150,7 @@ class Recorder:
             self.builder.missing["the time of operations of which FLOPs or bytes are given"] = None
         self._put(node, attributes, kind, duration)
 
-    def _kind(self, node: Node, attributes: Attributes) -> int:
+    def _kind(self, node: ChakraNode, attributes: Attributes) -> int:
         own_kind = attributes.get(f"{own.PREFIX}kind")
         if own_kind is not None:
             if own_kind not in KINDS or own_kind == KINDS[COMMUNICATION]:
@@ -163,7 +163,7 @@ class Recorder:
         return own.plain_kind(COMPUTE, node.name)
 
     def _put(
-        self, node: Node, attributes: Attributes, kind: int, duration: int, what: Communication | None = None
+        self, node: ChakraNode, attributes: Attributes, kind: int, duration: int, what: Communication | None = None
     ) -> None:
         lane = self.builder.lane(*self._lane(node, attributes, kind))
         sequence = self._count(node, attributes, f"{own.PREFIX}sequence")
@@ -180,7 +180,7 @@ class Recorder:
             work=(self._count(node, attributes, "num_ops"), self._count(node, attributes, "tensor_size")),
         )
 
-    def _lane(self, node: Node, attributes: Attributes, kind: int) -> Lane:
+    def _lane(self, node: ChakraNode, attributes: Attributes, kind: int) -> Lane:
         own_lane = attributes.get(f"{own.PREFIX}lane")
         if own_lane is None:
             return own.plain_lane(kind, attributes)
@@ -189,7 +189,7 @@ class Recorder:
             raise self._error(node, f"runs on {own_lane!r:.60}; write stream, thread, cpu or any and a name")
         return Lane(word, name)  # type: ignore[arg-type]  # one of these
 
-    def _communicate(self, node: Node, attributes: Attributes) -> None:
+    def _communicate(self, node: ChakraNode, attributes: Attributes) -> None:
         operation = self._operation(node, attributes)
         size = self._count(node, attributes, "comm_size")
         if size == NONE and operation != "barrier":
@@ -224,7 +224,7 @@ class Recorder:
             return Communication(operation, group, peer=root, share=size)
         return Communication(operation, group, size, peer=root)
 
-    def _operation(self, node: Node, attributes: Attributes) -> Operation:
+    def _operation(self, node: ChakraNode, attributes: Attributes) -> Operation:
         if node.type != COMM_COLL:
             return "send" if node.type == COMM_SEND else "recv"
         number = self._count(node, attributes, "comm_type")
@@ -248,7 +248,7 @@ class Recorder:
             self._groups[name] = self.builder.group(title, description, ranks, len(ranks) or NONE)
         return self._groups[name]
 
-    def _note_groups(self, node: Node) -> None:
+    def _note_groups(self, node: ChakraNode) -> None:
         """Take up the process groups that PyTorch lists in a node of its own."""
         if "process_group:init" not in node.name or node.inputs is None:
             return
@@ -261,7 +261,7 @@ class Recorder:
                 number = self.builder.group(group.pg_name, description, ranks, len(ranks) or NONE)
                 self._groups[group.pg_name] = number
 
-    def _duration(self, node: Node, attributes: Attributes, silent: int) -> int:
+    def _duration(self, node: ChakraNode, attributes: Attributes, silent: int) -> int:
         """Give the time of a node in ps, `silent` if nothing is said: proto3 leaves out what is 0."""
         exact = self._count(node, attributes, f"{own.PREFIX}duration_ps")
         duration = (node.duration * _MICROSECOND or silent) if exact == NONE else exact
@@ -269,13 +269,13 @@ class Recorder:
             raise self._error(node, f"takes {node.duration} µs; no operation takes 92 days")
         return duration
 
-    def _counts(self, node: Node, attributes: Attributes, key: str) -> tuple[int, ...]:
+    def _counts(self, node: ChakraNode, attributes: Attributes, key: str) -> tuple[int, ...]:
         values = attributes.get(key, ())
         if not isinstance(values, tuple):
             raise self._error(node, f"has {key} {values!r:.60}; write a list of numbers")
         return tuple(self._count(node, {key: value}, key) for value in values)
 
-    def _count(self, node: Node | None, attributes: Attributes, key: str) -> int:
+    def _count(self, node: ChakraNode | None, attributes: Attributes, key: str) -> int:
         if key not in attributes:
             return NONE
         value = attributes[key]
@@ -284,7 +284,7 @@ class Recorder:
             raise self._error(node, f"has {key} {value!r:.60}; write a number from 0 to {most}")
         return int(value)
 
-    def _error(self, node: Node | None, problem: str) -> TraceError:
+    def _error(self, node: ChakraNode | None, problem: str) -> TraceError:
         place = "" if node is None else f"node {node.id} ({node.name[:60]!r}) "
         return TraceError(self.source, place + problem)
 

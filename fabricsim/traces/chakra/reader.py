@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.chakra import json_form as chakra_json
-from fabricsim.traces.chakra.nodes import READ, Recorder
+from fabricsim.traces.chakra.nodes import READ, NodeCollector
 from fabricsim.traces.chakra.schema import METADATA, WireError, decode_metadata, decode_node, is_metadata, messages
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _rank(source: Source) -> int:
 
 
 def _read_et(source: Source) -> Recording:
-    recorder = Recorder(source.label)
+    recorder = NodeCollector(source.label)
     number, last = 0, NONE
     try:
         for number, message in enumerate(messages(source.stream)):
@@ -87,7 +87,7 @@ def _read_et(source: Source) -> Recording:
 
 
 def _read_graph(source: Source) -> Recording:
-    recorder = Recorder(source.label)
+    recorder = NodeCollector(source.label)
     graph = chakra_json.read_graph(source)
     for node in graph.nodes:
         recorder.add(node)

@@ -71,7 +71,7 @@ class Tensors(NamedTuple):
     types: str = ""
 
 
-class Node(NamedTuple):
+class ChakraNode(NamedTuple):
     """An operation; times in µs."""
 
     id: int = 0
@@ -213,7 +213,7 @@ def decode_metadata(data: bytes) -> Metadata:
     return Metadata(message.version, _attributes(message.attributes))
 
 
-def decode_node(data: bytes, *, wanted: Container[bytes] | None = None) -> Node:
+def decode_node(data: bytes, *, wanted: Container[bytes] | None = None) -> ChakraNode:
     """Read one of the other messages.
 
     Parameters
@@ -224,7 +224,7 @@ def decode_node(data: bytes, *, wanted: Container[bytes] | None = None) -> Node:
         Names of the attributes to read, for speed; if given, the text about tensors is left out, too.
     """
     message = _parsed(classes().node, data)
-    return Node(
+    return ChakraNode(
         message.id,
         message.name,
         message.type,
@@ -290,7 +290,7 @@ def encode_metadata(metadata: Metadata) -> bytes:
     return _written(classes().metadata(version=metadata.version, attributes=attributes))
 
 
-def encode_node(node: Node) -> bytes:
+def encode_node(node: ChakraNode) -> bytes:
     """Write one of the other messages."""
     tensors = {
         key: text._asdict() for key, text in (("inputs", node.inputs), ("outputs", node.outputs)) if text is not None

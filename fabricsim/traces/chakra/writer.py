@@ -24,8 +24,8 @@ from fabricsim.traces.chakra.schema import (
     COMM_SEND,
     COMP,
     Attribute,
+    ChakraNode,
     Metadata,
-    Node,
     encode_file_message,
     encode_metadata,
     encode_node,
@@ -131,7 +131,9 @@ class _File:
         for number, columns in enumerate(recording.nodes.tolist()):
             yield encode_node(self._node(number, columns, in_lane[number], stated[number]))
 
-    def _node(self, number: int, columns: tuple[int, ...], control: tuple[int, ...], data: tuple[int, ...]) -> Node:
+    def _node(
+        self, number: int, columns: tuple[int, ...], control: tuple[int, ...], data: tuple[int, ...]
+    ) -> ChakraNode:
         kind, lane, name, what, sequence, start, duration, flops, bytes_ = columns
         title, type_ = self.recording.names[name], COMP
         attributes = [*own.of_work(kind, title), *own.of_lane(kind, self.recording.lanes[lane])]
@@ -147,7 +149,7 @@ class _File:
         silent = NONE if kind == COMMUNICATION or flops > 0 else 0  # what no duration at all says
         attributes += own.of_times(start, duration, sequence, said=micros * _MICROSECOND or silent)
         begun = 0 if start == NONE else (self.recording.origin * 1000 + start) // _MICROSECOND
-        return Node(number, title, type_, control, data, begun, micros, attributes=tuple(attributes))
+        return ChakraNode(number, title, type_, control, data, begun, micros, attributes=tuple(attributes))
 
     def _microseconds(self, duration: int) -> int:
         """Round so that the sum over all nodes is right within half a microsecond."""

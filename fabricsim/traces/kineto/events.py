@@ -57,7 +57,7 @@ _PS_PER_US = 10**6
 _STEP = re.compile(r"ProfilerStep\s?#(\d{1,15})")
 
 
-class Place(NamedTuple):
+class Timeline(NamedTuple):
     """Where events happen: a stream of a device, or a thread of a process."""
 
     on_device: bool
@@ -89,7 +89,7 @@ class Events:
 
     rows: NDArray[np.void]
     names: list[str]
-    places: list[Place]
+    places: list[Timeline]
     notes: list[Note]
     steps: list[tuple[int, int, int]]
     head: dict[str, Any]
@@ -126,7 +126,7 @@ class _Collector:
     is_message: list[bool] = field(default_factory=list)  # whether a kernel of that name is NCCL's
     has_inputs: list[bool] = field(default_factory=list)  # whether the inputs of an operator of that name matter
     name_bytes: int = 0
-    places: dict[Place, int] = field(default_factory=dict)
+    places: dict[Timeline, int] = field(default_factory=dict)
     notes: dict[Note, int] = field(default_factory=dict)
     inputs: dict[Inputs, int] = field(default_factory=dict)
     steps: list[tuple[int, int, int]] = field(default_factory=list)
@@ -204,7 +204,7 @@ class _Collector:
         second = scanner.integer(numbers.stream) if on_device else NONE
         first = scanner.integer_of(event.pid) if first == NONE else first
         second = scanner.integer_of(event.tid) if second == NONE else second
-        return self.places.setdefault(Place(on_device, first, second), len(self.places))
+        return self.places.setdefault(Timeline(on_device, first, second), len(self.places))
 
     def _inputs(self, event: Event) -> int:
         found = inputs_of(self._arguments(event))

@@ -19,7 +19,7 @@ _RANK = re.compile(r"(?:rank|worker|kineto)[-_]?(\d{1,7})(?!\d)", re.IGNORECASE)
 _MOST_TEXT = 256
 
 
-class Job:
+class CapturedJob:
     """What the head of a file says of the job, each part checked; what is odd counts as not there.
 
     Parameters

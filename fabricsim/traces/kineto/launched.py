@@ -15,7 +15,7 @@ from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.kineto import trace_events as scanner
 from fabricsim.traces.kineto.events import read_events
-from fabricsim.traces.kineto.job import Job
+from fabricsim.traces.kineto.job import CapturedJob
 from fabricsim.traces.kineto.joins import calls_by_correlation, matched
 from fabricsim.traces.kineto.messages import operation_of_kernel
 
@@ -105,7 +105,7 @@ def read_launched(source: Source, operators: Callable[[str], bool]) -> LaunchedK
     wanted = np.array([operators(name) for name in events.names], bool)[rows["name"]]
     if not events.inputs and (wanted & (rows["category"] == scanner.OPERATOR)).any():
         raise TraceError(source.label, NO_SHAPES)
-    job, kernels = Job(source, events.head), _kernels(events)
+    job, kernels = CapturedJob(source, events.head), _kernels(events)
     return LaunchedKernels(source.label, job.rank, job.device(_device(events)), kernels, events.names, events.inputs)
 
 

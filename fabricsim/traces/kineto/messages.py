@@ -96,7 +96,7 @@ class Note(NamedTuple):
     sent, received
         Rows that an all-to-all splits its tensors into.
     group, description, ranks, size
-        As of `fabricsim.traces.trace.Group`.
+        As of `fabricsim.traces.trace.ProcessGroup`.
     rank
         In the group: the root, the other end, or this rank itself.
     peer

@@ -19,8 +19,8 @@ from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.device_libraries import library_of
 from fabricsim.traces.kineto import trace_events as scanner
-from fabricsim.traces.kineto.events import Place, read_events
-from fabricsim.traces.kineto.job import Job
+from fabricsim.traces.kineto.events import Timeline, read_events
+from fabricsim.traces.kineto.job import CapturedJob
 from fabricsim.traces.kineto.joins import Streams, calls_by_correlation, notes_of_kernels
 from fabricsim.traces.kineto.messages import Note, communication, operation_of_kernel
 from fabricsim.traces.kineto.waits import WAITS, Waits
@@ -93,7 +93,7 @@ class _Reading:
     def __init__(self, source: Source, events: Events) -> None:
         self.source, self.events, self.rows = source, events, events.rows
         self.builder = RecordingBuilder(source.label)
-        self.job = Job(source, events.head)
+        self.job = CapturedJob(source, events.head)
         category = self.rows["category"]
         self.on_device = np.isin(category, (scanner.KERNEL, scanner.COPY))
         self.launches = np.full(len(self.rows), NONE, np.int64)
@@ -203,7 +203,7 @@ class _Reading:
             lanes[i] = self._lane(places[i], several[places[i].on_device])
         return lanes
 
-    def _lane(self, place: Place, several: bool) -> int:  # noqa: FBT001  private
+    def _lane(self, place: Timeline, several: bool) -> int:  # noqa: FBT001  private
         if place.on_device:
             return self.builder.lane("stream", f"device {place.first} " * several + f"stream {place.second}")
         return self.builder.lane("thread", f"process {place.first} " * several + f"thread {place.second}")

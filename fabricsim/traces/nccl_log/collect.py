@@ -17,12 +17,12 @@ from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.nccl_log.facts import Facts
 from fabricsim.traces.nccl_log.lines import messages
-from fabricsim.traces.nccl_log.records import CALL, Choice, Communicator, NcclLog
+from fabricsim.traces.nccl_log.records import CALL, Communicator, LoggedChoice, NcclLog
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fabricsim.traces.nccl_log.lines import Message, Process
+    from fabricsim.traces.nccl_log.lines import LogMessage, Process
 
 MOST_KEPT = 4_000_000
 """Communicators, ring members, tree places and choices that are held of one log."""
@@ -106,7 +106,7 @@ class Collector:
         self.by_address: dict[tuple[Process, str], int] = {}
         self.setting_up: dict[tuple[Process, int, int], Facts] = {}
         self.announcing: dict[Process, Facts] = {}  # processes of an NCCL that says Init START, and their last
-        self.choices: Counter[Choice] = Counter()
+        self.choices: Counter[LoggedChoice] = Counter()
         self.operations: dict[str, int] = {}
         self.calls: list[tuple[int, ...]] = []
         self.packed: list[NDArray[np.void]] = []
@@ -129,7 +129,7 @@ class Collector:
         if self.called < calls and not self.torn:
             self.torn = number
 
-    def _message(self, message: Message) -> None:
+    def _message(self, message: LogMessage) -> None:
         text = message.text
         if _CALLED in text:
             self._call(message)
@@ -145,14 +145,14 @@ class Collector:
             if facts.take(text):
                 self.kept += facts.kept - before
 
-    def _facts(self, message: Message) -> Facts:
+    def _facts(self, message: LogMessage) -> Facts:
         """Find what a thread sets up; one that has announced none works for the last of its process."""
         thread = (message.process, message.thread, message.device)
         if thread not in self.setting_up and message.process in self.announcing:
             return self.announcing[message.process]
         return self.setting_up.setdefault(thread, Facts())
 
-    def _set_up(self, message: Message) -> None:
+    def _set_up(self, message: LogMessage) -> None:
         match = _COMMUNICATOR.search(message.text)
         if match is None:
             return
@@ -188,7 +188,7 @@ class Collector:
         self.kept += 1
         return seen
 
-    def _network(self, message: Message) -> None:
+    def _network(self, message: LogMessage) -> None:
         process, text = message.process, message.text
         self.kept += process not in self.networks and process not in self.old_networks
         if used := _NETWORK.match(text):
@@ -205,11 +205,11 @@ class Collector:
         operation, size, algorithm, protocol, low, high = match.groups()
         channels = int(high) - int(low) + 1 if low else NONE
         names = (_named(algorithm, _ALGORITHMS), _named(protocol, _PROTOCOLS))
-        choice = Choice(operation or "", int(size), *names, channels)
+        choice = LoggedChoice(operation or "", int(size), *names, channels)
         self.kept += choice not in self.choices
         self.choices[choice] += 1
 
-    def _call(self, message: Message) -> None:
+    def _call(self, message: LogMessage) -> None:
         match = _CALL.search(message.text)
         if match is None:
             return

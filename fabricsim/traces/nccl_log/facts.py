@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from fabricsim.records.program import NONE
-from fabricsim.traces.nccl_log.records import Place
+from fabricsim.traces.nccl_log.records import LoggedPlace
 
 _RING = re.compile(r"Channel (\d{1,4})(?:/(\d{1,4}))? :((?:\s+\d{1,9})+)$")
 _RANK = r"(-?\d{1,9})"
@@ -39,7 +39,7 @@ class Facts:
 
     rank: int = NONE
     rings: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    trees: dict[int, Place] = field(default_factory=dict)
+    trees: dict[int, LoggedPlace] = field(default_factory=dict)
     channels: int = NONE
     p2p_channels: int = NONE
     nvls_channels: int = NONE
@@ -94,7 +94,7 @@ class Facts:
 
     def _place(self, channel: int, rank: int, up: int, down: list[int]) -> None:
         self.rank = rank
-        self.trees[channel] = Place(up if up >= 0 else None, tuple(child for child in down if child >= 0))
+        self.trees[channel] = LoggedPlace(up if up >= 0 else None, tuple(child for child in down if child >= 0))
         self.kept += 1
 
     def _channels(self, text: str) -> bool:

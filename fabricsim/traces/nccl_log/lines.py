@@ -29,7 +29,7 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?")
 _NS_PER_S = 10**9
 
 
-class Message(NamedTuple):
+class LogMessage(NamedTuple):
     """What one thread has written.
 
     Attributes
@@ -54,7 +54,7 @@ class Message(NamedTuple):
     text: str
 
 
-def messages(line: str) -> Iterator[Message]:
+def messages(line: str) -> Iterator[LogMessage]:
     """Take the messages out of a line; what has no beginning is left out."""
     said: re.Match[str] | None = None
     end = 0
@@ -68,9 +68,9 @@ def messages(line: str) -> Iterator[Message]:
         yield _message(said, line[end:])
 
 
-def _message(said: re.Match[str], text: str) -> Message:
+def _message(said: re.Match[str], text: str) -> LogMessage:
     process = (said["host"], int(said["pid"]))
-    return Message(process, int(said["tid"]), int(said["device"]), _time(said["time"]), text.strip())
+    return LogMessage(process, int(said["tid"]), int(said["device"]), _time(said["time"]), text.strip())
 
 
 def _time(text: str | None) -> int:

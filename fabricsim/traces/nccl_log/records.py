@@ -30,7 +30,7 @@ CALL = np.dtype(
 """A collective, send or receive that a rank has called."""
 
 
-class Place(NamedTuple):
+class LoggedPlace(NamedTuple):
     """A rank's place in a tree: ranks of the communicator.
 
     Attributes
@@ -45,7 +45,7 @@ class Place(NamedTuple):
     children: tuple[int, ...]
 
 
-class Choice(NamedTuple):
+class LoggedChoice(NamedTuple):
     """What NCCL chose for a collective.
 
     Attributes
@@ -100,7 +100,7 @@ class Communicator:
     bus: str
     identity: str
     rings: Mapping[int, tuple[int, ...]]
-    trees: Mapping[int, Place]
+    trees: Mapping[int, LoggedPlace]
     channels: int
     p2p_channels: int
     nvls_channels: int
@@ -143,7 +143,7 @@ class NcclLog:
     networks: Mapping[str, int]
     adapters: Mapping[str, int]
     communicators: tuple[Communicator, ...]
-    choices: Mapping[Choice, int]
+    choices: Mapping[LoggedChoice, int]
     operations: tuple[str, ...]
     calls: NDArray[np.void]
     torn: int

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fabricsim.traces.pytorch_et.messages import Record
-    from fabricsim.traces.pytorch_et.nodes import Node
-    from fabricsim.traces.pytorch_et.operators import Work
+    from fabricsim.traces.pytorch_et.nodes import OperatorNode
+    from fabricsim.traces.pytorch_et.operators import KernelWork
 
 MOST_NODES = 10_000_000
 """Calls of the largest trace of a rank."""
@@ -57,7 +57,7 @@ class Timed(NamedTuple):
     after: tuple[int, ...]
 
 
-def timed_of(node: Node, thread: int) -> Timed:
+def timed_of(node: OperatorNode, thread: int) -> Timed:
     """Keep what there is of a node with times."""
     copies = node.cat in _COPIES
     return Timed(
@@ -75,7 +75,7 @@ def timed_of(node: Node, thread: int) -> Timed:
     )
 
 
-class Call(NamedTuple):
+class OperatorCall(NamedTuple):
     """A call of an operator that may run a kernel.
 
     Attributes
@@ -89,10 +89,10 @@ class Call(NamedTuple):
     id: int
     thread: int
     name: str
-    work: Work
+    work: KernelWork
 
 
-class Message(NamedTuple):
+class ParamComms(NamedTuple):
     """A node ``record_param_comms``.
 
     Attributes
@@ -127,12 +127,12 @@ class Calls:
     label: str
     groups: Groups
     above: dict[int, int] = field(default_factory=dict)
-    operators: list[Call] = field(default_factory=list)
-    messages: list[Message] = field(default_factory=list)
+    operators: list[OperatorCall] = field(default_factory=list)
+    messages: list[ParamComms] = field(default_factory=list)
     device: list[Timed] = field(default_factory=list)
     host: dict[int, Timed] = field(default_factory=dict)
 
-    def take(self, node: Node) -> None:
+    def take(self, node: OperatorNode) -> None:
         """Keep a node, or what there is of it to be kept."""
         if node.id in self.above:
             raise TraceError(self.label, f"two of its nodes have the id {node.id}; copy the file again")
@@ -151,12 +151,12 @@ class Calls:
         if node.name == GROUPS:
             self.groups.learn(node)
         elif node.name == RECORD:
-            self.messages.append(Message(node.id, thread, record_of(node, self.label)))
+            self.messages.append(ParamComms(node.id, thread, record_of(node, self.label)))
         else:
             schema, backend = attributes.get("op_schema", node.op_schema), attributes.get("kernel_backend", "")
             work = work_of(node, schema if isinstance(schema, str) else "", backend if isinstance(backend, str) else "")
             if work is not None:
-                self.operators.append(Call(node.id, thread, node.name, work))
+                self.operators.append(OperatorCall(node.id, thread, node.name, work))
 
     def callers(self, number: int) -> Iterator[int]:
         """Give the ids of what called a node, innermost first; ends if a node would be its own caller."""
@@ -166,7 +166,7 @@ class Calls:
             yield number
 
 
-def innermost(calls: Calls) -> list[Call]:
+def innermost(calls: Calls) -> list[OperatorCall]:
     """Leave out operators that only call others which run kernels."""
     busy: set[int] = set()
     custom: set[int] = set()

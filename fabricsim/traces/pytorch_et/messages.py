@@ -21,7 +21,7 @@ from fabricsim.traces.rank_groups import MOST_LISTED, strided
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fabricsim.traces.pytorch_et.nodes import Node, Tensor
+    from fabricsim.traces.pytorch_et.nodes import OperatorNode, Tensor
     from fabricsim.traces.trace import Communication, RecordingBuilder
 
 RECORD = "record_param_comms"
@@ -67,7 +67,7 @@ class Record(NamedTuple):
     writes: tuple[Tensor, ...]
 
 
-def record_of(node: Node, label: str) -> Record:
+def record_of(node: OperatorNode, label: str) -> Record:
     """Read the arguments of a node ``record_param_comms``.
 
     Raises
@@ -128,7 +128,7 @@ class Membership(NamedTuple):
     name, description
         As PyTorch calls it.
     ranks, size
-        As of `fabricsim.traces.trace.Group`.
+        As of `fabricsim.traces.trace.ProcessGroup`.
     """
 
     name: str
@@ -159,7 +159,7 @@ class Groups:
         whole = self._listed.get("0")
         return whole.size if whole else NONE
 
-    def learn(self, node: Node) -> None:
+    def learn(self, node: OperatorNode) -> None:
         """Take up what a node ``## process_group:init ##`` lists; PyTorch cuts long lists at 4,096 letters."""
         text = next((value for value in node.arguments if isinstance(value, str)), "")
         self.cut |= bool(text) and not text.rstrip().endswith("]")

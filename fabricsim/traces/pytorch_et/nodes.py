@@ -51,7 +51,7 @@ class _Attribute(msgspec.Struct):
     value: Any = None
 
 
-class Node(msgspec.Struct):
+class OperatorNode(msgspec.Struct):
     """A node of either schema; of `schema`, `thread` and those that follow it the properties are to be used."""
 
     id: Id
@@ -116,11 +116,11 @@ class Node(msgspec.Struct):
         return self.outputs.shapes if isinstance(self.outputs, _Values) else self.output_shapes
 
 
-_decode = msgspec.json.Decoder(Node).decode
+_decode = msgspec.json.Decoder(OperatorNode).decode
 _TENSOR = 6  # values that stand for one
 
 
-def node_of(text: bytes, label: str, number: int) -> Node:
+def node_of(text: bytes, label: str, number: int) -> OperatorNode:
     """Decode the node of that number.
 
     Raises

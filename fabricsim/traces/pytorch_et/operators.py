@@ -18,7 +18,7 @@ from fabricsim.traces.pytorch_et.nodes import tensors
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fabricsim.traces.pytorch_et.nodes import Node, Tensor
+    from fabricsim.traces.pytorch_et.nodes import OperatorNode, Tensor
 
 _NO_OPERATORS = frozenset({"c10d", "c10d_functional", "_c10d_functional", "prim", "profiler", "record_function"})
 """Namespaces whose operators only call others."""
@@ -73,7 +73,7 @@ _NAME = re.compile(r"(\w{1,100})::(\w{1,200})")
 _RETURNS_VIEW = re.compile(r"\(\w+(?:\|\w+)*\)")
 
 
-class Work(NamedTuple):
+class KernelWork(NamedTuple):
     """What the kernel of an operator does; NONE if it cannot be told.
 
     Attributes
@@ -139,7 +139,7 @@ def _split(text: str) -> list[str]:
     return [part for part in parts if part]
 
 
-def work_of(node: Node, schema_text: str, backend: str) -> Work | None:
+def work_of(node: OperatorNode, schema_text: str, backend: str) -> KernelWork | None:
     """Say what a node's kernel does, should it have one; None if it has none itself.
 
     Parameters
@@ -169,18 +169,18 @@ def work_of(node: Node, schema_text: str, backend: str) -> Work | None:
     return _work(node, reads, writes, _bytes(schema.name, reads, writes), _flops(schema.name, node), schema.name)
 
 
-def _custom_work(node: Node) -> Work | None:
+def _custom_work(node: OperatorNode) -> KernelWork | None:
     return _work(node, list(tensors(node.arguments)), list(tensors(node.results)), NONE, NONE, "")
 
 
 def _work(  # noqa: PLR0913, PLR0917  one parameter per column
-    node: Node, reads: Sequence[Tensor], writes: Sequence[Tensor], moved: int, flops: int, name: str
-) -> Work | None:
+    node: OperatorNode, reads: Sequence[Tensor], writes: Sequence[Tensor], moved: int, flops: int, name: str
+) -> KernelWork | None:
     if not reads and not writes:
         return None
     written = dict.fromkeys(tensor.storage for tensor in writes)
     taken = {tensor.storage for tensor in tensors(node.arguments)}
-    return Work(
+    return KernelWork(
         tuple(dict.fromkeys(tensor.storage for tensor in reads)),
         tuple(written),
         tuple(storage for storage in written if storage not in taken),
@@ -204,7 +204,7 @@ def _bytes(name: str, reads: Sequence[Tensor], writes: Sequence[Tensor]) -> int:
     return out + sum(tensor.elements * tensor.item for tensor in reads)
 
 
-def _flops(name: str, node: Node) -> int:
+def _flops(name: str, node: OperatorNode) -> int:
     """Count the operations of matrix products and convolutions by their shapes, ``2 m n k``; NONE of all else."""
     shapes = [_dimensions(shape) for shape in node.shapes]
     first = _MATRICES.get(name)

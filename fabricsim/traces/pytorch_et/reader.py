@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fabricsim.files.sources import Source
-    from fabricsim.traces.pytorch_et.calls import Message
-    from fabricsim.traces.pytorch_et.nodes import Node
+    from fabricsim.traces.pytorch_et.calls import ParamComms
+    from fabricsim.traces.pytorch_et.nodes import OperatorNode
     from fabricsim.traces.trace import Recording
 
 _OPENING = re.compile(rb'\s*\{[^\[\]{}]*"schema"\s*:\s*"([^"]*)"[^\[\]{}]*"nodes"\s*:\s*\[')
@@ -67,7 +67,7 @@ def read(source: Source) -> Iterator[Recording]:
         yield builder.build(rank, world, origin=origin)
 
 
-def nodes_of(source: Source) -> Iterator[Node]:
+def nodes_of(source: Source) -> Iterator[OperatorNode]:
     """Give the nodes of a file; errors as of `read`."""
     nodes = ObjectList(source, _OPENING)
     schema = _OPENING.match(nodes.head)
@@ -80,7 +80,7 @@ def nodes_of(source: Source) -> Iterator[Node]:
 
 def _rank(calls: Calls, name: str) -> int:
     """Find the rank that wrote the file: as its communications say, else as its name does."""
-    found: dict[int, Message] = {}
+    found: dict[int, ParamComms] = {}
     locally: set[int] = set()
     for message in calls.messages:
         note = message.record.note

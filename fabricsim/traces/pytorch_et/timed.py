@@ -15,7 +15,7 @@ from fabricsim.traces.pytorch_et.messages import moved
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, LAUNCH, WAIT, Communication
 
 if TYPE_CHECKING:
-    from fabricsim.traces.pytorch_et.calls import Calls, Message, Timed
+    from fabricsim.traces.pytorch_et.calls import Calls, ParamComms, Timed
     from fabricsim.traces.pytorch_et.messages import Membership
     from fabricsim.traces.trace import RecordingBuilder
 
@@ -84,7 +84,7 @@ def _write_device(
     return launched
 
 
-def _message(calls: Calls, entry: Timed, messages: dict[int, Message]) -> Message | None:
+def _message(calls: Calls, entry: Timed, messages: dict[int, ParamComms]) -> ParamComms | None:
     """Find the record of the communication that a kernel does."""
     return next((messages[caller] for caller in (entry.above, *calls.callers(entry.above)) if caller in messages), None)
 

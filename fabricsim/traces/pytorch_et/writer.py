@@ -17,7 +17,7 @@ from fabricsim.traces.pytorch_et.operators import device_of
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST
 
 if TYPE_CHECKING:
-    from fabricsim.traces.pytorch_et.calls import Call, Calls, Message
+    from fabricsim.traces.pytorch_et.calls import Calls, OperatorCall, ParamComms
     from fabricsim.traces.pytorch_et.messages import Membership
     from fabricsim.traces.trace import RecordingBuilder
 
@@ -79,7 +79,7 @@ class _Writer:
     def host(self, thread: int) -> int:
         return self.builder.lane("thread", f"thread {thread}")
 
-    def operator(self, call: Call) -> None:
+    def operator(self, call: OperatorCall) -> None:
         work = call.work
         kind = HOST if self.on_device and not work.device else COPY if work.copies else COMPUTE
         lane = self.lane(work.device, call.thread)
@@ -87,7 +87,7 @@ class _Writer:
         self.order.after(lane, node, work.reads)
         self.order.ran(lane, node, work.writes, work.makes)
 
-    def message(self, message: Message) -> None:
+    def message(self, message: ParamComms) -> None:
         record = message.record
         group = self.groups.get(record.note.group)
         moves = moved(self.builder, record, group)

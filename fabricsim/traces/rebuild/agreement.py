@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.records.program import NONE
-from fabricsim.results.capture import Capture, StepTime, Transfer
+from fabricsim.results.capture import Capture, CapturedTransfer, StepTime
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,7 +41,7 @@ def _steps(rebuilt: Rebuilt, spans: NDArray[np.void]) -> tuple[StepTime, ...]:
     )
 
 
-def _transfers(rebuilt: Rebuilt, spans: NDArray[np.void]) -> tuple[Transfer, ...]:
+def _transfers(rebuilt: Rebuilt, spans: NDArray[np.void]) -> tuple[CapturedTransfer, ...]:
     """From when the last rank was ready, whose part then began, until the last was done."""
     count = len(rebuilt.names)
     ops = np.flatnonzero(rebuilt.matches != NONE)
@@ -50,7 +50,7 @@ def _transfers(rebuilt: Rebuilt, spans: NDArray[np.void]) -> tuple[Transfer, ...
     np.maximum.at(start, of, spans["start"][ops])
     np.maximum.at(end, of, spans["end"][ops])
     return tuple(
-        Transfer(
+        CapturedTransfer(
             operation,
             group,
             ranks,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from fabricsim.traces.trace import Group
+    from fabricsim.traces.trace import ProcessGroup
 
 DATA_PARALLEL = frozenset({"dp", "data", "default", "ddp", "fsdp"})
 PIPELINE = frozenset({"pp", "pipeline"})
@@ -38,11 +38,11 @@ def grid_of(members: tuple[int, ...], world: int) -> Grid | None:
     return grid if regular and first == grid.first(first) and not world % grid.span else None
 
 
-def is_data_parallel(group: Group) -> bool:
+def is_data_parallel(group: ProcessGroup) -> bool:
     """Whether a group is called one whose ranks do the same with other data."""
     return bool(words(group) & DATA_PARALLEL)
 
 
-def words(group: Group) -> set[str]:
+def words(group: ProcessGroup) -> set[str]:
     """Take name and description of a group apart."""
     return set(f"{group.name} {group.description}".lower().replace("-", " ").replace("_", " ").split())

@@ -10,7 +10,7 @@ from fabricsim.traces.rebuild.grids import MODEL_PARALLEL, Grid, grid_of, is_dat
 
 if TYPE_CHECKING:
     from fabricsim.traces.rebuild.cast import Cast
-    from fabricsim.traces.trace import Group, Recording
+    from fabricsim.traces.trace import ProcessGroup, Recording
 
 
 class Team(NamedTuple):
@@ -40,7 +40,7 @@ class _Captured(NamedTuple):
     grid: Grid | None
 
 
-class Groups:
+class GroupFinder:
     """Finds the ranks of a group.
 
     Parameters
@@ -149,7 +149,7 @@ class Groups:
             self._teams[ranks] = Team(len(self._teams), ranks, frozenset(ranks))
         return self._teams[ranks]
 
-    def _listed(self, recording: Recording, group: Group) -> tuple[int, ...]:
+    def _listed(self, recording: Recording, group: ProcessGroup) -> tuple[int, ...]:
         world = range(self.cast.captured)
         if group.ranks:
             return group.ranks
@@ -161,7 +161,7 @@ class Groups:
         msg += f'; give a JSON file {{"{group.name}": [0, 1, ...]}} beside it'
         raise TraceError(recording.source, msg)
 
-    def _taken_to_be(self, recording: Recording, group: Group) -> tuple[int, ...]:
+    def _taken_to_be(self, recording: Recording, group: ProcessGroup) -> tuple[int, ...]:
         """Assume the ranks of a group of which nothing is known.
 
         A data-parallel one has a rank of each of the largest blocks of neighbours, such as tensor-parallel groups, that
@@ -179,7 +179,7 @@ class Groups:
         self.assumed[f"group {group.name!r} has the {len(members)} ranks {shown}, which the trace does not say"] = None
         return members
 
-    def _spreads(self, recording: Recording, group: Group, members: tuple[int, ...]) -> bool:
+    def _spreads(self, recording: Recording, group: ProcessGroup, members: tuple[int, ...]) -> bool:
         """Whether a group grows with the replicas: a data-parallel one, or if none is called so that of all."""
         if id(recording) not in self._named:
             self._named[id(recording)] = any(map(is_data_parallel, recording.groups))
@@ -193,7 +193,7 @@ def _neighbours(ranks: tuple[int, ...]) -> bool:
     return len(ranks) > 1 and ranks == tuple(range(ranks[0], ranks[0] + len(ranks))) and ranks[0] % len(ranks) == 0
 
 
-def _first_of_image(recording: Recording, group: Group, captured: _Captured, rank: int) -> int:
+def _first_of_image(recording: Recording, group: ProcessGroup, captured: _Captured, rank: int) -> int:
     """Move a group along to where `rank` is in it, as ranks are laid out in a grid; gives its lowest rank."""
     if captured.grid is None:
         shown = ", ".join(map(str, captured.ranks[:8]))

@@ -14,7 +14,7 @@ import numpy as np
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.groups import sized
-from fabricsim.traces.rebuild.groups import Groups, Team
+from fabricsim.traces.rebuild.groups import GroupFinder, Team
 from fabricsim.traces.rebuild.leading import assumption, check_not_alone, leading, sizeless
 from fabricsim.traces.trace import COMMUNICATION
 from fabricsim.workload.program import Call, CallList
@@ -46,7 +46,7 @@ _DIRECT: dict[str, CollectiveName] = {
 }
 
 
-class Part(NamedTuple):
+class RankCall(NamedTuple):
     """One rank's place in a call."""
 
     call: int
@@ -104,7 +104,7 @@ class Matched:
     """
 
     calls: CallList
-    parts: tuple[tuple[tuple[Part, ...], ...], ...]
+    parts: tuple[tuple[tuple[RankCall, ...], ...], ...]
     matches: tuple[Match, ...]
     assumed: tuple[str, ...]
     left_out: int
@@ -133,7 +133,7 @@ class _Matcher:
     def __init__(self, cast: Cast, recordings: Sequence[Recording], ordered: Sequence[Ordered]) -> None:
         self.cast = cast
         self.recordings = recordings
-        self.groups = Groups(cast)
+        self.groups = GroupFinder(cast)
         self.nodes = [np.flatnonzero(each.nodes["kind"] == COMMUNICATION) for each in ordered]
         self.ordered = ordered
         self.matches: list[Match] = []
@@ -278,7 +278,7 @@ class _Matcher:
         self.groups.assumed["ranks that were not captured send to the same places of their groups"] = None
         return peer
 
-    def _write(self, found: Match) -> dict[int, tuple[Part, ...]]:
+    def _write(self, found: Match) -> dict[int, tuple[RankCall, ...]]:
         """Add the calls of a match; gives the parts of each rank."""
         if found.left_out:
             return {}
@@ -313,7 +313,7 @@ class _Writer:
         self.recording, self.first, _ = found.nodes[found.ranks[0]]
         self.of = [found.nodes[rank][1] for rank in found.ranks]
 
-    def parts(self) -> dict[int, tuple[Part, ...]]:
+    def parts(self) -> dict[int, tuple[RankCall, ...]]:
         """Add the calls; gives the parts of each rank."""
         operation = self.first.operation
         if operation in _MESSAGES:
@@ -363,14 +363,14 @@ class _Writer:
         """Begin the ring at the root."""
         return (*self.ranks[self.root :], *self.ranks[: self.root])
 
-    def _call(self, collective: CollectiveName, ranks: tuple[int, ...], size: int) -> dict[int, tuple[Part, ...]]:
+    def _call(self, collective: CollectiveName, ranks: tuple[int, ...], size: int) -> dict[int, tuple[RankCall, ...]]:
         if size <= 0:
             return {}
         if len(self.calls) >= MOST_CALLS:
             msg = f"makes more than {MOST_CALLS} calls; give fewer iterations, or the traces of a smaller job"
             raise TraceError(self.recording.source, msg)
         self.calls.append(Call(collective, ranks, size, self.dimension))
-        return {rank: (Part(len(self.calls) - 1, member),) for member, rank in enumerate(ranks)}
+        return {rank: (RankCall(len(self.calls) - 1, member),) for member, rank in enumerate(ranks)}
 
     @property
     def dimension(self) -> str:
@@ -380,8 +380,8 @@ class _Writer:
         group = self.recording.groups[self.first.group]
         return group.description or group.name or "world"
 
-    def _pairs(self, sizes: Iterator[tuple[int, int, int]]) -> dict[int, tuple[Part, ...]]:
-        parts: dict[int, tuple[Part, ...]] = dict.fromkeys(self.ranks, ())
+    def _pairs(self, sizes: Iterator[tuple[int, int, int]]) -> dict[int, tuple[RankCall, ...]]:
+        parts: dict[int, tuple[RankCall, ...]] = dict.fromkeys(self.ranks, ())
         for source, target, size in sizes:
             if source != target:
                 for rank, more in self._call("send_recv", (source, target), size).items():

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.traces.rebuild.dependencies import Ordered
-    from fabricsim.traces.rebuild.matching import Part
+    from fabricsim.traces.rebuild.matching import RankCall
     from fabricsim.traces.trace import Recording
 
 TIMERS = ("kernels", "copies", "host", "launch", *OPERATIONS, records.UNMODELLED)
@@ -61,7 +61,7 @@ class Strand:
 
 
 def strand(
-    recording: Recording, ordered: Ordered, parts: Sequence[tuple[Part, ...]], *, gpu_speed: float = 1.0
+    recording: Recording, ordered: Ordered, parts: Sequence[tuple[RankCall, ...]], *, gpu_speed: float = 1.0
 ) -> Strand:
     """Write the operations of a rank as ops.
 
@@ -79,7 +79,7 @@ def strand(
 
 class _Spinner:
     def __init__(
-        self, recording: Recording, ordered: Ordered, parts: Sequence[tuple[Part, ...]], gpu_speed: float
+        self, recording: Recording, ordered: Ordered, parts: Sequence[tuple[RankCall, ...]], gpu_speed: float
     ) -> None:
         self.recording = recording
         self.nodes, self.edges, self.gaps = ordered.nodes, ordered.edges, ordered.gaps

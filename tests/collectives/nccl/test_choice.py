@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from fabricsim.collectives.nccl import cost, tuning
 from fabricsim.collectives.nccl.choice import pick, shrink, threshold
-from fabricsim.collectives.nccl.graph import Graph, Group
+from fabricsim.collectives.nccl.graph import Graph, GroupShape
 from fabricsim.errors import InputError
 
 
-def _group(ranks: int, hosts: int, capability: int, ring: Graph, nvls: Graph | None = None) -> Group:
+def _group(ranks: int, hosts: int, capability: int, ring: Graph, nvls: Graph | None = None) -> GroupShape:
     nvlink = hosts == 1
-    return Group(
+    return GroupShape(
         ranks=ranks,
         hosts=hosts,
         capability=capability,
@@ -39,7 +39,7 @@ HKBU = _group(32, 8, 75, Graph(1, 6, 6))
 VERSIONS = ["2.5", "2.8", "2.11", "2.18", "2.23"]
 
 
-def _under(version: str, group: Group) -> Group:
+def _under(version: str, group: GroupShape) -> GroupShape:
     return replace(group, tuning=tuning.tuning(version))
 
 
@@ -166,7 +166,9 @@ def test_versions_without_the_model_are_refused(version: str) -> None:
     st.sampled_from(["all_reduce", "all_gather", "reduce_scatter", "broadcast"]),
     st.integers(1, 2**34),
 )
-def test_the_pick_is_the_fastest_and_within_its_limits(version: str, group: Group, collective: str, size: int) -> None:
+def test_the_pick_is_the_fastest_and_within_its_limits(
+    version: str, group: GroupShape, collective: str, size: int
+) -> None:
     group = _under(version, group)
     found = pick(collective, size, group)
     assert 1 <= found.channels <= group.channels

@@ -87,12 +87,12 @@ def _communicators(path: Path) -> tuple[Communicator, ...]:
     return log.communicators
 
 
-def _trees(communicators: tuple[Communicator, ...]) -> dict[int, dict[int, trees.Place]]:
+def _trees(communicators: tuple[Communicator, ...]) -> dict[int, dict[int, trees.TreePlace]]:
     """Places by channel and rank."""
-    found: dict[int, dict[int, trees.Place]] = {}
+    found: dict[int, dict[int, trees.TreePlace]] = {}
     for each in communicators:
         for channel, place in each.trees.items():
-            found.setdefault(channel, {})[each.rank] = trees.Place(place.parent, tuple(sorted(place.children)))
+            found.setdefault(channel, {})[each.rank] = trees.TreePlace(place.parent, tuple(sorted(place.children)))
     return found
 
 
@@ -112,7 +112,7 @@ def test_rings_and_trees_of_the_hkbu_logs(traces: Path, name: str, network: floa
         places = trees.rank_tree(tree, trees.chain(cluster, group.tree.within), split=trees.splits(cluster))
         assert found[channel]
         for rank, place in found[channel].items():
-            assert trees.Place(places[rank].parent, tuple(sorted(places[rank].children))) == place
+            assert trees.TreePlace(places[rank].parent, tuple(sorted(places[rank].children))) == place
 
 
 def test_host_trees_of_sixteen_v100_hosts(traces: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fabricsim.collectives.nccl import plan
-from fabricsim.collectives.nccl.plan import Plan
+from fabricsim.collectives.nccl.plan import NcclPlan
 from fabricsim.errors import FabricsimError
 from fabricsim.run.bench import collective_times
 from fabricsim.scenario.load import load
@@ -25,7 +25,7 @@ def _scenario(*settings: str) -> Scenario:
 
 
 def test_small_calls_go_by_trees_and_large_ones_by_rings() -> None:
-    choose = Plan(_scenario())
+    choose = NcclPlan(_scenario())
     ranks = tuple(range(32))
     small, large = choose("all_reduce", ranks, 64), choose("all_reduce", ranks, 2**26)
     assert (small.algorithm, small.window) == ("tree", 8)
@@ -42,18 +42,18 @@ def test_small_calls_go_by_trees_and_large_ones_by_rings() -> None:
     ],
 )
 def test_overrides(settings: list[str], algorithm: str, line: tuple[int, int]) -> None:
-    found = Plan(_scenario(*settings))("all_reduce", tuple(range(32)), 64)
+    found = NcclPlan(_scenario(*settings))("all_reduce", tuple(range(32)), 64)
     assert (found.algorithm, found.line) == (algorithm, line)
 
 
 def test_an_algorithm_that_nccl_does_not_have_runs_all_the_same() -> None:
-    found = Plan(_scenario("collectives.algorithm=halving_doubling"))("all_reduce", tuple(range(32)), 2**20)
+    found = NcclPlan(_scenario("collectives.algorithm=halving_doubling"))("all_reduce", tuple(range(32)), 2**20)
     assert found.algorithm == "halving_doubling"
 
 
 def test_channels_may_be_limited() -> None:
-    assert Plan(_scenario("collectives.max_channels=1")).group(tuple(range(32))).channels == 1
-    assert Plan(_scenario("collectives.min_channels=4")).group(tuple(range(32))).channels == 4
+    assert NcclPlan(_scenario("collectives.max_channels=1")).group(tuple(range(32))).channels == 1
+    assert NcclPlan(_scenario("collectives.min_channels=4")).group(tuple(range(32))).channels == 4
 
 
 def test_one_channel_stands_for_all_that_share_their_links(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +61,7 @@ def test_one_channel_stands_for_all_that_share_their_links(monkeypatch: pytest.M
     settings = (*HOST, "cluster.gpu=a100-sxm-80gb", NCCL, "collectives.algorithm=ring", "collectives.protocol=simple")
     sizes = [2**22, 3 * 2**25]
     merged = collective_times(_scenario(*settings), "all_reduce", sizes)
-    monkeypatch.setattr(Plan, "_channels", lambda _self, found, _group: found.channels)
+    monkeypatch.setattr(NcclPlan, "_channels", lambda _self, found, _group: found.channels)
     apart = collective_times(_scenario(*settings), "all_reduce", sizes)
     for one, many in zip(merged, apart, strict=True):
         assert one.seconds == pytest.approx(many.seconds, rel=1e-3)
@@ -78,7 +78,7 @@ def test_messages_between_hosts_go_by_all_nics() -> None:
 
 def test_nvls_runs_on_eight_h100_and_reaches_what_nccl_expects() -> None:
     described = _scenario(*HOST, "cluster.gpu=h100-sxm", NCCL)
-    choice = Plan(described)("all_reduce", tuple(range(8)), 2**33)
+    choice = NcclPlan(described)("all_reduce", tuple(range(8)), 2**33)
     assert choice.algorithm == "nvls"
     seconds = collective_times(described, "all_reduce", [2**33])[0].seconds
     assert 2**33 / seconds / 1e9 == pytest.approx(272, rel=0.05)
@@ -86,16 +86,16 @@ def test_nvls_runs_on_eight_h100_and_reaches_what_nccl_expects() -> None:
 
 def test_what_the_gpu_takes_is_that_of_its_preset() -> None:
     described = _scenario(*HOST, "cluster.gpu=a100-sxm-80gb", NCCL, "collectives.protocol=simple")
-    choice = Plan(described)("all_gather", tuple(range(8)), 2**26)
+    choice = NcclPlan(described)("all_gather", tuple(range(8)), 2**26)
     assert (choice.start, choice.intra_host_step, choice.copy_rate) == (22_000_000, 6_500_000, 480e9)
     gpu = described.cluster.gpu.model_copy(update={"nccl_start": None, "nccl_step": None, "nccl_copy_rate": None})
     cluster = described.cluster.model_copy(update={"gpu": gpu})
-    plain = Plan(described.model_copy(update={"cluster": cluster}))("all_gather", tuple(range(8)), 2**26)
+    plain = NcclPlan(described.model_copy(update={"cluster": cluster}))("all_gather", tuple(range(8)), 2**26)
     assert (plain.start, plain.intra_host_step) == (8_400_000, 3_400_000)
 
 
 def test_choices_are_equal_for_equal_calls() -> None:
-    choose = Plan(_scenario())
+    choose = NcclPlan(_scenario())
     ranks = tuple(range(32))
     assert choose("all_reduce", ranks, 4096) == choose("all_reduce", ranks, 4096)
     assert replace(choose("all_reduce", ranks, 2**26), chunk=1) == choose("all_reduce", ranks, 2**27).wiring
@@ -111,7 +111,7 @@ def test_an_unknown_gpu_is_refused() -> None:
 
 def test_measured_messages_take_the_place_of_the_cost_model() -> None:
     measured = "transport.nccl.ll={latency='7us', byte_latency='0.5ns/B'}"
-    plain, changed = Plan(_scenario()), Plan(_scenario(measured))
+    plain, changed = NcclPlan(_scenario()), NcclPlan(_scenario(measured))
     ranks = tuple(range(32))
 
     found = changed("all_reduce", ranks, 64)  # one channel of NCCL's, which the engine's two trees stand for
@@ -122,7 +122,7 @@ def test_measured_messages_take_the_place_of_the_cost_model() -> None:
 
 
 def test_rings_may_have_a_latency_of_their_own() -> None:
-    measured = Plan(_scenario("transport.nccl.ll={latency='7us', ring_latency='5us', byte_latency='0.5ns/B'}"))
+    measured = NcclPlan(_scenario("transport.nccl.ll={latency='7us', ring_latency='5us', byte_latency='0.5ns/B'}"))
     ranks = tuple(range(32))
 
     assert measured("all_reduce", ranks, 64).latency == 7_000_000
@@ -133,7 +133,9 @@ def test_rings_may_have_a_latency_of_their_own() -> None:
 @pytest.mark.parametrize(("transport", "waits"), [("rdma-100g", 2), ("tcp-10g", 1)])
 def test_lines_of_a_tree_wait_for_those_of_the_other_but_over_sockets(transport: str, waits: int) -> None:
     """From 8 KiB on LL takes two channels, and so both trees, each of which the engine gives half of the bytes."""
-    measured = Plan(_scenario(f"transport={transport}", "transport.nccl.ll={latency='7us', byte_latency='0.5ns/B'}"))
+    measured = NcclPlan(
+        _scenario(f"transport={transport}", "transport.nccl.ll={latency='7us', byte_latency='0.5ns/B'}")
+    )
     found = measured("all_reduce", tuple(range(32)), 2**13)
 
     assert found.algorithm == "tree"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fabricsim.collectives.nccl.plan import Plan
+from fabricsim.collectives.nccl.plan import NcclPlan
 from fabricsim.scenario.load import machine
 from fabricsim.transports import TRANSPORTS
 
@@ -59,13 +59,13 @@ def test_sends_fill_the_wire_in_both_engines(measure: Measure, hosts: int, gbps:
 
 @pytest.mark.parametrize(("ranks", "steps"), [(2, 2), (4, 2), (64, 1)])
 def test_a_crowded_communicator_has_one_channel_for_each_peer(ranks: int, steps: int) -> None:
-    found = Plan(_hosts(ranks, "400Gbps"))("all_to_all", tuple(range(ranks)), SIZE)
+    found = NcclPlan(_hosts(ranks, "400Gbps"))("all_to_all", tuple(range(ranks)), SIZE)
     assert (found.chunk, found.window) == (steps * 2**17, 8)
 
 
 def test_over_nvlink_all_channels_of_the_pair_take_longer_steps() -> None:
     made = machine("dgx-h100", "rdma-400g", 1).scenario
-    assert Plan(made)("send_recv", (0, 1), SIZE).chunk == 16 * 2**19
+    assert NcclPlan(made)("send_recv", (0, 1), SIZE).chunk == 16 * 2**19
 
 
 def test_measured_sends_run_at_the_rate_of_measured_rings(measure: Measure) -> None:

@@ -17,7 +17,7 @@ from fabricsim.traces.rebuild.sizes import resized
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fabricsim.results.result import Result
+    from fabricsim.results.result import RunRecord
 
 NVLINK = ("dgx-a100", None, ("cluster.gpu.nvlink_rate={}GBps", 300))
 RDMA = ("pinnacles", "rdma-100g", ("transport.line_rate={}Gbps", 100))
@@ -35,7 +35,7 @@ class Job:
     def __init__(self, file: Path, fabric: Fabric) -> None:
         self.trace, self.fabric = read([file]), fabric
 
-    def replayed(self, *, rate: float = 1, speed: float = 1, size: float = 1) -> Result:
+    def replayed(self, *, rate: float = 1, speed: float = 1, size: float = 1) -> RunRecord:
         name, transport, (key, usual) = self.fabric
         settings = [key.format(usual * rate)] + ["cluster.gpus_per_host=1"] * (name == "pinnacles")
         rebuilt = rebuild(self.trace, gpu_speed=speed, message_size=size)
@@ -43,19 +43,19 @@ class Job:
         return pipeline.replay(loaded, rebuilt, self.trace.form)
 
 
-def steps(result: Result) -> int:
+def steps(result: RunRecord) -> int:
     """All steps of all ranks together, ps."""
     assert result.capture is not None
     return sum(step.replayed for step in result.capture.steps)
 
 
-def transfers(result: Result) -> int:
+def transfers(result: RunRecord) -> int:
     """All transfers together, ps."""
     assert result.capture is not None
     return sum(transfer.replayed for transfer in result.capture.transfers)
 
 
-def host_rules(result: Result) -> bool:
+def host_rules(result: RunRecord) -> bool:
     """Whether the text says that the host alone decides how long it takes."""
     console = Console(width=200)
     with console.capture() as printed:

@@ -341,7 +341,7 @@ def _send(net, nic, number, now):
     _note_departure(net, nic, max(ready, np.int64(net.links[index].free_at)))
 
 
-class Cause(NamedTuple):
+class Echo(NamedTuple):
     """What an answer repeats of the packet that caused it, and the bits that it has besides."""
 
     echo: Any

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fabricsim.engine.packet.kernels.agenda import plan
-from fabricsim.engine.packet.kernels.nic import Cause, answer
+from fabricsim.engine.packet.kernels.nic import Echo, answer
 from fabricsim.jit.compile import kernel, rare
 from fabricsim.records.packet import PULL, PULL_DUE
 
@@ -19,7 +19,7 @@ def _send(net, number, count, now):
     flow.pulls += count
     flow.pulls_due -= count
     entropy = np.int64(flow.pulls % max(net.laws[flow.law].entropies, 1))
-    answer(net, number, _PULL, flow.pulls, Cause(_NONE, now, entropy, _NONE), now)
+    answer(net, number, _PULL, flow.pulls, Echo(_NONE, now, entropy, _NONE), now)
 
 
 @rare

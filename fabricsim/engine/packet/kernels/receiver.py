@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fabricsim.engine.packet.kernels.agenda import plan
-from fabricsim.engine.packet.kernels.nic import Cause, answer
+from fabricsim.engine.packet.kernels.nic import Echo, answer
 from fabricsim.engine.packet.kernels.pulls import ask, may_ride
 from fabricsim.jit.compile import inlined, kernel, rare
 from fabricsim.records.packet import ACK, ACKNOWLEDGE, CNP, MARKED, NACK, PULLS, TRIMMED
@@ -32,7 +32,7 @@ def _reply(net, number, kind, packet, now):
     """Send a NACK or CNP about a packet."""
     which, entropy = np.int64(packet.number), np.int64(packet.entropy)
     bits = _take_along(net, number) if kind == NACK else _PLAIN
-    answer(net, number, kind, net.receivers[number].expected, Cause(which, packet.stamp, entropy, bits), now)
+    answer(net, number, kind, net.receivers[number].expected, Echo(which, packet.stamp, entropy, bits), now)
 
 
 @rare
@@ -64,7 +64,7 @@ def _release(net, number, now):
         held = net.answers[receiver.first_held - 1]
         receiver.first_held = held.next
         bits = _MARKED if held.marked else _PLAIN
-        cause = Cause(np.int64(held.echo), held.stamp, np.int64(held.entropy), bits)
+        cause = Echo(np.int64(held.echo), held.stamp, np.int64(held.entropy), bits)
         answer(net, number, _ACK, held.expected, cause, now)
 
 
@@ -80,7 +80,7 @@ def _acknowledge(net, number, now):
         return
     bits = (_MARKED if receiver.marked else _PLAIN) | _take_along(net, number)
     echo, entropy = np.int64(receiver.echo), np.int64(receiver.entropy)
-    answer(net, number, _ACK, receiver.expected, Cause(echo, receiver.stamp, entropy, bits), now)
+    answer(net, number, _ACK, receiver.expected, Echo(echo, receiver.stamp, entropy, bits), now)
 
 
 @kernel
@@ -200,7 +200,7 @@ def receive(net, packet, now):
             return
         receiver.unacknowledged = 0
         bits = np.int64(packet.state & MARKED)
-        cause = Cause(which, packet.stamp, np.int64(packet.entropy), bits)
+        cause = Echo(which, packet.stamp, np.int64(packet.entropy), bits)
         answer(net, number, _ACK, which + 1, cause, now)
     else:
         before = receiver.delivered
