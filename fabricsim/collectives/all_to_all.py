@@ -27,13 +27,3 @@ def pairwise(members: int) -> Template:
     # The block of the sender at distance -k comes to where that for the receiver at distance k has been: the place of
     # the member at distance -k still holds what goes to that one.
     return shifted(members, [Turn(k, k, k, 1) for k in range(1, members)])
-
-
-def direct_seconds(members: int, size: float, rate: float, latency: float) -> float:
-    """Compute the closed form of the direct all-to-all, s: bytes, bytes/s, seconds per message."""
-    return latency + (members - 1) * size / members / rate
-
-
-def pairwise_seconds(members: int, size: float, rate: float, latency: float) -> float:
-    """Compute the closed form of the pairwise all-to-all, s; units as in `direct_seconds`."""
-    return (members - 1) * (latency + size / members / rate)

@@ -71,14 +71,3 @@ def shifted(members: int, turns: list[Turn], *, reduce: bool = False) -> Templat
         connections[:, number, 0], connections[:, number, 1] = (own + turn.distance) % members, number
         sources[:, number] = (own - turn.distance) % members
     return Template((table,), relative=True, members=members, shards=members, connections=connections, sources=sources)
-
-
-def all_gather_seconds(members: int, size: float, rate: float, latency: float) -> float:
-    """Compute the closed form of the all-gather, s: bytes, bytes/s, seconds per message."""
-    return (members - 1).bit_length() * latency + (members - 1) / members * size / rate
-
-
-def all_to_all_seconds(members: int, size: float, rate: float, latency: float) -> float:
-    """Compute the closed form of the all-to-all, s; units as in `all_gather_seconds`."""
-    bits = [1 << k for k in range((members - 1).bit_length())]
-    return sum(latency + blocks_of_bit(members, bit) * size / members / rate for bit in bits)

@@ -49,14 +49,3 @@ def send_recv(members: int) -> Template:
         msg = f"a send has one sender and one receiver, not {members} ranks"
         raise ValueError(msg)
     return broadcast(2)
-
-
-def chain_seconds(members: int, size: float, rate: float, latency: float, chunks: int) -> float:
-    """Compute the closed form of the chain with the latency hidden behind the other chunks.
-
-    `members`, `chunks`: ranks, and pieces of the buffer.
-    `size`: bytes.
-    `rate`: bytes per second.
-    `latency`: seconds per message.
-    """
-    return (members - 1) * latency + (members - 2 + chunks) * (size / chunks) / rate

@@ -127,8 +127,3 @@ def _through_switches(  # noqa: PLR0913, PLR0917  where, what and by whom
             builder.send(down, back * n + member, shard)
             builder.receive(back * n + member, down, shard)
     return 1 if alone else 2 * len(below) + 1
-
-
-def one_switch_seconds(size: float, rate: float, latency: float) -> float:
-    """Compute the closed form of one round of single GPUs below one switch, s: bytes, bytes/s, seconds per message."""
-    return 2 * (latency + size / rate)

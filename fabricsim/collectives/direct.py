@@ -58,13 +58,3 @@ def _part(members: int, part: str, number: int, parts: int) -> NDArray[np.void]:
     else:
         receives["into"] = members - distance  # shards count from the member's own, which is 0
     return table
-
-
-def half_seconds(members: int, size: float, rate: float, latency: float) -> float:
-    """Compute the closed form of the reduce-scatter and the all-gather, s: bytes, bytes/s, seconds per message."""
-    return latency + (members - 1) * size / members / rate
-
-
-def all_reduce_seconds(members: int, size: float, rate: float, latency: float) -> float:
-    """Compute the closed form of the all-reduce, s; units as in `half_seconds`."""
-    return 2 * half_seconds(members, size, rate, latency)

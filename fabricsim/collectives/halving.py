@@ -149,28 +149,3 @@ def _double(builder: Builder, ranks: Sequence[int]) -> None:
 def _span(place: int, distance: int, unit: int) -> tuple[int, int]:
     """First shard and number of them that a place has when its peer is at `distance`."""
     return place // distance * distance * unit, distance * unit
-
-
-def halving_doubling_seconds(members: int, size: float, rate: float, latency: float) -> float:
-    """Compute the closed form of `halving_doubling`, s: bytes, bytes/s, seconds per message."""
-    core = _power_below(members)
-    spare = 2 * (latency + size / rate) if members > core else 0.0
-    return 2 * half_seconds(core, size, rate, latency) + spare
-
-
-def rabenseifner_seconds(members: int, size: float, rate: float, latency: float) -> float:
-    """Compute the closed form of `rabenseifner`, s; units as in `halving_doubling_seconds`."""
-    core = _power_below(members)
-    spare = 3 * latency + 2 * size / rate if members > core else 0.0
-    return 2 * half_seconds(core, size, rate, latency) + spare
-
-
-def recursive_doubling_seconds(members: int, size: float, rate: float, latency: float) -> float:
-    """Compute the closed form of `recursive_doubling`, s; units as in `halving_doubling_seconds`."""
-    core = _power_below(members)
-    return (core.bit_length() - 1 + 2 * (members > core)) * (latency + size / rate)
-
-
-def half_seconds(members: int, size: float, rate: float, latency: float) -> float:
-    """Compute the closed form of the reduce-scatter and all-gather, s; units as in `halving_doubling_seconds`."""
-    return (members.bit_length() - 1) * latency + (members - 1) / members * size / rate

@@ -61,11 +61,3 @@ def ring_all_gather(builder: Builder, ring: Sequence[int], first: int, unit: int
         for place, lane in enumerate(ring):
             builder.send(lane, ring[(place + 1) % n], first + (place - turn) % n * unit, unit)
             builder.receive(lane, ring[place - 1], first + (place - turn - 1) % n * unit, unit)
-
-
-def all_reduce_seconds(  # noqa: PLR0913, PLR0917  two dimensions
-    local: int, hosts: int, size: float, local_rate: float, rate: float, local_latency: float, latency: float
-) -> float:
-    """Compute the closed form, s: members per host, hosts, bytes, bytes/s and seconds per message of either kind."""
-    inside = 2 * (local - 1) * (local_latency + size / local / local_rate)
-    return inside + 2 * (hosts - 1) * (latency + size / (local * hosts) / rate)

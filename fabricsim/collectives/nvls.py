@@ -112,13 +112,3 @@ def _copy(builder: Builder, on_host: list[int], switch: int, *, source: int, to:
     for member in on_host:
         builder.send(switch, to * n + member, 0, len(on_host))
         builder.receive(to * n + member, switch, 0, len(on_host))
-
-
-def all_reduce_seconds(members: int, size: float, rate: float, latency: float) -> float:
-    """Compute the closed form of one round in one host, s: bytes, bytes/s, seconds per message."""
-    return 4 * latency + 2 * (members + 1) / members * size / rate
-
-
-def half_seconds(members: int, size: float, rate: float, latency: float) -> float:
-    """Compute the closed form of one round of the reduce-scatter and all-gather, s; units as above."""
-    return 2 * latency + (members + 1) / members * size / rate

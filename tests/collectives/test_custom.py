@@ -8,11 +8,11 @@ import pytest
 import simpy
 
 from fabricsim.collectives import recv_copy, recv_reduce, register, send, template, unregister
-from fabricsim.collectives.ring import all_reduce_seconds
 from fabricsim.collectives.semantics import WrongAlgorithmError, check
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import InputError, ScenarioError
 from fabricsim.scenario.load import load
+from tests.reference import closed_forms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -90,7 +90,9 @@ def test_an_algorithm_of_ones_own_runs_as_that_of_the_project(
     ideal_scenario: Make, mine: Callable[[Algorithm], None]
 ) -> None:
     mine(ring)
-    assert _took(ideal_scenario(7), 7, 7 * 10**6, "mine") == pytest.approx(all_reduce_seconds(7, 7e6, B, A), rel=1e-9)
+    assert _took(ideal_scenario(7), 7, 7 * 10**6, "mine") == pytest.approx(
+        closed_forms.ring_all_reduce(7, 7e6, B, A), rel=1e-9
+    )
     assert load("ideal-16", ["collectives.algorithm.all_reduce=mine"]).scenario.collectives.algorithm == {
         "all_reduce": "mine"
     }
@@ -167,11 +169,11 @@ def test_an_xml_file_runs_as_the_ring_that_it_describes(ideal_scenario: Make, tm
     file = tmp_path / "ring.xml"
     file.write_text(_ring_xml(5))
     took = _took(ideal_scenario(5), 5, 5 * 10**6, str(file))
-    assert took == pytest.approx(all_reduce_seconds(5, 5e6, B, A), rel=1e-9)
+    assert took == pytest.approx(closed_forms.ring_all_reduce(5, 5e6, B, A), rel=1e-9)
     file = tmp_path / "ll.xml"
     file.write_text(_ring_xml(5, proto="LL"))
     assert _took(ideal_scenario(5), 5, 5 * 10**6, str(file)) == pytest.approx(
-        all_reduce_seconds(5, 10e6, B, A), rel=1e-9
+        closed_forms.ring_all_reduce(5, 10e6, B, A), rel=1e-9
     )
 
 

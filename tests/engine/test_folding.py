@@ -19,7 +19,7 @@ from fabricsim.run.pipeline import build_plan
 from fabricsim.scenario.load import load
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call, GroupSet
-from fabricsim.workload.whole import WholeProgram
+from tests.reference.whole_program import WholeProgram
 
 if TYPE_CHECKING:
     from collections.abc import Callable

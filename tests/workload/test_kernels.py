@@ -13,8 +13,8 @@ import pytest
 from fabricsim import load
 from fabricsim.scenario.job import Job
 from fabricsim.scenario.library import root
-from fabricsim.workload.roofline import operation_time
 from fabricsim.workload.work import Kernel, Operation
+from tests.reference.kernels import operation_time
 
 if TYPE_CHECKING:
     from fabricsim.scenario.cluster import Gpu

@@ -8,7 +8,7 @@ from fabricsim.errors import SimulationError
 from fabricsim.records.program import OVERLAPPED_STREAM
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call, Program
-from fabricsim.workload.whole import WholeProgram
+from tests.reference.whole_program import WholeProgram
 
 if TYPE_CHECKING:
     from conftest import Replay

