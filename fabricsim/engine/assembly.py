@@ -10,7 +10,7 @@ from fabricsim.engine.flow.world import World
 from fabricsim.engine.wiring import Wiring
 from fabricsim.errors import InputError
 from fabricsim.topology.platform import WIRE, Platform
-from fabricsim.transports import TRANSPORTS
+from fabricsim.transports import flow_model
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,7 +68,7 @@ def assemble(scenario: Scenario, *, taps: bool, watch: Watch | None) -> Assembly
     InputError
         If `watch` names a wire that is not there, or the engine is not that of packets.
     """
-    model = TRANSPORTS[scenario.transport.kind](scenario.transport)
+    model = flow_model(scenario.transport)
     if scenario.nic.latency is not None:
         model = replace(model, latency=scenario.nic.latency, overhead=0)
     platform = Platform(

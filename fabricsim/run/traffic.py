@@ -29,7 +29,7 @@ from fabricsim.run.result import TrafficResult
 from fabricsim.scenario import library
 from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.scenario.traffic import load_sizes
-from fabricsim.transports import TRANSPORTS
+from fabricsim.transports import flow_model
 from fabricsim.units import BYTES, parse
 from fabricsim.workload import matrix as files
 from fabricsim.workload.traffic import PATTERNS, Request, generate
@@ -81,7 +81,7 @@ def request(
     Raises InputError if the pattern cannot be had so.
     """
     sizes = _parse_size(size or (_SIZES if pattern == "poisson" else _SIZE))
-    wire = TRANSPORTS[scenario.transport.kind](scenario.transport).costs.wire
+    wire = flow_model(scenario.transport).costs.wire
     rate = scenario.link_rate / wire / (scenario.cluster.gpus_per_host // scenario.nics_per_host)
     return generate(Request(pattern, scenario.cluster.ranks, sizes, scenario.seed, rate, flows, load))
 

@@ -9,7 +9,7 @@ import simpy
 from fabricsim.engine.fabric import Fabric
 from fabricsim.scenario.scenario import Scenario
 from fabricsim.scenario.transport import Transport
-from fabricsim.transports import TRANSPORTS
+from fabricsim.transports import flow_model
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call
 
@@ -76,7 +76,7 @@ def scenario(  # noqa: PLR0913  a factory for tests: all but the first two by na
     switch = {"name": "round", "latency": switch_latency, "forwarding": forwarding}
     keys = {"name": "round", "kind": "infiniband", "line_rate": "100Gbps", "switch": switch, "mtu": 4096}
     made = Transport.model_validate({**keys, "latency": "0us", **(transport or {})})
-    wire = TRANSPORTS[made.kind](made).costs.wire
+    wire = flow_model(made).costs.wire
     network = {"topology": topology, "host_cable": cable, "link_rate": f"{RATE * wire!r}Bps"}
     if topology != "single-switch":
         network["switch_cable"] = cable

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fabricsim.topology.platform import Platform
-from fabricsim.transports import TRANSPORTS
+from fabricsim.transports import flow_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _build(scenario: Scenario) -> Platform:
-    costs = TRANSPORTS[scenario.transport.kind](scenario.transport).costs
+    costs = flow_model(scenario.transport).costs
     made = (scenario.cluster, scenario.fabric, scenario.switch, scenario.link_rate, costs, scenario.seed)
     return Platform(*made)
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fabricsim.scenario.transport import Transport
-from fabricsim.transports import TRANSPORTS
+from fabricsim.transports import TRANSPORTS, flow_model
 
 if TYPE_CHECKING:
     from fabricsim.transports.base import FlowModel
@@ -17,7 +17,7 @@ VERBS = ["infiniband", "roce"]
 def _model(kind: str, **keys: object) -> FlowModel:
     switch = {"name": "round", "latency": "0ns", "forwarding": "cut-through"}
     defaults = {"name": "round", "kind": kind, "line_rate": "100Gbps", "switch": switch, "mtu": 2044, "latency": "5us"}
-    return TRANSPORTS[kind](Transport.model_validate({**defaults, **keys}))
+    return flow_model(Transport.model_validate({**defaults, **keys}))
 
 
 @pytest.mark.parametrize("kind", TRANSPORTS)

@@ -9,7 +9,7 @@ import pytest
 
 from fabricsim.collectives.nccl.plan import NcclPlan
 from fabricsim.scenario.load import machine
-from fabricsim.transports import TRANSPORTS
+from fabricsim.transports import flow_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ def _hosts(hosts: int, line_rate: str, engine: str = "flow") -> Scenario:
 
 def _wire(made: Scenario) -> float:
     """Payload rate of a link, bytes/s."""
-    return made.link_rate / TRANSPORTS[made.transport.kind](made.transport).costs.wire
+    return made.link_rate / flow_model(made.transport).costs.wire
 
 
 def _rate(measure: Measure, made: Scenario, collective: str, size: int = SIZE) -> float:
