@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,33 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+_LONG = re.compile(r"""(?<!\w)(['"])([^\n]{80,}?)\1(?!\w)|[^\s/'"]{200,}""")
+"""What files and users write and a message repeats: a long quotation, or what has no spaces and is no path."""
+_SHORT = 60
+_HEAD, _TAIL = 4000, 400
+"""Letters kept of the beginning, and of the way out at the end, of a message that is far too long."""
+
+
+def brief(message: str) -> str:
+    """Shorten the values that a message repeats, and escape what cannot be printed, as Python does."""
+    if len(message) > _HEAD + _TAIL:
+        message = f"{message[:_HEAD]} ... {message[-_TAIL:]}"
+    if not message.replace("\n", "").isprintable():
+        message = "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in message)
+    return _LONG.sub(lambda match: f"{match[0][:_SHORT]}...{match[1] or ''}", message)
+
+
 class FabricsimError(Exception):
-    """Base of every error that a user can mend; the message says how."""
+    """Base of every error that a user can mend; the message says how.
+
+    Parameters
+    ----------
+    message
+        Long values in it are shortened (`brief`).
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(brief(message))
 
 
 class FabricsimWarning(UserWarning):
@@ -66,7 +92,7 @@ class Mistake:
         """Write place, key, problem and way out on one line."""
         place = f"{self.where}: " if self.where else ""
         hint = f" ({self.way_out})" if self.way_out else ""
-        return f"{place}{self.key}: {self.problem}{hint}"
+        return brief(f"{place}{self.key}: {self.problem}{hint}")
 
 
 class ScenarioError(InputError):
@@ -101,7 +127,7 @@ def _listed(mistakes: Sequence[Mistake]) -> Iterator[str]:
 class TraceError(InputError):
     """A trace or log file that cannot be read.
 
-    Its message is one line of text, whatever stands in the file: what cannot be printed is escaped as by Python.
+    Its message is one line of text, whatever stands in the file.
 
     Parameters
     ----------
@@ -115,9 +141,7 @@ class TraceError(InputError):
 
     def __init__(self, path: Path | str, problem: str, line: int | None = None) -> None:
         place = f"{path}:{line}" if line is not None else str(path)
-        message = f"{place}: {problem}"
-        plain = message if message.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in message)
-        super().__init__(plain)
+        super().__init__(f"{place}: {problem}".replace("\n", "\\n"))
 
 
 class ResultError(InputError):

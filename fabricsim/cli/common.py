@@ -177,10 +177,11 @@ _COMPILE_SECONDS = {"flow": 15, "packet": 40, "reference": 10}
 
 
 def announce_compilation(engine: str = "flow") -> None:
-    """Say on standard error that kernels are being compiled, where they are for the first time."""
-    from fabricsim.jit.compile import is_compiled  # noqa: PLC0415  imports numba
+    """Say on standard error that kernels are compiled for the first time, or why they cannot be kept."""
+    from fabricsim.jit.cache import can_keep  # noqa: PLC0415  imports numba
+    from fabricsim.jit.compile import is_compiled  # noqa: PLC0415  as above
 
-    if not is_compiled(engine):
+    if not is_compiled(engine) and can_keep():
         seconds = _COMPILE_SECONDS[engine]
         note(f"compiling kernels of the {engine} engine, once (about {seconds} s; later runs start at once) ...")
 

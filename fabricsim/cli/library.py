@@ -166,7 +166,7 @@ def warmup() -> None:
     """Compile all kernels now, so that the first run starts at once."""
     import time  # noqa: PLC0415  only this command needs it
 
-    from fabricsim.jit.cache import cache_directory  # noqa: PLC0415  imports numba
+    from fabricsim.jit.cache import cache_directory, can_keep  # noqa: PLC0415  imports numba
     from fabricsim.jit.compile import is_compiled  # noqa: PLC0415  as above
     from fabricsim.run.pipeline import load, simulate  # noqa: PLC0415  as above
 
@@ -176,4 +176,5 @@ def warmup() -> None:
     for engine in ("flow", "packet"):
         announce_compilation(engine)
         simulate(load("gpt2-medium-dp", [f"engine={engine}"]))
-    note(f"ready after {time.monotonic() - began:.1f} s; compiled kernels are in {cache_directory()}")
+    kept = f"; compiled kernels are in {cache_directory()}" if can_keep() else ""
+    note(f"ready after {time.monotonic() - began:.1f} s{kept}")

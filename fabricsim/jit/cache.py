@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 _BEGAN = time.time()
 """When this process read its first kernel, seconds since the epoch."""
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_NO_HOME = "~/.cache", "there is no home directory"
+_ROOM = 2**20
+"""Bytes that the programs of an engine need, about."""
 _FORMAT = 2
 """Of the files, so that versions of fabricsim that keep their programs in other ways do not take them for damaged."""
 
@@ -94,7 +97,7 @@ class ProgramCache(NullCache):
         path = self._path(sig, data.codegen)
         if path is None:
             if cache_directory() is None:
-                _note_once("~/.cache", "there is no home directory")
+                _note_once(*_NO_HOME)
             return
         try:
             _write(path, dumps(data._reduce()))  # noqa: SLF001  as numba's cache does
@@ -108,6 +111,22 @@ class ProgramCache(NullCache):
             return None
         key = repr((_FORMAT, str(signature), codegen.magic_tuple(), self._cells, sys.version_info[:2]))
         return self._folder / f"{self._stem}.{hashlib.sha256(key.encode()).hexdigest()[:16]}.nbc"
+
+
+def can_keep() -> bool:
+    """Try whether programs can be kept; if not, that is noted."""
+    base = cache_directory()
+    if base is None:
+        _note_once(*_NO_HOME)
+        return False
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=base) as file:
+            os.posix_fallocate(file.fileno(), 0, _ROOM)
+    except OSError as error:
+        _note_once(str(base), error.strerror)
+        return False
+    return True
 
 
 def _read(path: Path) -> bytes | None:

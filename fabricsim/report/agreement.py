@@ -75,6 +75,8 @@ def bus_bandwidth(sizes: Sequence[int], measured: Sequence[float], predicted: Se
         _errors(panels[1], size, forecast / truth - 1)
     panels[0].plot(size, forecast / 1e9, "o-", color=style.PREDICTED_COLOUR, markersize=4, label="predicted")
     panels[0].set_yscale("log")
+    shown = np.concatenate([forecast, truth[~np.isnan(truth)]]) / 1e9
+    style.logarithmic(panels[0].yaxis, float(shown.min()), float(shown.max()))
     panels[0].set_ylabel("Bus bandwidth (GB/s)")
     panels[0].legend(loc="best")
     panels[0].grid(visible=True, which="major", alpha=0.3)

@@ -60,6 +60,7 @@ def calibration(series: Sequence[CalibratedRows], title: str) -> Figure:
 def _draw_times(axes: Axes, series: Sequence[CalibratedRows]) -> None:
     pairs = sorted((size, time) for each in series for size, time in zip(each.sizes, each.predicted, strict=True))
     sizes, predicted = np.array(pairs).T
+    style.logarithmic(axes.yaxis, float(predicted.min()) * 1e6, float(predicted.max()) * 1e6)
     axes.plot(sizes, predicted * 1e6, "-", color=style.PREDICTED_COLOUR, linewidth=1.2, label="predicted")
 
 

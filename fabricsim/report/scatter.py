@@ -43,6 +43,8 @@ def agreement(points: Sequence[tuple[float, float, str]], quantity: str, title: 
         size = 30 if len(points) <= _FEW else 10
         axes.scatter(of_group[:, 0], of_group[:, 1], s=size, color=colour, label=group, zorder=3)
     axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, title=title)
+    for axis in (axes.xaxis, axes.yaxis):
+        style.logarithmic(axis, *map(float, ends))
     axes.set_xlabel(f"Measured {quantity}")
     axes.set_ylabel(f"Predicted {quantity}")
     style.legend_beside(axes)

@@ -64,6 +64,7 @@ def save(figure: Figure, path: Path) -> None:
     Raises ResultError if the suffix is another one, or the file cannot be written; nothing is left then.
     """
     import matplotlib as mpl  # noqa: PLC0415  matplotlib loads slowly, and only plots need it
+    from matplotlib.text import Text  # noqa: PLC0415  as above
 
     suffix = path.suffix.lower()
     if suffix not in _SUFFIXES:
@@ -74,12 +75,14 @@ def save(figure: Figure, path: Path) -> None:
     way_out = "name a file in a folder that exists and has room"
     with (
         whole(path, way_out, ResultError) as part,
-        mpl.rc_context({"svg.hashsalt": "fabricsim"}),
+        mpl.rc_context({"svg.hashsalt": "fabricsim", "text.parse_math": False}),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter(
             "ignore", UserWarning
         )  # of letters that its font lacks, and names too long for the figure
+        for text in figure.findobj(Text):
+            text.set_parse_math(False)  # type: ignore[attr-defined]  # names may hold what would be a formula
         figure.savefig(part, format=suffix[1:], dpi=150, metadata=metadata)
 
 

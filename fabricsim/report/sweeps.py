@@ -78,6 +78,8 @@ def _median(rows: Sequence[Mapping[str, Any]]) -> float:
 def _counts(axes: Axes, points: Points, schemes: Sequence[str]) -> None:
     axes.set_title("Calls per iteration, of all groups", fontsize="medium")
     axes.set_yscale("log")
+    counts = [point["total"]["calls"] for point in points]
+    style.logarithmic(axes.yaxis, min(counts), max(counts))
     for number, scheme in enumerate(schemes):
         calls = [point["total"]["calls"] for point in points if point["scheme"] == scheme]
         axes.plot(range(len(calls)), calls, label=scheme, **_line(number))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from fabricsim.records.program import NONE, OP, SLOWDOWN_BINS, SPAN
+from fabricsim.records.program import COLLECTIVE, NONE, OP, SLOWDOWN_BINS, SPAN
 from fabricsim.results import columns
 from fabricsim.results.capture import Capture, CapturedTransfer, StepTime
 from fabricsim.results.packets import ENTRY, PROTOCOLS, WIRE, PacketLog, Packets, Tap
@@ -31,7 +31,9 @@ def read_result(reader: ResultFile) -> RunRecord:
     """Read all parts of a result; raises `fabricsim.errors.ResultError` if they do not fit together."""
     ops, spans, timers = _read_ops(reader)
     calls = _read_calls(reader)
-    reader.require(bool(np.all(ops["call"] < len(calls))), "group ops names calls that group calls does not have")
+    least = np.where(ops["kind"] == COLLECTIVE, 0, NONE)
+    named = bool(np.all((ops["call"] >= least) & (ops["call"] < len(calls))))
+    reader.require(named, "group ops names calls that group calls does not have")
     folded = reader.has_attribute("folded_from_ranks")
     links = read_links(reader, folded=folded)
     limit, rest = calls.limits.limit, calls.limits.rest
@@ -106,6 +108,7 @@ def _read_ops(reader: ResultFile) -> tuple[NDArray[np.void], NDArray[np.void], t
         ops[column.name] = reader.numbers(group, column, (count,))
     for column in columns.SPANS:
         spans[column.name] = reader.numbers(group, column, (count,))
+    reader.require(bool(np.all(spans["start"] <= spans["end"])), "group ops has ops that end before they start")
     timers = reader.text(group, columns.TIMER_NAME)
     reader.require(
         not count or 0 <= int(ops["timer"].min()) <= int(ops["timer"].max()) < len(timers),
@@ -127,7 +130,10 @@ def _read_calls(reader: ResultFile) -> CallRecords:
     table = columns.CALLS
     count = len(reader.numbers(table.group, table.index))
     data = [reader.values(table.group, column, count) for column in table.columns]
-    return CallRecords.of(CallRecord(*row) for row in zip(*data, strict=True))
+    calls = [CallRecord(*row) for row in zip(*data, strict=True)]
+    possible = all(call.ranks > 0 and call.size >= 0 and call.start <= call.end for call in calls)
+    reader.require(possible, "group calls has calls of no ranks, of less than no bytes, or that end before they start")
+    return CallRecords.of(calls)
 
 
 def read_links(reader: ResultFile, *, folded: bool) -> tuple[LinkRecord, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from fabricsim.errors import ResultError
+from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.results.columns import FORMAT, FORMAT_VERSION, TRAFFIC_FORMAT
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from fabricsim.results.columns import Column
 
 _WAY_OUT = "name a result that fabricsim run -o or traffic -o wrote"
+_LARGEST = 1e100
 _BLOCK = 256
 """Strings read at once: what they take is counted block by block."""
 
@@ -116,7 +118,9 @@ class ResultFile:
         dataset = self._dataset(group, column, shape)
         kind = np.dtype(column.kind)
         self.require(dataset.dtype.kind == kind.kind, f"{dataset.name} holds {dataset.dtype}, not {kind}")
-        return np.asarray(dataset[()], kind)
+        values = np.asarray(dataset[()], kind)
+        self.require(_possible(column, values), f"{dataset.name} holds values that no run has")
+        return values
 
     def text(self, group: str, column: Column, count: int | None = None) -> tuple[str, ...]:
         """Give a column of strings."""
@@ -173,3 +177,13 @@ class ResultFile:
     def _refuse(self, problem: str) -> NoReturn:
         msg = f"{self._path}: {problem}"
         raise ResultError(msg)
+
+
+def _possible(column: Column, values: NDArray[Any]) -> bool:
+    """Whether times are those of a simulated clock, and others so large or small that sums and shares can be formed."""
+    if column.units == "ps":
+        return bool(np.all((values >= NONE) & (values <= CLOCK_END)))
+    if column.kind == "f8":
+        size = np.abs(values[np.isfinite(values) & (values != 0)])
+        return bool(np.all((size > 1 / _LARGEST) & (size < _LARGEST)))
+    return True

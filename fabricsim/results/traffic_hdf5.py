@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fabricsim.records.program import CLOCK_END
 from fabricsim.results import columns, from_hdf5, to_hdf5
 from fabricsim.results.traffic import DEMAND, MOST_ENDPOINTS, Matrix, ResourceUse, TrafficRecord
 
@@ -63,8 +64,8 @@ def _read_demand(reader: ResultFile) -> tuple[Matrix, NDArray[np.int64], NDArray
     for column in _OF_MATRIX:
         flows[column] = found[column]
     reader.require(_possible(flows, int(str(endpoints))), "group demand has flows that no matrix has")
-    took = bool(np.all((found["completion"] > 0) & (found["alone"] > 0)))
-    reader.require(took, "group demand has flows that take no time")
+    took = (found["completion"] > 0) & (found["alone"] > 0) & (found["completion"] <= CLOCK_END - flows["start"])
+    reader.require(bool(np.all(took)), "group demand has flows that take no time, or longer than the clock runs")
     return Matrix(flows, int(str(endpoints)), str(name)), found["completion"], found["alone"]
 
 

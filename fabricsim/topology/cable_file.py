@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,7 +19,7 @@ from fabricsim.errors import TraceError
 from fabricsim.files.text import read_lines
 from fabricsim.scenario.network import Ends
 from fabricsim.scenario.suggest import did_you_mean, show
-from fabricsim.units import DURATION, RATE, Dimension, parse
+from fabricsim.units import DURATION, RATE, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -149,6 +150,11 @@ def node_name(path: Path, line: int, text: str, ends: Ends) -> str:
     return text
 
 
+@lru_cache(2**16)  # most cables are alike
+def _parsed(text: str) -> int | float:
+    return parse(text, RATE if text.endswith("bps") else DURATION)
+
+
 @dataclass
 class _Cables:
     """Collects cables, and refuses impossible ones."""
@@ -168,9 +174,9 @@ class _Cables:
         if a == b:
             raise TraceError(self.path, f"the cable leads from {row['a']} to itself; name two nodes", line)
         self._refuse_second(line, a, b)
-        rate = self._quantity(line, row, "gbps", "Gbps", RATE)
-        delay = self._quantity(line, row, "delay_ns", "ns", DURATION)
-        self.cables.append(ListedCable(a, b, float(rate), int(delay)))
+        rate = self._quantity(line, row, "gbps", "Gbps")
+        delay = self._quantity(line, row, "delay_ns", "ns")
+        self.cables.append(Cable(a, b, float(rate), int(delay)))
 
     def _node(self, line: int, text: str) -> str:
         name = node_name(self.path, line, text, self.ends)
@@ -194,12 +200,12 @@ class _Cables:
                 raise TraceError(self.path, f"{what}; a {self.ends.kind} has one, so put a switch between", line)
             self.attached[end] = line
 
-    def _quantity(self, line: int, row: dict[str, str], column: str, unit: str, dimension: Dimension) -> int | float:
+    def _quantity(self, line: int, row: dict[str, str], column: str, unit: str) -> int | float:
         text = row[column]
         if not _NUMBER.fullmatch(text):
             raise TraceError(self.path, f"{column} {show(text)} is no number; write one without a unit", line)
         try:
-            return parse(f"{text}{unit}", dimension)
+            return _parsed(f"{text}{unit}")
         except ValueError as error:
             raise TraceError(self.path, f"{column}: {error}", line) from error
 

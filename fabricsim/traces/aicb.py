@@ -174,7 +174,7 @@ class _Reader:
         elif line == COLUMNS:
             self.columns = True
         else:
-            self._fail(f"{line[:60]!r} is not the header of AICB, which is {COLUMNS}")
+            self._fail(f"{line!r} is not the header of AICB, which is {COLUMNS}")
 
     def _take_row(self, row: _Row) -> None:
         if row.type == "epoch_end":
@@ -192,7 +192,7 @@ class _Reader:
             self.builder.node(COMMUNICATION, self.lane, self._name(row), communication=communication, duration=duration)
             self._count_time(duration)
         else:
-            self._fail(f"{row.type[:60]!r} is no operation of AICB; it is one of {', '.join(OPERATIONS)}, computation")
+            self._fail(f"{row.type!r} is no operation of AICB; it is one of {', '.join(OPERATIONS)}, computation")
 
     def _count_time(self, duration: int) -> None:
         self.busy = NONE if NONE in {duration, self.busy} else self.busy + duration
@@ -260,12 +260,12 @@ class _Reader:
         if row.elapsed == "None":
             return NONE
         if not _TIME.fullmatch(row.elapsed) or float(row.elapsed) * scale > CLOCK_END:
-            self._fail(f"_elapsed_time is {row.elapsed[:60]!r}; it is a number of ms, less than 92 days, or None")
+            self._fail(f"_elapsed_time is {row.elapsed!r}; it is a number of ms, less than 92 days, or None")
         return round(float(row.elapsed) * scale)
 
     def _integer(self, text: str, what: str, most: int, least: int = 0) -> int:
         if not _NUMBER.fullmatch(text) or not least <= int(text) <= most:
-            self._fail(f"{what} is {text[:60]!r}; it is a whole number from {least} to {most}")
+            self._fail(f"{what} is {text!r}; it is a whole number from {least} to {most}")
         return int(text)
 
     def _fail(self, problem: str) -> NoReturn:

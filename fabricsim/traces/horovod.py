@@ -225,7 +225,7 @@ class _Timeline:
     def _end(self, event: _Event, number: int) -> None:
         tensor = self._tensor(event.pid)
         if not tensor.open:
-            msg = f"event {number} ends a span of {tensor.name[:60]!r} that has not begun; copy the file again"
+            msg = f"event {number} ends a span of {tensor.name!r} that has not begun; copy the file again"
             raise TraceError(self.label, msg)
         activity = tensor.open.pop()
         activity.end = event.ts

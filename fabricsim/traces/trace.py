@@ -342,7 +342,7 @@ class RecordingBuilder:
         late = nodes["duration"] > CLOCK_END - np.maximum(nodes["start"], 0)
         if late.any():
             name = list(self.names)[nodes["name"][late][0]]
-            msg = f"operation {name[:60]!r} ends after the 92 days of the simulated clock; copy the file again"
+            msg = f"operation {name!r} ends after the 92 days of the simulated clock; copy the file again"
             raise TraceError(self.source, msg)
         self._packed_nodes.append(nodes)
         self._packed_edges.append(np.array(self._edges, EDGE))

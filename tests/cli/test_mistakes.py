@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from fabricsim.errors import brief
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -447,7 +449,7 @@ def test_result_that_cannot_be_written(fabricsim: Fabricsim, tmp_path: Path, out
 def test_folder_that_cannot_be_made(fabricsim: Fabricsim, tmp_path: Path, command: list[str], output: str) -> None:
     (tmp_path / "file").touch()
 
-    assert refused(fabricsim, *command, "-o", output).startswith(f"-o {output}: cannot be used as output folder")
+    assert refused(fabricsim, *command, "-o", output).startswith(brief(f"-o {output}: cannot be used as output folder"))
 
 
 @pytest.mark.usefixtures("no_simulation")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
@@ -185,6 +187,61 @@ def test_a_disk_without_room_is_noted_once_and_left_as_it_was(here: Path, small_
     assert hits == 0
     assert [path for path in small_disk.rglob("*") if path.is_file()] == []
     assert hashed(here, small_disk, notes=1, PYTHONDONTWRITEBYTECODE="1") == (value, 0)
+
+
+@pytest.fixture
+def of_nobody() -> Iterator[Path]:
+    """A folder that another user can read, and python with all packages, if that user can run it."""
+    if os.getuid() != 0:
+        pytest.skip("only root can become another user")
+    with TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        trial = [sys.executable, "-c", "import numba"]
+        if subprocess.run(trial, check=False, capture_output=True, user=_NOBODY, group=_NOBODY, cwd=name).returncode:  # noqa: S603  our own command
+            pytest.skip("the packages are in a folder of root's")
+        shutil.copytree(PACKAGE.parent / "workloads", Path(name) / "here" / "workloads")
+        yield environment(Path(name) / "here")
+
+
+_NOBODY = 65534
+
+
+def by_nobody(folder: Path, **variables: str) -> tuple[str, list[str]]:
+    """What another user sees of a run, without the time that it took; and the lines on standard error."""
+    path = os.pathsep.join([str(folder), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    kept = {name: value for name, value in os.environ.items() if name not in _PLACES}
+    run = subprocess.run(
+        [sys.executable, "-m", "fabricsim", "traffic", "ring", "--json"],
+        env={**kept, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", **variables},
+        cwd=folder, capture_output=True, text=True, check=True, user=_NOBODY, group=_NOBODY, extra_groups=[],
+    )  # fmt: skip
+    return re.sub(r'"wall_seconds": .*', "", run.stdout), run.stderr.splitlines()
+
+
+_PLACES = ("HOME", "NUMBA_CACHE_DIR", "XDG_CACHE_HOME")
+
+
+@pytest.mark.slow
+def test_another_user_runs_everywhere_with_at_most_one_note(of_nobody: Path) -> None:
+    """As in a container that was made as root and is run as another user."""
+    homes = {name: of_nobody.parent / name for name in ("own", "read-only", "of-root")}
+    for home, mode in zip(homes.values(), (0o700, 0o555, 0o700), strict=True):
+        home.mkdir()
+        home.chmod(mode)
+    os.chown(homes["own"], _NOBODY, _NOBODY)
+
+    told, (note,) = by_nobody(of_nobody, HOME=str(homes["own"]))
+    assert "compiling kernels" in note
+    assert by_nobody(of_nobody, HOME=str(homes["own"])) == (told, [])
+    kept = homes["own"] / ".cache"
+    os.chown(kept, 0, 0)
+    for part in kept.rglob("*"):
+        os.chown(part, 0, 0)
+    assert by_nobody(of_nobody, XDG_CACHE_HOME=str(kept)) == (told, [])  # which root has filled
+    for home in ({"HOME": str(homes["read-only"])}, {"HOME": str(homes["of-root"])}, {"HOME": "/proc/nowhere"}, {}):
+        again, (note,) = by_nobody(of_nobody, **home)
+        assert again == told
+        assert "kernels cannot be kept" in note
 
 
 def test_where_there_is_no_home_there_is_no_place(monkeypatch: pytest.MonkeyPatch) -> None:

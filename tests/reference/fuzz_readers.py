@@ -125,6 +125,8 @@ def run(plan: Plan) -> Tally:
 
 
 _NOWHERE = -1
+_BUSY = 30
+"""How many times its CPU time an input may last on a machine that others use, too."""
 
 
 def _watch(receiver: Any, process: Any, at: Any, limits: Limits) -> Tally | None:  # noqa: ANN401  as `_work`
@@ -133,7 +135,7 @@ def _watch(receiver: Any, process: Any, at: Any, limits: Limits) -> Tally | None
     while not receiver.poll(0.2):
         if at.value != last:
             last, since = at.value, time.monotonic()
-        elif last != _NOWHERE and time.monotonic() - since > 3 * limits.seconds:
+        elif last != _NOWHERE and time.monotonic() - since > _BUSY * limits.seconds:
             process.kill()
     try:
         return Tally(**receiver.recv())
@@ -219,7 +221,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--bombs", type=int, default=5000, help="one input in so many is a bomb; 0: none")
     parser.add_argument("--uses", type=int, default=1, help="one in so many traces that were read is used; 0: none")
-    parser.add_argument("--seconds", type=float, default=20, help="that one input may take")
+    parser.add_argument("--seconds", type=float, default=10, help="of CPU time that one input may take")
     parser.add_argument("--memory", type=int, default=2**30, help="bytes beyond what the process has after one reading")
     parser.add_argument("--output", type=Path, default=Path("failures"), help="where inputs go that fail")
     parser.add_argument("--atheris", type=int, metavar="SECONDS", help="let atheris find inputs, guided by coverage")

@@ -104,6 +104,11 @@ def test_the_same_plot_has_the_same_bytes(
     assert (tmp_path / f"first.{suffix}").read_bytes() == (tmp_path / f"second.{suffix}").read_bytes()
 
 
+def test_a_name_is_no_formula(two_ranks: RunRecord, tmp_path: Path) -> None:
+    result = dataclasses.replace(two_ranks, name=r"a$\frac$b", timers=tuple(f"${name}$^" for name in two_ranks.timers))
+    plots.save(plots.timeline(result), tmp_path / "plot.svg")
+
+
 def test_breakdown_stacks_each_rank_up_to_the_iteration(two_ranks: RunRecord) -> None:
     (axes,) = plots.breakdown(two_ranks).axes
     assert axes.get_ylabel() == "Time in the iteration (s)"

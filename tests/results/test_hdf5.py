@@ -189,6 +189,31 @@ def _unknown_call(path: Path) -> None:
         file["ops/call"][0] = 100
 
 
+def _collective_without_call(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        file["ops/call"][...] = -1
+
+
+def _ends_before_it_starts(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        file["ops/end"][0] = file["ops/start"][0] - 1
+
+
+def _beyond_the_clock(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        file["ops/end"][0] = 2**63 - 1
+
+
+def _immense(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        file["links/load"][0] = 1e300
+
+
+def _call_of_no_ranks(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        file["calls/ranks"][0] = 0
+
+
 def _ranks_without_end(path: Path) -> None:
     with h5py.File(path, "a") as file:
         file["ops/rank"][0] = 50_000_000  # gigabytes of totals, if they were made
@@ -262,6 +287,11 @@ def _replace(path: Path, name: str, values: list[object]) -> None:
         (_text_for_numbers, "not int32"),
         (_unknown_timer, "timer_name"),
         (_unknown_call, "group calls does not have"),
+        (_collective_without_call, "group calls does not have"),
+        (_ends_before_it_starts, "end before they start|that no run has"),
+        (_beyond_the_clock, "that no run has"),
+        (_immense, "that no run has"),
+        (_call_of_no_ranks, "calls of no ranks"),
         (_ranks_without_end, "is of 50000001 ranks"),
         (_rank_below_zero, "names rank -1"),
         (_folded_from_too_many, "is of 1099511627776 ranks"),

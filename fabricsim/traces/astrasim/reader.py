@@ -102,7 +102,7 @@ class _Reader:
         elif self.count < 0:
             self.count = self._integer(words[0], "the number of layers", MOST_LAYERS)
             if not self.count or len(words) > 1:
-                self._fail(f"{' '.join(words)[:60]!r} is not a number of layers; write how many lines follow")
+                self._fail(f"{' '.join(words)!r} is not a number of layers; write how many lines follow")
         elif len(self.layers) == self.count:
             self._fail(f"a line more than the {self.count} layers that line 2 announces; correct the number there")
         else:
@@ -118,7 +118,7 @@ class _Reader:
 
     def _header(self, words: list[str]) -> Header:
         if words[0] not in POLICIES:
-            self._fail(f"{words[0][:60]!r} is no parallelism of ASTRA-sim; it is one of {', '.join(POLICIES)}")
+            self._fail(f"{words[0]!r} is no parallelism of ASTRA-sim; it is one of {', '.join(POLICIES)}")
         fields: dict[str, Any] = {}
         place = 1
         while place < len(words):
@@ -155,7 +155,7 @@ class _Reader:
         if policy == "HYBRID_CUSTOMIZED":
             policy = words[_FIELDS] if len(words) > _FIELDS else ""
             if policy not in POLICIES:
-                self._fail(f"{policy[:60]!r} is no parallelism; a layer of HYBRID_CUSTOMIZED ends with its own")
+                self._fail(f"{policy!r} is no parallelism; a layer of HYBRID_CUSTOMIZED ends with its own")
         return Layer(words[0][:256], forward, input_gradient, weight_gradient, update, policy)
 
     def _part(self, time: str, collective: str, written_size: str) -> LayerPass:
@@ -166,12 +166,12 @@ class _Reader:
         match = _TYPE.fullmatch(collective)
         if match is None:
             known = ", ".join(("NONE", *OPERATIONS))
-            self._fail(f"{collective[:60]!r} is no collective; it is one of {known}, with _EP or _DP_EP behind it")
+            self._fail(f"{collective!r} is no collective; it is one of {known}, with _EP or _DP_EP behind it")
         return LayerPass(compute, OPERATIONS[match[1]], match[2].removeprefix("_"), size)
 
     def _integer(self, word: str, what: str, most: int, least: int = 0) -> int:
         if not _NUMBER.fullmatch(word) or not least <= int(word) <= most:
-            self._fail(f"{what} is {word[:60]!r}; it is a whole number from {least} to {most}")
+            self._fail(f"{what} is {word!r}; it is a whole number from {least} to {most}")
         return int(word)
 
     def _fail(self, problem: str) -> NoReturn:

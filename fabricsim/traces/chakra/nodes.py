@@ -285,7 +285,7 @@ class NodeCollector:
         return int(value)
 
     def _error(self, node: ChakraNode | None, problem: str) -> TraceError:
-        place = "" if node is None else f"node {node.id} ({node.name[:60]!r}) "
+        place = "" if node is None else f"node {node.id} ({node.name!r}) "
         return TraceError(self.source, place + problem)
 
     def recording(self, rank: int, world: int = NONE) -> Recording:

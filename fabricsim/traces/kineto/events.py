@@ -171,7 +171,7 @@ class _Collector:
 
     def _refuse(self, event: Event, number: int, key: str) -> NoReturn:
         begin, _ = next(islice(self.file.spans(), number, None))
-        what = f"the {key} of the event {str(event.name)[:80]!r} is missing, no number of us, or out of range"
+        what = f"the {key} of the event {str(event.name)!r} is missing, no number of us, or out of range"
         raise TraceError(self.label, f"at byte {self.file.window.offset + begin}: {what}; capture again")
 
     def _row(self, event: Event, category: int, mark: int, times: tuple[int, int]) -> tuple[int, ...]:
@@ -219,7 +219,7 @@ class _Collector:
         try:
             found = decoded(bytes(event.args))
         except ValueError as error:
-            what = f"the args of the event {str(event.name)[:80]!r} cannot be read ({error}); copy the file again"
+            what = f"the args of the event {str(event.name)!r} cannot be read ({error}); copy the file again"
             raise TraceError(self.label, what) from error
         return found if isinstance(found, dict) else {}
 

@@ -174,7 +174,7 @@ class Groups:
         if not all(type(rank) is int and 0 <= rank < MOST_RANKS for rank in members) or len(set(members)) < len(
             members
         ):
-            msg = f"the ranks of process group {str(name)[:40]!r} are none: {str(ranks)[:60]}; copy the file again"
+            msg = f"the ranks of process group {str(name)!r} are none: {str(ranks)[:60]}; copy the file again"
             raise TraceError(self.label, msg)
         if isinstance(ranks, dict):  # of global to local ranks
             members.sort(key=lambda rank: ranks[str(rank)] if type(ranks[str(rank)]) is int else 0)
