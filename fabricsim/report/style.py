@@ -82,7 +82,7 @@ def save(figure: Figure, path: Path) -> None:
             "ignore", UserWarning
         )  # of letters that its font lacks, and names too long for the figure
         for text in figure.findobj(Text):
-            text.set_parse_math(False)  # type: ignore[attr-defined]  # names may hold what would be a formula
+            text.set_parse_math(False)  # names may hold what would be a formula
         figure.savefig(part, format=suffix[1:], dpi=150, metadata=metadata)
 
 
