@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -81,8 +82,11 @@ def save(figure: Figure, path: Path) -> None:
         warnings.simplefilter(
             "ignore", UserWarning
         )  # of letters that its font lacks, and names too long for the figure
-        for text in figure.findobj(Text):
-            text.set_parse_math(False)  # names may hold what would be a formula
+        for text in figure.findobj(Text):  # names may hold what would be a formula
+            if text.get_wrap():  # whose width matplotlib takes as that of a formula in any case
+                text.set_text(re.sub(r"(?<!\\)\$", r"\\$", text.get_text()))
+            else:
+                text.set_parse_math(False)
         figure.savefig(part, format=suffix[1:], dpi=150, metadata=metadata)
 
 

@@ -39,7 +39,8 @@ def payload_rates(series: Series, end: int, title: str) -> Figure:
     """
     carried = series.rate.sum(axis=1)
     # by the share of its capacity; the fabric's order among equals
-    order = np.argsort(-carried / np.maximum(series.capacity, 1e-300), kind="stable")
+    share = np.divide(carried, series.capacity, out=np.full(len(carried), np.inf), where=series.capacity > 0)
+    order = np.argsort(-share, kind="stable")
     hottest = [int(link) for link in order if carried[link] > 0][:MOST_LINKS]
     style.require_some(len(hottest), "busy link", "no rank of this run communicates over a wire")
     figure = style.new_figure(9.5, 1.9 + 0.95 * len(hottest))

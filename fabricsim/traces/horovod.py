@@ -280,6 +280,9 @@ class _Timeline:
         world = len(self.ready) if self.ready == set(range(len(self.ready))) and self.ready else NONE
         builder = self.builder
         builder.missing["what ranks compute: a timeline has communications only"] = None
+        builder.missing[
+            "how long communications waited for ranks, and connections that had carried little: left out"
+        ] = None
         if self.hierarchical:
             self._find_hosts(world)
         for exchange in sorted(self.done, key=lambda exchange: exchange.start):

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from fabricsim.errors import InputError, TraceError
 from fabricsim.files.sources import sources
 from fabricsim.records.program import NONE
-from fabricsim.traces import horovod, readers
+from fabricsim.run.verbs import replay
+from fabricsim.traces import horovod, nccl_tests, readers
 from fabricsim.traces.horovod_parts import Ran, fitting, parts
 from fabricsim.traces.rebuild.programs import rebuild
 from fabricsim.traces.trace import COMMUNICATION, COPY, KINDS, WAIT, Communication, ProcessGroup
@@ -294,3 +295,30 @@ def test_captured_on_32_ranks(cluster: str, slowest_us: int, traces: Path) -> No
     [recording] = trace.recordings
     assert [one.size for one in communications(recording)] == [4 * 2**exponent for exponent in range(28)]
     assert int(recording.nodes["duration"][recording.nodes["kind"] == COMMUNICATION].max()) == slowest_us * 1_000_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("cluster", "transport", "least"), [("hkbu_10g", "tcp-10g", 64 * 2**20), ("hkbu_100g", "rdma-100g", 2 * 2**20)]
+)
+def test_captured_all_reduces_are_replayed(cluster: str, transport: str, least: int, traces: Path) -> None:
+    """Within 25 % from where connections are warm; what is smaller waited, and is shorter in a replay."""
+    result = replay(traces / "nccl_logs" / cluster / "horovod-nccl-only.json", "hkbu", transport=transport)
+    assert result.capture is not None
+    changes = {one.size: one.replayed / one.captured - 1 for one in result.capture.transfers if one.size >= 2**20}
+    assert sorted(changes) == [2**exponent for exponent in range(20, 30)]
+    assert max(changes.values()) < 0.25
+    assert min(change for size, change in changes.items() if size >= least) > -0.25
+    assert any("how long communications waited" in sentence for sentence in result.capture.assumptions)
+
+
+@pytest.mark.slow
+def test_what_the_captured_all_reduces_waited_for_is_not_in_the_fabric(traces: Path) -> None:
+    """nccl-tests on the same hosts, after a warm-up, take as long as the replay and half as long as the timeline."""
+    table = nccl_tests.read(traces / "nccl_logs" / "hkbu_10g" / "10g-stepexp2.txt")
+    result = replay(traces / "nccl_logs" / "hkbu_10g" / "horovod-nccl-only.json", "hkbu", transport="tcp-10g")
+    assert result.capture is not None
+    replayed = {one.size: one.replayed / 1e6 for one in result.capture.transfers}
+    for row in table.rows:
+        if 2**21 <= row["size"] <= 2**25:
+            assert replayed[row["size"]] == pytest.approx(row["time_out_s"] * 1e6, rel=0.05)
