@@ -176,7 +176,7 @@ class _Cables:
         self._refuse_second(line, a, b)
         rate = self._quantity(line, row, "gbps", "Gbps")
         delay = self._quantity(line, row, "delay_ns", "ns")
-        self.cables.append(Cable(a, b, float(rate), int(delay)))
+        self.cables.append(ListedCable(a, b, float(rate), int(delay)))
 
     def _node(self, line: int, text: str) -> str:
         name = node_name(self.path, line, text, self.ends)
