@@ -11,7 +11,7 @@ from fabricsim.extensions import Registry
 from fabricsim.scenario.base import Spec
 from fabricsim.scenario.network import Cable, Ends, FabricSize, Network
 from fabricsim.scenario.quantity import Duration, Length, Rate
-from fabricsim.scenario.switch import SwitchSpec
+from fabricsim.scenario.switch import CLASSES, SwitchSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -59,8 +59,10 @@ class FabricSpec(Spec):
     ``link_rate`` and ``switch`` default to those of the transport preset. ``routing`` chooses among equally short ways:
     by the hash of the flow (``"ecmp"``), by its destination (``"d-mod-k"``), or by the order of the dimensions of a
     torus; ``"valiant"`` goes by way of another group, and ``"ugal"`` if that way is the emptier one. ``paths`` is a
-    CSV file of given paths. ``radix`` is how many ports a switch has, if that is to be checked. ``bit_error_rate`` and
-    ``failures`` lose packets; they need the packet engine.
+    CSV file of given paths. ``radix`` is how many ports a switch has, if that is to be checked. Ways are shared out
+    among ``virtual_lanes``, classes of the switch, so that no buffers wait for one another in a circle; if they may, a
+    lossless network is refused, unless ``deadlocks`` are to be seen. ``bit_error_rate`` and ``failures`` lose packets;
+    they need the packet engine.
     ``cables`` are changes of those whose names match a pattern: ``"leaf0-spine*"``, or ``"leaf0->spine*"`` for one
     direction; of changes that match one cable, the later ones count.
     """
@@ -81,6 +83,8 @@ class FabricSpec(Spec):
     routing: Routing = "ecmp"
     paths: str | None = None
     radix: Ports | None = None
+    virtual_lanes: Annotated[int, Field(ge=1, le=CLASSES)] = 1
+    deadlocks: Literal["refuse", "allow"] = "refuse"
     bit_error_rate: Annotated[float, Field(ge=0, le=0.001)] = 0.0
     failures: Annotated[tuple[Failure, ...], Field(strict=False)] = ()
     cables: dict[str, CableChange] = Field(default_factory=dict)

@@ -224,6 +224,28 @@ def _switch_in_packets(scenario: Parts) -> SwitchSpec:
     return scenario.switch
 
 
+def _virtual_lanes(scenario: Parts) -> Iterator[Mistake]:
+    fabric, key = scenario.fabric, "fabric.virtual_lanes"
+    if fabric.virtual_lanes == 1:
+        return
+    if fabric.routing in {"d-mod-k", "ugal"}:
+        problem = f"does not go with {fabric.routing!r}: a lane is that of the way between two switches"
+        yield Mistake(key, problem, "choose another routing, or take it out")
+    balancing = scenario.transport.load_balancing
+    if balancing is not None and balancing.kind != "ecmp":
+        yield Mistake(key, f'does not go with "{balancing.kind}", which changes ways', 'write kind = "ecmp"')
+    for name in ("data_class", "ack_class"):
+        if scenario.transport.packet is not None and getattr(scenario.transport.packet, name):
+            yield Mistake(f"transport.packet.{name}", "has no effect with fabric.virtual_lanes", "take it out")
+    switch = _switch_in_packets(scenario)
+    lossless = range(switch.classes) if switch.pfc is None else switch.pfc.classes
+    if not set(range(fabric.virtual_lanes)) <= set(lossless):
+        problem = (
+            f"{fabric.virtual_lanes} lanes are more than the {len(lossless)} classes of the switch that it may use"
+        )
+        yield Mistake(key, problem, "raise classes (and pfc.classes) of the switch")
+
+
 def _classes(scenario: Parts) -> Iterator[Mistake]:
     switch = _switch_in_packets(scenario)
     for key in ("data_class", "ack_class"):
@@ -270,6 +292,7 @@ _OF_SCENARIO: tuple[Check, ...] = (
     _law,
     _failures,
     _packet_engine_only,
+    _virtual_lanes,
     _classes,
     _trimmed,
     _room_for_a_packet,

@@ -11,6 +11,7 @@ import numpy as np
 
 from fabricsim.errors import SimulationError
 from fabricsim.scenario.network import Ends
+from fabricsim.topology.dependencies import Lanes
 from fabricsim.topology.host import Hosts, ProtocolCosts
 from fabricsim.topology.resources import ResourceList
 from fabricsim.topology.routing import Router, read_given
@@ -85,7 +86,9 @@ class Platform:
         self._hosts = Hosts([(cluster, costs)], np.zeros(hosts, np.int64), speed, resources)
         self.resources = resources.done()
         given = {} if fabric.paths is None else read_given(fabric.paths, self._wires, hosts, nics)
-        self._router = Router(self._wires, self.nics, fabric.routing, given)
+        self.router = Router(self._wires, self.nics, fabric.routing, given, fixed=fabric.virtual_lanes > 1)
+        lanes = fabric.virtual_lanes
+        self.lanes = Lanes(self._wires, self.nics, lanes) if lanes > 1 else None
         self._propagation: list[int] = self._wires.propagation.tolist()
         self._switching = self._list_switching()
         self._ways_out: dict[tuple[int, int | None, float, int], list[Hop]] = {}  # of each kind of host
@@ -207,14 +210,14 @@ class Platform:
         SimulationError
             If no cable leads there.
         """
-        return self._router.route(source_nic, target_nic, key, port)
+        return self.router.route(source_nic, target_nic, key, port)
 
     def next_hops(self) -> NextHops:
         """Group the wires by which each switch may forward to each NIC, for a choice made packet by packet.
 
         Given paths do not count here, nor does the choice of D-mod-k.
         """
-        return self._router.next_hops()
+        return self.router.next_hops()
 
     def within(self, source: int, target: int) -> list[Hop]:
         """List the hops between two endpoints of one host."""

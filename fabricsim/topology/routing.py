@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, permutations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,11 +12,12 @@ import numpy as np
 from fabricsim.errors import SimulationError, TraceError
 from fabricsim.records.program import NONE
 from fabricsim.topology import path_file
+from fabricsim.topology.dependencies import Dependencies
 from fabricsim.topology.detours import Detours
-from fabricsim.topology.shortest_paths import d_mod_k_path, distances_to, shortest_path
+from fabricsim.topology.shortest_paths import d_mod_k_path, distances_to, mix, shortest_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 DETOURS = ("valiant", "ugal")
 """Ways of routing that take longer ways than the shortest."""
+
+_NO_PORT = 2**31
+"""Of connections that take no given path."""
 
 Given = dict[tuple[int, int], list[list[int]]]
 """Wires of the connections of a pair of NICs, by port."""
@@ -98,13 +102,16 @@ class Router:
         How to choose among equally short ways, or whether to take longer ones.
     given
         Paths that connections take instead.
+    fixed
+        Whether all connections between two edge switches take the same way.
     """
 
-    def __init__(self, wires: Wires, nics: int, routing: Routing, given: Given) -> None:
+    def __init__(self, wires: Wires, nics: int, routing: Routing, given: Given, *, fixed: bool = False) -> None:
         self._wires = wires
         self._nics = nics
-        self._routing = routing
+        self.routing = routing
         self._given = given
+        self._fixed = fixed
         self._rank = wires.rank if routing == "dimension-order" else np.zeros_like(wires.rank)
         self._gates = self._find_gates()
         self._gate_of: list[int] = self._gates.tolist()
@@ -161,8 +168,10 @@ class Router:
         given = self._given.get((source, target), [])
         if port < len(given):
             return list(given[port])
+        if self._fixed:
+            key = int(mix(self._gate_of[source] ^ mix(self._gate_of[target])))
         shortest = self._direct(source, target, key)
-        if self._routing not in DETOURS:
+        if self.routing not in DETOURS:
             return shortest
         by_way_of = partial(self._by_way_of, source, target, key)
         return self._detours.route(source, target, key, shortest, by_way_of)
@@ -184,7 +193,7 @@ class Router:
         wires = self._wires
         walked = np.empty(int(distances[source]), np.int64)
         graph = wires.first, wires.target, wires.cost, self._rank, distances
-        if self._routing == "d-mod-k":
+        if self.routing == "d-mod-k":
             count = d_mod_k_path(*graph, source, target, walked)
         else:
             count = shortest_path(*graph, source, key, walked)
@@ -195,6 +204,60 @@ class Router:
         """Go to the nearest switch of a group, and from there to a NIC."""
         out = self._walk(self._distances_to_group(group), source, target, key)
         return out + self._direct(int(self._wires.target[out[-1]]), target, key)
+
+    def way_back(self, wires: Sequence[int], key: int) -> list[int]:
+        """Find the wires of what answers: those of the way there, but in dimension order a shortest way of its own."""
+        if self.answers_alike:
+            ends = self._wires.target[wires[-1]], self._wires.source[wires[0]]
+            return self.route(int(ends[0]), int(ends[1]), key, _NO_PORT)
+        back: list[int] = self._wires.reverse[list(wires[::-1])].tolist()
+        return back
+
+    def dependencies(self) -> Dependencies:
+        """Find which wires packets may wait for while they fill the buffer behind others, whatever is sent."""
+        found, wires = Dependencies(self._wires, self._nics), self._wires
+        none, onwards = np.zeros(len(wires.target), bool), np.zeros(len(wires.target), bool)
+        gates, groups = self.gates(), list(map(int, np.unique(wires.group[wires.group >= 0])))
+        for gate in gates:
+            near = self._near(self._distances_to(gate))
+            onwards |= near
+            found.add_shortest(self._distances_to(gate), near, np.array(gates), none)
+        for group in groups if self.routing in DETOURS else []:
+            distances = self._distances_to_group(group)
+            found.add_shortest(distances, self._near(distances), np.array(gates), onwards)
+        for ways in self._given.values():
+            for way in ways:
+                found.add(way)
+        return found
+
+    def gates(self) -> list[int]:
+        """List the switches next to NICs, each once."""
+        return list(dict.fromkeys(self._gate_of))
+
+    def fixed(self) -> Router:
+        """Make a router that gives all connections between two edge switches the same way."""
+        return Router(self._wires, self._nics, self.routing, self._given, fixed=True)
+
+    @property
+    def answers_alike(self) -> bool:
+        """Whether answers take the ways that data takes, and not those of the data that they answer."""
+        return self.routing == "dimension-order"
+
+    def ways(self, *, every: bool = False) -> Iterator[list[int]]:
+        """Yield the way between each two edge switches, or between every pair of NICs; and given ones."""
+        first = {gate: nic for nic, gate in reversed([*enumerate(self._gate_of)])}
+        for source, target in permutations(range(self._nics) if every else first.values(), 2):
+            yield self.route(source, target, 0, _NO_PORT)
+        yield from (way for ways in self._given.values() for way in ways)
+
+    def _near(self, distances: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Tell which of all wires are on shortest ways, of the lowest rank of their node."""
+        wires = self._wires
+        left = distances[wires.source] - wires.cost
+        near = (distances[wires.target] == left) & (left >= 0)
+        lowest = np.full(len(wires.nodes), np.iinfo(np.int32).max, np.int32)
+        np.minimum.at(lowest, wires.source[near], self._rank[near])
+        return np.asarray(near & (self._rank == lowest[wires.source]))
 
     def next_hops(self) -> NextHops:
         """Group the wires by which each switch may forward to each NIC."""

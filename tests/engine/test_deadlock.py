@@ -43,6 +43,7 @@ def ring_of(switches: int, way: int, folder: Path) -> list[str]:
     return [
         f"cluster.hosts={switches}",
         f'fabric={{topology = "file", links = "{folder}/cables.csv", paths = "{folder}/paths.csv"}}',
+        "fabric.deadlocks=allow",
     ]
 
 

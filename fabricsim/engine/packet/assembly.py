@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fabricsim.collectives.nccl.plan import chooser
 from fabricsim.engine.packet.delay_target import DelayTargets
 from fabricsim.engine.packet.headroom import warn_of_loss
+from fabricsim.engine.packet.lossless import require_no_circle
 from fabricsim.engine.packet.network import build, smallest_packet
 from fabricsim.engine.packet.recorder import Recorder, Watch
 from fabricsim.engine.packet.wiring import PacketWiring
@@ -51,6 +52,7 @@ def make(
     _require_credits(law, scenario.switch)
     _require_arrivals(law, scenario.fabric.worst_bit_errors)
     _warn_of_overtaking(law, scenario)
+    require_no_circle(platform, scenario, law)
     network = build(platform, scenario)
     warn_of_loss(scenario, platform.wires, network.links, law, platform.nics)
     smallest = smallest_packet(law, scenario.switch)

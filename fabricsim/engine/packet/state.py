@@ -215,8 +215,11 @@ class PacketState(Net):
         getattr(self, name)[first : first + len(rows)] = rows
         return first
 
-    def add_law(self, law: NDArray[np.void]) -> None:
-        """Append ``LAW`` records; note which take short ways, and have places for ACKs that pass stacks."""
+    def add_law(self, law: NDArray[np.void]) -> int:
+        """Append ``LAW`` records; note which take short ways, and have places for ACKs that pass stacks.
+
+        Returns the index of the first.
+        """
         sprayed = np.isin(law["balance"], (BY_PACKET, BY_FLOWLET))
         timed = (law["ack_delay"] > 0) | (law["quick_acks"] > 0) | (law["ecn"] > 0)
         first = self.extend("laws", law)
@@ -225,6 +228,7 @@ class PacketState(Net):
         added["counts"] = (law["stacks"] == 0) & ((law["ack_every"] == 1) | ~timed) & (law["pull_interval"] == 0)
         self.world["sprayed"] |= bool(sprayed.any())
         self._fit_answers()
+        return first
 
     def _fit_answers(self) -> None:
         """Have a place for an acknowledgement beside each entry of the agenda, where any pass stacks."""

@@ -74,7 +74,8 @@ class PacketWiring(Wiring):
             self._network.world["telemetry"] = 1
             self._network.watch()
         self._times = PacketTimes(self._network.links, self._law)
-        self._reverse: list[int] = self._network.links["reverse"].tolist()
+        self._law_of: dict[tuple[int, int], int] = {(0, 0): 0}
+        self._lanes = platform.lanes
         self._way_of: list[_Way] = []  # of each route
         self._endpoints: dict[int, int] = {}
         self._nic_of: dict[int, int] = {}  # node at which a server serves
@@ -135,10 +136,9 @@ class PacketWiring(Wiring):
     def _way(self, target: int, path: Path) -> _Way:
         if not path.network:
             return _Way(self._stages(path.hops), (), [], (), 0, target)
-        after = path.out + len(path.wires)
+        after, reverse = path.out + len(path.wires), self._platform.router.way_back(path.wires, path.key)
         out, back = self._stages(path.hops[: path.out]), self._stages(path.hops[after:])
-        reverse = self._reverse
-        return _Way(out, path.wires, back, tuple([reverse[wire] for wire in path.wires[::-1]]), path.key, target)
+        return _Way(out, path.wires, back, tuple(reverse), path.key, target)
 
     def _stages(self, hops: Sequence[Hop]) -> _Stages:
         capacities = self._platform.resources.capacities
@@ -186,6 +186,7 @@ class PacketWiring(Wiring):
             "last_link": last,
             "hops": hops,
             "endpoint": self._endpoints_of([way.target for way in ways]),
+            "law": [self._law_in_lanes(way) for way in ways],
             **_columns([self._times.of_flow(way.wires, way.reverse) for way in ways]),
         }
         if law["balance"] == BY_FLOW:
@@ -201,6 +202,22 @@ class PacketWiring(Wiring):
             entries = [(span + 1) * each for each in hops]
             columns["first_telemetry"] = _starts(network.add("telemetry", sum(entries)), entries)
         return columns
+
+    def _law_in_lanes(self, way: _Way) -> int:
+        """Give the law of a flow whose packets go by the lanes of its way, and answers by those of the way back."""
+        if self._lanes is None:
+            return 0
+        data, back = (self._lanes.lane_of(wires) for wires in (way.wires, way.reverse))
+        if data is None or back is None:
+            nodes = self._platform.nodes
+            ends = [nodes[self._network.links["source"][wires[0]]] for wires in (way.wires, way.reverse)]
+            msg = f"no virtual lane is left for the way from {ends[0]} to {ends[1]}: raise fabric.virtual_lanes"
+            raise SimulationError(msg)
+        if (data, back) not in self._law_of:
+            law = np.array([self._law])
+            law["data_class"], law["ack_class"] = data, back
+            self._law_of[data, back] = self._network.add_law(law)
+        return self._law_of[data, back]
 
     def _endpoints_of(self, targets: Sequence[int]) -> list[int]:
         new = [target for target in dict.fromkeys(targets) if target not in self._endpoints]
