@@ -108,7 +108,7 @@ class Dependencies:
         return found
 
 
-class Lanes:
+class VirtualLanes:
     """Virtual lanes: ways are shared out among them so that no lane has a circle.
 
     Each way takes the first lane in which it closes none, and stays in it from end to end, as service levels of

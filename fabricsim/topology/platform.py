@@ -11,7 +11,7 @@ import numpy as np
 
 from fabricsim.errors import SimulationError
 from fabricsim.scenario.network import Ends
-from fabricsim.topology.dependencies import Lanes
+from fabricsim.topology.dependencies import VirtualLanes
 from fabricsim.topology.host import Hosts, ProtocolCosts
 from fabricsim.topology.resources import ResourceList
 from fabricsim.topology.routing import Router, read_given
@@ -88,7 +88,7 @@ class Platform:
         given = {} if fabric.paths is None else read_given(fabric.paths, self._wires, hosts, nics)
         self.router = Router(self._wires, self.nics, fabric.routing, given, fixed=fabric.virtual_lanes > 1)
         lanes = fabric.virtual_lanes
-        self.lanes = Lanes(self._wires, self.nics, lanes) if lanes > 1 else None
+        self.lanes = VirtualLanes(self._wires, self.nics, lanes) if lanes > 1 else None
         self._propagation: list[int] = self._wires.propagation.tolist()
         self._switching = self._list_switching()
         self._ways_out: dict[tuple[int, int | None, float, int], list[Hop]] = {}  # of each kind of host

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fabricsim.errors import SimulationError
 from fabricsim.records.transport import BY_FLOW
 from fabricsim.scenario.switch import CLASSES
-from fabricsim.topology.dependencies import Dependencies, Lanes
+from fabricsim.topology.dependencies import Dependencies, VirtualLanes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -91,12 +91,12 @@ def _remedy(platform: Platform, scenario: Scenario) -> str:
 
 
 def _lanes_needed(platform: Platform, ways: Iterable[Sequence[int]]) -> int | None:
-    lanes = Lanes(platform.wires, platform.nics, CLASSES)
+    lanes = VirtualLanes(platform.wires, platform.nics, CLASSES)
     used = [lanes.lane_of(way) for way in ways]
     return None if None in used else 1 + max(lane for lane in used if lane is not None)
 
 
-def _share_out(platform: Platform, lanes: Lanes, scenario: Scenario) -> None:
+def _share_out(platform: Platform, lanes: VirtualLanes, scenario: Scenario) -> None:
     """Give each way between edge switches its lane before any connection takes it, so that all will have one."""
     for way in platform.router.ways():
         if lanes.lane_of(way) is None and scenario.fabric.deadlocks == "refuse":
