@@ -36,16 +36,10 @@ class _Shares(NamedTuple):
 def plan_pairs(plan: JobPlan, choose: Choose, ranks_per_host: int, domain: int) -> Pairs:
     """Add up what the ranks of a job send to each other in an iteration.
 
-    Parameters
-    ----------
-    plan
-        The job; one rank of each stage is written out, and its groups stand for all that do the same.
-    choose
-        What each call runs with, as `fabricsim.collectives.nccl.plan.chooser` gives it.
-    ranks_per_host
-        Of the cluster.
-    domain
-        Ranks of a scale-up domain.
+    `plan`: the job; one rank of each stage is written out, and its groups stand for all that do the same.
+    `choose`: what each call runs with, as `fabricsim.collectives.nccl.plan.chooser` gives it.
+    `ranks_per_host`: of the cluster.
+    `domain`: ranks of a scale-up domain.
     """
     calls = ((call, times, plan.placement.images(call.dimension, call.ranks)) for call, times in plan_kinds(plan))
     return _added(calls, plan.ranks, choose, ranks_per_host, domain)

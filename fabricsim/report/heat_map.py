@@ -23,22 +23,9 @@ _MOST_TICKS = 8
 def heat_map(pairs: Pairs, title: str) -> Figure:
     """Draw who sends how much to whom, in colours by the logarithm; pairs without traffic stay white.
 
-    Parameters
-    ----------
-    pairs
-        The traffic.
-    title
-        What was run.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        For `fabricsim.report.plots.save`.
-
-    Raises
-    ------
-    ResultError
-        If nothing is sent.
+    `title`: what was run.
+    Returns: for `fabricsim.report.plots.save`.
+    Raises ResultError if nothing is sent.
     """
     from matplotlib.colors import LogNorm  # noqa: PLC0415  matplotlib loads slowly, and only plots need it
 

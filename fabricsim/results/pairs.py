@@ -22,23 +22,15 @@ DISTANCES = ("scale-up domain", "same rail", "other rail")
 class Pairs:
     """Bytes of one iteration between pairs of ranks, those without traffic left out.
 
-    Attributes
-    ----------
-    ranks
-        Of the job.
-    domain
-        Ranks of a scale-up domain (one host, or the hosts that share NVLink): rank ``r`` is in domain ``r // domain``
-        and on rail ``r % domain``.
-    dimensions
-        Names of parallel dimensions.
-    source, target
-        Ranks, shape ``(n,)``.
-    dimension
-        Index into `dimensions`, shape ``(n,)``; a pair has one row for each dimension in which it exchanges data.
-    bytes
-        Payload, shape ``(n,)``.
-    in_network
-        Payload that ranks exchange with switches that reduce, which no pair has.
+    `ranks`: of the job.
+    `domain`: ranks of a scale-up domain (one host, or the hosts that share NVLink): rank ``r`` is in domain ``r //
+        domain`` and on rail ``r % domain``.
+    `dimensions`: names of parallel dimensions.
+    `source`, `target`: ranks, shape ``(n,)``.
+    `dimension`: index into `dimensions`, shape ``(n,)``; a pair has one row for each dimension in which it exchanges
+        data.
+    `bytes`: payload, shape ``(n,)``.
+    `in_network`: payload that ranks exchange with switches that reduce, which no pair has.
     """
 
     ranks: int
@@ -60,10 +52,8 @@ class Pairs:
     def merged(self, ranks_per_node: int = 1) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Add up dimensions, and the ranks of nodes (such as hosts) of so many ranks.
 
-        Returns
-        -------
-        tuple of numpy.ndarray
-            Sources, targets and bytes of all pairs of nodes with traffic, sorted; what stays in a node is left out.
+        Returns: sources, targets and bytes of all pairs of nodes with traffic, sorted; what stays in a node is left
+            out.
         """
         nodes = -(-self.ranks // ranks_per_node)
         source, target = self.source // ranks_per_node, self.target // ranks_per_node

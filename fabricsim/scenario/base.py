@@ -47,12 +47,8 @@ class NameIn:
 class OneOf:
     """Annotates a table whose model is chosen by one of its keys, among those of a registry.
 
-    Attributes
-    ----------
-    key
-        The key that chooses, such as ``"topology"``.
-    models
-        Gives the models by the values of that key; asked whenever a table is validated, as users add some.
+    `key`: the key that chooses, such as ``"topology"``.
+    `models`: gives the models by the values of that key; asked whenever a table is validated, as users add some.
     """
 
     key: str

@@ -50,14 +50,9 @@ def explain(
 ) -> list[Mistake]:
     """Turn a validation error into mistakes without places.
 
-    Parameters
-    ----------
-    error
-        What pydantic raised.
-    model
-        The model that was validated.
-    broken
-        Tables whose library file was not found; that they lack keys is not said again.
+    `error`: what pydantic raised.
+    `model`: the model that was validated.
+    `broken`: tables whose library file was not found; that they lack keys is not said again.
     """
     mistakes = []
     for detail in error.errors(include_url=False):

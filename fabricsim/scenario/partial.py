@@ -31,16 +31,10 @@ class Partial:
     Good values read as they do from the model; asking for any other raises `Unsettled`. A value that
     was left out counts as its default, unless an unknown key looks like it, misspelt.
 
-    Parameters
-    ----------
-    model
-        What the tables should be.
-    tables
-        What was written.
-    broken
-        Tables, as key paths, whose library file was not found: their defaults are not settled.
-    path
-        If `tables` stands in the scenario.
+    `model`: what the tables should be.
+    `tables`: what was written.
+    `broken`: tables, as key paths, whose library file was not found: their defaults are not settled.
+    `path`: if `tables` stands in the scenario.
     """
 
     def __init__(

@@ -17,18 +17,12 @@ Phase = Literal["warm-up", "steady", "cool-down"]
 class Step(NamedTuple):
     """One pass of one micro-batch through the layers of one chunk on a stage.
 
-    Attributes
-    ----------
-    direction
-        A ``"weight"`` pass computes the gradient of the weights; the backward pass of a schedule that has
-        such passes computes that of the input only.
-    micro_batch
-        Its number.
-    chunk
-        Chunk ``c`` of stage ``i`` of ``p`` is virtual stage ``c p + i``.
-    phase
-        The part of the schedule that it belongs to. In the steady one the message behind a pass and that of the next
-        are one group; else each message is waited for by itself.
+    `direction`: a ``"weight"`` pass computes the gradient of the weights; the backward pass of a schedule that has such
+        passes computes that of the input only.
+    `micro_batch`: its number.
+    `chunk`: chunk ``c`` of stage ``i`` of ``p`` is virtual stage ``c p + i``.
+    `phase`: the part of the schedule that it belongs to. In the steady one the message behind a pass and that of the
+        next are one group; else each message is waited for by itself.
     """
 
     direction: Direction
@@ -41,15 +35,10 @@ class Step(NamedTuple):
 class Schedule:
     """A pipeline schedule.
 
-    Attributes
-    ----------
-    name
-        As ``job.schedule`` has it; that of a user's file is its path.
-    steps
-        Called with a stage, the number of stages and that of micro-batches, and with that of chunks per stage if
+    `name`: as ``job.schedule`` has it; that of a user's file is its path.
+    `steps`: called with a stage, the number of stages and that of micro-batches, and with that of chunks per stage if
         `interleaves`; gives the stage's passes in order.
-    interleaves
-        Whether a stage may have several chunks; the micro-batches are then a multiple of the stages.
+    `interleaves`: whether a stage may have several chunks; the micro-batches are then a multiple of the stages.
     """
 
     name: str

@@ -59,16 +59,9 @@ def lines(
 ) -> Iterator[str]:
     """Write tables as lines of TOML: a table's own keys, then the tables in it.
 
-    Parameters
-    ----------
-    tables
-        Nested, of values that JSON has.
-    comments
-        Of tables and keys.
-    width
-        Columns beyond which a comment stands above its key, and entries of lists below one another.
-    place
-        Path of `tables`.
+    `tables`: nested, of values that JSON has.
+    `width`: columns beyond which a comment stands above its key, and entries of lists below one another.
+    `place`: path of `tables`.
     """
     for key, value in tables.items():
         if not isinstance(value, dict):
@@ -85,10 +78,7 @@ def lines(
 def settings(values: Mapping[str, Any]) -> list[str]:
     """Write values as ``key=value``, as ``--set`` takes them.
 
-    Raises
-    ------
-    InputError
-        If a value is of no type that TOML has.
+    Raises InputError if a value is of no type that TOML has.
     """
     return [f"{key}={_value(value)}" for key, value in values.items()]
 

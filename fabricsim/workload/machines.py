@@ -40,18 +40,13 @@ class Speed(NamedTuple):
 class Machines:
     """What the ranks of a job run on.
 
-    Attributes
-    ----------
-    gpus
-        Kinds of GPUs.
-    kind, gpu, host
-        Of each rank: the number of its kind, the speed of its GPU and of its host; shape ``(ranks,)`` each.
-    kernel_jitter, host_jitter
-        Of stretches of computing; that of a host's is the same for its ranks.
-    rank, host_of
-        Numbers of each rank and its host in the cluster, which name their random streams; shape ``(ranks,)`` each.
-    seed
-        Of these.
+    `gpus`: kinds of GPUs.
+    `kind`, `gpu`, `host`: of each rank: the number of its kind, the speed of its GPU and of its host; shape
+        ``(ranks,)`` each.
+    `kernel_jitter`, `host_jitter`: of stretches of computing; that of a host's is the same for its ranks.
+    `rank`, `host_of`: numbers of each rank and its host in the cluster, which name their random streams; shape
+        ``(ranks,)`` each.
+    `seed`: of these.
     """
 
     gpus: tuple[Gpu, ...]
@@ -100,10 +95,7 @@ class Machines:
     def jittered(self, ops: NDArray[np.void]) -> NDArray[np.void]:
         """Let each stretch of computing take longer by what is drawn for it.
 
-        Raises
-        ------
-        InputError
-            If a rank would compute for ever.
+        Raises InputError if a rank would compute for ever.
         """
         if not self.jitters:
             return ops

@@ -24,12 +24,8 @@ if TYPE_CHECKING:
 class MixedPlan(JobPlan):
     """A job before its ops are written out.
 
-    Parameters
-    ----------
-    job
-        The job.
-    machines
-        What each of its ranks runs on.
+    `job`: the job.
+    `machines`: what each of its ranks runs on.
     """
 
     def __init__(self, job: Job, machines: Machines) -> None:

@@ -15,21 +15,11 @@ _WAYS = {"forward": (), "backward": ("forward",), "weight": ("forward", "backwar
 def ordered(name: str, stage: int, stages: int, micro_batches: int, chunks: int = 1) -> tuple[Step, ...]:
     """Order the passes of one stage by the named schedule.
 
-    Parameters
-    ----------
-    name
-        Of `SCHEDULES`.
-    stage, stages
-        Which stage of how many.
-    micro_batches
-        That go through the pipeline in one iteration.
-    chunks
-        Virtual stages per rank.
-
-    Raises
-    ------
-    SimulationError
-        If the schedule does not exist for these numbers, or does not pass each micro-batch forward and back once.
+    `stage`, `stages`: which stage of how many.
+    `micro_batches`: that go through the pipeline in one iteration.
+    `chunks`: virtual stages per rank.
+    Raises SimulationError if the schedule does not exist for these numbers, or does not pass each micro-batch forward
+        and back once.
     """
     schedule = SCHEDULES.find(name)
     found = f"there is no schedule {name!r}" if schedule is None else _problem(schedule, stages, micro_batches, chunks)
