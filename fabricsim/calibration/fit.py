@@ -181,11 +181,7 @@ class _Search:
         return float(rows + (self.known * (place - self.start) ** 2).sum() / 2)
 
     def improve(
-        self,
-        place: NDArray[np.float64],
-        residuals: NDArray[np.float64],
-        jacobian: NDArray[np.float64],
-        damping: float,
+        self, place: NDArray[np.float64], residuals: NDArray[np.float64], jacobian: NDArray[np.float64], damping: float
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], float, bool]:
         """Take the longest step that saves cost; the last value says whether there was one."""
         weights = _weights(residuals, self.outlying) / self.outlying**2
@@ -239,9 +235,5 @@ def students_quantile(free: int) -> float:
     if free <= len(few):
         return few[max(free, 1) - 1]
     x = 1.959964  # of the normal distribution
-    terms = (
-        (x**3 + x) / 4,
-        (5 * x**5 + 16 * x**3 + 3 * x) / 96,
-        (3 * x**7 + 19 * x**5 + 17 * x**3 - 15 * x) / 384,
-    )
+    terms = ((x**3 + x) / 4, (5 * x**5 + 16 * x**3 + 3 * x) / 96, (3 * x**7 + 19 * x**5 + 17 * x**3 - 15 * x) / 384)
     return x + sum(term / float(free) ** (power + 1) for power, term in enumerate(terms))

@@ -187,10 +187,7 @@ _STREAMS: dict[str, tuple[_Stream, ...]] = {
     "aten::gelu_backward": (_Stream("bias-GELU gradient", Pass(2, 1), "function"),),
     "aten::embedding_dense_backward": (_Stream("gather gradient", Pass(2, 1)),),
 }
-_OF_SCORES: dict[str, StreamName] = {
-    "dropout": "attention dropout",
-    "dropout gradient": "attention dropout gradient",
-}
+_OF_SCORES: dict[str, StreamName] = {"dropout": "attention dropout", "dropout gradient": "attention dropout gradient"}
 """What a dropout is of that has four dimensions: sequences, heads, queries and keys."""
 
 

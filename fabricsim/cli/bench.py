@@ -41,8 +41,7 @@ ClusterOption = Annotated[
 ]
 TransportOption = Annotated[str | None, typer.Option(metavar="NAME", help="Transport of the library, or a file.")]
 CollectivesOption = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Collectives of the library; by default those of a cluster's GPU."),
+    str | None, typer.Option(metavar="NAME", help="Collectives of the library; by default those of a cluster's GPU.")
 ]
 AlgorithmOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="Algorithm, an XML file of MSCCL, or Chakra files name.*.et.")

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
     from fabricsim.calibration.halves import Half
 
-_KINDS = {
-    "error of time": "errors",
-    "error of time out of place": "errors_out_of_place",
-    "noise": "noise",
-}
+_KINDS = {"error of time": "errors", "error of time out of place": "errors_out_of_place", "noise": "noise"}
 """What is summed up, and the attribute of a half that has it."""
 
 

@@ -142,8 +142,7 @@ def compare(  # noqa: PLR0913  one parameter per option
     transport: Annotated[str | None, typer.Option(metavar="A,B,C", help="Transports to compare.")] = None,
     engine: Annotated[str | None, typer.Option(metavar="A,B", help="In place of --transport: flow,packet.")] = None,
     fabric: Annotated[
-        str | None,
-        typer.Option(metavar="A,B,C", help="Fabrics to replay a trace on, each with all of --transport."),
+        str | None, typer.Option(metavar="A,B,C", help="Fabrics to replay a trace on, each with all of --transport.")
     ] = None,
     gpu_speed: SpeedOption = 1.0,
     message_size: MessageSizeOption = 1.0,

@@ -46,8 +46,7 @@ ClusterOption = Annotated[str | None, typer.Option(metavar="NAME", help="Cluster
 NetworkOption = Annotated[str | None, typer.Option(metavar="NAME", help="Fabric of the library.")]
 TransportOption = Annotated[str | None, typer.Option(metavar="NAME", help="Transport of the library.")]
 SizeOption = Annotated[
-    str | None,
-    typer.Option(metavar="SIZE", help="Size of each flow, or a distribution: websearch, hadoop, ..."),
+    str | None, typer.Option(metavar="SIZE", help="Size of each flow, or a distribution: websearch, hadoop, ...")
 ]
 FlowsOption = Annotated[int | None, typer.Option(metavar="N", help="Flows of incast, permutation or poisson.")]
 LoadOption = Annotated[float | None, typer.Option(metavar="L", help="Load of poisson, relative to the hosts' links.")]

@@ -175,12 +175,7 @@ def alone(shards: int = 1) -> Template:
 
 
 def sending_ahead(
-    table: NDArray[np.void],
-    connections: NDArray[np.int32],
-    sources: NDArray[np.int32],
-    *,
-    relative: bool,
-    shards: int,
+    table: NDArray[np.void], connections: NDArray[np.int32], sources: NDArray[np.int32], *, relative: bool, shards: int
 ) -> Template:
     """Make the template of members that send and receive side by side, with what one member does one after the other.
 

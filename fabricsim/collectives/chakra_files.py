@@ -17,15 +17,7 @@ from fabricsim.errors import TraceError
 from fabricsim.files.sources import sources
 from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.chakra.own import PREFIX, by_name
-from fabricsim.traces.chakra.schema import (
-    COMM_RECV,
-    COMM_SEND,
-    COMP,
-    WireError,
-    decode_metadata,
-    decode_node,
-    messages,
-)
+from fabricsim.traces.chakra.schema import COMM_RECV, COMM_SEND, COMP, WireError, decode_metadata, decode_node, messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

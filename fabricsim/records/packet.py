@@ -124,7 +124,7 @@ LINK = on_lines(
         ("trims", np.int64),
         ("pauses", np.int64),  # PAUSE frames received for it
         ("paused", np.int64),  # time that some class was paused, ps
-    ],
+    ]
 )
 """One direction of a cable, with the egress queue before it."""
 
@@ -150,7 +150,7 @@ PORT = on_lines(
         ("visited", np.int8),  # DWRR: 1: that class has had its weight
         ("trimming", np.int8),  # 1: a full queue cuts off payloads
         ("mark_late", np.int8),  # 1: packets are marked when they leave; 0: when they come
-    ],
+    ]
 )
 """An egress port that decides at each departure: several classes, PFC, credits, shared buffer, or a host's NIC."""
 
@@ -185,7 +185,7 @@ INGRESS = on_lines(
         ("credits", np.int32),  # 1: bytes that leave are given back as credits
         ("pausing", np.int32),  # 1: a PAUSE is in force
         ("held", np.int64),  # bytes when that PAUSE was sent
-    ],
+    ]
 )
 """What one class of one incoming link holds; link ``l`` has ``l * CLASSES ...``."""
 

@@ -41,13 +41,7 @@ __all__ = [
 
 _AS_LOGGED = {"sendrecv": "send_recv"}
 """Tests that readers of logs call otherwise."""
-_LIBRARIES = {
-    "t4": "nccl-2.6",
-    "v100": "nccl-2.6",
-    "rtx-2080": "nccl-2.6",
-    "a100": "nccl-2.10",
-    "mi": "rccl",
-}
+_LIBRARIES = {"t4": "nccl-2.6", "v100": "nccl-2.6", "rtx-2080": "nccl-2.6", "a100": "nccl-2.10", "mi": "rccl"}
 """Collectives by the beginning of a GPU's name: NCCL of 2020 for Volta and Turing, of 2021 for Ampere; later GPUs run
 today's."""
 LATENCY = "latency"
@@ -160,11 +154,7 @@ class Bench:
             "rows": [self._row(row) for row in self.rows],
             "errors": None
             if errors is None
-            else {
-                "sizes": len(errors),
-                "median": float(np.median(errors)),
-                "p90": float(np.quantile(errors, 0.9)),
-            },
+            else {"sizes": len(errors), "median": float(np.median(errors)), "p90": float(np.quantile(errors, 0.9))},
             "findings": self._findings(),
         }
 

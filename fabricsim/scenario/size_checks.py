@@ -51,10 +51,7 @@ def too_large(scenario: Parts) -> Iterator[Mistake]:
 def size_of(scenario: Parts) -> FabricSize:
     """Count cables and ports.
 
-    Raises
-    ------
-    Unsettled
-        If only the network tells, as that of a file, whose cables are counted when it is read.
+    Raises Unsettled if only the network tells, as that of a file, whose cables are counted when it is read.
     """
     size = scenario.fabric.size(scenario.ends)
     if size is None:

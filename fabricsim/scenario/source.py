@@ -25,17 +25,8 @@ _PLACE = re.compile(r" \(at line (\d+), column \d+\)$")
 def read_text(path: Path, label: str = "") -> str:
     """Read a text file.
 
-    Parameters
-    ----------
-    path
-        The file.
-    label
-        Its name in messages; `path` itself if left out.
-
-    Raises
-    ------
-    InputError
-        If it is missing, a directory, unreadable, too large, empty or no UTF-8 text.
+    `label`: its name in messages; `path` itself if left out.
+    Raises InputError if it is missing, a directory, unreadable, too large, empty or no UTF-8 text.
     """
     label = label or str(path)
     problem = not_a_file(path, "; name the scenario file in it")
@@ -71,13 +62,7 @@ def not_a_file(path: Path, in_directory: str = "") -> str:
 
 
 def parse(text: str, label: str) -> TreeNode:
-    """Parse TOML into a tree that knows its lines.
-
-    Raises
-    ------
-    InputError
-        If it is empty or no TOML, with the line.
-    """
+    """Parse TOML into a tree that knows its lines. Raises InputError if it is empty or no TOML, with the line."""
     lines = text.removeprefix("\ufeff").splitlines() or [""]
     longest = max(range(len(lines)), key=lambda index: len(lines[index]))
     if len(lines[longest]) > LONGEST_LINE:

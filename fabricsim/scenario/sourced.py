@@ -27,21 +27,11 @@ _SCENARIO = {"cluster", "extends", "fabric", "job"}
 def show(name: str, overrides: Sequence[str] = (), width: int = 10**9) -> str:
     """Write a scenario or preset as TOML in which each value has its place and source as a comment.
 
-    Parameters
-    ----------
-    name
-        Of a preset or scenario of the library, also as ``gpus/h100-sxm``; or a file.
-    overrides
-        Settings over a scenario, as of `fabricsim.scenario.load.load`.
-    width
-        Columns to stay within as far as values allow.
-
-    Raises
-    ------
-    InputError
-        If there is nothing or more than one thing of that name, or settings are given for a preset.
-    ScenarioError
-        If a scenario has mistakes.
+    `name`: of a preset or scenario of the library, also as ``gpus/h100-sxm``; or a file.
+    `overrides`: settings over a scenario, as of `fabricsim.scenario.load.load`.
+    `width`: columns to stay within as far as values allow.
+    Raises InputError if there is nothing or more than one thing of that name, or settings are given for a preset;
+        ScenarioError if a scenario has mistakes.
     """
     kind, path = _find(name)
     if kind == "scenarios":

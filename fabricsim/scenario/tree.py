@@ -14,12 +14,8 @@ if TYPE_CHECKING:
 class TreeNode:
     """A value and where it was written.
 
-    Parameters
-    ----------
-    value
-        A ``dict`` from keys to nodes, a ``list`` of nodes, or a plain TOML value.
-    where
-        ``"file.toml:12"`` or ``"--set"``; empty if it is not known.
+    `value`: a ``dict`` from keys to nodes, a ``list`` of nodes, or a plain TOML value.
+    `where`: ``"file.toml:12"`` or ``"--set"``; empty if it is not known.
     """
 
     value: Any
@@ -34,16 +30,9 @@ class TreeNode:
 def build(value: object, file: str = "", lines: Mapping[KeyPath, int] | None = None, path: KeyPath = ()) -> TreeNode:
     """Wrap plain tables.
 
-    Parameters
-    ----------
-    value
-        What ``tomllib`` returned, or any nested mapping.
-    file
-        Name of the file for people; empty if there is none.
-    lines
-        Line of each key path.
-    path
-        If `value` stands in the file.
+    `value`: what ``tomllib`` returned, or any nested mapping.
+    `file`: name of the file for people; empty if there is none.
+    `path`: if `value` stands in the file.
     """
     line = (lines or {}).get(path)
     where = f"{file}:{line}" if line is not None else file

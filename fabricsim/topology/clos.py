@@ -25,14 +25,9 @@ class Clos:
     spine's ports go down, so that a pod has ``radix / 2`` leaves and as many spines as a leaf has uplinks; cores are
     as few as their ports allow.
 
-    Attributes
-    ----------
-    leaves, uplinks
-        Leaves, and uplinks of each.
-    radix
-        Ports of a spine or core.
-    tiers
-        1 (leaves that nothing joins), 2 or 3; None for as few as hold the leaves.
+    `leaves`, `uplinks`: leaves, and uplinks of each.
+    `radix`: ports of a spine or core.
+    `tiers`: 1 (leaves that nothing joins), 2 or 3; None for as few as hold the leaves.
     """
 
     leaves: int

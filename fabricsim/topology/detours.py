@@ -25,14 +25,9 @@ class Detours:
     the target; inside a group it takes the shortest way. UGAL (Singh, Stanford 2005) takes the detour only if the
     shortest way has more connections already, each way weighed with its hops.
 
-    Parameters
-    ----------
-    wires
-        The network, with groups.
-    gates
-        Of each NIC, the switch next to it; its group is the NIC's.
-    by_load
-        Whether to choose as UGAL does.
+    `wires`: the network, with groups.
+    `gates`: of each NIC, the switch next to it; its group is the NIC's.
+    `by_load`: whether to choose as UGAL does.
     """
 
     def __init__(self, wires: Wires, gates: list[int], *, by_load: bool) -> None:

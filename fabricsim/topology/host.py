@@ -39,20 +39,12 @@ _FIRST = "host0"
 class ProtocolCosts:
     """What a payload byte costs on its way.
 
-    Parameters
-    ----------
-    wire
-        Wire bytes per payload byte: headers, framing and adapter efficiency.
-    send_copy, receive_copy
-        CPU seconds per payload byte of the thread that moves the data; zero if the NIC does.
-    packet
-        Wire bytes of a full packet, for store-and-forward switches.
-    staged
-        Whether data passes through host memory even with GPUDirect.
-    proxy_threads
-        Threads of a GPU's process that share its copying.
-    host
-        Share of what the PCIe links of hosts carry by their packets that transfers reach.
+    `wire`: wire bytes per payload byte: headers, framing and adapter efficiency.
+    `send_copy`, `receive_copy`: CPU seconds per payload byte of the thread that moves the data; zero if the NIC does.
+    `packet`: wire bytes of a full packet, for store-and-forward switches.
+    `staged`: whether data passes through host memory even with GPUDirect.
+    `proxy_threads`: threads of a GPU's process that share its copying.
+    `host`: share of what the PCIe links of hosts carry by their packets that transfers reach.
     """
 
     wire: float
@@ -265,23 +257,12 @@ def _build_host(cluster: Cluster, resources: ResourceList, proxy_threads: int, p
 class Hosts:
     """The hosts of a cluster: one of each kind, of which all others are copies.
 
-    Parameters
-    ----------
-    kinds
-        What the hosts of each kind are made of, and what their transport adds.
-    kind
-        Of each host, shape ``(hosts,)``.
-    speed
-        Of the processors of each host, relative to what its transport says of them, shape ``(hosts,)``.
-    resources
-        Those of all hosts are entered here, host by host.
-
-    Attributes
-    ----------
-    ports
-        Of each kind; its resources are counted from the first of a host.
-    kind
-        As above, a list.
+    `kinds`: what the hosts of each kind are made of, and what their transport adds.
+    `kind`: of each host, shape ``(hosts,)``.
+    `speed`: of the processors of each host, relative to what its transport says of them, shape ``(hosts,)``.
+    `resources`: those of all hosts are entered here, host by host.
+    `ports`: of each kind; its resources are counted from the first of a host.
+    `kind`: as above, a list.
     """
 
     def __init__(

@@ -41,23 +41,11 @@ class GivenPath(NamedTuple):
 def read(path: Path | str, hosts: int, nics_per_host: int = 1) -> list[GivenPath]:
     """Read given paths.
 
-    Parameters
-    ----------
-    path
-        CSV: plain text, gzip or xz, at most 256 MiB unpacked.
-    hosts, nics_per_host
-        How many hosts the fabric has, and how many NICs each.
-
-    Returns
-    -------
-    list of GivenPath
-        In the order of the file. Whether their nodes exist and are joined only the fabric knows.
-
-    Raises
-    ------
-    TraceError
-        With file and line, if it cannot be read or is no list of paths, an id is given twice, a path does not begin
-        and end at its hosts, comes through a node twice, or has not as many hops as stated.
+    `path`: CSV: plain text, gzip or xz, at most 256 MiB unpacked.
+    `hosts`, `nics_per_host`: how many hosts the fabric has, and how many NICs each.
+    Returns: in the order of the file. Whether their nodes exist and are joined only the fabric knows.
+    Raises TraceError: with file and line, if it cannot be read or is no list of paths, an id is given twice, a path
+        does not begin and end at its hosts, comes through a node twice, or has not as many hops as stated.
     """
     path = Path(path)
     found: list[GivenPath] = []

@@ -44,13 +44,7 @@ class ResourceList:
         return Resources(tuple(self.names), tuple(self.kinds), tuple(self.capacities))
 
     def add(self, name: str, kind: str, capacity: float) -> int:
-        """Enter a resource; returns its index.
-
-        Raises
-        ------
-        SimulationError
-            If the capacity is not above 0.
-        """
+        """Enter a resource; returns its index. Raises SimulationError if the capacity is not above 0."""
         if not (capacity > 0 and math.isfinite(capacity)):
             msg = f"{name} ({kind}) has a capacity of {capacity:g}: nothing could pass it; it must be above 0"
             raise SimulationError(msg)
@@ -70,14 +64,9 @@ class ResourceList:
     def copy(self, other: ResourceList, stem: str, name: str, factors: Mapping[str, float]) -> None:
         """Enter copies of other resources, under names that begin with `name` in place of `stem`.
 
-        Parameters
-        ----------
-        other
-            What is copied.
-        stem, name
-            What names begin with, there and here.
-        factors
-            Of the capacities of some kinds.
+        `other`: what is copied.
+        `stem`, `name`: what names begin with, there and here.
+        `factors`: of the capacities of some kinds.
         """
         self.names += [name + there.removeprefix(stem) for there in other.names]
         self.kinds += other.kinds

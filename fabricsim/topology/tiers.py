@@ -23,14 +23,9 @@ _FULL_NAMES = {name: f"{name} switch" for name in (_EDGE, "aggregation", "core")
 class Tier:
     """Switches that are equally far from the NICs.
 
-    Attributes
-    ----------
-    name
-        What the switches are called, such as ``"leaf"``.
-    switches
-        Their nodes, shape ``(n,)``.
-    down, up
-        Wires from them towards the NICs and away from them; shape ``(wires,)`` each.
+    `name`: what the switches are called, such as ``"leaf"``.
+    `switches`: their nodes, shape ``(n,)``.
+    `down`, `up`: wires from them towards the NICs and away from them; shape ``(wires,)`` each.
     """
 
     name: str
@@ -42,12 +37,7 @@ class Tier:
 def tiers(wires: Wires, nics: int) -> list[Tier]:
     """Sort the switches of a network by their distance from the NICs, the nearest tier first.
 
-    Parameters
-    ----------
-    wires
-        The network.
-    nics
-        How many of its first nodes are NICs.
+    `nics`: how many of its first nodes are NICs.
     """
     level = _levels(wires, nics)
     here, there = level[wires.source], level[wires.target]
@@ -121,10 +111,7 @@ def _span(least: str, most: str) -> str:
 def idle_tiers(wires: Wires, nics: int, used: Indices) -> list[str]:
     """Name the tiers (in the plural) above the lowest to which none of some wires lead.
 
-    Parameters
-    ----------
-    used
-        Numbers of the wires that carry something, shape ``(n,)``.
+    `used`: numbers of the wires that carry something, shape ``(n,)``.
     """
     reached = np.zeros(len(wires.nodes), bool)
     reached[wires.target[used]] = True

@@ -27,12 +27,8 @@ _MESSAGES = {"send_recv", "ring_exchange"}
 class MemberWork(NamedTuple):
     """What one member of a call does.
 
-    Attributes
-    ----------
-    messages
-        Its communications.
-    edges
-        Pairs of them, by their places, of which the second waits for the first.
+    `messages`: its communications.
+    `edges`: pairs of them, by their places, of which the second waits for the first.
     """
 
     messages: tuple[Communication, ...]
@@ -46,20 +42,11 @@ def exported(program: Program, name: str, parts: Callable[[int, int], MemberWork
     description. A ``send_recv`` becomes a send and a receive, a ``ring_exchange`` one of each per rank, with the number
     of the call among such calls as tag.
 
-    Parameters
-    ----------
-    program
-        Of which every rank has ops.
-    name
-        For messages.
-    parts
-        From the number of a call and of a member of it to what that one does; by default one communication, but for
-        messages between two ranks.
-
-    Raises
-    ------
-    InputError
-        If an op of one rank waits for one of another, which no trace of one rank can say.
+    `program`: of which every rank has ops.
+    `name`: for messages.
+    `parts`: from the number of a call and of a member of it to what that one does; by default one communication, but
+        for messages between two ranks.
+    Raises InputError if an op of one rank waits for one of another, which no trace of one rank can say.
     """
     whole = parts or _Whole(program.calls).part
     order = np.argsort(program.ops["rank"], kind="stable")

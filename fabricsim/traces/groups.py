@@ -23,10 +23,7 @@ ONE_HOST = "by hosts"
 def united(lists: Collection[GroupList]) -> Mapping[str, tuple[int, ...]]:
     """Put lists together; groups that they do not list completely are left out.
 
-    Raises
-    ------
-    TraceError
-        If two say different things of one group.
+    Raises TraceError if two say different things of one group.
     """
     known: dict[str, tuple[int, ...]] = {}
     for one in lists:
@@ -44,19 +41,9 @@ def united(lists: Collection[GroupList]) -> Mapping[str, tuple[int, ...]]:
 def completed(recording: Recording, listed: Mapping[str, tuple[int, ...]], world: int) -> Recording:
     """Give groups their ranks, and communications the sizes that follow.
 
-    Parameters
-    ----------
-    recording
-        Of one rank.
-    listed
-        Ranks of groups by name, as files beside the recordings say.
-    world
-        Ranks of the job; NONE if not known.
-
-    Raises
-    ------
-    TraceError
-        If a list contradicts the recording.
+    `listed`: ranks of groups by name, as files beside the recordings say.
+    `world`: ranks of the job; NONE if not known.
+    Raises TraceError if a list contradicts the recording.
     """
     groups = tuple(_complete(recording, group, listed, world) for group in recording.groups)
     communications = tuple(_resolved(communication, groups, world) for communication in recording.communications)

@@ -24,12 +24,8 @@ UNIT = 64
 class Ran(NamedTuple):
     """Which parts ran of a tensor that was not in the fusion buffer.
 
-    Attributes
-    ----------
-    elements
-        Of the tensor.
-    shared, rest
-        Whether something was reduce-scattered, and whether something was reduced.
+    `elements`: of the tensor.
+    `shared`, `rest`: whether something was reduce-scattered, and whether something was reduced.
     """
 
     elements: int
@@ -40,14 +36,9 @@ class Ran(NamedTuple):
 class MovedElements(NamedTuple):
     """Elements that the parts move.
 
-    Attributes
-    ----------
-    shared
-        Reduce-scattered and gathered in each host.
-    rest
-        Reduced and broadcast in each host.
-    across
-        All-reduced across hosts, by rank 0 and those of its place.
+    `shared`: Reduce-scattered and gathered in each host.
+    `rest`: reduced and broadcast in each host.
+    `across`: All-reduced across hosts, by rank 0 and those of its place.
     """
 
     shared: int

@@ -34,17 +34,9 @@ _ABOUT_MESSAGES = " communications ("
 def join(timed: Sequence[Recording], described: Sequence[Recording]) -> list[Recording]:
     """Complete communications of some recordings by what others of the same ranks say.
 
-    Parameters
-    ----------
-    timed
-        Kineto traces.
-    described
-        Execution traces of the same run, of some or all of these ranks.
-
-    Raises
-    ------
-    TraceError
-        If a rank has no Kineto trace, the two are of different iterations, or they contradict each other.
+    `timed`: Kineto traces.
+    `described`: execution traces of the same run, of some or all of these ranks.
+    Raises TraceError if a rank has no Kineto trace, the two are of different iterations, or they contradict each other.
     """
     others = {recording.rank: recording for recording in described}
     ranks = {recording.rank for recording in timed}

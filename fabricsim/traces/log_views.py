@@ -61,14 +61,9 @@ class Taker(Protocol):
 class View(NamedTuple):
     """A form of logs that are no traces.
 
-    Attributes
-    ----------
-    description
-        What writes them.
-    recognises
-        Whether a file that begins so is one.
-    collector
-        Makes what takes its lines; given the name for messages.
+    `description`: what writes them.
+    `recognises`: whether a file that begins so is one.
+    `collector`: makes what takes its lines; given the name for messages.
     """
 
     description: str

@@ -106,13 +106,7 @@ class _Iteration:
 
 @dataclass
 class IterationCollector:
-    """Takes a log line by line.
-
-    Parameters
-    ----------
-    source
-        Name of the log, for messages.
-    """
+    """Takes a log line by line. `source`: name of the log, for messages."""
 
     source: str
     iterations: list[_Iteration] = field(default_factory=list)

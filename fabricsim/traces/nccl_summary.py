@@ -155,10 +155,6 @@ def _trees(ranks: dict[int, Communicator]) -> list[TreeRow]:
         for channel, place in each.trees.items():
             parents.setdefault(channel, {})[rank] = NONE if place.parent is None else place.parent
     return [
-        {
-            "channel": channel,
-            "root": next((rank for rank, parent in of.items() if parent == NONE), None),
-            "parents": of,
-        }
+        {"channel": channel, "root": next((rank for rank, parent in of.items() if parent == NONE), None), "parents": of}
         for channel, of in sorted(parents.items())
     ]

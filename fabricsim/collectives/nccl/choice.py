@@ -39,12 +39,7 @@ class Pick:
 
 
 def pick(
-    collective: str,
-    size: int,
-    group: GroupShape,
-    *,
-    algorithms: Sequence[str] = (),
-    protocols: Sequence[str] = (),
+    collective: str, size: int, group: GroupShape, *, algorithms: Sequence[str] = (), protocols: Sequence[str] = ()
 ) -> Pick:
     """Take the pair of least expected time.
 

@@ -183,12 +183,7 @@ _V2_11 = replace(  # as read in 2.16
 _V2_18 = replace(  # as read in 2.21
     _V2_11,
     version=(2, 18),
-    base={
-        "tree": (6.8, 14.0, 0.0),
-        "ring": (6.6, 14.0, 8.4),
-        "nvls": (0.0, 0.0, 0.0),
-        "nvls-tree": (0.0, 0.0, 0.0),
-    },
+    base={"tree": (6.8, 14.0, 0.0), "ring": (6.6, 14.0, 8.4), "nvls": (0.0, 0.0, 0.0), "nvls-tree": (0.0, 0.0, 0.0)},
     hop={
         "nvlink": {
             "tree": (0.6, 1.25, 28.0),
@@ -220,10 +215,7 @@ _V2_18 = replace(  # as read in 2.21
 _V2_22 = replace(  # E: times printed in github.com/NVIDIA/nccl/issues/1453; else as 2.21
     _V2_18,
     version=(2, 22),
-    hop={
-        **_V2_18.hop,
-        "nvlink": {**_V2_18.hop["nvlink"], "nvls": (0.0, 0.0, 25.0), "nvls-tree": (0.0, 0.0, 25.0)},
-    },
+    hop={**_V2_18.hop, "nvlink": {**_V2_18.hop["nvlink"], "nvls": (0.0, 0.0, 25.0), "nvls-tree": (0.0, 0.0, 25.0)}},
 )
 _V2_23 = replace(  # as read in 2.28
     _V2_22,

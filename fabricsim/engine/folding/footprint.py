@@ -29,22 +29,13 @@ _PORTS = 2**10
 class Shape(NamedTuple):
     """The connections of a template.
 
-    Attributes
-    ----------
-    members
-        Group size.
-    switches
-        As of `fabricsim.collectives.base.Template`.
-    owner
-        Member of each lane, or beyond those its switch, shape ``(lanes,)``.
-    connections, inboxes
-        Receiving lane and its inbox, shape ``(lanes, c)``.
-    used
-        Which of them carry something, shape ``(lanes, c)``: a chain's last member sends nothing.
-    cyclic
-        Whether all members do the same, each counted from itself.
-    shards
-        Equal parts of a round's buffer.
+    `members`: group size.
+    `switches`: as of `fabricsim.collectives.base.Template`.
+    `owner`: member of each lane, or beyond those its switch, shape ``(lanes,)``.
+    `connections`, `inboxes`: receiving lane and its inbox, shape ``(lanes, c)``.
+    `used`: which of them carry something, shape ``(lanes, c)``: a chain's last member sends nothing.
+    `cyclic`: whether all members do the same, each counted from itself.
+    `shards`: equal parts of a round's buffer.
     """
 
     members: int
@@ -132,22 +123,12 @@ class Routes(NamedTuple):
 class Footprint:
     """All groups, connections and routes of a plan.
 
-    Parameters
-    ----------
-    groups
-        Of the plan.
-    choose
-        What a call runs with.
-    ways
-        The way of each message.
+    `groups`: of the plan.
+    `choose`: what a call runs with.
+    `ways`: the way of each message.
     """
 
-    def __init__(
-        self,
-        groups: Iterable[GroupSet],
-        choose: Choose,
-        ways: Ways,
-    ) -> None:
+    def __init__(self, groups: Iterable[GroupSet], choose: Choose, ways: Ways) -> None:
         self._endpoints, self._choose, self._ways = ways.endpoints, choose, ways
         self._stripes: list[Stripes] = [()]
         self._number: dict[Stripes, int] = {(): 0}

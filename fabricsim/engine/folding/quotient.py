@@ -56,12 +56,8 @@ def _seats(layout: AlikeGroups, groups: Indices, memberships: Indices) -> Seats 
 class Quotient:
     """One of each class.
 
-    Attributes
-    ----------
-    ranks, resources, routes
-        Lowest of the class of each rank, resource and route, shape ``(n,)`` each.
-    seats
-        Of each layout.
+    `ranks`, `resources`, `routes`: lowest of the class of each rank, resource and route, shape ``(n,)`` each.
+    `seats`: of each layout.
     """
 
     ranks: Indices

@@ -81,10 +81,7 @@ class Structure:
     _relations: list[_Relation] = field(default_factory=list)
 
     def relate(
-        self,
-        one: tuple[str, NDArray[np.int64]],
-        other: tuple[str, NDArray[np.int64]],
-        labels: NDArray[np.uint64] | int,
+        self, one: tuple[str, NDArray[np.int64]], other: tuple[str, NDArray[np.int64]], labels: NDArray[np.uint64] | int
     ) -> None:
         """Add edges between nodes of two kinds.
 

@@ -33,17 +33,8 @@ class _Lane(NamedTuple):
 def explain(network: PacketState, names: Sequence[str]) -> str | None:
     """Say which links are deadlocked.
 
-    Parameters
-    ----------
-    network
-        Between two windows.
-    names
-        Of its links.
-
-    Returns
-    -------
-    str or None
-        None if nothing is.
+    `network`: between two windows.
+    Returns: none if nothing is.
     """
     circle = find(network)
     if not circle:

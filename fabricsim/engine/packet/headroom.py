@@ -25,19 +25,10 @@ def needed(links: NDArray[np.void], packet: int, taken: NDArray[np.int64]) -> ND
     does not have here, which waits for no packet before it and is obeyed when it comes. What an adapter has taken from
     memory it sends all the same.
 
-    Parameters
-    ----------
-    links
-        ``LINK`` records with delay, rate and reverse.
-    packet
-        Wire bytes of a full packet.
-    taken
-        Packets that the sender of each link may have taken already, that being sent included.
-
-    Returns
-    -------
-    numpy.ndarray
-        Bytes, shape ``(links,)``.
+    `links`: ``LINK`` records with delay, rate and reverse.
+    `packet`: wire bytes of a full packet.
+    `taken`: packets that the sender of each link may have taken already, that being sent included.
+    Returns: bytes, shape ``(links,)``.
     """
     back = links[links["reverse"]]
     time = links["delay"] + back["delay"] + CONTROL_BYTES * back["ps_per_byte"]
@@ -48,16 +39,10 @@ def needed(links: NDArray[np.void], packet: int, taken: NDArray[np.int64]) -> ND
 def warn_of_loss(scenario: Scenario, wires: Wires, links: NDArray[np.void], law: NDArray[np.void], hosts: int) -> None:
     """Warn where a link into a switch may bring more than the headroom, which loses packets of a lossless class.
 
-    Parameters
-    ----------
-    scenario
-        Its switch has the headroom.
-    wires, links
-        Names, and ``LINK`` records.
-    law
-        One ``LAW`` record.
-    hosts
-        How many of the nodes are those of hosts, which lose nothing.
+    `scenario`: its switch has the headroom.
+    `wires`, `links`: names, and ``LINK`` records.
+    `law`: one ``LAW`` record.
+    `hosts`: how many of the nodes are those of hosts, which lose nothing.
     """
     pfc, lane = scenario.switch.pfc, int(law["data_class"][0])
     if pfc is None or lane not in pfc.classes:

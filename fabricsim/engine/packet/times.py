@@ -21,12 +21,8 @@ class PacketTimes:
     They are looked up in plain lists: for the handful of wires of a way an array takes longer. Most ways of a network
     are alike, wire by wire, and what they take is worked out once.
 
-    Parameters
-    ----------
-    links
-        ``LINK`` records.
-    law
-        The ``LAW`` record of the transport.
+    `links`: ``LINK`` records.
+    `law`: the ``LAW`` record of the transport.
     """
 
     def __init__(self, links: NDArray[np.void], law: np.void) -> None:
@@ -67,12 +63,8 @@ class PacketTimes:
     def of_route(self, way: Sequence[int], servers: Sequence[float]) -> Mapping[str, float]:
         """Columns of ``ROUTE`` that `fabricsim.engine.program.transfer.time_alone` needs.
 
-        Parameters
-        ----------
-        way
-            Its wires.
-        servers
-            Time per payload byte of each server before and after them, ps.
+        `way`: its wires.
+        `servers`: time per payload byte of each server before and after them, ps.
         """
         key = self._kinds_of(way), tuple(servers)
         if key not in self._routes:

@@ -53,16 +53,10 @@ _MOST_GB, _MOST_NS = 900_000.0, 1e9  # PB/s and s: beyond them is no network
 class NetworkDimension(NamedTuple):
     """One dimension of a network.
 
-    Attributes
-    ----------
-    shape
-        How its NPUs are joined.
-    npus
-        How many, at least 2.
-    bandwidth
-        Of each link and direction, in GB/s of 2^30 bytes, as written.
-    latency
-        Of each link, ns, as written.
+    `shape`: how its NPUs are joined.
+    `npus`: how many, at least 2.
+    `bandwidth`: of each link and direction, in GB/s of 2^30 bytes, as written.
+    `latency`: of each link, ns, as written.
     """
 
     shape: Shape
@@ -75,16 +69,11 @@ class NetworkDimension(NamedTuple):
 class System:
     """What a system configuration says.
 
-    Attributes
-    ----------
-    path
-        The file.
-    algorithms
-        For each collective that it names, the algorithm of each dimension.
-    custom
-        For some collectives the beginning of the names of Chakra files, which end in ``.<rank>.et``; these go before.
-    others
-        Other keys, as written and shortened.
+    `path`: the file.
+    `algorithms`: for each collective that it names, the algorithm of each dimension.
+    `custom`: for some collectives the beginning of the names of Chakra files, which end in ``.<rank>.et``; these go
+        before.
+    `others`: other keys, as written and shortened.
     """
 
     path: Path
@@ -101,20 +90,9 @@ def recognises(name: str, head: bytes) -> bool:
 def read_network(path: Path | str) -> tuple[NetworkDimension, ...]:
     """Read the network of an analytical back end.
 
-    Parameters
-    ----------
-    path
-        YAML of at most `MOST_BYTES`: lists ``topology``, ``npus_count``, ``bandwidth`` and ``latency``.
-
-    Returns
-    -------
-    tuple of NetworkDimension
-        At least one; the first is that of neighbouring NPUs.
-
-    Raises
-    ------
-    TraceError
-        If it cannot be read, is not such a file, or a value cannot be used.
+    `path`: YAML of at most `MOST_BYTES`: lists ``topology``, ``npus_count``, ``bandwidth`` and ``latency``.
+    Returns: at least one; the first is that of neighbouring NPUs.
+    Raises TraceError if it cannot be read, is not such a file, or a value cannot be used.
     """
     path = Path(path)
     text = _text(path)
@@ -137,15 +115,9 @@ def read_network(path: Path | str) -> tuple[NetworkDimension, ...]:
 def read_system(path: Path | str) -> System:
     """Read a system configuration.
 
-    Parameters
-    ----------
-    path
-        JSON of at most `MOST_BYTES`.
-
-    Raises
-    ------
-    TraceError
-        If it cannot be read, is no object, or an algorithm is no list of names, or of one beginning of files.
+    `path`: JSON of at most `MOST_BYTES`.
+    Raises TraceError if it cannot be read, is no object, or an algorithm is no list of names, or of one beginning of
+        files.
     """
     path = Path(path)
     try:

@@ -41,20 +41,13 @@ POLICIES: dict[str, tuple[str, str]] = {
 class Header(NamedTuple):
     """First line of a workload; 0 is not given.
 
-    Attributes
-    ----------
-    policy
-        Parallelism, of `POLICIES`.
-    tensor, expert, pipeline, world
-        Ranks of a group of each kind, and of the job.
-    accumulation
-        Micro-batches of an iteration, which the layers repeat.
-    pipeline_bytes
-        Bytes that a stage hands to the next.
-    last_bottom
-        Last layer of DLRM's bottom network.
-    checkpoints, checkpoint_initiates
-        Layers whose input is kept, and layers before whose gradient the forward pass from there is repeated.
+    `policy`: parallelism, of `POLICIES`.
+    `tensor`, `expert`, `pipeline`, `world`: ranks of a group of each kind, and of the job.
+    `accumulation`: Micro-batches of an iteration, which the layers repeat.
+    `pipeline_bytes`: bytes that a stage hands to the next.
+    `last_bottom`: last layer of DLRM's bottom network.
+    `checkpoints`, `checkpoint_initiates`: layers whose input is kept, and layers before whose gradient the forward pass
+        from there is repeated.
     """
 
     policy: str
@@ -72,16 +65,10 @@ class Header(NamedTuple):
 class LayerPass(NamedTuple):
     """One pass of a layer.
 
-    Attributes
-    ----------
-    compute
-        ps.
-    operation
-        Collective after it; empty if there is none.
-    suffix
-        ``"EP"``, ``"DP_EP"``, or empty for the group of the pass.
-    size
-        Bytes as written.
+    `compute`: ps.
+    `operation`: collective after it; empty if there is none.
+    `suffix`: ``"EP"``, ``"DP_EP"``, or empty for the group of the pass.
+    `size`: bytes as written.
     """
 
     compute: int
@@ -93,16 +80,10 @@ class LayerPass(NamedTuple):
 class Layer(NamedTuple):
     """A layer; times ps.
 
-    Attributes
-    ----------
-    name
-        As written.
-    forward, input_gradient, weight_gradient
-        Its passes.
-    update
-        Passes after each of its collectives.
-    policy
-        Its own parallelism in ``HYBRID_CUSTOMIZED``, else that of the workload.
+    `name`: as written.
+    `forward`, `input_gradient`, `weight_gradient`: its passes.
+    `update`: passes after each of its collectives.
+    `policy`: its own parallelism in ``HYBRID_CUSTOMIZED``, else that of the workload.
     """
 
     name: str
@@ -116,22 +97,10 @@ class Layer(NamedTuple):
 def unroll(source: str, header: Header, layers: Sequence[Layer]) -> Recording:
     """Let one pass run.
 
-    Parameters
-    ----------
-    source
-        For messages.
-    header, layers
-        The workload; at least one layer.
-
-    Returns
-    -------
-    Recording
-        Of rank 0.
-
-    Raises
-    ------
-    TraceError
-        If checkpoints name layers that are not there, or none to repeat from.
+    `source`: for messages.
+    `header`, `layers`: the workload; at least one layer.
+    Returns: of rank 0.
+    Raises TraceError if checkpoints name layers that are not there, or none to repeat from.
     """
     run = _Run(source, header, layers)
     match header.policy:
@@ -250,11 +219,7 @@ class _Run:
         group = self.groups.get(self._group_name(index, phase, part))
         if part.operation is None or group is None or group.size == 1:
             return NONE
-        communication = Communication(
-            part.operation,
-            group=self.builder.group(*group),
-            size=self._size(part, group),
-        )
+        communication = Communication(part.operation, group=self.builder.group(*group), size=self._size(part, group))
         name = f"{layer.name} {phase}"
         lane = self.builder.lane("stream", group.name)
         node = self.builder.node(COMMUNICATION, lane, name, communication=communication)

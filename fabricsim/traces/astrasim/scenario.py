@@ -50,14 +50,9 @@ class CableRow(NamedTuple):
 class Written:
     """A scenario in the making.
 
-    Attributes
-    ----------
-    lines
-        Of the scenario, without what is said of losses.
-    cables
-        Of the file beside it; empty if it needs none.
-    losses
-        What is not carried over, a sentence each, without a full stop.
+    `lines`: of the scenario, without what is said of losses.
+    `cables`: of the file beside it; empty if it needs none.
+    `losses`: what is not carried over, a sentence each, without a full stop.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -73,24 +68,11 @@ def cables_file(output: Path) -> Path:
 def convert(network: Path | str, system: Path | str | None, output: Path | str) -> tuple[str, ...]:
     """Write the scenario of a network, and of a system configuration if there is one.
 
-    Parameters
-    ----------
-    network, system
-        YAML and JSON of ASTRA-sim.
-    output
-        The scenario. If it needs a file of cables, that is written beside it as ``<name>-cables.csv``.
-
-    Returns
-    -------
-    tuple of str
-        What is not carried over, a sentence each, without a full stop.
-
-    Raises
-    ------
-    TraceError
-        If a configuration cannot be used.
-    InputError
-        If the network has more than `MOST_CABLES`, or a file cannot be written.
+    `network`, `system`: YAML and JSON of ASTRA-sim.
+    `output`: the scenario. If it needs a file of cables, that is written beside it as ``<name>-cables.csv``.
+    Returns: what is not carried over, a sentence each, without a full stop.
+    Raises TraceError if a configuration cannot be used; InputError if the network has more than `MOST_CABLES`, or a
+        file cannot be written.
     """
     output = Path(output)
     dimensions = read_network(network)
@@ -113,14 +95,9 @@ def convert(network: Path | str, system: Path | str | None, output: Path | str) 
 def made(dimensions: Sequence[NetworkDimension], system: System | None, cables: str, folder: Path) -> Written:
     """Lay out a scenario.
 
-    Parameters
-    ----------
-    dimensions, system
-        As read.
-    cables
-        Name for the file of cables.
-    folder
-        If the scenario will be, for the names of files beside it.
+    `dimensions`, `system`: as read.
+    `cables`: name for the file of cables.
+    `folder`: if the scenario will be, for the names of files beside it.
     """
     written = Written()
     first = dimensions[0]

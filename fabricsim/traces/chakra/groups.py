@@ -19,14 +19,9 @@ DEFAULT = "0"
 class Numbered:
     """Numbers the groups of a trace; those that have a number of their own keep it.
 
-    Attributes
-    ----------
-    listed
-        Ranks of each group by its number, for ``--comm-group-configuration``.
-    unlisted
-        Names of groups whose ranks are not known.
-    shared
-        Names that several groups have, which are called by their numbers instead.
+    `listed`: ranks of each group by its number, for ``--comm-group-configuration``.
+    `unlisted`: names of groups whose ranks are not known.
+    `shared`: names that several groups have, which are called by their numbers instead.
     """
 
     def __init__(self, trace: Trace) -> None:

@@ -38,16 +38,10 @@ class WireError(ValueError):
 class Attribute(NamedTuple):
     """What a node or file says beyond its fields.
 
-    Attributes
-    ----------
-    name
-        Such as ``"comm_size"``.
-    kind
-        Name of the type of its value, such as ``"int64"``; empty if it has none.
-    value
-        A list is a tuple.
-    description
-        In words.
+    `name`: such as ``"comm_size"``.
+    `kind`: name of the type of its value, such as ``"int64"``; empty if it has none.
+    `value`: a list is a tuple.
+    `description`: in words.
     """
 
     name: str
@@ -146,13 +140,7 @@ def classes() -> Classes:
 
 
 def messages(stream: BinaryIO) -> Iterator[bytes]:
-    """Cut a file into its messages.
-
-    Raises
-    ------
-    WireError
-        If it ends within one, or one is too long to be true.
-    """
+    """Cut a file into its messages. Raises WireError if it ends within one, or one is too long to be true."""
     while (length := _length(stream)) is not None:
         if length > _MOST_MESSAGE:
             msg = f"it says that it has {length} bytes; at most {_MOST_MESSAGE // 2**20} MiB are read"
@@ -216,12 +204,7 @@ def decode_metadata(data: bytes) -> Metadata:
 def decode_node(data: bytes, *, wanted: Container[bytes] | None = None) -> ChakraNode:
     """Read one of the other messages.
 
-    Parameters
-    ----------
-    data
-        The message.
-    wanted
-        Names of the attributes to read, for speed; if given, the text about tensors is left out, too.
+    `wanted`: names of the attributes to read, for speed; if given, the text about tensors is left out, too.
     """
     message = _parsed(classes().node, data)
     return ChakraNode(

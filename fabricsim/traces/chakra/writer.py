@@ -49,10 +49,7 @@ _INT32 = 2**31
 def files(trace: Trace, path: Path) -> list[Path]:
     """List the files that `write` makes: one per rank, and the ranks of groups.
 
-    Raises
-    ------
-    InputError
-        If the rank of a recording is not known.
+    Raises InputError if the rank of a recording is not known.
     """
     for recording in trace.recordings:
         if recording.rank == NONE:
@@ -65,22 +62,10 @@ def files(trace: Trace, path: Path) -> list[Path]:
 def write(trace: Trace, path: Path | str) -> tuple[str, ...]:
     """Write a trace as ``<path>.<rank>.et`` and ``<path>.groups.json``.
 
-    Parameters
-    ----------
-    trace
-        Its sends and receives say their other ends, its communications what they do and their bytes.
-    path
-        Beginning of the names of files; what was there is replaced once all are written.
-
-    Returns
-    -------
-    tuple of str
-        What of this trace Chakra has no room for, a sentence each, without a full stop.
-
-    Raises
-    ------
-    InputError
-        If Chakra cannot hold it, or a file cannot be written.
+    `trace`: its sends and receives say their other ends, its communications what they do and their bytes.
+    `path`: beginning of the names of files; what was there is replaced once all are written.
+    Returns: what of this trace Chakra has no room for, a sentence each, without a full stop.
+    Raises InputError if Chakra cannot hold it, or a file cannot be written.
     """
     made = files(trace, Path(path))
     parts = [file.with_name(f"{file.name}.part") for file in made]

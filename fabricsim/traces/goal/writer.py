@@ -40,10 +40,7 @@ def write(trace: Trace, path: Path | str) -> tuple[str, ...]:
         msg = f"GOAL needs the schedule of each rank, and {what} not known; give the traces of all ranks"
         raise InputError(msg)
     lost: dict[str, None] = {}
-    with (
-        whole(Path(path), "name another place") as part,
-        part.open("w", encoding="ascii", newline="\n") as file,
-    ):
+    with whole(Path(path), "name another place") as part, part.open("w", encoding="ascii", newline="\n") as file:
         file.write(f"num_ranks {ranks}\n")
         for recording in trace.recordings:
             _write_rank(file, recording, lost)

@@ -22,19 +22,10 @@ _MOST_TEXT = 256
 class CapturedJob:
     """What the head of a file says of the job, each part checked; what is odd counts as not there.
 
-    Parameters
-    ----------
-    source
-        The file; its name says the rank if its head does not.
-    head
-        Values beside the events, decoded.
-
-    Attributes
-    ----------
-    rank, world, host
-        As of `fabricsim.traces.trace.Recording`.
-    base
-        ns that all times of the file count from.
+    `source`: the file; its name says the rank if its head does not.
+    `head`: values beside the events, decoded.
+    `rank`, `world`, `host`: as of `fabricsim.traces.trace.Recording`.
+    `base`: ns that all times of the file count from.
     """
 
     def __init__(self, source: Source, head: dict[str, Any]) -> None:

@@ -50,20 +50,12 @@ NO_SHAPES = "holds no shapes of operators; capture with torch.profiler.profile(.
 class LaunchedKernels:
     """Kernels of one rank, those of NCCL left out.
 
-    Attributes
-    ----------
-    source
-        File, and member of an archive.
-    rank
-        Global rank; NONE if not captured.
-    device
-        Name of the GPU; empty if not captured.
-    kernels
-        ``KERNEL`` records, shape ``(n,)``.
-    names
-        Of kernels and operators.
-    inputs
-        Of operators.
+    `source`: file, and member of an archive.
+    `rank`: global rank; NONE if not captured.
+    `device`: name of the GPU; empty if not captured.
+    `kernels`: ``KERNEL`` records, shape ``(n,)``.
+    `names`: of kernels and operators.
+    `inputs`: of operators.
     """
 
     source: str
@@ -82,17 +74,9 @@ class LaunchedKernels:
 def read_launched(source: Source, operators: Callable[[str], bool]) -> LaunchedKernels:
     """Read a file.
 
-    Parameters
-    ----------
-    source
-        The file: one rank.
-    operators
-        Whether the inputs of operators of a name matter.
-
-    Raises
-    ------
-    TraceError
-        If it is no such file, is cut or damaged, or holds no kernels, operators or shapes.
+    `source`: the file: one rank.
+    `operators`: whether the inputs of operators of a name matter.
+    Raises TraceError if it is no such file, is cut or damaged, or holds no kernels, operators or shapes.
     """
     events = read_events(source, operators)
     rows = events.rows

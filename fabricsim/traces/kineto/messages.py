@@ -85,22 +85,13 @@ _MOST_COUNT = 2**56
 class Note(NamedTuple):
     """What the profiler notes of a collective; NONE or empty if it does not.
 
-    Attributes
-    ----------
-    operation
-        Empty where the note is of no transfer, or says nothing of it.
-    handed_in, handed_out
-        Elements of this rank's tensors.
-    datatype
-        As NCCL names it.
-    sent, received
-        Rows that an all-to-all splits its tensors into.
-    group, description, ranks, size
-        As of `fabricsim.traces.trace.ProcessGroup`.
-    rank
-        In the group: the root, the other end, or this rank itself.
-    peer
-        The other end as global rank.
+    `operation`: empty where the note is of no transfer, or says nothing of it.
+    `handed_in`, `handed_out`: elements of this rank's tensors.
+    `datatype`: as NCCL names it.
+    `sent`, `received`: rows that an all-to-all splits its tensors into.
+    `group`, `description`, `ranks`, `size`: as of `fabricsim.traces.trace.ProcessGroup`.
+    `rank`: in the group: the root, the other end, or this rank itself.
+    `peer`: the other end as global rank.
     """
 
     operation: Operation | None = None
@@ -165,14 +156,9 @@ def note_of(arguments: Mapping[str, Any], name: str = "") -> Note:
 def communication(note: Note, operation: Operation, group: int, ranks: tuple[int, ...], size: int) -> Communication:
     """Say what a kernel moves.
 
-    Parameters
-    ----------
-    note
-        All that is noted of it.
-    operation
-        What it does.
-    group, ranks, size
-        Number of its group, its members and how many: NONE or empty if not known.
+    `note`: all that is noted of it.
+    `operation`: what it does.
+    `group`, `ranks`, `size`: number of its group, its members and how many: NONE or empty if not known.
     """
     item = _ITEM.get(note.datatype, NONE)
     handed_in = note.handed_in * item if NONE not in {note.handed_in, item} else NONE

@@ -88,13 +88,7 @@ class _Seen:
 
 
 class Collector:
-    """Takes a log line by line.
-
-    Parameters
-    ----------
-    source
-        The file, for messages.
-    """
+    """Takes a log line by line. `source`: the file, for messages."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -234,13 +228,7 @@ class Collector:
         self.calls.clear()
 
     def finish(self) -> NcclLog:
-        """Give what was collected.
-
-        Raises
-        ------
-        TraceError
-            If there is nothing of NCCL in the file.
-        """
+        """Give what was collected. Raises TraceError if there is nothing of NCCL in the file."""
         self._pack()
         self._take_unfinished()
         networks = Counter((self.old_networks | self.networks).values())

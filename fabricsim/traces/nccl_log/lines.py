@@ -32,19 +32,12 @@ _NS_PER_S = 10**9
 class LogMessage(NamedTuple):
     """What one thread has written.
 
-    Attributes
-    ----------
-    process
-        Host and number of the process.
-    thread
-        Number of the thread.
-    device
-        Index of the GPU that was current.
-    time
-        Nanoseconds since 1970 of the host's local time; NONE if the log has no timestamps, or in a form of the
+    `process`: host and number of the process.
+    `thread`: number of the thread.
+    `device`: index of the GPU that was current.
+    `time`: nanoseconds since 1970 of the host's local time; NONE if the log has no timestamps, or in a form of the
         user's own.
-    text
-        What comes after ``NCCL INFO``, up to the next message of the line.
+    `text`: what comes after ``NCCL INFO``, up to the next message of the line.
     """
 
     process: Process

@@ -33,12 +33,8 @@ CALL = np.dtype(
 class LoggedPlace(NamedTuple):
     """A rank's place in a tree: ranks of the communicator.
 
-    Attributes
-    ----------
-    parent
-        ``None`` for the root.
-    children
-        In the order of the log.
+    `parent`: ``None`` for the root.
+    `children`: in the order of the log.
     """
 
     parent: int | None
@@ -48,16 +44,10 @@ class LoggedPlace(NamedTuple):
 class LoggedChoice(NamedTuple):
     """What NCCL chose for a collective.
 
-    Attributes
-    ----------
-    operation
-        As the log calls it, such as ``"AllReduce"``; empty if it does not say.
-    size
-        Bytes that it counts.
-    algorithm, protocol
-        Such as ``"ring"`` and ``"ll128"``.
-    channels
-        How many; NONE if the log does not say.
+    `operation`: as the log calls it, such as ``"AllReduce"``; empty if it does not say.
+    `size`: bytes that it counts.
+    `algorithm`, `protocol`: such as ``"ring"`` and ``"ll128"``.
+    `channels`: how many; NONE if the log does not say.
     """
 
     operation: str
@@ -71,26 +61,16 @@ class LoggedChoice(NamedTuple):
 class Communicator:
     """A communicator as one rank sees it.
 
-    Attributes
-    ----------
-    rank, size
-        In it; NONE if the log does not say.
-    process
-        Host and process number.
-    device
-        Index of the GPU.
-    bus
-        PCI address of the GPU in hexadecimal digits; empty if not logged.
-    identity
-        Equal on all its ranks (``commId``, and of which split); empty if not logged, as before NCCL 2.18.
-    rings
-        By channel its ranks in order, as rank 0 logs them: NCCL up to 2.10 cuts long ones.
-    trees
-        By channel this rank's place.
-    channels, p2p_channels, nvls_channels
-        How many for collectives, for sends and receives, and for NVLS; NONE if not logged.
-    transports
-        How many connections run over which, such as ``"NET/IB/GDRDMA"``.
+    `rank`, `size`: in it; NONE if the log does not say.
+    `process`: host and process number.
+    `device`: index of the GPU.
+    `bus`: PCI address of the GPU in hexadecimal digits; empty if not logged.
+    `identity`: equal on all its ranks (``commId``, and of which split); empty if not logged, as before NCCL 2.18.
+    `rings`: by channel its ranks in order, as rank 0 logs them: NCCL up to 2.10 cuts long ones.
+    `trees`: by channel this rank's place.
+    `channels`, `p2p_channels`, `nvls_channels`: how many for collectives, for sends and receives, and for NVLS; NONE if
+        not logged.
+    `transports`: how many connections run over which, such as ``"NET/IB/GDRDMA"``.
     """
 
     rank: int
@@ -116,26 +96,15 @@ class Communicator:
 class NcclLog:
     """A log of NCCL, of one process or of many.
 
-    Attributes
-    ----------
-    source
-        The file, for messages.
-    versions
-        Of NCCL or RCCL, such as ``"2.18.3+cuda12.2"``.
-    networks
-        What is used between hosts, such as ``"IB"``, and by how many processes.
-    adapters
-        Network adapters as listed, such as ``"mlx5_0:1/IB"``, and in how many processes.
-    communicators
-        One per rank of each, in the order of the log.
-    choices
-        What was chosen how often.
-    operations
-        Names that calls refer to, such as ``"AllReduce"``.
-    calls
-        ``CALL`` records in the order of the log, shape ``(n_calls,)``.
-    torn
-        Line of the first call that cannot be read since another process has written into it; 0 if there is none.
+    `source`: the file, for messages.
+    `versions`: of NCCL or RCCL, such as ``"2.18.3+cuda12.2"``.
+    `networks`: what is used between hosts, such as ``"IB"``, and by how many processes.
+    `adapters`: network adapters as listed, such as ``"mlx5_0:1/IB"``, and in how many processes.
+    `communicators`: one per rank of each, in the order of the log.
+    `choices`: what was chosen how often.
+    `operations`: names that calls refer to, such as ``"AllReduce"``.
+    `calls`: ``CALL`` records in the order of the log, shape ``(n_calls,)``.
+    `torn`: line of the first call that cannot be read since another process has written into it; 0 if there is none.
     """
 
     source: str

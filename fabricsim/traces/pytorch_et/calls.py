@@ -28,20 +28,12 @@ _NS_PER_US = 1000
 class Timed(NamedTuple):
     """A node with times.
 
-    Attributes
-    ----------
-    id, above, thread, name
-        As the node has them.
-    start, duration
-        ns.
-    on_device, copies
-        Whether a device runs it, and whether it is a copy or fill.
-    stream
-        Number of the stream.
-    kernels_of
-        Ids of operators whose kernels it has waited for.
-    after
-        Ids of operators that had to end before.
+    `id`, `above`, `thread`, `name`: as the node has them.
+    `start`, `duration`: ns.
+    `on_device`, `copies`: whether a device runs it, and whether it is a copy or fill.
+    `stream`: number of the stream.
+    `kernels_of`: ids of operators whose kernels it has waited for.
+    `after`: ids of operators that had to end before.
     """
 
     id: int
@@ -78,12 +70,8 @@ def timed_of(node: OperatorNode, thread: int) -> Timed:
 class OperatorCall(NamedTuple):
     """A call of an operator that may run a kernel.
 
-    Attributes
-    ----------
-    id, thread, name
-        As the node has them.
-    work
-        What the kernel does.
+    `id`, `thread`, `name`: as the node has them.
+    `work`: what the kernel does.
     """
 
     id: int
@@ -95,12 +83,8 @@ class OperatorCall(NamedTuple):
 class ParamComms(NamedTuple):
     """A node ``record_param_comms``.
 
-    Attributes
-    ----------
-    id, thread
-        As the node has them.
-    record
-        What it says.
+    `id`, `thread`: as the node has them.
+    `record`: what it says.
     """
 
     id: int
@@ -112,16 +96,10 @@ class ParamComms(NamedTuple):
 class Calls:
     """What is kept of a file.
 
-    Attributes
-    ----------
-    label
-        Name of the file.
-    groups
-        Process groups.
-    above
-        Id of the caller of each node.
-    operators, messages, device, host
-        Nodes by what they are; those of `device` and `host` have times.
+    `label`: name of the file.
+    `groups`: process groups.
+    `above`: id of the caller of each node.
+    `operators`, `messages`, `device`, `host`: nodes by what they are; those of `device` and `host` have times.
     """
 
     label: str

@@ -76,22 +76,13 @@ _RETURNS_VIEW = re.compile(r"\(\w+(?:\|\w+)*\)")
 class KernelWork(NamedTuple):
     """What the kernel of an operator does; NONE if it cannot be told.
 
-    Attributes
-    ----------
-    reads, writes
-        Numbers of the memory of tensors.
-    makes
-        Those of `writes` that hold nothing before.
-    device
-        Of the first tensor that is not in the host's memory, such as ``"cuda:0"``; empty if all are.
-    bytes
-        That it reads and writes.
-    flops
-        A multiplication and an addition count as two.
-    copies
-        Whether it is a memory copy.
-    custom
-        Whether it is none of PyTorch's own operators, which may call those beside a kernel of its own.
+    `reads`, `writes`: numbers of the memory of tensors.
+    `makes`: those of `writes` that hold nothing before.
+    `device`: of the first tensor that is not in the host's memory, such as ``"cuda:0"``; empty if all are.
+    `bytes`: that it reads and writes.
+    `flops`: a multiplication and an addition count as two.
+    `copies`: whether it is a memory copy.
+    `custom`: whether it is none of PyTorch's own operators, which may call those beside a kernel of its own.
     """
 
     reads: tuple[int, ...]
@@ -142,14 +133,8 @@ def _split(text: str) -> list[str]:
 def work_of(node: OperatorNode, schema_text: str, backend: str) -> KernelWork | None:
     """Say what a node's kernel does, should it have one; None if it has none itself.
 
-    Parameters
-    ----------
-    node
-        The node.
-    schema_text
-        Schema of its operator; empty if it is none.
-    backend
-        Such as ``"triton"`` where a kernel was made for the node; else empty.
+    `schema_text`: schema of its operator; empty if it is none.
+    `backend`: such as ``"triton"`` where a kernel was made for the node; else empty.
     """
     schema = _schema(schema_text)
     if schema is None:

@@ -16,14 +16,9 @@ if TYPE_CHECKING:
 class Team(NamedTuple):
     """The ranks of a group.
 
-    Attributes
-    ----------
-    number
-        The same for the same ranks in the same order.
-    ranks
-        In the order of the group.
-    members
-        The same, to ask who is among them.
+    `number`: the same for the same ranks in the same order.
+    `ranks`: in the order of the group.
+    `members`: the same, to ask who is among them.
     """
 
     number: int
@@ -43,15 +38,8 @@ class _Captured(NamedTuple):
 class GroupFinder:
     """Finds the ranks of a group.
 
-    Parameters
-    ----------
-    cast
-        Which recording each rank repeats.
-
-    Attributes
-    ----------
-    assumed
-        What was assumed of groups so far, a sentence each.
+    `cast`: which recording each rank repeats.
+    `assumed`: what was assumed of groups so far, a sentence each.
     """
 
     def __init__(self, cast: Cast) -> None:
@@ -67,19 +55,10 @@ class GroupFinder:
     def team(self, recording: Recording, index: int, rank: int) -> Team:
         """Give the group of `rank` that stands in the place of a group of `recording`.
 
-        Parameters
-        ----------
-        recording
-            What `rank` repeats.
-        index
-            Of the group in it; NONE is that of all ranks.
-        rank
-            Of the replayed job.
-
-        Raises
-        ------
-        TraceError
-            If the file does not say who is in the group, and it cannot be known.
+        `recording`: what `rank` repeats.
+        `index`: of the group in it; NONE is that of all ranks.
+        `rank`: of the replayed job.
+        Raises TraceError if the file does not say who is in the group, and it cannot be known.
         """
         world = self.cast.captured
         replica, base = divmod(rank, world)
@@ -98,19 +77,9 @@ class GroupFinder:
     def peer(self, recording: Recording, peer: int, rank: int) -> int:
         """Give the rank that is to `rank` what `peer` is to the captured one that it repeats.
 
-        Parameters
-        ----------
-        recording
-            What `rank` repeats.
-        peer
-            To which it sends, or from which it receives.
-        rank
-            Of the replayed job; was not captured.
-
-        Returns
-        -------
-        int
-            NONE if no group holds both, in which `rank` has the place of the captured rank.
+        `peer`: to which it sends, or from which it receives.
+        `rank`: of the replayed job; was not captured.
+        Returns: NONE if no group holds both, in which `rank` has the place of the captured rank.
         """
         key = (id(recording), peer, rank)
         if key not in self._peers:

@@ -57,20 +57,12 @@ class RankCall(NamedTuple):
 class Match:
     """A communication of the job: what each of its ranks contributes.
 
-    Attributes
-    ----------
-    ranks
-        The group in its order.
-    root
-        Place of the root among the ranks; NONE if there is none or it is not known.
-    numbered
-        Whether its group numbers its communications.
-    place
-        Place in the order of its group, of the rank that captured most of them.
-    left_out
-        Whether it is not replayed, as it was not captured on all its ranks, or what it moves was not.
-    nodes
-        Of each rank that has been found the recording, what it does, and the node in its order.
+    `ranks`: the group in its order.
+    `root`: place of the root among the ranks; NONE if there is none or it is not known.
+    `numbered`: whether its group numbers its communications.
+    `place`: place in the order of its group, of the rank that captured most of them.
+    `left_out`: whether it is not replayed, as it was not captured on all its ranks, or what it moves was not.
+    `nodes`: of each rank that has been found the recording, what it does, and the node in its order.
     """
 
     ranks: tuple[int, ...]
@@ -85,22 +77,14 @@ class Match:
 class Matched:
     """All communications of a job.
 
-    Attributes
-    ----------
-    calls
-        What a program calls.
-    parts
-        Of each rank, for each of its communication nodes in order: the calls that make it up. None if it moves
+    `calls`: what a program calls.
+    `parts`: of each rank, for each of its communication nodes in order: the calls that make it up. None if it moves
         nothing.
-    matches
-        The communications.
-    assumed
-        What was assumed of groups, a sentence each.
-    left_out
-        Matches that were not captured on all their ranks, by the numbers that their groups give them, or because some
-        ranks had launched theirs before the capture began.
-    numbers
-        Of each rank, for each of its communication nodes in order: its communication, an index into `matches`.
+    `matches`: the communications.
+    `assumed`: what was assumed of groups, a sentence each.
+    `left_out`: matches that were not captured on all their ranks, by the numbers that their groups give them, or
+        because some ranks had launched theirs before the capture began.
+    `numbers`: of each rank, for each of its communication nodes in order: its communication, an index into `matches`.
     """
 
     calls: CallList
@@ -114,17 +98,9 @@ class Matched:
 def match(cast: Cast, recordings: Sequence[Recording], ordered: Sequence[Ordered]) -> Matched:
     """Match the communications of all ranks.
 
-    Parameters
-    ----------
-    cast
-        Which recording each rank repeats.
-    recordings, ordered
-        What was captured, and its nodes in order.
-
-    Raises
-    ------
-    TraceError
-        If ranks of a group do not make the same calls, or it is not known how much they send.
+    `cast`: which recording each rank repeats.
+    `recordings`, `ordered`: what was captured, and its nodes in order.
+    Raises TraceError if ranks of a group do not make the same calls, or it is not known how much they send.
     """
     return _Matcher(cast, recordings, ordered).matched()
 

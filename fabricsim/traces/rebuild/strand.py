@@ -42,16 +42,11 @@ _RANK, _KIND, _STREAM, _TIMER, _CALL, _MEMBER, _DURATION = range(len(COLUMNS))
 class Strand:
     """Ops of one rank.
 
-    Attributes
-    ----------
-    rows
-        `fabricsim.workload.program.COLUMNS` of each op, shape ``(n_ops, columns)``; the rank is 0.
-    edges
-        Pairs of ops, shape ``(n_edges, 2)``.
-    communications
-        For each op that communicates its communication, counted within the rank; NONE for others, shape ``(n_ops,)``.
-    steps
-        Ops with which each step begins and ends, shape ``(n_steps, 2)``.
+    `rows`: `fabricsim.workload.program.COLUMNS` of each op, shape ``(n_ops, columns)``; the rank is 0.
+    `edges`: pairs of ops, shape ``(n_edges, 2)``.
+    `communications`: for each op that communicates its communication, counted within the rank; NONE for others, shape
+        ``(n_ops,)``.
+    `steps`: ops with which each step begins and ends, shape ``(n_steps, 2)``.
     """
 
     rows: NDArray[np.int64]
@@ -65,14 +60,9 @@ def strand(
 ) -> Strand:
     """Write the operations of a rank as ops.
 
-    Parameters
-    ----------
-    recording, ordered
-        What was captured, and what waits for what.
-    parts
-        The calls of each communication in order.
-    gpu_speed
-        How many times faster kernels and copies run than they were captured.
+    `recording`, `ordered`: what was captured, and what waits for what.
+    `parts`: the calls of each communication in order.
+    `gpu_speed`: how many times faster kernels and copies run than they were captured.
     """
     return _Spinner(recording, ordered, parts, gpu_speed).strand()
 

@@ -120,8 +120,5 @@ def _named(recording: Recording, sent: Sequence[_Message]) -> Recording:
     nodes = recording.nodes.copy()
     nodes["communication"] = column
     return replace(
-        recording,
-        nodes=nodes,
-        communications=tuple(communications),
-        missing=missing if assumed else recording.missing,
+        recording, nodes=nodes, communications=tuple(communications), missing=missing if assumed else recording.missing
     )

@@ -26,10 +26,7 @@ def _is_held_up(net, port, kind, priority, wire):
 def emit_at_once(net, index, now, ready, made):
     """Make a packet on a host's link where nothing keeps it, and nobody watches; it cannot start before `ready` (ps).
 
-    Returns
-    -------
-    bool
-        Whether it was such a link; if not, nothing was done.
+    Returns: whether it was such a link; if not, nothing was done.
     """
     link = net.links[index]
     managed = link.shallow == MANAGED

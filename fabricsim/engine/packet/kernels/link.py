@@ -189,10 +189,7 @@ def depart(net, index, packet, start, duration):
 def send_at_once(net, index, packet, now):
     """Give a packet of another node to a plain link where it is neither dropped nor marked, and nobody watches.
 
-    Returns
-    -------
-    bool
-        Whether it was such a link; if not, nothing was done.
+    Returns: whether it was such a link; if not, nothing was done.
     """
     link = net.links[index]
     duration = serialisation(link, packet.wire)
@@ -240,16 +237,9 @@ def write_telemetry(net, index, packet, now, drain):
 def transmit(net, index, packet, now, ready):
     """Give a packet to a plain link: dropped, or its departure fixed.
 
-    Parameters
-    ----------
-    index
-        Of the link.
-    packet
-        PACKET record, which is copied; the cursor of the copy moves on.
-    now
-        Present time, ps.
-    ready
-        Time before which it cannot start, ps.
+    `packet`: PACKET record, which is copied; the cursor of the copy moves on.
+    `now`: present time, ps.
+    `ready`: time before which it cannot start, ps.
     """
     link = net.links[index]
     if link.down:

@@ -150,10 +150,7 @@ def _free_control(net, index, entry):
 def _take_frame(net, node, came, place, now):
     """Take the first control frame of a host's link in.
 
-    Returns
-    -------
-    tuple
-        When the next one arrives (ps), and whether the NIC may now pull.
+    Returns: when the next one arrives (ps), and whether the NIC may now pull.
     """
     pulls = _receive_frame(net, came, now) >= 0 and reacts_to_frames(net, node, now)
     link = net.links[came]
@@ -166,10 +163,7 @@ def _take_frame(net, node, came, place, now):
 def _take_packet(net, node, came, head, left, now):
     """Take the first of the `left` packets of a host's link in.
 
-    Returns
-    -------
-    tuple
-        Place and time (ps) of the next one, and whether the NIC may now pull.
+    Returns: place and time (ps) of the next one, and whether the NIC may now pull.
     """
     after, time = head, NEVER
     if left > 1:

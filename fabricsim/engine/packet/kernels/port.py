@@ -55,10 +55,7 @@ def _lose_here(net, index, packet, came, now):
 def pass_at_once(net, index, packet, came, now):
     """Send a packet on over the managed port of a switch where that is idle, and nothing can keep it.
 
-    Returns
-    -------
-    bool
-        Whether it was such a port; if not, nothing was done.
+    Returns: whether it was such a port; if not, nothing was done.
     """
     link = net.links[index]
     row = net.ports[link.port]
@@ -116,16 +113,10 @@ def _overflows_settled(net, link, queue, came, priority, wire, drain, now):
 def enqueue(net, index, packet, came, now):
     """Put a packet that did not pass at once into its class at the managed port of a switch, and let the port serve.
 
-    Parameters
-    ----------
-    index
-        Link of the port.
-    packet
-        PACKET record; it is copied.
-    came
-        Link on which it came.
-    now
-        Present time, ps.
+    `index`: link of the port.
+    `packet`: PACKET record; it is copied.
+    `came`: link on which it came.
+    `now`: present time, ps.
     """
     link = net.links[index]
     if link.down:
@@ -212,10 +203,7 @@ def _pause_settled(net, node, came, priority, now):
 def act_on(net, index, priority, amount, now):
     """Take note of a control frame that arrived on link `index`; the caller lets the port serve.
 
-    Returns
-    -------
-    int
-        The port that it is about; NONE if that is not managed.
+    Returns: the port that it is about; NONE if that is not managed.
     """
     port = np.int64(net.links[net.links[index].reverse].port)
     if port < 0:

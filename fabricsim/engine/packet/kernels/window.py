@@ -68,12 +68,8 @@ def _end(world, side, own, other):
 def open_window(net, zero, one, limit):
     """Begin a window of the side whose turn it is, or of the other if that one has to wait for it.
 
-    Parameters
-    ----------
-    zero, one
-        When the nodes of each side have something to do, ps.
-    limit
-        Beyond which no node goes, ps; one of them has something to do before.
+    `zero`, `one`: when the nodes of each side have something to do, ps.
+    `limit`: beyond which no node goes, ps; one of them has something to do before.
     """
     world = net.world[0]
     own, other = (zero, one) if world.side == 0 else (one, zero)
