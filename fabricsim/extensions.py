@@ -39,8 +39,7 @@ class _File(NamedTuple):
     digest: str
 
 
-_files: dict[str, _File] = {}
-"""By the names under which scenarios have them: paths as they were given."""
+_files: dict[str, _File] = {}  # by the names under which scenarios have them: paths as they were given
 
 
 def is_file(name: object) -> TypeGuard[str]:

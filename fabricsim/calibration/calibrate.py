@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from fabricsim.calibration.fit import Fit
     from fabricsim.calibration.measurements import Measurement
 
-_FIT_SHARE = 0.95
-"""Of the whole work, for progress: the rest is the rows held out."""
+_FIT_SHARE = 0.95  # of the whole work, for progress: the rest is the rows held out
 _WINDOWED_FROM = 2**16
 """Bytes from which rows of a bandwidth test count: how fast messages can be posted, which limits smaller ones, is in no
 parameter."""

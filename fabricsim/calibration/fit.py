@@ -30,16 +30,13 @@ _STEPS = {"time": 0.1, "time per byte": 0.2, "share": 0.03}
 _MOST_ROUNDS = 12
 _SETTLED = 0.05
 """Cost that a round must save to be followed by another: half of the square of a third of a standard error."""
-_FURTHEST = 1.5
-"""Most that the logarithm of a parameter changes in a round: a factor of 4.5."""
-_SHARPER = 0.7
-"""Share of the error assumed of a row below which the fit is repeated with the one that was found."""
+_FURTHEST = 1.5  # most that the logarithm of a parameter changes in a round: a factor of 4.5
+_SHARPER = 0.7  # share of the error assumed of a row below which the fit is repeated with the one that was found
 _LEAST_ERROR = 0.02
 """Relative error of a row that is assumed at least: no model is right to the digits that a table prints."""
 _DAMPINGS = 6
 _CONFIDENT = 0.95
-_LOOSE = 0.3
-"""Share of what was uncertain before that may be left where data is said to determine a parameter."""
+_LOOSE = 0.3  # share of what was uncertain before that may be left where data is said to determine a parameter
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from fabricsim.calibration.kernel_times import KernelTime, KernelTimes
     from fabricsim.scenario.cluster import Gpu
 
-_BASE = "hkbu"
-"""A scenario to look up and check GPUs in."""
+_BASE = "hkbu"  # a scenario to look up and check GPUs in
 _PS_PER_US = 1e6
 
 

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from fabricsim.traces.inspector import InspectedOp
 
-_MOST = 5_000_000
-"""Rows that are held at most: about half a gigabyte."""
+_MOST = 5_000_000  # rows that are held at most: about half a gigabyte
 
 
 def times_by_size(path: Path, test: str | None) -> tuple[str, list[int], list[float], int, int]:

@@ -32,12 +32,9 @@ if TYPE_CHECKING:
     from fabricsim.traces.kineto.launched import LaunchedKernels
     from fabricsim.traces.pytorch_et.inputs import ToldInputs
 
-_SHAPES_ALONE = "pytorch_et"
-"""Form of traces that say shapes and no times."""
-_UNEVEN = 0.2
-"""Distance of the quartiles, as a share of the median, above which a time is called uneven."""
-_NAMED = 3
-"""Kernels that match nothing of which an error names so many."""
+_SHAPES_ALONE = "pytorch_et"  # form of traces that say shapes and no times
+_UNEVEN = 0.2  # distance of the quartiles, as a share of the median, above which a time is called uneven
+_NAMED = 3  # kernels that match nothing of which an error names so many
 
 
 @dataclass(frozen=True)

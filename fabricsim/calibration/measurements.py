@@ -27,12 +27,9 @@ if TYPE_CHECKING:
 Kind = Literal["collective", "latency", "bandwidth"]
 """What the times are of: a collective over all ranks, one MPI message, or a window of them."""
 
-_HEAD = 100_000
-"""Lines after which a log must have said what it is: NCCL's own lines come before the table."""
-_ROUNDED = 0.0051e9
-"""Bytes/s by which a bandwidth may be off that is printed with two decimals of a GB/s."""
-_ENOUGH = 3
-"""Rows of a table below which nothing can be fitted or held out."""
+_HEAD = 100_000  # lines after which a log must have said what it is: NCCL's own lines come before the table
+_ROUNDED = 0.0051e9  # bytes/s by which a bandwidth may be off that is printed with two decimals of a GB/s
+_ENOUGH = 3  # rows of a table below which nothing can be fitted or held out
 
 
 @dataclass(frozen=True)

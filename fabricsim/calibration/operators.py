@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from fabricsim.workload.work import Kernel, Operation
 
 _PRECISIONS: dict[str, Precision] = {"c10::Half": "fp16", "c10::BFloat16": "bf16", "float": "fp32"}
-_LARGEST = 2**31
-"""Lengths that a measured kernel may have are below this one."""
+_LARGEST = 2**31  # lengths that a measured kernel may have are below this one
 
 ANY = re.compile(r".*", re.DOTALL)
 _MATRIX = re.compile(r"(?!.*at::native).*", re.DOTALL)

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 WINDOW = 64
 """Messages that osu_bw sends before it waits for an answer: its default window."""
-_ANSWER = 4
-"""Bytes of that answer."""
+_ANSWER = 4  # bytes of that answer
 
 
 def described(base: str, settings: Sequence[str], measurement: Measurement) -> list[str]:

@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 
     Rows = Sequence[tuple[Measurement, Sequence[str]]]
 
-_FEW = 3
-"""Rows below which the parameters of a protocol rest on hardly more than themselves."""
-_SMALL = 2**16
-"""Bytes up to which a message takes longer to hand over than to send, on any network of 10 Gb/s and more."""
+_FEW = 3  # rows below which the parameters of a protocol rest on hardly more than themselves
+_SMALL = 2**16  # bytes up to which a message takes longer to hand over than to send, on any network of 10 Gb/s and more
 
 
 def of_fit(fit: Fit, rows: Rows) -> Iterator[str]:

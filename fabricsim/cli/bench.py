@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from fabricsim.cli.common import Options
     from fabricsim.scenario.scenario import Scenario
 
-_BASE = "hkbu"
-"""Scenario that a cluster is laid over: its fabric is one switch."""
+_BASE = "hkbu"  # scenario that a cluster is laid over: its fabric is one switch
 _TESTS_HELP = "all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, sendrecv or latency."
 
 ScenarioArgument = Annotated[

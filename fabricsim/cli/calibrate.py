@@ -31,10 +31,8 @@ if TYPE_CHECKING:
     from fabricsim.calibration.halves import Half
     from fabricsim.calibration.measurements import Measurement
 
-_BASE = "hkbu"
-"""Scenario that the options are laid over: its fabric is one switch."""
-_OLDEST = (2, 5)
-"""First version of NCCL that chooses by cost."""
+_BASE = "hkbu"  # scenario that the options are laid over: its fabric is one switch
+_OLDEST = (2, 5)  # first version of NCCL that chooses by cost
 
 
 LogsArgument = Annotated[

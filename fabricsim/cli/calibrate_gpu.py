@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from fabricsim.calibration.kernel_times import KernelTime, KernelTimes
     from fabricsim.scenario.cluster import Gpu
 
-_LISTED = 10
-"""Operators that match nothing of which so many are shown."""
+_LISTED = 10  # operators that match nothing of which so many are shown
 _PS_PER_US = 1e6
 
 
@@ -124,8 +123,7 @@ def _rest(found: KernelTimes) -> Group:
     return _titled("kernels that match nothing, by operator", table, below)
 
 
-_SHOWN = 80
-"""Characters of a name."""
+_SHOWN = 80  # characters of a name
 
 
 def _milliseconds(ps: int) -> str:

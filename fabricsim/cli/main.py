@@ -51,8 +51,7 @@ def _program(
 for module in (runs, replay, inspect, convert, calibrate, studies, bench, traffic, library):
     module.register(app)
 
-_OBJECTS = 50_000
-"""New objects after which circles of objects are looked for: a run makes many objects and few circles."""
+_OBJECTS = 50_000  # new objects after which circles of objects are looked for: a run makes many objects and few circles
 _CLOSED_PIPE = 1  # as typer ends if it is the first to meet a closed pipe
 
 

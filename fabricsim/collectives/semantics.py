@@ -22,11 +22,9 @@ if TYPE_CHECKING:
 WINDOW = 2
 """Messages that a sender may be ahead of its receiver, as in the engines."""
 
-_ROUNDS = 3
-"""One more than a sender may be ahead: what stops there stops for ever."""
+_ROUNDS = 3  # one more than a sender may be ahead: what stops there stops for ever
 
-_MANY = 2**16
-"""Shards of all members together above which one round is followed, for the time that it takes."""
+_MANY = 2**16  # shards of all members together above which one round is followed, for the time that it takes
 
 Holding = list[int]
 """Contributions in each shard of a buffer, one bit each."""

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import SupportsIndex
 
-_LARGEST = 2**53
-"""Bytes; float64 counts them one by one up to here."""
+_LARGEST = 2**53  # bytes; float64 counts them one by one up to here
 _LAST_PORT = 2**31 - 1
 
 

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from fabricsim.topology.platform import Platform
 
 
-_FIRST = 2**40
-"""Endpoint number of the switch of host 0, beyond any that a user may name."""
+_FIRST = 2**40  # endpoint number of the switch of host 0, beyond any that a user may name
 
 
 @dataclass

@@ -23,10 +23,8 @@ if TYPE_CHECKING:
 
     from fabricsim.engine.flow.world import World
 
-_LOW = EventPriority(NORMAL + 1)
-"""The world moves on after all that processes do at an instant."""
-_BUDGET = 2_000_000
-"""Events of kernels, changes of rates included, between two reports of progress: about a second."""
+_LOW = EventPriority(NORMAL + 1)  # the world moves on after all that processes do at an instant
+_BUDGET = 2_000_000  # events of kernels, changes of rates included, between two reports of progress: about a second
 
 
 class Pump:

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_PARTS: set[Path] = set()
-"""Files that are being written."""
+_PARTS: set[Path] = set()  # files that are being written
 
 
 @contextmanager

@@ -14,12 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _DAY = 24 * 3600
-_KEPT = 30 * _DAY
-"""How long programs are kept after their last use, s."""
-_MOST = 100
-"""Folders that one process removes, so that no run has to wait for it."""
-_OURS = re.compile(r"[0-9a-f]{16}")
-"""Name of a folder of programs (`fabricsim.jit.digest.digest`)."""
+_KEPT = 30 * _DAY  # how long programs are kept after their last use, s
+_MOST = 100  # folders that one process removes, so that no run has to wait for it
+_OURS = re.compile(r"[0-9a-f]{16}")  # name of a folder of programs (`fabricsim.jit.digest.digest`)
 
 
 def mark_used(folder: Path) -> None:

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from fabricsim.results.capture import CaptureSummary, TransferSummary, TransferSums
 
 
-_RULES = 0.95
-"""Share of the critical path from which the host alone rules how long an iteration takes."""
+_RULES = 0.95  # share of the critical path from which the host alone rules how long an iteration takes
 
 
 def capture_text(capture: CaptureSummary, host: float) -> RenderableType:

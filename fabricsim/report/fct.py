@@ -20,8 +20,7 @@ MOST_POINTS = 5000
 SIZE_BINS = 12
 """Groups of sizes, each with about as many flows, that the lines over size go through."""
 
-_MANY = 10.0
-"""A range of more than this factor gets a logarithmic axis."""
+_MANY = 10.0  # a range of more than this factor gets a logarithmic axis
 
 
 def completion_times(result: TrafficRecord) -> Figure:

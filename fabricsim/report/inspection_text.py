@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from fabricsim.traces.inspection import TraceSummary
     from fabricsim.traces.log_views import LogSummary, TableRow, TableSummary
 
-_SHOWN = 16
-"""Rows of a table at most; all are in the JSON."""
+_SHOWN = 16  # rows of a table at most; all are in the JSON
 
 
 def inspection_text(inspection: Inspection) -> RenderableType:

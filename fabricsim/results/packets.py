@@ -49,8 +49,7 @@ ENTRY = np.dtype(
 MOST_CONGESTED = 10
 """Wires that a summary names at most."""
 
-_FEW = 2
-"""Packets of the mean size that make no congestion."""
+_FEW = 2  # packets of the mean size that make no congestion
 
 PROTOCOLS = ("tcp", "roce", "infiniband", "uet")
 """What the headers of a capture can be made for."""

@@ -23,8 +23,7 @@ COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
 """Collectives that `collective_times` can run."""
 TESTS = {**{name: name for name in COLLECTIVES}, "all_to_all": "all_to_all", "sendrecv": "ring_exchange"}
 """Tests of nccl-tests, and what each runs: in ``sendrecv_perf`` every rank sends to the next."""
-_HEADER = 64
-"""Bytes of Open MPI's matching and rendezvous headers, rounded to a cache line."""
+_HEADER = 64  # bytes of Open MPI's matching and rendezvous headers, rounded to a cache line
 
 
 def collective_times(

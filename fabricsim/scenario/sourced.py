@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from fabricsim.scenario.include import TablePath
 
-_SCENARIO = {"cluster", "extends", "fabric", "job"}
-"""Keys of which a scenario has one at least, and a preset none."""
+_SCENARIO = {"cluster", "extends", "fabric", "job"}  # keys of which a scenario has one at least, and a preset none
 
 
 def show(name: str, overrides: Sequence[str] = (), width: int = 10**9) -> str:

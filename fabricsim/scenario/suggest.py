@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_LONGEST = 60
-"""Characters of a value that a message repeats."""
+_LONGEST = 60  # characters of a value that a message repeats
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:

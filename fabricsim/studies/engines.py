@@ -44,10 +44,8 @@ BLOCKING = "leaf-spine 2:1"
 """Of these, the one with more host links than uplinks."""
 HOSTS = 16
 _ENGINES = ("flow", "packet")
-_ONE_CHANNEL = ("collectives.max_channels=1",)
-"""Without channels that may get out of step with one another."""
-_LEAST, _MOST = 2**16, 2**26
-"""Sizes of buffers, bytes."""
+_ONE_CHANNEL = ("collectives.max_channels=1",)  # without channels that may get out of step with one another
+_LEAST, _MOST = 2**16, 2**26  # sizes of buffers, bytes
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 _SCENARIO = "fsdp"
 _PER_HOST = 8
-_SHORT = 4096
-"""Tokens of a sequence up to which attention has a small part in the time."""
+_SHORT = 4096  # tokens of a sequence up to which attention has a small part in the time
 _LLAMAS = {
     "llama2-13b": ("include=llama2-7b", "feed_forward=13824"),
     "llama2-34b": ("include=llama2-70b", "feed_forward=22016"),

@@ -40,8 +40,7 @@ TIMERS = {
 """Timer of each column that is compared, besides the iteration."""
 JUDGED = ("7.5B", "30B")
 """Models whose iteration is to be met; the larger ones are shown beside them."""
-_CALIBRATION = ", calibration"
-"""Ends the name of the run whose passes gave the rate of matrix products."""
+_CALIBRATION = ", calibration"  # ends the name of the run whose passes gave the rate of matrix products
 _GPUS_PER_HOST = 4
 
 

@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from fabricsim.measured import MeasuredTable
     from fabricsim.scenario.scenario import Scenario
 
-_LARGE = 16 * 2**20
-"""Bytes from which the findings are given apart."""
+_LARGE = 16 * 2**20  # bytes from which the findings are given apart
 _US = 1e6
 
 
@@ -69,8 +68,7 @@ _INSIDE = ("cluster.hosts=1", "cluster.intra_host=nvlink", "cluster.gpus_per_pci
 _ALONE = ("cluster.gpus_per_host=1", "cluster.nics_per_host=1")
 _H200 = (*_hosts("dgx-h100", 1), "cluster.gpu=h200-sxm")
 _CALIBRATES = "reduce_scatter"
-_AS_MEASURED_ELSEWHERE = "h200-sxm"
-"""GPU whose NCCL figures are another's, so that no row of its own gave them."""
+_AS_MEASURED_ELSEWHERE = "h200-sxm"  # GPU whose NCCL figures are another's, so that no row of its own gave them
 CASES = (
     TableCase("hkbu-10gbe-default", ("transport=tcp-10g",)),
     TableCase(

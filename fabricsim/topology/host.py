@@ -31,8 +31,7 @@ SOCKET = "inter-socket"
 NVLINK = "NVLink"
 MEMORY = "memory"
 
-_FIRST = "host0"
-"""What the names of the first host's resources begin with."""
+_FIRST = "host0"  # what the names of the first host's resources begin with
 
 
 @dataclass(frozen=True)

@@ -23,12 +23,10 @@ if TYPE_CHECKING:
 
     from fabricsim.traces.trace import Operation, Recording
 
-_VAGUE = frozenset({"send_recv", "unknown"})
-"""Operations that stand for others, where the kernel alone was captured."""
+_VAGUE = frozenset({"send_recv", "unknown"})  # operations that stand for others, where the kernel alone was captured
 _EXCHANGES = frozenset({"all_to_all", "send", "recv", "gather", "scatter"})
 """What NCCL does with kernels of sends and receives."""
-_ABOUT_MESSAGES = " communications ("
-"""In all that a Kineto recording misses of communications."""
+_ABOUT_MESSAGES = " communications ("  # in all that a Kineto recording misses of communications
 
 
 def join(timed: Sequence[Recording], described: Sequence[Recording]) -> list[Recording]:

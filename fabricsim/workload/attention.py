@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 PRODUCTS, BACKWARD_PRODUCTS = 2, 5
 """Matrix products in the forward and in the backward pass of fused attention, which repeats the scores."""
 
-_FUSED_TOGETHER = 4
-"""Matrices of scores that a block of threads of the fused softmax takes."""
+_FUSED_TOGETHER = 4  # matrices of scores that a block of threads of the fused softmax takes
 
 
 class Core(NamedTuple):

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 _CALL = COLUMNS.index("call")
 
-_PACK = 2**16
-"""Ops that a builder holds as Python integers."""
+_PACK = 2**16  # ops that a builder holds as Python integers
 
 
 class RepeatedOps(NamedTuple):

@@ -31,8 +31,7 @@ MASTER = 4
 """Bytes of an fp32 weight, or gradient, of the optimizer."""
 MOMENTS = 8
 """Bytes of Adam's two moments."""
-_GRADIENTS, _PARAMETERS = 2, 3
-"""ZeRO stages from which on these are shared out; the optimizer's part is from 1 on."""
+_GRADIENTS, _PARAMETERS = 2, 3  # ZeRO stages from which on these are shared out; the optimizer's part is from 1 on
 
 
 @dataclass(frozen=True)

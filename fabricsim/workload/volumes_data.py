@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     Part = Literal["dense", "experts"]
 
-_SHARDED = 3
-"""ZeRO stage that shares out parameters."""
+_SHARDED = 3  # ZeRO stage that shares out parameters
 _ALIGNMENT = 128
 
 

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from fabricsim.scenario.job import Job
 
-_LOSS = 4
-"""Bytes per token of each of the three all-reduces of Megatron-LM's vocabulary-parallel cross entropy."""
+_LOSS = 4  # bytes per token of each of the three all-reduces of Megatron-LM's vocabulary-parallel cross entropy
 
 
 class _Count(NamedTuple):

@@ -15,11 +15,9 @@ if TYPE_CHECKING:
     from fabricsim.collectives.nccl.graph import GroupShape
     from fabricsim.collectives.nccl.tuning import Algorithm, Protocol
 
-_PCIE = 12.0
-"""GB/s up to which a ring by Simple makes do with half its threads (PCI_BW)."""
+_PCIE = 12.0  # GB/s up to which a ring by Simple makes do with half its threads (PCI_BW)
 _THREADS_HALVED = 256
-_WARPS = 128
-"""Threads are halved while a multiple of this."""
+_WARPS = 128  # threads are halved while a multiple of this
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 APART = 2.14
 """us of a network hop in NCCL's tables that the engine models apart: adapter latency and posting (1 us each), one EDR
 switch (90 ns) and two cables of 5 m (50 ns)."""
-_FINEST = 64
-"""Denominator of the share: lines stay short."""
+_FINEST = 64  # denominator of the share: lines stay short
 _PS_PER_US = PS_PER_S // 10**6
 _TREES = ("tree", "nvls-tree")
 _ENGINE: Mapping[Algorithm, str] = {name: name.replace("-", "_") for name in NAMES}
@@ -46,8 +45,7 @@ _P2P_LL_THRESHOLD, _P2P_LL_SINCE = 2**14, (2, 14)
 """Bytes up to which a send goes by LL, and the version since when: NCCL_P2P_LL_THRESHOLD, src/enqueue.cc."""
 _NVLINK_STEP = 4
 """NCCL_P2P_NVL_CHUNKSIZE by NCCL_P2P_NET_CHUNKSIZE, which is also that over PCIe: 512 and 128 KiB, src/init.cc."""
-_MANY = 4
-"""Channels up to which each is simulated."""
+_MANY = 4  # channels up to which each is simulated
 _SOCKETS = ("tcp", "ipoib")
 _LINES: Mapping[Protocol, tuple[int, int]] = {"ll": LL, "ll128": LL128, "simple": SIMPLE}
 """Of messages whose times were measured: NCCL's estimate of what else they lose would count that twice."""

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     Indices = NDArray[np.int64]
 
 
-_PORTS = 2**10
-"""More than a collective has channels."""
+_PORTS = 2**10  # more than a collective has channels
 
 
 class Shape(NamedTuple):

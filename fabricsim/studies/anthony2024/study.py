@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from fabricsim.studies.anthony2024.grid import SweptJob
     from fabricsim.workload.volume_summary import VolumeSummary
 
-_MESSAGE = RANKS * 2**20
-"""Bytes of the collectives whose traffic is read from the links, of equal parts."""
-_ENDS = 2
-"""Links that a byte crosses between two hosts of a switch."""
+_MESSAGE = RANKS * 2**20  # bytes of the collectives whose traffic is read from the links, of equal parts
+_ENDS = 2  # links that a byte crosses between two hosts of a switch
 
 
 def validate(progress: Progress = silent) -> Validation:

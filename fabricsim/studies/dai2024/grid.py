@@ -15,10 +15,8 @@ if TYPE_CHECKING:
 
 DATA, PIPELINE = "data", "pipeline"
 WEAK, STRONG = "weak", "strong"
-_SMALLEST = 2
-"""Nodes of the smallest run that uses the network: the point that both kinds of scaling start from."""
-_SCRIPT_RANKS = 8
-"""Ranks that the scripts run on."""
+_SMALLEST = 2  # nodes of the smallest run that uses the network: the point that both kinds of scaling start from
+_SCRIPT_RANKS = 8  # ranks that the scripts run on
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,7 @@ AGREEMENT = 0.05
 SMALL = Assumptions(nodes=(2, 4), families=("gpt2-medium", "bert-base", "t5-base"), tensor=1)
 """What is run."""
 _ENGINES = ("flow", "packet")
-_BYTES = 2**28
-"""Of the transfers that show the ceilings."""
+_BYTES = 2**28  # of the transfers that show the ceilings
 _RANKS = 2
 
 

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from fabricsim.scenario.load import LoadedScenario
 
 TRANSPORTS = ("tcp-10g", "ipoib-100g", "rdma-100g")
-_LARGEST = 8
-"""Nodes of the largest run, which is drawn."""
+_LARGEST = 8  # nodes of the largest run, which is drawn
 _DEGREES = {"job.parallelism.pipeline", "job.parallelism.tensor"}
 """Keys that are to blame where a model cannot be split as it should be."""
 _SHARES = {

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 
 FOLDER = "FABRICSIM_PEERS"
 """Environment variable that names the folder of the other simulators' results."""
-_PAIRS = {2: (0, 1), 4: (0, 4), 6: (0, 127)}
-"""Ends of the flow that is alone, by its links."""
+_PAIRS = {2: (0, 1), 4: (0, 4), 6: (0, 127)}  # ends of the flow that is alone, by its links
 _PACKETS = (1, 250, 2500)
 _PAYLOAD = 4096
 _CLOSED = "closed form, fabricsim.studies.peers.runs"

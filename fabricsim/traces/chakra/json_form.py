@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from fabricsim.files.sources import Source
 
-_MOST_BYTES = 256 * 2**20
-"""Of a JSON file, which is read whole."""
+_MOST_BYTES = 256 * 2**20  # of a JSON file, which is read whole
 _MOST_RANKS = 10**7
 
 _T = TypeVar("_T")

@@ -19,8 +19,7 @@ INVALID, METADATA, MEM_LOAD, MEM_STORE, COMP, COMM_SEND, COMM_RECV, COMM_COLL, S
 _MOST_MESSAGE = 16 * 2**20
 """Bytes of the longest message; an optimizer's node of a large model lists its tensors in a few MiB."""
 _MOST_ATTRIBUTES = 2**20
-_SHORT = 64
-"""Bytes of attributes that are worth keeping: most nodes say the same of themselves."""
+_SHORT = 64  # bytes of attributes that are worth keeping: most nodes say the same of themselves
 SCALARS = (
     *("double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64"),
     *("fixed32", "fixed64", "sfixed32", "sfixed64", "bool", "string", "bytes"),
@@ -91,8 +90,7 @@ _ATTRIBUTE = (
     *("name string", "description string"),
     *(f"{kind}{suffix}" for kind in SCALARS for suffix in (f"_value {kind}", f"_list {kind}s")),
 )
-_ONE_OF = 2
-"""From this place on at most one field of an attribute is set."""
+_ONE_OF = 2  # from this place on at most one field of an attribute is set
 
 
 class Classes(NamedTuple):
@@ -191,8 +189,7 @@ def is_metadata(data: bytes) -> bool:
         return False
 
 
-_FIRST_OF_METADATA = (b"\x0a", b"\x12")
-"""Before the lengths of its fields."""
+_FIRST_OF_METADATA = (b"\x0a", b"\x12")  # before the lengths of its fields
 
 
 def decode_metadata(data: bytes) -> Metadata:
@@ -239,8 +236,7 @@ def _is_other(attribute: bytes, wanted: Container[bytes]) -> bool:
     return len(attribute) > 1 and attribute[0] == _NAME_KEY and attribute[2 : 2 + attribute[1]] not in wanted
 
 
-_NAME_KEY = 1 << 3 | 2
-"""Before the length of a name."""
+_NAME_KEY = 1 << 3 | 2  # before the length of a name
 
 
 def _attribute(data: bytes) -> Attribute:

@@ -283,10 +283,8 @@ def _event(text: bytes) -> Event:
         return Event()
 
 
-_BRACES = 64
-"""Closing brackets that are looked at for one between two events."""
-_MOST_MENDED = 2**20
-"""Bytes of an event that is mended; it takes many times as many of memory."""
+_BRACES = 64  # closing brackets that are looked at for one between two events
+_MOST_MENDED = 2**20  # bytes of an event that is mended; it takes many times as many of memory
 _ODD = re.compile(rb"%b|-?\b(?:nan|NaN|inf|Infinity)\b" % _STRING, re.DOTALL)
 """Strings, and numbers that JSON does not have."""
 

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from fabricsim.traces.kineto.events import Events
 
-_DEEPEST = 8
-"""Notes within notes: ``barrier`` holds ``allreduce``, a coalescing one its parts."""
+_DEEPEST = 8  # notes within notes: ``barrier`` holds ``allreduce``, a coalescing one its parts
 
 
 def calls_by_correlation(rows: NDArray[np.void], correlations: NDArray[np.int64]) -> NDArray[np.int64]:

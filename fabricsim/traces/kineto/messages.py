@@ -78,8 +78,7 @@ _WHOLE = re.compile(r"\[(?:\d{1,16}(?:, ?\d{1,16})*)?\]", re.ASCII)
 _MOST_LIST = 8 * MOST_RANKS  # characters
 _SHORT_LIST = 512
 _MOST_TEXT = 256
-_MOST_COUNT = 2**56
-"""Elements or bytes that are taken seriously."""
+_MOST_COUNT = 2**56  # elements or bytes that are taken seriously
 
 
 class Note(NamedTuple):

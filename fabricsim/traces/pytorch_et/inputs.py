@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from fabricsim.files.sources import Source
     from fabricsim.traces.kineto.inputs import Inputs
 
-_MOST = 2**22
-"""Calls of operators that matter, of the largest trace."""
+_MOST = 2**22  # calls of operators that matter, of the largest trace
 _LONGEST = 64
 _TENSOR = "Tensor("
 

@@ -210,8 +210,7 @@ def _convolution(result: Sequence[int], weight: Sequence[int], times: int) -> in
     return _held(2 * times * prod(result) * prod(weight[1:])) if wide else NONE
 
 
-_MATRICES = {"mm": 0, "bmm": 0, "addmm": 1, "addmm_": 1, "baddbmm": 1, "baddbmm_": 1}
-"""Where the left matrix stands."""
+_MATRICES = {"mm": 0, "bmm": 0, "addmm": 1, "addmm_": 1, "baddbmm": 1, "baddbmm_": 1}  # where the left matrix stands
 _CONVOLUTIONS = frozenset({"cudnn_convolution", "miopen_convolution", "mkldnn_convolution", "_conv_depthwise2d"})
 
 

@@ -27,8 +27,7 @@ LONGEST = 3600 * 10**12
 ENDS_TOGETHER = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier")
 """Operations that no rank can leave before the last has entered."""
 
-_AGREED = 100 * 10**6
-"""Clocks that differ by less, ps, are left alone: ranks of one host see ends differ by some 10 us."""
+_AGREED = 100 * 10**6  # clocks that differ by less, ps, are left alone: ranks of one host see ends differ by some 10 us
 
 
 def delays(recordings: Sequence[Recording], ordered: Sequence[Ordered], matched: Matched) -> NDArray[np.int64]:

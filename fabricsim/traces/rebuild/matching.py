@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
 MOST_CALLS = 2**22
 """Of a program; an all_to_all of which each pair of ranks moves another size has one for each pair."""
-_BARRIER = 4
-"""Bytes that PyTorch's NCCL backend all-reduces in a barrier: one element."""
+_BARRIER = 4  # bytes that PyTorch's NCCL backend all-reduces in a barrier: one element
 
 _MESSAGES = ("send", "recv")
 _ROOTED = ("broadcast", "reduce")

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from fabricsim.traces.rebuild.grids import Grid
     from fabricsim.traces.trace import Recording
 
-_SHOWN = 4
-"""Names and ranks that an assumption lists."""
+_SHOWN = 4  # names and ranks that an assumption lists
 
 
 class Likeness(NamedTuple):

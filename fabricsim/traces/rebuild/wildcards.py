@@ -33,8 +33,7 @@ class _Message(NamedTuple):
     size: int
 
 
-_Wanted = tuple[int, int, int]
-"""Rank, tag and bytes of a receive; NONE if any will do."""
+_Wanted = tuple[int, int, int]  # rank, tag and bytes of a receive; NONE if any will do
 
 
 def settled(trace: Trace) -> Trace:

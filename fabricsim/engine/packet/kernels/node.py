@@ -23,8 +23,7 @@ from fabricsim.records.packet import ACKNOWLEDGE, ALARM, DATA, HOST, READ_AHEAD,
 from fabricsim.records.program import NEVER
 
 _INDEX = (1 << INDEX_BITS) - 1
-_SOON = 2
-"""Packets ahead of which the place that one will be written to is fetched."""
+_SOON = 2  # packets ahead of which the place that one will be written to is fetched
 _RECEIVED = np.int64(RECEIVED)
 LONGEST_WINDOW = 1 << 42
 """ps (4 s): so that times within a window fit into a sort key."""

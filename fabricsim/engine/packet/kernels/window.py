@@ -25,8 +25,7 @@ MESSAGES_PER_EVENT = 1024
 """More than a lane sends before it must wait: its window on each of its connections."""
 SAMPLES_PER_EVENT = 2 * MESSAGES_PER_EVENT
 """Window and rate of each flow that begins."""
-_STEPS = 8
-"""Hosts ahead of which the first of three fetches is made; each needs what the one before has fetched."""
+_STEPS = 8  # hosts ahead of which the first of three fetches is made; each needs what the one before has fetched
 
 
 @kernel

@@ -9,14 +9,12 @@ from fabricsim.jit.compile import inlined, kernel, rare
 
 INDEX_BITS = 18
 """Of a sort key, for the place in the list of arrivals; the bits above hold the time since the window began."""
-_FEW = 48
-"""Keys up to which the rank of each among all is counted; beyond, that among those of about its time."""
+_FEW = 48  # keys up to which the rank of each among all is counted; beyond, that among those of about its time
 _PER_BUCKET = 8
 MOST_BUCKETS = 1 << 12
 _SHORT_BITS = 7
 """Of a short key, of 31 bits, for the place among those that it is compared with; the bits above hold the time."""
-_SHORT_WINDOW = np.int64(1) << (31 - _SHORT_BITS)
-"""ps, 16.8 us: times in a window of that length fit into a short key."""
+_SHORT_WINDOW = np.int64(1) << (31 - _SHORT_BITS)  # ps, 16.8 us: times in a window of that length fit into a short key
 _LAST = np.int32(np.iinfo(np.int32).max)
 _FRACTION = 32  # bits of a quotient
 

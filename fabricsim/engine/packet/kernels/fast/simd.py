@@ -20,8 +20,7 @@ BLOCK = 16
 """Keys that are compared with one at once."""
 GROUP = 8
 """Times that are looked through at once."""
-_LANES = 4
-"""Times of one comparison: a core that compares 512 bits lowers its frequency for all that it does."""
+_LANES = 4  # times of one comparison: a core that compares 512 bits lowers its frequency for all that it does
 _WORD, _HALF = ir.IntType(64), ir.IntType(32)
 _VECTOR, _KEYS = ir.VectorType(_WORD, _LANES), ir.VectorType(_HALF, 2 * _LANES)
 
