@@ -84,7 +84,7 @@ _MOST_COUNT = 2**56  # elements or bytes that are taken seriously
 class Note(NamedTuple):
     """What the profiler notes of a collective; NONE or empty if it does not.
 
-    `operation`: empty where the note is of no transfer, or says nothing of it.
+    `operation`: empty if the note is of no transfer, or says nothing of it.
     `handed_in`, `handed_out`: elements of this rank's tensors.
     `datatype`: as NCCL names it.
     `sent`, `received`: rows that an all-to-all splits its tensors into.
