@@ -36,9 +36,7 @@ def link_use(parts: Assembly, now: int, unit: int) -> dict[str, LinkUse]:
     `parts`, `now`: those of the fabric, and the present time.
     `unit`: picoseconds per unit of the environment's time.
     """
-    load, payload = carried(parts)
-    if parts.recorder is None:
-        _add_on_the_way(parts.world, now, load, payload)
+    load, payload = carried(parts, now)
     names, _, capacities = parts.platform.resources
     busy = load / np.array(capacities) * (PS_PER_S / unit)
     return dict(zip(names, map(LinkUse, payload.tolist(), busy.tolist(), capacities), strict=True))
@@ -62,11 +60,17 @@ def _places(counts: NDArray[np.int32]) -> NDArray[np.int64]:
     return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
-def carried(parts: Assembly) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Give load and payload of every resource, as in `LinkRecord`, two of shape ``(resources,)``."""
+def carried(parts: Assembly, now: int | None = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Give load and payload of every resource, as in `LinkRecord`, two of shape ``(resources,)``.
+
+    Of flows in transfer, what they have carried up to `now` (ps) counts if that is given.
+    """
     if parts.recorder is None:
         table = parts.world.resources
-        return table["load"].copy(), table["payload"].copy()
+        load, payload = table["load"].copy(), table["payload"].copy()
+        if now is not None:
+            _add_on_the_way(parts.world, now, load, payload)
+        return load, payload
     return _carried_by_packets(parts.recorder.network, np.array(parts.platform.resources.capacities))
 
 

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from fabricsim.engine.carried import carried
 from fabricsim.records.program import NONE
 from fabricsim.results.result import Limits, Rest
+from fabricsim.units import PS_PER_S, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -38,11 +40,12 @@ class _Calls(NamedTuple):
         return np.flatnonzero(some & (self.end > self.start))
 
 
-def limits(fabric: Fabric, program: Program, replay: Replay) -> Limits:
+def limits(fabric: Fabric, program: Program, replay: Replay, *, beside: bool = False) -> Limits:
     """Find what held each call of a replayed program.
 
     What a call puts on a resource is known (`Wiring.load`), and is taken to come evenly while the call runs. The
-    resource that limits a communicator is the one that its calls, and all others that cross it then, use most.
+    resource that limits a communicator is the one that its calls, and all others that cross it then, use most. What
+    resources carried of other traffic, if there was any `beside`, is taken to have come evenly over the run.
     """
     kinds = program.calls.kinds
     communicators = fabric.communicators(kinds)
@@ -56,9 +59,13 @@ def limits(fabric: Fabric, program: Program, replay: Replay) -> Limits:
     demands = {index: fabric.wiring.load(index) for index in dict.fromkeys(communicators)}
     limit, used = np.full(len(of), NONE, np.int64), np.zeros(len(of))
     rest = np.full(len(of), Rest.LATENCY, np.int64)
-    narrowest = _narrowest(calls, demands, fabric.platform.resources.capacities)
+    rates = _rates_beside(fabric, calls, demands, replay.end) if beside else {}
+    narrowest = _narrowest(calls, demands, fabric.platform.resources.capacities, rates)
     for resource in sorted(set(narrowest.values())):
-        share = _shares(calls, demands, resource, fabric.platform.resources.capacities[resource])
+        capacity = fabric.platform.resources.capacities[resource]
+        share = _shares(calls, demands, resource, capacity)
+        if resource in rates:
+            share = np.minimum(share + rates[resource] / capacity, 1)
         for communicator in [index for index, found in narrowest.items() if found == resource]:
             own = calls.communicator == communicator
             limit[own], used[own] = resource, share[own]
@@ -66,7 +73,19 @@ def limits(fabric: Fabric, program: Program, replay: Replay) -> Limits:
     return Limits(_numbered(fabric, limit), used, rest)
 
 
-def _narrowest(calls: _Calls, demands: Demands, capacities: tuple[float, ...]) -> dict[int, int]:
+def _rates_beside(fabric: Fabric, calls: _Calls, demands: Demands, end: int) -> dict[int, float]:
+    """Units/s of each resource that no call accounts for, taken over the whole run."""
+    load = carried(fabric.parts, int(fabric.world.world["now"][0]))[0]
+    sent = np.bincount(calls.communicator, calls.bytes, minlength=max(demands, default=0) + 1)
+    for communicator, demand in demands.items():
+        for resource, units in demand.items():
+            load[resource] -= units * sent[communicator]
+    return {resource: load[resource] / seconds(end) for resource in np.flatnonzero(load > 1).tolist()}
+
+
+def _narrowest(
+    calls: _Calls, demands: Demands, capacities: tuple[float, ...], beside: Mapping[int, float]
+) -> dict[int, int]:
     """Give each communicator the resource whose load over what it can carry while calls cross it is largest."""
     crossing: dict[int, list[int]] = {}
     for communicator, demand in demands.items():
@@ -79,6 +98,7 @@ def _narrowest(calls: _Calls, demands: Demands, capacities: tuple[float, ...]) -
     use = {
         resource: sum(demands[index][resource] * sent[index] for index in some)
         / (capacities[resource] * max(busy[tuple(some)], 1))
+        + beside.get(resource, 0.0) / capacities[resource] / PS_PER_S
         for resource, some in crossing.items()
     }
     return {

@@ -12,13 +12,15 @@ from fabricsim.results.result import CallKind, CallRecords, LinkRecord, Series
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fabricsim.engine.completions import Replay
     from fabricsim.engine.fabric import Fabric
     from fabricsim.workload.program import Program
 
 
-def call_records(fabric: Fabric, program: Program, replay: Replay) -> CallRecords:
-    """List the collective calls of a replayed program, with the bound of each."""
+def call_records(fabric: Fabric, program: Program, replay: Replay, *, beside: bool = False) -> CallRecords:
+    """List the collective calls of a replayed program, with the bound of each; `beside`: other traffic ran, too."""
     kinds = program.calls.kinds
     communicators = fabric.communicators(kinds)
     bounds = {index: fabric.wiring.bus_bandwidth_bound(index) for index in set(communicators)}
@@ -29,18 +31,20 @@ def call_records(fabric: Fabric, program: Program, replay: Replay) -> CallRecord
     numbers = {row: number for number, row in enumerate(dict.fromkeys(rows))}
     kind = np.array([numbers[row] for row in rows], np.int64)[program.calls.kind]
     start, end = (replay.calls[name].copy() for name in ("started", "ended"))
-    return CallRecords(tuple(numbers), kind, start, end, limits(fabric, program, replay))
+    return CallRecords(tuple(numbers), kind, start, end, limits(fabric, program, replay, beside=beside))
 
 
-def link_records(fabric: Fabric, program: Program) -> tuple[LinkRecord, ...]:
-    """Record every resource of the fabric that none stands for, with the kinds of calls that cross it."""
-    crossing: dict[int, set[str]] = {}
+def link_records(
+    fabric: Fabric, program: Program, others: Mapping[int, set[str]] | None = None
+) -> tuple[LinkRecord, ...]:
+    """Record every resource of the fabric that none stands for, with the kinds of calls and `others` that cross it."""
+    crossing = {resource: set(names) for resource, names in (others or {}).items()}
     kinds = program.calls.kinds
     for call, communicator in zip(kinds, fabric.communicators(kinds), strict=True):
         for resource in fabric.wiring.resources_of(communicator):
             crossing.setdefault(resource, set()).add(f"{call.dimension} {call.collective}")
     resources = fabric.platform.resources
-    load, payload = carried(fabric.parts)
+    load, payload = carried(fabric.parts, int(fabric.world.world["now"][0]) if others else None)
     folding = fabric.wiring.folding
     copies = [1] * len(resources.names) if folding is None else folding.copies.tolist()
     return tuple(

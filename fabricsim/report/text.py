@@ -11,6 +11,7 @@ from rich.text import Text
 from fabricsim.errors import ResultError
 from fabricsim.report.capture_text import capture_text
 from fabricsim.report.causes_text import causes_text, resources_text
+from fabricsim.report.jobs_text import jobs_text
 from fabricsim.report.labels import RunNames, tell_apart
 from fabricsim.report.queues_text import queues_text
 from fabricsim.report.tables import FittedTable
@@ -34,7 +35,7 @@ def summary_text(summary: Summary) -> RenderableType:
     `summary`: of `fabricsim.results.summary.summarise`.
     Returns: for ``rich.console.Console.print``.
     """
-    blocks: list[RenderableType] = [_headline(summary)]
+    blocks: list[RenderableType] = [_headline(summary), *([jobs_text(summary["jobs"])] if "jobs" in summary else [])]
     if "capture" in summary:
         host = sum(cause["share"] for cause in summary["causes"] if cause["cause"] == "host")
         blocks.append(capture_text(summary["capture"], host))
@@ -53,7 +54,8 @@ def summary_text(summary: Summary) -> RenderableType:
 
 def brief_text(summary: Summary) -> RenderableType:
     """Show of one run what fits on a screen: what it took, and where the time went."""
-    return Group(_headline(summary), _breakdown(summary), causes_text(summary["causes"]), _footer(summary))
+    jobs = [jobs_text(summary["jobs"])] if "jobs" in summary else []
+    return Group(_headline(summary), *jobs, _breakdown(summary), causes_text(summary["causes"]), _footer(summary))
 
 
 def assumed_text(summaries: Sequence[Summary]) -> RenderableType:
@@ -126,6 +128,8 @@ def human_number(value: float | None) -> str:
 def _headline(summary: Summary) -> Text:
     text = Text()
     text.append(f"{summary['name']}", style="bold")
+    if "jobs" in summary:
+        return _headline_of_jobs(summary, text)
     folded = f" folded to {summary['simulated_ranks']}" if "simulated_ranks" in summary else ""
     text.append(f": {summary['ranks']} ranks{folded} over {summary['transport']}\n")
     text.append("Iteration time ")
@@ -135,6 +139,16 @@ def _headline(summary: Summary) -> Text:
     parts = [f"{name} {_percent(time / summary['iteration_time_s'])}" for name, time in _parts(summary)]
     text.append(f": {', '.join(parts)}\n")
     return text.append(f"{', '.join(rates)}\n") if (rates := _rates(summary)) else text
+
+
+def _headline_of_jobs(summary: Summary, text: Text) -> Text:
+    """Say how long each of several jobs took."""
+    jobs = summary["jobs"]
+    text.append(f": {len(jobs)} jobs on {summary['ranks']} ranks over {summary['transport']}\nIteration time ")
+    for number, job in enumerate(jobs):
+        text.append(f"{', ' if number else ''}{job['name']} ")
+        text.append(human_seconds(job["iteration_time_s"]), style="bold")
+    return text.append(f"; all done after {human_seconds(summary['run_time_s'])}\n")
 
 
 def _rates(summary: Summary) -> list[str]:

@@ -185,7 +185,8 @@ def _detail(result: RunRecord, cause: str, parts: list[_Part], limit: int) -> st
     if cause == "compute":
         return ", ".join(text for text in (_straggler(result, _most(parts)), _timer(parts)) if text)
     if limit != NONE:
-        return ", ".join(text for text in (_slower(result, limit), _unevenness(result, limit)) if text)
+        said = _sharing(result, parts[0].of, limit), _slower(result, limit), _unevenness(result, limit)
+        return ", ".join(text for text in said if text)
     if result.packets is None or cause not in NETWORK or cause == Rest.LATENCY.name.lower():
         return ""
     counted = [
@@ -216,6 +217,21 @@ def _straggler(result: RunRecord, rank: int) -> str:
     return (
         f"{ratio:.2f} times as long as the median rank's {human_seconds(seconds(median))}" if ratio >= STRAGGLES else ""
     )
+
+
+def _sharing(result: RunRecord, of: str, limit: int) -> str:
+    """Name the other jobs that ran meanwhile, and the traffic beside them, that cross a resource."""
+    crossing = result.links[limit].calls
+    mine = next((job for job in result.jobs if of.startswith(f"{job.name} ")), None)
+    others = [
+        job.name
+        for job in result.jobs
+        if mine not in {None, job}
+        and max(job.start, mine.start) < min(job.end, mine.end)
+        and any(call.startswith(f"{job.name} ") for call in crossing)
+    ]
+    others += [call for call in crossing if call.startswith("traffic ")]
+    return f"shared with {', '.join(others)}" if others else ""
 
 
 def _slower(result: RunRecord, limit: int) -> str:

@@ -11,7 +11,7 @@ from fabricsim.records.program import COLLECTIVE, NONE, OP, SLOWDOWN_BINS, SPAN
 from fabricsim.results import columns
 from fabricsim.results.capture import Capture, CapturedTransfer, StepTime
 from fabricsim.results.packets import ENTRY, PROTOCOLS, WIRE, PacketLog, Packets, Tap
-from fabricsim.results.result import CallRecord, CallRecords, LinkRecord, Rest, RunRecord, Series
+from fabricsim.results.result import CallRecord, CallRecords, JobRecord, LinkRecord, Rest, RunRecord, Series
 from fabricsim.results.throughput import IterationWork
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def read_result(reader: ResultFile) -> RunRecord:
         capture=_read_capture(reader) if reader.has_attribute("capture") else None,
         notes=tuple(reader.text_attribute("notes").splitlines()),
         work=_read_work(reader) if reader.has_attribute("work") else None,
+        jobs=_read_jobs(reader, ops, calls) if reader.has_attribute("jobs") else (),
     )
 
 
@@ -98,6 +99,27 @@ def _read_work(reader: ResultFile) -> IterationWork:
     )
     reader.require(numbers and known["hardware_flops"] is not None, "work does not say its FLOPs in numbers above 0")
     return IterationWork(**cast("dict[str, Any]", known))
+
+
+def _read_jobs(reader: ResultFile, ops: NDArray[np.void], calls: CallRecords) -> tuple[JobRecord, ...]:
+    """Read which part of ops and calls each job has; they follow one another, and each has its own calls."""
+    told = reader.json_attribute("jobs").get("parts")
+    reader.require(isinstance(told, list), "attribute jobs has no parts")
+    jobs: list[JobRecord] = []
+    op = call = 0
+    for each in cast("list[Any]", told):
+        known = isinstance(each, dict) and each.keys() == set(JobRecord._fields) and isinstance(each["name"], str)
+        known = known and all(type(value) is int and value >= 0 for name, value in each.items() if name != "name")
+        reader.require(known, "attribute jobs has one that does not say what is its own in whole numbers")
+        job = JobRecord(**each)
+        in_turn = (job.first_op, job.first_call) == (op, call) and job.ops > 0 and job.start < job.end < 2**62
+        reader.require(in_turn, "attribute jobs has jobs that do not follow one another")
+        op, call = op + job.ops, call + job.calls
+        mine = ops["call"][job.first_op : op]
+        inside = bool(np.all((mine == NONE) | ((mine >= job.first_call) & (mine < call))))
+        reader.require(op <= len(ops) and call <= len(calls) and inside, "attribute jobs shares out what is not there")
+        jobs.append(job)
+    return tuple(jobs)
 
 
 def _read_ops(reader: ResultFile) -> tuple[NDArray[np.void], NDArray[np.void], tuple[str, ...]]:

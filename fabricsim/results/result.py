@@ -141,6 +141,21 @@ class CallRecords:
     __hash__ = None  # type: ignore[assignment]  # as of a list
 
 
+class JobRecord(NamedTuple):
+    """One of several jobs of a run: its name, its part of ops and calls, and when it began and ended, ps.
+
+    The dimension of its calls begins with its name.
+    """
+
+    name: str
+    first_op: int
+    ops: int
+    first_call: int
+    calls: int
+    start: int
+    end: int
+
+
 class LinkRecord(NamedTuple):
     """One resource (a link direction, a PCIe direction, a proxy thread) over the run.
 
@@ -221,6 +236,8 @@ class RunRecord:
         What a reader has to know about how the run was made, a sentence each.
     work
         What an iteration does; None if that is not known.
+    jobs
+        Those of a run of several, or of one beside other traffic.
     """
 
     name: str
@@ -245,3 +262,4 @@ class RunRecord:
     capture: Capture | None = None
     notes: tuple[str, ...] = ()
     work: IterationWork | None = None
+    jobs: tuple[JobRecord, ...] = ()

@@ -11,6 +11,7 @@ from fabricsim.errors import ResultError
 from fabricsim.results.breakdown import critical_rank, iteration_parts, rank_count, simulated_ranks
 from fabricsim.results.capture import summarise_capture
 from fabricsim.results.causes import causes
+from fabricsim.results.jobs import summarise_jobs
 from fabricsim.results.packets import congested
 from fabricsim.results.resources import resources
 from fabricsim.results.slowdown import percentile
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from fabricsim.results.capture import CaptureSummary
     from fabricsim.results.causes import Cause
+    from fabricsim.results.jobs import JobSummary
     from fabricsim.results.packets import QueueSummary
     from fabricsim.results.resources import ResourceSummary
     from fabricsim.results.result import CallKind, CallRecords, LinkRecord, RunRecord
@@ -114,6 +116,7 @@ class Summary(TypedDict):
     `capture`: of a replayed trace: what was captured, beside the replay
         (`fabricsim.results.capture.summarise_capture`).
     `notes`: what a reader has to know about how the run was made, a sentence each (`RunRecord.notes`).
+    `jobs`: of several jobs: what became of each (`fabricsim.results.jobs.summarise_jobs`).
     `assumptions`: if a collective went by Chakra files of the user: what of their algorithm could not be checked.
     """
 
@@ -142,6 +145,7 @@ class Summary(TypedDict):
     queues: NotRequired[list[QueueSummary]]
     capture: NotRequired[CaptureSummary]
     assumptions: NotRequired[list[str]]
+    jobs: NotRequired[list[JobSummary]]
 
 
 def summarise(result: RunRecord) -> Summary:
@@ -188,6 +192,9 @@ def summarise(result: RunRecord) -> Summary:
         summary["queues"] = congested(result.packets)
     if result.capture is not None:
         summary["capture"] = summarise_capture(result.capture, parts.iteration)
+    if result.jobs:
+        summary["jobs"] = summarise_jobs(result)
+        summary["ranks"] = sum(job["ranks"] for job in summary["jobs"])
     called = {kind.collective for kind in result.calls.kinds}
     if unchecked := assumed(result.resolved.get("collectives", {}).get("algorithm"), called):
         summary["assumptions"] = unchecked

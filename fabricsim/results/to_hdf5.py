@@ -58,6 +58,8 @@ def _write_root(file: h5py.File, result: RunRecord) -> None:
     write_about(file, columns.FORMAT, result)
     file.attrs["notes"] = "\n".join(result.notes)
     file.attrs["iteration_ps"] = np.int64(result.iteration)
+    if result.jobs:
+        file.attrs["jobs"] = json.dumps({"parts": [job._asdict() for job in result.jobs]})
     if result.work is not None:
         file.attrs["work"] = json.dumps(result.work._asdict())
     if result.ranks is not None:

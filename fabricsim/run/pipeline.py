@@ -11,11 +11,12 @@ Each arrow makes a new type, so that a half-built thing cannot be simulated.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import simpy
@@ -31,8 +32,10 @@ from fabricsim.errors import InputError, SimulationError
 from fabricsim.records.program import COMPUTE
 from fabricsim.results.throughput import IterationWork
 from fabricsim.run.result import Result
+from fabricsim.run.together import Placed, crossed_by, joined, run, streams
 from fabricsim.scenario import library
 from fabricsim.scenario.defaults import left_to_defaults
+from fabricsim.scenario.jobs import placed
 from fabricsim.scenario.load import LoadedScenario, from_tables, load, machine
 from fabricsim.scenario.toml_text import settings
 from fabricsim.topology.tiers import describe
@@ -45,7 +48,6 @@ from fabricsim.workload.mixed import plan_job
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fabricsim.engine.completions import Replay
     from fabricsim.engine.packet.recorder import Watch
     from fabricsim.results import result as record
     from fabricsim.results.pairs import Pairs
@@ -173,6 +175,9 @@ def build_plan(loaded: LoadedScenario) -> JobPlan:
         If the scenario has no job.
     """
     job = loaded.scenario.job
+    if loaded.scenario.jobs:
+        msg = f"{loaded.path}: there are several jobs, and one is wanted: take [jobs] out, or name a scenario of one"
+        raise InputError(msg)
     if job is None:
         msg = f"{loaded.path}: there is no [job] to run; add one, or use the fabric from a SimPy process"
         raise InputError(msg)
@@ -219,12 +224,22 @@ def check(loaded: LoadedScenario) -> list[str]:
     job = loaded.scenario.job
     fabric = Fabric(simpy.Environment(), loaded.scenario)
     said = [f"fabric: {describe(fabric.platform.wires, fabric.platform.nics)}"]
+    streams(loaded.scenario)
+    if loaded.scenario.jobs:
+        return [*said, *(f"{name}: ranks {_listed(ranks)}" for name, (_, ranks) in several(loaded).items())]
     if job is None:
         return said
     gpu = loaded.scenario.cluster.gpu
     check_fit(job, gpu)
     crossing = survey(fabric, build_plan(loaded))
     return [*said, *([crossing] if crossing else []), memory_text(job, gpu)]
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    """List ranks in the form in which a scenario has them."""
+    breaks = [0, *(place for place in range(1, len(ranks)) if ranks[place] != ranks[place - 1] + 1), len(ranks)]
+    ends = [(ranks[first], ranks[beyond - 1]) for first, beyond in itertools.pairwise(breaks)]
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ends)
 
 
 def simulate(
@@ -261,11 +276,61 @@ def simulate(
         not there.
     """
     loaded = _loaded(scenario, overrides)
+    if loaded.scenario.jobs:
+        return _run(loaded, lambda fabric: _several(loaded, fabric), watch, progress)
     plan = build_plan(loaded)
     check_fit(plan.job, loaded.scenario.cluster.gpu)
-    result = _run(loaded, lambda fabric: prepared(fabric, plan), watch, progress)
+    result = _run(loaded, lambda fabric: _alone(loaded, fabric, plan), watch, progress)
     drawn = machines_of(loaded.scenario, range(plan.ranks)).notes()
     return replace(result, notes=(*left_to_defaults(plan.job), *drawn, *result.notes), work=_work(plan.job, loaded))
+
+
+class _Ready(NamedTuple):
+    """What is to be run on a fabric: jobs, what a reader has to know of them, and whether they have names."""
+
+    jobs: tuple[Placed, ...]
+    notes: tuple[str, ...]
+    named: bool = False
+
+
+def _alone(loaded: LoadedScenario, fabric: Fabric, plan: JobPlan) -> _Ready:
+    if loaded.scenario.traffic:  # which tells ranks apart
+        return _one(plan.program(None))
+    return _one(*prepared(fabric, plan))
+
+
+def _one(program: Program, notes: tuple[str, ...] = ()) -> _Ready:
+    return _Ready((Placed("", program, None, 0),), notes)
+
+
+def _several(loaded: LoadedScenario, fabric: Fabric) -> _Ready:
+    """Plan several jobs, and write them out."""
+    said: list[str] = []
+    jobs = []
+    for name, (plan, ranks) in several(loaded).items():
+        machines = machines_of(loaded.scenario, ranks)
+        said += [f"{name}: {note}" for note in (*left_to_defaults(plan.job), *machines.notes())]
+        program = plan.program(None)
+        fabric.require_ranks(max(ranks) + 1)
+        jobs.append(Placed(name, program, ranks, loaded.scenario.jobs[name].start))
+    return _Ready(tuple(jobs), tuple(said), named=True)
+
+
+def several(loaded: LoadedScenario) -> dict[str, tuple[JobPlan, tuple[int, ...]]]:
+    """Plan each of several jobs, and give it its ranks of the cluster.
+
+    Raises
+    ------
+    ScenarioError
+        If one does not fit into the memory of its GPUs.
+    """
+    scenario = loaded.scenario
+    cluster = scenario.cluster
+    found = {}
+    for name, ranks in placed(scenario.jobs, cluster.hosts, cluster.gpus_per_host, scenario.seed).items():
+        check_fit(scenario.jobs[name], cluster.gpu)
+        found[name] = plan_job(scenario.jobs[name], machines_of(scenario, ranks)), ranks
+    return found
 
 
 def _work(job: Job, loaded: LoadedScenario) -> IterationWork:
@@ -310,7 +375,7 @@ def replay(
     program = rebuilt.program
     if not machines.alike and len(machines.rank) == program.ranks:
         program, notes = replace(program, ops=machines.scaled(program.ops)), (*notes, *machines.notes())
-    result = _run(loaded, lambda _: (program, notes), watch, progress)
+    result = _run(loaded, lambda _: _one(program, notes), watch, progress)
     known = timed and rebuilt.flops_per_rank > 0
     work = IterationWork(None, None, rebuilt.flops_per_rank * rebuilt.program.ranks, None) if known else None
     return replace(result, capture=agreement(rebuilt, form, result.spans), work=work)
@@ -318,28 +383,27 @@ def replay(
 
 def _run(
     loaded: LoadedScenario,
-    prepare: Callable[[Fabric], tuple[Program, tuple[str, ...]]],
+    prepare: Callable[[Fabric], _Ready],
     watch: Watch | None,
     progress: Callable[[float], None] | None,
 ) -> Result:
     scenario = loaded.scenario
-    program: Program
-    report = None if progress is None else (lambda done: progress(done / len(program.ops)))
+    ready: _Ready
+    report = None if progress is None else (lambda done: progress(done / sum(len(job.program.ops) for job in ready[0])))
     env = simpy.Environment()
     fabric = Fabric(env, scenario, taps=True, watch=watch, progress=report)
     began = time.perf_counter()
-    program, notes = prepare(fabric)
-    done = fabric.replay(program)
-    if fabric.recorder is not None:
-        fabric.recorder.tap_flows()
-    replayed = cast("Replay", env.run(done))
+    ready, beside = prepare(fabric), streams(scenario)
+    replays = run(env, fabric, ready.jobs, beside)
     wall = time.perf_counter() - began
+    program, replayed, records = joined(ready.jobs, replays)
     if replayed.end <= replayed.start:
         msg = f"{scenario.name}: the iteration took no time: nothing was simulated; give a job that computes or sends"
         raise SimulationError(msg)
+    notes = (*ready.notes, *(stream.note() for stream in beside))
     if fabric.world.communicators["ticking"].any():
         notes = (*notes, _TICKING)
-    calls = call_records(fabric, program, replayed)
+    calls = call_records(fabric, program, replayed, beside=bool(beside))
     used = np.flatnonzero(carried(fabric.parts)[0][: len(fabric.platform.wires.names)])
     idle = uncrossed(fabric, used)
     return Result(
@@ -354,7 +418,7 @@ def _run(
         spans=replayed.spans,
         timers=program.timers,
         calls=calls,
-        links=link_records(fabric, program),
+        links=link_records(fabric, program, crossed_by(fabric, beside)),
         series=rate_series(fabric, replayed.end),
         slowdowns=fabric.world.slowdowns.copy(),
         counters={**counters(fabric, "dag_nodes"), **_folded_ranks(program)},
@@ -363,4 +427,5 @@ def _run(
         wall_seconds=wall,
         packets=None if fabric.recorder is None else fabric.recorder.packets(),
         notes=(*notes, *([idle] if idle else ())),
+        jobs=records if ready.named else (),
     )

@@ -68,8 +68,14 @@ def read(name: str) -> Matrix | None:
     return files.read(name)
 
 
-def request(
-    pattern: str, scenario: Scenario, *, size: str | None = None, flows: int | None = None, load: float | None = None
+def request(  # noqa: PLR0913  the rest are rarely given, and by name only
+    pattern: str,
+    scenario: Scenario,
+    *,
+    size: str | None = None,
+    flows: int | None = None,
+    load: float | None = None,
+    ranks: int | None = None,
 ) -> Matrix:
     """Draw a pattern for the ranks of a scenario's cluster.
 
@@ -80,13 +86,14 @@ def request(
     `flows`, `load`: as in `fabricsim.workload.traffic.Request`.
     Raises InputError if the pattern cannot be had so.
     """
-    sizes = _parse_size(size or (_SIZES if pattern == "poisson" else _SIZE))
+    sizes = parse_size(size or (_SIZES if pattern == "poisson" else _SIZE))
     wire = flow_model(scenario.transport).costs.wire
     rate = scenario.link_rate / wire / (scenario.cluster.gpus_per_host // scenario.nics_per_host)
-    return generate(Request(pattern, scenario.cluster.ranks, sizes, scenario.seed, rate, flows, load))
+    return generate(Request(pattern, ranks or scenario.cluster.ranks, sizes, scenario.seed, rate, flows, load))
 
 
-def _parse_size(text: str) -> int | FlowSizes:
+def parse_size(text: str) -> int | FlowSizes:
+    """Read a quantity, or the name of a distribution of the library; an `InputError` if it is neither."""
     known = library.names("traffic")
     if text in known:
         return load_sizes(text)
@@ -120,7 +127,7 @@ def simulate(
     env = simpy.Environment()
     report = None if progress is None else (lambda done: progress(done / len(matrix.flows)))
     fabric = Fabric(env, scenario, time_unit=1, watch=watch, progress=report)
-    ports = _ports(matrix)
+    ports = np.array(connection_ports(matrix.flows, matrix.endpoints), np.int64)
     began = time.perf_counter()
     done = fabric.send_all(matrix.flows, ports.tolist())
     routes = _routes(fabric, matrix, ports)
@@ -162,14 +169,15 @@ def _routes(fabric: Fabric, matrix: Matrix, ports: NDArray[np.int64]) -> NDArray
     return np.array(fabric.wiring.routes(connections(matrix.flows, ports.tolist())), np.int64)
 
 
-def _ports(matrix: Matrix) -> NDArray[np.int64]:
-    """Count the flows of each pair from 0, in the order of the matrix."""
-    pair = matrix.flows["source"] * matrix.endpoints + matrix.flows["target"]
+def connection_ports(flows: NDArray[np.void], endpoints: int) -> list[int]:
+    """Count the flows of each pair from 0, in their order: each is a connection of its own."""
+    pair = flows["source"].astype(np.int64) * endpoints + flows["target"]
     order = np.argsort(pair, kind="stable")
     first = np.flatnonzero(np.diff(pair[order], prepend=-1))
     ports = np.empty(len(pair), np.int64)
     ports[order] = np.arange(len(pair)) - np.repeat(first, np.diff(first, append=len(pair)))
-    return ports
+    found: list[int] = ports.tolist()
+    return found
 
 
 def _time_alone(fabric: Fabric, routes: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -6,6 +6,7 @@ good values go: asking for one that is not settled raises `Unsettled`, and that 
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -20,6 +21,7 @@ from fabricsim.scenario.job_checks import job_problems, peak_problems
 from fabricsim.scenario.packet import SOCKET_KINDS
 from fabricsim.scenario.packet_checks import packet_checks
 from fabricsim.scenario.partial import Unsettled, settled
+from fabricsim.scenario.several_checks import background_problems, placement_problems
 from fabricsim.scenario.size_checks import MOST_GPUS, too_large
 from fabricsim.scenario.source import not_a_file
 from fabricsim.scenario.suggest import did_you_mean, show
@@ -90,6 +92,18 @@ def _group(scenario: Parts) -> Iterator[Mistake]:
             f" but cluster.hosts {cluster.hosts} x cluster.gpus_per_host {cluster.gpus_per_host} = {there} GPUs"
         )
         yield Mistake("job.parallelism", problem, "lower a degree, or raise cluster.hosts")
+
+
+def _jobs(scenario: Parts) -> Iterator[Mistake]:
+    """Check each of several jobs as if it was alone, and then how they go together."""
+    for name, job in scenario.jobs.items():
+        if not re.fullmatch(r"[\w-]+", name):
+            yield Mistake(f"jobs.{name}", "is no name of a job", "write letters, digits, - and _")
+        alone = scenario.model_copy(update={"job": job, "jobs": {}})
+        for check in (_job_alone, _peak, _group, _idle_job_keys):
+            for mistake in check(alone):
+                yield replace(mistake, key=re.sub(r"^job\b", f"jobs.{name}", mistake.key))
+    yield from placement_problems(scenario)
 
 
 def _written(degrees: Parallelism) -> list[str]:
@@ -331,6 +345,8 @@ _CHECKS: tuple[Callable[[Parts], Iterator[Mistake]], ...] = (
     _job_alone,
     _peak,
     _idle_job_keys,
+    _jobs,
+    background_problems,
     _idle_fabric_keys,
     _cables,
     _topology,

@@ -103,9 +103,14 @@ _FILE = ".toml"
 _KEYS = re.compile(r"[\w*?#>/,-]+(\.[\w*?#>/,-]+)*", re.ASCII)  # patterns and ranges are keys, too
 
 
+def alike(path: TablePath) -> TablePath:
+    """Give the path of the table that one of several of its kind is like: of ``jobs.red.model`` it is ``job.model``."""
+    return ("job", *path[2:]) if path[:1] == ("jobs",) and len(path) > 1 else path
+
+
 def names_to_includes(node: TreeNode, path: TablePath = ()) -> TreeNode:
     """Write every library name as a table with ``include``, so that layers merge alike."""
-    if path in INCLUDABLE and isinstance(node.value, str):
+    if alike(path) in INCLUDABLE and isinstance(node.value, str):
         return TreeNode({"include": node}, node.where)
     if node.is_table:
         return TreeNode({key: names_to_includes(item, (*path, key)) for key, item in node.value.items()}, node.where)
@@ -129,14 +134,14 @@ def anchored(node: TreeNode, folder: Path, path: TablePath = ()) -> TreeNode:
     path
         If `node` stands in the scenario.
     """
-    named = path in INCLUDABLE and is_file_name(node.value)
+    named = alike(path) in INCLUDABLE and is_file_name(node.value)
     if named or (_registry(path) and extensions.is_file(node.value)):
         return TreeNode(str(folder / str(node.value)), node.where)
     if not node.is_table:
         return node
     inner = {key: anchored(item, folder, (*path, key)) for key, item in node.value.items()}
     name = inner.get("include")
-    if path in INCLUDABLE and name is not None and is_file_name(name.value):
+    if alike(path) in INCLUDABLE and name is not None and is_file_name(name.value):
         inner["include"] = TreeNode(str(folder / str(name.value)), name.where)
     return TreeNode(inner, node.where)
 
@@ -175,6 +180,7 @@ def _extensible(node: TreeNode, path: TablePath = ()) -> Iterator[tuple[TablePat
 
 
 def _registry(path: TablePath) -> Registry[Any] | None:
+    path = alike(path)
     return EXTENSIBLE.get(path) or EXTENSIBLE.get(path[:-1])
 
 
@@ -194,7 +200,7 @@ def overlay(below: TreeNode, above: TreeNode, path: TablePath = ()) -> TreeNode:
     """
     if not (below.is_table and above.is_table):
         return above
-    if path in INCLUDABLE and "include" in above.value and "include" not in below.value:
+    if alike(path) in INCLUDABLE and "include" in above.value and "include" not in below.value:
         return above
     if path == ("fabric",) and "topology" in above.value:
         below = _without_shape(below, above.value["topology"].value)
@@ -276,7 +282,7 @@ class Includer:
         """Replace every ``include`` in a tree by the library file it names."""
         if not node.is_table:
             return node
-        if path in INCLUDABLE:
+        if alike(path) in INCLUDABLE:
             node = self._included(node, path)
         return TreeNode({key: self.resolve(item, (*path, key)) for key, item in node.value.items()}, node.where)
 
@@ -285,7 +291,7 @@ class Includer:
         while "include" in node.value:
             name = node.value["include"]
             beside = TreeNode({key: item for key, item in node.value.items() if key != "include"}, node.where)
-            problem = self._problem(name.value, INCLUDABLE[path], met)
+            problem = self._problem(name.value, INCLUDABLE[alike(path)], met)
             if problem is not None:
                 self.mistakes.append(Mistake(".".join(path), *problem, name.where))
                 self.broken.add(path)
@@ -319,6 +325,6 @@ class Includer:
 def _library_table(path: TablePath, name: str) -> TreeNode:
     if is_file_name(name):
         return names_to_includes(anchored(parse(read_text(Path(name), name), name), Path(name).parent, path), path)
-    kind = INCLUDABLE[path]
+    kind = INCLUDABLE[alike(path)]
     label = f"workloads/{kind}/{name}.toml"
     return names_to_includes(parse(read_text(library.path(kind, name), label), label), path)

@@ -33,6 +33,8 @@ from fabricsim.scenario.tree import TreeNode, build, plain, where
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+_OF_JOBS = frozenset({"job", "jobs", "traffic"})
+"""Keys that a fabric without a job has no use for."""
 Overrides = Mapping[str, Any] | Sequence[str]
 """Settings by their keys, such as ``{"cluster.hosts": 4}``, or texts as ``--set`` takes them."""
 
@@ -141,7 +143,7 @@ def _laid(  # noqa: PLR0913  as of `_loaded`
     if "name" not in own.value:  # a scenario is not called after the one that it extends
         root = overlay(root, TreeNode({"name": TreeNode(file.stem, label)}, root.where))
     if not with_job:
-        root = TreeNode({key: node for key, node in root.value.items() if key != "job"}, root.where)
+        root = TreeNode({key: node for key, node in root.value.items() if key not in _OF_JOBS}, root.where)
     for text in settings(overrides) if isinstance(overrides, Mapping) else overrides:
         root = overlay(root, override(text))
     return root
@@ -153,7 +155,7 @@ def resolved_tree(path: str | Path, overrides: Sequence[str] = ()) -> TreeNode:
     includer = Includer()
     root = _laid(read_text(file, label), file, label, overrides, includer)
     _checked(root, includer)
-    return _with_base_switch(Includer().resolve(root))
+    return _with_base_switch(Includer().resolve(_with_base_job(root)))
 
 
 def from_tables(tables: Mapping[str, Any]) -> Scenario:
@@ -259,7 +261,7 @@ def _locate_base(name: str, file: Path) -> tuple[Path, str]:
 
 
 def _checked(root: TreeNode, includer: Includer) -> tuple[Scenario, dict[str, Any]]:
-    root = _with_base_switch(includer.resolve(root))
+    root = _with_base_switch(includer.resolve(_with_base_job(root)))
     mistakes = list(includer.mistakes)
     tables = plain(root)
     known = digests(root)
@@ -298,6 +300,15 @@ def _with_base_switch(root: TreeNode) -> TreeNode:
         return root
     laid = overlay(base, switch, ("fabric", "switch"))
     return TreeNode({**root.value, "fabric": TreeNode({**fabric.value, "switch": laid}, fabric.where)}, root.where)
+
+
+def _with_base_job(root: TreeNode) -> TreeNode:
+    """Lay each of several jobs over the scenario's job, whose keys they change."""
+    base, jobs = root.value.get("job"), root.value.get("jobs")
+    if base is None or jobs is None or not (base.is_table and jobs.is_table):
+        return root
+    laid = {name: overlay(base, node, ("job",)) if node.is_table else node for name, node in jobs.value.items()}
+    return TreeNode({**root.value, "jobs": TreeNode(laid, jobs.where)}, root.where)
 
 
 def _placed(mistakes: Sequence[Mistake], root: TreeNode) -> list[Mistake]:

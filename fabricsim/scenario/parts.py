@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
+from fabricsim.scenario.background import Background
 from fabricsim.scenario.base import OneOf, Spec
 from fabricsim.scenario.cluster import Cluster, Nic
 from fabricsim.scenario.collectives import Collectives
 from fabricsim.scenario.fabric import TOPOLOGIES, FabricSpec
 from fabricsim.scenario.job import Job
+from fabricsim.scenario.jobs import PlacedJob
 from fabricsim.scenario.network import Ends
 from fabricsim.scenario.transport import Transport
 
@@ -30,6 +32,8 @@ class Parts(Spec):
     fabric: Annotated[FabricSpec, OneOf("topology", TOPOLOGIES.all)]
     transport: Transport
     job: Job | None = None
+    jobs: dict[str, PlacedJob] = Field(default_factory=dict)
+    traffic: dict[str, Background] = Field(default_factory=dict)
     collectives: Collectives = Collectives()
     engine: Literal["flow", "packet", "reference"] = "flow"
     folding: Literal["auto", "on", "close", "off"] = "auto"

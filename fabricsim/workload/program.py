@@ -11,7 +11,7 @@ from fabricsim.errors import SimulationError
 from fabricsim.records.program import COLLECTIVE, NONE, OP
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -172,6 +172,28 @@ class Program:
         ops["call"] = np.where(ops["call"] >= 0, np.searchsorted(used, ops["call"]), NONE)
         successors = number[self.successors[inside]]
         return Program(ops, successors, self.calls.take(used), self.timers, self.ranks, tuple(sorted(ranks)))
+
+
+def together(programs: Mapping[str, Program]) -> Program:
+    """Put programs behind one another, as those of jobs that run side by side; dimensions of calls get their names."""
+    timers = tuple(dict.fromkeys(timer for program in programs.values() for timer in program.timers))
+    ops, successors, kind = [], [], []
+    kinds: list[Call] = []
+    first_op = first_edge = first_call = 0
+    for name, program in programs.items():
+        mine = program.ops.copy()
+        mine["timer"] = np.array([timers.index(timer) for timer in program.timers])[mine["timer"]]
+        mine["call"] = np.where(mine["call"] == NONE, NONE, mine["call"] + first_call)
+        mine["first_successor"] += first_edge
+        ops.append(mine)
+        successors.append(program.successors + first_op)
+        kind.append(program.calls.kind + len(kinds))
+        kinds += [replace(call, dimension=f"{name} {call.dimension}") for call in program.calls.kinds]
+        first_op, first_edge = first_op + len(mine), first_edge + len(program.successors)
+        first_call += len(program.calls)
+    calls = CallList(tuple(kinds), np.concatenate(kind))
+    ranks = max(program.ranks for program in programs.values())
+    return Program(np.concatenate(ops), np.concatenate(successors), calls, timers, ranks)
 
 
 @dataclass(frozen=True, eq=False)

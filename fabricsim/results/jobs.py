@@ -1,0 +1,75 @@
+"""Several jobs of one run: which part of the result is whose, and what became of each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypedDict
+
+import numpy as np
+
+from fabricsim.records.program import NONE
+from fabricsim.results.breakdown import critical_rank, iteration_parts
+from fabricsim.results.causes import causes
+from fabricsim.results.result import CallRecords, Limits
+from fabricsim.units import seconds
+
+if TYPE_CHECKING:
+    from fabricsim.results.causes import Cause
+    from fabricsim.results.result import JobRecord, RunRecord
+
+FIRST = 3
+"""Causes of a job in a summary; `of_job` gives the rest."""
+
+
+class JobSummary(TypedDict):
+    """One of several jobs of a run.
+
+    ``ranks`` are how many it has, ``start_s`` when it began; of its own iteration the time, where that of its critical
+    rank goes, and the first causes along its critical path.
+    """
+
+    name: str
+    ranks: int
+    start_s: float
+    iteration_time_s: float
+    critical_rank: int
+    compute_s: float
+    exposed_communication_s: float
+    bubble_s: float
+    causes: list[Cause]
+
+
+def of_job(result: RunRecord, job: JobRecord) -> RunRecord:
+    """Take one job out of a run: its ops and calls, with times since it began; links are those of the whole run."""
+    ops = result.ops[job.first_op : job.first_op + job.ops].copy()
+    ops["call"] = np.where(ops["call"] == NONE, NONE, ops["call"] - job.first_call)
+    spans = result.spans[job.first_op : job.first_op + job.ops].copy()
+    for side in ("start", "end"):
+        spans[side] -= job.start
+    some = slice(job.first_call, job.first_call + job.calls)
+    of = result.calls
+    limits = Limits(of.limits.limit[some], of.limits.used[some], of.limits.rest[some])
+    calls = CallRecords(of.kinds, of.kind[some], of.start[some] - job.start, of.end[some] - job.start, limits)
+    return replace(result, ops=ops, spans=spans, calls=calls, iteration=job.end - job.start)
+
+
+def summarise_jobs(result: RunRecord) -> list[JobSummary]:
+    """Summarise each job of a run by itself, in the order of the scenario."""
+    summaries: list[JobSummary] = []
+    for job in result.jobs:
+        own = of_job(result, job)
+        parts = iteration_parts(own)
+        summaries.append(
+            {
+                "name": job.name,
+                "ranks": len(np.unique(own.ops["rank"])),
+                "start_s": seconds(job.start),
+                "iteration_time_s": seconds(own.iteration),
+                "critical_rank": critical_rank(own),
+                "compute_s": seconds(parts.compute),
+                "exposed_communication_s": seconds(parts.exposed_communication),
+                "bubble_s": seconds(parts.bubble),
+                "causes": causes(own)[:FIRST],
+            }
+        )
+    return summaries

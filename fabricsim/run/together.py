@@ -1,0 +1,143 @@
+"""Several jobs, and traffic beside them, on one fabric at the same time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+
+from fabricsim.engine.completions import Replay
+from fabricsim.engine.wiring import connections
+from fabricsim.results.result import JobRecord
+from fabricsim.results.traffic import DEMAND
+from fabricsim.run.traffic import connection_ports, parse_size, read, request
+from fabricsim.units import PS_PER_S, human_seconds, seconds
+from fabricsim.workload.program import together
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    import simpy
+    from numpy.typing import NDArray
+
+    from fabricsim.engine.fabric import Fabric
+    from fabricsim.scenario.background import Background
+    from fabricsim.scenario.scenario import Scenario
+    from fabricsim.workload.program import Program
+
+
+class Placed(NamedTuple):
+    """A job that is ready to run: its program, its ranks of the cluster (its own if None), and when it begins, ps."""
+
+    name: str
+    program: Program
+    ranks: tuple[int, ...] | None
+    start: int
+
+
+@dataclass
+class Stream:
+    """Traffic of one name: its flows, and how long each round of them took, s."""
+
+    name: str
+    flows: NDArray[np.void]
+    traffic: Background
+    rounds: list[float] = field(default_factory=list)
+
+    def note(self) -> str:
+        """Say what was sent."""
+        what = f"traffic {self.name}: {len(self.flows)} flows, {self.flows['bytes'].sum() / 1e9:.4g} GB in all"
+        if not self.rounds:
+            return f"{what}, which had not arrived when the jobs were done"
+        mean = human_seconds(sum(self.rounds) / len(self.rounds))
+        return f"{what}; {len(self.rounds)} times, {mean} each in the mean"
+
+
+def streams(scenario: Scenario) -> list[Stream]:
+    """Draw the traffic of a scenario.
+
+    Raises
+    ------
+    InputError
+        If there is no such pattern or file, or it cannot be had so.
+    """
+    return [Stream(name, _flows(scenario, traffic), traffic) for name, traffic in scenario.traffic.items()]
+
+
+def _flows(scenario: Scenario, traffic: Background) -> NDArray[np.void]:
+    cluster = scenario.cluster
+    ranks = [*range(cluster.ranks)]
+    if traffic.ranks is not None:
+        ranks = [rank for place in traffic.ranks for rank in place.numbers]
+    if traffic.to_host is not None:
+        hosts = sorted({rank // cluster.gpus_per_host for rank in ranks} - {traffic.to_host})
+        flows = np.zeros(len(hosts), DEMAND)
+        flows["id"] = np.arange(1, len(hosts) + 1)
+        flows["source"], flows["target"] = np.array(hosts) + cluster.ranks, traffic.to_host + cluster.ranks
+        flows["bytes"] = parse_size(str(traffic.size))
+        return flows
+    name = str(traffic.pattern)
+    asked = {"size": traffic.size, "flows": traffic.flows, "load": traffic.load}
+    matrix = read(name) or request(name, scenario, ranks=len(ranks), **asked)  # type: ignore[arg-type]
+    flows = matrix.flows.copy()
+    for end in ("source", "target"):
+        flows[end] = np.array(ranks)[flows[end]]
+    return flows
+
+
+def run(env: simpy.Environment, fabric: Fabric, jobs: Sequence[Placed], beside: Sequence[Stream]) -> list[Replay]:
+    """Run jobs, each from its start on, and traffic beside them until all jobs are done."""
+    waiting = [env.process(_run_job(env, fabric, job)) for job in jobs]
+    for stream in beside:
+        env.process(_repeat(env, fabric, stream))
+    env.run(env.all_of(waiting))
+    return [cast("Replay", process.value) for process in waiting]
+
+
+def _run_job(env: simpy.Environment, fabric: Fabric, job: Placed) -> Generator[simpy.Event, Any, Any]:
+    if job.start:
+        yield env.timeout(job.start / PS_PER_S)
+    event = fabric.replay(job.program, job.ranks)
+    if fabric.recorder is not None:
+        fabric.recorder.tap_flows()
+    replay = yield event
+    return replay
+
+
+def _repeat(env: simpy.Environment, fabric: Fabric, stream: Stream) -> Generator[simpy.Event, Any, Any]:
+    ports = connection_ports(stream.flows, fabric.platform.endpoints)
+    begin, every = stream.traffic.start / PS_PER_S, stream.traffic.every
+    yield env.timeout(begin)
+    while True:
+        times = cast("NDArray[np.int64]", (yield fabric.send_all(stream.flows, ports)))
+        stream.rounds.append(seconds(int((times + stream.flows["start"]).max())))
+        if every is None:
+            return
+        begin += every / PS_PER_S
+        yield env.timeout(max(begin - env.now, 0))
+
+
+def crossed_by(fabric: Fabric, beside: Sequence[Stream]) -> dict[int, set[str]]:
+    """Name the traffic that crosses each resource."""
+    found: dict[int, set[str]] = {}
+    for stream in beside:
+        ports = connection_ports(stream.flows, fabric.platform.endpoints)
+        for route in set(fabric.wiring.routes(connections(stream.flows, ports))):
+            for resource in fabric.wiring.route_hops[route]:
+                found.setdefault(resource, set()).add(f"traffic {stream.name}")
+    return found
+
+
+def joined(jobs: Sequence[Placed], replays: Sequence[Replay]) -> tuple[Program, Replay, tuple[JobRecord, ...]]:
+    """Put the programs of several jobs, and what became of them, behind one another."""
+    if jobs[0].ranks is None:  # the only one
+        return jobs[0].program, replays[0], ()
+    whole = together({job.name: job.program.placed(job.ranks or ()) for job in jobs})
+    spans, calls = (np.concatenate([getattr(replay, name) for replay in replays]) for name in ("spans", "calls"))
+    replay = Replay(0, max(each.end for each in replays), spans, calls)
+    records, op, call = [], 0, 0
+    for job, each in zip(jobs, replays, strict=True):
+        records.append(JobRecord(job.name, op, len(each.spans), call, len(each.calls), each.start, each.end))
+        op, call = op + len(each.spans), call + len(each.calls)
+    return whole, replay, tuple(records)

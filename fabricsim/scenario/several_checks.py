@@ -1,0 +1,62 @@
+"""Checks of what runs side by side: several jobs, and traffic beside them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fabricsim.errors import Mistake
+from fabricsim.scenario.jobs import given
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fabricsim.scenario.parts import Parts
+
+
+def placement_problems(scenario: Parts) -> Iterator[Mistake]:
+    """Find jobs that do not fit beside one another."""
+    there, needed = scenario.cluster.ranks, 0
+    taken: dict[int, str] = {}
+    for name, job in scenario.jobs.items():
+        key, wanted = f"jobs.{name}", job.parallelism.ranks
+        needed += wanted
+        if job.ranks is None:
+            continue
+        ranks = given(job)
+        if "placement" in job.model_fields_set:
+            yield Mistake(f"{key}.placement", "has no effect beside ranks", "take one out")
+        if len(ranks) != wanted or len(set(ranks)) != wanted:
+            problem = f"names {len(set(ranks))} ranks, and the job has {wanted}"
+            yield Mistake(f"{key}.ranks", problem, "name as many as its degrees of parallelism multiply to")
+        elif max(ranks) >= there:
+            yield Mistake(f"{key}.ranks", f"names rank {max(ranks)}, and there are 0 to {there - 1}", "lower it")
+        elif shared := sorted(set(ranks) & taken.keys()):
+            problem = f"names rank {shared[0]}, which {taken[shared[0]]} has"
+            yield Mistake(f"{key}.ranks", problem, "give each job ranks of its own")
+        taken |= dict.fromkeys(ranks, name)
+    if needed > there:
+        problem = f"need {needed} ranks together, and the cluster has {there}"
+        yield Mistake("jobs", problem, "raise cluster.hosts, or lower a degree of parallelism")
+
+
+def background_problems(scenario: Parts) -> Iterator[Mistake]:
+    """Find traffic that says too little or too much."""
+    cluster = scenario.cluster
+    if scenario.traffic and scenario.job is None and not scenario.jobs:
+        yield Mistake("traffic", "has no effect without a job, beside which it runs", "add job, or take it out")
+    for name, traffic in scenario.traffic.items():
+        key = f"traffic.{name}"
+        if (traffic.pattern is None) == (traffic.to_host is None):
+            yield Mistake(key, "wants one of pattern and to_host", "write one of them")
+        if traffic.to_host is not None:
+            if traffic.to_host >= cluster.hosts:
+                problem = f"is host {traffic.to_host}, and there are 0 to {cluster.hosts - 1}"
+                yield Mistake(f"{key}.to_host", problem, "lower it, or raise cluster.hosts")
+            if traffic.size is None:
+                yield Mistake(f"{key}.size", "is missing: it is what each host sends", 'write it like "10GB"')
+            for idle in {"flows", "load"} & traffic.model_fields_set:
+                yield Mistake(f"{key}.{idle}", "has no effect with to_host", "take it out")
+        if traffic.ranks is not None and (last := max(place.last for place in traffic.ranks)) >= cluster.ranks:
+            yield Mistake(f"{key}.ranks", f"names rank {last}, and there are 0 to {cluster.ranks - 1}", "lower it")
+        if traffic.every == 0:
+            yield Mistake(f"{key}.every", "is zero, so that it would never end", "write a longer time")
