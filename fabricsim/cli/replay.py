@@ -43,7 +43,10 @@ TracesArgument = Annotated[
     ),
 ]
 FormOption = Annotated[
-    str | None, typer.Option("--form", metavar="NAME", help="Form of the trace, where its contents do not show it.")
+    str | None,
+    typer.Option(
+        "--form", metavar="NAME", help="Form of the trace, if its contents do not show it; or FILE.py that reads it."
+    ),
 ]
 OnlyOption = Annotated[
     str | None, typer.Option("--only", metavar="GLOB", help="Read only files or members whose names match.")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from fabricsim.errors import TraceError
 from fabricsim.files.lines import lines
 from fabricsim.records.program import CLOCK_END, NONE
+from fabricsim.traces.form import Form
 from fabricsim.traces.rank_groups import strided
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, HOST, WAIT, Communication, ProcessGroup, RecordingBuilder
 
@@ -270,3 +271,6 @@ class _Reader:
 
     def _fail(self, problem: str) -> NoReturn:
         raise TraceError(self.source.label, problem, self.number or None)
+
+
+FORM = Form("aicb", "CSV workloads and logs of AICB", recognises, read)

@@ -18,6 +18,7 @@ import msgspec
 from fabricsim.errors import TraceError
 from fabricsim.files.json_objects import ObjectList, decoded
 from fabricsim.records.program import CLOCK_END, NONE
+from fabricsim.traces.form import Form
 from fabricsim.traces.kineto.messages import MOST_RANKS, communication, note_of
 from fabricsim.traces.trace import COMMUNICATION, LAUNCH, RecordingBuilder
 
@@ -189,3 +190,6 @@ def _elements(sizes: list[list[int]]) -> int:
 
 def _one(names: set[str]) -> str:
     return next(iter(names)) if len(names) == 1 else ""
+
+
+FORM = Form("flight_recorder", "PyTorch Flight Recorder, dumped as JSON", recognises, read)

@@ -19,6 +19,7 @@ import msgspec
 from fabricsim.errors import TraceError
 from fabricsim.files.json_objects import ObjectList, decoded
 from fabricsim.records.program import NONE
+from fabricsim.traces.form import Form
 from fabricsim.traces.groups import ONE_HOST
 from fabricsim.traces.horovod_parts import Ran, fitting, parts
 from fabricsim.traces.kineto.messages import MOST_RANKS
@@ -387,3 +388,6 @@ def _size(args: dict[str, Any]) -> tuple[int, str]:
         return NONE, datatype
     size = prod(int(length) for length in re.findall(r"\d{1,15}", shape)) * _ITEM[datatype]
     return (size if size < 2**62 else NONE), datatype
+
+
+FORM = Form("horovod", "Horovod timelines", recognises, read, per_host=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from fabricsim.errors import InputError, TraceError
+from fabricsim.errors import TraceError
 from fabricsim.files.lines import lines
 from fabricsim.files.sources import sources
+from fabricsim.traces.form import FORMS, form_named
 from fabricsim.traces.inspection import TraceSummary, summarise_trace
 from fabricsim.traces.log_views import VIEWS, LogSummary, summarise_logs
-from fabricsim.traces.readers import FORMS, form_of, read
+from fabricsim.traces.readers import form_of, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -41,10 +42,9 @@ def inspect(
     `form`: of `FORMS` or `VIEWS`; if left out, as each file shows.
     Raises TraceError if a file is of no form that is known, or cannot be read; InputError if `form` is none.
     """
-    if form is not None and form not in {**FORMS, **VIEWS}:
-        msg = f"there is no form {form!r}; choose one of {', '.join({**FORMS, **VIEWS})}"
-        raise InputError(msg)
-    logs = [] if form in FORMS and form not in VIEWS else _logs(paths, form, only)
+    if form is not None and form not in VIEWS:
+        form_named(form, VIEWS)
+    logs = [] if form is not None and form not in VIEWS else _logs(paths, form, only)
     if logs and not any(log["nccl"] and log["nccl"]["calls"] for log in logs):
         return {"trace": None, "logs": logs}
     try:
@@ -108,5 +108,5 @@ def _seen(source: Source, names: Sequence[str], form: str | None) -> LogSummary:
 
 
 def _unknown(source: Source) -> TraceError:
-    names = ", ".join({**FORMS, **VIEWS})
+    names = ", ".join({**FORMS.all(), **VIEWS})
     return TraceError(source.label, f"is no trace or log of a form that is known ({names}); give --form if it is one")

@@ -17,6 +17,7 @@ from fabricsim.errors import TraceError
 from fabricsim.files.json_objects import decoded
 from fabricsim.files.lines import MOST_BLANK
 from fabricsim.records.program import CLOCK_END, NONE
+from fabricsim.traces.form import Form
 from fabricsim.traces.kineto.messages import MOST_RANKS, operation_of_name
 from fabricsim.traces.rank_groups import strided
 from fabricsim.traces.trace import COMMUNICATION, Communication, RecordingBuilder
@@ -268,3 +269,6 @@ def _recording(process: _Process, largest: InspectedOp) -> Recording:
     if len(starts) < len(process.rows):
         builder.missing["when operations began: set NCCL_INSPECTOR_DUMP_VERBOSE=1"] = None
     return builder.build(largest.rank, largest.ranks, origin=origin * _NS_PER_US, host=process.host)
+
+
+FORM = Form("inspector", "JSON lines of NCCL's inspector plugin", recognises, read)

@@ -1,16 +1,15 @@
-"""The forms of traces: which there are, how each is known, and the one way to read any of them."""
+"""The one way to read traces of any form."""
 
 from __future__ import annotations
 
-from importlib import import_module
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING
 
 from fabricsim.errors import InputError, TraceError
 from fabricsim.files.sources import sources
 from fabricsim.records.program import NONE
-from fabricsim.scenario.suggest import did_you_mean
-from fabricsim.traces import horovod, megatron_log
+from fabricsim.traces import megatron_log
+from fabricsim.traces.form import FORMS, form_named
 from fabricsim.traces.groups import completed, united
 from fabricsim.traces.joined import join
 from fabricsim.traces.trace import GroupList, Trace
@@ -23,70 +22,16 @@ if TYPE_CHECKING:
     from fabricsim.traces.trace import Recording
 
 
-class Reader(Protocol):
-    """What the module of a form offers."""
-
-    def recognises(self, name: str, head: bytes) -> bool:
-        """Whether a file of this name that begins with `head` (up to 64 KiB) is of this form."""
-
-    def read(self, source: Source) -> Iterator[Recording | GroupList]:
-        """Give the recordings of a file, one per rank, or what it says of all recordings.
-
-        Raises TraceError if it cannot be read.
-        """
-
-
-class Form(NamedTuple):
-    """A form of traces.
-
-    `module`: if its reader is: a module of `fabricsim.traces`.
-    `description`: what writes it.
-    `whole`: whether files of ranks 0 to n - 1, two at least, are those of a whole job if nothing says how many ranks it
-        has.
-    """
-
-    module: str
-    description: str
-    whole: bool = False
-
-
-FORMS: dict[str, Form] = {
-    "kineto": Form("kineto.reader", "PyTorch profiler (Kineto): Chrome JSON, one file per rank"),
-    "pytorch_et": Form("pytorch_et.reader", "PyTorch ExecutionTraceObserver: JSON, one file per rank"),
-    "chakra": Form(
-        "chakra.reader",
-        "Chakra execution traces: .et or JSON, one file per rank, and their lists of groups",
-        whole=True,
-    ),
-    "goal": Form("goal.reader", "GOAL schedules as text, of LogGOPSim and ATLAHS"),
-    "aicb": Form("aicb", "CSV workloads and logs of AICB"),
-    "astrasim": Form("astrasim.reader", "text workloads of ASTRA-sim 1.0 and SimAI"),
-    "horovod": Form("horovod", "Horovod timelines"),
-    "inspector": Form("inspector", "JSON lines of NCCL's inspector plugin"),
-    "flight_recorder": Form("flight_recorder", "PyTorch Flight Recorder, dumped as JSON"),
-    "nccl_log": Form("nccl_log.reader", "NCCL_DEBUG=INFO logs of NCCL and RCCL, with the subsystem COLL"),
-}
-"""All forms by name, in the order in which they are tried."""
-
-
-def reader(form: str) -> Reader:
-    """Return the reader of a form. Raises InputError if there is no such form."""
-    if form not in FORMS:
-        hint = did_you_mean(form, FORMS, f"there are {', '.join(FORMS)}")
-        msg = f"--form {form!r}: there is no such form of traces; {hint}"
-        raise InputError(msg)
-    return cast("Reader", import_module(f"fabricsim.traces.{FORMS[form].module}"))
-
-
 def form_of(source: Source) -> str:
     """Name the form of a file. Raises TraceError if it is none that is known."""
-    for name in FORMS:
-        if reader(name).recognises(source.name, source.head):
+    known = FORMS.all()
+    for name, form in known.items():
+        if form.recognises(source.name, source.head):
             return name
     if megatron_log.recognises(source.head):
         msg = "is a training log of Megatron-LM: it has times of iterations, and no operations that could be replayed;"
         raise TraceError(source.label, f"{msg} `fabricsim inspect` reads it")
-    msg = f"is no trace of a form that is known ({', '.join(FORMS)}); name its form with --form if it is one"
+    msg = f"is no trace of a form that is known ({', '.join(known)}); name its form with --form if it is one"
     raise TraceError(source.label, f"{msg}, or see what `fabricsim inspect` finds in it")
 
 
@@ -129,18 +74,18 @@ def read(
                 recordings.append(part)
     name, recordings = _one_form({name: _ordered(some) for name, some in found.items() if some}, paths)
     world, listed = _world(recordings), united(lists)
-    if world == NONE and FORMS[name].whole:
+    if world == NONE and form_named(name).whole:
         world = _implied_world(recordings, listed)
     return Trace(name, tuple(completed(recording, listed, world) for recording in recordings), world)
 
 
 def _parts(form: str, source: Source, ranks_per_host: int | None) -> Iterator[Recording | GroupList]:
     if ranks_per_host is None:
-        return reader(form).read(source)
-    if form != "horovod":
+        return form_named(form).read(source)
+    if not form_named(form).per_host:
         msg = f"--ranks-per-host {ranks_per_host}: {source.label} is of form {form}, which does without; leave it out"
         raise InputError(msg)
-    return horovod.read(source, ranks_per_host)
+    return form_named(form).read(source, ranks_per_host)
 
 
 def _one_form(found: dict[str, list[Recording]], paths: Collection[Path | str]) -> tuple[str, list[Recording]]:

@@ -173,9 +173,7 @@ def _instrument(atheris: Any) -> None:  # noqa: ANN401  a module that is seldom 
     for name in [name for name in sys.modules if name.startswith("fabricsim.traces")]:
         del sys.modules[name]
     with atheris.instrument_imports(include=["fabricsim.traces"]):
-        readers = import_module("fabricsim.traces.readers")
-        for form in readers.FORMS:
-            readers.reader(form)
+        _ = import_module("fabricsim.traces.form").FORMS.own
         fuzz_trial.inspect = import_module("fabricsim.traces.inspecting").inspect
 
 

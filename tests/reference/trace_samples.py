@@ -322,7 +322,7 @@ SAMPLES: dict[str, list[bytes]] = {
     "osu": [_OSU.encode()],
     "megatron": [_MEGATRON.encode(), _MEGATRON_CORE.encode()],
 }
-"""By form, as of `fabricsim.traces.readers.FORMS` and `fabricsim.traces.log_views.VIEWS`."""
+"""By form, as of `fabricsim.traces.form.FORMS` and `fabricsim.traces.log_views.VIEWS`."""
 
 REAL: dict[str, tuple[str, ...]] = {
     "kineto": ("kineto/dlrm_kineto.tar.gz", "kineto/nccl_parser_config_nccl_data.json.gz"),

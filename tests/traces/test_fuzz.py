@@ -14,15 +14,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fabricsim.errors import InputError
+from fabricsim.traces.form import FORMS
 from fabricsim.traces.inspecting import inspect
 from fabricsim.traces.log_views import VIEWS
-from fabricsim.traces.readers import FORMS
 
 if TYPE_CHECKING:
     from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[2]
-ALL = sorted({**FORMS, **VIEWS})
+ALL = sorted({**FORMS.own, **VIEWS})
 
 
 @pytest.mark.parametrize("form", ALL)
@@ -32,6 +32,13 @@ def test_samples_are_whole(form: str, tmp_path: Path, trace_samples: ModuleType)
         found = inspect([tmp_path / "nccl_trace_rank_1"])
         views = [name for log in found["logs"] for name in log["views"]]
         assert form in views or (found["trace"] is not None and found["trace"]["form"] == form)
+
+
+@pytest.mark.parametrize("form", sorted(FORMS.own))
+def test_a_file_is_of_one_form(form: str, traces: Path, trace_samples: ModuleType) -> None:
+    """So that the order in which forms are tried does not matter."""
+    for sample in trace_samples.SAMPLES[form] + trace_samples.real_samples(form, traces):
+        assert [name for name, each in FORMS.own.items() if each.recognises("file", sample[: 2**16])] == [form]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
@@ -50,7 +57,7 @@ def test_damage_ends_in_a_trace_or_one_error(
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=10)
-@pytest.mark.parametrize("form", sorted(FORMS))
+@pytest.mark.parametrize("form", sorted(FORMS.own))
 @given(drawn=st.data())
 def test_what_was_read_is_used_or_refused(  # noqa: PLR0913, PLR0917  fixtures
     form: str,

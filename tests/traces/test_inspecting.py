@@ -144,7 +144,7 @@ def test_a_log_whose_beginning_shows_nothing(tmp_path: Path, trace_samples: Modu
 
 
 def test_an_unknown_form(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no form 'kinetto'; choose one of kineto"):
+    with pytest.raises(InputError, match="--form 'kinetto': there is no such form of traces; did you mean 'kineto'"):
         inspect([tmp_path], "kinetto")
 
 

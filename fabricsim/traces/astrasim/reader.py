@@ -14,6 +14,7 @@ from fabricsim.errors import TraceError
 from fabricsim.files.lines import lines
 from fabricsim.records.program import CLOCK_END
 from fabricsim.traces.astrasim.order import POLICIES, Header, Layer, LayerPass, unroll
+from fabricsim.traces.form import Form
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -176,3 +177,6 @@ class _Reader:
 
     def _fail(self, problem: str) -> NoReturn:
         raise TraceError(self.source.label, problem, self.number or None)
+
+
+FORM = Form("astrasim", "text workloads of ASTRA-sim 1.0 and SimAI", recognises, read)

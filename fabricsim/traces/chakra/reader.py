@@ -15,6 +15,7 @@ from fabricsim.records.program import NONE
 from fabricsim.traces.chakra import json_form as chakra_json
 from fabricsim.traces.chakra.nodes import READ, NodeCollector
 from fabricsim.traces.chakra.schema import METADATA, WireError, decode_metadata, decode_node, is_metadata, messages
+from fabricsim.traces.form import Form
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,3 +93,12 @@ def _read_graph(source: Source) -> Recording:
     for node in graph.nodes:
         recorder.add(node)
     return recorder.recording(_rank(source), graph.ranks)
+
+
+FORM = Form(
+    "chakra",
+    "Chakra execution traces: .et or JSON, one file per rank, and their lists of groups",
+    recognises,
+    read,
+    whole=True,
+)

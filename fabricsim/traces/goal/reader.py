@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 from fabricsim.errors import TraceError
 from fabricsim.files.lines import lines
 from fabricsim.records.program import CLOCK_END, NONE
+from fabricsim.traces.form import Form
 from fabricsim.traces.goal.writer import MOST_OPTION, PS_PER_NS, write
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, Communication, RecordingBuilder
 
@@ -233,3 +234,6 @@ class _Scanner:
 
     def _fail(self, problem: str) -> NoReturn:
         raise TraceError(self.source.label, problem, self.number or None)
+
+
+FORM = Form("goal", "GOAL schedules as text, of LogGOPSim and ATLAHS", recognises, read)

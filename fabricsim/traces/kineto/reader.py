@@ -18,6 +18,7 @@ import numpy as np
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.device_libraries import library_of
+from fabricsim.traces.form import Form
 from fabricsim.traces.kineto import trace_events as scanner
 from fabricsim.traces.kineto.events import Timeline, read_events
 from fabricsim.traces.kineto.job import CapturedJob
@@ -319,3 +320,6 @@ def _edges(
     edges = np.empty(len(before), EDGE)
     edges["before"], edges["after"], edges["on_start"] = before, after, on_start
     return edges
+
+
+FORM = Form("kineto", "PyTorch profiler (Kineto): Chrome JSON, one file per rank", recognises, read)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from fabricsim.errors import TraceError
 from fabricsim.files.lines import lines
+from fabricsim.traces.form import Form
 from fabricsim.traces.nccl_log.calls import Caller
 from fabricsim.traces.nccl_log.collect import Collector
 from fabricsim.traces.nccl_log.ranks import CAPTURE, Ranks
@@ -61,3 +62,6 @@ def read(source: Source) -> Iterator[Recording | GroupList]:
     for entity, calls in ranks.calls():
         yield Caller(ranks, entity, calls).recording()
     yield GroupList(source.label, ranks.listed())
+
+
+FORM = Form("nccl_log", "NCCL_DEBUG=INFO logs of NCCL and RCCL, with the subsystem COLL", recognises, read)

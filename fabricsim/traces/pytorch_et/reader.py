@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from fabricsim.errors import TraceError
 from fabricsim.files.json_objects import ObjectList
 from fabricsim.records.program import NONE
+from fabricsim.traces.form import Form
 from fabricsim.traces.pytorch_et import timed as pytorch_et_timed
 from fabricsim.traces.pytorch_et import writer as pytorch_et_writer
 from fabricsim.traces.pytorch_et.calls import Calls
@@ -129,3 +130,6 @@ def _groups(calls: Calls, rank: int, builder: RecordingBuilder) -> dict[str, Mem
         name = "0" if len(sizes) == 1 else f"group {number} of rank {rank}"
         groups[address] = Membership(name, "", (), size)
     return groups
+
+
+FORM = Form("pytorch_et", "PyTorch ExecutionTraceObserver: JSON, one file per rank", recognises, read)
