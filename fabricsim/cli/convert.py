@@ -187,14 +187,17 @@ def _written_out(program: Program, name: str, algorithms: Mapping[str, str], *, 
 
 def _algorithms(given: Sequence[str] | None) -> dict[str, str]:
     """Read ``--algorithm``: of one collective, or of all that have one of that name."""
-    from fabricsim.scenario.collectives import ALGORITHMS  # noqa: PLC0415  --help must not pay for it
+    from fabricsim import extensions  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.scenario.collectives import DEFAULTS, has  # noqa: PLC0415  as above
 
     chosen: dict[str, str] = {}
     for text in given or ():
         collective, equals, name = text.rpartition("=")
-        having = [one for one, names in ALGORITHMS.items() if name in names]
-        if equals and collective not in ALGORITHMS:
-            msg = f"--algorithm {text}: there is no collective {collective!r}; there are {', '.join(ALGORITHMS)}"
+        if extensions.is_file(name):
+            extensions.run(name)
+        having = [one for one in DEFAULTS if has(one, name)]
+        if equals and collective not in DEFAULTS:
+            msg = f"--algorithm {text}: there is no collective {collective!r}; there are {', '.join(DEFAULTS)}"
             raise InputError(msg)
         if not having or (equals and collective not in having):
             msg = f"--algorithm {text}: is none of {collective or 'any collective'}; see fabricsim list algorithms"

@@ -138,12 +138,12 @@ def list_(
     from rich.text import Text  # noqa: PLC0415  as above
 
     from fabricsim.scenario import library  # noqa: PLC0415  as above
-    from fabricsim.scenario.collectives import ALGORITHMS  # noqa: PLC0415  as above
+    from fabricsim.scenario.collectives import DEFAULTS, algorithms  # noqa: PLC0415  as above
 
     if kind not in {None, "algorithms"}:
         library.names(str(kind))  # an unknown kind ends here, with those that there are
     kinds = library.listing()
-    kinds["algorithms"] = [(collective, ", ".join(names)) for collective, names in ALGORITHMS.items()]
+    kinds["algorithms"] = [(collective, ", ".join(algorithms(collective))) for collective in DEFAULTS]
     for name in sorted(kinds) if kind is None else [kind]:
         table = Table(title=name, title_justify="left", box=None, show_header=False, pad_edge=False)
         table.add_column(no_wrap=True)

@@ -2,81 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from fabricsim.collectives import (
-    all_to_all,
-    bruck,
-    chain,
-    collnet,
-    direct,
-    halving,
-    hierarchical,
-    nvls,
-    pat,
-    ring,
-    tree,
-)
+from fabricsim import extensions
 from fabricsim.collectives.base import Group
-from fabricsim.collectives.custom import recv_copy, recv_reduce, send, written
+from fabricsim.collectives.custom import ByRank, by_rank, recv_copy, recv_reduce, send
 from fabricsim.errors import InputError
-from fabricsim.scenario.collectives import ALGORITHMS, is_described
+from fabricsim.scenario.collectives import ALGORITHMS, DEFAULTS, Algorithm, algorithms, has, is_described
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fabricsim.collectives.base import Template
-    from fabricsim.collectives.custom import Algorithm
+    from fabricsim.collectives.custom import Steps
 
-__all__ = ["BY_HOST", "FLAT", "recv_copy", "recv_reduce", "register", "send", "template", "unregister"]
-
-FLAT: dict[tuple[str, str], Callable[[int], Template]] = {
-    ("all_reduce", "ring"): ring.all_reduce,
-    ("all_reduce", "halving_doubling"): halving.halving_doubling,
-    ("all_reduce", "rabenseifner"): halving.rabenseifner,
-    ("all_reduce", "recursive_doubling"): halving.recursive_doubling,
-    ("all_reduce", "direct"): direct.all_reduce,
-    ("reduce_scatter", "ring"): ring.reduce_scatter,
-    ("reduce_scatter", "recursive_halving"): halving.reduce_scatter,
-    ("reduce_scatter", "pat"): pat.reduce_scatter,
-    ("reduce_scatter", "direct"): direct.reduce_scatter,
-    ("all_gather", "ring"): ring.all_gather,
-    ("all_gather", "recursive_doubling"): halving.all_gather,
-    ("all_gather", "bruck"): bruck.all_gather,
-    ("all_gather", "pat"): pat.all_gather,
-    ("all_gather", "direct"): direct.all_gather,
-    ("broadcast", "ring"): chain.broadcast,
-    ("reduce", "ring"): chain.reduce,
-    ("all_to_all", "direct"): all_to_all.direct,
-    ("all_to_all", "pairwise"): all_to_all.pairwise,
-    ("all_to_all", "bruck"): bruck.all_to_all,
-    ("send_recv", "direct"): chain.send_recv,
-    ("ring_exchange", "ring"): ring.exchange,
-}
-"""Algorithms for which members are alike, by the collective that they carry out and their name."""
-
-BY_HOST: dict[tuple[str, str], Callable[[Group], Template]] = {
-    ("all_reduce", "tree"): tree.all_reduce,
-    ("all_reduce", "hierarchical"): hierarchical.all_reduce,
-    ("all_reduce", "nvls"): nvls.all_reduce,
-    ("all_reduce", "nvls_tree"): nvls.tree_all_reduce,
-    ("all_reduce", "collnet_direct"): collnet.direct,
-    ("all_reduce", "collnet_chain"): collnet.chain,
-    ("reduce_scatter", "nvls"): nvls.reduce_scatter,
-    ("all_gather", "nvls"): nvls.all_gather,
-}
-"""Algorithms that look at which members are on one host, likewise."""
+__all__ = [
+    "Algorithm",
+    "by_host",
+    "by_rank",
+    "recv_copy",
+    "recv_reduce",
+    "register",
+    "send",
+    "template",
+    "unregister",
+]
 
 
 @lru_cache(maxsize=256)
-def _flat(collective: str, algorithm: str, members: int) -> Template:
-    return FLAT[collective, algorithm](members)
-
-
-@lru_cache(maxsize=256)
-def _by_host(collective: str, algorithm: str, group: Group) -> Template:
-    return BY_HOST[collective, algorithm](group)
+def _made(algorithm: Algorithm, collective: str, of: Any) -> Template:  # noqa: ANN401  a number of members or a group
+    make = algorithm.of[collective]
+    made: Template = make.template(collective, algorithm.name, of) if isinstance(make, ByRank) else make(of)
+    return made
 
 
 @lru_cache(maxsize=256)
@@ -88,9 +47,7 @@ def _from_files(path: str, collective: str, members: int) -> Template:
     return chakra.read(path, collective, members).template
 
 
-def register(
-    collective: str, name: str, algorithm: Algorithm, *, shards: int | Callable[[int], int] | None = None
-) -> None:
+def register(collective: str, name: str, algorithm: Steps, *, shards: int | Callable[[int], int] | None = None) -> None:
     """Make an algorithm of one's own known, for scenarios that are loaded from then on.
 
     Parameters
@@ -113,21 +70,27 @@ def register(
         used with a number of ranks: an `fabricsim.collectives.semantics.WrongAlgorithmError` says which rank
         ends with what.
     """
-    if collective not in ALGORITHMS:
-        msg = f"no collective {collective!r}; there are {', '.join(ALGORITHMS)}"
+    if collective not in DEFAULTS:
+        msg = f"no collective {collective!r}; there are {', '.join(DEFAULTS)}"
         raise InputError(msg)
-    if name in ALGORITHMS[collective] or is_described(name):
+    if has(collective, name) or is_described(name) or extensions.is_file(name):
         msg = f"{collective} has an algorithm {name!r} already, or the name is that of a file: choose another name"
         raise InputError(msg)
-    FLAT[collective, name] = written(collective, name, algorithm, shards)
-    ALGORITHMS[collective].append(name)
+    there = ALGORITHMS.own.get(name) or Algorithm(name, {})
+    ALGORITHMS.own[name] = replace(there, of={**there.of, collective: by_rank(algorithm, shards=shards)})
 
 
 def unregister(collective: str, name: str) -> None:
     """Forget an algorithm that was registered."""
-    ALGORITHMS[collective].remove(name)
-    del FLAT[collective, name]
-    _flat.cache_clear()
+    there = ALGORITHMS.own.pop(name)
+    if others := {other: make for other, make in there.of.items() if other != collective}:
+        ALGORITHMS.own[name] = replace(there, of=others)
+
+
+def by_host(collective: str, name: str) -> bool:
+    """Whether an algorithm looks at which members are on one host."""
+    found = ALGORITHMS.find(name)
+    return found is not None and found.by_host and not isinstance(found.of.get(collective), ByRank)
 
 
 def template(collective: str, members: int, algorithm: str | None = None, group: Group | None = None) -> Template:
@@ -147,9 +110,13 @@ def template(collective: str, members: int, algorithm: str | None = None, group:
     SimulationError
         If the algorithm does not work for such a group.
     """
-    name = algorithm or ALGORITHMS[collective][0]
+    name = algorithm or DEFAULTS[collective]
     if is_described(name):
         return _from_files(name, collective, members)
-    if (collective, name) in FLAT:
-        return _flat(collective, name, members)
-    return _by_host(collective, name, group or Group(tuple(range(members)), (0,) * members))
+    found = ALGORITHMS.find(name)
+    if found is None or collective not in found.of:
+        msg = f"{collective} has no algorithm {name!r}; there are {', '.join(algorithms(collective))}"
+        raise InputError(msg)
+    if by_host(collective, name):
+        return _made(found, collective, group or Group(tuple(range(members)), (0,) * members))
+    return _made(found, collective, members)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from fabricsim.collectives.base import Template, alone, sending_ahead
 from fabricsim.collectives.bruck import Turn, shifted
+from fabricsim.scenario.collectives import Algorithm
 
 
 def direct(members: int) -> Template:
@@ -27,3 +28,6 @@ def pairwise(members: int) -> Template:
     # The block of the sender at distance -k comes to where that for the receiver at distance k has been: the place of
     # the member at distance -k still holds what goes to that one.
     return shifted(members, [Turn(k, k, k, 1) for k in range(1, members)])
+
+
+ALGORITHM = Algorithm("pairwise", {"all_to_all": pairwise})

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fabricsim.collectives.base import Template, alone, steps
+from fabricsim.scenario.collectives import Algorithm
 
 
 class Turn(NamedTuple):
@@ -71,3 +72,6 @@ def shifted(members: int, turns: list[Turn], *, reduce: bool = False) -> Templat
         connections[:, number, 0], connections[:, number, 1] = (own + turn.distance) % members, number
         sources[:, number] = (own - turn.distance) % members
     return Template((table,), relative=True, members=members, shards=members, connections=connections, sources=sources)
+
+
+ALGORITHM = Algorithm("bruck", {"all_gather": all_gather, "all_to_all": all_to_all})

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import InputError
-from fabricsim.scenario.collectives import PAIRED, is_described
+from fabricsim.scenario.collectives import ALGORITHMS, PAIRED, Algorithm, is_described
 
 if TYPE_CHECKING:
     from fabricsim.scenario.cluster import Cluster
@@ -66,9 +66,6 @@ class Choice:
 
 FIFO_STEPS = 8
 """Slots of a connection's FIFO: NCCL_STEPS, ``src/include/device.h``."""
-_AHEAD = ("direct", "ring")
-"""Algorithms of `PAIRED` collectives that send without waiting for what they receive, as NCCL's do."""
-
 PROTOCOLS = {"Simple": SIMPLE, "LL": LL, "LL128": LL128}
 """Lines of NCCL's protocols by their names."""
 
@@ -78,9 +75,6 @@ Choose = Callable[[str, tuple[int, ...], int], Choice]
 
 _MOST_MESSAGES = 2**15
 """Messages of one call each of which begins and ends at an instant of its own: 33 for each pair of 32 ranks."""
-
-_BY_ALL_NICS = ("ring", "tree")
-"""Algorithms that would leave a host by one of its NICs alone if all channels were alike."""
 
 
 def merged(choose: Choose) -> Choose:
@@ -124,7 +118,7 @@ def from_settings(settings: Collectives, cluster: Cluster) -> Choose:
         small = settings.ll if settings.ll is not None and size <= settings.ll.up_to else None
         times = small or settings
         hosts = len({rank // cluster.gpus_per_host for rank in ranks})
-        stripes = nics_of(cluster, len(ranks), hosts) if algorithm in _BY_ALL_NICS and not paired else 1
+        stripes = nics_of(cluster, len(ranks), hosts) if _declared(algorithm).striped and not paired else 1
         return Choice(
             algorithm=algorithm,
             # Channels of one pair of ranks would share every resource of the pair.
@@ -134,7 +128,7 @@ def from_settings(settings: Collectives, cluster: Cluster) -> Choose:
             intra_host_step=times.intra_host_step,
             line=LL if small else SIMPLE,
             stripes=stripes,
-            window=FIFO_STEPS if paired and algorithm in _AHEAD else 2,
+            window=FIFO_STEPS if paired and _declared(algorithm).ahead else 2,
             start=times.start,
             reduction_rate=settings.reduction_rate or 0.0,
         )
@@ -142,9 +136,13 @@ def from_settings(settings: Collectives, cluster: Cluster) -> Choose:
     return choose
 
 
+def _declared(algorithm: str) -> Algorithm:
+    return ALGORITHMS.find(algorithm) or Algorithm(algorithm, {})
+
+
 def _send_chunk(settings: Collectives, algorithm: str) -> int:
     """Take half of the FIFO where each message waits for another, as those of MPI's algorithms do."""
-    return settings.send_chunk * (1 if algorithm in _AHEAD else FIFO_STEPS // 2)
+    return settings.send_chunk * (1 if _declared(algorithm).ahead else FIFO_STEPS // 2)
 
 
 def _described(settings: Collectives, name: str, collective: str, members: int) -> Choice:

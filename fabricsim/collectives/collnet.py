@@ -23,6 +23,7 @@ from fabricsim.collectives.base import NETWORK
 from fabricsim.collectives.builder import Builder
 from fabricsim.collectives.hierarchical import same_on_each
 from fabricsim.errors import SimulationError
+from fabricsim.scenario.collectives import Algorithm
 
 if TYPE_CHECKING:
     from fabricsim.collectives.base import Group, Template
@@ -127,3 +128,9 @@ def _through_switches(  # noqa: PLR0913, PLR0917  where, what and by whom
             builder.send(down, back * n + member, shard)
             builder.receive(back * n + member, down, shard)
     return 1 if alone else 2 * len(below) + 1
+
+
+ALGORITHM = (
+    Algorithm("collnet_direct", {"all_reduce": direct}, by_host=True, switches="network"),
+    Algorithm("collnet_chain", {"all_reduce": chain}, by_host=True, switches="network"),
+)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.collectives.builder import Builder
 from fabricsim.collectives.semantics import WrongAlgorithmError, check
@@ -60,16 +60,19 @@ def recv_copy(source: int, shard: int, shards: int = 1) -> AlgorithmStep:
     return AlgorithmStep("recv_copy", source, shard, shards)
 
 
-Algorithm = Callable[[int, int], Iterable[AlgorithmStep]]
+Steps = Callable[[int, int], Iterable[AlgorithmStep]]
 """From a rank's number in the group and the number of ranks to what it does, in order."""
 
 
-def written(
-    collective: str, name: str, algorithm: Algorithm, shards: int | Callable[[int], int] | None
-) -> Callable[[int], Template]:
-    """Make the template function of an algorithm; arguments as of `fabricsim.collectives.register`."""
+class ByRank(NamedTuple):
+    """What each rank does, and the equal parts of a round's buffer; None for one per rank."""
 
-    def make(members: int) -> Template:
+    steps: Steps
+    shards: int | Callable[[int], int] | None
+
+    def template(self, collective: str, name: str, members: int) -> Template:
+        """Make the template, and carry it out on paper."""
+        shards = self.shards
         parts = shards if isinstance(shards, int) else members if shards is None else shards(members)
         title = f"algorithm {name!r} for {collective} over {members} ranks"
         if parts < 1:
@@ -77,12 +80,15 @@ def written(
             raise WrongAlgorithmError(msg)
         builder = Builder(members, parts)
         for rank in range(members):
-            _add(builder, rank, algorithm(rank, members), title)
+            _add(builder, rank, self.steps(rank, members), title)
         made = builder.build()
         check(collective, made, name)
         return made
 
-    return make
+
+def by_rank(steps: Steps, *, shards: int | Callable[[int], int] | None = None) -> ByRank:
+    """Let a function say what each rank of an algorithm does; arguments as of `fabricsim.collectives.register`."""
+    return ByRank(steps, shards)
 
 
 def _add(builder: Builder, rank: int, does: Iterable[AlgorithmStep], title: str) -> None:

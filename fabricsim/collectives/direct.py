@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fabricsim.collectives import all_to_all, chain
 from fabricsim.collectives.base import Template, alone, steps
+from fabricsim.scenario.collectives import Algorithm
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,3 +60,16 @@ def _part(members: int, part: str, number: int, parts: int) -> NDArray[np.void]:
     else:
         receives["into"] = members - distance  # shards count from the member's own, which is 0
     return table
+
+
+ALGORITHM = Algorithm(
+    "direct",
+    {
+        "all_reduce": all_reduce,
+        "reduce_scatter": reduce_scatter,
+        "all_gather": all_gather,
+        "all_to_all": all_to_all.direct,
+        "send_recv": chain.send_recv,
+    },
+    ahead=True,
+)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from fabricsim.collectives.builder import Builder
 from fabricsim.errors import SimulationError
+from fabricsim.scenario.collectives import Algorithm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -149,3 +150,11 @@ def _double(builder: Builder, ranks: Sequence[int]) -> None:
 def _span(place: int, distance: int, unit: int) -> tuple[int, int]:
     """First shard and number of them that a place has when its peer is at `distance`."""
     return place // distance * distance * unit, distance * unit
+
+
+ALGORITHM = (
+    Algorithm("halving_doubling", {"all_reduce": halving_doubling}),
+    Algorithm("rabenseifner", {"all_reduce": rabenseifner}),
+    Algorithm("recursive_doubling", {"all_reduce": recursive_doubling, "all_gather": all_gather}),
+    Algorithm("recursive_halving", {"reduce_scatter": reduce_scatter}),
+)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from fabricsim.collectives.builder import Builder
 from fabricsim.errors import SimulationError
+from fabricsim.scenario.collectives import Algorithm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,3 +62,6 @@ def ring_all_gather(builder: Builder, ring: Sequence[int], first: int, unit: int
         for place, lane in enumerate(ring):
             builder.send(lane, ring[(place + 1) % n], first + (place - turn) % n * unit, unit)
             builder.receive(lane, ring[place - 1], first + (place - turn - 1) % n * unit, unit)
+
+
+ALGORITHM = Algorithm("hierarchical", {"all_reduce": all_reduce}, by_host=True)

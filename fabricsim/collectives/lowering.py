@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from fabricsim.collectives import template
 from fabricsim.errors import InputError
 from fabricsim.records.program import NONE
-from fabricsim.scenario.collectives import ALGORITHMS, is_described
 from fabricsim.traces.export import MemberWork
 from fabricsim.traces.trace import Communication
 
@@ -76,10 +75,6 @@ def _check_messages(count: int, call: Call) -> None:
 
 
 def _template(call: Call, algorithm: str | None) -> Template:
-    known = ALGORITHMS[call.collective]
-    if algorithm is not None and algorithm not in known and not is_described(algorithm):
-        msg = f"{call.collective} has no algorithm {algorithm!r}; there are {', '.join(known)}"
-        raise InputError(msg)
     made = template(call.collective, len(call.ranks), algorithm)
     if made.switches:
         msg = f"{algorithm!r} for {call.collective} works in switches, which send and receive nothing; take another"

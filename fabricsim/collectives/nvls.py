@@ -21,6 +21,7 @@ from fabricsim.collectives.builder import Builder
 from fabricsim.collectives.hierarchical import same_on_each
 from fabricsim.collectives.tree import add_tree, double_parents
 from fabricsim.errors import SimulationError
+from fabricsim.scenario.collectives import Algorithm
 
 if TYPE_CHECKING:
     from fabricsim.collectives.base import Group, Template
@@ -112,3 +113,14 @@ def _copy(builder: Builder, on_host: list[int], switch: int, *, source: int, to:
     for member in on_host:
         builder.send(switch, to * n + member, 0, len(on_host))
         builder.receive(to * n + member, switch, 0, len(on_host))
+
+
+ALGORITHM = (
+    Algorithm(
+        "nvls",
+        {"all_reduce": all_reduce, "reduce_scatter": reduce_scatter, "all_gather": all_gather},
+        by_host=True,
+        switches="host",
+    ),
+    Algorithm("nvls_tree", {"all_reduce": tree_all_reduce}, by_host=True, switches="host"),
+)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fabricsim.collectives import BY_HOST, template
+from fabricsim.collectives import by_host, template
 from fabricsim.collectives.base import Group, counted
 from fabricsim.records.program import NONE
 from fabricsim.results.pairs import Pairs
@@ -101,7 +101,7 @@ def _summed(
 
 def _template(collective: str, algorithm: str, members: tuple[int, ...], ranks_per_host: int) -> Template:
     hosts = counted([rank // ranks_per_host for rank in members])
-    group = Group(hosts, (0,) * len(hosts)) if (collective, algorithm) in BY_HOST else None
+    group = Group(hosts, (0,) * len(hosts)) if by_host(collective, algorithm) else None
     return template(collective, len(members), algorithm, group)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fabricsim.collectives.bruck import Turn, shifted
+from fabricsim.scenario.collectives import Algorithm
 
 if TYPE_CHECKING:
     from fabricsim.collectives.base import Template
@@ -47,3 +48,6 @@ def reduce_scatter(members: int) -> Template:
         first = -2 * distance * (count - 1)
         turns.append(Turn(-distance, first - distance, first, count, 1, 2 * distance))
     return shifted(members, turns, reduce=True)
+
+
+ALGORITHM = Algorithm("pat", {"reduce_scatter": reduce_scatter, "all_gather": all_gather})

@@ -10,7 +10,9 @@ Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of wor
 
 from __future__ import annotations
 
+from fabricsim.collectives import chain
 from fabricsim.collectives.base import Template, alone, ring_neighbours, script, sending_ahead
+from fabricsim.scenario.collectives import Algorithm
 
 
 def _ring(members: int, turns: int, *, reducing: bool) -> Template:
@@ -57,3 +59,18 @@ def exchange(members: int) -> Template:
     connections, sources = ring_neighbours(members)
     rows: list[tuple[bool, int | None]] = [(False, 0), (True, None)]
     return sending_ahead(script(rows), connections, sources, relative=False, shards=1)
+
+
+ALGORITHM = Algorithm(
+    "ring",
+    {
+        "all_reduce": all_reduce,
+        "reduce_scatter": reduce_scatter,
+        "all_gather": all_gather,
+        "broadcast": chain.broadcast,
+        "reduce": chain.reduce,
+        "ring_exchange": exchange,
+    },
+    ahead=True,
+    striped=True,
+)

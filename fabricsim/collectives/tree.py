@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from fabricsim.collectives.builder import Builder
+from fabricsim.scenario.collectives import Algorithm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,3 +100,6 @@ def depth(parents: Parents) -> int:
         return 0 if parent is None else 1 + above(parent)
 
     return max(above(node) for node in range(len(parents)))
+
+
+ALGORITHM = Algorithm("tree", {"all_reduce": all_reduce}, by_host=True, striped=True)

@@ -6,9 +6,10 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from fabricsim.collectives import BY_HOST
+from fabricsim.collectives import by_host
 from fabricsim.collectives.base import NETWORK, Group, counted
 from fabricsim.errors import SimulationError
+from fabricsim.scenario.collectives import ALGORITHMS
 from fabricsim.topology.platform import Path
 
 if TYPE_CHECKING:
@@ -54,9 +55,10 @@ class Switches:
 
     def group_for(self, collective: str, algorithm: str, ranks: Sequence[int]) -> Group | None:
         """Say where ranks are to an algorithm that looks at it; None to others."""
-        if (collective, algorithm) not in BY_HOST:
+        if not by_host(collective, algorithm):
             return None
-        return self.group(ranks, with_leaves=algorithm.startswith("collnet"))
+        found = ALGORITHMS.find(algorithm)
+        return self.group(ranks, with_leaves=found is not None and found.switches == "network")
 
     def group(self, ranks: Sequence[int], *, with_leaves: bool) -> Group:
         """Say where ranks are; their first switches only if they are asked for."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fabricsim.errors import Mistake
-from fabricsim.scenario.collectives import ALGORITHMS, chakra_files, is_described
+from fabricsim.scenario.collectives import ALGORITHMS, DEFAULTS, algorithms, chakra_files, has, is_described
 from fabricsim.scenario.fabric import TOPOLOGIES, keys_of
 from fabricsim.scenario.job import DIMENSIONS
 from fabricsim.scenario.job_checks import job_problems, peak_problems
@@ -259,24 +259,21 @@ def _inline(scenario: Parts, adapter: str) -> Iterator[Mistake]:
 
 def _algorithms(scenario: Parts) -> Iterator[Mistake]:
     wanted = scenario.collectives.algorithm
-    known = sorted({name for names in ALGORITHMS.values() for name in names})
     if isinstance(wanted, str):
-        if wanted not in ("auto", *known):
-            problem = f"{show(wanted)} is no algorithm"
-            yield Mistake(
-                "collectives.algorithm", problem, did_you_mean(wanted, known, f"there are {', '.join(known)}")
-            )
+        if wanted != "auto" and ALGORITHMS.find(wanted) is None:
+            known = sorted(ALGORITHMS.all())
+            hint = did_you_mean(wanted, known, f"there are {', '.join(known)}")
+            yield Mistake("collectives.algorithm", f"{show(wanted)} is no algorithm", hint)
         return
     for collective, name in wanted.items():
         key = f"collectives.algorithm.{collective}"
-        names = ALGORITHMS.get(collective)
-        if names is not None and is_described(name):
-            yield from _described(key, name)
-            continue
-        if names is None:
-            hint = did_you_mean(collective, ALGORITHMS, f"there are {', '.join(ALGORITHMS)}")
+        if collective not in DEFAULTS:
+            hint = did_you_mean(collective, DEFAULTS, f"there are {', '.join(DEFAULTS)}")
             yield Mistake(key, f"{show(collective)} is no collective", hint)
-        elif name not in names:
+        elif is_described(name):
+            yield from _described(key, name)
+        elif not has(collective, name):
+            names = algorithms(collective)
             hint = did_you_mean(name, names, f"there are {', '.join(names)}")
             if name.endswith(".et"):
                 hint = "for Chakra files of all ranks write name.*.et"
@@ -301,10 +298,11 @@ def _in_switches(scenario: Parts) -> Iterator[Mistake]:
     wanted = scenario.collectives.algorithm
     for collective, name in {"": wanted}.items() if isinstance(wanted, str) else wanted.items():
         key = f"collectives.algorithm.{collective}".removesuffix(".")
-        if name.startswith("nvls") and scenario.cluster.intra_host != "nvlink":
+        switches = found.switches if (found := ALGORITHMS.find(name)) else "none"
+        if switches == "host" and scenario.cluster.intra_host != "nvlink":
             way_out = 'set cluster.intra_host = "nvlink", or choose another algorithm'
             yield Mistake(key, f"{show(name)} needs the switch that joins the GPUs of a host", way_out)
-        if name.startswith("collnet") and scenario.engine != "flow":
+        if switches == "network" and scenario.engine != "flow":
             way_out = 'set engine = "flow", or choose another algorithm'
             yield Mistake(key, f"{show(name)} needs switches that reduce, and the packet engine has none", way_out)
 

@@ -3,40 +3,79 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
 from fabricsim import units
+from fabricsim.extensions import Registry
 from fabricsim.scenario.base import Spec
 from fabricsim.scenario.quantity import Bytes, Duration, Rate
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Mapping
 
-ALGORITHMS: dict[str, list[str]] = {
-    "all_reduce": [
-        "ring",
-        "tree",
-        "halving_doubling",
-        "rabenseifner",
-        "recursive_doubling",
-        "direct",
-        "hierarchical",
-        "nvls",
-        "nvls_tree",
-        "collnet_direct",
-        "collnet_chain",
-    ],
-    "reduce_scatter": ["ring", "recursive_halving", "pat", "direct", "nvls"],
-    "all_gather": ["ring", "recursive_doubling", "bruck", "pat", "direct", "nvls"],
-    "broadcast": ["ring"],
-    "reduce": ["ring"],
-    "all_to_all": ["direct", "pairwise", "bruck"],
-    "send_recv": ["direct"],
-    "ring_exchange": ["ring"],
+DEFAULTS = {
+    "all_reduce": "ring",
+    "reduce_scatter": "ring",
+    "all_gather": "ring",
+    "broadcast": "ring",
+    "reduce": "ring",
+    "all_to_all": "direct",
+    "send_recv": "direct",
+    "ring_exchange": "ring",
 }
-"""Names of the algorithms of each collective; the first is taken if nothing else is asked for."""
+"""All collectives, and the algorithm that each takes if nothing else is asked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Algorithm:
+    """An algorithm of collectives.
+
+    Attributes
+    ----------
+    name
+        As ``collectives.algorithm`` has it; that of a user's file is its path.
+    of
+        By collective, what makes its template of a number of members (`fabricsim.collectives.base.Template`); of their
+        `fabricsim.collectives.base.Group` if it is `by_host`; or what `fabricsim.collectives.by_rank` gives.
+    by_host
+        Whether it looks at which members are on one host.
+    switches
+        Which switches reduce: none, that of a ``"host"``, or those of the ``"network"``.
+    ahead
+        Whether sends of `PAIRED` collectives do not wait for what is received, as those of NCCL.
+    striped
+        Whether its channels leave a host by different NICs.
+    """
+
+    name: str
+    of: Mapping[str, Any]
+    by_host: bool = False
+    switches: Literal["none", "host", "network"] = "none"
+    ahead: bool = False
+    striped: bool = False
+
+
+ALGORITHMS: Registry[Algorithm] = Registry("collectives", "fabricsim.collectives", "ALGORITHM", Algorithm)
+"""All algorithms."""
+
+
+def algorithms(collective: str) -> list[str]:
+    """Names of the algorithms of a collective, its default first."""
+    default = DEFAULTS[collective]
+    return [
+        default,
+        *sorted(name for name, each in ALGORITHMS.all().items() if collective in each.of and name != default),
+    ]
+
+
+def has(collective: str, algorithm: str) -> bool:
+    """Whether a collective has an algorithm of that name."""
+    found = ALGORITHMS.find(algorithm)
+    return found is not None and collective in found.of
+
 
 PROTOCOLS = ("ll", "ll128", "simple")
 """Protocols of NCCL, which differ in latency and in what they add to the data."""
@@ -146,13 +185,12 @@ class Collectives(Spec):
         """Name that the scenario gives for a collective; None if the choice is free."""
         named = self.algorithm if key == "algorithm" else self.protocol
         name = named.get(collective, "auto") if isinstance(named, dict) else named
-        known = ALGORITHMS[collective] if key == "algorithm" else PROTOCOLS
-        described = key == "algorithm" and isinstance(named, dict) and is_described(name)
-        return name if name in known or described else None
+        if key == "protocol":
+            return name if name in PROTOCOLS else None
+        return name if has(collective, name) or (isinstance(named, dict) and is_described(name)) else None
 
     def algorithm_of(self, collective: str) -> str:
         """Name of the algorithm that a collective takes."""
-        known = ALGORITHMS[collective]
         if isinstance(self.algorithm, dict):
-            return self.algorithm.get(collective, known[0])
-        return self.algorithm if self.algorithm in known else known[0]
+            return self.algorithm.get(collective, DEFAULTS[collective])
+        return self.algorithm if has(collective, self.algorithm) else DEFAULTS[collective]

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from fabricsim import extensions
 from fabricsim.errors import InputError, Mistake
 from fabricsim.scenario import library
+from fabricsim.scenario.collectives import ALGORITHMS
 from fabricsim.scenario.fabric import TOPOLOGIES, given_up
 from fabricsim.scenario.schedule import SCHEDULES
 from fabricsim.scenario.source import parse, read_text
@@ -52,6 +53,7 @@ INCLUDABLE: dict[TablePath, str] = {
 EXTENSIBLE: dict[TablePath, Registry[Any]] = {
     ("fabric", "topology"): TOPOLOGIES,
     ("job", "schedule"): SCHEDULES,
+    ("collectives", "algorithm"): ALGORITHMS,
 }
 """Keys that may name a Python file, by themselves or as tables of names, and what the file then declares."""
 

@@ -12,13 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fabricsim.collectives import FLAT, chakra, recv_copy, recv_reduce, register, send, template, unregister
+from fabricsim.collectives import chakra, recv_copy, recv_reduce, register, send, template, unregister
 from fabricsim.collectives.choice import from_settings
 from fabricsim.collectives.lowering import Lowering
 from fabricsim.collectives.nccl.plan import chooser
 from fabricsim.errors import InputError, ScenarioError, TraceError
 from fabricsim.results.summary import summarise
 from fabricsim.run.pipeline import simulate
+from fabricsim.scenario.collectives import ALGORITHMS
 from fabricsim.scenario.load import load
 from fabricsim.traces.astrasim import scenario as astrasim_scenario
 from fabricsim.traces.chakra.schema import (
@@ -82,6 +83,7 @@ def _shares(collective: str, algorithm: str, ranks: int) -> np.ndarray[Any, Any]
 
 
 _POWERS_ONLY = {("reduce_scatter", "recursive_halving"), ("all_gather", "recursive_doubling")}
+FLAT = [(one, name) for name, each in ALGORITHMS.own.items() for one in each.of if not each.by_host]
 _KNOWN = [
     (key, ranks)
     for key in FLAT

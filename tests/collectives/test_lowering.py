@@ -8,15 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabricsim.collectives import FLAT, template
+from fabricsim.collectives import template
 from fabricsim.collectives.lowering import Lowering
 from fabricsim.errors import InputError
 from fabricsim.records.program import NONE
+from fabricsim.scenario.collectives import ALGORITHMS
 from fabricsim.traces.export import exported
 from fabricsim.traces.trace import COMMUNICATION, Trace
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call, Program
 
+FLAT = [(one, name) for name, each in ALGORITHMS.own.items() for one in each.of if not each.by_host]
 _POWERS_ONLY = {"halving_doubling", "rabenseifner", "recursive_doubling", "recursive_halving"}
 
 

@@ -10,12 +10,12 @@ import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabricsim.collectives import BY_HOST, FLAT, template
+from fabricsim.collectives import by_host, template
 from fabricsim.collectives.base import Group, counted
 from fabricsim.collectives.choice import LL, LL128, Choice, from_settings
 from fabricsim.collectives.semantics import check
 from fabricsim.engine.fabric import Fabric
-from fabricsim.scenario.collectives import ALGORITHMS, Collectives
+from fabricsim.scenario.collectives import ALGORITHMS, DEFAULTS, Collectives, has
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from fabricsim.scenario.scenario import Scenario
 
 
+NAMED = [(collective, name) for name, each in ALGORITHMS.own.items() for collective in each.of]
+FLAT = [each for each in NAMED if not by_host(*each)]
 POWERS_ONLY = {("reduce_scatter", "recursive_halving"), ("all_gather", "recursive_doubling")}
 
 
@@ -64,7 +66,7 @@ def _require_both_ends(made: Template) -> None:
     seed=st.integers(0, 1000),
     mix=st.booleans(),
 )
-@pytest.mark.parametrize(("collective", "algorithm"), BY_HOST)
+@pytest.mark.parametrize(("collective", "algorithm"), [each for each in NAMED if by_host(*each)])
 def test_every_algorithm_over_hosts_does_what_its_collective_is_to_do(  # noqa: PLR0913, PLR0917  drawn by name
     collective: str, algorithm: str, hosts: int, local: int, leaves: int, seed: int, *, mix: bool
 ) -> None:
@@ -94,9 +96,9 @@ def test_a_send_has_two_ends() -> None:
         template("send_recv", 3)
 
 
-def test_the_names_in_settings_are_those_that_there_are() -> None:
-    named = [(collective, name) for collective, names in ALGORITHMS.items() for name in names]
-    assert sorted(named) == sorted([*FLAT, *BY_HOST])
+def test_every_collective_has_its_default() -> None:
+    assert all(has(collective, name) for collective, name in DEFAULTS.items())
+    assert {collective for collective, _ in NAMED} == set(DEFAULTS)
 
 
 def test_settings_choose_the_same_for_every_call(ideal_scenario: Callable[..., Scenario]) -> None:
