@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 TOPOLOGY = """
 from __future__ import annotations
 
-from fabricsim.scenario.fabric import Fabric
+from fabricsim.scenario.fabric import FabricSpec
 from fabricsim.scenario.network import Network
 
 
-class Mine(Fabric):
+class Mine(FabricSpec):
     ways: int = 1
 
     def network(self, ends):
