@@ -94,10 +94,6 @@ class Validation:
     summary: Mapping[str, Any] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
-    def largest_error(self) -> float:
-        """Largest absolute relative error of all rows; 0 if none has one."""
-        return max((abs(row.error) for row in self.rows), default=0.0)
-
     def sources(self) -> dict[str, None]:
         """List the sources of the measured figures, each once, in the order in which they are met."""
         return dict.fromkeys(row.source for row in self.rows)

@@ -55,13 +55,7 @@ class Stream:
 
 
 def streams(scenario: Scenario) -> list[Stream]:
-    """Draw the traffic of a scenario.
-
-    Raises
-    ------
-    InputError
-        If there is no such pattern or file, or it cannot be had so.
-    """
+    """Draw the traffic of a scenario. Raises InputError if there is no such pattern or file, or it cannot be had so."""
     return [Stream(name, _flows(scenario, traffic), traffic) for name, traffic in scenario.traffic.items()]
 
 

@@ -45,8 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = ["read", "request", "simulate"]
 
-_SIZE = "10MB"
-"""Of each flow if none is asked for; ``poisson`` takes `_SIZES`."""
+_SIZE = "10MB"  # of each flow if none is asked for; ``poisson`` takes `_SIZES`
 _SIZES = "websearch"
 
 
@@ -106,11 +105,7 @@ def parse_size(text: str) -> int | FlowSizes:
 
 
 def simulate(
-    scenario: Scenario,
-    matrix: Matrix,
-    *,
-    watch: Watch | None = None,
-    progress: Callable[[float], None] | None = None,
+    scenario: Scenario, matrix: Matrix, *, watch: Watch | None = None, progress: Callable[[float], None] | None = None
 ) -> TrafficResult:
     """Send all flows of a matrix over an idle fabric, each at its start, and wait for all.
 

@@ -30,14 +30,8 @@ class PlacedJob(Job):
 def placed(jobs: Mapping[str, PlacedJob], hosts: int, gpus_per_host: int, seed: int) -> dict[str, tuple[int, ...]]:
     """Give each job its ranks of the cluster, those with given ranks first.
 
-    Parameters
-    ----------
-    jobs
-        By name; together they have no more ranks than there are.
-    hosts, gpus_per_host
-        Of the cluster.
-    seed
-        Of random placements.
+    `jobs`: by name; together they have no more ranks than there are.
+    `seed`: of random placements.
     """
     found = {name: given(job) for name, job in jobs.items() if job.ranks is not None}
     taken = {rank for ranks in found.values() for rank in ranks}

@@ -33,8 +33,7 @@ from fabricsim.scenario.tree import TreeNode, build, plain, where
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_OF_JOBS = frozenset({"job", "jobs", "traffic"})
-"""Keys that a fabric without a job has no use for."""
+_OF_JOBS = frozenset({"job", "jobs", "traffic"})  # keys that a fabric without a job has no use for
 Overrides = Mapping[str, Any] | Sequence[str]
 """Settings by their keys, such as ``{"cluster.hosts": 4}``, or texts as ``--set`` takes them."""
 
@@ -43,17 +42,11 @@ Overrides = Mapping[str, Any] | Sequence[str]
 class LoadedScenario:
     """A scenario and where it came from.
 
-    Attributes
-    ----------
-    scenario
-        The checked scenario.
-    source
-        The file, verbatim; what it extends and ``--set`` are not in it.
-    resolved
-        All tables with everything included and overridden, units still written out: validating it
-        again gives the same scenario.
-    path
-        The file.
+    `scenario`: the checked scenario.
+    `source`: the file, verbatim; what it extends and ``--set`` are not in it.
+    `resolved`: all tables with everything included and overridden, units still written out: validating it again gives
+        the same scenario.
+    `path`: the file.
     """
 
     scenario: Scenario
@@ -67,24 +60,14 @@ def load(
 ) -> LoadedScenario:
     """Load a scenario.
 
-    Parameters
-    ----------
-    scenario
-        A TOML file; the name of a shipped scenario such as ``"gpt2-medium-dp"``; or nested dicts with what a file would
-        say, such as ``{"extends": "gpt2-medium-dp", "cluster": {"hosts": 4}}``. Files that its fabric names lie beside
-        it, or for dicts in the working directory.
-    overrides
-        Settings laid over it, in order: ``{"cluster.hosts": 4, "transport": "tcp-10g", "job.micro_batch": 2}``, or
-        texts as ``--set`` takes them, ``["cluster.hosts=4"]``. Files in them lie below the working directory.
-    with_job
-        Whether to keep the scenario's job.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, is no TOML, or an override has no ``key=value`` form.
-    ScenarioError
-        If the scenario has mistakes; it lists all of them.
+    `scenario`: a TOML file; the name of a shipped scenario such as ``"gpt2-medium-dp"``; or nested dicts with what a
+        file would say, such as ``{"extends": "gpt2-medium-dp", "cluster": {"hosts": 4}}``. Files that its fabric names
+        lie beside it, or for dicts in the working directory.
+    `overrides`: settings laid over it, in order: ``{"cluster.hosts": 4, "transport": "tcp-10g", "job.micro_batch":
+        2}``, or texts as ``--set`` takes them, ``["cluster.hosts=4"]``. Files in them lie below the working directory.
+    `with_job`: whether to keep the scenario's job.
+    Raises InputError if the file cannot be read, is no TOML, or an override has no ``key=value`` form; ScenarioError if
+        the scenario has mistakes; it lists all of them.
     """
     if isinstance(scenario, Mapping):
         name = str(scenario.get("name", "scenario"))
@@ -97,23 +80,10 @@ def load(
 def machine(name: str, transport: str, hosts: int, overrides: Sequence[str] = ()) -> LoadedScenario:
     """Make a scenario of a cluster in the library: its hosts behind one switch, no job.
 
-    Parameters
-    ----------
-    name
-        Of the cluster.
-    transport
-        Of the transport in the library.
-    hosts
-        How many of its hosts.
-    overrides
-        As of `load`.
-
-    Raises
-    ------
-    InputError
-        If there is no cluster or transport of that name.
-    ScenarioError
-        If they do not go together, or an override is wrong.
+    `hosts`: how many of its hosts.
+    `overrides`: as of `load`.
+    Raises InputError if there is no cluster or transport of that name; ScenarioError if they do not go together, or an
+        override is wrong.
     """
     library.path("clusters", name)
     library.path("transports", transport)
@@ -161,16 +131,9 @@ def resolved_tree(path: str | Path, overrides: Sequence[str] = ()) -> TreeNode:
 def from_tables(tables: Mapping[str, Any]) -> Scenario:
     """Validate a scenario that is already in memory.
 
-    Parameters
-    ----------
-    tables
-        Nested tables as a TOML file would give them, such as `LoadedScenario.resolved`; library
-        names are looked up as in files. Python files that they name are not run.
-
-    Raises
-    ------
-    ScenarioError
-        If the scenario has mistakes; it lists all of them.
+    `tables`: nested tables as a TOML file would give them, such as `LoadedScenario.resolved`; library names are looked
+        up as in files. Python files that they name are not run.
+    Raises ScenarioError if the scenario has mistakes; it lists all of them.
     """
     return _checked(names_to_includes(build(tables)), Includer(trusted=False))[0]
 

@@ -1,4 +1,7 @@
-"""Walks over pairs of wires that follow one another: ways to a switch, and circles."""
+"""Walks over pairs of wires that follow one another: ways to a switch, and circles.
+
+A graph is the first wire of each node, the target of each wire, the place of its first pair, and the mark of each pair.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,13 @@ MARKED, REFUSED = 1, 2
 
 
 @kernel
-def mark_shortest(first, target, offset, near, onwards, ends, order, reached, marks):
+def mark_shortest(graph, near, onwards, ends, order, reached):
     """Mark each pair of wires that follow one another on ways from nodes that are ``reached`` to ``ends``.
 
     ``order`` are the nodes from far to near, ``near`` tells which wires lead nearer, ``onwards`` which wires a packet
     may take from an end on.
     """
+    first, target, offset, marks = graph
     for node in order:
         if not reached[node]:
             continue
@@ -29,8 +33,9 @@ def mark_shortest(first, target, offset, near, onwards, ends, order, reached, ma
 
 
 @kernel
-def find_circle(first, target, offset, marks, colour, stack, place):
+def find_circle(graph, colour, stack, place):
     """Search in depth for a circle of marked pairs: its place on the stack, and its length; 0 if there is none."""
+    first, target, offset, marks = graph
     for root in range(len(target)):
         if colour[root]:
             continue
@@ -58,8 +63,9 @@ def find_circle(first, target, offset, marks, colour, stack, place):
 
 
 @kernel
-def leads_to(first, target, offset, marks, start, goal, seen, stamp, stack):
+def leads_to(graph, start, goal, seen, stamp, stack):
     """Whether marked pairs lead from one wire to another; ``seen`` holds smaller stamps."""
+    first, target, offset, marks = graph
     count = 1
     stack[0] = start
     seen[start] = stamp

@@ -26,12 +26,8 @@ if TYPE_CHECKING:
 class Dependencies:
     """Pairs of wires of which a packet may fill the buffer behind the first while it waits for the second.
 
-    Parameters
-    ----------
-    wires
-        The network.
-    nics
-        How many of its first nodes are NICs.
+    `wires`: the network.
+    `nics`: how many of its first nodes are NICs.
     """
 
     def __init__(self, wires: Wires, nics: int) -> None:
@@ -57,7 +53,7 @@ class Dependencies:
         order = np.argsort(-distances, kind="stable")
         near, ends = near & self._between, distances == 0
         rest = onwards & self._between
-        mark_shortest(*self._graph[:3], near, rest, ends, order, reached, self._marks)
+        mark_shortest(self._graph, near, rest, ends, order, reached)
 
     def add(self, path: Iterable[int]) -> None:
         """Enter one way."""
@@ -85,7 +81,7 @@ class Dependencies:
             i = int(np.searchsorted(self._offset, place, side="right")) - 1
             j = int(self._wires.first[self._wires.target[i]]) + place - int(self._offset[i])
             self._stamp += 1
-            if leads_to(*self._graph, j, i, self._seen, self._stamp, self._stack):
+            if leads_to(self._graph, j, i, self._seen, self._stamp, self._stack):
                 self._marks[new] = 0
                 if not new:
                     self._marks[place] = REFUSED
@@ -103,7 +99,7 @@ class Dependencies:
         """Return wires each of which may wait for the next, the last for the first; none if there are no such."""
         count = len(self._wires.target)
         stack, place = np.empty(count, np.int64), np.empty(count, np.int64)
-        begin, length = find_circle(*self._graph, np.zeros(count, np.uint8), stack, place)
+        begin, length = find_circle(self._graph, np.zeros(count, np.uint8), stack, place)
         found: list[int] = stack[begin : begin + length].tolist()
         return found
 
@@ -114,12 +110,8 @@ class VirtualLanes:
     Each way takes the first lane in which it closes none, and stays in it from end to end, as service levels of
     InfiniBand do (LASH: Skeie, Lysne and Theiss, "Layered shortest path routing", IPDPS 2002).
 
-    Parameters
-    ----------
-    wires, nics
-        As of `Dependencies`.
-    count
-        How many there are.
+    `wires`, `nics`: as of `Dependencies`.
+    `count`: how many there are.
     """
 
     def __init__(self, wires: Wires, nics: int, count: int) -> None:

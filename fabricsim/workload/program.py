@@ -16,14 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CollectiveName = Literal[
-    "all_reduce",
-    "reduce_scatter",
-    "all_gather",
-    "broadcast",
-    "reduce",
-    "all_to_all",
-    "send_recv",
-    "ring_exchange",
+    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all", "send_recv", "ring_exchange"
 ]
 
 

@@ -68,10 +68,3 @@ def test_text_shows_every_figure_and_keeps_brackets() -> None:
     assert "largest error: 0.2" in text
     assert "seed: 1" in text
     assert max(map(len, text.splitlines())) <= 140
-
-
-def test_largest_error_ignores_rows_without_one() -> None:
-    rows = [ROW, ValidationRow("drops", "1", 0, 3, "log", "captured")]
-
-    assert Validation("s", rows).largest_error() == pytest.approx(0.2)
-    assert Validation("s", []).largest_error() == 0.0

@@ -21,17 +21,13 @@ if TYPE_CHECKING:
 
 _LANED: frozenset[Routing] = frozenset({"ecmp", "dimension-order", "valiant"})
 """Ways of routing that do not depend on more than the two ends of a way."""
-_MOST_GATES = 128
-"""Edge switches up to which it is counted how many lanes would do."""
+_MOST_GATES = 128  # edge switches up to which it is counted how many lanes would do
 
 
 def require_no_circle(platform: Platform, scenario: Scenario, law: NDArray[np.void]) -> None:
     """Refuse a network without loss whose routes may deadlock; share out ways among virtual lanes if there are several.
 
-    Raises
-    ------
-    SimulationError
-        It names the wires of a circle of buffer dependencies, and what would break it.
+    Raises SimulationError: it names the wires of a circle of buffer dependencies, and what would break it.
     """
     if platform.lanes is not None:
         _share_out(platform, platform.lanes, scenario)
