@@ -25,6 +25,8 @@ class _Row:
     shards: int = 1
     into: int = 0
     reduce: int = 0
+    run: int = 0
+    every: int = 0
 
 
 @dataclass
@@ -46,21 +48,28 @@ class Builder:
     _ins: dict[int, int] = field(default_factory=dict)
     _sends: dict[int, int] = field(default_factory=dict)
 
-    def receive(self, lane: int, source: int, into: int, shards: int = 1, *, reduce: bool = False) -> None:
-        """Let a lane wait for a message of another, which it copies to its shards, or reduces with them."""
+    def receive(  # noqa: PLR0913  the last two are rarely given, and by name only
+        self, lane: int, source: int, into: int, shards: int = 1, *, reduce: bool = False, every: int = 0
+    ) -> None:
+        """Let a lane wait for a message of another, which it copies to its shards, or reduces with them.
+
+        `every`: distance of the shards; they lie side by side if it is left out.
+        """
         inbox = self._inbox(lane, source)
         self._count[lane, inbox] = self._count.get((lane, inbox), 0) + 1
         row = _Row(inbox, self._count[lane, inbox], into=into, reduce=shards if reduce else 0)
+        row.run, row.every = (1, every) if every else (0, 0)
         self._rows.setdefault(lane, []).append(row)
 
-    def send(self, lane: int, target: int, shard: int, shards: int = 1) -> None:
-        """Let a lane send shards to another."""
+    def send(self, lane: int, target: int, shard: int, shards: int = 1, *, every: int = 0) -> None:
+        """Let a lane send shards to another; `every` as in `receive`."""
         if (lane, target) not in self._outs:
             self._outs[lane, target] = self._sends[lane] = self._sends.get(lane, -1) + 1
             self._inbox(target, lane)
         rows = self._rows.setdefault(lane, [])
-        if not rows or rows[-1].send != NONE:
+        if not rows or rows[-1].send != NONE or rows[-1].every != every:  # a row has one distance
             rows.append(_Row())
+        rows[-1].run, rows[-1].every = (1, every) if every else (0, 0)
         rows[-1].send, rows[-1].shard, rows[-1].shards = self._outs[lane, target], shard, shards
 
     def _inbox(self, lane: int, source: int) -> int:
@@ -99,7 +108,7 @@ class Builder:
     def _script(self, lane: int) -> NDArray[np.void]:
         rows = self._rows.get(lane, [])
         table = steps(len(rows))
-        for column in ("wait", "needed", "send", "shard", "shards", "into", "reduce"):
+        for column in ("wait", "needed", "send", "shard", "shards", "into", "reduce", "run", "every"):
             table[column] = [getattr(row, column) for row in rows]
         table["per_turn"] = [0 if row.wait == NONE else self._count[lane, row.wait] for row in rows]
         return table

@@ -10,6 +10,7 @@ from fabricsim.report.bars import breakdown, comparison
 from fabricsim.report.fct import completion_times
 from fabricsim.report.grouped import Bar, grouped
 from fabricsim.report.heat_map import heat_map
+from fabricsim.report.lines import frontier, lines
 from fabricsim.report.path import packet_paths
 from fabricsim.report.scatter import agreement
 from fabricsim.report.style import save
@@ -30,8 +31,10 @@ __all__ = [
     "breakdown",
     "bus_bandwidth",
     "comparison",
+    "frontier",
     "grouped",
     "heat_map",
+    "lines",
     "measured_against_predicted",
     "of_packets",
     "of_traffic",

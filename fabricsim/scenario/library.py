@@ -24,6 +24,7 @@ KINDS = (
     "collectives",
     "traffic",
     "traces",
+    "prices",
 )
 """What there are presets of; each is a folder."""
 

@@ -38,7 +38,7 @@ NEEDS = {  # what a model, GPU or fabric cannot do without
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"), [pair for pair in ALL if pair[0] not in {"traffic", "traces"}], ids=lambda value: value
+    ("kind", "name"), [pair for pair in ALL if pair[0] not in {"traffic", "traces", "prices"}], ids=lambda value: value
 )
 def test_every_preset_is_accepted(kind: str, name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     if kind == "scenarios":
