@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from fabricsim.errors import SimulationError
+
 if TYPE_CHECKING:
     import networkx as nx
 
@@ -117,14 +119,19 @@ class Network:
         """Join two nodes, which are entered if they are not there yet, by one or more cables."""
         self.links.append(CableBundle(self.add(a), self.add(b), cable, times))
 
-    def crowded(self, radix: int) -> tuple[str, int] | None:
-        """Find a switch with more than `radix` cables, and how many it has; those inside of hosts do not count."""
+    def require_ports(self, radix: int | None) -> None:
+        """Refuse a switch with more cables than `radix`, by a `SimulationError`; those inside of hosts do not count."""
         ports: Counter[str] = Counter()
-        for link in self.links:
+        for link in self.links if radix is not None else ():
             ports[link.a] += link.times
             ports[link.b] += link.times
-        switch = max((node for node in ports if node not in self.embedded), key=ports.__getitem__)
-        return (switch, ports[switch]) if ports[switch] > radix else None
+        switch = max((node for node in ports if node not in self.embedded), key=ports.__getitem__, default="")
+        if radix is not None and ports[switch] > radix:
+            msg = (
+                f"{switch} has {ports[switch]} cables, and a switch has {radix} ports (fabric.radix): raise radix, or "
+            )
+            msg += "spread hosts and cables over more switches"
+            raise SimulationError(msg)
 
     def graph(self) -> nx.Graph:
         """Make a graph of it; edges carry ``cable`` and ``times``."""

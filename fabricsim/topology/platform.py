@@ -22,7 +22,6 @@ from fabricsim.units import PS_PER_S
 if TYPE_CHECKING:
     from fabricsim.scenario.cluster import Cluster
     from fabricsim.scenario.fabric import FabricSpec, SwitchSpec
-    from fabricsim.scenario.network import Network
     from fabricsim.topology.host import Hop, HostPorts
     from fabricsim.topology.routing import NextHops
     from fabricsim.topology.wires import Wires
@@ -80,7 +79,7 @@ class Platform:
         resources = ResourceList()
         hosts, nics = cluster.hosts, cluster.nics_per_host
         network = fabric.network(Ends(hosts, nics))
-        _check_radix(network, fabric.radix)
+        network.require_ports(fabric.radix)
         self._wires = freeze(network, link_rate, resources, fabric)
         speed = cluster.host_speed.of(hosts, seed, "host speed")
         self._hosts = Hosts([(cluster, costs)], np.zeros(hosts, np.int64), speed, resources)
@@ -276,10 +275,3 @@ class Platform:
         if self.switch.forwarding == "store-and-forward":
             stored = np.rint(self.costs.packet / self._wires.rate * PS_PER_S)
         return (stored.astype(np.int64) + self.switch.latency).tolist()
-
-
-def _check_radix(network: Network, radix: int | None) -> None:
-    crowded = network.crowded(radix) if radix is not None else None
-    if crowded:
-        msg = f"{crowded[0]} has {crowded[1]} cables, and a switch has {radix} ports (fabric.radix): raise radix, or "
-        raise SimulationError(msg + "spread hosts and cables over more switches")

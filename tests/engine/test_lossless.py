@@ -49,8 +49,11 @@ def test_a_torus_is_refused_without_lanes_and_the_circle_named(control: str) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("control", [PFC, CREDITS])
 def test_a_torus_with_lanes_delivers_what_deadlocks_without(control: str) -> None:
-    around = [(host, host // 4 * 4 + (host + 2) % 4) for host in range(16)]  # halfway round each row
-    assert (send(fabric_of(TORUS, "fabric.virtual_lanes=3", control=control), around, 300_000) > 0).all()
+    ring = ["fabric={topology='torus', dimensions=[8]}", "cluster.hosts=8"]
+    around = [(host, (host + 3) % 8) for host in range(8)]
+    with pytest.raises(SimulationError, match="deadlock: cyclic buffer dependency"):
+        send(fabric_of(*ring, "fabric.deadlocks=allow", control=control), around, 400_000)
+    assert (send(fabric_of(*ring, "fabric.virtual_lanes=2", control=control), around, 400_000) > 0).all()
 
 
 def test_too_few_lanes_or_classes_are_refused() -> None:
@@ -111,16 +114,13 @@ def deadlocks(fabric: Fabric) -> bool:
 
 @pytest.mark.slow
 def test_no_random_lossless_network_that_is_accepted_deadlocks(tmp_path: Path) -> None:
-    """Buffers of two packets and all pairs at once: of networks that are refused many do deadlock so."""
-    refused: list[int] = []
+    """All pairs send at once through buffers of two packets."""
+    refused = 0
     for seed in range(1000):
-        control = CREDITS if seed % 2 else PFC
         try:
-            fabric = fabric_of(*random_network(seed, tmp_path), control=control)
+            fabric = fabric_of(*random_network(seed, tmp_path), control=CREDITS if seed % 2 else PFC)
         except SimulationError:
-            refused.append(seed)
+            refused += 1
         else:
             assert not deadlocks(fabric), seed
-    assert len(refused) < 700
-    wild = [fabric_of(*random_network(seed, tmp_path), "fabric.deadlocks=allow") for seed in refused[:50]]
-    assert any(deadlocks(fabric) for fabric in wild)
+    assert 100 < refused < 700

@@ -1,0 +1,151 @@
+"""What a network consists of: switches, ports, cables and transceivers by kind; its bisection and diameter."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fabricsim.topology.shortest_paths import distances_to
+from fabricsim.topology.tiers import tiers
+from fabricsim.topology.wires import NS_PER_METRE
+
+if TYPE_CHECKING:
+    from fabricsim.scenario.network import Network
+    from fabricsim.topology.wires import Wires
+
+MOST_LINKS = 20_000
+"""Cables between switches up to which the least cut is searched for; that takes some seconds."""
+MOST_SEARCHES = 2_048
+"""Edge switches from which the farthest NIC is searched for."""
+
+_REACHES = ((3.0, "copper"), (100.0, "SR"), (500.0, "DR"), (2_000.0, "FR"), (10_000.0, "LR"))
+"""Metres that media of IEEE 802.3 reach: copper of 802.3cd; multimode; parallel single mode; single mode."""
+_GBPS = 8 / 1e9
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """Counts of a network, as `fabricsim topology` tells them.
+
+    `switches`: of each kind its name, how many, and ports that cables take, of all and of the fullest.
+    `inside`: switches inside of hosts and adapters.
+    `cables`: of each kind what it joins, how many, Gb/s, metres and medium; `transceivers`: of each kind.
+    `tiers`: switches by distance from the NICs, with Gb/s down and up and their ratio.
+    `bisection`: Gb/s of the least cut between the first and the second half of the NICs, one direction; None if the
+    network is too large. `injection`: Gb/s of the NICs of one half.
+    `diameter`: switches on the longest of all shortest ways; None if NICs are not joined, or there are too many.
+    """
+
+    nics: int
+    switches: list[dict[str, Any]]
+    inside: int
+    cables: list[dict[str, Any]]
+    transceivers: dict[str, int]
+    tiers: list[dict[str, Any]]
+    bisection: float | None
+    injection: float
+    diameter: int | None
+    joined: bool
+
+
+def take_inventory(network: Network, wires: Wires, nics: int) -> Inventory:
+    """Count a network.
+
+    `network`, `wires`: as a topology makes it, and frozen; `nics`: how many of its first nodes are NICs.
+    """
+    inside = np.array([node in network.embedded for node in wires.nodes])
+    cable = (wires.source < wires.target) & ~(inside[wires.target] & (wires.source < nics))
+    cables, transceivers = _cables(wires, np.flatnonzero(cable), nics)
+    diameter, joined = _diameter(wires, nics)
+    return Inventory(
+        nics,
+        _switches(wires, cable, inside, nics),
+        int(inside.sum()),
+        cables,
+        transceivers,
+        _tiers(wires, nics),
+        _bisection(wires, nics),
+        float(wires.rate[wires.source < nics // 2].sum() * _GBPS),
+        diameter,
+        joined,
+    )
+
+
+def kind_of(name: str) -> str:
+    """Return what a node is called but for its numbers: ``leaf`` of ``leaf3``."""
+    return name.split("/", 1)[0].rstrip("0123456789") or name
+
+
+def _switches(wires: Wires, cable: np.ndarray, inside: np.ndarray, nics: int) -> list[dict[str, Any]]:
+    ends = np.concatenate([wires.source[cable], wires.target[cable]])
+    ports = np.bincount(ends, minlength=len(wires.nodes))
+    by_kind: dict[str, list[int]] = {}
+    for node in range(nics, len(wires.nodes)):
+        if not inside[node]:
+            by_kind.setdefault(kind_of(wires.nodes[node]), []).append(int(ports[node]))
+    return [
+        {"name": name, "count": len(used), "ports": sum(used), "most_ports": max(used)}
+        for name, used in by_kind.items()
+    ]
+
+
+def _cables(wires: Wires, numbers: np.ndarray, nics: int) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    kinds: Counter[tuple[str, float, float]] = Counter()
+    for wire in numbers.tolist():
+        ends = [wires.nodes[wires.source[wire]], wires.nodes[wires.target[wire]]]
+        names = [("NIC" if nics else "") if name.startswith("host") else kind_of(name) for name in ends]
+        kinds[" - ".join(names), wires.rate[wire] * _GBPS, wires.propagation[wire] / 1000 / NS_PER_METRE] += 1
+    found, transceivers = [], Counter[str]()
+    for (between, rate, metres), count in kinds.items():
+        medium = next((name for reach, name in _REACHES if metres <= reach), "coherent")
+        found.append({"between": between, "count": count, "gbps": rate, "metres": metres, "medium": medium})
+        if medium != "copper":
+            transceivers[f"{rate:.4g}G {medium}"] += 2 * count
+    return found, dict(transceivers)
+
+
+def _tiers(wires: Wires, nics: int) -> list[dict[str, Any]]:
+    found = []
+    for tier in tiers(wires, nics):
+        down, up = (float(wires.rate[some].sum() * _GBPS) for some in (tier.down, tier.up))
+        ratio = down / up if up else None
+        found.append({"name": tier.name, "switches": len(tier.switches), "down_gbps": down, "up_gbps": up})
+        found[-1]["oversubscription"] = ratio
+    return found
+
+
+def _bisection(wires: Wires, nics: int) -> float | None:
+    """Find the least cut that parts the first half of the NICs from the second, Gb/s."""
+    import networkx as nx  # noqa: PLC0415  0.13 s that no run needs
+
+    between = np.flatnonzero((wires.source >= nics) & (wires.target >= nics))
+    if len(between) > 2 * MOST_LINKS or nics < 2:  # noqa: PLR2004  two halves
+        return None
+    graph = nx.DiGraph()
+    graph.add_nodes_from(("first", "second"))
+    capacity: Counter[tuple[Any, Any]] = Counter()
+    for wire in np.flatnonzero(wires.source < nics).tolist():
+        source, beyond = int(wires.source[wire]), int(wires.target[wire])
+        edge = ("first", beyond) if source < nics // 2 else (beyond, "second")
+        capacity[edge] += wires.rate[wire] * _GBPS
+    for wire in between.tolist():
+        capacity[int(wires.source[wire]), int(wires.target[wire])] += wires.rate[wire] * _GBPS
+    graph.add_edges_from((*edge, {"capacity": rate}) for edge, rate in capacity.items())
+    return float(nx.maximum_flow_value(graph, "first", "second"))
+
+
+def _diameter(wires: Wires, nics: int) -> tuple[int | None, bool]:
+    """Count switches on the longest of all shortest ways between two NICs; and tell whether all are joined."""
+    gates = np.unique(wires.target[wires.source < nics])
+    nodes, farthest = len(wires.nodes), 0
+    distances, scratch = np.empty(nodes, np.int32), (np.empty(nodes, np.int64), np.zeros(nodes, np.uint8))
+    for gate in gates[:MOST_SEARCHES].tolist():
+        one = np.ones(len(wires.target), np.int32)
+        distances_to(wires.first, wires.target, one, np.array([gate]), distances, *scratch)
+        if (distances[gates] < 0).any():
+            return None, False
+        farthest = max(farthest, int(distances[gates].max()))
+    return (farthest + 1 if len(gates) <= MOST_SEARCHES else None), True

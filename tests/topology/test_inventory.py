@@ -1,0 +1,77 @@
+"""What `fabricsim topology` counts, against closed forms."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from fabricsim.cli.main import app
+from fabricsim.report.topology_picture import topology_picture
+from fabricsim.scenario.load import load
+from fabricsim.topology.inventory import Inventory, take_inventory
+from fabricsim.topology.resources import ResourceList
+from fabricsim.topology.wires import Wires, freeze
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def survey(hosts: int, fabric: str, *more: str) -> tuple[Inventory, Wires]:
+    scenario = load("ideal-16", [f"cluster.hosts={hosts}", f"fabric={fabric}", *more], with_job=False).scenario
+    network = scenario.fabric.network(scenario.ends)
+    wires = freeze(network, scenario.link_rate, ResourceList(), scenario.fabric)
+    return take_inventory(network, wires, scenario.ends.count), wires
+
+
+@pytest.mark.parametrize(
+    ("hosts", "fabric", "bisection", "diameter"),
+    [
+        (16, "{topology='single-switch'}", 800, 1),
+        (16, "{topology='leaf-spine', hosts_per_leaf=4, spines=2}", 400, 3),  # 2:1
+        (16, "{topology='fat-tree', k=4}", 800, 5),
+        (16, "{topology='torus', dimensions=[4, 4]}", 2 * 4 * 100, 5),  # 2 k rows are cut: Dally and Towles, 5.2.1
+        (64, "{topology='torus', dimensions=[4, 4, 4]}", 2 * 16 * 100, 7),
+        (16, "{topology='mesh', dimensions=[4, 4]}", 4 * 100, 7),
+        (24, "{topology='dragonfly', hosts_per_switch=2, switches_per_group=3, global_cables=1}", 400, 4),
+        (32, "{topology='full-mesh', hosts_per_switch=4}", 4 * 4 * 100, 2),
+        (16, "{topology='multi-plane', hosts_per_leaf=4, spines=4, planes=2}", 1600, 5),
+    ],
+)
+def test_bisection_and_diameter_have_their_closed_forms(
+    hosts: int, fabric: str, bisection: float, diameter: int
+) -> None:
+    found, _ = survey(hosts, fabric)
+    assert (found.bisection, found.diameter) == (pytest.approx(bisection), diameter)
+
+
+def test_rails_that_nothing_joins_are_told() -> None:
+    found, _ = survey(8, "{topology='rail-only'}", "cluster.gpus_per_host=2", "cluster.nics_per_host=2")
+    assert not found.joined
+    assert found.diameter is None
+    assert [kind["count"] for kind in found.switches] == [2]
+
+
+def test_transceivers_are_two_for_each_cable_beyond_copper() -> None:
+    fabric = "{topology='leaf-spine', hosts_per_leaf=4, spines=2, host_cable='3m', switch_cable='300m'}"
+    found, _ = survey(16, fabric, "fabric.uplink_rate=400Gbps")
+    assert found.transceivers == {"400G DR": 2 * 8}
+    assert [(kind["count"], kind["medium"]) for kind in found.cables] == [(16, "copper"), (8, "DR")]
+    assert found.tiers[0]["oversubscription"] == pytest.approx(0.5)
+
+
+def test_the_command_counts_and_draws(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["topology", "ideal-16", "--json", "-o", str(tmp_path / "a.png")])
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["nics"] == 16
+    assert (tmp_path / "a.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("fabric", ["{topology='fat-tree', k=8}", "{topology='torus', dimensions=[4, 4, 4]}"])
+def test_every_switch_is_in_the_picture_at_a_place_of_its_own(fabric: str) -> None:
+    found, wires = survey(64, fabric)
+    axes = topology_picture(wires, found.nics, "t", (4, 4, 4) if "torus" in fabric else ()).axes[0]
+    spots = [tuple(spot) for dots in axes.collections for spot in dots.get_offsets().tolist()]  # type: ignore[union-attr]
+    assert len(set(spots)) == len(wires.nodes) - found.nics
