@@ -56,13 +56,7 @@ class Iteration:
 
 
 class IdleFabric:
-    """Rates and latencies of an idle fabric that does not block.
-
-    Parameters
-    ----------
-    loaded
-        The scenario.
-    """
+    """Rates and latencies of an idle fabric that does not block. `loaded`: the scenario."""
 
     def __init__(self, loaded: LoadedScenario) -> None:
         self._fabric = Fabric(simpy.Environment(), loaded.scenario)
@@ -112,12 +106,8 @@ class IdleFabric:
 def iteration(loaded: LoadedScenario) -> Iteration:
     """Work out the iteration of a scenario's job.
 
-    Raises
-    ------
-    InputError
-        If the job is none of those that the formulas are for: dense, 1F1B, gradients reduced after the last pass.
-    ScenarioError
-        If it does not fit into the memory of its GPUs.
+    Raises InputError if the job is none of those that the formulas are for: dense, 1F1B, gradients reduced after the
+        last pass; ScenarioError if it does not fit into the memory of its GPUs.
     """
     plan = build_plan(loaded)
     _require_dense(plan)

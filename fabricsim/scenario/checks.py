@@ -40,15 +40,8 @@ _ADAPTERS = ("cluster.nic", "cluster.ethernet_nic")
 def problems(scenario: Parts) -> list[Mistake]:
     """Find what does not fit together.
 
-    Parameters
-    ----------
-    scenario
-        A scenario, or a `Partial` that stands in for one with other mistakes.
-
-    Returns
-    -------
-    list of Mistake
-        Without places; empty if all fits.
+    `scenario`: a scenario, or a `Partial` that stands in for one with other mistakes.
+    Returns: without places; empty if all fits.
     """
     return settled(partial(check, scenario) for check in _CHECKS)
 

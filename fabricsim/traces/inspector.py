@@ -89,30 +89,17 @@ _decode = msgspec.json.Decoder(_Line).decode
 class InspectedOp(NamedTuple):
     """An operation of a rank.
 
-    Attributes
-    ----------
-    operation
-        What it does.
-    name
-        As NCCL calls it.
-    ranks, nodes
-        Of its communicator; `nodes` is 0 if the log does not say.
-    size
-        Bytes as of `fabricsim.traces.trace.Communication.size`.
-    seconds
-        How long it took.
-    rank
-        In its communicator.
-    peer
-        The other end of a send or receive in its communicator; else NONE.
-    group, description
-        Id and name of the communicator.
-    timing
-        Whose clock: ``"kernel_gpu"``, ``"kernel_cpu"`` or ``"collective_cpu"``.
-    start
-        us since the epoch, when the first channel's kernel began; NONE unless NCCL_INSPECTOR_DUMP_VERBOSE was set.
-    host, process
-        If it ran.
+    `operation`: what it does.
+    `name`: as NCCL calls it.
+    `ranks`, `nodes`: of its communicator; `nodes` is 0 if the log does not say.
+    `size`: bytes as of `fabricsim.traces.trace.Communication.size`.
+    `seconds`: how long it took.
+    `rank`: in its communicator.
+    `peer`: the other end of a send or receive in its communicator; else NONE.
+    `group`, `description`: id and name of the communicator.
+    `timing`: whose clock: ``"kernel_gpu"``, ``"kernel_cpu"`` or ``"collective_cpu"``.
+    `start`: us since the epoch, when the first channel's kernel began; NONE unless NCCL_INSPECTOR_DUMP_VERBOSE was set.
+    `host`, `process`: if it ran.
     """
 
     operation: Operation
@@ -139,10 +126,7 @@ def recognises(name: str, head: bytes) -> bool:  # noqa: ARG001  the name says n
 def rows(source: Source) -> Iterator[InspectedOp]:
     """Give the operations of a log in its order; a last line that is cut is left out.
 
-    Raises
-    ------
-    TraceError
-        If another line is damaged, or an operation has no header.
+    Raises TraceError if another line is damaged, or an operation has no header.
     """
     header, metadata = None, _Metadata()
     for number, line in _lines(source):
@@ -225,10 +209,7 @@ def read(source: Source) -> Iterator[Recording]:
 
     The rank of a process is that within its largest communicator: the inspector knows no other.
 
-    Raises
-    ------
-    TraceError
-        As of `rows`.
+    Raises TraceError: as of `rows`.
     """
     processes: dict[tuple[str, int], _Process] = {}
     for row in rows(source):

@@ -26,8 +26,7 @@ A100 = Machine("a100-sxm-80gb", 300e9, 25e9)
 H100 = Machine("h100-sxm", 450e9, 50e9)
 SIMULATED = ((A100, 8, 32), (A100, 8, 64), (A100, 16, 64), (H100, 8, 64), (H100, 16, 64))
 """Machine, GPUs of a domain, GPUs in all."""
-_SIZE = 256 * 2**20
-"""Bytes of a rank: beside their time latencies are small."""
+_SIZE = 256 * 2**20  # bytes of a rank: beside their time latencies are small
 
 
 def overhead(machine: Machine, domain: int, gpus: int) -> float:

@@ -25,17 +25,7 @@ from fabricsim.traces.kineto.job import CapturedJob
 from fabricsim.traces.kineto.joins import Streams, calls_by_correlation, notes_of_kernels
 from fabricsim.traces.kineto.messages import Note, communication, operation_of_kernel
 from fabricsim.traces.kineto.waits import WAITS, Waits
-from fabricsim.traces.trace import (
-    COMMUNICATION,
-    COMPUTE,
-    COPY,
-    EDGE,
-    HOST,
-    LAUNCH,
-    NODE,
-    WAIT,
-    RecordingBuilder,
-)
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, EDGE, HOST, LAUNCH, NODE, WAIT, RecordingBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,20 +56,9 @@ def recognises(name: str, head: bytes) -> bool:
 def read(source: Source) -> Iterator[Recording]:
     """Read a file.
 
-    Parameters
-    ----------
-    source
-        The file: one rank.
-
-    Yields
-    ------
-    Recording
-        Of that rank.
-
-    Raises
-    ------
-    TraceError
-        If it is no such file, is cut or damaged, or holds nothing that ran on a device.
+    `source`: the file: one rank.
+    Yields: of that rank.
+    Raises TraceError if it is no such file, is cut or damaged, or holds nothing that ran on a device.
     """
     events = read_events(source)
     if not np.isin(events.rows["category"], (scanner.KERNEL, scanner.COPY)).any():

@@ -42,10 +42,7 @@ def recognises(name: str, head: bytes) -> bool:  # noqa: ARG001  the name says n
 def read(source: Source) -> Iterator[Recording]:
     """Read the trace of a rank.
 
-    Raises
-    ------
-    TraceError
-        If the file is cut, damaged or of an unknown schema, or contradicts itself.
+    Raises TraceError if the file is cut, damaged or of an unknown schema, or contradicts itself.
     """
     calls = Calls(source.label, Groups(source.label))
     for node in nodes_of(source):
