@@ -61,6 +61,8 @@ EngineOption = Annotated[
 
 ResultOption = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the result as HDF5.")]
 
+Labels = tuple[str, list[str]]
+"""What runs differ in, and what each is called."""
 Options = dict[str, str | int | None]
 """What options of the same name as a key of a scenario gave; None if they were not given."""
 _WIDTH = 120
@@ -312,13 +314,17 @@ def save(result: RunRecord | TrafficRecord, output: Path | None) -> None:
         note(f"wrote {capture}")
 
 
-def show_comparison(results: Sequence[RunRecord], *, as_json: bool) -> None:
-    """Print several runs side by side."""
+def show_comparison(results: Sequence[RunRecord], labels: Labels | None = None, *, as_json: bool) -> None:
+    """Print several runs side by side, and what changed against the first."""
+    from fabricsim.report.difference_text import explained_text  # noqa: PLC0415  as below
     from fabricsim.report.text import assumed_text, comparison_table  # noqa: PLC0415  --help must not pay for it
     from fabricsim.results.summary import summarise  # noqa: PLC0415  as above
 
     summaries = [summarise(result) for result in results]
     if as_json:
-        say(json.dumps(summaries, indent=2, ensure_ascii=False, allow_nan=False))
+        names = [{}] * len(summaries) if labels is None else [{"compared": label} for label in labels[1]]
+        rows = [{**name, **summary} for name, summary in zip(names, summaries, strict=True)]
+        say(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        show(comparison_table(summaries), assumed_text(summaries))
+        explained = [] if labels is None else [explained_text(summaries, labels[1])]
+        show(comparison_table(summaries, labels), *explained, assumed_text(summaries))

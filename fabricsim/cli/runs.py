@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -27,6 +28,7 @@ from fabricsim.cli.common import (
     output_folder,
     progress,
     save,
+    say,
     show,
     show_comparison,
     show_traffic,
@@ -44,14 +46,16 @@ from fabricsim.cli.replay import (
     TransportOption,
     compare_fabrics,
 )
+from fabricsim.cli.traffic import FlowsOption, LoadOption, SizeOption  # noqa: TC001  typer reads them
+from fabricsim.cli.variants import axes, is_scenario, load_variant, variants
 from fabricsim.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from matplotlib.figure import Figure
 
-    from fabricsim.cli.common import Options
+    from fabricsim.cli.common import Labels, Options
     from fabricsim.engine.packet.recorder import Watch
     from fabricsim.results.result import RunRecord
     from fabricsim.results.traffic import TrafficRecord
@@ -59,7 +63,7 @@ if TYPE_CHECKING:
 
 ComparedArgument = Annotated[
     list[str],
-    typer.Argument(metavar="SCENARIO|TRACE...", help="A scenario; or with --fabric the files of a captured trace."),
+    typer.Argument(metavar="SCENARIO|TRACE...", help="Scenarios; or with --fabric the files of a captured trace."),
 ]
 _BOTH = 2  # engines
 ExtensionOption = Annotated[
@@ -140,10 +144,20 @@ def compare(  # noqa: PLR0913  one parameter per option
     scenario: ComparedArgument,
     *,
     transport: Annotated[str | None, typer.Option(metavar="A,B,C", help="Transports to compare.")] = None,
-    engine: Annotated[str | None, typer.Option(metavar="A,B", help="In place of --transport: flow,packet.")] = None,
+    engine: Annotated[str | None, typer.Option(metavar="A,B", help="Engines to compare: flow,packet.")] = None,
     fabric: Annotated[
-        str | None, typer.Option(metavar="A,B,C", help="Fabrics to replay a trace on, each with all of --transport.")
+        str | None,
+        typer.Option(
+            metavar="A,B,C",
+            help="Fabrics to compare: presets, files, scenarios that have them; of a trace what it is replayed on.",
+        ),
     ] = None,
+    traffic: Annotated[
+        str | None, typer.Option(metavar="PATTERN", help="Compare this pattern or matrix file in place of jobs.")
+    ] = None,
+    size: SizeOption = None,
+    flows: FlowsOption = None,
+    load: LoadOption = None,
     gpu_speed: SpeedOption = 1.0,
     message_size: MessageSizeOption = 1.0,
     scale_to: ScaleOption = None,
@@ -156,7 +170,10 @@ def compare(  # noqa: PLR0913  one parameter per option
     jobs: Annotated[int, typer.Option(metavar="N", min=1, max=256, help="Simulations at the same time.")] = 1,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a scenario on several transports or by both engines, or replay a trace on several fabrics."""
+    """Run what differs in some settings side by side: each scenario with all fabrics, transports, engines and values.
+
+    --set key=a,b,c gives a setting several values. A trace is replayed on the fabrics of --fabric.
+    """
     check_output_folder(output)
     rebuilding = Rebuilding(
         form=form,
@@ -167,7 +184,7 @@ def compare(  # noqa: PLR0913  one parameter per option
         ranks=ranks,
         ranks_per_host=ranks_per_host,
     )
-    if fabric is not None:
+    if fabric is not None and not any(map(is_scenario, scenario)):
         if jobs > 1:
             msg = f"--jobs {jobs}: replays on several fabrics run one after the other; leave it out"
             raise InputError(msg)
@@ -186,15 +203,68 @@ def compare(  # noqa: PLR0913  one parameter per option
     if given := _of_traces(rebuilding):
         msg = f"{given} says how a trace is replayed, and there is none; name its fabrics with --fabric A,B"
         raise InputError(msg)
-    if len(scenario) > 1:
-        msg = f"{scenario[1]}: compare runs one scenario; with --fabric it replays a trace of several files"
-        raise InputError(msg)
-    compared = _compare_scenario(scenario[0], transport, engine, settings or [], jobs)
-    _draw_comparison(compared, output)
-    if as_json or len({result.engine for result in compared}) == 1:
-        show_comparison(compared, as_json=as_json)
+    found, fixed = axes(
+        [] if fabric is None else _names("--fabric", fabric, "two-tier,single-switch"),
+        [] if transport is None else _transports(transport),
+        [] if engine is None else _names("--engine", engine, "flow,packet"),
+        settings or [],
+    )
+    by, every = variants(scenario, found, fixed)
+    with naming_options({"transport": transport, "engine": engine, "fabric": fabric}):
+        loaded = [load_variant(each, with_job=traffic is None) for each in every]
+    for name in sorted({each.scenario.engine for each in loaded}):
+        announce_compilation(name)
+    labels = by, [", ".join(each.labels) or each.scenario for each in every]
+    if traffic is not None:
+        _compare_traffic(loaded, traffic, {"size": size, "flows": flows, "load": load}, labels, output, as_json=as_json)
+        return
+    compared = _simulate_all(loaded, jobs)
+    if output is not None:
+        _draw_comparison(compared, output, labels)
+    if as_json or by != "engine" or len(every) != _BOTH:
+        show_comparison(compared, labels, as_json=as_json)
     else:
         _show_engines(compared)
+
+
+def _simulate_all(loaded: Sequence[LoadedScenario], jobs: int) -> Sequence[RunRecord]:
+    from fabricsim.run.sweep import simulate_all  # noqa: PLC0415  --help must not pay for it
+
+    with progress(f"comparing {len(loaded)} runs") as report:
+        return simulate_all(loaded, jobs=jobs, progress=report)
+
+
+def _compare_traffic(  # noqa: PLR0913  what the options gave
+    loaded: Sequence[LoadedScenario],
+    pattern: str,
+    asked: Mapping[str, Any],
+    labels: Labels,
+    output: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Send the same pattern over each, and put completion times side by side."""
+    from fabricsim.report.traffic_text import comparison_text  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.results.traffic import summarise_traffic  # noqa: PLC0415  as above
+    from fabricsim.run.verbs import traffic as send  # noqa: PLC0415  as above
+
+    results = []
+    with progress(f"comparing {len(loaded)} runs") as report:
+        for number, each in enumerate(loaded):
+            results.append(send(pattern, each, **asked))
+            report((number + 1) / len(loaded))
+    if output is not None:
+        from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
+
+        path = output_folder(output) / "comparison.png"
+        plots.save(plots.compared_traffic(results, labels), path)
+        note(f"wrote {path}")
+    summaries = [summarise_traffic(result) for result in results]
+    if as_json:
+        rows = [{"compared": label, **summary} for label, summary in zip(labels[1], summaries, strict=True)]
+        say(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        show(comparison_text(summaries, labels))
 
 
 def _of_traces(options: Rebuilding) -> str | None:
@@ -204,27 +274,13 @@ def _of_traces(options: Rebuilding) -> str | None:
     return f"--{given[0].replace('_', '-')}" if given else None
 
 
-def _compare_scenario(
-    scenario: str, transport: str | None, engine: str | None, settings: list[str], jobs: int
-) -> Sequence[RunRecord]:
-    from fabricsim.run.sweep import simulate_all  # noqa: PLC0415  --help must not pay for it
-
-    names = _compared(transport, engine)
-    key = "engine" if transport is None else "transport"
-    loaded = [_load(scenario, settings, {key: name}) for name in names]
-    for name in sorted({each.scenario.engine for each in loaded}):
-        announce_compilation(name)
-    with progress(f"comparing {len(loaded)} {key}s") as report:
-        return simulate_all(loaded, jobs=jobs, progress=report)
-
-
-def _draw_comparison(results: Sequence[RunRecord], output: Path | None) -> None:
+def _draw_comparison(results: Sequence[RunRecord], output: Path | None, labels: Labels | None = None) -> None:
     if output is None:
         return
     from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
 
     path = output_folder(output) / "comparison.png"
-    plots.save(plots.comparison(results), path)
+    plots.save(plots.comparison(results, labels), path)
     note(f"wrote {path}")
 
 
@@ -274,20 +330,6 @@ def _load(scenario: str, settings: list[str], options: Options) -> LoadedScenari
 
     with naming_options(options):
         return load(scenario, [*settings, *as_settings(options)])
-
-
-def _compared(transport: str | None, engine: str | None) -> list[str]:
-    """Names to compare: transports or engines, exactly one of both."""
-    if (transport is None) == (engine is None):
-        msg = "compare wants one of --transport A,B,C and --engine flow,packet"
-        raise InputError(msg)
-    if transport is not None:
-        return _transports(transport)
-    names = list(dict.fromkeys(name.strip() for name in (engine or "").split(",") if name.strip()))
-    if len(names) != _BOTH:
-        msg = f"--engine {engine!r}: compare wants two engines, flow,packet"
-        raise InputError(msg)
-    return names
 
 
 def _show_engines(results: Sequence[RunRecord]) -> None:

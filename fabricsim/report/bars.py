@@ -49,11 +49,12 @@ def breakdown(result: RunRecord) -> Figure:
     return figure
 
 
-def comparison(results: Sequence[RunRecord]) -> Figure:
+def comparison(results: Sequence[RunRecord], labels: tuple[str, Sequence[str]] | None = None) -> Figure:
     """Draw the iterations of several runs side by side, with the speed-up over the slowest.
 
     `results`: runs of one scenario over several transports or by several engines, or of one job on several fabrics, in
         the order of the bars.
+    `labels`: what they differ in, and what each is called; found out if left out.
     Returns: for `fabricsim.report.plots.save`.
     Raises ResultError if there is no run.
     """
@@ -70,10 +71,10 @@ def comparison(results: Sequence[RunRecord]) -> Figure:
             label, (place, time.iteration / scale), (0, 3), textcoords="offset points", ha="center", va="bottom"
         )
     axes.set_ylim(top=1.18 * slowest / scale)
-    by, labels = tell_apart([RunNames(result.name, result.transport, result.engine) for result in results])
-    axes.set_xticks(range(len(results)), labels)
-    axes.set_xlabel(by.capitalize())
-    of = "" if "fabric" in by else f": {results[0].name}"
+    by, names = labels or tell_apart([RunNames(result.name, result.transport, result.engine) for result in results])
+    style.name_bars(axes, names)
+    axes.set_xlabel(by[:1].upper() + by[1:])
+    of = "" if len({result.name for result in results}) > 1 else f": {results[0].name}"
     figure.suptitle(f"Iteration time by {by}{of}", wrap=True)
     return figure
 

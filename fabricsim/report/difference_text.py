@@ -10,10 +10,11 @@ from rich.text import Text
 
 from fabricsim.report.queues_text import queues_text
 from fabricsim.report.tables import FittedTable
+from fabricsim.results.difference import change_of_causes
 from fabricsim.units import human_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from rich.console import RenderableType
     from rich.table import Table
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
 ROWS = 12
 """Kinds of calls shown at most."""
+CHANGES = 3
+"""Causes named at most of what makes one run slower than another."""
+LEAST = 0.001
+"""Share of the iteration below which a change is not worth a word."""
 _REASONS = ("drops", "retransmissions", "timeouts", "copies", "marks", "trims", "errors", "pauses")
 
 
@@ -44,6 +49,29 @@ def difference_text(name: str, labels: tuple[str, str], found: Difference, expla
     blocks.append(_titled("Links whose use differs the most, over the iteration", _shares(labels, found.links)))
     blocks += [queues_text(explaining.get("queues", [])), _reasons(explaining, fluid="flow" in labels)]
     return Group(*blocks)
+
+
+def explained_text(summaries: Sequence[Summary], labels: Sequence[str]) -> RenderableType:
+    """Say of each run but the first which causes make it slower or faster than that."""
+    return Group(
+        *(
+            _explained(labels[0], label, summaries[0], other)
+            for label, other in zip(labels[1:], summaries[1:], strict=True)
+        )
+    )
+
+
+def _explained(first: str, label: str, one: Summary, other: Summary) -> Text:
+    whole = other["iteration_time_s"] - one["iteration_time_s"]
+    most = LEAST * max(one["iteration_time_s"], other["iteration_time_s"])
+    text = Text(f"{label} against {first}: ", style="bold").append(_signed(whole), style="not bold")
+    changed = [pair for pair in change_of_causes(one, other) if abs(pair.second - pair.first) >= most][:CHANGES]
+    said = "; ".join(f"{_signed(pair.second - pair.first)} {pair.name}" for pair in changed)
+    return text.append(f" ({said})" if said else "", style="not bold")
+
+
+def _signed(time: float) -> str:
+    return f"{'-' if time < 0 else '+'}{human_seconds(abs(time))}"
 
 
 def _times(what: str, labels: tuple[str, str], rows: Iterable[Pair]) -> RenderableType:

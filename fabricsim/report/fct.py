@@ -9,6 +9,8 @@ import numpy as np
 from fabricsim.report import style
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
@@ -41,6 +43,26 @@ def completion_times(result: TrafficRecord) -> Figure:
         _slowdown_over_size(slowdowns, sizes, result.slowdown)
     count = f"{len(sizes):,} flow{'s' if len(sizes) > 1 else ''}"
     figure.suptitle(f"{result.matrix.name} on {result.name} over {result.transport}: {count}", wrap=True)
+    return figure
+
+
+def compared_traffic(results: Sequence[TrafficRecord], labels: tuple[str, Sequence[str]]) -> Figure:
+    """Draw the distributions of completion times of several runs into one picture.
+
+    `results`, `labels`: at least one run; what they differ in, and what each is called.
+    Returns: for `fabricsim.report.plots.save`.
+    """
+    figure = style.new_figure()
+    axes = figure.add_subplot()
+    unit, scale = style.time_unit(max(int(result.completion.max()) for result in results))
+    for label, result in zip(labels[1], results, strict=True):
+        _steps(axes, result.completion / scale, label=label)
+    lowest, highest = (float(pick([pick(result.completion) for result in results])) / scale for pick in (min, max))
+    _scale(axes, lowest, highest)
+    axes.set_xlabel(f"Flow completion time ({unit})")
+    _distribution_axis(axes)
+    style.legend_beside(axes, title=labels[0])
+    figure.suptitle(f"{results[0].matrix.name} by {labels[0]}", wrap=True)
     return figure
 
 

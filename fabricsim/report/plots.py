@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fabricsim.records.packet import DATA
 from fabricsim.report.agreement import bus_bandwidth, measured_against_predicted
 from fabricsim.report.bars import breakdown, comparison
-from fabricsim.report.fct import completion_times
+from fabricsim.report.fct import compared_traffic, completion_times
 from fabricsim.report.grouped import Bar, grouped
 from fabricsim.report.heat_map import heat_map
 from fabricsim.report.lines import frontier, lines
@@ -30,6 +30,7 @@ __all__ = [
     "agreement",
     "breakdown",
     "bus_bandwidth",
+    "compared_traffic",
     "comparison",
     "frontier",
     "grouped",

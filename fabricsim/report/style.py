@@ -48,6 +48,10 @@ _FEW_DECADES = 1000.0
 _SUFFIXES = {".png", ".svg"}
 
 
+_LONG_NAME = 16
+"""Letters of a name that fits below a bar."""
+
+
 def new_figure(width: float = 8.0, height: float = 4.5) -> Figure:
     """Make an empty figure whose parts keep clear of each other; sizes in inches."""
     logger = logging.getLogger("matplotlib")
@@ -146,6 +150,12 @@ def legend_above(axes: Axes) -> None:
     """Put the legend into one line above the axes, where it covers nothing and leaves them their width."""
     tight = {"columnspacing": 1.2, "handlelength": 1.5, "handletextpad": 0.5, "borderaxespad": 0.2}
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=9, frameon=False, **tight)
+
+
+def name_bars(axes: Axes, names: Sequence[str]) -> None:
+    """Write names below bars; turned if they would run into each other."""
+    turned = max(map(len, names)) > _LONG_NAME
+    axes.set_xticks(range(len(names)), names, rotation=30 if turned else 0, ha="right" if turned else "center")
 
 
 def require_some(count: int, what: str, reason: str) -> None:

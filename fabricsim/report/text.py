@@ -68,11 +68,12 @@ def assumed_text(summaries: Sequence[Summary]) -> RenderableType:
     return Group(*(Text(f"Assumed: {assumption}") for assumption in said))
 
 
-def comparison_table(summaries: Sequence[Summary]) -> Table:
+def comparison_table(summaries: Sequence[Summary], labels: tuple[str, Sequence[str]] | None = None) -> Table:
     """Compare runs of one scenario over several transports, or of one job on several fabrics.
 
     `summaries`: at least one, shown in the given order; speed-ups are against the slowest. Compute, exposed
         communication, host and bubble of a row add up to its iteration.
+    `labels`: what they differ in, and what each is called; found out if left out.
     Raises ResultError if there is nothing to compare.
     """
     if not summaries:
@@ -83,14 +84,13 @@ def comparison_table(summaries: Sequence[Summary]) -> Table:
     host = any(summary["breakdown_s"]["host"] for summary in summaries)
     if host:
         numbers.insert(-1, "Host")
-    by, labels = tell_apart(
-        [RunNames(summary["name"], summary["transport"], summary["engine"]) for summary in summaries]
-    )
+    runs = [RunNames(summary["name"], summary["transport"], summary["engine"]) for summary in summaries]
+    by, names = labels or tell_apart(runs)
     rates = _rate_columns(summaries)
     least = ["HFU", "TFLOP/s\nper GPU", "Tokens/s", "Host", "Bubble", "Speed-\nup", "Compute", "Exposed\ncomm."]
     least += ["First cause", "MFU"]
-    table = FittedTable(by.capitalize(), [*numbers, *rates], words=["First cause"], least=least, gap=0)
-    for row, (label, summary) in enumerate(zip(labels, summaries, strict=True)):
+    table = FittedTable(by[:1].upper() + by[1:], [*numbers, *rates], words=["First cause"], least=least, gap=0)
+    for row, (label, summary) in enumerate(zip(names, summaries, strict=True)):
         first = summary["causes"][0]
         table.add_row(
             escape(label),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.console import Group
+from rich.markup import escape
 from rich.text import Text
 
 from fabricsim.report.causes_text import resources_text
@@ -13,6 +14,8 @@ from fabricsim.report.tables import FittedTable
 from fabricsim.units import human_bytes, human_seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import RenderableType
     from rich.table import Table
 
@@ -35,6 +38,33 @@ def traffic_text(summary: TrafficSummary) -> RenderableType:
         *queues,
         _footer(summary),
     )
+
+
+def comparison_text(summaries: Sequence[TrafficSummary], labels: tuple[str, Sequence[str]]) -> RenderableType:
+    """Put several runs of one pattern side by side.
+
+    `summaries`: of `fabricsim.results.traffic.summarise_traffic`.
+    `labels`: what they differ in, and what each is called.
+    """
+    table = FittedTable(
+        labels[0][:1].upper() + labels[0][1:],
+        ["Makespan", "mean", "p50", "p99", "Slowdown\np99"],
+        words=["Most used"],
+        least=["p50", "mean"],
+    )
+    for label, summary in zip(labels[1], summaries, strict=True):
+        times = (summary["completion_time_s"][name] for name in ("mean", "p50", "p99"))
+        busiest = summary["resources"][0]
+        table.add_row(
+            escape(label),
+            human_seconds(summary["makespan_s"]),
+            *map(human_seconds, times),
+            f"{summary['slowdown']['p99']:.2f}",
+            escape(f"{busiest['kind']} {busiest['busiest']} ({100 * busiest['utilisation_max']:.1f} %)"),
+        )
+    one = summaries[0]
+    what = f"{one['matrix']}: {one['flow_count']:,} flows, {human_bytes(one['total_bytes'])}; times of a flow"
+    return _titled(what, table)
 
 
 def _headline(summary: TrafficSummary) -> Text:

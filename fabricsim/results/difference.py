@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from fabricsim.results.resources import tier
 from fabricsim.results.summary import summarise
 from fabricsim.units import seconds
 
 if TYPE_CHECKING:
     from fabricsim.results.result import RunRecord
+    from fabricsim.results.summary import Summary
 
 LARGEST = 10
 """Links named at most."""
@@ -85,3 +87,24 @@ def _links(first: RunRecord, second: RunRecord) -> tuple[Pair, ...]:
     used = [pair for pair in pairs if pair.first or pair.second]
     # sorted keeps the fabric's order among equals
     return tuple(sorted(used, key=lambda pair: -abs(pair.second - pair.first))[:LARGEST])
+
+
+def change_of_causes(first: Summary, second: Summary) -> list[Pair]:
+    """List the time that each cause takes on the critical paths of two runs, s, that with the largest change first.
+
+    Which rank computes, and which of a tier's resources is the busiest, does not tell causes apart.
+    """
+    times = [_by_cause(summary) for summary in (first, second)]
+    names = dict.fromkeys(name for time in times for name in time)
+    pairs = [Pair(name, *(time.get(name, 0.0) for time in times)) for name in names]
+    return sorted(pairs, key=lambda pair: -abs(pair.second - pair.first))
+
+
+def _by_cause(summary: Summary) -> dict[str, float]:
+    times: dict[str, float] = {}
+    for cause in summary["causes"]:
+        resource = f" {tier(cause['resource'])}" if cause["resource"] else ""
+        of = "" if cause["of"].startswith("rank ") else f", {cause['of']}"
+        name = f"{cause['cause']}{resource}{of}"
+        times[name] = times.get(name, 0.0) + cause["time_s"]
+    return times

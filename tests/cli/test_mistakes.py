@@ -375,11 +375,12 @@ def test_compare_with_transports_that_are_none(fabricsim: Fabricsim, names: str,
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "compare wants one of --transport A,B,C and --engine flow,packet"),
-        (["--transport", "tcp-10g", "--engine", "flow,packet"], "compare wants one of --transport"),
-        (["--engine", "packet"], "--engine 'packet': compare wants two engines, flow,packet"),
-        (["--engine", "flow,flow"], "--engine 'flow,flow': compare wants two engines"),
+        ([], "there is nothing to compare; give --transport A,B, --fabric A,B"),
+        (["--engine", "packet"], "there is nothing to compare"),
+        (["--set", "job.micro_batch=[4,8]"], "there is nothing to compare"),
         (["--engine", "flow,fluid"], "  --engine: 'fluid' is not one of flow, packet"),
+        (["--fabric", "two-teir,single-switch"], "--fabric two-teir: there is no fabric, topology or scenario of that"),
+        (["--set", f"seed={','.join(map(str, range(300)))}"], "these are 300 runs; compare takes 256 at most"),
     ],
 )
 def test_compare_with_what_cannot_be_compared(fabricsim: Fabricsim, options: list[str], message: str) -> None:
