@@ -72,11 +72,12 @@ def test_commands_of_a_page_work_one_after_another(page: Path, tmp_path: Path, k
             fabricsim(arguments, tmp_path)
 
 
-def test_simpy_example_runs() -> None:
-    examples = [text for language, text in blocks(ROOT / "docs/howto/simpy.md") if language == "python"]
+@pytest.mark.parametrize("page", ["simpy.md", "failures.md"])
+def test_simpy_examples_run(page: str) -> None:
+    examples = [text for language, text in blocks(ROOT / "docs/howto" / page) if language == "python"]
 
     for example in examples:
-        exec(compile(example, "simpy.md", "exec"), {})  # noqa: S102  our own page
+        exec(compile(example, page, "exec"), {})  # noqa: S102  our own page
 
 
 def test_readme_gives_the_two_commands_between_their_markers() -> None:

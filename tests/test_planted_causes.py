@@ -55,7 +55,14 @@ PLANTS = {
     ),
     "link down": Planted(
         (*PACKETS, "transport=roce-100g", 'fabric.failures=[{link="host0-switch0",from="15ms",until="35ms"}]'),
-        "timeouts, data all_reduce", "host0-switch0 was down",
+        "failed link host0->switch0, data all_reduce", " timeout",
+    ),
+    "switch lost": Planted(
+        (*FOUR, "transport=roce-100g", leaves(2, "100Gbps", ',failures=[{switch="spine0",from="25ms"}]')),
+        "failed link leaf", "->spine0, data all_reduce",
+    ),
+    "cable that gets slow": Planted(
+        (*FOUR, 'fabric.failures=[{link="host0-switch0",rate="10Gbps"}]'), "wire ", "host0"
     ),
     "bit errors": Planted((*PACKETS, "fabric.bit_error_rate=1e-6"), LOST, " errors"),
     "lossy cable": Planted(

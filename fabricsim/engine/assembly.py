@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fabricsim.collectives.nccl.plan import chooser
+from fabricsim.engine.failures import Failures
 from fabricsim.engine.flow.world import World
 from fabricsim.engine.wiring import Wiring
 from fabricsim.errors import InputError
@@ -41,6 +42,8 @@ class Assembly:
         What the kernels work on.
     wiring
         Routes and communicators in it.
+    failures
+        What fails.
     recorder
         Of a packet run; None in a flow run.
     """
@@ -50,6 +53,7 @@ class Assembly:
     taps: tuple[int, ...]
     world: World
     wiring: Wiring
+    failures: Failures
     recorder: Recorder | None
 
 
@@ -83,13 +87,16 @@ def assemble(scenario: Scenario, *, taps: bool, watch: Watch | None) -> Assembly
     if scenario.engine != "flow":
         from fabricsim.engine.packet.assembly import make  # noqa: PLC0415  compiles much that the flow engine does not need
 
-        return Assembly(model, platform, recorded, *make(platform, model, scenario, watch))
+        parts = make(platform, model, scenario, watch)
+        return Assembly(model, platform, recorded, *parts[:2], Failures(*parts[:2], platform, scenario), parts[2])
     if watch:
         msg = "taps and captures need packets, and the flow engine has none; run with --engine packet"
         raise InputError(msg)
     world = World(platform.resources.capacities, recorded)
     wiring = Wiring(world, platform, model, chooser(scenario), scenario.nic.interrupt_moderation)
-    return Assembly(model, platform, recorded, world, wiring, None)
+    balancing = scenario.transport.load_balancing
+    wiring.repairs = balancing is not None and balancing.kind != "ecmp"
+    return Assembly(model, platform, recorded, world, wiring, Failures(world, wiring, platform, scenario), None)
 
 
 def tapped(platform: Platform, stand_ins: NDArray[np.int64] | None = None) -> tuple[int, ...]:

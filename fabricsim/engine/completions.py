@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     import simpy
     from numpy.typing import NDArray
 
-    from fabricsim.engine.flow.world import Batch, Failed, ProgramPlace, World
+    from fabricsim.engine.flow.outages import Failed
+    from fabricsim.engine.flow.world import Batch, ProgramPlace, World
 
 
 @dataclass(frozen=True)
@@ -86,8 +88,7 @@ class Completions:
                 self._finish_job(number)
             else:
                 self._finish_message(number, now)
-        failed = self._world.take_failed()
-        if failed is not None:
+        for failed in self._world.take_failed():
             self._fail_some(failed)
 
     def cancel(self, message: int, now: int) -> None:
@@ -140,12 +141,28 @@ class Completions:
 
     def _fail_some(self, failed: Failed) -> None:
         """Let those fail whose messages or calls will not be done any more; their rows of the tables stay taken."""
-        batch_of = self._world.messages["batch"]
-        calls = failed.calls
-        jobs = [number for number, waiting in self._jobs.items() if waiting.job and _calls_one_of(waiting.job, calls)]
+        jobs = [number for number, waiting in self._jobs.items() if waiting.job and self._needs(waiting.job, failed)]
+        calls = [
+            range(job.first_call, job.first_call + job.calls)
+            for job in (self._jobs[number].job for number in jobs)
+            if job is not None
+        ]
         self._fail(self._jobs, jobs, failed.reason)
         self._fail(self._messages, sorted(failed.messages & self._messages.keys()), failed.reason)
-        self._fail_batches({int(batch_of[each]) for each in failed.messages} & self._batches.keys(), failed.reason)
+        batches = [
+            key for key, (_, batch, _) in self._batches.items() if not failed.messages.isdisjoint(batch.messages)
+        ]
+        self._fail_batches(batches, failed.reason)
+        if failed.ranks:
+            self._world.stop_calls(chain.from_iterable(calls))
+
+    def _needs(self, job: ProgramPlace, failed: Failed) -> bool:
+        """Whether one of a job's calls has failed, or a rank that has more to do."""
+        if any(job.first_call <= call < job.first_call + job.calls for call in failed.calls):
+            return True
+        here = slice(job.first_op, job.first_op + job.ops)
+        left = self._world.ops["rank"][here][self._world.spans["end"][here] == 0]
+        return bool(np.isin(left, list(failed.ranks)).any())
 
     @staticmethod
     def _fail(waiting: dict[int, _Waiting], numbers: Iterable[int], reason: str) -> None:
@@ -155,8 +172,3 @@ class Completions:
     def _fail_batches(self, numbers: Iterable[int], reason: str) -> None:
         for number in sorted(numbers):
             self._batches.pop(number)[0].fail(SimulationError(reason))
-
-
-def _calls_one_of(job: ProgramPlace, calls: Iterable[int]) -> bool:
-    """Whether one of some rows of the calls is that of a job."""
-    return any(job.first_call <= call < job.first_call + job.calls for call in calls)

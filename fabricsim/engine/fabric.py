@@ -20,20 +20,24 @@ from fabricsim.engine.arguments import (
 from fabricsim.engine.assembly import assemble
 from fabricsim.engine.carried import LinkUse, link_use
 from fabricsim.engine.completions import Completions
+from fabricsim.engine.failures import FabricEvent
 from fabricsim.engine.pump import Pump
 from fabricsim.engine.wiring import connections
 from fabricsim.errors import InputError, SimulationError
 from fabricsim.records.program import CALL, CLOCK_END, COLLECTIVE, NONE, OP
 from fabricsim.scenario.load import LoadedScenario, load
 from fabricsim.scenario.scenario import Scenario
-from fabricsim.units import PS_PER_S
+from fabricsim.topology.targets import find
+from fabricsim.units import PS_PER_S, RATE, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
+    from fabricsim.engine.failures import What
     from fabricsim.engine.packet.recorder import Watch
+    from fabricsim.topology.targets import FabricPart
     from fabricsim.workload.program import Call, Program
 
 
@@ -119,7 +123,12 @@ class Fabric:
         self.scenario = _checked(scenario)
         self.parts = parts = assemble(self.scenario, taps=taps, watch=watch)
         self.model, self.platform, self.taps = parts.model, parts.platform, parts.taps
-        self.world, self.wiring, self.recorder = parts.world, parts.wiring, parts.recorder
+        self.world, self.wiring, self.recorder, self.failures = (
+            parts.world,
+            parts.wiring,
+            parts.recorder,
+            parts.failures,
+        )
         self._completions = Completions(self.world, self._unit)
         self._pump = Pump(
             env,
@@ -169,7 +178,7 @@ class Fabric:
         port = checked_port(port)
         latency = None if latency is None else checked_latency(latency)
         weight = checked_weight(weight, self.scenario.engine)
-        now = self._pump.now()
+        now = self._present([source, target])
         route = self.wiring.route(source, target, port=port, latency=latency)
         self.wiring.prepare([route], awaited=True)
         delay = int(self.world.routes["overhead"][route])
@@ -204,7 +213,7 @@ class Fabric:
         SimulationError
             As `send`.
         """
-        now = self._pump.now()
+        now = self._present([*matrix["source"].tolist(), *matrix["target"].tolist()])
         for size in set(matrix["bytes"].tolist()):
             checked_size(size, "a transfer")
         routes = self.wiring.routes(connections(matrix, [0] * len(matrix) if ports is None else ports))
@@ -312,6 +321,74 @@ class Fabric:
         """
         return link_use(self.parts, self._pump.now(), self._unit)
 
+    # ---- what fails -------------------------------------------------------------------------------
+
+    def fail(self, name: str) -> None:
+        """Have something fail now, until `restore`.
+
+        What is sent over a cable that is down is lost until routing knows of it (``fabric.reconvergence``). Whoever
+        waits for something that no way is left for, or for a GPU or host that is gone, gets a `SimulationError`.
+
+        Parameters
+        ----------
+        name
+            A cable (``"leaf0-spine1"``) or one direction of it (``"leaf0->spine1"``), a switch (``"spine1"``), a NIC
+            (``"host3/nic0"``), a host (``"host3"``) or a GPU by its rank (``"gpu24"``); ``*`` and ``?`` stand for any
+            characters.
+
+        Raises
+        ------
+        SimulationError
+            If there is no such thing, or the fabric is folded.
+        """
+        self._change(name, "down")
+
+    def restore(self, name: str) -> None:
+        """Have something work as built again, whatever befell it; names and errors as of `fail`."""
+        now = self._present()
+        for target in self._targets(name):
+            self.failures.restore(now, target)
+        self._pump.wake()
+
+    def set_rate(self, name: str, rate: float | str) -> None:
+        """Change the rate of cables from now on, bytes/s or such as ``"25Gbps"``; names and errors as of `fail`."""
+        value = float(parse(rate, RATE)) if isinstance(rate, str) else float(rate)
+        if not value > 0 or value == float("inf"):
+            msg = f"a rate of {rate} bytes/s would have nothing arrive: give one above 0, or fail({name!r})"
+            raise SimulationError(msg)
+        self._change(name, "rate", value)
+
+    def set_loss(self, name: str, bit_error_rate: float) -> None:
+        """Have cables lose packets to bit errors from now on; names and errors as of `fail`.
+
+        In the flow engine they carry less by the share of the packets that is lost, and nothing waits for what is.
+        """
+        self._change(name, "loss", float(bit_error_rate))
+
+    def _change(self, name: str, what: What, value: float = float("nan")) -> None:
+        now = self._present()
+        for target in self._targets(name):
+            self.failures.post(FabricEvent(now, target, what, value))
+        self.world.act(now)
+        self._pump.wake()
+
+    def _targets(self, name: str) -> list[FabricPart]:
+        if self.wiring.folding is not None:
+            msg = 'nothing can fail on a folded fabric, on which one rank stands for others: set folding = "off"'
+            raise SimulationError(msg)
+        return find(self.platform, name)
+
+    def _present(self, endpoints: Iterable[int] = ()) -> int:
+        """Present time, ps, at which all has happened to the fabric that is due, and endpoints must be up."""
+        now = self._pump.now()
+        if self.failures.due <= now:
+            self.world.act(now)
+        for endpoint in endpoints:
+            if endpoint in self.failures.gone:
+                msg = f"{self.platform.called(endpoint)} cannot take part: {self.failures.gone[endpoint]} is down"
+                raise SimulationError(msg)
+        return now
+
     # ---- what is posted ---------------------------------------------------------------------------
 
     def _calls(self, wanted: Sequence[tuple[str, tuple[int, ...], int]]) -> NDArray[np.void]:
@@ -329,10 +406,10 @@ class Fabric:
         self, ops: NDArray[np.void], successors: NDArray[np.int64], calls: NDArray[np.void], *, elapsed: bool
     ) -> simpy.Event:
         event = self.env.event()
-        now = self._pump.now()
         if len(ops) == 0:
             msg = "the program has no operations: nothing would be simulated"
             raise SimulationError(msg)
+        now = self._present(ops["rank"].tolist() if self.failures.gone else ())
         job = self.world.post_job(now, ops, successors, calls)
         self._completions.await_job(job, event, now, elapsed=elapsed)
         self._pump.wake()

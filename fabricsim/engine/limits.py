@@ -12,7 +12,7 @@ from fabricsim.results.result import Limits, Rest
 from fabricsim.units import PS_PER_S, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -60,17 +60,29 @@ def limits(fabric: Fabric, program: Program, replay: Replay, *, beside: bool = F
     limit, used = np.full(len(of), NONE, np.int64), np.zeros(len(of))
     rest = np.full(len(of), Rest.LATENCY, np.int64)
     rates = _rates_beside(fabric, calls, demands, replay.end) if beside else {}
-    narrowest = _narrowest(calls, demands, fabric.platform.resources.capacities, rates)
+    capacities = fabric.failures.least_capacities()
+    narrowest = _narrowest(calls, demands, capacities, rates)
     for resource in sorted(set(narrowest.values())):
-        capacity = fabric.platform.resources.capacities[resource]
-        share = _shares(calls, demands, resource, capacity)
+        share = _shares(calls, demands, resource, capacities[resource])
         if resource in rates:
-            share = np.minimum(share + rates[resource] / capacity, 1)
+            share = np.minimum(share + rates[resource] / capacities[resource], 1)
         for communicator in [index for index, found in narrowest.items() if found == resource]:
             own = calls.communicator == communicator
             limit[own], used[own] = resource, share[own]
             rest[own] = _rest(fabric, communicator, demands[communicator], calls)
-    return Limits(_numbered(fabric, limit), used, rest)
+    failed = _failed(fabric, calls, demands)
+    rest[failed != NONE] = Rest.FAILURE
+    return Limits(_numbered(fabric, limit), used, rest, failed)
+
+
+def _failed(fabric: Fabric, calls: _Calls, demands: Demands) -> NDArray[np.int64]:
+    """Give for each call the wire that failed while it ran, the first one; NONE if there is none."""
+    failed = np.full(len(calls.start), NONE, np.int64)
+    for outage in fabric.failures.outages[::-1]:
+        hit = (calls.start < outage.end) & (calls.end > outage.begin)
+        own = [index for index in demands if not outage.routes.isdisjoint(fabric.wiring.routes_of(index))]
+        failed[hit & np.isin(calls.communicator, own)] = outage.wire
+    return failed
 
 
 def _rates_beside(fabric: Fabric, calls: _Calls, demands: Demands, end: int) -> dict[int, float]:
@@ -84,7 +96,7 @@ def _rates_beside(fabric: Fabric, calls: _Calls, demands: Demands, end: int) -> 
 
 
 def _narrowest(
-    calls: _Calls, demands: Demands, capacities: tuple[float, ...], beside: Mapping[int, float]
+    calls: _Calls, demands: Demands, capacities: Sequence[float], beside: Mapping[int, float]
 ) -> dict[int, int]:
     """Give each communicator the resource whose load over what it can carry while calls cross it is largest."""
     crossing: dict[int, list[int]] = {}

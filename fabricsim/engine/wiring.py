@@ -12,13 +12,13 @@ from fabricsim.engine.folding.footprint import shape_of
 from fabricsim.engine.in_network import Switches
 from fabricsim.engine.ways import Ways
 from fabricsim.errors import SimulationError
-from fabricsim.records.program import CLOCK_END, CONNECTION, MODERATION, NEVER, NONE, SCRIPT
+from fabricsim.records.program import CLOCK_END, CONNECTION, MODERATION, NEVER, NONE, ROUTE, SCRIPT
 from fabricsim.results.summary import bus_factor
 from fabricsim.scenario.collectives import PAIRED
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _LONGEST_DELAY = 10**15
 """ps (17 minutes): a sum of dozens of them stays within the clock."""
 _MOST_MESSAGES = 2**31 - 1
+_COLUMNS = ROUTE.names or ()
 
 
 class Connection(NamedTuple):
@@ -139,6 +140,7 @@ class Wiring:
         self._ways = Ways(platform, self._switches)
         self._model = model
         self.choose = choose
+        self.repairs = False
         self._routes: dict[Connection, int] = {}
         self._templates: dict[tuple[int, int], int] = {}
         self._communicators: dict[tuple[str, tuple[int, ...], Choice], int] = {}
@@ -147,6 +149,8 @@ class Wiring:
         self._kept: list[Template] = []
         self._made: dict[int, tuple[str, Template]] = {}
         self.route_hops: list[tuple[int, ...]] = []
+        self.ends: list[tuple[int, int]] = []
+        self._moved: set[int] = set()
         self.folding: Folding | None = None
         self._moderation_steps = len(moderation) if model.interrupts else 0
         rows = sorted((step.above, step.interval) for step in moderation)
@@ -199,7 +203,93 @@ class Wiring:
         self._world.extend("hops", [*chain.from_iterable(crossed)])
         self._world.widen(max(map(len, crossed)))
         self.route_hops += [tuple([resource for resource, _, _ in hops]) for hops in crossed]
-        return self._world.extend("routes", rows)
+        self.ends += [(key.source, key.target) for key in keys]
+        first = self._world.extend("routes", rows)
+        if self._platform.withdrawn:
+            self._moved.update(range(first, first + len(rows)))
+        return first
+
+    # ---- ways that fail ---------------------------------------------------------------------------
+
+    def routes_over(self, wires: Iterable[int]) -> dict[int, set[int]]:
+        """Give the routes that cross each of some wires."""
+        found: dict[int, set[int]] = {wire: set() for wire in wires}
+        for route, hops in enumerate(self.route_hops):
+            for wire in found.keys() & set(hops):
+                found[wire].add(route)
+        return found
+
+    def reroute(self, withdrawn: Iterable[int]) -> list[int]:
+        """Have connections avoid wires that are withdrawn, and go back to their ways where they are not any more.
+
+        Returns
+        -------
+        list of int
+            Indices of the routes that have changed.
+        """
+        avoid = set(withdrawn)
+        some = set().union(*self.routes_over(avoid).values(), self._moved)
+        changed = [route for key, route in self._routes.items() if route in some and self._renew_route(key, route)]
+        self._moved = {route for route in some if route in self._moved or route in changed} if avoid else set()
+        return changed
+
+    def repair(self, down: Iterable[int]) -> list[int]:
+        """Have switches send what finds its way packet by packet around wires that are down, if they know another.
+
+        In the flow engine, which knows one way of a connection, that is its whole traffic; returns its routes.
+        """
+        if not self.repairs:
+            return []
+        platform, known = self._platform, self._platform.withdrawn
+        over = self.routes_over(down)
+        some = set().union(*over.values(), self._moved)
+        platform.withdraw(known | over.keys())
+        changed = [
+            route
+            for key, route in self._routes.items()
+            if route in some
+            and (route in self._moved or self._is_local(route, self._path(key), over))
+            and self._renew_route(key, route)
+        ]
+        platform.withdraw(known)
+        self._moved |= set(changed)
+        return changed
+
+    def _is_local(self, route: int, path: Path, down: Iterable[int]) -> bool:
+        """Whether a path parts from that of a route just before the wires that are down, and is as long."""
+        before, after = self.route_hops[route], [resource for resource, _ in path.hops]
+        lost = set(down)
+        ways = zip(before, after, strict=False)
+        parts = next((old for old, new in ways if old != new), NONE)
+        return len(before) == len(after) and parts in lost
+
+    def _renew_route(self, key: Connection, route: int) -> bool:
+        """Give a connection its present way; returns whether it is another one."""
+        path = self._path(key)
+        hops = self._hops(key, path)
+        crossed = tuple([resource for resource, _, _ in hops])
+        if self._is_way(route, crossed, path):
+            return False
+        row, before = self._row(key, path, self._world.extend("hops", hops), len(hops)), self._world.routes[route]
+        self._world.widen(len(hops))
+        for column in ("first_hop", "hops", "peak"):
+            before[column] = row[_COLUMNS.index(column)]
+        self._change_way(key, route, path, row)
+        self.route_hops[route] = crossed
+        return True
+
+    def _is_way(self, route: int, crossed: tuple[int, ...], path: Path) -> bool:
+        """Whether a route has this way, over the resources `crossed`, already."""
+        del path
+        return crossed == self.route_hops[route]
+
+    def _change_way(self, key: Connection, route: int, path: Path, row: tuple[float, ...]) -> None:
+        """Enter what else has changed with the way of a route."""
+        del key, path
+        for column in ("latency", "round_trip", "out_hops", "read_ahead"):
+            self._world.routes[route][column] = row[_COLUMNS.index(column)]
+
+    # ---- groups -------------------------------------------------------------------------------------
 
     def _hops(self, key: Connection, path: Path) -> list[tuple[int, int, float]]:
         """Rows of ``HOP`` of a connection."""
@@ -412,7 +502,7 @@ class Wiring:
         """Add the units of each resource that a byte of the buffer takes; `carried` is `Template.shares`."""
         world = self._world
         channels = int(world.communicators[communicator].channels)
-        for number, route in enumerate(self._routes_of(communicator)):
+        for number, route in enumerate(self.routes_of(communicator)):
             if route == NONE:
                 continue
             row = world.routes[route]
@@ -427,14 +517,14 @@ class Wiring:
 
     def resources_of(self, communicator: int) -> set[int]:
         """Resources that the messages of a communicator cross."""
-        routes = set(self._routes_of(communicator)) - {NONE}
+        routes = set(self.routes_of(communicator)) - {NONE}
         return {resource for route in routes for resource in self.route_hops[route]}
 
     def flows_of(self, communicator: int) -> list[int]:
         """Flow of each connection in the packet engine, by channel and lane; NONE if there is none."""
         return self._column_of(communicator, "flow")
 
-    def _routes_of(self, communicator: int) -> list[int]:
+    def routes_of(self, communicator: int) -> list[int]:
         """Route of each connection, by channel and lane; NONE if there is none."""
         return self._column_of(communicator, "route")
 

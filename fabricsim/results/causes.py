@@ -31,6 +31,7 @@ _RESTS = {
     Rest.RETRANSMISSIONS: "retransmissions",
     Rest.PAUSES: "pauses",
     Rest.MARKS: "congestion control",
+    Rest.FAILURE: "failed link",
 }
 NETWORK = frozenset({"wire", *_RESTS.values()})
 """Causes that lie in the network, its protocols included."""
@@ -42,9 +43,9 @@ class Cause(TypedDict):
     """One cause, and the time that the critical path spends on it.
 
     ``cause`` is ``compute``, ``host``, ``pipeline bubble``, ``idle``, the kind of a resource (``wire``, ``PCIe``, ...)
-    or what a call waits for while it uses none fully: ``latency``, ``timeouts``, ``retransmissions``, ``pauses`` or
-    ``congestion control``. ``of`` is the collective, or the rank; ``resource`` the busiest one, if any. At most
-    ``time_s``, ``share`` of the iteration, would be gained if it took no time: another path may then be as long.
+    or what a call waits for while it uses none fully: ``failed link``, ``latency``, ``timeouts``, ``retransmissions``,
+    ``pauses`` or ``congestion control``. ``of`` is the collective, or the rank; ``resource`` the busiest one, if any.
+    At most ``time_s``, ``share`` of the iteration, would be gained if it took no time: another path may be as long.
     """
 
     cause: str
@@ -116,12 +117,12 @@ def _parts(result: RunRecord, rank: int, begin: int, end: int) -> Iterable[_Part
 
 
 def _of_call(result: RunRecord, call: int, stretch: Stretch) -> Iterable[_Part]:
-    limit, used, rest = (column[call].item() for column in result.calls.limits)
+    limit, used, rest, failed = (column[call].item() for column in result.calls.limits)
     kind = result.calls.kinds[result.calls.kind[call]]
     of, time = f"{kind.dimension} {kind.collective}", stretch.end - stretch.begin
     if limit != NONE:
         yield _Part(result.links[limit].kind, of, limit, stretch.rank, used * time)
-    yield _Part(_RESTS[Rest(rest)], of, NONE, stretch.rank, (1 - used) * time)
+    yield _Part(_RESTS[Rest(rest)], of, failed, stretch.rank, (1 - used) * time)
 
 
 class _Waits:
@@ -184,7 +185,7 @@ def _detail(result: RunRecord, cause: str, parts: list[_Part], limit: int) -> st
     """Say what a reader should know of a cause besides; empty if there is nothing."""
     if cause == "compute":
         return ", ".join(text for text in (_straggler(result, _most(parts)), _timer(parts)) if text)
-    if limit != NONE:
+    if limit != NONE and cause != _RESTS[Rest.FAILURE]:
         said = _sharing(result, parts[0].of, limit), _slower(result, limit), _unevenness(result, limit)
         return ", ".join(text for text in said if text)
     if result.packets is None or cause not in NETWORK or cause == Rest.LATENCY.name.lower():
@@ -193,10 +194,9 @@ def _detail(result: RunRecord, cause: str, parts: list[_Part], limit: int) -> st
         (result.counters.get(name, 0), name) for name in ("timeouts", "retransmissions", "drops", "errors", "pauses")
     ]
     told = [f"{count:,} {name}" for count, name in counted if count]
-    fabric = result.resolved.get("fabric", {})
-    down = [f"{failure['link']} was down" for failure in fabric.get("failures", ())]
-    lossy = [f"{name} loses packets" for name, cable in fabric.get("cables", {}).items() if cable.get("bit_error_rate")]
-    return ", ".join([*down, *lossy, *told])
+    cables = result.resolved.get("fabric", {}).get("cables", {})
+    lossy = [f"{name} loses packets" for name, cable in cables.items() if cable.get("bit_error_rate")]
+    return ", ".join([*lossy, *told])
 
 
 def _timer(parts: list[_Part]) -> str:

@@ -85,8 +85,9 @@ CALLS = ColumnGroup(
             "i1",
             "1",
             "what it waited for besides",
-            ("latency", "timeouts", "retransmissions", "pauses", "marks"),
+            ("latency", "timeouts", "retransmissions", "pauses", "marks", "failure"),
         ),
+        Column("failed", "i4", "1", "index of the link that was down, if that is a failure, else -1"),
     ),
 )
 """The fields of `CallRecord`."""

@@ -36,8 +36,11 @@ def read_result(reader: ResultFile) -> RunRecord:
     reader.require(named, "group ops names calls that group calls does not have")
     folded = reader.has_attribute("folded_from_ranks")
     links = read_links(reader, folded=folded)
-    limit, rest = calls.limits.limit, calls.limits.rest
-    reader.require(bool(np.all((limit >= NONE) & (limit < len(links)))), "group calls names a link that is not there")
+    rest = calls.limits.rest
+    for limit in (calls.limits.limit, calls.limits.failed):
+        reader.require(
+            bool(np.all((limit >= NONE) & (limit < len(links)))), "group calls names a link that is not there"
+        )
     reader.require(bool(np.all((rest >= 0) & (rest < len(Rest)))), "group calls has a rest that is none of its flags")
     ranks = reader.integer_attribute("folded_from_ranks") if folded else None
     if ranks is not None:
@@ -80,9 +83,6 @@ def _read_resolved(reader: ResultFile) -> dict[str, Any]:
     fabric, collectives = told.get("fabric", {}), told.get("collectives", {})
     tables = all(isinstance(table, dict) for table in (fabric, collectives, told.get("extensions", {})))
     reader.require(tables, "attribute resolved has no tables fabric and collectives, or extensions that are none")
-    failures = fabric.get("failures", [])
-    told_of = isinstance(failures, list) and all(isinstance(each, dict) and "link" in each for each in failures)
-    reader.require(told_of, "attribute resolved has failures without a link")
     cables = fabric.get("cables", {})
     changed = isinstance(cables, dict) and all(isinstance(each, dict) for each in cables.values())
     reader.require(changed, "attribute resolved has cables that are no tables")

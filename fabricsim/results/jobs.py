@@ -48,7 +48,8 @@ def of_job(result: RunRecord, job: JobRecord) -> RunRecord:
         spans[side] -= job.start
     some = slice(job.first_call, job.first_call + job.calls)
     of = result.calls
-    limits = Limits(of.limits.limit[some], of.limits.used[some], of.limits.rest[some])
+    held = of.limits
+    limits = Limits(held.limit[some], held.used[some], held.rest[some], held.failed[some])
     calls = CallRecords(of.kinds, of.kind[some], of.start[some] - job.start, of.end[some] - job.start, limits)
     return replace(result, ops=ops, spans=spans, calls=calls, iteration=job.end - job.start)
 

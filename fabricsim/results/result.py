@@ -28,6 +28,7 @@ class Rest(IntEnum):
     RETRANSMISSIONS = 2
     PAUSES = 3
     MARKS = 4
+    FAILURE = 5
 
 
 class CallRecord(NamedTuple):
@@ -36,7 +37,8 @@ class CallRecord(NamedTuple):
     ``size`` is in bytes, as nccl-tests counts them. ``start`` is when its last rank was ready and ``end`` when its last
     rank was done, ps. ``bound`` is the bus bandwidth that the narrowest resource of its group allows, bytes/s.
     ``limit`` is the resource that it used most, an index into the links of the result, NONE without any; ``used``
-    is its mean use in that time, 0 to 1, by all calls that cross it; ``rest`` says what the call waited for besides.
+    is its mean use in that time, 0 to 1, by all calls that cross it; ``rest`` says what the call waited for besides;
+    ``failed`` is the link that was down, if that is a failure.
     """
 
     collective: str
@@ -49,6 +51,7 @@ class CallRecord(NamedTuple):
     limit: int = NONE
     used: float = 0.0
     rest: int = Rest.LATENCY
+    failed: int = NONE
 
 
 class CallKind(NamedTuple):
@@ -67,6 +70,7 @@ class Limits(NamedTuple):
     limit: NDArray[np.int64]
     used: NDArray[np.float64]
     rest: NDArray[np.int64]
+    failed: NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,10 +104,9 @@ class CallRecords:
             for each in records
         ]
         kind, start, end = np.array([(kind, each.start, each.end) for kind, each in rows], np.int64).reshape(-1, 3).T
-        limit, used, rest = (
-            zip(*((each.limit, each.used, each.rest) for _, each in rows), strict=True) if rows else ((),) * 3
-        )
-        limits = Limits(np.array(limit, np.int64), np.array(used, np.float64), np.array(rest, np.int64))
+        held = {name: [getattr(each, name) for _, each in rows] for name in Limits._fields}
+        limit, rest, failed = (np.array(held[name], np.int64) for name in ("limit", "rest", "failed"))
+        limits = Limits(limit, np.array(held["used"], np.float64), rest, failed)
         return cls(tuple(numbers), kind, start, end, limits)
 
     def column(self, name: str) -> NDArray[Any]:

@@ -426,6 +426,6 @@ def _run(
         iteration=replayed.end - replayed.start,
         wall_seconds=wall,
         packets=None if fabric.recorder is None else fabric.recorder.packets(),
-        notes=(*notes, *([idle] if idle else ())),
+        notes=(*notes, *(said for said in (idle, fabric.failures.note()) if said)),
         jobs=records if ready.named else (),
     )

@@ -9,6 +9,7 @@ from pydantic import Field
 from fabricsim.errors import SimulationError
 from fabricsim.extensions import Registry
 from fabricsim.scenario.base import Spec
+from fabricsim.scenario.failure import BitErrorRate, Failure
 from fabricsim.scenario.network import Cable, Ends, FabricSize, Network
 from fabricsim.scenario.quantity import Duration, Length, Rate
 from fabricsim.scenario.switch import CLASSES, SwitchSpec
@@ -29,18 +30,6 @@ Routing = Literal["ecmp", "d-mod-k", "dimension-order", "valiant", "ugal"]
 _CARRIED = frozenset({"link_rate", "host_cable", "switch_cable", "routing"})
 
 
-class Failure(Spec):
-    """A cable that is down for a time; what is sent on it is lost, in both directions or in one.
-
-    ``link`` names it: ``"host0-leaf0"`` for both directions, ``"host0->leaf0"`` for one. Without
-    ``until`` it stays down.
-    """
-
-    link: str
-    begin: Annotated[Duration, Field(alias="from")] = 0
-    until: Duration | None = None
-
-
 class CableChange(Spec):
     """What some cables are that others of their fabric are not; what is left out stays.
 
@@ -50,7 +39,7 @@ class CableChange(Spec):
     rate: Rate | None = None
     length: Length | None = None
     delay: Duration | None = None
-    bit_error_rate: Annotated[float, Field(ge=0, le=0.001)] | None = None
+    bit_error_rate: BitErrorRate | None = None
 
 
 class FabricSpec(Spec):
@@ -61,10 +50,11 @@ class FabricSpec(Spec):
     torus; ``"valiant"`` goes by way of another group, and ``"ugal"`` if that way is the emptier one. ``paths`` is a
     CSV file of given paths. ``radix`` is how many ports a switch has, if that is to be checked. Ways are shared out
     among ``virtual_lanes``, classes of the switch, so that no buffers wait for one another in a circle; if they may, a
-    lossless network is refused, unless ``deadlocks`` are to be seen. ``bit_error_rate`` and ``failures`` lose packets;
-    they need the packet engine.
-    ``cables`` are changes of those whose names match a pattern: ``"leaf0-spine*"``, or ``"leaf0->spine*"`` for one
-    direction; of changes that match one cable, the later ones count.
+    lossless network is refused, unless ``deadlocks`` are to be seen. ``bit_error_rate`` loses packets, and needs the
+    packet engine. ``cables`` are changes of those whose names match a pattern: ``"leaf0-spine*"``, or
+    ``"leaf0->spine*"`` for one direction; of changes that match one cable, the later ones count.
+    Routing avoids ``failures`` after ``reconvergence``, traffic that finds its way packet by packet those that are next
+    to it after ``local_repair``.
     """
 
     idle: ClassVar[frozenset[str]] = frozenset()
@@ -85,8 +75,10 @@ class FabricSpec(Spec):
     radix: Ports | None = None
     virtual_lanes: Annotated[int, Field(ge=1, le=CLASSES)] = 1
     deadlocks: Literal["refuse", "allow"] = "refuse"
-    bit_error_rate: Annotated[float, Field(ge=0, le=0.001)] = 0.0
+    bit_error_rate: BitErrorRate = 0.0
     failures: Annotated[tuple[Failure, ...], Field(strict=False)] = ()
+    reconvergence: Duration | None = None
+    local_repair: Duration = 1_000_000_000
     cables: dict[str, CableChange] = Field(default_factory=dict)
 
     def network(self, ends: Ends) -> Network:

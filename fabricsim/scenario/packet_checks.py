@@ -202,15 +202,14 @@ def _law(scenario: Parts) -> Iterator[Mistake]:
 
 def _failures(scenario: Parts) -> Iterator[Mistake]:
     for index, failure in enumerate(scenario.fabric.failures):
-        if failure.until is not None and failure.until <= failure.begin:
-            yield Mistake(f"fabric.failures[{index}].until", "is not later than from", "write a later time")
+        for key, problem, way_out in failure.problems():
+            yield Mistake(f"fabric.failures[{index}].{key}", problem, way_out)
 
 
 def _packet_engine_only(scenario: Parts) -> Iterator[Mistake]:
-    for key in ("bit_error_rate", "failures"):
-        if scenario.engine == "flow" and getattr(scenario.fabric, key):
-            problem = 'has no effect with engine = "flow", which loses nothing'
-            yield Mistake(f"fabric.{key}", problem, 'set engine = "packet", or take it out')
+    if scenario.engine == "flow" and scenario.fabric.bit_error_rate:
+        problem = 'has no effect with engine = "flow", which loses nothing'
+        yield Mistake("fabric.bit_error_rate", problem, 'set engine = "packet", or take it out')
     for pattern, change in scenario.fabric.cables.items():
         if scenario.engine == "flow" and change.bit_error_rate:
             problem = 'has no effect with engine = "flow", which loses nothing'

@@ -20,10 +20,12 @@ from fabricsim.topology.wires import WIRE, freeze
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fabricsim.scenario.cluster import Cluster
     from fabricsim.scenario.fabric import FabricSpec, SwitchSpec
     from fabricsim.topology.host import Hop, HostPorts
-    from fabricsim.topology.routing import NextHops
+    from fabricsim.topology.routing import Given, NextHops
     from fabricsim.topology.wires import Wires
 
 __all__ = ["WIRE", "Path", "Platform", "ProtocolCosts"]
@@ -84,8 +86,10 @@ class Platform:
         speed = cluster.host_speed.of(hosts, seed, "host speed")
         self._hosts = Hosts([(cluster, costs)], np.zeros(hosts, np.int64), speed, resources)
         self.resources = resources.done()
-        given = {} if fabric.paths is None else read_given(fabric.paths, self._wires, hosts, nics)
-        self.router = Router(self._wires, self.nics, fabric.routing, given, fixed=fabric.virtual_lanes > 1)
+        self._given = {} if fabric.paths is None else read_given(fabric.paths, self._wires, hosts, nics)
+        self._routing, self._fixed = fabric.routing, fabric.virtual_lanes > 1
+        self.router = self._around = self._route_over(self._wires, self._given)
+        self.withdrawn: frozenset[int] = frozenset()
         lanes = fabric.virtual_lanes
         self.lanes = VirtualLanes(self._wires, self.nics, lanes) if lanes > 1 else None
         self._propagation: list[int] = self._wires.propagation.tolist()
@@ -209,14 +213,35 @@ class Platform:
         SimulationError
             If no cable leads there.
         """
-        return self.router.route(source_nic, target_nic, key, port)
+        way = self.router.route(source_nic, target_nic, key, port)
+        return way if self.withdrawn.isdisjoint(way) else self._around.route(source_nic, target_nic, key, port)
+
+    def way_back(self, wires: Sequence[int], key: int) -> list[int]:
+        """Find the wires of what answers, as `Router.way_back` does, around those that are withdrawn."""
+        way = self.router.way_back(wires, key)
+        return way if self.withdrawn.isdisjoint(way) else self._around.way_back(wires, key)
+
+    def _route_over(self, wires: Wires, given: Given) -> Router:
+        return Router(wires, self.nics, self._routing, given, fixed=self._fixed)
+
+    def withdraw(self, wires: frozenset[int]) -> None:
+        """Have ways lead around some wires, but where only these lead to a NIC; other ways stay as they are."""
+        self.withdrawn, self._around = wires, self.router
+        if wires:
+            given = {pair: [way for way in ways if wires.isdisjoint(way)] for pair, ways in self._given.items()}
+            self._around = self._route_over(self._wires.without(wires), given)
+
+    def called(self, endpoint: int) -> str:
+        """Name an endpoint for a reader, such as ``"rank 3 (host1)"``."""
+        host = f"host{self.host_of(endpoint)}"
+        return f"rank {endpoint} ({host})" if endpoint < self._ranks else f"the memory of {host}"
 
     def next_hops(self) -> NextHops:
         """Group the wires by which each switch may forward to each NIC, for a choice made packet by packet.
 
         Given paths do not count here, nor does the choice of D-mod-k.
         """
-        return self.router.next_hops()
+        return self._around.next_hops()
 
     def within(self, source: int, target: int) -> list[Hop]:
         """List the hops between two endpoints of one host."""

@@ -17,7 +17,7 @@ from fabricsim.topology.detours import Detours
 from fabricsim.topology.shortest_paths import d_mod_k_path, distances_to, mix, shortest_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -54,6 +54,16 @@ class NextHops:
     group_of: NDArray[np.int32]
     groups: NDArray[np.int32]
     group_links: NDArray[np.int32]
+
+    def without(self, wires: Iterable[int]) -> NextHops:
+        """Leave some wires out of each group that has others."""
+        sizes = np.diff(self.groups)
+        group = np.repeat(np.arange(len(sizes)), sizes)
+        kept = ~np.isin(self.group_links, np.fromiter(wires, np.int64))
+        kept |= (np.bincount(group, kept, len(sizes)) == 0)[group]
+        left = np.bincount(group, kept, len(sizes)).astype(np.int64)
+        groups = np.concatenate([[0], np.cumsum(left)]).astype(np.int32)
+        return NextHops(self.group_of, groups, self.group_links[kept])
 
 
 def read_given(path: Path | str, wires: Wires, hosts: int, nics_per_host: int = 1) -> Given:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from fabricsim.errors import SimulationError
 from fabricsim.records.program import NONE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import networkx as nx
     from numpy.typing import NDArray
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 NS_PER_METRE = 5.0
 """Propagation in fibre of refractive index 1.468 (4.90 ns/m) and copper (4.3 to 5 ns/m), rounded up."""
+
+AVOIDED = 2**20
+"""Cost of a wire that is avoided: more than that of any way without one, while sums stay 32-bit numbers."""
 
 WIRE = "wire"
 """Kind of a resource: one direction of a cable."""
@@ -80,6 +83,12 @@ class Wires:
         ways = (self.first, self.source, self.target, self.reverse)
         for values in (*ways, self.rate, self.propagation, self.cost, self.rank, self.loss, self.group):
             values.flags.writeable = False
+
+    def without(self, wires: Iterable[int]) -> Wires:
+        """Make some wires so costly that the shortest way takes one only if no other way leads there."""
+        cost = self.cost.copy()
+        cost[list(wires)] = AVOIDED
+        return replace(self, cost=cost)
 
     def graph(self) -> nx.Graph:
         """Make a graph of the nodes; its edges carry ``rate``, bytes/s of all parallel cables, and ``propagation``, ps.
@@ -195,13 +204,18 @@ def named(pattern: str, names: Sequence[str]) -> list[int]:
     SimulationError
         If there is none.
     """
-    whole = re.compile(fnmatch.translate(pattern) if "#" in pattern else rf"{fnmatch.translate(pattern)[:-2]}(#\d+)?\Z")
-    found = [number for number, name in enumerate(names) if any(map(whole.match, _called(name, "->" in pattern)))]
+    found = matching(pattern, names)
     if not found:
         example = names[0].replace("->", "-") if names else "host0-leaf0"
         msg = f"fabric.cables: no cable matches {pattern!r}; they are called as {example}, and * stands for anything"
         raise SimulationError(msg)
     return found
+
+
+def matching(pattern: str, names: Sequence[str]) -> list[int]:
+    """Find the wires that a pattern names, as `named` does; perhaps none."""
+    whole = re.compile(fnmatch.translate(pattern) if "#" in pattern else rf"{fnmatch.translate(pattern)[:-2]}(#\d+)?\Z")
+    return [number for number, name in enumerate(names) if any(map(whole.match, _called(name, "->" in pattern)))]
 
 
 def _called(wire: str, one_way: bool) -> tuple[str, ...]:  # noqa: FBT001  of a private function

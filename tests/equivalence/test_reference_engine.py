@@ -19,6 +19,20 @@ LEAVES = 'fabric={topology="leaf-spine", hosts_per_leaf=2, spines=2}'
 SMALL = ["job.model.layers=8", "job.model.hidden=64", "job.model.heads=4", "job.model.vocabulary=512"]
 ECN = ["transport.switch.ecn.low=30kB", "transport.switch.ecn.high=30kB"]
 FAILURE = 'fabric.failures=[{link="host1-switch0", from="20us", until="2ms"}]'
+
+
+def _leaves(failures: str) -> str:
+    return f'fabric={{topology="leaf-spine", hosts_per_leaf=2, spines=2, reconvergence="300us", failures=[{failures}]}}'
+
+
+SPINE = _leaves('{switch="spine0", from="20us"}')
+FLAPS = _leaves('{link="leaf0-spine0", from="20us", until="90us", every="1ms", times=4}')
+RANDOM = _leaves('{link="leaf*-spine?", mtbf="200us", mttr="100us"}')
+SLOW = _leaves(
+    '{link="*-spine*", rate="10Gbps", from="50us", until="900us"}, {nic="host2", rate="40Gbps", from="20us"}'
+)
+LOSSY = _leaves('{link="leaf0-spine*", bit_error_rate=1e-6, from="20us"}')
+SOON = [f'transport.packet.{each}_timeout="{time}"' for each, time in (("minimum", "500us"), ("initial", "500us"))]
 CASES = {  # what is set, and what has to happen in it
     "ideal": (["transport=ideal-100g"], None),
     "tcp": (["transport=tcp-10g", "transport.switch.buffer.per_port=64KiB"], "drops"),
@@ -31,6 +45,15 @@ CASES = {  # what is set, and what has to happen in it
     "credits": (["transport=rdma-100g"], None),
     "bit errors": (["transport=ideal-100g", "fabric.bit_error_rate=1e-7"], "errors"),
     "a cable that fails": (["transport=ideal-100g", FAILURE], "timeouts"),
+    "a switch that fails for good": (["transport=ideal-100g", SPINE, *SOON], "timeouts"),
+    "a cable that flaps": (["transport=roce-100g", FLAPS, *SOON], "errors"),
+    "cables that fail at random": (["transport=ideal-100g", RANDOM, *SOON], "errors"),
+    "slow cables": (["transport=roce-100g", SLOW], "marks"),
+    "slow cables with credits": (["transport=rdma-100g", SLOW], None),
+    "lossy cables": (["transport=ideal-100g", LOSSY, *SOON], "errors"),
+    "spraying around a switch": (["transport=uec-100g", SPINE], "errors"),
+    "hpcc around a switch": (["transport=roce-100g-hpcc", SPINE, *SOON], "errors"),
+    "tcp around a switch": (["transport=tcp-10g", SPINE], "errors"),
 }
 
 
@@ -85,11 +108,6 @@ def test_a_job_runs_alike(scenario: str) -> None:
     ("settings", "watch", "message"),
     [
         ([], fs.Watch(queues=("*",)), r'engine = "reference" records no taps and captures: set engine = "packet"'),
-        (
-            ['fabric.failures=[{link="host0-switch0"}]'],
-            None,
-            r'"reference" does not give up links that fail for good \(fabric.failures without until\): set engine =',
-        ),
     ],
 )
 def test_what_the_reference_cannot_do_is_refused(settings: list[str], watch: fs.Watch | None, message: str) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from fabricsim.records.program import NONE
 from fabricsim.results.breakdown import critical_rank
 from fabricsim.results.causes import causes
 from fabricsim.results.critical_path import critical_path
@@ -25,10 +26,15 @@ def _rows(result: RunRecord) -> dict[tuple[str, str], float]:
     return {(row["cause"], row["of"]): row["time_s"] for row in causes(result)}
 
 
-def _held(result: RunRecord, limit: int, used: float, rest: Rest) -> RunRecord:
+def _held(result: RunRecord, limit: int, used: float, rest: Rest, failed: int = NONE) -> RunRecord:
     count = len(result.calls)
-    limits = Limits(np.full(count, limit), np.full(count, used), np.full(count, rest))
+    limits = Limits(np.full(count, limit), np.full(count, used), np.full(count, rest), np.full(count, failed))
     return dataclasses.replace(result, calls=dataclasses.replace(result.calls, limits=limits))
+
+
+def test_a_failed_link_names_the_rest_of_a_call(two_ranks: RunRecord) -> None:
+    named = {row["cause"]: row["resource"] for row in causes(_held(two_ranks, 0, 0.25, Rest.FAILURE, failed=1))}
+    assert named["failed link"] == two_ranks.links[1].name
 
 
 def test_the_path_runs_over_the_rank_that_is_ready_last(two_ranks: RunRecord) -> None:

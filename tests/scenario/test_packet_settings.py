@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import pytest
@@ -217,12 +218,11 @@ def test_transport_and_switch_have_to_fit_in_the_packet_engine_only(
     assert _scenario(*overrides).engine == "flow"
 
 
-@pytest.mark.parametrize("setting_", ["fabric.bit_error_rate=1e-9", "fabric.failures=[{ link = 'host0-switch0' }]"])
-def test_losses_need_the_packet_engine(setting_: str) -> None:
-    (mistake,) = _mistakes(setting_)
+def test_losses_need_the_packet_engine() -> None:
+    (mistake,) = _mistakes("fabric.bit_error_rate=1e-9")
 
     assert mistake.problem == 'has no effect with engine = "flow", which loses nothing'
-    assert _scenario(setting_, PACKET).engine == "packet"
+    assert _scenario("fabric.bit_error_rate=1e-9", PACKET).engine == "packet"
 
 
 def test_failures_are_read_with_their_times() -> None:
@@ -235,11 +235,44 @@ def test_failures_are_read_with_their_times() -> None:
 
 
 def test_a_failure_ends_after_it_begins_and_its_keys_are_known() -> None:
-    (late,) = _mistakes(PACKET, "fabric.failures=[{ link = 'a', from = '2us', until = '2us' }]")
-    (unknown,) = _mistakes(PACKET, "fabric.failures=[{ link = 'a', begin = '2us' }]")
+    (late,) = _mistakes("fabric.failures=[{ link = 'a', from = '2us', until = '2us' }]")
+    (unknown,) = _mistakes("fabric.failures=[{ link = 'a', begin = '2us' }]")
 
     assert (late.key, late.problem) == ("fabric.failures[0].until", "is not later than from")
-    assert (unknown.key, unknown.way_out) == ("fabric.failures[0].begin", "known here: link, from, until")
+    assert unknown.key == "fabric.failures[0].begin"
+    assert unknown.way_out.startswith("known here: link, switch, nic, host, gpu, from, until")
+
+
+@pytest.mark.parametrize(
+    ("failure", "key", "problem"),
+    [
+        ("from = '1us'", "link", "names nothing that fails"),
+        ("link = 'a', gpu = 'gpu3'", "link", "names link and gpu, and one thing fails"),
+        ("gpu = 'gpu3', rate = '1Gbps'", "gpu", "is a GPU, which is down or not"),
+        ("link = 'a', mtbf = '1s'", "mtbf", "goes with mttr, the mean time to repair"),
+        (
+            "link = 'a', mtbf = '1s', mttr = '1s', until = '1s'",
+            "mtbf",
+            "draws the times that until and every would give",
+        ),
+        ("link = 'a', every = '1s'", "every", "has no effect without until"),
+        ("link = 'a', until = '1s', every = '1s'", "every", "is no longer than one failure takes"),
+        ("link = 'a', until = '1s', times = 2", "times", "has no effect without every"),
+    ],
+)
+def test_failures_that_make_no_sense_are_refused(failure: str, key: str, problem: str) -> None:
+    (mistake,) = _mistakes(f"fabric.failures=[{{ {failure} }}]")
+
+    assert (mistake.key, mistake.problem) == (f"fabric.failures[0].{key}", problem)
+
+
+def test_failures_come_again_or_at_random() -> None:
+    flaps = "{ link = 'a', from = '1us', until = '2us', every = '10us', times = 3 }"
+    drawn = "{ link = 'a', from = '1us', mtbf = '10us', mttr = '5us' }"
+    one, other = _scenario(f"fabric.failures=[{flaps}, {drawn}]").fabric.failures
+
+    assert [*one.intervals(lambda: 1.0)] == [(10**6 * begin, 10**6 * (begin + 1)) for begin in (1, 11, 21)]
+    assert [*islice(other.intervals(lambda: 1.0), 2)] == [(11_000_000, 16_000_000), (26_000_000, 31_000_000)]
 
 
 def test_another_law_drops_the_parameters_of_the_one_below() -> None:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fabricsim.engine.flow.kernels.flows import cancel
 from fabricsim.engine.flow.kernels.main_loop import advance
-from fabricsim.engine.flow.state import State
-from fabricsim.engine.program.dispatch import HORIZON, JOB_DONE, LANES
+from fabricsim.engine.flow.outages import Outages
+from fabricsim.engine.program.dispatch import COMPLETIONS, HORIZON, IDLE, JOB_DONE, LANES
 from fabricsim.engine.program.lane import MESSAGE as MESSAGE_EVENT
 from fabricsim.engine.program.lane import OP_START
 from fabricsim.engine.program.queue import next_time, post
 from fabricsim.errors import SimulationError
-from fabricsim.records.program import CLOCK_END, NONE
+from fabricsim.records.program import CLOCK_END, NEVER, NONE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,23 +46,7 @@ class Batch:
     messages: tuple[int, ...]
 
 
-class Failed(NamedTuple):
-    """What will not be done any more.
-
-    Attributes
-    ----------
-    reason
-        And the way out.
-    messages, calls
-        Their numbers.
-    """
-
-    reason: str
-    messages: set[int]
-    calls: set[int]
-
-
-class World(State):
+class World(Outages):
     """One simulated fabric.
 
     Parameters
@@ -217,16 +201,12 @@ class World(State):
 
     # ---- the kernel -----------------------------------------------------------------------------
 
-    def take_failed(self) -> Failed | None:
-        """Tell once of what will not be done any more: in a fluid, nothing."""
-        return None
-
     def explain(self) -> str | None:
         """Say why nothing can happen any more, where the network is to blame: never if it is a fluid."""
         return None
 
     def advance(self, horizon: int, budget: int) -> int:
-        """Run the kernel until it stops for something other than a lack of lanes.
+        """Run the kernel until it stops for something other than a lack of lanes, or than what happens to the fabric.
 
         Parameters
         ----------
@@ -238,7 +218,8 @@ class World(State):
         Returns
         -------
         int
-            ``IDLE``, ``HORIZON``, ``COMPLETIONS`` or ``PAUSED`` of `fabricsim.engine.program.dispatch`.
+            ``IDLE``, ``HORIZON``, ``COMPLETIONS`` or ``PAUSED`` of `fabricsim.engine.program.dispatch`. COMPLETIONS may
+            also mean that `take_failed` has something.
 
         Raises
         ------
@@ -246,6 +227,27 @@ class World(State):
             If simulated time runs past the end of the clock.
         """
         self.reserve_outbox()
+        while not self._failed:
+            code = self.run(min(horizon, self._next_event() - 1), budget)
+            due = self._next_event()
+            if code == IDLE and due < NEVER:
+                code = HORIZON
+            if code != HORIZON or due > horizon:
+                return code
+            self.act(max(due, int(self.world["now"][0])))
+        return COMPLETIONS
+
+    def _next_event(self) -> int:
+        """When something happens to the fabric next, ps; NEVER if nothing does, or nobody would notice."""
+        due = self.due()
+        return NEVER if due == NEVER or self._is_done() else due
+
+    def _is_done(self) -> bool:
+        """Whether nothing moves and nothing stands still."""
+        return self.moves_at() == NEVER and int(self.world["active"][0]) == 0
+
+    def run(self, horizon: int, budget: int) -> int:
+        """Run the kernel on a fabric to which nothing happens; as `advance`."""
         while True:
             code = int(advance(min(horizon, CLOCK_END), budget, self))
             if code == LANES:
@@ -256,9 +258,13 @@ class World(State):
             else:
                 return code
 
+    def moves_at(self) -> int:
+        """When something moves next, ps; NEVER if nothing does."""
+        return min(int(next_time(self)), int(self.tree[1]))
+
     def next_time(self) -> int:
         """When something happens next, ps; NEVER if nothing does."""
-        return min(int(next_time(self)), int(self.tree[1]))
+        return min(self.moves_at(), self._next_event())
 
     def fetch(self) -> list[tuple[bool, int]]:
         """Empty the outbox: for each completion whether it is a job, and its number."""

@@ -6,6 +6,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from fabricsim.collectives.nccl.plan import chooser
+from fabricsim.engine.failures import require_arrivals
 from fabricsim.engine.packet.delay_target import DelayTargets
 from fabricsim.engine.packet.headroom import warn_of_loss
 from fabricsim.engine.packet.lossless import require_no_circle
@@ -16,23 +17,15 @@ from fabricsim.engine.packet.world import PacketWorld
 from fabricsim.errors import FabricsimWarning, SimulationError
 from fabricsim.records.packet import CREDIT_BYTES
 from fabricsim.records.transport import BY_PACKET, GO_BACK_N, LEAST_LOADED
-from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.transports.parameters import law_row
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
 
-    from fabricsim.scenario.fabric import Failure
     from fabricsim.scenario.scenario import Scenario
     from fabricsim.scenario.switch import SwitchSpec
     from fabricsim.topology.platform import Platform
     from fabricsim.transports.base import FlowModel
-
-_LEAST_ARRIVING = 0.5
-"""Share of full packets that bit errors have to leave on each link: over six links one in 64 arrives then."""
-_BITS = 8
 
 
 def make(
@@ -50,7 +43,8 @@ def make(
     law = law_row(scenario.transport)
     law["stacks"] = model.stacks
     _require_credits(law, scenario.switch)
-    _require_arrivals(law, scenario.fabric.worst_bit_errors)
+    packet = int(law["payload"][0] + law["overhead"][0])
+    require_arrivals(packet, scenario.fabric.worst_bit_errors, "fabric.bit_error_rate")
     _warn_of_overtaking(law, scenario)
     require_no_circle(platform, scenario, law)
     network = build(platform, scenario)
@@ -59,9 +53,6 @@ def make(
     targets = DelayTargets(network, law, scenario.transport.name, platform.wires.nodes)
     names = platform.wires.names
     world = _world(scenario, watch)(platform.resources.capacities, network, smallest, names=names, check=targets.check)
-    for failure in scenario.fabric.failures:
-        for link in _links_of(failure, names):
-            world.post_failure(link, failure.begin, failure.until)
     moderation = scenario.nic.interrupt_moderation
     wiring = PacketWiring(world, platform, model, chooser(scenario), moderation, law)
     return world, wiring, Recorder(network, platform, wiring, scenario.transport, watch or Watch())
@@ -71,30 +62,12 @@ def _world(scenario: Scenario, watch: Watch | None) -> type[PacketWorld]:
     """Choose the world of an engine; refuse what the reference cannot do."""
     if scenario.engine == "packet":
         return PacketWorld
-    wanted = ""
     if watch:
-        wanted = "records no taps and captures"
-    elif any(failure.until is None for failure in scenario.fabric.failures):
-        wanted = "does not give up links that fail for good (fabric.failures without until)"
-    if wanted:
-        msg = f'engine = "reference" {wanted}: set engine = "packet"'
+        msg = 'engine = "reference" records no taps and captures: set engine = "packet"'
         raise SimulationError(msg)
     from fabricsim.engine.reference.world import ReferenceWorld  # noqa: PLC0415  few runs need it
 
     return ReferenceWorld
-
-
-def _links_of(failure: Failure, names: Sequence[str]) -> list[int]:
-    """Find the wires that a failure names: one direction of a cable, or both."""
-    source, arrow, target = failure.link.partition("->")
-    if not arrow:
-        source, _, target = failure.link.partition("-")
-    wanted = [f"{source}->{target}"] if arrow else [f"{source}->{target}", f"{target}->{source}"]
-    if not set(wanted) <= set(names):
-        hint = did_you_mean(wanted[0], names, f"wires are called as {names[0]}")
-        msg = f"fabric.failures: there is no link {failure.link!r}; {hint}"
-        raise SimulationError(msg)
-    return [names.index(name) for name in wanted]
 
 
 def _require_credits(law: np.ndarray, switch: SwitchSpec) -> None:
@@ -105,18 +78,6 @@ def _require_credits(law: np.ndarray, switch: SwitchSpec) -> None:
         msg = (
             f"the switch {switch.name!r} gives credits for {switch.credits.per_class} B per class, and a full packet "
             f"takes {needed} B with its headers: raise credits.per_class, or lower transport.mtu"
-        )
-        raise SimulationError(msg)
-
-
-def _require_arrivals(law: np.ndarray, bit_error_rate: float) -> None:
-    """Refuse bit errors among which hardly any packet arrives: senders would try for ever."""
-    packet = int(law["payload"][0] + law["overhead"][0])
-    if (1 - bit_error_rate) ** (_BITS * packet) < _LEAST_ARRIVING:
-        most = 1 - _LEAST_ARRIVING ** (1 / (_BITS * packet))
-        msg = (
-            f"fabric.bit_error_rate: {bit_error_rate:g} loses over half of all packets of {packet} B on each link, "
-            f"so that hardly any arrives: write {most:.1e} or less, or send smaller packets (transport.mtu)"
         )
         raise SimulationError(msg)
 

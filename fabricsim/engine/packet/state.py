@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fabricsim.engine.flow.state import power_of_two, table
+from fabricsim.engine.packet.kernels.fast.fifo import following
 from fabricsim.engine.packet.kernels.fast.order import INDEX_BITS, MOST_BUCKETS
 from fabricsim.engine.packet.kernels.fast.simd import BLOCK, GROUP
 from fabricsim.engine.packet.kernels.net import Net
@@ -37,7 +38,7 @@ from fabricsim.records.program import NEVER, NONE
 from fabricsim.records.transport import ANSWER, BY_FLOWLET, BY_PACKET, TRANSFER, UNPACED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -195,6 +196,23 @@ class PacketState(Net):
         """Have links tell of each packet: in a log, in a series, or in telemetry."""
         self.links["shallow"][links] = WATCHED
         self.nodes["strict"][self.links["source"][links]] = 1
+
+    def measure_queues(self, links: Sequence[int]) -> None:
+        """Work out anew how long what waits at links takes to leave, after their rate has changed."""
+        rows = self.links[links]
+        self.links["shallow"][links] = np.where(rows["shallow"] == WATCHED, WATCHED, _shallow(rows))
+        for link, port in zip(rows, rows["port"].tolist(), strict=True):
+            for queue in self.queues[port * CLASSES : (port + 1) * CLASSES] if port != NONE else ():
+                sizes = [self.pool["wire"][place] for place in self._places(queue)]
+                queue["waiting"] = np.floor(np.array(sizes) * link["ps_per_byte"] + 0.5).sum()
+
+    def _places(self, fifo: np.void) -> Iterator[int]:
+        """Yield where the packets of a FIFO are, the first one first."""
+        place = int(fifo["head"])
+        for left in range(int(fifo["count"]), 0, -1):
+            yield place
+            if left > 1:
+                place = int(following(self, np.int64(place)))
 
     # ---- growth ---------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from fabricsim.records.transport import BY_FLOW, HPCC, SERVER
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -80,10 +80,10 @@ class PacketWiring(Wiring):
         self._endpoints: dict[int, int] = {}
         self._nic_of: dict[int, int] = {}  # node at which a server serves
         world.renew = self._renew
-        if self._law["balance"] != BY_FLOW:
-            hops = platform.next_hops()
-            self._network.group_of, self._network.group_links = hops.group_of, hops.group_links
-            self._network.groups = hops.groups.astype(np.int64)
+        self.repairs = bool(self._law["balance"] != BY_FLOW)
+        if self.repairs:
+            self._next_hops = platform.next_hops()
+            self.repair(())
 
     def prepare(self, routes: Sequence[int], *, awaited: bool) -> None:
         """Give routes flows for messages from outside, if they have none."""
@@ -102,6 +102,58 @@ class PacketWiring(Wiring):
         gone = np.flatnonzero(np.isin(connections["flow"], flows))
         if len(gone):
             connections["flow"][gone] = self._new_flows(connections["route"][gone].tolist())
+
+    # ---- ways that fail ---------------------------------------------------------------------------
+
+    def repair(self, down: Iterable[int]) -> list[int]:
+        """Have switches leave links that are down out of those among which they choose, packet by packet."""
+        if self.repairs:
+            hops = self._next_hops.without(down)
+            self._network.group_of, self._network.group_links = hops.group_of, hops.group_links
+            self._network.groups = hops.groups.astype(np.int64)
+        return []
+
+    def reroute(self, withdrawn: Iterable[int]) -> list[int]:
+        """Do so where switches choose, too."""
+        if self.repairs:
+            self._next_hops = self._platform.next_hops()
+            self.repair(withdrawn)
+        return super().reroute(withdrawn)
+
+    def routes_over(self, wires: Iterable[int]) -> dict[int, set[int]]:
+        """Give the routes that cross each of some wires, or whose answers do."""
+        found = super().routes_over(wires)
+        for route, way in enumerate(self._way_of):
+            for wire in found.keys() & set(way.reverse):
+                found[wire].add(route)
+        return found
+
+    def _is_way(self, route: int, crossed: tuple[int, ...], path: Path) -> bool:
+        same = super()._is_way(route, crossed, path)
+        return same and (not path.network or self._way(0, path).reverse == self._way_of[route].reverse)
+
+    def _change_way(self, key: Connection, route: int, path: Path, row: tuple[float, ...]) -> None:
+        """Have the flows of a route send by its new way; packets that have been sent go on by the old one."""
+        del row
+        self._way_of[route] = way = self._way(key.target, path)
+        network = self._network
+        flows = np.flatnonzero(network.flows["route"][: network.used["flows"]] == route).tolist()
+        for flow in flows if self._law["balance"] == BY_FLOW and way.wires else ():
+            place = network.add_path([*way.wires, *way.reverse])
+            hops = len(way.wires)
+            columns = {"path": [place], "reverse_path": [place + hops], "hops": [hops]}
+            if self._law["law"] == HPCC:
+                columns["first_telemetry"] = [self._add_telemetry(hops)]
+            _set(network.flows, [flow], columns)
+
+    def _add_telemetry(self, hops: int) -> int:
+        """Have room for the telemetry of a flow, none of which is that of a packet on its way."""
+        entries = (int(self._law["span"]) + 1) * hops
+        first = self._network.add("telemetry", entries)
+        self._network.telemetry["stamp"][first : first + entries] = NONE
+        return first
+
+    # ---- flows ----------------------------------------------------------------------------------
 
     def _connection_flows(self, routes: Sequence[int]) -> Sequence[int]:
         self._await(routes)
@@ -136,15 +188,13 @@ class PacketWiring(Wiring):
     def _way(self, target: int, path: Path) -> _Way:
         if not path.network:
             return _Way(self._stages(path.hops), (), [], (), 0, target)
-        after, reverse = path.out + len(path.wires), self._platform.router.way_back(path.wires, path.key)
+        after, reverse = path.out + len(path.wires), self._platform.way_back(path.wires, path.key)
         out, back = self._stages(path.hops[: path.out]), self._stages(path.hops[after:])
         return _Way(out, path.wires, back, tuple(reverse), path.key, target)
 
     def _stages(self, hops: Sequence[Hop]) -> _Stages:
         capacities = self._platform.resources.capacities
         return [(server, cost / capacities[server] * PS_PER_S) for server, cost in hops]
-
-    # ---- flows ----------------------------------------------------------------------------------
 
     def _new_flows(self, routes: Sequence[int]) -> range:
         """Make flows; the messages of each belong to one connection of a collective, or to one route."""

@@ -6,20 +6,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabricsim.engine.flow.world import Failed, World
+from fabricsim.engine.flow.outages import Failed
+from fabricsim.engine.flow.world import World
 from fabricsim.engine.packet.cutoff import CutOff, unfinished
 from fabricsim.engine.packet.deadlock import explain
 from fabricsim.engine.packet.flows import abandon, owners, truncate
 from fabricsim.engine.packet.kernels.delivery import INBOX_BITS
-from fabricsim.engine.packet.kernels.main_loop import LINK_DOWN, LINK_UP, ROOM, SMALLER, advance
+from fabricsim.engine.packet.kernels.main_loop import ROOM, SMALLER, advance
 from fabricsim.engine.packet.kernels.window import next_times
 from fabricsim.engine.program.dispatch import COMPLETIONS, HORIZON, LANES, PAUSED
-from fabricsim.engine.program.queue import next_time, post
+from fabricsim.engine.program.queue import next_time
 from fabricsim.errors import SimulationError
 from fabricsim.records.program import CLOCK_END, NEVER, NONE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from fabricsim.engine.packet.state import PacketState
 
@@ -62,10 +63,9 @@ class PacketWorld(World):
         self._names = names
         self._check = check
         self._next_search, self._next_look = _FIRST_SEARCH, _BETWEEN_LOOKS
-        self._failed: Failed | None = None
         self.renew: Callable[[Sequence[int]], None] | None = None
-        self._failures = 0
-        self._cut_off = CutOff(network, names)
+        self._cut_off = CutOff(network)
+        self._as_built = network.links.copy()
         super().__init__(capacities, ())
         self._calendar = calendar
         network.world["smallest"] = smallest
@@ -89,16 +89,6 @@ class PacketWorld(World):
     def reserve_flows(self) -> None:
         """Flows of the fluid engine are not needed; the network grows as it goes."""
 
-    def post_failure(self, link: int, begin: int, until: int | None) -> None:
-        """Have a link fail for a time, ps; for good if `until` is None."""
-        self._failures += 2
-        self.reserve_events()
-        post(self, begin, LINK_DOWN, np.int64(link), np.int64(0))
-        if until is None:
-            self._cut_off.expect(link, begin)
-        else:
-            post(self, until, LINK_UP, np.int64(link), np.int64(0))
-
     def cancel_message(self, now: int, message: int) -> None:  # noqa: ARG002  packets leave when they leave
         """Send nothing more of a message than what has been sent, and one packet at least."""
         row = self.messages[message]
@@ -109,22 +99,20 @@ class PacketWorld(World):
 
     def more_events(self) -> int:
         """Events beyond those of programs and messages that may be queued at once."""
-        return self._failures + len(self.jobs)
+        return len(self.jobs)
 
     # ---- the kernel -----------------------------------------------------------------------------
 
-    def advance(self, horizon: int, budget: int) -> int:
-        """Run the kernel until it stops for something other than a lack of room; as `World.advance`.
+    def run(self, horizon: int, budget: int) -> int:
+        """Run the kernel until it stops for something other than a lack of room; as `World.run`.
 
-        COMPLETIONS may also mean that `take_failed` has something. If flows may stand still for good, this stops
-        now and then (PAUSED) to look for them.
+        If flows may stand still for good, this stops now and then (PAUSED) to look for them.
         """
-        self.reserve_outbox()
         if self._check is not None:
             self._check()
         limit = min(horizon, CLOCK_END)
-        if self.network.wakes or self._cut_off.expected:
-            limit = min(limit, max(self.next_time(), self._next_look))
+        if self.network.wakes or self._lasting():
+            limit = min(limit, max(self.moves_at(), self._next_look))
         while True:
             code = int(advance(limit, budget, self, self.network))
             if code == LANES:
@@ -142,7 +130,7 @@ class PacketWorld(World):
         """Look for what stands still, now that all nodes have been run up to `limit` (ps)."""
         if horizon > CLOCK_END == limit:
             msg = "simulated time runs past 92 days, the end of the clock: a rate is too small or a time too long"
-            raise SimulationError(self._cut_off.describe() or msg)
+            raise SimulationError(msg)
         if self._finds_failed(limit):
             self.world["now"] = limit
             return COMPLETIONS
@@ -155,31 +143,48 @@ class PacketWorld(World):
         if now < self._next_look:
             return False
         self._next_look = now + _BETWEEN_LOOKS
-        flows = self._cut_off.find()
-        reason = self._cut_off.describe(flows)
+        flows = self._cut_off.find(self._lasting())
+        reason = self._why_cut(flows)
         if reason is None and self._is_time_to_search():
             reason = self.explain()
             flows = [] if reason is None else unfinished(self.network)
         if reason is not None:
-            self._failed = self._give_up(flows, reason)
+            self._give_up(flows, reason)
         return reason is not None
 
-    def _give_up(self, flows: Sequence[int], reason: str) -> Failed:
-        """Abandon flows, and have new ones for what is sent between the same ends later on."""
+    def _lasting(self) -> set[int]:
+        return set() if self.failures is None else set(self.failures.lasting())
+
+    def _why_cut(self, flows: Sequence[int]) -> str | None:
+        if not flows or self.failures is None:
+            return None
+        return self.failures.describe(self.failures.ends_of(self.network.flows["route"][list(flows)].tolist()))
+
+    def _give_up(self, flows: Sequence[int], reason: str) -> None:
+        """Abandon flows, and tell of those who wait for what they have not delivered."""
         owned = [owner for flow in flows for owner in owners(self.network, flow)]
+        messages = frozenset(-1 - owner for owner in owned if owner < 0)
+        self.tell(Failed(reason, messages, frozenset(self._calls_of(owned))))
+        self.abandon(flows)
+
+    def _calls_of(self, owned: Sequence[int]) -> list[int]:
+        """Give the calls of those owners of messages that are lanes."""
+        calls: list[int] = self.lanes["call"][[owner >> INBOX_BITS for owner in owned if owner >= 0]].tolist()
+        return calls
+
+    def abandon(self, flows: Iterable[int]) -> None:
+        """Have flows send nothing any more, and new ones carry what is sent between the same ends later on."""
+        flows = list(flows)
         for flow in flows:
             abandon(self.network, flow)
-        if self.renew is not None:
+        if self.renew is not None and flows:
             self.renew(flows)
-        lanes = [owner >> INBOX_BITS for owner in owned if owner >= 0]
-        return Failed(
-            reason, {-1 - owner for owner in owned if owner < 0}, {int(self.lanes["call"][at]) for at in lanes}
-        )
 
-    def take_failed(self) -> Failed | None:
-        """Tell once of what will not be done any more."""
-        failed, self._failed = self._failed, None
-        return failed
+    def stop_calls(self, calls: Iterable[int]) -> None:
+        """Send nothing more for some calls that have failed."""
+        some = set(calls)
+        waiting = unfinished(self.network)
+        self.abandon([flow for flow in waiting if not some.isdisjoint(self._calls_of(owners(self.network, flow)))])
 
     def explain(self) -> str | None:
         """Say why nothing moves any more; None if there is no deadlock."""
@@ -196,6 +201,52 @@ class PacketWorld(World):
         self._next_search = _FIRST_SEARCH + events + events // 4
         return True
 
-    def next_time(self) -> int:
-        """When something happens next, ps; NEVER if nothing does."""
+    def moves_at(self) -> int:
+        """When something moves next, ps; NEVER if nothing does."""
         return min(int(next_time(self)), *(int(time) for time in next_times(self.network)))
+
+    # ---- what changes -----------------------------------------------------------------------------
+
+    def due(self) -> int:
+        """When something happens to the fabric next, ps; NEVER if nothing does."""
+        return NEVER if self.failures is None else self.failures.due
+
+    def act(self, now: int) -> None:
+        """Do what is due up to `now`, ps."""
+        if self.failures is not None:
+            self.failures.act(now)
+
+    def take_down(self, wires: Iterable[int]) -> None:
+        """Have links lose what is given to them."""
+        wires = list(wires)
+        if not self._lasting():
+            self._cut_off.count()
+        self.network.links["down"][wires] = 1
+        self.network.watch(wires)
+
+    def bring_up(self, wires: Sequence[int]) -> None:
+        """Have links carry packets again."""
+        self.network.links["down"][list(wires)] = 0
+
+    def set_rate(self, wires: Sequence[int], rate: float) -> None:
+        """Change the rate of links, bytes/s, and with it what bounds their queues in time; NaN: that as built."""
+        links, wires = self.network.links, list(wires)
+        capacities = np.array(self.resources["capacity"][wires])
+        slower = np.ones(len(wires)) if np.isnan(rate) else capacities / rate
+        built = self._as_built[wires]
+        links["ps_per_byte"][wires] = built["ps_per_byte"] * slower
+        for name in ("limit", "mark_low", "mark_high"):
+            bounded = np.floor(np.where(built[name] == NEVER, 0, built[name]) * slower + 0.5).astype(np.int64)
+            links[name][wires] = np.where(built[name] == NEVER, NEVER, bounded)
+        self.network.measure_queues(wires)
+        self._fix_window()
+
+    def set_loss(self, wires: Sequence[int], bit_error_rate: float) -> None:
+        """Change the bit error rate of links; NaN: that as built."""
+        wires = list(wires)
+        built = self._as_built["loss"][wires]
+        self.network.links["loss"][wires] = built if np.isnan(bit_error_rate) else bit_error_rate
+        self.network.watch(wires)
+
+    def reroute(self, routes: Iterable[int], *, at_once: bool = False) -> None:
+        """Do nothing more: packets take the present way of their flow when they are sent."""

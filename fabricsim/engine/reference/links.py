@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fabricsim.engine.reference.nodes import ARRIVAL, CONTROL
 from fabricsim.engine.reference.packets import Control, Entry, Reading
@@ -37,6 +37,9 @@ class Egress(Protocol):
     def serve(self) -> None:
         """Send what may go while the wire is free."""
 
+    def measure(self) -> None:
+        """Work out how long what waits takes to leave, after the rate has changed."""
+
     def control(self, traffic_class: int, amount: int) -> None:
         """Take a PAUSE, a RESUME or credits for one class."""
 
@@ -54,17 +57,23 @@ class Link:
         self.network = network
         self.index = index
         self.delay = int(row["delay"])
-        self.ps_per_byte = float(row["ps_per_byte"])
         self.cut_through = bool(row["cut_through"])
-        self.mark_low = int(row["mark_low"])
-        self.mark_high = int(row["mark_high"])
         self.mark_most = float(row["mark_most"])
-        self.limit = int(row["limit"])
-        self.bit_error_rate = float(row["loss"])
-        self.down = int(row["down"])  # failures in force
         self.free_at = 0
         self.draws = 0
         self.counters = dict.fromkeys(COUNTERS, 0)
+        self.set(row)
+
+    def set(self, row: Any) -> None:  # noqa: ANN401  a record
+        """Take over what may change: rate, bounds of the queue in time, errors, and whether it is down."""
+        self.ps_per_byte = float(row["ps_per_byte"])
+        self.mark_low = int(row["mark_low"])
+        self.mark_high = int(row["mark_high"])
+        self.limit = int(row["limit"])
+        self.bit_error_rate = float(row["loss"])
+        self.down = int(row["down"])
+        if self.port is not None:
+            self.port.measure()
 
     def serialisation(self, size: int) -> int:
         """Time of `size` bytes on the wire, ps."""

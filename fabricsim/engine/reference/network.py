@@ -18,7 +18,7 @@ from fabricsim.records.packet import HOST
 from fabricsim.records.program import NONE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import simpy
 
@@ -110,6 +110,13 @@ class Reference(NetworkParts):
         packets = max(1, -(-size_bytes // int(sender.law.payload)))
         receiver.messages.append((len(sender.payloads) + packets, owner))
         sender.post(size_bytes)
+
+    def reroute(self, flows: Iterable[int]) -> None:
+        """Have flows send their next packets by the ways that the tables now have for them."""
+        for flow in flows:
+            row = self.tables.flows[flow]
+            self.rows.take_telemetry(row)
+            self.senders[flow].take_way(row)
 
     def run(self, until: int | None = None) -> None:
         """Run until nothing is left to do, or up to time `until` (ps), which is left for the next run."""

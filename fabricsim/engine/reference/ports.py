@@ -60,6 +60,11 @@ class Port:
         """Serialisation time of all that waits, ps."""
         return sum(queue.waiting for queue in self.queues)
 
+    def measure(self) -> None:
+        """Work out how long what waits takes to leave, after the rate has changed."""
+        for queue in self.queues:
+            queue.waiting = sum(self.link.serialisation(packet.wire) for packet in queue.packets)
+
     def enqueue(self, packet: Packet) -> None:
         """Take a packet into its queue, or trim or drop it."""
         link = self.link

@@ -24,12 +24,15 @@ class Rows:
         """Take in more flows."""
         some = list(_records(flows))
         self.flows += some
-        rows = len(self.telemetry)
         for flow in some:
-            law = self.laws[int(flow["law"])]
-            if law["law"] == HPCC:
-                rows = max(rows, int(flow["first_telemetry"]) + (int(law["span"]) + 1) * int(flow["hops"]))
-        self.telemetry = _records(np.append(self.telemetry, np.zeros(rows - len(self.telemetry), TELEMETRY)))
+            self.take_telemetry(flow)
+
+    def take_telemetry(self, flow: Any) -> None:  # noqa: ANN401  a record
+        """Have room for the telemetry of a flow."""
+        law, rows = self.laws[int(flow["law"])], len(self.telemetry)
+        if law["law"] == HPCC:
+            rows = max(rows, int(flow["first_telemetry"]) + (int(law["span"]) + 1) * int(flow["hops"]))
+            self.telemetry = _records(np.append(self.telemetry, np.zeros(rows - len(self.telemetry), TELEMETRY)))
 
 
 def _records(table: Table) -> Table:

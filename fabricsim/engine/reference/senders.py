@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from fabricsim.engine.reference import laws
-from fabricsim.engine.reference.flows import Flow
+from fabricsim.engine.reference.flows import Flow, first_choice
 from fabricsim.engine.reference.nodes import AGENDA
 from fabricsim.engine.reference.packets import Packet
 from fabricsim.records.packet import ACK, ALARM, CNP, DATA, PULL
@@ -55,6 +55,12 @@ class Sender(Flow):
         self._entropy = 0
         self._draws = 0
         self._readings: deque[list[Reading]] = deque(maxlen=int(self.law.span))  # of the last packets sent
+
+    def take_way(self, row: Any) -> None:  # noqa: ANN401  a record
+        """Send by the paths of a row from now on, answers included; telemetry of the way before says nothing."""
+        self.cursor, self.reverse_cursor = first_choice(int(row["path"])), first_choice(int(row["reverse_path"]))
+        self.row.hops, self.row.first_telemetry = row["hops"], row["first_telemetry"]
+        self._readings.clear()
 
     # What may be sent.
 

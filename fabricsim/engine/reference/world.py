@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fabricsim.engine.packet.kernels.delivery import BATCH_DONE, INBOX_BITS, report_arrival
-from fabricsim.engine.packet.kernels.main_loop import LINK_DOWN, LINK_UP, PIECE, SEGMENT
+from fabricsim.engine.packet.kernels.main_loop import PIECE, SEGMENT
 from fabricsim.engine.packet.world import PacketWorld
 from fabricsim.engine.program.dispatch import (
     COMPLETIONS,
@@ -35,6 +35,8 @@ from fabricsim.records.packet import DATA
 from fabricsim.records.program import CLOCK_END, NEVER, NONE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from fabricsim.engine.packet.state import PacketState
 
 _BUDGET = 20_000
@@ -91,15 +93,14 @@ class ReferenceWorld(PacketWorld):
             self._inside = defaultdict(_Inside)
         return self._run
 
-    def advance(self, horizon: int, budget: int) -> int:
-        """Run until there is something to tell; as `World.advance`.
+    def run(self, horizon: int, budget: int) -> int:
+        """Run until there is something to tell; as `World.run`.
 
         Raises
         ------
         SimulationError
             If simulated time runs past the end of the clock.
         """
-        self.reserve_outbox()
         run, limit = self._reference, min(horizon, CLOCK_END)
         run.take_in_flows()
         last = int(self.world["events"][0]) + min(budget, _BUDGET)
@@ -125,8 +126,8 @@ class ReferenceWorld(PacketWorld):
             raise SimulationError(msg)
         return HORIZON if upcoming < NEVER else IDLE
 
-    def next_time(self) -> int:
-        """When something happens next, ps; NEVER if nothing does."""
+    def moves_at(self) -> int:
+        """When something moves next, ps; NEVER if nothing does."""
         return int(min(next_time(self), self._reference.environment.peek(), NEVER))
 
     # ---- the network ------------------------------------------------------------------------------
@@ -193,8 +194,6 @@ class ReferenceWorld(PacketWorld):
                 self._pass_piece(target)
             elif todo == BATCH_DONE:
                 report(self, JOB_DONE, target)
-            elif todo in {LINK_DOWN, LINK_UP}:
-                self._reference.links[target].down += 1 if todo == LINK_DOWN else -1
         close_bucket(self, now)
 
     def _run_lane(self, lane: int, connection: int) -> None:
@@ -217,6 +216,38 @@ class ReferenceWorld(PacketWorld):
             else:
                 self._start(flow, size, owner)
             connection = NONE
+
+    # ---- what changes -----------------------------------------------------------------------------
+
+    def take_down(self, wires: Iterable[int]) -> None:
+        """Have links lose what is given to them."""
+        super().take_down(wires := [*wires])
+        self._renew_links(wires)
+
+    def bring_up(self, wires: Sequence[int]) -> None:
+        """Have links carry packets again."""
+        super().bring_up(wires)
+        self._renew_links(wires)
+
+    def set_rate(self, wires: Sequence[int], rate: float) -> None:
+        """Change the rate of links, bytes/s; NaN: that as built."""
+        super().set_rate(wires, rate)
+        self._renew_links(wires)
+
+    def set_loss(self, wires: Sequence[int], bit_error_rate: float) -> None:
+        """Change the bit error rate of links; NaN: that as built."""
+        super().set_loss(wires, bit_error_rate)
+        self._renew_links(wires)
+
+    def _renew_links(self, wires: Iterable[int]) -> None:
+        for wire in wires if self._run is not None else ():
+            self._reference.links[wire].set(self.network.links[wire])
+
+    def reroute(self, routes: Iterable[int], *, at_once: bool = False) -> None:  # noqa: ARG002  of the flow engine
+        """Have flows send their next packets by the present ways of their routes."""
+        some = set(routes)
+        if self._run is not None:
+            self._run.reroute([flow for flow, row in enumerate(self._run.rows.flows) if int(row.route) in some])
 
     # ---- what came of it --------------------------------------------------------------------------
 

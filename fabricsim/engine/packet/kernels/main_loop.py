@@ -26,16 +26,12 @@ from fabricsim.engine.program.lane import NO_EXTRA, SEND, message_bytes, run_lan
 from fabricsim.engine.program.queue import close_bucket, has_event_at, post
 from fabricsim.engine.program.queue import next_time as next_event
 from fabricsim.jit.compile import inlined, kernel
-from fabricsim.records.packet import WATCHED
 from fabricsim.records.program import NEVER
 
 ROOM = 5
 """What `advance` stopped for, beside what stops the flow engine: a pool has to grow; come back."""
 SMALLER = 6
 """A packet smaller than those that windows are made for is about to be sent: fix windows anew; come back."""
-LINK_DOWN = np.int64(17)
-LINK_UP = np.int64(18)
-"""Kinds of events: a link fails or is mended; target: the link."""
 PIECE = np.int64(19)
 """Kind of an event: the next piece of a message within a host; target: its flow."""
 SEGMENT = 16_384  # bytes: so much of what GPUs of one host exchange passes its servers at once
@@ -142,12 +138,6 @@ def _act_on(sim, net, todo, target, extra):
         _pass_piece(sim, net, target)
     elif todo == BATCH_DONE:
         report(sim, JOB_DONE, target)
-    elif todo == LINK_DOWN:
-        net.links[target].down += 1
-        net.links[target].shallow = WATCHED
-        net.nodes[net.links[target].source].strict += 1
-    elif todo == LINK_UP:
-        net.links[target].down -= 1
 
 
 @kernel

@@ -1,0 +1,347 @@
+"""What fails while a fabric runs, when routing knows of it, and what is cut off for good."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from fabricsim.engine.flow.outages import Timer
+from fabricsim.errors import SimulationError
+from fabricsim.records.program import CLOCK_END, NEVER
+from fabricsim.scenario.suggest import some_of
+from fabricsim.topology.targets import FabricPart, find
+from fabricsim.transports.parameters import law_row
+from fabricsim.units import PS_PER_S, human_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from fabricsim.engine.flow.world import World
+    from fabricsim.engine.wiring import Wiring
+    from fabricsim.scenario.scenario import Scenario
+    from fabricsim.topology.platform import Platform
+
+What = Literal["down", "up", "rate", "loss", "repair", "routes"]
+"""What happens: a part fails or comes back, is slower or loses packets; its switch, or all of routing, knows of it."""
+
+ROUTING = 900_000_000_000
+"""ps (0.9 s): three BFD packets 300 ms apart are missed (RFC 5880; the defaults of FRR); then BGP withdraws the route,
+which takes far less (RFC 7938, section 7). Certainty: the timers E, that nothing else takes long U."""
+SUBNET_MANAGER = 5 * PS_PER_S
+"""ps: InfiniBand's subnet manager sweeps and routes anew, 10 to 20 s in very large fabrics by Mellanox (2017). U."""
+_LEAST_ARRIVING = 0.5
+"""Share of full packets that bit errors have to leave on each link: over six links one in 64 arrives then."""
+_BITS = 8
+_MOST_NAMED = 3
+
+
+@dataclass(frozen=True)
+class FabricEvent:
+    """Something that happens to a part of a fabric.
+
+    Attributes
+    ----------
+    time
+        ps.
+    target
+        The part.
+    what
+        Happens to it.
+    value
+        The new rate, bytes/s, or bit error rate; NaN: that of the scenario.
+    """
+
+    time: int
+    target: FabricPart
+    what: What
+    value: float = np.nan
+
+
+class Outage(NamedTuple):
+    """A wire that was down: from when until it was up or routed around (NEVER: not yet), ps, and routes over it."""
+
+    wire: int
+    begin: int
+    end: int
+    routes: frozenset[int]
+
+
+class Failures:
+    """The events of a fabric in order of time, and which of its parts are down.
+
+    Parameters
+    ----------
+    world, wiring, platform
+        Those of the fabric.
+    scenario
+        Its failures and seed.
+
+    Attributes
+    ----------
+    since
+        Wires that are down, and since when, ps.
+    withdrawn
+        Wires that routing avoids.
+    gone
+        Endpoints that are down.
+    outages
+        All so far.
+    """
+
+    def __init__(self, world: World, wiring: Wiring, platform: Platform, scenario: Scenario) -> None:
+        self._world, self._wiring, self.platform = world, wiring, platform
+        self._heap: list[tuple[int, int, FabricEvent]] = []
+        self._order = count()
+        self._down: Counter[int] = Counter()
+        self._ends: Counter[int] = Counter()  # of failures of a wire that are known to end
+        self._sources: dict[int, Iterator[list[FabricEvent]]] = {}
+        self.since: dict[int, int] = {}
+        self.withdrawn: frozenset[int] = frozenset()
+        self.gone: dict[int, str] = {}
+        self._slowest: dict[int, float] = {}
+        self.outages: list[Outage] = []
+        world.failures = self
+        fabric = scenario.fabric
+        slow = SUBNET_MANAGER if scenario.switch.credits is not None else ROUTING
+        self.reconvergence = slow if fabric.reconvergence is None else fabric.reconvergence
+        self.local_repair = min(fabric.local_repair, self.reconvergence)
+        law = law_row(scenario.transport)[0]
+        self._full = world.packet = int(law["payload"] + law["overhead"])
+        world.timer = Timer(int(law["minimum_timeout"]), int(law["maximum_timeout"]))
+        world.window = float(law["maximum_window"] * law["payload"])
+        for index, failure in enumerate(fabric.failures):
+            for number, target in enumerate(find(platform, failure.target[1], failure.target[0])):
+                draws = np.random.default_rng([scenario.seed % 2**63, index, number])
+                intervals = failure.intervals(draws.exponential)
+                changes: dict[What, float | None] = {"rate": failure.rate, "loss": failure.bit_error_rate}
+                values = {what: value for what, value in changes.items() if value is not None}
+                self._draw_from(_events(target, intervals, values))
+        self._act_until(0)
+
+    # ---- when ---------------------------------------------------------------------------------------
+
+    @property
+    def due(self) -> int:
+        """When something happens next, ps; NEVER if nothing does within the clock."""
+        time = self._heap[0][0] if self._heap else NEVER
+        return time if time <= CLOCK_END else NEVER
+
+    def post(self, event: FabricEvent) -> None:
+        """Have an event happen at its time.
+
+        Raises
+        ------
+        SimulationError
+            If a rate or bit errors are of something without cables, or hardly any packet would arrive.
+        """
+        if event.what in {"rate", "loss"} and not event.target.wires:
+            msg = f"{event.target.name} has no cables that are slow or lossy: name its NIC"
+            raise SimulationError(msg)
+        if event.what == "loss" and not np.isnan(event.value):
+            require_arrivals(self._full, event.value, f"the bit error rate of {event.target.name}")
+        heapq.heappush(self._heap, (event.time, next(self._order), event))
+
+    def _draw_from(self, source: Iterator[list[FabricEvent]]) -> None:
+        """Post the events of a source's next failure; what follows that is asked for when the last of them is over."""
+        events = next(source, None)
+        if events is None:
+            return
+        for event in events:
+            self.post(event)
+        if events[-1].what == "up":
+            self._ends.update(events[-1].target.wires)
+        self._sources[id(events[-1])] = source
+
+    def act(self, now: int) -> None:
+        """Do what is due up to `now`, ps."""
+        if self.due <= now:
+            self._act_until(now)
+
+    def _act_until(self, now: int) -> None:
+        while self._heap and self._heap[0][0] <= now:
+            _, _, event = heapq.heappop(self._heap)
+            self._world.world["now"] = max(int(self._world.world["now"][0]), event.time)
+            self._do(event)
+            source = self._sources.pop(id(event), None)
+            if source is not None:
+                if event.what == "up":
+                    self._ends.subtract(event.target.wires)
+                self._draw_from(source)
+
+    # ---- what ---------------------------------------------------------------------------------------
+
+    def _do(self, event: FabricEvent) -> None:
+        now, target, wires = event.time, event.target, event.target.wires
+        if event.what == "down":
+            self._take_down(now, target)
+        elif event.what == "up":
+            self._bring_up(now, target, [wire for wire in wires if self._down[wire] == 1])
+        elif event.what == "rate":
+            if not np.isnan(event.value):
+                self._slowest |= {wire: min(event.value, self._slowest.get(wire, np.inf)) for wire in wires}
+            self._world.set_rate(wires, event.value)
+        elif event.what == "loss":
+            self._world.set_loss(wires, event.value)
+        elif event.what == "repair":
+            self._world.reroute(self._wiring.repair(self.since), at_once=True)
+        else:
+            self._converge(now, wires)
+
+    def _take_down(self, now: int, target: FabricPart) -> None:
+        new = [wire for wire in target.wires if self._down[wire] == 0]
+        self._down.update(target.wires)
+        self.gone |= dict.fromkeys(target.endpoints, target.name)
+        self.since |= dict.fromkeys(new, now)
+        crossed = self._wiring.routes_over(new)
+        self.outages += [Outage(wire, now, NEVER, frozenset(crossed[wire])) for wire in new]
+        self._world.take_down(new)
+        self._tell_routing(now, new)
+        if target.endpoints:
+            self._world.end_endpoints(target.endpoints, f"{target.name} is down since {_time(now)}")
+
+    def _bring_up(self, now: int, target: FabricPart, old: list[int]) -> None:
+        """Have wires come back that no other failure keeps down."""
+        for wire in target.wires:
+            self._down[wire] = max(self._down[wire] - 1, 0)
+        for endpoint in target.endpoints:
+            self.gone.pop(endpoint, None)
+        for wire in old:
+            del self.since[wire]
+        self._close(old, now)
+        self._world.bring_up(old)
+        self._tell_routing(now, old)
+
+    def restore(self, now: int, target: FabricPart) -> None:
+        """End all failures of a target that are in force; it is as fast and as faultless as built."""
+        self._world.world["now"] = now
+        down = [wire for wire in target.wires if self._down[wire]]
+        for wire in down:
+            self._down[wire] = 1
+        self._bring_up(now, target._replace(wires=tuple(down)), down)
+        self._world.set_rate(target.wires, np.nan)
+        self._world.set_loss(target.wires, np.nan)
+
+    def _tell_routing(self, now: int, wires: Sequence[int]) -> None:
+        """Have routing learn of wires; what is down from the beginning it knows."""
+        if not wires:
+            return
+        target = FabricPart("", tuple(wires))
+        self.post(FabricEvent(now + (self.local_repair if now else 0), target, "repair"))
+        self.post(FabricEvent(now + (self.reconvergence if now else 0), target, "routes"))
+
+    def _converge(self, now: int, wires: Iterable[int]) -> None:
+        """Have routing avoid those of some wires that are down, both directions of their cables, and use the others."""
+        reverse = self.platform.wires.reverse
+        cables = {*wires, *reverse[list(wires)].tolist()}
+        down = {wire for wire in cables if wire in self.since or int(reverse[wire]) in self.since}
+        withdrawn = (self.withdrawn - cables) | down
+        if withdrawn == self.withdrawn:
+            return
+        self.withdrawn = withdrawn
+        self.platform.withdraw(withdrawn)
+        self._close(down, now)
+        self._world.reroute(self._wiring.reroute(withdrawn))
+
+    def _close(self, wires: Iterable[int], now: int) -> None:
+        ended = set(wires)
+        self.outages = [
+            each._replace(end=now) if each.end == NEVER and each.wire in ended else each for each in self.outages
+        ]
+
+    def note(self) -> str:
+        """Say what a run waited for after something failed; nothing if nothing was sent over it."""
+        hit = [each for each in self.outages if each.routes and each.end > each.begin]
+        if not hit:
+            return ""
+        names = list(dict.fromkeys(self.platform.wires.names[each.wire] for each in hit))
+        timer = self._world.timer
+        again = f"{_time(timer.first)} (transport.packet.minimum_timeout"
+        again += (
+            "; of an RDMA queue pair 4.096 us * 2^NCCL_IB_TIMEOUT)" if timer.first == timer.longest else ", doubling)"
+        )
+        known = f"{_time(self.reconvergence)} (fabric.reconvergence)"
+        ruled = "the timeout" if timer.first > self.reconvergence else "routing"
+        return (
+            f"{some_of(names, _MOST_NAMED)} failed: routing knows after {known}, and what was lost at the end of a "
+            f"message is sent again after a retransmission timeout, {again}; {ruled} is the longer wait"
+        )
+
+    def least_capacities(self) -> list[float]:
+        """Give the least capacity that each resource has had; what was down counts as built."""
+        built = self.platform.resources.capacities
+        return [min(capacity, self._slowest.get(number, np.inf)) for number, capacity in enumerate(built)]
+
+    def ends_of(self, routes: Iterable[int]) -> list[tuple[int, int]]:
+        """Source and target of some routes."""
+        return [self._wiring.ends[route] for route in routes]
+
+    def routes_of(self, endpoints: Iterable[int]) -> list[int]:
+        """Routes from or to some endpoints."""
+        some = set(endpoints)
+        return [route for route, ends in enumerate(self._wiring.ends) if not some.isdisjoint(ends)]
+
+    # ---- what is cut off ------------------------------------------------------------------------------
+
+    def lasting(self) -> dict[int, int]:
+        """Wires of which routing knows that they are down, and nobody when they come back, with the time since when."""
+        return {wire: begin for wire, begin in self.since.items() if wire in self.withdrawn and self._ends[wire] <= 0}
+
+    def describe(self, pairs: Sequence[tuple[int, int]]) -> str:
+        """Say between which endpoints no way is left, and which cut parts them."""
+        platform = self.platform
+        named = [f"{platform.called(source)} to {platform.called(target)}" for source, target in dict.fromkeys(pairs)]
+        cut = self._cut(*pairs[0]) or sorted(self.lasting())
+        names = [f"{platform.wires.names[wire]} is down for good since {_time(self.since[wire])}" for wire in cut]
+        return (
+            f"nothing is received any more from {some_of(named, _MOST_NAMED)}: no way is left, as "
+            f"{some_of(names, _MOST_NAMED)}; write until for that failure (fabric.failures), restore it in time, or "
+            "go on without these ranks"
+        )
+
+    def _cut(self, source: int, target: int) -> list[int]:
+        """Find the wires that are down between what can be reached from an endpoint's NIC and the rest."""
+        wires, nics = self.platform.wires, self.platform.nics_of(source, target)
+        for start, end in (nics, nics[::-1]):
+            seen, waiting = {start}, [start]
+            while waiting:
+                node = waiting.pop()
+                for wire in range(int(wires.first[node]), int(wires.first[node + 1])):
+                    other = int(wires.target[wire])
+                    if wire not in self.since and other not in seen:
+                        seen.add(other)
+                        waiting.append(other)
+            if end not in seen:
+                return [w for w in sorted(self.since) if wires.source[w] in seen and wires.target[w] not in seen]
+        return []
+
+
+def require_arrivals(packet: int, bit_error_rate: float, key: str) -> None:
+    """Refuse bit errors among which hardly any packet of `packet` bytes arrives: senders would try for ever."""
+    if not (1 - bit_error_rate) ** (_BITS * packet) >= _LEAST_ARRIVING:
+        most = 1 - _LEAST_ARRIVING ** (1 / (_BITS * packet))
+        msg = (
+            f"{key}: {bit_error_rate:g} loses over half of all packets of {packet} B on each link, "
+            f"so that hardly any arrives: write {most:.1e} or less, or send smaller packets (transport.mtu)"
+        )
+        raise SimulationError(msg)
+
+
+def _events(
+    target: FabricPart, intervals: Iterator[tuple[int, int | None]], values: dict[What, float]
+) -> Iterator[list[FabricEvent]]:
+    """Yield the events of each failure of a target, the last of which ends it, if it ends."""
+    for begin, end in intervals:
+        events = [FabricEvent(begin, target, what, value) for what, value in values.items()] or [
+            FabricEvent(begin, target, "down")
+        ]
+        back: list[What] = list(values) or ["up"]
+        yield events if end is None else [*events, *[FabricEvent(end, target, what) for what in back]]
+
+
+def _time(ps: int) -> str:
+    return human_seconds(ps / PS_PER_S)

@@ -1,0 +1,263 @@
+"""What fails while transfers run is routed around, in both engines; what cannot be is told to whoever waits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import simpy
+
+from fabricsim import FabricsimError, SimulationError, load
+from fabricsim.engine.fabric import Fabric
+from fabricsim.engine.failures import ROUTING, SUBNET_MANAGER
+from fabricsim.engine.flow.outages import Timer
+from fabricsim.results.traffic import DEMAND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    Process = Generator[simpy.Event, Any, None]
+
+MIB = 2**20
+ENGINES = ("flow", "packet")
+LEAVES = 'fabric={topology="leaf-spine",hosts_per_leaf=2,spines=2}'
+RDMA = 4.294967296  # s: 4.096 us * 2^20
+KNOWN = 0.9  # s: when routing knows
+
+
+def _fabric(engine: str, *settings: str, transport: str = "roce-100g", hosts: int = 4) -> Fabric:
+    given = [f"engine={engine}", f"cluster.hosts={hosts}", f"transport={transport}", *settings]
+    return Fabric(simpy.Environment(), load("ideal-16", given))
+
+
+def _at(fabric: Fabric, time: float, *deeds: Callable[[], None]) -> None:
+    def process() -> Process:
+        yield fabric.env.timeout(time)
+        for deed in deeds:
+            deed()
+
+    fabric.env.process(process())
+
+
+def _said(fabric: Fabric, event: simpy.Event) -> tuple[str, float]:
+    with pytest.raises(SimulationError) as caught:
+        fabric.env.run(event)
+    return str(caught.value), fabric.env.now
+
+
+# ---- a link that fails in the middle of an all-reduce ----------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("transport", "timeout"), [("roce-100g", RDMA), ("rdma-100g", RDMA), ("ideal-100g", 0.8), ("tcp-10g", 0.8)]
+)
+def test_an_all_reduce_goes_on_over_another_link_of_a_fat_tree(engine: str, transport: str, timeout: float) -> None:
+    def took(link: str = "", begin: str = "0s", size: int = 64 * MIB) -> tuple[float, Fabric]:
+        failures = f',failures=[{{link="{link}",from="{begin}"}}]' if link else ""
+        fabric = _fabric(engine, f'fabric={{topology="fat-tree",k=4{failures}}}', transport=transport, hosts=8)
+        return float(fabric.env.run(fabric.all_reduce(range(8), size))), fabric
+
+    size = 8 * MIB if transport == "tcp-10g" else 64 * MIB
+    whole, built = took(size=size)
+    link = next(
+        name
+        for name, use in built.links().items()
+        if name.startswith("edge0->") and "host" not in name and use.payload > 0
+    )
+    detour, _ = took(link, size=size)
+    hit, fabric = took(link, f"{round(whole / 2 * 1e6)}us", size=size)
+    known = SUBNET_MANAGER / 1e12 if transport == "rdma-100g" else KNOWN
+    assert fabric.failures.reconvergence == known * 1e12
+    # The fluid bound of what is left is half of the call over the links that are left; a timer that doubles is at
+    # most as long as what it has waited already.
+    assert max(whole, whole / 2 + known) <= hit <= 1.01 * (whole + detour) / 2 + known + timeout
+    sent, had = (
+        sum(use.payload for name, use in each.links().items() if name.startswith("host") and "->" in name)
+        for each in (fabric, built)
+    )
+    assert sent == pytest.approx(had, rel=1e-9)  # every byte once: what is sent again does not count
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_plane_that_is_lost_leaves_half_the_rate(engine: str) -> None:
+    def took(*more: str) -> float:
+        fabric = _fabric(engine, LEAVES, *more, transport="ideal-100g")
+        sends = [fabric.send(source, source + 2, 8 * MIB, port=port) for source, port in ((0, 0), (1, 1))]
+        fabric.env.run(fabric.env.all_of(sends))
+        return fabric.env.now
+
+    assert took('fabric.failures=[{switch="spine1"}]') == pytest.approx(2 * 8 * MIB / 12.5e9, rel=0.05)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_cable_that_comes_back_before_routing_knows_is_used_with_the_next_timeout(engine: str) -> None:
+    failures = 'fabric.failures=[{link="host0-switch0",from="200us",until="400us"}]'
+    fabric = _fabric(engine, failures, transport="ideal-100g", hosts=2)
+    size = 4 * MIB  # 336 us: the sender has sent all before the cable is back
+    assert fabric.env.run(fabric.send(0, 1, size)) == pytest.approx(0.1 + size / 12.5e9, rel=0.01)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_no_timeout_is_waited_for_by_what_still_sends_when_a_cable_is_back(engine: str) -> None:
+    failures = 'fabric.failures=[{link="host0-switch0",from="200us",until="300us"}]'
+    fabric = _fabric(engine, failures, transport="ideal-100g", hosts=2)
+    size = 16 * MIB
+    assert fabric.env.run(fabric.send(0, 1, size)) == pytest.approx(100e-6 + size / 12.5e9, rel=0.01)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_connections_go_back_to_a_cable_that_is_up_again(engine: str) -> None:
+    failures = 'fabric.failures=[{switch="spine0",until="5ms"}]'
+    fabric = _fabric(engine, LEAVES, failures, "fabric.reconvergence=1ms")
+    over = {name: 0.0 for name in fabric.links() if name.endswith("spine0")}
+    told = []
+    for begin in (1e-3, 7e-3):
+        fabric.env.run(until=begin)
+        sends = [fabric.send(0, 2, MIB, port=port) for port in range(8)]
+        fabric.env.run(fabric.env.all_of(sends))
+        told.append({name: fabric.links()[name].payload for name in over})
+    assert sum(told[0].values()) == 0
+    assert sum(told[1].values()) > 0
+
+
+# ---- what processes do -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_processes_have_things_fail_and_come_back(engine: str) -> None:
+    fabric = _fabric(engine, "fabric.reconvergence=1ms", transport="ideal-100g", hosts=2)
+    size, env = 125_000_000, fabric.env  # 10 ms
+    sent = fabric.send(0, 1, size)
+    _at(fabric, 2e-3, lambda: fabric.fail("host0-switch0"))
+    _at(fabric, 50e-3, lambda: fabric.restore("host0-switch0"))
+    assert env.run(sent) == pytest.approx(0.102 + 0.0082, rel=0.02)  # with the timeout that follows
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", ["host0-switch0", "host0->switch0", "host0", "host0/nic0", "switch0", "host*-switch?"])
+def test_rates_change(engine: str, name: str) -> None:
+    fabric = _fabric(engine, transport="ideal-100g", hosts=2)
+    fabric.set_rate(name, "25Gbps")
+    slow = fabric.env.run(fabric.send(0, 1, MIB))
+    fabric.restore(name)
+    fast = fabric.env.run(fabric.send(0, 1, MIB))
+    assert slow / fast == pytest.approx(4, rel=0.02)
+
+
+def test_bit_errors_begin_and_end() -> None:
+    fabric = _fabric("packet", transport="ideal-100g", hosts=2)
+    links = fabric.world.network.links["errors"]
+    fabric.set_loss("host0-switch0", 1e-6)
+    fabric.env.run(fabric.send(0, 1, 8 * MIB))
+    assert links.sum() > 0
+    fabric.restore("host0-switch0")
+    before = links.sum()
+    fabric.env.run(fabric.send(0, 1, 8 * MIB))
+    assert links.sum() == before
+
+
+def test_in_the_flow_engine_a_lossy_cable_carries_less() -> None:
+    fabric = _fabric("flow", transport="ideal-100g", hosts=2)
+    clean = fabric.env.run(fabric.send(0, 1, 8 * MIB))
+    fabric.set_loss("host0-switch0", 1e-6)
+    arrive = (1 - 1e-6) ** (8 * fabric.world.packet)
+    assert fabric.env.run(fabric.send(0, 1, 8 * MIB)) == pytest.approx(clean / arrive, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("deed", "said"),
+    [
+        (lambda fabric: fabric.fail("leaf9"), "there is no part of the fabric 'leaf9'; did you mean"),
+        (lambda fabric: fabric.set_rate("gpu0", "1Gbps"), "gpu0 has no cables that are slow or lossy: name its NIC"),
+        (lambda fabric: fabric.set_rate("host0", 0), "give one above 0, or fail"),
+        (lambda fabric: fabric.set_loss("host0", 0.1), "the bit error rate of host0: 0.1 loses over half"),
+    ],
+)
+def test_what_cannot_happen_is_refused(deed: Callable[[Fabric], None], said: str) -> None:
+    with pytest.raises(FabricsimError, match=said):
+        deed(_fabric("flow", LEAVES))
+
+
+def test_a_folded_fabric_is_refused() -> None:
+    fabric = _fabric("flow")
+    fabric.wiring.folding = object()  # type: ignore[assignment]  # anything
+    with pytest.raises(SimulationError, match=r'on a folded fabric.*set folding = "off"'):
+        fabric.fail("host0")
+
+
+# ---- what no way is left for ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_partition_names_ranks_and_cut_and_a_process_goes_on(engine: str) -> None:
+    fabric = _fabric(engine, LEAVES, "fabric.reconvergence=1ms", transport="ideal-100g")
+    log: list[str] = []
+
+    def user() -> Process:
+        for ranks in ([0, 1, 2, 3], [2, 3]):
+            try:
+                yield fabric.all_reduce(ranks, 64 * MIB)
+                log.append("done")
+            except SimulationError as error:
+                log.append(str(error))
+
+    _at(fabric, 1e-3, lambda: fabric.fail("leaf0-spine0"), lambda: fabric.fail("spine1-leaf0"))
+    fabric.env.run(fabric.env.process(user()))
+    assert (
+        log[0].startswith("nothing is received any more from rank 3 (host3) to rank 0 (host0)")
+        or "rank 1 (host1) to rank 2 (host2)" in log[0]
+    )
+    assert "->spine0 is down for good since 1 ms" in log[0] or "spine0->leaf0 is down" in log[0]
+    assert "spine1" in log[0]
+    assert log[1] == "done"
+    fabric.env.run()  # ends
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(("name", "gone"), [("gpu3", [3]), ("host3", [3])])
+def test_whoever_waits_for_a_gpu_that_is_gone_is_told_at_once(engine: str, name: str, gone: list[int]) -> None:
+    fabric = _fabric(engine, LEAVES, transport="ideal-100g")
+    demands = np.zeros(1, DEMAND)
+    demands["source"], demands["target"], demands["bytes"] = 2, 3, 64 * MIB
+    lost = [fabric.all_reduce(range(4), 64 * MIB), fabric.send(3, 0, 64 * MIB), fabric.send_all(demands)]
+    beside = fabric.send(0, 1, 64 * MIB)
+    _at(fabric, 1e-3, lambda: fabric.fail(name))
+    for event in lost:
+        event.defused = True
+    fabric.env.run(until=1.1e-3)
+    assert [event.triggered and str(event.value) for event in lost] == [f"{name} is down since 1 ms"] * 3
+    assert fabric.env.run(beside) > 0
+    with pytest.raises(SimulationError, match=rf"rank {gone[0]} \(host3\) cannot take part: {name} is down"):
+        fabric.send(0, 3, 1)
+    fabric.restore(name)
+    fabric.env.run(until=10.0)
+    assert fabric.env.run(fabric.all_reduce(range(4), MIB)) > 0
+
+
+def test_flows_are_given_up_after_three_timeouts() -> None:
+    fabric = _fabric("flow", hosts=2)
+    sent = fabric.send(0, 1, 64 * MIB)
+    _at(fabric, 1e-3, lambda: fabric.fail("host0-switch0"))
+    assert _said(fabric, sent)[1] == pytest.approx(3 * RDMA + 1e-3, abs=0.02)
+
+
+# ---- timers and defaults -------------------------------------------------------------------------------
+
+
+def test_timers_double_up_to_their_bound() -> None:
+    timer = Timer(100, 400)
+    fires = [100, 300, 700, 1100, 1500]
+    assert [timer.expired(0, times) for times in (1, 2, 3, 4, 5)] == fires
+    for time in range(1, 1500):
+        assert timer.after(0, time) == min(fire for fire in fires if fire >= time)
+    assert timer.after(50, 10**15) - 10**15 < 400
+
+
+def test_routing_knows_sooner_or_later() -> None:
+    assert _fabric("flow").failures.reconvergence == ROUTING
+    assert _fabric("flow", transport="rdma-100g").failures.reconvergence == SUBNET_MANAGER
+    soon = _fabric("flow", "fabric.reconvergence=10us").failures
+    assert (soon.reconvergence, soon.local_repair) == (10_000_000, 10_000_000)
