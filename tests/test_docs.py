@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-FILE_NAME = re.compile(r"# (\S+\.toml)\n")
+FILE_NAME = re.compile(r"# (\S+\.(?:toml|py|txt))\n")
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)")
 
 
@@ -58,11 +58,12 @@ def test_commands_of_a_page_work_one_after_another(page: Path, tmp_path: Path, k
     if "$ fabricsim calibrate trace.json" in page.read_text("utf-8"):
         kineto_traces.write_calls(tmp_path / "trace.json", kineto_traces.LAYER)
     for language, text in blocks(page):
-        if language == "toml" and (name := FILE_NAME.match(text)):
+        if name := FILE_NAME.match(text):
             (tmp_path / name[1]).write_text(text, encoding="utf-8")
-            fabricsim(["check", name[1]], tmp_path)
+            if language == "toml":
+                fabricsim(["check", name[1]], tmp_path)
         for arguments in commands(text) if language == "console" else []:
-            if arguments[0] == "validate":
+            if arguments[0] == "validate" and not arguments[1].endswith(".py"):
                 continue  # minutes of work, and the tests of the studies do it
             if "--against" in arguments and not captured:
                 # the reader's own log is stood in for by the table that fabricsim prints in the same form

@@ -39,6 +39,7 @@ from fabricsim.scenario.jobs import placed
 from fabricsim.scenario.load import LoadedScenario, from_tables, load, machine
 from fabricsim.scenario.toml_text import settings
 from fabricsim.topology.tiers import describe
+from fabricsim.traces.form import FORMS
 from fabricsim.traces.rebuild.agreement import agreement
 from fabricsim.workload.fit import check_fit, memory_text
 from fabricsim.workload.flops import hardware_flops, model_flops, tokens
@@ -375,6 +376,9 @@ def replay(
     program = rebuilt.program
     if not machines.alike and len(machines.rank) == program.ranks:
         program, notes = replace(program, ops=machines.scaled(program.ops)), (*notes, *machines.notes())
+    if (digest := FORMS.digest(form)) is not None:
+        made_with = {**loaded.resolved.get("extensions", {}), form: digest}
+        loaded = replace(loaded, resolved={**loaded.resolved, "extensions": made_with})
     result = _run(loaded, lambda _: _one(program, notes), watch, progress)
     known = timed and rebuilt.flops_per_rank > 0
     work = IterationWork(None, None, rebuilt.flops_per_rank * rebuilt.program.ranks, None) if known else None
