@@ -44,6 +44,7 @@ def read_result(reader: ResultFile) -> RunRecord:
     reader.require(bool(np.all((rest >= 0) & (rest < len(Rest)))), "group calls has a rest that is none of its flags")
     ranks = reader.integer_attribute("folded_from_ranks") if folded else None
     if ranks is not None:
+        reader.require(int(ops["rank"].max(initial=-1)) < ranks, f"group ops names ranks beyond the {ranks} there are")
         _require_few_ranks(reader, 0, max(ranks, int(ops["rank"].max(initial=-1)) + 1), len(timers))
     slowdowns = reader.numbers(columns.FLOWS.group, columns.FLOWS.columns[0], (SLOWDOWN_BINS,))
     reader.require(bool(np.all(slowdowns >= 0)), "group flows counts less than no messages")

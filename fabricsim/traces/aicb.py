@@ -47,14 +47,14 @@ OPERATIONS: dict[str, Operation] = {
 }
 """Communications by their names in ``CommType`` (``utils/utils.py``)."""
 
-_WIDTH = len(COLUMNS.split(","))
-_AFTER_SIZE = 8  # columns behind the size, which of a matrix product is two shapes with commas
+_READ = tuple(COLUMNS.split(","))[:-2]  # neither the bus bandwidth nor the count is used
+_NEEDED = frozenset(_READ[:4])
 _MOST_SIZE = 2**53
 _PS_PER_MS, _PS_PER_NS = 10**9, 1000
 _RANKS = re.compile(r"\[rank0 ~ rank(\d{1,7})\]", re.ASCII)
 _NUMBER = re.compile(r"\d{1,19}", re.ASCII)
 _TIME = re.compile(r"\d{1,16}(?:\.\d{1,30})?(?:e[+-]?\d{1,2})?", re.ASCII)
-_HEAD = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:\[rank0 ~ rank\d+\]\s*)?comm_type,comm_group,comm_group_size,msg_size,")
+_HEAD = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:\[rank0 ~ rank\d+\]\s*)?(?=[^\n]*\bcomm_type\b)[^\n]*\bmsg_size\b")
 
 
 def recognises(name: str, head: bytes) -> bool:  # noqa: ARG001  the header says it all
@@ -111,7 +111,7 @@ class _Reader:
     source: Source
     number: int = 0
     world: int = NONE
-    columns: bool = False
+    columns: tuple[str, ...] = ()
     rows: int = 0
     measured: bool = False
     clock: int = 0  # ps, end of the last iteration
@@ -131,11 +131,15 @@ class _Reader:
         if self.rows > MOST_ROWS:
             self._fail(f"more than {MOST_ROWS} operations; cut the file to fewer iterations")
         parts = line.split(",")
-        if len(parts) < _WIDTH:
-            self._fail(f"{len(parts)} columns, a row has {_WIDTH}; the file is cut or damaged")
-        size = ",".join(parts[3 : len(parts) - _AFTER_SIZE])
-        kind, group = parts[0].removeprefix("CommType."), parts[1].removeprefix("CommGroup.")[:64]
-        self._take_row(_Row._make([kind, group, parts[2], size, *parts[-_AFTER_SIZE:-2]]))
+        more = len(parts) - len(self.columns)
+        if more < 0:
+            self._fail(f"{len(parts)} columns, a row has {len(self.columns)}; the file is cut or damaged")
+        size = self.columns.index("msg_size")  # of a matrix product it is two shapes, with commas
+        parts[size : size + more + 1] = [",".join(parts[size : size + more + 1])]
+        told = dict(zip(self.columns, parts, strict=True))
+        row = _Row._make(told.get(name, "None") for name in _READ)
+        kind, group = row.type.removeprefix("CommType."), row.group.removeprefix("CommGroup.")[:64]
+        self._take_row(row._replace(type=kind, group=group))
 
     def finish(self) -> Recording:
         if not self.rows:
@@ -172,10 +176,10 @@ class _Reader:
         match = _RANKS.fullmatch(line)
         if match and self.world == NONE:
             self.world = self._integer(match[1], "the last rank", MOST_RANKS - 1) + 1
-        elif line == COLUMNS:
-            self.columns = True
+        elif set(columns := tuple(line.split(","))) >= _NEEDED and len(set(columns)) == len(columns):
+            self.columns = columns
         else:
-            self._fail(f"{line!r} is not the header of AICB, which is {COLUMNS}")
+            self._fail(f"{line!r} is not the header of AICB, which has {COLUMNS}")
 
     def _take_row(self, row: _Row) -> None:
         if row.type == "epoch_end":
@@ -228,8 +232,8 @@ class _Reader:
         )
 
     def _name(self, row: _Row) -> str:
-        words = (row.stage, row.additional if row.additional != "None" else "")
-        return " ".join(filter(None, words))[:256] or row.type
+        words = (word for word in (row.stage, row.additional) if word not in {"", "None"})
+        return " ".join(words)[:256] or row.type
 
     def _named(self) -> list[str]:
         return [group.name for group in self.builder.groups]

@@ -11,6 +11,7 @@ from fabricsim.traces.form import FORMS, form_named
 from fabricsim.traces.inspection import TraceSummary, summarise_trace
 from fabricsim.traces.log_views import VIEWS, LogSummary, summarise_logs
 from fabricsim.traces.readers import form_of, read
+from fabricsim.traces.strangers import said_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -109,4 +110,5 @@ def _seen(source: Source, names: Sequence[str], form: str | None) -> LogSummary:
 
 def _unknown(source: Source) -> TraceError:
     names = ", ".join({**FORMS.all(), **VIEWS})
-    return TraceError(source.label, f"is no trace or log of a form that is known ({names}); give --form if it is one")
+    otherwise = f"is no trace or log of a form that is known ({names}); give --form if it is one"
+    return TraceError(source.label, said_of(source.head) or otherwise)

@@ -12,6 +12,7 @@ from fabricsim.traces import megatron_log
 from fabricsim.traces.form import FORMS, form_named
 from fabricsim.traces.groups import completed, united
 from fabricsim.traces.joined import join
+from fabricsim.traces.strangers import said_of
 from fabricsim.traces.trace import GroupList, Trace
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ def form_of(source: Source) -> str:
     if megatron_log.recognises(source.head):
         msg = "is a training log of Megatron-LM: it has times of iterations, and no operations that could be replayed;"
         raise TraceError(source.label, f"{msg} `fabricsim inspect` reads it")
+    if stranger := said_of(source.head):
+        raise TraceError(source.label, stranger)
     msg = f"is no trace of a form that is known ({', '.join(known)}); name its form with --form if it is one"
     raise TraceError(source.label, f"{msg}, or see what `fabricsim inspect` finds in it")
 
@@ -40,7 +43,7 @@ def _form_among(source: Source, known: Collection[str]) -> str:
     try:
         return form_of(source)
     except TraceError:
-        if not known:
+        if not known or said_of(source.head):
             raise
         return next(iter(known))
 
