@@ -3,17 +3,21 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from fabricsim import extensions
 from fabricsim.errors import InputError, ScenarioError
+from fabricsim.scenario.collectives import ALGORITHMS
 from fabricsim.scenario.fabric import TOPOLOGIES
 from fabricsim.scenario.load import from_tables, load
+from fabricsim.scenario.schedule import SCHEDULES
+from fabricsim.traces.form import FORMS
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from fabricsim.extensions import Registry
 
 TOPOLOGY = """
 from __future__ import annotations
@@ -187,3 +191,19 @@ def test_a_file_that_was_edited_is_not_the_one_of_a_result(tmp_path: Path) -> No
 
     with pytest.raises(ScenarioError, match=r"of SHA-256 [0-9a-f]{64} is needed, and has SHA-256"):
         from_tables(tables)
+
+
+@pytest.mark.parametrize(
+    ("registry", "page", "written_as"),
+    [
+        (TOPOLOGIES, "scenario.md", '`"{}"`'),
+        (SCHEDULES, "scenario.md", '`"{}"`'),
+        (ALGORITHMS, "collectives.md", "`{}`"),
+        (FORMS, "traces.md", "{}"),
+    ],
+    ids=["topologies", "schedules", "collectives", "traces"],
+)
+def test_the_reference_has_all_that_modules_declare(registry: Registry[Any], page: str, written_as: str) -> None:
+    text = (Path(__file__).resolve().parents[1] / "docs" / "reference" / page).read_text(encoding="utf-8")
+
+    assert [name for name in registry.own if written_as.format(name) not in text] == []

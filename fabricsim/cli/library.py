@@ -138,18 +138,35 @@ def list_(
     from rich.text import Text  # noqa: PLC0415  as above
 
     from fabricsim.scenario import library  # noqa: PLC0415  as above
-    from fabricsim.scenario.collectives import DEFAULTS, algorithms  # noqa: PLC0415  as above
 
-    if kind not in {None, "algorithms"}:
-        library.names(str(kind))  # an unknown kind ends here, with those that there are
-    kinds = library.listing()
-    kinds["algorithms"] = [(collective, ", ".join(algorithms(collective))) for collective in DEFAULTS]
+    declared = {} if kind in library.KINDS else _declared()
+    if kind is not None and kind not in declared:
+        library.names(kind)  # an unknown kind ends here, with those that there are
+    kinds = library.listing() | declared
     for name in sorted(kinds) if kind is None else [kind]:
         table = Table(title=name, title_justify="left", box=None, show_header=False, pad_edge=False)
         table.add_column(no_wrap=True)
         for entry, description in kinds[name]:
             table.add_row(entry, Text(description))
         show(table)
+
+
+def _declared() -> dict[str, list[tuple[str, str]]]:
+    """List what modules declare, fabricsim's own and installed ones, with what each says of itself first."""
+    from fabricsim.scenario.collectives import DEFAULTS, algorithms  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.scenario.fabric import TOPOLOGIES  # noqa: PLC0415  as above
+    from fabricsim.scenario.schedule import SCHEDULES  # noqa: PLC0415  as above
+    from fabricsim.studies.frame.study import studies  # noqa: PLC0415  as above
+    from fabricsim.traces.form import FORMS  # noqa: PLC0415  as above
+
+    said = {
+        "topologies": {name: each.__doc__ for name, each in TOPOLOGIES.all().items()},
+        "schedules": {name: each.steps.__doc__ for name, each in SCHEDULES.all().items()},
+        "forms": {name: each.about for name, each in FORMS.all().items()},
+        "studies": {each.name: each.about for each in studies()},
+        "algorithms": {collective: ", ".join(algorithms(collective)) for collective in DEFAULTS},
+    }
+    return {kind: [(name, (text or "").split("\n")[0]) for name, text in told.items()] for kind, told in said.items()}
 
 
 def show_(
