@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     Places = dict[int, tuple[float, float]]
 
-_MOST_NAMES = 48
-"""Switches up to which each has its name in the picture."""
+_MOST_NAMES = 48  # switches up to which each has its name in the picture
 _SIZE = 120.0
 
 

@@ -127,7 +127,7 @@ def by_row(  # noqa: PLR0913  what a study declares, by name
     statistics: Callable[[Sequence[ValidationRow]], Mapping[str, float]],
     parameters: Callable[[], Mapping[str, Any]],
     pictures: Pictures,
-    total: bool = True,
+    first: tuple[str, ...] = ("all",),
 ) -> Study:
     """Make a study whose rows are predicted one after the other.
 
@@ -141,21 +141,21 @@ def by_row(  # noqa: PLR0913  what a study declares, by name
         Condenses the rows of a group, such as `fabricsim.studies.frame.training.agreement`.
     parameters
         What was assumed and set.
-    total
-        Whether the summary has all rows together, too.
+    first
+        Groups that come first in the summary, others as they are met; ``"all"`` has all rows.
     """
 
     def compare(progress: Progress) -> Validation:
         published = rows()
         found: list[ValidationRow] = []
-        groups: dict[str, list[ValidationRow]] = {"all": found} if total else {}
+        groups: dict[str, list[ValidationRow]] = {group: [] for group in first}
         for done, each in enumerate(published, start=1):
             row = ValidationRow(each.quantity, each.unit, each.value, each.predict(), each.source, each.certainty)
             found.append(row)
-            for group in each.groups:
+            for group in ("all", *each.groups) if "all" in first else each.groups:
                 groups.setdefault(group, []).append(row)
             progress(done / len(published))
-        summary = {"agreement": {group: statistics(chosen) for group, chosen in groups.items()}}
+        summary = {"agreement": {group: statistics(chosen) for group, chosen in groups.items() if chosen}}
         return Validation(name, found, summary, parameters())
 
     return Study(name, about, compare, pictures)

@@ -1,0 +1,49 @@
+"""A study of single figures: rows in their order, groups in that of the summary, progress."""
+
+from __future__ import annotations
+
+import pytest
+
+from fabricsim.errors import InputError
+from fabricsim.studies.frame.study import Published, Study, by_row
+
+
+def published() -> list[Published]:
+    return [
+        Published("a", "s", 2.0, "paper", "published", lambda: 3.0, ("old",)),
+        Published("b", "s", 4.0, "paper", "published", lambda: 4.0, ("new",)),
+    ]
+
+
+def study(first: tuple[str, ...]) -> Study:
+    return by_row(
+        "mine",
+        "Mine.",
+        published,
+        statistics=lambda rows: {"mean": sum(row.error for row in rows) / len(rows)},
+        parameters=lambda: {"fitted": "nothing"},
+        pictures=lambda _: (),
+        first=first,
+    )
+
+
+def test_rows_are_predicted_one_after_the_other() -> None:
+    seen: list[float] = []
+
+    found = study(("all",)).validate(seen.append)
+
+    assert [(row.quantity, row.measured, row.predicted) for row in found.rows] == [("a", 2.0, 3.0), ("b", 4.0, 4.0)]
+    assert found.summary == {"agreement": {"all": {"mean": 0.25}, "old": {"mean": 0.5}, "new": {"mean": 0.0}}}
+    assert found.parameters == {"fitted": "nothing"}
+    assert seen == [0.5, 1.0]
+
+
+def test_groups_come_in_the_order_that_the_study_gives() -> None:
+    agreement = study(("new", "nowhere")).validate().summary["agreement"]
+
+    assert list(agreement) == ["new", "old"]
+
+
+def test_a_study_without_runs_by_an_engine_names_those_that_it_has() -> None:
+    with pytest.raises(InputError, match="has no runs by engine 'packet'; it has flow"):
+        study(("all",)).on("packet")
