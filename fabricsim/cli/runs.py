@@ -65,6 +65,16 @@ ComparedArgument = Annotated[
     list[str],
     typer.Argument(metavar="SCENARIO|TRACE...", help="Scenarios; or with --fabric the files of a captured trace."),
 ]
+FabricsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B,C",
+        help="Fabrics to compare: presets, files, scenarios that have them; of a trace what it is replayed on.",
+    ),
+]
+PatternOption = Annotated[
+    str | None, typer.Option(metavar="PATTERN", help="Compare this pattern or matrix file in place of jobs.")
+]
 _BOTH = 2  # engines
 ExtensionOption = Annotated[
     list[str] | None, typer.Option(metavar="FILE", help="Python file that the result was made with. May be repeated.")
@@ -145,16 +155,8 @@ def compare(  # noqa: PLR0913  one parameter per option
     *,
     transport: Annotated[str | None, typer.Option(metavar="A,B,C", help="Transports to compare.")] = None,
     engine: Annotated[str | None, typer.Option(metavar="A,B", help="Engines to compare: flow,packet.")] = None,
-    fabric: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B,C",
-            help="Fabrics to compare: presets, files, scenarios that have them; of a trace what it is replayed on.",
-        ),
-    ] = None,
-    traffic: Annotated[
-        str | None, typer.Option(metavar="PATTERN", help="Compare this pattern or matrix file in place of jobs.")
-    ] = None,
+    fabric: FabricsOption = None,
+    traffic: PatternOption = None,
     size: SizeOption = None,
     flows: FlowsOption = None,
     load: LoadOption = None,
@@ -184,47 +186,63 @@ def compare(  # noqa: PLR0913  one parameter per option
         ranks=ranks,
         ranks_per_host=ranks_per_host,
     )
+    chosen = {"transport": transport, "engine": engine, "fabric": fabric}
     if fabric is not None and not any(map(is_scenario, scenario)):
         if jobs > 1:
             msg = f"--jobs {jobs}: replays on several fabrics run one after the other; leave it out"
             raise InputError(msg)
-        paths = [Path(trace) for trace in scenario]
-        results = compare_fabrics(
-            paths,
-            _names("--fabric", fabric, "dgx-a100,dgx-h100"),
-            transports=[None] if transport is None else _transports(transport),
-            engine=engine,
-            settings=settings or [],
-            rebuilding=rebuilding,
-        )
+        results = _replays(scenario, chosen, settings or [], rebuilding)
         _draw_comparison(results, output)
         show_comparison(results, as_json=as_json)
         return
     if given := _of_traces(rebuilding):
         msg = f"{given} says how a trace is replayed, and there is none; name its fabrics with --fabric A,B"
         raise InputError(msg)
-    found, fixed = axes(
-        [] if fabric is None else _names("--fabric", fabric, "two-tier,single-switch"),
-        [] if transport is None else _transports(transport),
-        [] if engine is None else _names("--engine", engine, "flow,packet"),
-        settings or [],
-    )
-    by, every = variants(scenario, found, fixed)
-    with naming_options({"transport": transport, "engine": engine, "fabric": fabric}):
-        loaded = [load_variant(each, with_job=traffic is None) for each in every]
-    for name in sorted({each.scenario.engine for each in loaded}):
-        announce_compilation(name)
-    labels = by, [", ".join(each.labels) or each.scenario for each in every]
+    loaded, labels = _variants(scenario, chosen, settings or [], with_job=traffic is None)
     if traffic is not None:
         _compare_traffic(loaded, traffic, {"size": size, "flows": flows, "load": load}, labels, output, as_json=as_json)
         return
     compared = _simulate_all(loaded, jobs)
     if output is not None:
         _draw_comparison(compared, output, labels)
-    if as_json or by != "engine" or len(every) != _BOTH:
+    if as_json or labels[0] != "engine" or len(loaded) != _BOTH:
         show_comparison(compared, labels, as_json=as_json)
     else:
         _show_engines(compared)
+
+
+def _replays(
+    traces: Sequence[str], chosen: dict[str, str | None], settings: list[str], rebuilding: Rebuilding
+) -> list[RunRecord]:
+    """Replay a trace on what `--fabric`, `--transport` and `--engine` name."""
+    transport = chosen["transport"]
+    return compare_fabrics(
+        [Path(trace) for trace in traces],
+        _names("--fabric", chosen["fabric"] or "", "dgx-a100,dgx-h100"),
+        transports=[None] if transport is None else _transports(transport),
+        engine=chosen["engine"],
+        settings=settings,
+        rebuilding=rebuilding,
+    )
+
+
+def _variants(
+    scenarios: Sequence[str], chosen: dict[str, str | None], settings: list[str], *, with_job: bool
+) -> tuple[list[LoadedScenario], tuple[str, list[str]]]:
+    """Load each scenario with all that options name; also gives what they differ in, and how each is called."""
+    fabric, transport, engine = chosen["fabric"], chosen["transport"], chosen["engine"]
+    found, fixed = axes(
+        [] if fabric is None else _names("--fabric", fabric, "two-tier,single-switch"),
+        [] if transport is None else _transports(transport),
+        [] if engine is None else _names("--engine", engine, "flow,packet"),
+        settings,
+    )
+    by, every = variants(scenarios, found, fixed)
+    with naming_options({**chosen}):
+        loaded = [load_variant(each, with_job=with_job) for each in every]
+    for name in sorted({each.scenario.engine for each in loaded}):
+        announce_compilation(name)
+    return loaded, (by, [", ".join(each.labels) or each.scenario for each in every])
 
 
 def _simulate_all(loaded: Sequence[LoadedScenario], jobs: int) -> Sequence[RunRecord]:
