@@ -73,9 +73,12 @@ def test_commands_of_a_page_work_one_after_another(page: Path, tmp_path: Path, k
             fabricsim(arguments, tmp_path)
 
 
-@pytest.mark.parametrize("page", ["simpy.md", "failures.md"])
-def test_simpy_examples_run(page: str) -> None:
-    examples = [text for language, text in blocks(ROOT / "docs/howto" / page) if language == "python"]
+@pytest.mark.parametrize(
+    "page", ["howto/simpy.md", "howto/failures.md", "tutorial/rail-only.md", "explanation/rail-only.md"]
+)
+def test_examples_in_python_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    examples = [text for language, text in blocks(ROOT / "docs" / page) if language == "python"]
 
     for example in examples:
         exec(compile(example, page, "exec"), {})  # noqa: S102  our own page
