@@ -72,7 +72,9 @@ def options_of(command: str, fabricsim: Fabricsim) -> set[str]:
     return {re.split(r"[ =]", name)[0] for names in listed for name in names.split(", ")} - {"-h", "--help"}
 
 
-STUDIES = ["dai2024", "fsdp", "hkbu", "jean-zay", "megatron", "nccl", "vtrain", "peers", "engines", "anthony2024"]
+STUDIES = [
+    name for kind in frame.AGAINST for name in sorted(frame.STUDIES.own) if frame.STUDIES.own[name].against == kind
+]
 
 
 def files(folder: Path) -> list[str]:
