@@ -173,7 +173,10 @@ def read_links(reader: ResultFile, *, folded: bool) -> tuple[LinkRecord, ...]:
     ends = np.cumsum(counts)
     calls = [crossing[end - count : end] for end, count in zip(ends, counts, strict=True)]
     copies = reader.values(table.group, columns.COPIES, len(names)) if folded else [1] * len(names)
-    return tuple(LinkRecord(*row) for row in zip(names, *data, calls, copies, strict=True))
+    links = tuple(LinkRecord(*row) for row in zip(names, *data, calls, copies, strict=True))
+    possible = all((link.capacity > 0 or not link.load) and link.copies > 0 for link in links)
+    reader.require(possible, "group links has loads on links without capacity, or links that stand for none")
+    return links
 
 
 def read_series(reader: ResultFile) -> Series:

@@ -27,4 +27,5 @@ def percentile(counts: NDArray[np.int64], share: float) -> float | None:
     total = int(counts.sum())
     if total == 0:
         return None
-    return float(edges()[int(np.searchsorted(np.cumsum(counts), share * total))])
+    place = int(np.searchsorted(np.cumsum(counts), share * total))
+    return float(edges()[min(place, len(counts) - 1)])  # of huge counts the share is rounded

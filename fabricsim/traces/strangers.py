@@ -17,7 +17,7 @@ _STRANGERS = (
         rb'(?m)(?:^|")(?:scheduling-policy|all-reduce-implementation)"?[ \t]*:',
         "is a system configuration of ASTRA-sim: `fabricsim convert NETWORK.yml SYSTEM.json` takes JSON",
     ),
-    (rb"\A(?:(?:TP|DP|EP|PP):\s|Size,1 Node)", "holds bus bandwidths of SimAI's formula, and no operations"),
+    (rb"(?m)^(?:(?:TP|DP|EP|PP):\s|Size,1 Node)", "holds bus bandwidths of SimAI's formula, and no operations"),
     (rb"(?m)^(?:\[(?:cluster|job|fabric)\]|extends[ \t]*=)", "is a scenario: `fabricsim run` runs it"),
 )
 

@@ -209,6 +209,12 @@ def _immense(path: Path) -> None:
         file["links/load"][0] = 1e300
 
 
+def _load_without_capacity(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        file["links/capacity"][...] = 0
+        file["links/load"][...] = 1
+
+
 def _call_of_no_ranks(path: Path) -> None:
     with h5py.File(path, "a") as file:
         file["calls/ranks"][0] = 0
@@ -292,6 +298,7 @@ def _replace(path: Path, name: str, values: list[object]) -> None:
         (_beyond_the_clock, "that no run has"),
         (_immense, "that no run has"),
         (_call_of_no_ranks, "calls of no ranks"),
+        (_load_without_capacity, "loads on links without capacity"),
         (_ranks_without_end, "is of 50000001 ranks"),
         (_rank_below_zero, "names rank -1"),
         (_folded_from_too_many, "is of 1099511627776 ranks"),
