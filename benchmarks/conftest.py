@@ -20,8 +20,33 @@ if TYPE_CHECKING:
 
 REFERENCE = Path(__file__).resolve().parents[1] / "tests" / "reference"
 LOOPS = 2_000_000
+BUDGET = 0.6
+"""CPU seconds that the rounds of a benchmark take together, about."""
+FEWEST, MOST = 4, 100
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Offer the largest cases, a round of which takes seconds."""
+    parser.addoption("--large", action="store_true", help="run the largest cases too, whose rounds take seconds")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the largest cases unless they are asked for."""
+    large = [] if config.getoption("--large") else [item for item in items if item.get_closest_marker("large")]
+    if large:
+        config.hook.pytest_deselected(items=large)
+        items[:] = [item for item in items if item not in large]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Measure CPU time, so that runs can be compared on a busy machine, without Python's collector."""
+    config.addinivalue_line("markers", "large: a round takes seconds; only with --large")
+    if config.pluginmanager.has_plugin("benchmark"):
+        config.option.benchmark_timer = "time.process_time"
+        config.option.benchmark_disable_gc = True
 
 
 def _reference(name: str) -> ModuleType:
@@ -67,32 +92,39 @@ def calibration() -> float:
 
 @pytest.fixture
 def measured(benchmark: BenchmarkFixture, calibration: float) -> Callable[..., Any]:
-    """Run something warm a few times and report its best rate.
+    """Run something warm many times and report its best rate.
 
-    ``measured(run, make, unit, rounds=n)`` calls ``run(make())`` once to warm up and then `rounds`
-    times; only `run` counts, and it returns how much it did and anything else. ``extra_info`` gets
-    ``<unit>_per_cpu_second`` and ``<unit>_per_loop``: in the time of a fixed loop of plain Python,
-    which compares machines.
+    ``measured(run, make, unit)`` calls ``run(make())`` twice to warm up and then as often as `BUDGET` allows; only
+    `run` counts, and it returns how much it did and anything else. Many short rounds have a minimum that the load of
+    the machine hardly moves. ``extra_info`` gets ``<unit>_per_cpu_second`` and ``<unit>_per_loop``: in the time of a
+    fixed loop of plain Python, which compares machines. `timer` is that of the benchmark, if it has its own.
     """
 
-    def _(run: Callable[[T], tuple[int, R]], make: Callable[[], T], unit: str, *, rounds: int = 3) -> R:
-        best = float("inf")
-        done = 0
+    def _(
+        run: Callable[[T], tuple[int, R]],
+        make: Callable[[], T],
+        unit: str,
+        *,
+        timer: Callable[[], float] = time.process_time,
+    ) -> R:
+        def warm() -> tuple[tuple[T], dict[str, Any]]:
+            return (make(),), {}
 
-        def timed(subject: T) -> R:
-            nonlocal best, done
-            began = time.process_time()
-            done, answer = run(subject)
-            best = min(best, time.process_time() - began)
-            return answer
-
-        answer: R = benchmark.pedantic(  # type: ignore[no-untyped-call]  # the plugin has no types
-            timed, setup=lambda: ((make(),), {}), rounds=rounds, warmup_rounds=1
-        )
-        benchmark.extra_info[unit] = done
-        benchmark.extra_info["cpu_seconds"] = best
-        benchmark.extra_info[f"{unit}_per_cpu_second"] = done / best
-        benchmark.extra_info[f"{unit}_per_loop"] = done / best * calibration
+        if benchmark.disabled:
+            return benchmark.pedantic(run, setup=warm)[1]  # type: ignore[no-any-return, no-untyped-call]
+        run(make())  # compiles
+        subject = make()
+        began = timer()
+        done, _ = run(subject)
+        took = timer() - began
+        rounds = min(max(int(BUDGET / max(took, 1e-6)), FEWEST), MOST)
+        _, answer = benchmark.pedantic(run, setup=warm, rounds=rounds)  # type: ignore[no-untyped-call]
+        best = benchmark.stats.stats.min
+        benchmark.extra_info |= {
+            unit: done,
+            f"{unit}_per_cpu_second": done / best,
+            f"{unit}_per_loop": done / best * calibration,
+        }
         return answer
 
     return _

@@ -60,7 +60,10 @@ def _scenario(load_: Load) -> Scenario:
     return load("ideal-16", [f"cluster.hosts={load_.hosts}", "engine=packet", *fabric, *load_.settings]).scenario
 
 
-@pytest.mark.parametrize("name", LOADS)
+LARGE = {"permutation-1024", "permutation-8192"}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.large] * (name in LARGE)) for name in LOADS])
 def test_packet_hops(measured: Callable[..., Any], name: str) -> None:
     scenario = _scenario(LOADS[name])
     matrix = request(LOADS[name].pattern, scenario, size=LOADS[name].size)

@@ -16,7 +16,7 @@ SIZE = 2**30
 B = 12.5e9
 
 
-@pytest.mark.parametrize("n", [16, 128, 1024])
+@pytest.mark.parametrize("n", [16, 128, pytest.param(1024, marks=pytest.mark.large)])
 def test_ring_all_reduce(ideal_scenario: Callable[..., Any], measured: Callable[..., Any], n: int) -> None:
     made = ideal_scenario(n)
 
