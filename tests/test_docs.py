@@ -99,24 +99,3 @@ def test_the_manual_lists_each_page_once() -> None:
     assert sorted(listed) == sorted(
         page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")
     )
-
-
-def test_contributing_names_what_there_is() -> None:
-    """Files and folders that it names, and names in capitals that some module defines."""
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    named = re.findall(
-        r"`((?:fabricsim|tests|docs|workloads|scenario|records|engine|transports|topology|traces)/[\w/.]*)`", text
-    )
-    named = [name for name in named if name != "fabricsim/workloads" and "NAME" not in name]  # of the wheel; a pattern
-    constants = set(re.findall(r"`([A-Z_]{4,})`", text)) - {"FABRICSIM_TRACES", "FABRICSIM_PEERS"}
-    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "fabricsim").rglob("*.py"))
-
-    assert [name for name in named if not any((top / name).exists() for top in (ROOT, ROOT / "fabricsim"))] == []
-    assert {name for name in constants if not re.search(rf"^{name}\b", code, re.MULTILINE)} == set()
-    assert set(
-        re.findall(r"^def ([a-z]+)\(function", (ROOT / "fabricsim/jit/compile.py").read_text(), re.MULTILINE)
-    ) == {
-        "kernel",
-        "inlined",
-        "rare",
-    }
