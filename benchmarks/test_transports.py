@@ -19,7 +19,7 @@ HOSTS = 16
 FABRIC = ("fabric.topology=leaf-spine", "fabric.hosts_per_leaf=8", "fabric.spines=2")
 
 
-class Case(NamedTuple):
+class TransportCase(NamedTuple):
     """A transport, what is sent by it, and whether packets get lost."""
 
     transport: str
@@ -30,13 +30,13 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "tcp-10g": Case("tcp-10g", "permutation", "8MB", lossy=True),
-    "ipoib-100g": Case("ipoib-100g", "permutation", "16MB"),
-    "rdma-100g": Case("rdma-100g", "permutation", "32MB"),
-    "credits": Case("rdma-100g", "incast", "8MB"),
-    "dcqcn": Case("roce-100g", "incast", "4MB"),
-    "nscc": Case("uec-100g", "incast", "4MB", lossy=True),
-    "loss": Case("new-reno-100g", "permutation", "8MB", lossy=True, settings=("fabric.bit_error_rate=1e-9",)),
+    "tcp-10g": TransportCase("tcp-10g", "permutation", "8MB", lossy=True),
+    "ipoib-100g": TransportCase("ipoib-100g", "permutation", "16MB"),
+    "rdma-100g": TransportCase("rdma-100g", "permutation", "32MB"),
+    "credits": TransportCase("rdma-100g", "incast", "8MB"),
+    "dcqcn": TransportCase("roce-100g", "incast", "4MB"),
+    "nscc": TransportCase("uec-100g", "incast", "4MB", lossy=True),
+    "loss": TransportCase("new-reno-100g", "permutation", "8MB", lossy=True, settings=("fabric.bit_error_rate=1e-9",)),
 }
 
 
