@@ -51,6 +51,13 @@ BYTES = Dimension("size", _prefixed("B", binary=True), "25MiB", most="1PiB", lea
 DURATION = Dimension(
     "time", {unit: Decimal(ps) for unit, ps in _TIME_PS.items()}, "5us", most="3600s", least="0s", integer=True
 )
+PERIOD = Dimension(
+    "time",
+    {"s": Decimal(1), "min": Decimal(60), "h": Decimal(3600), "d": Decimal(86_400)},
+    "90min",
+    most="1e9h",
+    least="0s",
+)
 RATE = Dimension(
     "rate",
     {

@@ -1,0 +1,50 @@
+"""The goodput of a job as a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group
+from rich.text import Text
+
+from fabricsim.report.tables import FittedTable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.console import RenderableType
+
+_PARTS = {
+    "training": "training_s",
+    "checkpoints": "checkpoints_s",
+    "work lost since the last checkpoint": "lost_work_s",
+    "detection and restart": "detection_and_restart_s",
+    "waiting for spares": "waiting_for_spares_s",
+}
+
+
+def goodput_text(told: Mapping[str, Any]) -> RenderableType:
+    """Show where the time of a job goes.
+
+    `told`: what ``fabricsim goodput --json`` prints.
+    """
+    head = Text(f"{told['name']}: {told['gpus']:,} GPUs, one of which fails every {_long(told['mtbf_of_job_s'])}\n")
+    head.append(f"Goodput {told['goodput']:.1%}", style="bold")
+    head.append(f": {told['iterations']:,} iterations of {told['iteration_s']:.4g} s in {_long(told['time_s'])}\n")
+    table = FittedTable("Where the time goes", ["Time", "Share"])
+    for part, name in _PARTS.items():
+        table.add_row(part, _long(told[name]), f"{told[name] / told['time_s']:.1%}")
+    often = f"a checkpoint after each {_long(told['interval_s'])} of training, best {_long(told['best_interval_s'])}"
+    said = (
+        f"{told['failures']:,} failures; {often}",
+        f"In the long run, with enough spares {told['expected']:.1%} (Daly)",
+    )
+    return Group(head, table, *map(Text, said))
+
+
+def _long(seconds: float) -> str:
+    """Write a time for people."""
+    for unit, scale in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= scale:
+            return f"{seconds / scale:.4g} {unit}"
+    return f"{seconds:.4g} s"
