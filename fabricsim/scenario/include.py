@@ -216,7 +216,7 @@ def overlay(below: TreeNode, above: TreeNode, path: TablePath = ()) -> TreeNode:
 
 def _without_shape(below: TreeNode, topology: object) -> TreeNode:
     """Give up the keys of a fabric's shape: a topology that is written describes it anew, also the same one."""
-    if "topology" not in below.value:
+    if not {"topology", "include"} & below.value.keys():
         return below
     routing = below.value.get("routing")
     gone = given_up(str(topology), None if routing is None else routing.value)
