@@ -19,6 +19,7 @@ from fabricsim.errors import TraceError
 from fabricsim.files.text import read_lines
 from fabricsim.scenario.network import Ends
 from fabricsim.scenario.suggest import did_you_mean, show
+from fabricsim.topology.graph_file import form_of
 from fabricsim.units import DURATION, RATE, parse
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ def read(path: Path | str, hosts: int, nics_per_host: int = 1) -> list[ListedCab
     """
     path = Path(path)
     cables = _Cables(path, Ends(hosts, nics_per_host))
-    for number, row in rows(path, _COLUMNS, _COLUMNS):
+    form = form_of(path)
+    for number, row in rows(path, _COLUMNS, _COLUMNS) if form is None else form(path):
         cables.take(number, row)
     return cables.finish()
 
