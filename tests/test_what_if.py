@@ -136,6 +136,22 @@ def _slow_hosts(rows: Rows) -> None:
     assert after == pytest.approx(before / 0.9, rel=0.01)
 
 
+def _mixed_transports(rows: Rows) -> None:
+    """The ring goes at the pace of its slowest host, whose thread copies each byte."""
+    rdma, mixed, sockets = map(_communication, rows)
+    assert mixed == pytest.approx(sockets, rel=0.01)
+    assert mixed > 2 * rdma
+    assert rows[1]["causes"][0]["cause"] == "proxy thread"
+
+
+def _mixed_gpus(rows: Rows) -> None:
+    """All wait for the older ones."""
+    new, mixed, old = (row["iteration_time_s"] for row in rows)
+    assert mixed == pytest.approx(old, rel=1e-3)
+    assert mixed > new
+    assert rows[1]["critical_rank"] in {6, 7}
+
+
 def _slow_gpu(rows: Rows) -> None:
     before, after = (row["iteration_time_s"] for row in rows)
     compute = rows[0]["breakdown_s"]["compute"]
@@ -193,6 +209,8 @@ CHECKS: dict[str, Callable[[Rows], None]] = {
     "One slow cable": _slow_cable,
     "One lossy cable": _lossy_cable,
     "10 % slower hosts": _slow_hosts,
+    "RDMA hosts beside IPoIB hosts": _mixed_transports,
+    "Older GPUs beside newer ones": _mixed_gpus,
     "One GPU at 80 %": _slow_gpu,
     "Jitter": _jitter,
     "A link down in the middle of an all-reduce": _link_down,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from fabricsim.collectives.nccl.plan import chooser
+from fabricsim.engine.choosing import choosing
 from fabricsim.engine.failures import Failures
 from fabricsim.engine.flow.world import World
 from fabricsim.engine.wiring import Wiring
 from fabricsim.errors import InputError
+from fabricsim.topology.host import HostKinds
 from fabricsim.topology.platform import WIRE, Platform
 from fabricsim.transports import flow_model
 
@@ -72,9 +73,13 @@ def assemble(scenario: Scenario, *, taps: bool, watch: Watch | None) -> Assembly
     InputError
         If `watch` names a wire that is not there, or the engine is not that of packets.
     """
-    model = flow_model(scenario.transport)
-    if scenario.nic.latency is not None:
-        model = replace(model, latency=scenario.nic.latency, overhead=0)
+    views = scenario.of_kinds
+    models = tuple(map(_model, views))
+    model = models[0]
+    kinds = HostKinds(
+        tuple((_with_adapter(view), each.costs) for view, each in zip(views, models, strict=True)),
+        scenario.cluster.kind_of_host,
+    )
     platform = Platform(
         _with_adapter(scenario),
         scenario.fabric,
@@ -82,6 +87,7 @@ def assemble(scenario: Scenario, *, taps: bool, watch: Watch | None) -> Assembly
         scenario.link_rate,
         model.costs,
         scenario.seed,
+        kinds,
     )
     recorded = tapped(platform) if taps else ()
     if scenario.engine != "flow":
@@ -93,10 +99,17 @@ def assemble(scenario: Scenario, *, taps: bool, watch: Watch | None) -> Assembly
         msg = "taps and captures need packets, and the flow engine has none; run with --engine packet"
         raise InputError(msg)
     world = World(platform.resources.capacities, recorded)
-    wiring = Wiring(world, platform, model, chooser(scenario), scenario.nic.interrupt_moderation)
+    wiring = Wiring(world, platform, model, choosing(views, platform), scenario.nic.interrupt_moderation)
+    wiring.models = models if len(models) > 1 else ()
     balancing = scenario.transport.load_balancing
     wiring.repairs = balancing is not None and balancing.kind != "ecmp"
     return Assembly(model, platform, recorded, world, wiring, Failures(world, wiring, platform, scenario), None)
+
+
+def _model(scenario: Scenario) -> FlowModel:
+    """Give the transport as the flow engine sees it, with what was measured with the adapter."""
+    model = flow_model(scenario.transport)
+    return model if scenario.nic.latency is None else replace(model, latency=scenario.nic.latency, overhead=0)
 
 
 def tapped(platform: Platform, stand_ins: NDArray[np.int64] | None = None) -> tuple[int, ...]:

@@ -139,6 +139,7 @@ class Wiring:
         self._switches = Switches(platform)
         self._ways = Ways(platform, self._switches)
         self._model = model
+        self.models: tuple[FlowModel, ...] = ()  # of each kind of hosts, if they have transports of their own
         self.choose = choose
         self.repairs = False
         self._routes: dict[Connection, int] = {}
@@ -299,7 +300,7 @@ class Wiring:
 
     def _row(self, key: Connection, path: Path, first_hop: int, hops: int) -> tuple[float, ...]:
         """Row of ``ROUTE`` of a connection."""
-        model = self._model
+        model = self._spoken(key.source, key.target)
         latency, overhead, round_trip, window, idle_restart, moderation = key.intra_host_step, 0, 0, 0, 0, NONE
         if path.network:
             software = model.latency if key.latency is None else key.latency
@@ -307,7 +308,7 @@ class Wiring:
             overhead = model.overhead if key.latency is None else 0
             round_trip = 2 * path.latency + model.stacks
             window, idle_restart = model.window, model.idle_restart
-            moderation = 0 if self._moderation_steps and not key.polled else NONE
+            moderation = 0 if self._moderation_steps and model.interrupts and not key.polled else NONE
         _check_delay(max(latency, overhead), key)
         capacities = self._platform.resources.capacities
         return (
@@ -330,14 +331,18 @@ class Wiring:
             0,
             0,
             path.out + path.network,
-            self._read_ahead(path, key.stripes),
+            self._read_ahead(path, key.stripes, model),
         )
 
     def read_ahead(self, source: int, target: int, port: int, stripes: Stripes) -> int:
         """Time for which the adapter of a connection reads ahead of its wire, ps."""
-        return self._read_ahead(self._ways.path(source, target, port, stripes), stripes)
+        return self._read_ahead(self._ways.path(source, target, port, stripes), stripes, self._spoken(source, target))
 
-    def _read_ahead(self, path: Path, stripes: Stripes) -> int:
+    def _spoken(self, source: int, target: int) -> FlowModel:
+        """Give the transport that two endpoints speak."""
+        return self.models[self._platform.spoken(source, target)] if self.models else self._model
+
+    def _read_ahead(self, path: Path, stripes: Stripes, model: FlowModel) -> int:
         """Time that the wire, or what is narrower before it, needs for what an adapter reads ahead, ps.
 
         Without anything before the wire there is nothing to read ahead.
@@ -346,7 +351,7 @@ class Wiring:
         if not path.network or len(stripes) > 1 or len(hops) == 1:
             return 0
         capacities = self._platform.resources.capacities
-        return int(max(cost / capacities[resource] for resource, cost in hops) * self._model.read_ahead * PS_PER_S)
+        return int(max(cost / capacities[resource] for resource, cost in hops) * model.read_ahead * PS_PER_S)
 
     def _template(self, made: Template, lanes: int) -> int:
         """Index of a template of which only the first members have lanes; whoever makes it keeps it."""

@@ -149,7 +149,7 @@ def program(scenario: LoadedScenario | str | Path | Mapping[str, Any], overrides
     """
     loaded = _loaded(scenario, overrides)
     plan = build_plan(loaded)
-    check_fit(plan.job, loaded.scenario.cluster.gpu)
+    _check_fit(plan.job, loaded)
     return plan.program(None)
 
 
@@ -183,6 +183,12 @@ def build_plan(loaded: LoadedScenario) -> JobPlan:
         msg = f"{loaded.path}: there is no [job] to run; add one, or use the fabric from a SimPy process"
         raise InputError(msg)
     return plan_job(job, machines_of(loaded.scenario, range(job.parallelism.ranks)))
+
+
+def _check_fit(job: Job, loaded: LoadedScenario) -> None:
+    """Refuse a job that does not fit into the GPUs of one kind of hosts."""
+    for variant in loaded.scenario.cluster.variants:
+        check_fit(job, variant.gpu)
 
 
 def machines_of(scenario: Scenario, ranks: Sequence[int]) -> Machines:
@@ -231,7 +237,7 @@ def check(loaded: LoadedScenario) -> list[str]:
     if job is None:
         return said
     gpu = loaded.scenario.cluster.gpu
-    check_fit(job, gpu)
+    _check_fit(job, loaded)
     crossing = survey(fabric, build_plan(loaded))
     return [*said, *([crossing] if crossing else []), memory_text(job, gpu)]
 
@@ -280,7 +286,7 @@ def simulate(
     if loaded.scenario.jobs:
         return _run(loaded, lambda fabric: _several(loaded, fabric), watch, progress)
     plan = build_plan(loaded)
-    check_fit(plan.job, loaded.scenario.cluster.gpu)
+    _check_fit(plan.job, loaded)
     result = _run(loaded, lambda fabric: _alone(loaded, fabric, plan), watch, progress)
     drawn = machines_of(loaded.scenario, range(plan.ranks)).notes()
     return replace(result, notes=(*left_to_defaults(plan.job), *drawn, *result.notes), work=_work(plan.job, loaded))
@@ -329,7 +335,7 @@ def several(loaded: LoadedScenario) -> dict[str, tuple[JobPlan, tuple[int, ...]]
     cluster = scenario.cluster
     found = {}
     for name, ranks in placed(scenario.jobs, cluster.hosts, cluster.gpus_per_host, scenario.seed).items():
-        check_fit(scenario.jobs[name], cluster.gpu)
+        _check_fit(scenario.jobs[name], loaded)
         found[name] = plan_job(scenario.jobs[name], machines_of(scenario, ranks)), ranks
     return found
 

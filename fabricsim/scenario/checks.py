@@ -21,7 +21,7 @@ from fabricsim.scenario.job_checks import job_problems, peak_problems
 from fabricsim.scenario.packet import SOCKET_KINDS
 from fabricsim.scenario.packet_checks import packet_checks
 from fabricsim.scenario.partial import Unsettled, settled
-from fabricsim.scenario.several_checks import background_problems, placement_problems
+from fabricsim.scenario.several_checks import background_problems, kind_problems, placement_problems
 from fabricsim.scenario.size_checks import MOST_GPUS, too_large
 from fabricsim.scenario.source import not_a_file
 from fabricsim.scenario.suggest import did_you_mean, show
@@ -230,6 +230,24 @@ def _speeds(scenario: Parts) -> Iterator[Mistake]:
             yield Mistake(f"cluster.{key}", problem, f"name {what}s that are there")
 
 
+def _kinds(scenario: Parts) -> Iterator[Mistake]:
+    """Check the hosts of each kind as if all were such, and then how they go together."""
+    known = {(mistake.key, mistake.problem) for mistake in _of_hosts(scenario)}
+    for (name, kind), cluster in zip(scenario.cluster.kinds.items(), scenario.cluster.variants[1:], strict=True):
+        alone = {"cluster": cluster, "transport": kind.transport or scenario.transport}
+        for mistake in _of_hosts(scenario.model_copy(update=alone)):
+            if (mistake.key, mistake.problem) not in known:
+                yield replace(mistake, key=re.sub(r"^cluster\b", f"cluster.kinds.{name}", mistake.key))
+    yield from kind_problems(scenario)
+
+
+def _of_hosts(scenario: Parts) -> Iterator[Mistake]:
+    for adapter in _ADAPTERS:
+        yield from _socket(scenario, adapter)
+    for check in (_between_sockets, _pcie, _nics, _pxn, _intra_host):
+        yield from check(scenario)
+
+
 def _slow_start(scenario: Parts) -> Iterator[Mistake]:
     transport = scenario.transport
     for key in ("initial_window", "idle_restart"):
@@ -338,6 +356,7 @@ _CHECKS: tuple[Callable[[Parts], Iterator[Mistake]], ...] = (
     _idle_job_keys,
     _jobs,
     background_problems,
+    _kinds,
     _idle_fabric_keys,
     _cables,
     _topology,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from fabricsim.scenario.base import Spec
 from fabricsim.scenario.quantity import Bytes, Duration, Flops, Rate
-from fabricsim.scenario.variation import Jitter, Speed, Speeds
+from fabricsim.scenario.transport import Transport
+from fabricsim.scenario.variation import Jitter, Numbers, Speed, Speeds
 
 Fraction = Annotated[float, Field(ge=0.001, le=1)]
 Precision = Literal["fp16", "bf16", "fp32"]
@@ -149,8 +150,39 @@ class Cpu(Spec):
     copy_rate: Rate
 
 
+class HostKind(Spec):
+    """Hosts that are not as the others of a cluster, by number; what is left out is as there.
+
+    A preset of a cluster may be included; how many GPUs and adapters a host has is the same in all. Two hosts with
+    different ``transport`` speak that which stages in host memory, as one of them has no other.
+    """
+
+    hosts: Numbers
+    name: str | None = None
+    gpus_per_host: Annotated[int, Field(ge=1)] | None = None
+    nics_per_host: Annotated[int, Field(ge=1)] | None = None
+    gpu: Gpu | None = None
+    nic: Nic | None = None
+    ethernet_nic: Nic | None = None
+    cpu: Cpu | None = None
+    gpu_pcie: Pcie | None = None
+    gpus_per_pcie_switch: Annotated[int, Field(ge=1)] | None = None
+    nic_below_gpu_switch: bool | None = None
+    gpudirect: bool | None = None
+    intra_host: Literal["shared-memory", "pcie-p2p", "nvlink"] | None = None
+    join: Literal["ideal", "pcie"] | None = None
+    pxn: bool | None = None
+    transport: Transport | None = None
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """What it changes of its cluster."""
+        other = {"hosts", "name", "transport"}
+        return {key: value for key in self.model_fields_set - other if (value := getattr(self, key)) is not None}
+
+
 class Cluster(Spec):
-    """Identical hosts.
+    """Hosts, identical but for those of ``kinds``.
 
     ``join`` says how a GPU reaches its NIC: ``"ideal"`` puts GPU memory on the wire without any
     host limit, ``"pcie"`` goes through the PCIe tree, the sockets and, on socket transports, the
@@ -188,8 +220,24 @@ class Cluster(Spec):
     host_speed: Speed = Speeds()
     kernel_jitter: Jitter | None = None
     host_jitter: Jitter | None = None
+    kinds: dict[str, HostKind] = Field(default_factory=dict)
 
     @property
     def ranks(self) -> int:
         """GPUs in the cluster; rank ``r`` is GPU ``r % gpus_per_host`` of host ``r // gpus_per_host``."""
         return self.hosts * self.gpus_per_host
+
+    @property
+    def variants(self) -> tuple[Cluster, ...]:
+        """Clusters of hosts of one kind: this one, and one for each of ``kinds``."""
+        alike = self.model_copy(update={"kinds": {}})
+        return alike, *(alike.model_copy(update=kind.changes) for kind in self.kinds.values())
+
+    @property
+    def kind_of_host(self) -> list[int]:
+        """Number of the variant of each host; of several kinds that name one, the last counts."""
+        found = [0] * self.hosts
+        for number, kind in enumerate(self.kinds.values(), 1):
+            for host in (host for place in kind.hosts for host in place.numbers):
+                found[host] = number
+        return found

@@ -107,7 +107,11 @@ _KEYS = re.compile(r"[\w*?#>/,-]+(\.[\w*?#>/,-]+)*", re.ASCII)  # patterns and r
 
 def alike(path: TablePath) -> TablePath:
     """Give the path of the table that one of several of its kind is like: of ``jobs.red.model`` it is ``job.model``."""
-    return ("job", *path[2:]) if path[:1] == ("jobs",) and len(path) > 1 else path
+    if path[:1] == ("jobs",) and len(path) > 1:
+        return ("job", *path[2:])
+    if path[:2] == ("cluster", "kinds") and path[2:]:
+        return path[3:] if path[3:4] == ("transport",) else ("cluster", *path[3:])
+    return path
 
 
 def names_to_includes(node: TreeNode, path: TablePath = ()) -> TreeNode:

@@ -29,3 +29,14 @@ class Scenario(Parts):
         if mistakes:
             raise ScenarioError(mistakes)
         return self
+
+    @property
+    def of_kinds(self) -> tuple[Scenario, ...]:
+        """Scenarios all of whose hosts are of one kind: of the cluster itself, and of each of its ``kinds``."""
+        if not self.cluster.kinds:
+            return (self,)
+        transports = [None, *(kind.transport for kind in self.cluster.kinds.values())]
+        return tuple(
+            self.model_copy(update={"cluster": cluster, "transport": transport or self.transport})
+            for cluster, transport in zip(self.cluster.variants, transports, strict=True)
+        )

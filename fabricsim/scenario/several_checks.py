@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from fabricsim.errors import Mistake
 from fabricsim.scenario.jobs import given
+from fabricsim.scenario.packet import SOCKET_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +38,32 @@ def placement_problems(scenario: Parts) -> Iterator[Mistake]:
     if needed > there:
         problem = f"need {needed} ranks together, and the cluster has {there}"
         yield Mistake("jobs", problem, "raise cluster.hosts, or lower a degree of parallelism")
+
+
+def kind_problems(scenario: Parts) -> Iterator[Mistake]:
+    """Find kinds of hosts that do not go together."""
+    cluster = scenario.cluster
+    transports = [scenario.transport]
+    for name, kind in cluster.kinds.items():
+        key = f"cluster.kinds.{name}"
+        if (last := max(place.last for place in kind.hosts)) >= cluster.hosts:
+            yield Mistake(f"{key}.hosts", f"names host {last}, and there are 0 to {cluster.hosts - 1}", "lower it")
+        if not kind.changes and kind.transport is None:
+            yield Mistake(key, "changes nothing", "write gpu, nic, cpu, transport or another key of cluster")
+        for count in ("gpus_per_host", "nics_per_host"):
+            if getattr(kind, count) not in {None, getattr(cluster, count)}:
+                problem = f"is {getattr(kind, count)}, and other hosts have {getattr(cluster, count)}"
+                yield Mistake(f"{key}.{count}", problem, "take it out: all hosts have as many")
+        if kind.transport is not None and kind.transport not in transports:
+            transports.append(kind.transport)
+            if scenario.engine != "flow":
+                problem = "is another than that of other hosts, and the packet engine takes one for all"
+                yield Mistake(f"{key}.transport", problem, 'take it out, or set engine = "flow"')
+    sockets = [each.kind in SOCKET_KINDS for each in transports]
+    if sockets.count(True) > 1 or sockets.count(False) > 1:
+        names = " and ".join(each.name for each in transports)
+        problem = f"hosts speak {names}, of which two are of one sort, so that it is open which they share"
+        yield Mistake("cluster.kinds", problem, "give them one RDMA transport and one over sockets at most")
 
 
 def background_problems(scenario: Parts) -> Iterator[Mistake]:

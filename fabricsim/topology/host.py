@@ -8,13 +8,13 @@ mirror image. All of these are resources on the path, shared with whatever else 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.topology import pcie
 from fabricsim.topology.resources import ResourceList
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     import numpy as np
     from numpy.typing import NDArray
@@ -253,30 +253,45 @@ def _build_host(cluster: Cluster, resources: ResourceList, proxy_threads: int, p
     return ports
 
 
+class HostKinds(NamedTuple):
+    """Kinds of hosts.
+
+    `hosts`: what a host of each kind is made of, and what its transport adds per byte.
+    `kind`: number of the kind of each host.
+    """
+
+    hosts: tuple[tuple[Cluster, ProtocolCosts], ...]
+    kind: list[int]
+
+    def spoken(self, kinds: Iterable[int]) -> int:
+        """Give the kind whose transport hosts of some kinds speak: one that stages in host memory, else the first."""
+        several = list(kinds)
+        return next((kind for kind in several if self.hosts[kind][1].staged), several[0])
+
+
 class Hosts:
     """The hosts of a cluster: one of each kind, of which all others are copies.
 
-    `kinds`: what the hosts of each kind are made of, and what their transport adds.
-    `kind`: of each host, shape ``(hosts,)``.
+    `kinds`: kinds of hosts, and that of each.
     `speed`: of the processors of each host, relative to what its transport says of them, shape ``(hosts,)``.
     `resources`: those of all hosts are entered here, host by host.
     `ports`: of each kind; its resources are counted from the first of a host.
-    `kind`: as above, a list.
+    `kind`: number of the kind of each host.
     """
 
     def __init__(
         self,
-        kinds: Sequence[tuple[Cluster, ProtocolCosts]],
-        kind: NDArray[np.integer],
+        kinds: HostKinds,
         speed: NDArray[np.float64],
         resources: ResourceList,
     ) -> None:
-        own = [ResourceList() for _ in kinds]
+        own = [ResourceList() for _ in kinds.hosts]
+        threads = max(costs.proxy_threads for _, costs in kinds.hosts)
         self.ports = [
-            _build_host(cluster, each, costs.proxy_threads, costs.host)
-            for each, (cluster, costs) in zip(own, kinds, strict=True)
+            _build_host(cluster, each, threads, costs.host)
+            for each, (cluster, costs) in zip(own, kinds.hosts, strict=True)
         ]
-        self.kind: list[int] = kind.tolist()
+        self.kind = kinds.kind
         self._first: list[int] = []
         for host, (which, factor) in enumerate(zip(self.kind, speed.tolist(), strict=True)):
             self._first.append(len(resources.names))

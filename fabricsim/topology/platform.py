@@ -12,7 +12,7 @@ import numpy as np
 from fabricsim.errors import SimulationError
 from fabricsim.scenario.network import Ends
 from fabricsim.topology.dependencies import VirtualLanes
-from fabricsim.topology.host import Hosts, ProtocolCosts
+from fabricsim.topology.host import HostKinds, Hosts, ProtocolCosts
 from fabricsim.topology.resources import ResourceList
 from fabricsim.topology.routing import Router, read_given
 from fabricsim.topology.shortest_paths import flow_hash
@@ -60,6 +60,8 @@ class Platform:
         What the transport adds per byte.
     seed
         Of the ECMP hashes.
+    kinds
+        Of hosts, if they are not all alike.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  what a platform is made of, in one place
@@ -70,6 +72,7 @@ class Platform:
         link_rate: float,
         costs: ProtocolCosts,
         seed: int,
+        kinds: HostKinds | None = None,
     ) -> None:
         self.cluster = cluster
         self._ranks, self._per_host = cluster.ranks, cluster.gpus_per_host
@@ -84,7 +87,8 @@ class Platform:
         network.require_ports(fabric.radix)
         self._wires = freeze(network, link_rate, resources, fabric)
         speed = cluster.host_speed.of(hosts, seed, "host speed")
-        self._hosts = Hosts([(cluster, costs)], np.zeros(hosts, np.int64), speed, resources)
+        self.kinds = HostKinds(((cluster, costs),), [0] * hosts) if kinds is None else kinds
+        self._hosts = Hosts(self.kinds, speed, resources)
         self.resources = resources.done()
         self._given = {} if fabric.paths is None else read_given(fabric.paths, self._wires, hosts, nics)
         self._routing, self._fixed = fabric.routing, fabric.virtual_lanes > 1
@@ -94,8 +98,8 @@ class Platform:
         self.lanes = VirtualLanes(self._wires, self.nics, lanes) if lanes > 1 else None
         self._propagation: list[int] = self._wires.propagation.tolist()
         self._switching = self._list_switching()
-        self._ways_out: dict[tuple[int, int | None, float, int], list[Hop]] = {}  # of each kind of host
-        self._ways_in: dict[tuple[int, int | None, float], list[Hop]] = {}
+        self._ways_out: dict[tuple[int, int | None, float, int, bool], list[Hop]] = {}  # of each kind of host
+        self._ways_in: dict[tuple[int, int | None, float, bool], list[Hop]] = {}
 
     @property
     def hosts(self) -> int:
@@ -182,8 +186,9 @@ class Platform:
         nics = self.nics_of(source, target)
         key = self.key(source, target, port)
         wires = self.route_links(*nics, key, port)
-        out, back = self._leaving(source, self.costs.send_copy, nics[0]), self.way_in(target)
-        cost = self.costs.wire
+        costs = self.kinds.hosts[self.spoken(source, target)][1]
+        out, back = self._leaving(source, costs.send_copy, nics[0], costs), self.way_in(target, costs=costs)
+        cost = costs.wire
         hops = (*out, *[(wire, cost) for wire in wires], *back)
         return Path(hops, self._latency(wires), network=True, out=len(out), wires=tuple(wires), key=key)
 
@@ -260,19 +265,25 @@ class Platform:
         target
             Endpoint to be reached, on which the NIC may depend; without it the source's own NIC is taken.
         """
-        copy = self.costs.send_copy if copy is None else copy
+        costs = self.kinds.hosts[self.spoken(source, source if target is None else target)][1]
+        copy = costs.send_copy if copy is None else copy
         nic = self.nics_of(source, target)[0] if target is not None else self.nics_of(source, source)[1]
-        return self._leaving(source, copy, nic)
+        return self._leaving(source, copy, nic, costs)
 
-    def _leaving(self, source: int, copy: float, nic: int) -> list[Hop]:
+    def spoken(self, source: int, target: int) -> int:
+        """Give the number of the kind of hosts whose transport two endpoints speak."""
+        kind = self.kinds.kind
+        return self.kinds.spoken((kind[self.host_of(source)], kind[self.host_of(target)]))
+
+    def _leaving(self, source: int, copy: float, nic: int, costs: ProtocolCosts) -> list[Hop]:
         """List the hops from an endpoint's memory onto the wire of a NIC, by its node."""
         host, own = divmod(nic, self.cluster.nics_per_host)
-        key = (self._hosts.kind[host], self._gpu(source), copy, own)
+        key = (self._hosts.kind[host], self._gpu(source), copy, own, costs.staged)
         if key not in self._ways_out:
-            self._ways_out[key] = self._ports(host).leave(key[1], copy, staged=self.costs.staged, nic=own)
+            self._ways_out[key] = self._ports(host).leave(key[1], copy, staged=costs.staged, nic=own)
         return self._hosts.of(host, self._ways_out[key])
 
-    def way_in(self, target: int, copy: float | None = None) -> list[Hop]:
+    def way_in(self, target: int, copy: float | None = None, *, costs: ProtocolCosts | None = None) -> list[Hop]:
         """List the hops from the wire into an endpoint's memory.
 
         Parameters
@@ -281,12 +292,15 @@ class Platform:
             Endpoint number.
         copy
             CPU seconds per payload byte of the receiving thread; that of the transport if left out.
+        costs
+            Of the transport; those of the cluster's if left out.
         """
-        copy = self.costs.receive_copy if copy is None else copy
+        costs = costs or self.costs
+        copy = costs.receive_copy if copy is None else copy
         host = self.host_of(target)
-        key = (self._hosts.kind[host], self._gpu(target), copy)
+        key = (self._hosts.kind[host], self._gpu(target), copy, costs.staged)
         if key not in self._ways_in:
-            self._ways_in[key] = self._ports(host).enter(*key[1:], staged=self.costs.staged)
+            self._ways_in[key] = self._ports(host).enter(*key[1:3], staged=costs.staged)
         return self._hosts.of(host, self._ways_in[key])
 
     def _latency(self, path: list[int]) -> int:

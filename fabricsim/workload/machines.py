@@ -65,8 +65,8 @@ class Machines:
         rank = np.arange(cluster.ranks) if ranks is None else np.array(ranks, np.int64)
         host = rank // cluster.gpus_per_host
         return cls(
-            (cluster.gpu,),
-            np.zeros(len(rank), np.int64),
+            tuple(variant.gpu for variant in cluster.variants),
+            np.array(cluster.kind_of_host, np.int64)[host],
             cluster.gpu_speed.of(cluster.ranks, seed, "gpu speed")[rank],
             cluster.host_speed.of(cluster.hosts, seed, "host speed")[host],
             cluster.kernel_jitter,

@@ -47,6 +47,8 @@ def prepared(fabric: Fabric, plan: Plan) -> tuple[Program, tuple[str, ...]]:
         If ``folding`` is ``"on"`` and adapters read ahead, so that no folded run is exact.
     """
     setting, engine = fabric.scenario.folding, fabric.scenario.engine
+    if fabric.scenario.cluster.kinds:
+        return plan.program(None), ("each rank simulated: hosts are of several kinds",)
     if setting == "off" or (setting == "auto" and (engine != "flow" or plan.ranks < FEWEST)):
         return plan.program(None), ()
     if engine != "flow":

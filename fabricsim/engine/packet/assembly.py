@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING
 
-from fabricsim.collectives.nccl.plan import chooser
+from fabricsim.engine.choosing import choosing
 from fabricsim.engine.failures import require_arrivals
 from fabricsim.engine.packet.delay_target import DelayTargets
 from fabricsim.engine.packet.headroom import warn_of_loss
@@ -54,7 +54,7 @@ def make(
     names = platform.wires.names
     world = _world(scenario, watch)(platform.resources.capacities, network, smallest, names=names, check=targets.check)
     moderation = scenario.nic.interrupt_moderation
-    wiring = PacketWiring(world, platform, model, chooser(scenario), moderation, law)
+    wiring = PacketWiring(world, platform, model, choosing(scenario.of_kinds, platform), moderation, law)
     return world, wiring, Recorder(network, platform, wiring, scenario.transport, watch or Watch())
 
 
