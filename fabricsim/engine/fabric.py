@@ -178,7 +178,7 @@ class Fabric:
         port = checked_port(port)
         latency = None if latency is None else checked_latency(latency)
         weight = checked_weight(weight, self.scenario.engine)
-        now = self._present([source, target])
+        now = self._present((source, target))
         route = self.wiring.route(source, target, port=port, latency=latency)
         self.wiring.prepare([route], awaited=True)
         delay = int(self.world.routes["overhead"][route])
@@ -381,6 +381,8 @@ class Fabric:
     def _present(self, endpoints: Iterable[int] = ()) -> int:
         """Present time, ps, at which all has happened to the fabric that is due, and endpoints must be up."""
         now = self._pump.now()
+        if self.failures.calm:
+            return now
         if self.failures.due <= now:
             self.world.act(now)
         for endpoint in endpoints:

@@ -46,6 +46,10 @@ class KnownFailures(Protocol):
     """What a world knows of the failures of its fabric: `fabricsim.engine.failures.Failures`."""
 
     @property
+    def calm(self) -> bool:
+        """Whether nothing is down, and nothing will happen."""
+
+    @property
     def since(self) -> Mapping[int, int]:
         """Wires that are down, and since when, ps."""
 
@@ -136,6 +140,10 @@ class Outages(State):
         if now >= self._look:
             self._look = now + max(min(self.timer.first, NEVER - now), _BETWEEN_LOOKS)
             self._give_up_cut(now)
+
+    def calm(self) -> bool:
+        """Whether nothing stands still or is down, and nothing will happen."""
+        return (self.failures is None or self.failures.calm) and not self._resumes
 
     # ---- what changes ---------------------------------------------------------------------------------
 
