@@ -381,7 +381,7 @@ class Fabric:
     def _present(self, endpoints: Iterable[int] = ()) -> int:
         """Present time, ps, at which all has happened to the fabric that is due, and endpoints must be up."""
         now = self._pump.now()
-        if self.failures.calm:
+        if self.failures.intact:
             return now
         if self.failures.due <= now:
             self.world.act(now)

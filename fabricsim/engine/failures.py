@@ -89,7 +89,7 @@ class Failures:
         Wires that routing avoids.
     gone
         Endpoints that are down.
-    calm
+    intact
         Whether nothing is down, and nothing will happen.
     outages
         All so far.
@@ -105,7 +105,7 @@ class Failures:
         self.since: dict[int, int] = {}
         self.withdrawn: frozenset[int] = frozenset()
         self.gone: dict[int, str] = {}
-        self.calm = True
+        self.intact = True
         self._slowest: dict[int, float] = {}
         self.outages: list[Outage] = []
         world.failures = self
@@ -147,7 +147,7 @@ class Failures:
             raise SimulationError(msg)
         if event.what == "loss" and not np.isnan(event.value):
             require_arrivals(self._full, event.value, f"the bit error rate of {event.target.name}")
-        self.calm = False
+        self.intact = False
         heapq.heappush(self._heap, (event.time, next(self._order), event))
 
     def _draw_from(self, source: Iterator[list[FabricEvent]]) -> None:
@@ -176,7 +176,7 @@ class Failures:
                 if event.what == "up":
                     self._ends.subtract(event.target.wires)
                 self._draw_from(source)
-        self.calm = not (self._heap or self.since or self.gone)
+        self.intact = not (self._heap or self.since or self.gone)
 
     # ---- what ---------------------------------------------------------------------------------------
 
@@ -230,7 +230,7 @@ class Failures:
         self._bring_up(now, target._replace(wires=tuple(down)), down)
         self._world.set_rate(target.wires, np.nan)
         self._world.set_loss(target.wires, np.nan)
-        self.calm = not (self._heap or self.since or self.gone)
+        self.intact = not (self._heap or self.since or self.gone)
 
     def _tell_routing(self, now: int, wires: Sequence[int]) -> None:
         """Have routing learn of wires; what is down from the beginning it knows."""

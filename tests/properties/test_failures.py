@@ -22,7 +22,8 @@ FABRICS = (
     'fabric={topology="leaf-spine",hosts_per_leaf=3,spines=3,uplink_rate="50Gbps"}',
     'fabric={topology="fat-tree",k=4}',
 )
-SOON = [f"transport.packet.{each}_timeout=300us" for each in ("initial", "minimum", "maximum")]
+TIMEOUTS = {"initial": "300us", "minimum": "300us", "maximum": "50ms"}  # it has to outgrow queues before slow cables
+SOON = [f"transport.packet.{each}_timeout={time}" for each, time in TIMEOUTS.items()]
 SIZE = 5_000_000  # bytes: 400 us alone, so that nothing is delivered before all failures have begun
 LAST = 300  # us
 

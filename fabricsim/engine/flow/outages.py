@@ -46,7 +46,7 @@ class KnownFailures(Protocol):
     """What a world knows of the failures of its fabric: `fabricsim.engine.failures.Failures`."""
 
     @property
-    def calm(self) -> bool:
+    def intact(self) -> bool:
         """Whether nothing is down, and nothing will happen."""
 
     @property
@@ -141,9 +141,9 @@ class Outages(State):
             self._look = now + max(min(self.timer.first, NEVER - now), _BETWEEN_LOOKS)
             self._give_up_cut(now)
 
-    def calm(self) -> bool:
+    def intact(self) -> bool:
         """Whether nothing stands still or is down, and nothing will happen."""
-        return (self.failures is None or self.failures.calm) and not self._resumes
+        return (self.failures is None or self.failures.intact) and not self._resumes
 
     # ---- what changes ---------------------------------------------------------------------------------
 

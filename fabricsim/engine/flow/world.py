@@ -227,7 +227,7 @@ class World(Outages):
             If simulated time runs past the end of the clock.
         """
         self.reserve_outbox()
-        if self.calm() and not self._failed:
+        if self.intact() and not self._failed:
             return self.run(horizon, budget)
         while not self._failed:
             code = self.run(min(horizon, self._next_event() - 1), budget)
@@ -266,7 +266,7 @@ class World(Outages):
 
     def next_time(self) -> int:
         """When something happens next, ps; NEVER if nothing does."""
-        return self.moves_at() if self.calm() else min(self.moves_at(), self._next_event())
+        return self.moves_at() if self.intact() else min(self.moves_at(), self._next_event())
 
     def fetch(self) -> list[tuple[bool, int]]:
         """Empty the outbox: for each completion whether it is a job, and its number."""

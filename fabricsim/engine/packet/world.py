@@ -111,7 +111,7 @@ class PacketWorld(World):
         if self._check is not None:
             self._check()
         limit = min(horizon, CLOCK_END)
-        if self.network.wakes or (not self.calm() and self._lasting()):
+        if self.network.wakes or (not self.intact() and self._lasting()):
             limit = min(limit, max(self.moves_at(), self._next_look))
         while True:
             code = int(advance(limit, budget, self, self.network))
