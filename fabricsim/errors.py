@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-_LONG = re.compile(r"""(?<!\w)(['"])([^\n]{80,}?)\1(?!\w)|[^\s/'"]{200,}""")
+_LONG = re.compile(r"""(?<!\w)(['"])(?:(?!\1)[^\n]){80,}\1(?!\w)|[^\s/'"]{200,}""")
 """What files and users write and a message repeats: a long quotation, or what has no spaces and is no path."""
 _SHORT = 60
 _HEAD, _TAIL = 4000, 400

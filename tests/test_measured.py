@@ -47,6 +47,7 @@ def test_what_ships() -> None:
                 "nccl-p5",
                 "nccl-v100-socket",
                 "peers",
+                "rail-only",
             ]
         )
     )
@@ -58,7 +59,7 @@ def test_every_table_says_where_it_comes_from(name: str) -> None:
 
     assert table.name == name
     assert table.title
-    assert any(mark in table.source for mark in ("github.com/", "doi:", "manual"))
+    assert any(mark in table.source for mark in ("github.com/", "doi:", "arXiv", "manual"))
     assert table.licence
     assert table.certainty in get_args(measured.Certainty)
     assert table.conditions

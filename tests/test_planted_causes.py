@@ -120,7 +120,8 @@ def test_the_first_cause_names_what_was_planted(planted: Planted) -> None:
 
 
 def replayed(settings: tuple[str, ...], program: Program) -> RunRecord:
-    return pipeline._run(load("gpt2-medium-dp", settings), lambda _: (program, ()), None, None)  # noqa: SLF001  a run of any program, as a replay is
+    ready = pipeline._one(program)  # noqa: SLF001  a run of any program, as a replay is
+    return pipeline._run(load("gpt2-medium-dp", settings), lambda _: ready, None, None)  # noqa: SLF001  likewise
 
 
 def test_the_first_cause_names_a_straggling_rank() -> None:

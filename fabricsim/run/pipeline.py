@@ -399,7 +399,9 @@ def _run(
 ) -> Result:
     scenario = loaded.scenario
     ready: _Ready
-    report = None if progress is None else (lambda done: progress(done / sum(len(job.program.ops) for job in ready[0])))
+    report = (
+        None if progress is None else (lambda done: progress(done / sum(len(job.program.ops) for job in ready.jobs)))
+    )
     env = simpy.Environment()
     fabric = Fabric(env, scenario, taps=True, watch=watch, progress=report)
     began = time.perf_counter()

@@ -44,6 +44,7 @@ COMMANDS = [
     "check",
     "compare",
     "convert",
+    "goodput",
     "inspect",
     "list",
     "plot",
@@ -51,6 +52,7 @@ COMMANDS = [
     "rerun",
     "run",
     "show",
+    "topology",
     "traffic",
     "validate",
     "volumes",
@@ -483,7 +485,7 @@ def test_progress_is_shown_on_standard_error_after_a_while(
     _, out, err = fabricsim("compare", small.name, "--transport", TRANSPORTS, "--json")
 
     assert len(json.loads(out)) == 3
-    assert min(err.count("comparing 3 transports"), 1) == shown
+    assert min(err.count("comparing 3 runs"), 1) == shown
 
 
 def test_version_and_short_help(fabricsim: Fabricsim) -> None:

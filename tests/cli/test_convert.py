@@ -99,7 +99,7 @@ def test_files_that_are_there_stay_unless_told_otherwise(fabricsim: Fabricsim, s
         (["small.toml", "-o", "/"], "-o '/': is no place for files"),
         (["absent.toml", "-o", "x"], "absent.toml"),
         (["absent.0.et", "-o", "x"], "absent.0.et: no such file"),
-        (["small.toml", "small.toml", "-o", "x"], "small.toml: is no trace of a form that is known"),
+        (["small.toml", "small.toml", "-o", "x"], "small.toml: is a scenario: `fabricsim run` runs it"),
         (["trace.0.et", "-o", "x", "--set", "seed=4"], "--set seed=4: trace.0.et is a trace"),
     ],
 )

@@ -279,4 +279,4 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_names_stand_for_tables_only_where_there_is_a_library() -> None:
-    assert set(include.INCLUDABLE.values()) | {"scenarios", "traffic", "traces"} == set(library.KINDS)
+    assert set(include.INCLUDABLE.values()) | {"scenarios", "traffic", "traces", "prices"} == set(library.KINDS)

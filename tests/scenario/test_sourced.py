@@ -33,7 +33,9 @@ def test_every_preset_is_shown(kind: str) -> None:
         text = show(f"{kind}/{name}", width=80)
         assert tomllib.loads(text)
         comments = [line for line in text.splitlines() if line.startswith("#") and "://" not in line]
-        assert kind in {"traffic", "traces"} or all(len(line) <= 80 for line in comments)  # those are shown as they are
+        assert kind in {"traffic", "traces", "prices"} or all(
+            len(line) <= 80 for line in comments
+        )  # those are shown as they are
 
 
 def test_a_value_stands_beside_its_line_and_source() -> None:

@@ -157,7 +157,8 @@ def test_direct_over_several_dimensions_is_direct_over_all(tmp_path: Path) -> No
         ("[ 500 ]", "[ 500", "is no YAML:"),
         ("latency", "bandwidth", ":5: has 'bandwidth' twice"),
         ("# a comment", "TP:\n  allreduce,: 300", "gives bus bandwidths that SimAI puts into a formula"),
-        ("# a comment", "[" * 60_000, ":1: nests too deep"),
+        ("# a comment", "[" * 500, ":1: nests too deep"),
+        ("# a comment", "[" * 60_000, ":1: "),  # some parsers give up first
         ("# a comment", "#" * 70_000, "is larger than 64 KiB"),
     ],
 )
