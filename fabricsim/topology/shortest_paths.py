@@ -52,7 +52,7 @@ def distances_to(first, neighbours, cost, targets, distances, queue, queued):
             other, far = neighbours[i], distances[node] + cost[i]
             if distances[other] < 0 or far < distances[other]:
                 distances[other] = far
-                if not queued[other]:
+                if not queued[other] and first[other + 1] - first[other] > 1:  # one cable leads back only
                     queued[other] = 1
                     queue[(head + waiting) % size] = other
                     waiting += 1

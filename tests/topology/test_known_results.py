@@ -153,7 +153,7 @@ def test_rings_take_as_long_by_packets(fabric: str) -> None:
 @pytest.mark.parametrize("gpus", [8, 72, 256, 576])
 def test_a_scale_up_domain_is_as_wide_as_a_rack(gpus: int) -> None:
     # within a rack data goes over NVLink alone; to another rail of another rack it is forwarded there first
-    rack = ["cluster=gb200-nvl72", "cluster.hosts=2", "transport=rdma-400g"]
+    rack = ["cluster=gb200-nvl72", "cluster.pxn=true", "cluster.hosts=2", "transport=rdma-400g"]
     more = [f"cluster.gpus_per_host={gpus}", f"cluster.nics_per_host={gpus}", "fabric={topology='rail-only'}"]
     fabric = Fabric(simpy.Environment(), load("ideal-16", [*rack, *more], with_job=False))
     names = fabric.platform.resources.names
