@@ -81,6 +81,28 @@ def test_an_all_reduce_goes_on_over_another_link_of_a_fat_tree(engine: str, tran
     assert sent == pytest.approx(had, rel=1e-9)  # every byte once: what is sent again does not count
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fabric", "name"),
+    [
+        ('{topology="torus",dimensions=[2,4]}', "router0-router2"),  # dimension order: answers have ways of their own
+        (
+            '{topology="dragonfly",hosts_per_switch=1,switches_per_group=2,global_cables=1,routing="valiant"}',
+            "switch0-*",
+        ),
+        ('{topology="multi-plane",planes=2,hosts_per_leaf=4,spines=1,link_rate="50Gbps"}', "leaf0"),
+    ],
+)
+def test_engines_agree_on_longer_ways_and_planes(fabric: str, name: str) -> None:
+    took = []
+    for engine in ENGINES:
+        network = _fabric(engine, f"fabric={fabric}", transport="ideal-100g", hosts=6 if "dragonfly" in fabric else 8)
+        _at(network, 5e-4, lambda network=network: network.fail(name))  # type: ignore[misc]  # of a loop
+        took.append(network.env.run(network.all_reduce(range(6), 16 * MIB)))
+    assert took[0] > KNOWN
+    assert took[1] == pytest.approx(took[0], rel=0.005)
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_plane_that_is_lost_leaves_half_the_rate(engine: str) -> None:
     def took(*more: str) -> float:
