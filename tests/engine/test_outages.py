@@ -88,7 +88,7 @@ def test_an_all_reduce_goes_on_over_another_link_of_a_fat_tree(engine: str, tran
         ('{topology="torus",dimensions=[2,4]}', "router0-router2"),  # dimension order: answers have ways of their own
         (
             '{topology="dragonfly",hosts_per_switch=1,switches_per_group=2,global_cables=1,routing="valiant"}',
-            "switch0-*",
+            "switch0-switch1",
         ),
         ('{topology="multi-plane",planes=2,hosts_per_leaf=4,spines=1,link_rate="50Gbps"}', "leaf0"),
     ],
