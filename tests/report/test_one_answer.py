@@ -36,13 +36,30 @@ TRACES = {
 
 
 def _jobs() -> list[str]:
-    return [name for name in library.names("scenarios") if pipeline.load(name).scenario.job is not None]
+    every = {name: pipeline.load(name).scenario for name in library.names("scenarios")}
+    return [name for name, scenario in every.items() if scenario.job is not None and not scenario.jobs]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", _jobs())
 def test_a_shipped_scenario_has_one_answer(name: str) -> None:
     assert_one_answer(pipeline.simulate(pipeline.load(name, SLOW.get(name, []))))
+
+
+def test_several_jobs_have_one_answer() -> None:
+    """Headline, table and JSON have the iteration of each; its parts add up to that."""
+    summary = summarise(pipeline.simulate(pipeline.load("two-jobs", ["jobs.blue.start=10ms"])))
+    headline, table = printed(summary_text(summary)).split("\n\n")[:2]
+
+    assert [job["name"] for job in summary["jobs"]] == ["red", "blue"]
+    for job in summary["jobs"]:
+        parts = [job[name] for name in ("compute_s", "exposed_communication_s", "bubble_s")]  # type: ignore[literal-required]  # they are keys
+        assert sum(parts) == pytest.approx(job["iteration_time_s"], rel=1e-9)
+        assert f"{job['name']} {human_seconds(job['iteration_time_s'])}" in headline
+        row = next(line for line in table.splitlines() if line.startswith(job["name"]))
+        assert all(f" {human_seconds(time)} " in row for time in (job["start_s"], job["iteration_time_s"], *parts))
+    assert summary["run_time_s"] == max(job["start_s"] + job["iteration_time_s"] for job in summary["jobs"])
+    assert f"all done after {human_seconds(summary['run_time_s'])}" in headline
 
 
 @pytest.mark.slow

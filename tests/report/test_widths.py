@@ -57,11 +57,13 @@ def assert_holds(what: RenderableType) -> None:
 def test_reports_of_shipped_scenarios_hold(name: str) -> None:
     loaded = load(name, SMALL.get(name, []))
     summary = summarise(simulate(loaded))
+    assert_holds(summary_text(summary))
+    assert_holds(comparison_table([summary, {**summary, "transport": "ipoib-100g"}]))
+    if loaded.scenario.jobs:
+        return  # volumes are of one job
     plan = build_plan(loaded)
     volumes = summarise_volumes(name, plan.ranks, tally(plan_calls(plan)), tally(closed_forms(plan.job)))
 
-    assert_holds(summary_text(summary))
-    assert_holds(comparison_table([summary, {**summary, "transport": "ipoib-100g"}]))
     assert_holds(volumes_text(volumes))
 
 
