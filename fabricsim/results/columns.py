@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 FORMAT = "fabricsim result"
@@ -85,12 +85,18 @@ CALLS = ColumnGroup(
             "i1",
             "1",
             "what it waited for besides",
-            ("latency", "timeouts", "retransmissions", "pauses", "marks", "failure"),
+            ("latency", "timeouts", "retransmissions", "pauses", "marks"),
         ),
-        Column("failed", "i4", "1", "index of the link that was down, if that is a failure, else -1"),
     ),
 )
-"""The fields of `CallRecord`."""
+"""The fields of `CallRecord` but ``failed``."""
+
+_REST = CALLS.columns[-1]
+FAILED = Column("failed", "i4", "1", "index of the link that was down, if that is a failure, else -1")
+CALLS_OF_FAILURES = replace(
+    CALLS, columns=(*CALLS.columns[:-1], replace(_REST, flags=(*_REST.flags, "failure")), FAILED)
+)
+"""The same of runs in which a call waited for a link that was down."""
 
 LINKS = ColumnGroup(
     "links",

@@ -150,7 +150,8 @@ def _require_few_ranks(reader: ResultFile, lowest: int, ranks: int, timers: int)
 
 
 def _read_calls(reader: ResultFile) -> CallRecords:
-    table = columns.CALLS
+    failures = reader.has_column(columns.CALLS.group, columns.FAILED.name)
+    table = columns.CALLS_OF_FAILURES if failures else columns.CALLS
     count = len(reader.numbers(table.group, table.index))
     data = [reader.values(table.group, column, count) for column in table.columns]
     calls = [CallRecord(*row) for row in zip(*data, strict=True)]

@@ -87,6 +87,10 @@ class ResultFile:
         there = isinstance(self._file.get(name, getlink=True), h5py.HardLink)
         return there and isinstance(self._file[name], h5py.Group)
 
+    def has_column(self, group: str, name: str) -> bool:
+        """Tell whether a group of the file has something of that name."""
+        return self.has_group(group) and name in self._file[group]
+
     def has_attribute(self, name: str) -> bool:
         """Tell whether the file has a root attribute of that name."""
         return name in self._file.attrs

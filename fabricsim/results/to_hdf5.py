@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fabricsim import provenance
+from fabricsim.records.program import NONE
 from fabricsim.results import columns
 from fabricsim.results.slowdown import edges
 
@@ -77,8 +78,9 @@ def _write_ops(file: h5py.File, result: RunRecord) -> None:
 
 def _write_calls(file: h5py.File, calls: CallRecords) -> None:
     group = file.create_group(columns.CALLS.group)
-    data = {column.name: calls.column(column.name) for column in columns.CALLS.columns}
-    write_table(group, columns.CALLS, np.arange(len(calls)), data)
+    table = columns.CALLS_OF_FAILURES if (calls.limits.failed != NONE).any() else columns.CALLS
+    data = {column.name: calls.column(column.name) for column in table.columns}
+    write_table(group, table, np.arange(len(calls)), data)
 
 
 def write_links(file: h5py.File, links: Sequence[LinkRecord], *, folded: bool) -> h5py.Dataset:
