@@ -153,15 +153,19 @@ def list_(
 
 def _declared() -> dict[str, list[tuple[str, str]]]:
     """List what modules declare, fabricsim's own and installed ones, with what each says of itself first."""
-    from fabricsim.scenario.collectives import DEFAULTS, algorithms  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.scenario.balancing import RULES  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.scenario.collectives import DEFAULTS, algorithms  # noqa: PLC0415  as above
+    from fabricsim.scenario.congestion import LAWS  # noqa: PLC0415  as above
     from fabricsim.scenario.fabric import TOPOLOGIES  # noqa: PLC0415  as above
     from fabricsim.scenario.schedule import SCHEDULES  # noqa: PLC0415  as above
     from fabricsim.studies.frame.study import studies  # noqa: PLC0415  as above
     from fabricsim.traces.form import FORMS  # noqa: PLC0415  as above
 
-    said = {
+    said: dict[str, dict[str, str | None]] = {
         "topologies": {name: each.__doc__ for name, each in TOPOLOGIES.all().items()},
         "schedules": {name: each.steps.__doc__ for name, each in SCHEDULES.all().items()},
+        "laws": {name: each.__doc__ for name, each in LAWS.all().items()},
+        "load-balancing": {name: each.__doc__ for name, each in RULES.all().items()},
         "forms": {name: each.about for name, each in FORMS.all().items()},
         "studies": {each.name: each.about for each in studies()},
         "algorithms": {collective: ", ".join(algorithms(collective)) for collective in DEFAULTS},

@@ -1,21 +1,16 @@
-"""The one way to compile a kernel."""
+"""The one way to compile a kernel; numba is imported when the first one is compiled."""
 
 from __future__ import annotations
 
 import functools
+import os
 from typing import TYPE_CHECKING, Any
-
-import numba
-from numba.core import config as _config
-
-from fabricsim.jit.cache import ProgramCache, programs_of
-from fabricsim.jit.digest import PACKAGE
-from fabricsim.jit.program import PartCompiler, ProgramCompiler, RarePartCompiler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-config: Any = _config  # its attributes are made at run time
+DISABLED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in {"", "0"}
+"""Whether kernels stay plain Python."""
 _ENGINES = {
     "flow": ("engine/flow/kernels/main_loop.py", "advance"),
     "packet": ("engine/packet/kernels/main_loop.py", "advance"),
@@ -26,6 +21,9 @@ _ENGINES = {
 
 def is_compiled(engine: str = "flow") -> bool:
     """Whether an earlier run has filled the cache with the kernels of an engine, so that nothing needs compiling."""
+    from fabricsim.jit.cache import programs_of  # noqa: PLC0415  imports numba
+    from fabricsim.jit.digest import PACKAGE  # noqa: PLC0415  as above
+
     file, kernel = _ENGINES[engine]
     source = PACKAGE / file
     folder = programs_of(source)
@@ -43,13 +41,12 @@ class Kernel:
     helper took half the time of the engine. It follows that a kernel cannot make one.
 
     `function`: what to compile.
-    `**options`: of numba, for it as a part.
+    `inlined`, `rare`: whether it is always or never inlined as a part.
     """
 
-    def __init__(self, function: Callable[..., Any], **options: Any) -> None:  # noqa: ANN401  numba's
+    def __init__(self, function: Callable[..., Any], *, inlined: bool = False, rare: bool = False) -> None:
         functools.update_wrapper(self, function)
-        # What is not said of a part it would inherit from the kernel that calls it first.
-        self._options = {"pipeline_class": PartCompiler, "forceinline": False, **options}
+        self._inlined, self._rare = inlined, rare
 
     @property
     def _numba_type_(self) -> Any:  # noqa: ANN401  numba asks for it by this name
@@ -57,7 +54,12 @@ class Kernel:
 
     @functools.cached_property
     def _part(self) -> Any:  # noqa: ANN401  what kernels link, made when one is compiled; its type refers to it weakly
-        return _part(self.__wrapped__, self._options)  # type: ignore[attr-defined]  # by update_wrapper
+        from fabricsim.jit.program import PartCompiler, RarePartCompiler  # noqa: PLC0415  imports numba
+
+        compiler = RarePartCompiler if self._rare else PartCompiler
+        # What is not said of a part it would inherit from the kernel that calls it first.
+        options = {"pipeline_class": compiler, "forceinline": self._inlined}
+        return _part(self.__wrapped__, options)  # type: ignore[attr-defined]  # by update_wrapper
 
     def __call__(self, *arguments: Any) -> Any:  # noqa: ANN401  any function
         """Call the compiled program."""
@@ -65,6 +67,9 @@ class Kernel:
 
     @functools.cached_property
     def _program(self) -> Callable[..., Any]:
+        from fabricsim.jit.cache import ProgramCache  # noqa: PLC0415  imports numba
+        from fabricsim.jit.program import ProgramCompiler  # noqa: PLC0415  as above
+
         function = self.__wrapped__  # type: ignore[attr-defined]  # by update_wrapper
         program = _njit(pipeline_class=ProgramCompiler)(function)
         program._cache = ProgramCache(function)  # noqa: SLF001  as its `enable_caching` does with numba's own
@@ -73,20 +78,22 @@ class Kernel:
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile `function`, for kernels and for Python to call; LLVM decides where it is inlined."""
-    return function if config.DISABLE_JIT else Kernel(function)
+    return function if DISABLED else Kernel(function)
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     """As `kernel`, and always inlined: for what is called for each packet at each link."""
-    return function if config.DISABLE_JIT else Kernel(function, forceinline=True)
+    return function if DISABLED else Kernel(function, inlined=True)
 
 
 def rare(function: Callable[..., Any]) -> Callable[..., Any]:
     """As `kernel`, and never inlined: what few packets or few transports need takes no registers from all others."""
-    return function if config.DISABLE_JIT else Kernel(function, pipeline_class=RarePartCompiler)
+    return function if DISABLED else Kernel(function, rare=True)
 
 
 def _njit(**options: Any) -> Any:  # noqa: ANN401  numba's decorators have no types
+    import numba  # noqa: PLC0415  no module that has kernels needs it at once
+
     njit: Any = numba.njit  # its types leave _nrt out
     return njit(nogil=True, error_model="numpy", _nrt=False, **options)
 

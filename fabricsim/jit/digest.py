@@ -16,7 +16,7 @@ import inspect
 import sys
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import llvmlite  # type: ignore[import-untyped]
@@ -25,7 +25,7 @@ import numpy as np
 from numba.core import config as _config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 config: Any = _config  # its attributes are made at run time
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -52,6 +52,37 @@ def digest(source: Path, package: Path = PACKAGE) -> str:
 def digest_of(code: CodeType) -> str:
     """Digest the code of one function."""
     return hashlib.sha256(repr(_parts(code)).encode()).hexdigest()[:16]
+
+
+def digest_of_kernels(functions: Iterable[Callable[..., Any]]) -> str:
+    """Digest functions with all that they call and the numbers that they read, wherever that is written."""
+    found: dict[Any, str] = {}
+    waiting = list(functions)
+    while waiting:
+        function = inspect.unwrap(waiting.pop())
+        if function in found:
+            continue
+        read = sorted(_read_by(function), key=lambda pair: pair[0])
+        called = [value for _, value in read if callable(value)]
+        waiting += [value for value in called if isinstance(inspect.unwrap(value), FunctionType)]
+        names = [getattr(value, "__qualname__", str(value)) for value in called]
+        numbers = [(name, repr(value)) for name, value in read if not callable(value)]
+        found[function] = repr((digest_of(function.__code__), names, numbers))
+    return hashlib.sha256(repr(sorted(found.values())).encode()).hexdigest()[:16]
+
+
+def _read_by(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """Yield what a function finds in its module and in modules there, and what it is a closure over, by name."""
+    names = function.__code__.co_names
+    for name in names:
+        value = function.__globals__.get(name)
+        if isinstance(value, ModuleType):
+            yield from ((f"{name}.{inner}", getattr(value, inner)) for inner in names if hasattr(value, inner))
+        elif value is not None:
+            yield name, value
+    yield from zip(
+        function.__code__.co_freevars, (cell.cell_contents for cell in function.__closure__ or ()), strict=True
+    )
 
 
 def sources(source: Path, package: Path = PACKAGE) -> list[Path]:

@@ -22,7 +22,11 @@ from numba.extending import NativeValue, models, register_model, unbox
 from numba.np.arrayobj import load_item, make_array, populate_array, store_item
 from numba.np.numpy_support import from_dtype
 
+from fabricsim.jit.digest import digest_of_kernels
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
 
@@ -37,6 +41,8 @@ class Tables:
 
     TABLES: ClassVar[dict[str, np.dtype[Any]]]
     """Name and element type of each table."""
+    KERNELS: ClassVar[dict[str, Callable[..., Any]]] = {}
+    """Kernels that a kind of tables brings along: ``net.start(flow, law)`` calls that of the kind of `net`."""
     _PLACES: ClassVar[dict[str, int]]
     _numba_type_: ClassVar[TablesType]  # numba asks for it by this name
 
@@ -46,6 +52,8 @@ class Tables:
         if "TABLES" in vars(cls):
             cls._PLACES = {name: place for place, name in enumerate(cls.TABLES)}
             cls._numba_type_ = TablesType(cls)
+            for name, kernel in cls.KERNELS.items():
+                setattr(cls, name, staticmethod(kernel))
 
     def __init__(self, **tables: NDArray[Any]) -> None:
         self._entries = np.zeros((len(self.TABLES), 2), np.int64)  # address and length of each
@@ -69,11 +77,23 @@ class Tables:
 class TablesType(types.Type):
     """numba's view of a kind of `Tables`."""
 
+    made: ClassVar[dict[str, TablesType]] = {}
+    """By name; a program that is kept names them so."""
+
     def __init__(self, kind: type[Tables]) -> None:
         self.kind = kind
-        # a program knows the tables by their name only: by that, one for other records is another program
-        records = hashlib.sha256(repr(list(kind.TABLES.items())).encode()).hexdigest()[:16]
-        super().__init__(name=f"{kind.__name__}_{records}")
+        # a program knows the tables by their name only: by that, one for other records or kernels is another program
+        parts = (list(kind.TABLES.items()), digest_of_kernels(kind.KERNELS.values()) if kind.KERNELS else "")
+        super().__init__(name=f"{kind.__name__}_{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}")
+        self.made[self.name] = self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Write the name: who reads a program has called its kernel with tables of this kind."""
+        return _made, (self.name,)
+
+
+def _made(name: str) -> TablesType:
+    return TablesType.made[name]
 
 
 register_model(TablesType)(models.OpaqueModel)
@@ -129,13 +149,18 @@ def _setitem(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
 class _Attributes(AttributeTemplate):
     key = TablesType
 
-    def generic_resolve(self, type_: TablesType, name: str) -> Table | None:  # type: ignore[override]  # as numba's do
+    def generic_resolve(self, type_: TablesType, name: str) -> types.Type | None:  # type: ignore[override]  # as numba's do
+        kernel: Any = type_.kind.KERNELS.get(name)
+        if kernel is not None:
+            return kernel._numba_type_  # type: ignore[no-any-return]
         return table_type(type_.kind.TABLES[name]) if name in type_.kind.TABLES else None
 
 
 @lower_getattr_generic(TablesType)
 def _lower(context: Any, builder: Any, type_: TablesType, value: Any, name: str) -> Any:  # noqa: ANN401  as above
-    """Make an array of an entry of the list of tables."""
+    """Make an array of an entry of the list of tables; of a kernel its type says all."""
+    if name in type_.kind.KERNELS:
+        return context.get_dummy_value()
     array_type = table_type(type_.kind.TABLES[name])
     element = context.get_data_type(array_type.dtype)
     entries = builder.bitcast(value, context.get_value_type(types.intp).as_pointer())

@@ -6,38 +6,18 @@ bytes, rates bytes per second, windows packets. An index of ``-1`` means none.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from fabricsim.records.packet import on_lines
 
-# How a switch chooses among equally short ways.
-BY_FLOW = 0  # ECMP: by the hash of flow and entropy 0
-BY_PACKET = 1  # spraying: the sender draws an entropy for each packet
-BY_FLOWLET = 2  # the sender draws a new entropy after a gap
-LEAST_LOADED = 3  # adaptive: the port that drains first
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # Kinds of loss recovery.
 GO_BACK_N = 0
 SELECTIVE = 1
-
-# Congestion control laws.
-NONE_LAW = 0  # a fixed window and rate
-NEW_RENO = 1
-CUBIC = 2
-DCTCP = 3
-DCQCN = 4
-TIMELY = 5
-SWIFT = 6
-HPCC = 7
-NSCC = 8
-NDP = 9
-UNPACED = (NONE_LAW, NEW_RENO, CUBIC, DCTCP, NSCC)
-"""Laws that move the window alone: the rate is that of the NIC."""
-
-# when DCTCP cuts
-AT_MARKS = 0  # at the first mark of a window
-EVERY_WINDOW = 1  # at the end of each window, marks or none
-PROPORTIONAL = 2  # at the first mark of a window, by a part for each packet acknowledged
 
 SERVER = np.dtype([("free_at", np.int64), ("busy", np.int64), ("bytes", np.int64)], align=True)
 """A resource of a host, which serves packets one after the other: when it is free, and what it did (ps, payload)."""
@@ -118,7 +98,7 @@ FLOW = on_lines(
         ("reverse_path", np.int32),  # likewise; ~source
         ("exits", np.int32),
         ("endpoint", np.int32),  # receiving
-        # the rest, and what the laws of congestion control keep
+        # the rest; `extended` adds what laws of congestion control keep
         ("connect", np.int64),  # wait of the first packet for the handshake, ps
         ("last_transfer", np.int32),
         ("route", np.int32),  # row of `fabricsim.records.program.ROUTE`
@@ -130,38 +110,7 @@ FLOW = on_lines(
         ("line_rate", np.float64),  # of its first link, bytes/s
         ("base_rtt", np.float64),  # unloaded round trip of a full packet and its acknowledgement, ps
         ("threshold", np.float64),  # slow start ends at this window, packets; EQDS: what is left of the first window
-        ("alpha", np.float64),  # DCTCP, DCQCN: extent of congestion
-        ("target_rate", np.float64),  # DCQCN: to which it recovers, bytes/s
-        ("stage", np.int32),  # DCQCN, TIMELY, HPCC: increases since a cut; Swift: timeouts in a row; NSCC: 1: fast
-        ("byte_stage", np.int32),  # DCQCN: increases by the byte counter since the last cut
-        ("epoch", np.int64),  # a round trip has passed when this number is acknowledged; NDP: pulls heard of
-        ("epoch_packets", np.float64),  # acknowledged since the epoch began
-        ("epoch_marked", np.float64),  # of these, marked
-        ("cut_until", np.int64),  # DCTCP: no cut by marks until more than this number is acknowledged
-        ("reduction", np.float64),  # DCTCP: of the window for each packet acknowledged while a cut lasts; 0: none does
-        ("peak", np.float64),  # CUBIC: W_max, plateau of the growth, packets; 0: none known
-        ("prior", np.float64),  # CUBIC: window before the last cut, packets
-        ("friendly", np.float64),  # CUBIC: window of a Reno flow, packets
-        ("epoch_at", np.int64),  # CUBIC: when growth began, ps; 0: not yet
-        ("origin", np.float64),  # CUBIC: time to grow back to the peak, s
-        ("alpha_at", np.int64),  # DCQCN: next update of alpha, ps
-        ("cut_at", np.int64),  # DCQCN: next look whether to cut; Swift, NSCC: time of the last cut, ps
-        ("raise_at", np.int64),  # DCQCN: next increase by the timer, ps
-        ("raise_bytes", np.float64),  # DCQCN: bytes until the next increase by the counter
-        ("notified", np.int32),  # DCQCN bits: CNP since alpha was updated (1), the rate cut (2); NSCC: 1: a NACK came
-        ("previous_rtt", np.float64),  # TIMELY: ps
-        ("gradient", np.float64),  # TIMELY: smoothed change of the round trip, ps
-        ("reference", np.float64),  # HPCC: window of the last round trip, packets
-        ("utilisation", np.float64),  # HPCC: smoothed, of the busiest link
-        ("delay", np.float64),  # NSCC: smoothed queueing delay, ps
-        ("achieved", np.float64),  # NSCC: packets acknowledged in the present period of quick adaptation
-        ("adapted_at", np.int64),  # NSCC: when quick adaptation may act again, ps
-        ("increase", np.float64),  # NSCC: not yet added to the window, packets
-        ("fast", np.float64),  # NSCC: packets acknowledged without delay in a row
-        ("gathered", np.float64),  # NSCC: packets acknowledged since `increase` was last added
-        ("adjusted_at", np.int64),  # NSCC: time of the last increase by eta, ps
-        ("ignored", np.float64),  # NSCC: packets still to be answered for before marks count again
-        # of the receiving half, if that pulls (NDP): here is room on a line
+        # of the receiving half, if that pulls (NDP)
         ("pulls", np.int64),  # packets that PULLs have pulled so far
         ("rides", np.int32),  # 1: a pull may ride on the answer to the present packet; 2: it does
         ("pulls_due", np.int32),  # packets that are yet to be pulled
@@ -214,17 +163,21 @@ ANSWER = np.dtype(
 LAW = np.dtype(
     [
         ("law", np.int32),  # congestion control
+        ("each_loss", np.int8),  # 1: it is told of each packet lost
+        ("pulled", np.int8),  # 1: receivers pull, the window is what may still be sent
         ("recovery", np.int32),  # GO_BACK_N or SELECTIVE
         ("payload", np.int32),  # of a full packet, bytes
         ("overhead", np.int32),  # wire bytes beyond the payload
         ("ack_wire", np.int32),  # wire bytes of ACK, NACK and CNP
         ("data_class", np.int32),
         ("ack_class", np.int32),
-        ("balance", np.int32),  # BY_FLOW, BY_PACKET, BY_FLOWLET or LEAST_LOADED
+        ("balance", np.int32),  # load-balancing rule
+        ("one_path", np.int8),  # 1: all packets of a flow take one way
+        ("renews", np.int8),  # 1: the sender draws entropies
+        ("weighs", np.int8),  # 1: switches weigh the links that lead on
         ("entropies", np.int32),  # that a sprayer draws from
-        ("flowlet_gap", np.int64),  # ps
         ("ecn", np.int32),  # 1: packets may be marked
-        ("plain", np.int32),  # 1: its law is in UNPACED, and nothing is drawn for a packet
+        ("plain", np.int32),  # 1: its law moves the window alone, and nothing is drawn for a packet
         ("counts", np.int32),  # 1: each `ack_every`-th packet in order causes an ACK, whatever time and marks
         ("span", np.int64),  # packets from the oldest outstanding to the newest, a power of two
         ("ack_every", np.int32),  # packets
@@ -245,44 +198,13 @@ LAW = np.dtype(
         ("maximum_window", np.float64),  # packets
         ("initial_threshold", np.float64),  # packets
         ("idle_restart", np.int64),  # TCP: idle time after which slow start begins anew, ps; NEVER: it does not
-        ("minimum_rate", np.float64),  # bytes/s
-        ("gain", np.float64),  # DCTCP, DCQCN: g; TIMELY: weight of the new gradient; NSCC: weight of the new delay
-        ("initial_alpha", np.float64),  # DCTCP: of a new connection
-        ("cut", np.int32),  # DCTCP: AT_MARKS, EVERY_WINDOW or PROPORTIONAL
-        ("decrease", np.float64),  # factor of a cut: CUBIC, TIMELY and Swift beta, NSCC gamma
-        ("largest_cut", np.float64),  # Swift, NSCC: most that one cut takes away
-        ("scale", np.float64),  # CUBIC: C, packets/s^3
-        ("additive", np.float64),  # increase: packets (Swift, HPCC) or bytes/s (DCQCN, TIMELY)
-        ("hyper", np.float64),  # hyper increase of DCQCN and TIMELY, bytes/s
-        ("stages", np.int32),  # DCQCN F; TIMELY: increases before hyper ones; HPCC maxStage; Swift: timeouts to a reset
-        ("alpha_interval", np.int64),  # DCQCN, ps
-        ("cut_interval", np.int64),  # DCQCN, ps; 0: each CNP cuts at once
-        ("raise_interval", np.int64),  # DCQCN, ps
-        ("raise_bytes", np.float64),  # DCQCN byte counter, bytes; 0: none
-        ("clamp", np.int32),  # DCQCN: 1: every cut sets the target rate
-        ("low", np.float64),  # TIMELY T_low, Swift base target delay, NSCC target queueing delay, ps
-        ("high", np.float64),  # TIMELY T_high, ps
-        ("minimum_rtt", np.float64),  # TIMELY, ps
-        ("per_hop", np.float64),  # Swift: target delay per link, ps
-        ("flow_range", np.float64),  # Swift: most target delay for small windows, ps
-        ("flow_low", np.float64),  # Swift: window of the full range, packets
-        ("flow_high", np.float64),  # Swift: window without any, packets
         ("pull_interval", np.int64),  # NDP: between pulls of a receiver, ps; 0: it does not pull
         ("ahead", np.int64),  # EQDS: packets that a receiver pulls beyond those that came
         ("network_rtt", np.float64),  # HPCC: base round trip of all flows, ps; 0: of each its own
-        ("eta", np.float64),  # HPCC: target utilisation; NSCC: increase per round trip, packets
-        ("proportional", np.float64),  # NSCC alpha: packets per ps below the target and acknowledged packet over window
-        ("fair", np.float64),  # NSCC: packets per round trip
-        ("quick", np.float64),  # NSCC: fast increase, packets per acknowledged packet
-        ("adapt_delay", np.float64),  # NSCC: queueing delay that starts a quick adaptation, targets
-        ("adapt_gate", np.float64),  # NSCC: share of the maximum window that must not have been achieved
-        ("bdp_limit", np.float64),  # NSCC: maximum window, bandwidth-delay products of the flow
-        ("no_delay", np.float64),  # NSCC: a queueing delay below this is none, ps
-        ("gather", np.float64),  # NSCC: increases are added once more packets than this are acknowledged
     ],
     align=True,
 )
-"""Parameters of a transport."""
+"""Parameters of a transport; `extended` adds those of laws and load-balancing rules."""
 
 TELEMETRY = np.dtype(
     [
@@ -295,3 +217,17 @@ TELEMETRY = np.dtype(
     align=True,
 )
 """In-band telemetry of one link (HPCC)."""
+
+
+def extended(record: np.dtype[np.void], columns: Mapping[str, type]) -> np.dtype[np.void]:
+    """Add columns to a record.
+
+    Parameters
+    ----------
+    record
+        ``FLOW`` or ``LAW``.
+    columns
+        Types by name, none of them a name of `record`.
+    """
+    own = [(name, record[name].type) for name in record.names or ()]
+    return on_lines([*own, *columns.items()])

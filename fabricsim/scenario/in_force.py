@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fabricsim.scenario.congestion import DEFAULT_LAWS, FIXED_WINDOW
+from fabricsim.scenario.balancing import RULES
+from fabricsim.scenario.congestion import DEFAULT_LAWS, LAWS
 from fabricsim.scenario.packet import DEFAULTS, MOST_JOINED
 
 if TYPE_CHECKING:
+    from fabricsim.scenario.balancing import LoadBalancing
     from fabricsim.scenario.congestion import Law
     from fabricsim.scenario.transport import Transport
 
 
 def law_in_force(transport: Transport) -> Law:
     """Return the law written, or that of the transport's kind."""
-    return transport.congestion_control or DEFAULT_LAWS[transport.kind]
+    name = DEFAULT_LAWS[transport.kind]
+    return transport.congestion_control or LAWS.own[name](law=name)
+
+
+def rule_in_force(transport: Transport) -> LoadBalancing:
+    """Return the load-balancing rule written, or ECMP."""
+    return transport.load_balancing or RULES.own["ecmp"](kind="ecmp")
 
 
 def setting(transport: Transport, key: str) -> Any:  # noqa: ANN401  settings are of many types
@@ -38,7 +46,7 @@ def longest_payload(transport: Transport) -> int:
 
 def _joined_acknowledgements(transport: Transport) -> int:
     """Packets that an InfiniBand adapter acknowledges at once: half a window at most, 1 if that may be any."""
-    if law_in_force(transport).law not in FIXED_WINDOW:
+    if not law_in_force(transport).fixed_window:
         return 1
     payload = longest_payload(transport)
     window = setting(transport, "maximum_window")

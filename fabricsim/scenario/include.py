@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any
 from fabricsim import extensions
 from fabricsim.errors import InputError, Mistake
 from fabricsim.scenario import library
+from fabricsim.scenario.balancing import RULES
 from fabricsim.scenario.collectives import ALGORITHMS
+from fabricsim.scenario.congestion import LAWS
 from fabricsim.scenario.fabric import TOPOLOGIES, given_up
 from fabricsim.scenario.schedule import SCHEDULES
 from fabricsim.scenario.source import parse, read_text
@@ -54,6 +56,8 @@ EXTENSIBLE: dict[TablePath, Registry[Any]] = {
     ("fabric", "topology"): TOPOLOGIES,
     ("job", "schedule"): SCHEDULES,
     ("collectives", "algorithm"): ALGORITHMS,
+    ("transport", "congestion_control", "law"): LAWS,
+    ("transport", "load_balancing", "kind"): RULES,
 }
 """Keys that may name a Python file, by themselves or as tables of names, and what the file then declares."""
 

@@ -1,4 +1,4 @@
-"""What only the packet engine asks of a transport: how packets are cut, acknowledged, recovered and spread."""
+"""What only the packet engine asks of a transport: how packets are cut, acknowledged and recovered."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fabricsim.scenario.base import Spec
+from fabricsim.scenario.congestion import Interval
 from fabricsim.scenario.quantity import Bytes, Duration
 
-Interval = Annotated[Duration, Field(gt=0)]
-"""A time that is not zero."""
 Class = Annotated[int, Field(ge=0, le=7)]
 """Traffic class or virtual lane, counted from 0."""
 PacketBytes = Annotated[Bytes, Field(ge=1, le=65_536)]
@@ -52,18 +51,6 @@ class PacketSpec(Spec):
     device_mark: Annotated[Bytes, Field(gt=0)] | None = None
     data_class: Class = 0
     ack_class: Class = 0
-
-
-class LoadBalancing(Spec):
-    """How a transport's packets spread over equally short ways.
-
-    ``"ecmp"`` hashes the flow, ``"spray"`` an entropy that the sender draws for each packet,
-    ``"flowlet"`` one that it draws after each gap, ``"adaptive"`` takes the port that drains first.
-    """
-
-    kind: Literal["ecmp", "spray", "flowlet", "adaptive"] = "ecmp"
-    entropies: Annotated[int, Field(ge=2, le=32_767)] | None = None
-    flowlet_gap: Interval | None = None
 
 
 _SOCKETS = PacketSpec.model_validate(

@@ -6,12 +6,12 @@ if the packet engine is chosen, since the flow engine uses neither's packet sett
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import Mistake
-from fabricsim.scenario.congestion import FIXED_WINDOW
-from fabricsim.scenario.in_force import law_in_force, longest_payload, setting
+from fabricsim.scenario.in_force import law_in_force, longest_payload, rule_in_force, setting
 from fabricsim.scenario.packet import SOCKET_KINDS
 from fabricsim.scenario.partial import Unsettled
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     SwitchCheck = Callable[[SwitchSpec, str], Iterator[Mistake]]
 
 _OF_RECOVERY = {"reordering": "selective", "nack_interval": "go-back-n"}
-_OF_BALANCING = {"entropies": ("spray", "flowlet"), "flowlet_gap": ("flowlet",)}
 
 
 def packet_checks() -> tuple[Check, ...]:
@@ -135,7 +134,7 @@ def _device_queue(scenario: Parts) -> Iterator[Mistake]:
     key = "transport.packet.device_mark"
     if not packet.device_queue:
         yield Mistake(key, "has no effect without device_queue", "take it out")
-    elif law_in_force(transport).law != "dctcp":
+    elif not law_in_force(transport).ecn:
         yield Mistake(key, "has no effect on a law without ECN", 'take it out, or choose "dctcp"')
     elif scenario.switch.pfc is not None or scenario.switch.credits is not None:
         yield Mistake(key, "has no effect with PFC or credits", "take it out")
@@ -153,11 +152,11 @@ def _acknowledgements(scenario: Parts) -> Iterator[Mistake]:
 
 def _untimed_acknowledgements(transport: Transport, every: int) -> Iterator[Mistake]:
     """Yield what would have a sender wait for an ACK while the receiver waits for more packets."""
-    law = law_in_force(transport).law
+    law = law_in_force(transport)
     window = setting(transport, "maximum_window")
     payload = longest_payload(transport)
-    if law not in FIXED_WINDOW:
-        problem = f"{every} needs ack_delay with {law}: its window may be less than {every} packets"
+    if not law.fixed_window:
+        problem = f"{every} needs ack_delay with {law.law}: its window may be less than {every} packets"
         yield Mistake("transport.packet.ack_every", problem, "write ack_delay, or ack_every = 1")
     elif window is not None and window < every * payload:
         problem = f"{window} B is less than {every} packets of {payload} B, which are acknowledged together (ack_every)"
@@ -175,29 +174,19 @@ def _timeouts(scenario: Parts) -> Iterator[Mistake]:
 
 
 def _balancing(scenario: Parts) -> Iterator[Mistake]:
-    balancing = scenario.transport.load_balancing
-    for key, kinds in _OF_BALANCING.items():
-        if balancing is not None and getattr(balancing, key) is not None and balancing.kind not in kinds:
-            problem = f'has no effect with kind = "{balancing.kind}"'
-            yield Mistake(f"transport.load_balancing.{key}", problem, f"take it out, or choose {' or '.join(kinds)}")
-    law = scenario.transport.congestion_control
-    if balancing is not None and balancing.kind != "ecmp" and law is not None and law.law == "hpcc":
-        problem = f'"{balancing.kind}" does not go with HPCC, whose telemetry compares packets of one path'
+    rule = rule_in_force(scenario.transport)
+    if law_in_force(scenario.transport).telemetry and not rule.one_path:
+        problem = f'"{rule.kind}" does not go with in-band telemetry, which compares packets of one path'
         yield Mistake("transport.load_balancing.kind", problem, 'write "ecmp", or choose another law')
 
 
 def _law(scenario: Parts) -> Iterator[Mistake]:
-    kind = scenario.transport.kind
-    if law_in_force(scenario.transport).law in {"ndp", "eqds"} and kind != "roce":
-        problem = f"is {law_in_force(scenario.transport).law!r}, whose pulls {kind} does not know"
+    kind, law = scenario.transport.kind, law_in_force(scenario.transport)
+    if law.pulled and kind != "roce":
+        problem = f"is {law.law!r}, whose pulls {kind} does not know"
         yield Mistake("transport.congestion_control.law", problem, 'choose another law, or a transport of kind "roce"')
-    law = scenario.transport.congestion_control
-    if law is None:
-        return
-    for lower, upper in {"timely": [("low", "high")], "swift": [("flow_low", "flow_high")]}.get(law.law, []):
-        if getattr(law, lower) >= getattr(law, upper):
-            key = f"transport.congestion_control.{lower}"
-            yield Mistake(key, f"is not below {upper}", f"lower it, or raise {upper}")
+    for mistake in law.problems():
+        yield replace(mistake, key=f"transport.congestion_control.{mistake.key}")
 
 
 def _failures(scenario: Parts) -> Iterator[Mistake]:

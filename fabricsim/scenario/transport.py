@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from fabricsim.scenario.base import Spec
-from fabricsim.scenario.congestion import Law
-from fabricsim.scenario.packet import LoadBalancing, PacketSpec
+from fabricsim.scenario.balancing import RULES, LoadBalancing
+from fabricsim.scenario.base import OneOf, Spec
+from fabricsim.scenario.congestion import LAWS, Law
+from fabricsim.scenario.packet import PacketSpec
 from fabricsim.scenario.quantity import Bytes, Duration, Rate, TimePerByte
 from fabricsim.scenario.switch import SwitchSpec
 
@@ -51,6 +52,10 @@ class Nccl(Spec):
     simple: NcclProtocol | None = None
 
 
+def _with_kind(table: object) -> object:
+    return {"kind": "ecmp", **table} if isinstance(table, dict) else table
+
+
 class Transport(Spec):
     """One transport.
 
@@ -79,5 +84,5 @@ class Transport(Spec):
     mpi: Mpi | None = None
     nccl: Nccl | None = None
     packet: PacketSpec | None = None
-    congestion_control: Annotated[Law | None, Field(discriminator="law")] = None
-    load_balancing: LoadBalancing | None = None
+    congestion_control: Annotated[Law | None, OneOf("law", LAWS.all)] = None
+    load_balancing: Annotated[LoadBalancing | None, OneOf("kind", RULES.all), BeforeValidator(_with_kind)] = None

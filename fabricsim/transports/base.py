@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from fabricsim.records.packet import READ_AHEAD
 from fabricsim.records.program import NEVER
-from fabricsim.scenario.congestion import PACED
 from fabricsim.scenario.in_force import law_in_force
 from fabricsim.topology.platform import ProtocolCosts
 
@@ -83,7 +82,7 @@ def verbs_model(transport: Transport, framing: Framing) -> FlowModel:
 
 
 def _read_ahead(transport: Transport, framing: Framing) -> int:
-    return 0 if law_in_force(transport).law in PACED else READ_AHEAD * framing.payload
+    return 0 if law_in_force(transport).paced else READ_AHEAD * framing.payload
 
 
 def _costs(transport: Transport, framing: Framing, *, staged: bool) -> ProtocolCosts:

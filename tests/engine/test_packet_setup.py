@@ -15,8 +15,8 @@ from fabricsim.engine.packet.times import PacketTimes
 from fabricsim.errors import FabricsimWarning, SimulationError
 from fabricsim.records.packet import HEADER_BYTES, LINK
 from fabricsim.records.program import NEVER, NONE
-from fabricsim.records.transport import LAW
 from fabricsim.scenario.load import load
+from fabricsim.transports.dispatch import built_in
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,7 +38,7 @@ def _links(columns: list[tuple[int, float, bool]]) -> NDArray[np.void]:
 
 
 def _times(links: NDArray[np.void]) -> PacketTimes:
-    law = np.zeros(1, LAW)
+    law = np.zeros(1, built_in().law)
     law["payload"], law["overhead"], law["ack_wire"], law["handshake"] = PAYLOAD, OVERHEAD, ACK, 1
     return PacketTimes(links, law[0])
 
@@ -59,7 +59,7 @@ def test_a_packet_and_its_acknowledgement_take_the_time_of_each_link(columns: li
 
 
 def test_a_round_trip_of_the_network_is_that_of_all_flows() -> None:
-    law = np.zeros(1, LAW)[0]
+    law = np.zeros(1, built_in().law)[0]
     law["payload"], law["overhead"], law["ack_wire"], law["network_rtt"] = PAYLOAD, OVERHEAD, ACK, 13_962_000.0
     times = PacketTimes(_links([(1_000_000, 80.0, False)] * 6), law)
 

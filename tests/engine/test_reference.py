@@ -16,7 +16,7 @@ import pytest
 from fabricsim.engine.reference import Reference
 from fabricsim.records.packet import ACK, DATA, DROPPED, LOST, MARKED, NACK, READ_AHEAD, SENT, TRIMMED
 from fabricsim.records.program import NEVER
-from fabricsim.records.transport import BY_FLOWLET, BY_PACKET, CUBIC, DCTCP, HPCC, LEAST_LOADED, NEW_RENO, SELECTIVE
+from fabricsim.records.transport import SELECTIVE
 from fabricsim.topology.shortest_paths import mix
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def cases() -> ModuleType:
 
 def run(cases: ModuleType, builder: Any, *posts: tuple[int, int, int], until: int = 10**12) -> Reference:  # noqa: ANN401  the helper module is not a package
     """Run with messages given as (time, flow, bytes)."""
-    case = cases.Case(builder.build(), [], until, "")
+    case = cases.Case(builder.build(), [], until, "", builder.dispatch)
     network = Reference(case.net)
     for owner, (time, flow, size) in enumerate(posts):
         network.post(time, flow, size, owner)
@@ -387,7 +387,7 @@ def hashed(key: int, entropy: int, node: int) -> int:
 
 
 def test_spraying_draws_an_entropy_for_each_packet(cases: ModuleType) -> None:
-    network = run(cases, parallel(cases, balance=BY_PACKET), (0, 0, 30 * PAYLOAD))
+    network = run(cases, parallel(cases, balance=cases.rule_number("spray")), (0, 0, 30 * PAYLOAD))
     key = network.senders[0].key
     draws = [mix(mix(mix(1) ^ key) ^ n) % 64 for n in range(30)]
     taken = {entry.number: entry.link for link in (4, 6, 8) for entry in on_link(network, link)}
@@ -397,7 +397,10 @@ def test_spraying_draws_an_entropy_for_each_packet(cases: ModuleType) -> None:
 
 def test_a_flowlet_keeps_its_way_until_a_gap(cases: ModuleType) -> None:
     network = run(
-        cases, parallel(cases, balance=BY_FLOWLET, flowlet_gap=5 * US), (0, 0, 3 * PAYLOAD), (9 * US, 0, 3 * PAYLOAD)
+        cases,
+        parallel(cases, balance=cases.rule_number("flowlet"), flowlet_gap=5 * US),
+        (0, 0, 3 * PAYLOAD),
+        (9 * US, 0, 3 * PAYLOAD),
     )
     key = network.senders[0].key
     draws = [0] * 3 + [mix(mix(mix(1) ^ key) ^ 0) % 64] * 3
@@ -407,7 +410,7 @@ def test_a_flowlet_keeps_its_way_until_a_gap(cases: ModuleType) -> None:
 
 def test_the_least_loaded_way_is_taken_in_turn(cases: ModuleType) -> None:
     # Cables a tenth as fast: each packet finds those of before still being sent, until all three are taken.
-    builder = parallel(cases, balance=LEAST_LOADED)
+    builder = parallel(cases, balance=cases.rule_number("adaptive"))
     builder.cables[2:] = [cases.Cable(cable.ends, 10.0, DELAY) for cable in builder.cables[2:]]
     network = run(cases, builder, (0, 0, 9 * PAYLOAD))
     taken = {entry.number: entry.link for link in (4, 6, 8) for entry in on_link(network, link)}
@@ -416,7 +419,7 @@ def test_the_least_loaded_way_is_taken_in_turn(cases: ModuleType) -> None:
 
 
 def test_the_least_loaded_way_goes_round_a_failed_link(cases: ModuleType) -> None:
-    builder = parallel(cases, balance=LEAST_LOADED)
+    builder = parallel(cases, balance=cases.rule_number("adaptive"))
     builder.cables[2:] = [cases.Cable(cable.ends, 10.0, DELAY) for cable in builder.cables[2:]]
     builder.down = (6,)
     network = run(cases, builder, (0, 0, 30 * PAYLOAD))
@@ -425,7 +428,7 @@ def test_the_least_loaded_way_goes_round_a_failed_link(cases: ModuleType) -> Non
 
 
 def test_where_all_ways_have_failed_the_packet_is_lost_on_one(cases: ModuleType) -> None:
-    builder = parallel(cases, balance=LEAST_LOADED)
+    builder = parallel(cases, balance=cases.rule_number("adaptive"))
     builder.down = (4, 6, 8)
     network = run(cases, builder, (0, 0, PAYLOAD), until=100 * US)
     key = network.senders[0].key
@@ -503,7 +506,12 @@ def test_a_loss_halves_the_window_once(cases: ModuleType) -> None:
     builder = cases.star(3, options=cases.Options(limit=WIRE))
     builder.add_law()
     builder.add_law(
-        law=NEW_RENO, recovery=SELECTIVE, span=64, initial_window=16.0, initial_threshold=1.0, maximum_window=64.0
+        law=cases.law_number("new-reno"),
+        recovery=SELECTIVE,
+        span=64,
+        initial_window=16.0,
+        initial_threshold=1.0,
+        maximum_window=64.0,
     )
     builder.add_flow(0, 2)
     builder.add_flow(1, 2, 1)
@@ -517,7 +525,9 @@ def test_a_loss_halves_the_window_once(cases: ModuleType) -> None:
 def test_an_idle_flow_starts_slowly_anew(cases: ModuleType, idle_restart: int, first: int) -> None:
     # RFC 5681, section 4.1. 64 packets in slow start leave a window of 66; then nothing is sent for 1 ms.
     builder = cases.two_hosts()
-    builder.add_law(law=NEW_RENO, initial_window=2.0, maximum_window=256.0, idle_restart=idle_restart)
+    builder.add_law(
+        law=cases.law_number("new-reno"), initial_window=2.0, maximum_window=256.0, idle_restart=idle_restart
+    )
     builder.add_flow(0, 1)
     # All have arrived by then: six windows of 2, 4, ... 64 packets at most, each waited for.
     idle_since = 6 * 2 * (PACKET + DELAY + HEADER + DELAY) + 64 * PACKET
@@ -529,12 +539,12 @@ def test_an_idle_flow_starts_slowly_anew(cases: ModuleType, idle_restart: int, f
     assert first == 30 or sent[first] >= begin + 2 * (PACKET + DELAY + HEADER + DELAY)  # the first acknowledgement
 
 
-@pytest.mark.parametrize("law", [NEW_RENO, CUBIC, DCTCP])
-def test_a_restart_remembers_three_quarters_of_the_window(cases: ModuleType, law: int) -> None:
+@pytest.mark.parametrize("law", ["new-reno", "cubic", "dctcp"])
+def test_a_restart_remembers_three_quarters_of_the_window(cases: ModuleType, law: str) -> None:
     # RFC 2861, section 3: slow start may reach them again.
     builder = cases.two_hosts()
     columns = {"initial_window": 2.0, "initial_threshold": 2.0, "idle_restart": 1_000 * US}
-    builder.add_law(**cases.LAW_COLUMNS[law], law=law, **columns)
+    builder.add_law(**cases.LAW_COLUMNS[law], law=cases.law_number(law), **columns)
     builder.add_flow(0, 1)
     before = run(cases, builder, (0, 0, 64 * PAYLOAD), until=2_000 * US).rows.flows[0]
     after = run(cases, builder, (0, 0, 64 * PAYLOAD), (2_000 * US, 0, 1), until=2_000 * US + 1).rows.flows[0]
@@ -546,7 +556,7 @@ def test_a_flow_that_waits_for_acknowledgements_is_not_idle(cases: ModuleType) -
     # The only acknowledgement of the first message is lost with its link; the timer has not fired yet.
     builder = cases.two_hosts()
     builder.down = (2,)
-    builder.add_law(law=NEW_RENO, initial_window=4.0, idle_restart=0)
+    builder.add_law(law=cases.law_number("new-reno"), initial_window=4.0, idle_restart=0)
     builder.add_flow(0, 1)
     network = run(cases, builder, (0, 0, PAYLOAD), (1_000 * US, 0, 10 * PAYLOAD), until=2_000 * US)
     assert float(network.rows.flows[0]["threshold"]) == 1_000.0
@@ -611,7 +621,7 @@ def test_what_fills_a_gap_is_acknowledged_at_once(cases: ModuleType) -> None:
 def test_telemetry_says_what_each_link_had_sent(cases: ModuleType) -> None:
     # The second packet follows the first without a gap, and finds both links just free: one packet was sent by then.
     builder = cases.two_hosts()
-    builder.add_law(law=HPCC, span=64, **cases.LAW_COLUMNS[HPCC])
+    builder.add_law(law=cases.law_number("hpcc"), span=64, **cases.LAW_COLUMNS["hpcc"])
     builder.add_flow(0, 1)
     network = run(cases, builder, (0, 0, 2 * PAYLOAD))
     rows = network.rows.telemetry[["time", "sent", "drain", "ps_per_byte"]][:4].tolist()

@@ -80,8 +80,9 @@ def test_equals_the_reference(
         packet_cases.Post(0, flow, size, owner) for owner, (flow, size) in enumerate(zip(flows, sizes, strict=True))
     ]
     assert network.recorder is not None
-    assert bool(network.recorder.network.world["peers"][0]) == (name in SHARING)
-    case = packet_cases.Case(tables_of(network.recorder.network), posts, 10**12, name)
+    state = network.recorder.network
+    assert bool(state.world["peers"][0]) == (name in SHARING)
+    case = packet_cases.Case(tables_of(state), posts, 10**12, name, state.dispatch)
 
     expected = packet_runs.reference(case)
     found = packet_runs.Compiled(case).run()

@@ -67,12 +67,11 @@ def test_what_no_kernel_reads_changes_no_program(tmp_path: Path, name: str, befo
         ("engine/flow/kernels/maxmin.py", "alone = True", "alone = 1", {FLOW}),
         ("engine/program/lane.py", "blocked = 1", "blocked = 2", {FLOW, PACKET}),
         ("engine/packet/kernels/nic.py", "in_flight += 1", "in_flight += 2", {PACKET}),
-        ("transports/laws/dctcp.py", "law.gain", "law.decrease", {PACKET}),
         # constants that they read, in their file or another
         ("engine/flow/kernels/flows.py", "_SAME = 1e-12", "_SAME = 1e-11", {FLOW}),
         ("records/program.py", "NEVER = int(np.iinfo(np.int64).max)", "NEVER = 2**62", {FLOW, PACKET}),
         ("records/packet.py", "HEADER_BYTES = 64", "HEADER_BYTES = 65", {FLOW, PACKET}),
-        ("records/transport.py", "AT_MARKS = 0", "AT_MARKS = 2", {PACKET}),
+        ("records/transport.py", "SELECTIVE = 1", "SELECTIVE = 2", {PACKET}),
         # layouts of records
         ("records/program.py", '("remaining", np.float64)', '("remaining", np.float32)', {FLOW, PACKET}),
         # how kernels are compiled

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pytest
 
-from fabricsim.jit.compile import config, kernel
+from fabricsim.jit.compile import DISABLED, kernel
 from fabricsim.jit.tables import Tables
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def test_other_attributes_are_no_tables() -> None:
         _ = numbers.counts
 
 
-@pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled")
+@pytest.mark.skipif(DISABLED, reason="nothing is compiled")
 def test_a_table_that_has_not_been_assigned_has_no_rows() -> None:
     @kernel
     def length(numbers: _Numbers) -> int:

@@ -22,7 +22,7 @@ from fabricsim.engine.fabric import Fabric
 from fabricsim.records.packet import CHUNK, CLASS_SHIFT, CLASSES, DATA, DROPPED, HOST, LOST, SENT, TRIMMED
 from fabricsim.records.program import NEVER
 from fabricsim.records.transport import GO_BACK_N
-from fabricsim.scenario.congestion import FIXED_WINDOW
+from fabricsim.scenario.congestion import LAWS
 from fabricsim.scenario.load import load
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _transports(draw: st.DrawFn, switch: dict[str, Any]) -> dict[str, Any]:
     if draw(st.booleans()):
         packet["maximum_window"] = f"{draw(st.sampled_from([10_000, 100_000, 1_000_000]))}B"
     law = _law(draw, draw(st.sampled_from(_LAWS)))
-    if law["law"] in FIXED_WINDOW and "maximum_window" not in packet and draw(st.booleans()):
+    if LAWS.own[law["law"]].fixed_window and "maximum_window" not in packet and draw(st.booleans()):
         packet |= {"ack_every": draw(st.sampled_from([2, 8, 256])), "ack_delay": "0us"}
     balance = draw(st.sampled_from(["ecmp", "spray", "flowlet", "adaptive"]))
     if law["law"] == "hpcc":

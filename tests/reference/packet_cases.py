@@ -17,6 +17,8 @@ import numpy as np
 from fabricsim.records import packet as types
 from fabricsim.records import transport as transport_types
 from fabricsim.records.program import NEVER, NONE
+from fabricsim.scenario import balancing, congestion
+from fabricsim.transports.dispatch import Dispatch, built_in
 
 US = 1_000_000  # ps
 MS = 1_000 * US
@@ -101,10 +103,12 @@ class Case:
     until: int
     title: str
 
+    dispatch: Dispatch
+
     @property
     def net(self) -> SimpleNamespace:
         """The tables by name, for engines that take them as attributes."""
-        return SimpleNamespace(**self.tables)
+        return SimpleNamespace(**self.tables, dispatch=self.dispatch)
 
 
 @dataclass
@@ -122,6 +126,7 @@ class Builder:
     flows: list[dict[str, Any]] = field(default_factory=list)
     laws: list[dict[str, Any]] = field(default_factory=list)
     down: tuple[int, ...] = ()  # links that have failed
+    dispatch: Dispatch = field(default_factory=built_in)
 
     def add_law(self, **columns: float) -> int:
         """Add a transport; returns its row. What is not said is a window of 1000 packets of 4096 + 64 bytes."""
@@ -155,11 +160,16 @@ class Builder:
             "group_links": group_links,
             "flows": flows,
             "receivers": _rows(transport_types.RECEIVER, [RECEIVER_DEFAULTS] * len(self.flows)),
-            "laws": _rows(transport_types.LAW, self.laws),
+            "laws": self._laws(),
             "stages": stages,
             "servers": servers,
             "endpoints": _rows(transport_types.ENDPOINT, [{"head": NONE, "tail": NONE}] * self.hosts),
         }
+
+    def _laws(self) -> np.ndarray:
+        laws = _rows(self.dispatch.law, self.laws)
+        self.dispatch.note(laws)
+        return laws
 
     # Links, ports, nodes.
 
@@ -351,18 +361,18 @@ class Builder:
             back = self._walk(flow["target"], flow["source"], key)
             row = self._flow(flow, law, links, there, back)
             row |= {"key": key, "slot": slot, "first_telemetry": NONE}
-            if law["balance"] == transport_types.BY_FLOW:
+            if self.dispatch.rules[law["balance"]].one_path:
                 row |= {"path": len(paths), "reverse_path": len(paths) + len(there)}
                 paths += [*there, *back]
             else:
                 row |= {"path": ~flow["target"], "reverse_path": ~flow["source"]}
             if law["recovery"] == transport_types.SELECTIVE:
                 slot += 2 * law["span"]
-            if law["law"] == transport_types.HPCC:
+            if self.dispatch.laws[law["law"]].telemetry:
                 row["first_telemetry"] = telemetry
                 telemetry += (law["span"] + 1) * len(there)
             rows.append(row)
-        return _rows(transport_types.FLOW, rows), paths
+        return _rows(self.dispatch.flow, rows), paths
 
     def _flow(
         self, flow: dict[str, Any], law: dict[str, Any], links: np.ndarray, there: list[int], back: list[int]
@@ -403,17 +413,26 @@ class Builder:
         return _rows(transport_types.STAGE, stages), _rows(transport_types.SERVER, [{}] * len(stages))
 
 
+def law_number(name: str) -> int:
+    """Number of a law of fabricsim in records."""
+    return list(congestion.LAWS.own).index(name)
+
+
+def rule_number(name: str) -> int:
+    """Number of a load-balancing rule of fabricsim in records."""
+    return list(balancing.RULES.own).index(name)
+
+
 LAW_DEFAULTS: dict[str, Any] = {
-    "law": transport_types.NONE_LAW,
+    "law": law_number("none"),
     "recovery": transport_types.GO_BACK_N,
     "payload": 4096,
     "overhead": 64,
     "ack_wire": 64,
     "data_class": 1,
     "ack_class": 0,
-    "balance": transport_types.BY_FLOW,
+    "balance": rule_number("ecmp"),
     "entropies": 64,
-    "flowlet_gap": 2 * US,
     "ecn": 1,
     "span": 1 << 40,
     "ack_every": 1,
@@ -497,7 +516,8 @@ def fat_tree(hosts: int, rate: float, slow: float, delay: int, options: Options)
 
 # Random cases.
 
-LAWS = range(transport_types.NDP + 1)
+LAWS = ("none", "new-reno", "cubic", "dctcp", "dcqcn", "timely", "swift", "hpcc", "nscc", "ndp")
+RULES = ("ecmp", "spray", "flowlet", "adaptive")
 SWITCHES = ("plain", "strict", "dwrr", "trimming", "shared", "pfc", "pfc-shared", "credits")
 RATES = (10.0, 25.0, 100.0)  # Gb/s
 MTUS = (1000, 1460, 4096)  # payload, bytes
@@ -522,7 +542,8 @@ def draw(seed: int) -> Case:
         source, target = (rng.randrange(1, builder.hosts), 0) if incast else rng.sample(range(builder.hosts), 2)
         builder.add_flow(source, target, rng.randrange(len(builder.laws)))
     posts = draw_posts(rng, len(builder.flows), payload)
-    return Case(builder.build(), posts, END, f"seed {seed}: law {law}, {switch} switches, {builder.switches} of them")
+    title = f"seed {seed}: {law}, {switch} switches, {builder.switches} of them"
+    return Case(builder.build(), posts, END, title, builder.dispatch)
 
 
 def _draw_fabric(rng: random.Random, options: Options, seed: int) -> Builder:
@@ -584,12 +605,12 @@ def _draw_pfc(rng: random.Random, wire: int, alpha: float) -> Pfc:
     return Pfc(above, rng.randint(0, above // wire) * wire, rng.choice((2, 10, 100)) * wire, alpha)
 
 
-def draw_law(rng: random.Random, kind: int, payload: int) -> dict[str, Any]:
+def draw_law(rng: random.Random, kind: str, payload: int) -> dict[str, Any]:
     """Draw the columns of a law, with packets of `payload` bytes."""
     selective = rng.random() < 0.6
     maximum = float(rng.randint(4, 64))
     columns = {
-        "law": kind,
+        "law": law_number(kind),
         "recovery": transport_types.SELECTIVE if selective else transport_types.GO_BACK_N,
         "payload": payload,
         "overhead": OVERHEAD,
@@ -597,10 +618,8 @@ def draw_law(rng: random.Random, kind: int, payload: int) -> dict[str, Any]:
         "data_class": 1,
         "ack_class": rng.choice((0, 0, 1)),
         # Telemetry is kept by link of a path, and for as many packets as may be outstanding.
-        "balance": transport_types.BY_FLOW
-        if kind == transport_types.HPCC
-        else rng.randint(transport_types.BY_FLOW, transport_types.LEAST_LOADED),
-        "span": rng.choice((64, 128)) if selective or kind == transport_types.HPCC else 1 << 40,
+        "balance": rule_number("ecmp" if kind == "hpcc" else RULES[rng.randint(0, 3)]),
+        "span": rng.choice((64, 128)) if selective or kind == "hpcc" else 1 << 40,
         "ack_every": rng.choice((1, 1, 2, 4)),
         "ack_delay": rng.choice((0, 5 * US, 40 * US)),
         "flowlet_gap": rng.randint(0, 3 * US),
@@ -621,12 +640,12 @@ def draw_law(rng: random.Random, kind: int, payload: int) -> dict[str, Any]:
     return columns | LAW_COLUMNS[kind] | _draw_variant(rng, kind)
 
 
-LAW_COLUMNS: dict[int, dict[str, Any]] = {
-    transport_types.NONE_LAW: {},
-    transport_types.NEW_RENO: {},
-    transport_types.CUBIC: {"scale": 0.4, "decrease": 0.7},
-    transport_types.DCTCP: {"gain": 1 / 16},
-    transport_types.DCQCN: {
+LAW_COLUMNS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "new-reno": {},
+    "cubic": {"scale": 0.4, "decrease": 0.7},
+    "dctcp": {"gain": 1 / 16},
+    "dcqcn": {
         "gain": 1 / 256,
         "additive": 40 * GBPS / 1000,
         "hyper": 400 * GBPS / 1000,
@@ -638,7 +657,7 @@ LAW_COLUMNS: dict[int, dict[str, Any]] = {
         "stages": 1,
         "clamp": 1,
     },
-    transport_types.TIMELY: {
+    "timely": {
         "gain": 0.875,
         "decrease": 0.8,
         "additive": 40 * GBPS / 1000,
@@ -649,7 +668,7 @@ LAW_COLUMNS: dict[int, dict[str, Any]] = {
         "high": 50.0 * US,
         "minimum_rtt": 4.0 * US,
     },
-    transport_types.SWIFT: {
+    "swift": {
         "minimum_window": 0.1,
         "additive": 1.0,
         "decrease": 0.8,
@@ -661,9 +680,9 @@ LAW_COLUMNS: dict[int, dict[str, Any]] = {
         "flow_high": 100.0,
         "stages": 3,
     },
-    transport_types.NDP: {"initial_window": 8.0, "pull_interval": 340_000},
-    transport_types.HPCC: {"eta": 0.95, "additive": 0.1, "stages": 5},
-    transport_types.NSCC: {
+    "ndp": {"initial_window": 8.0, "pull_interval": 340_000},
+    "hpcc": {"eta": 0.95, "additive": 0.1, "stages": 5},
+    "nscc": {
         "gain": 0.0125,
         "decrease": 0.8,
         "largest_cut": 0.5,
@@ -682,13 +701,13 @@ LAW_COLUMNS: dict[int, dict[str, Any]] = {
 """What each law needs besides, of the order of the published figures, but with timers as short as the cases."""
 
 
-def _draw_variant(rng: random.Random, kind: int) -> dict[str, Any]:
+def _draw_variant(rng: random.Random, kind: str) -> dict[str, Any]:
     """Vary DCQCN, as published or as adapters do it, with and without CNPs; DCTCP; and NDP, which may be EQDS."""
-    if kind == transport_types.NDP:
+    if kind == "ndp":
         return {"ahead": rng.choice((0, 8))}
-    if kind == transport_types.DCTCP:
+    if kind == "dctcp":
         return {"initial_alpha": rng.choice((0.0, 1.0)), "cut": rng.randint(0, 2)}
-    if kind != transport_types.DCQCN:
+    if kind != "dcqcn":
         return {}
     return {
         "cut_interval": rng.choice((0, 4 * US)),

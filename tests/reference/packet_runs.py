@@ -9,12 +9,12 @@ import numpy as np
 
 from fabricsim.engine.packet.kernels.sender import send_message
 from fabricsim.engine.packet.kernels.window import has_room, next_times, open_window, run_window
-from fabricsim.engine.packet.state import PacketState
+from fabricsim.engine.packet.state import network_of
 from fabricsim.engine.reference import Reference
 from fabricsim.jit.compile import kernel
 from fabricsim.records.packet import HEADER_BYTES, LOG
-from fabricsim.records.program import NEVER
-from fabricsim.records.transport import HPCC, SELECTIVE, TELEMETRY
+from fabricsim.records.program import NEVER, NONE
+from fabricsim.records.transport import SELECTIVE, TELEMETRY
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -93,7 +93,7 @@ class Compiled:
         tables = case.tables
         tables["links"]["log"] = logged
         records = (tables[name] for name in ("nodes", "links", "ports", "queues", "ingress"))
-        self.state = PacketState(*records, seed=int(tables["world"][0].seed))
+        self.state = network_of(case.dispatch)(*records, seed=int(tables["world"][0].seed))
         self.state.add_law(tables["laws"])
         for name in _GROWING:
             self.state.extend(name, tables[name])
@@ -115,7 +115,7 @@ class Compiled:
         spans = laws["span"][flows["law"]]
         selective = laws["recovery"][flows["law"]] == SELECTIVE
         self.state.add_scores(int(2 * spans[selective].sum()))
-        told = laws["law"][flows["law"]] == HPCC
+        told = flows["first_telemetry"] != NONE
         if told.any():
             self.state.world["telemetry"] = 1
             self.state.watch()

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from fabricsim.scenario.balancing import RULES
+from fabricsim.scenario.congestion import LAWS
 from fabricsim.scenario.explain import spec_at
 from fabricsim.scenario.fabric import TOPOLOGIES
 from fabricsim.scenario.load import load
@@ -14,7 +16,6 @@ from fabricsim.scenario.scenario import Scenario
 if TYPE_CHECKING:
     from fabricsim.scenario.base import Spec
 
-LAWS = ["none", "new-reno", "cubic", "dctcp", "dcqcn", "timely", "swift", "hpcc", "nscc", "ndp", "eqds"]
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "scenario.md"
 SWITCH = [("switch", table) for table in ("buffer", "ecn", "pfc", "credits", "scheduler")]
 TABLES = [
@@ -33,8 +34,8 @@ TABLES = [
     ("transport", "nccl"),
     ("transport", "nccl", "ll"),
     ("transport", "packet"),
-    ("transport", "load_balancing"),
-    *(("transport", "congestion_control", law) for law in LAWS),
+    *(("transport", "load_balancing", rule) for rule in RULES.own),
+    *(("transport", "congestion_control", law) for law in LAWS.own),
     ("job",),
     ("job", "model"),
     ("job", "model", "experts"),

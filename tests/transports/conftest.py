@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from fabricsim.records.transport import FLOW, LAW
+from fabricsim.transports.dispatch import built_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,10 +23,10 @@ def _row(kind: np.dtype[Any], fields: dict[str, float]) -> np.ndarray[Any, Any]:
 @pytest.fixture(scope="session")
 def make_flow() -> Make:
     """Make a table of one flow: zero, but for the fields given."""
-    return lambda **fields: _row(FLOW, fields)
+    return lambda **fields: _row(built_in().flow, fields)
 
 
 @pytest.fixture(scope="session")
 def make_law() -> Make:
     """Make a table of one law: zero, but for the fields given."""
-    return lambda **fields: _row(LAW, fields)
+    return lambda **fields: _row(built_in().law, fields)

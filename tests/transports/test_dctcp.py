@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabricsim.records.transport import AT_MARKS, EVERY_WINDOW, PROPORTIONAL
 from fabricsim.transports.laws import dctcp
+from fabricsim.transports.laws.dctcp import AT_MARKS, EVERY_WINDOW, PROPORTIONAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable

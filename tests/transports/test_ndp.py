@@ -20,16 +20,16 @@ FIRST = 8.0
 @pytest.fixture
 def pair(make_flow: Callable[..., Any], make_law: Callable[..., Any]) -> tuple[Any, Any]:
     flow, law = make_flow()[0], make_law(initial_window=FIRST)[0]
-    flow.window = FIRST  # as `control.start` has it
+    flow.window = FIRST  # as the engine has it
     ndp.start(flow, law)
     return flow, law
 
 
 def test_a_packet_sent_is_one_less_to_send(pair: tuple[Any, Any]) -> None:
-    flow, _ = pair
+    flow, law = pair
 
-    ndp.sent(flow)
-    ndp.sent(flow)
+    ndp.sent(flow, law, 4160)
+    ndp.sent(flow, law, 4160)
 
     assert flow.window == FIRST - 2
     assert flow.rate == math.inf
@@ -38,7 +38,7 @@ def test_a_packet_sent_is_one_less_to_send(pair: tuple[Any, Any]) -> None:
 def test_pulls_are_counted_so_that_a_lost_or_overtaken_one_costs_nothing(pair: tuple[Any, Any]) -> None:
     flow, law = pair
     for _ in range(int(FIRST)):
-        ndp.sent(flow)
+        ndp.sent(flow, law, 4160)
 
     ndp.pull(flow, law, 3)  # of which the first two were overtaken
     ndp.pull(flow, law, 1)
@@ -55,7 +55,7 @@ def test_no_more_than_a_first_window_is_ever_to_send(pair: tuple[Any, Any]) -> N
     ndp.ride(flow, law)
     assert flow.window == FIRST
     for _ in range(int(FIRST)):
-        ndp.sent(flow)
+        ndp.sent(flow, law, 4160)
     ndp.time_out(flow, law, 0)
 
     assert flow.window == FIRST
@@ -67,13 +67,13 @@ def test_what_is_left_of_the_first_window_of_eqds_is_not_sent(
     flow, law = make_flow()[0], make_law(initial_window=FIRST, ahead=int(FIRST))[0]
     ndp.start(flow, law)
     for _ in range(5):
-        ndp.sent(flow)
+        ndp.sent(flow, law, 4160)
     ndp.pull(flow, law, 2)
 
     ndp.acknowledge(flow, law, 0, 1, 0, 1)
     assert flow.window == 2.0  # what was pulled
 
-    ndp.sent(flow)
+    ndp.sent(flow, law, 4160)
     ndp.lose(flow, law, 0)
     assert flow.window == 1.0
 

@@ -8,11 +8,15 @@ import pytest
 
 from fabricsim.records import transport as tt
 from fabricsim.records.program import NEVER
+from fabricsim.scenario.balancing import RULES
+from fabricsim.scenario.congestion import LAWS
 from fabricsim.scenario.load import load
 from fabricsim.scenario.transport import Transport
 from fabricsim.transports import TRANSPORTS
+from fabricsim.transports.dispatch import built_in
 from fabricsim.transports.framing import FRAMINGS
-from fabricsim.transports.parameters import BALANCES, LAWS, law_row
+from fabricsim.transports.laws.dctcp import AT_MARKS, EVERY_WINDOW
+from fabricsim.transports.parameters import law_row
 
 US = 1_000_000  # ps
 GBPS = 1e9 / 8  # bytes/s
@@ -27,7 +31,7 @@ def _transport(kind: str = "roce", **keys: object) -> Transport:
 def _row(kind: str = "roce", **keys: object) -> Any:  # noqa: ANN401  a record
     table = law_row(_transport(kind, **keys))
     assert table.shape == (1,)
-    assert table.dtype == tt.LAW
+    assert table.dtype == built_in().law
     return table[0]
 
 
@@ -121,7 +125,8 @@ def test_telemetry_is_kept_for_no_more_packets_than_a_packet_can_name() -> None:
 def test_without_a_bound_half_of_the_sequence_numbers_may_be_in_flight() -> None:
     row = _row("infiniband")
 
-    assert (row["law"], row["maximum_window"], row["initial_window"]) == (tt.NONE_LAW, 2**23, 2**23)
+    assert built_in().laws[row["law"]] is LAWS.own["none"]
+    assert (row["maximum_window"], row["initial_window"]) == (2**23, 2**23)
 
 
 @pytest.mark.parametrize("law", ["new-reno", "cubic", "dctcp"])
@@ -139,21 +144,22 @@ def test_tcp_starts_with_its_initial_window_and_no_threshold(law: str) -> None:
 
 
 def test_laws_that_answer_to_marks_let_their_packets_be_marked() -> None:
-    assert {law for law in LAWS if _law(law)["ecn"]} == {"dctcp", "dcqcn", "nscc"}
+    assert {law for law in LAWS.own if _law(law)["ecn"]} == {"dctcp", "dcqcn", "nscc"}
 
 
 def test_laws_and_balances_have_their_numbers() -> None:
-    assert [LAWS[name] for name in ("none", "new-reno", "cubic", "dctcp", "dcqcn")] == [0, 1, 2, 3, 4]
-    assert [LAWS[name] for name in ("timely", "swift", "hpcc", "nscc")] == [5, 6, 7, 8]
-    assert all(_law(name)["law"] == number for name, number in LAWS.items())
-    for name, number in BALANCES.items():
-        assert _row(load_balancing={"kind": name})["balance"] == number
+    for number, name in enumerate(LAWS.own):
+        assert _law(name)["law"] == number
+    for number, name in enumerate(RULES.own):
+        row = _row(load_balancing={"kind": name}, congestion_control={"law": "none"})
+        assert (row["balance"], row["one_path"]) == (number, name == "ecmp")
+        assert (row["renews"], row["weighs"]) == (name in {"spray", "flowlet"}, name == "adaptive")
 
 
 def test_flowlets_and_entropies_pass_through() -> None:
     row = _row(load_balancing={"kind": "flowlet", "entropies": 16, "flowlet_gap": "50us"})
 
-    assert (row["balance"], row["entropies"], row["flowlet_gap"]) == (tt.BY_FLOWLET, 16, 50 * US)
+    assert (row["renews"], row["entropies"], row["flowlet_gap"]) == (1, 16, 50 * US)
 
 
 def _values(row: Any, keys: str) -> list[float]:  # noqa: ANN401  a record
@@ -163,13 +169,13 @@ def _values(row: Any, keys: str) -> list[float]:  # noqa: ANN401  a record
 def test_cubic_and_dctcp_have_the_constants_of_their_rfcs() -> None:
     assert _values(_law("cubic"), "scale decrease") == [0.4, 0.7]  # RFC 9438, section 4.6 and 5
     assert _values(_law("dctcp"), "gain") == [1 / 16]  # RFC 8257, section 4.2
-    assert _values(_law("dctcp"), "initial_alpha cut") == [1, tt.AT_MARKS]  # RFC 8257, section 3.3
+    assert _values(_law("dctcp"), "initial_alpha cut") == [1, AT_MARKS]  # RFC 8257, section 3.3
 
 
 def test_dctcp_may_cut_at_the_end_of_every_window() -> None:
     row = _law("dctcp", initial_alpha=0.0, cut="every-window")
 
-    assert _values(row, "initial_alpha cut") == [0, tt.EVERY_WINDOW]
+    assert _values(row, "initial_alpha cut") == [0, EVERY_WINDOW]
 
 
 def test_dcqcn_has_the_tuned_set_at_100_gbps() -> None:
@@ -246,7 +252,7 @@ def test_nscc_scales_with_the_bandwidth_delay_product() -> None:
 def test_presets_say_what_the_defaults_of_their_kind_say(preset: str, but: str) -> None:
     transport = load("gpt2-medium-dp", [f"transport={preset}"]).scenario.transport
     bare = transport.model_copy(update={"packet": None, "congestion_control": None})
-    same = [name for name in tt.LAW.names or () if not but or but not in name]
+    same = [name for name in built_in().law.names or () if not but or but not in name]
 
     np.testing.assert_array_equal(law_row(transport)[same], law_row(bare)[same])
 
@@ -255,5 +261,5 @@ def test_the_uec_preset_sends_packets_of_4160_bytes() -> None:
     row = law_row(load("gpt2-medium-dp", ["transport=uec-100g"]).scenario.transport)[0]
 
     assert row["payload"] + row["overhead"] == 4160
-    assert (row["balance"], row["recovery"], row["data_class"]) == (tt.BY_PACKET, tt.SELECTIVE, 1)
+    assert (row["renews"], row["recovery"], row["data_class"]) == (1, tt.SELECTIVE, 1)
     assert row["reordering"] > 1.5 * 150_000 / 4096 + 1  # more than ever is in flight: nothing is lost by overtaking

@@ -16,7 +16,8 @@ from fabricsim.engine.packet.wiring import PacketWiring
 from fabricsim.engine.packet.world import PacketWorld
 from fabricsim.errors import FabricsimWarning, SimulationError
 from fabricsim.records.packet import CREDIT_BYTES
-from fabricsim.records.transport import BY_PACKET, GO_BACK_N, LEAST_LOADED
+from fabricsim.records.transport import GO_BACK_N
+from fabricsim.scenario.in_force import rule_in_force
 from fabricsim.transports.parameters import law_row
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def _require_credits(law: np.ndarray, switch: SwitchSpec) -> None:
 
 def _warn_of_overtaking(law: np.ndarray, scenario: Scenario) -> None:
     """Warn where packets overtake one another and the transport takes that for a loss of all that follows."""
-    overtaking = law["balance"][0] in {BY_PACKET, LEAST_LOADED} and not scenario.fabric.one_way
+    overtaking = rule_in_force(scenario.transport).overtaking and not scenario.fabric.one_way
     if law["recovery"][0] != GO_BACK_N or not overtaking:
         return
     problem = "packets overtake one another, and go-back-N sends again whatever follows a gap"

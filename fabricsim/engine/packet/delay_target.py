@@ -6,14 +6,13 @@ import inspect
 import math
 import warnings
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fabricsim.errors import FabricsimWarning
 from fabricsim.records.program import NONE
-from fabricsim.records.transport import SWIFT, TIMELY
-from fabricsim.transports.laws import swift
+from fabricsim.transports.dispatch import hook
 from fabricsim.units import PS_PER_S, human_seconds, seconds
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from fabricsim.engine.packet.state import PacketState
 
 _PS_PER_US = 1_000_000
-_swift_target = inspect.unwrap(swift.target_delay)  # a few numbers are not worth compiling it for
 
 
 class _Flow(NamedTuple):
@@ -56,7 +54,8 @@ class DelayTargets:
     def __init__(self, network: PacketState, law: NDArray[np.void], transport: str, nodes: Sequence[str]) -> None:
         self._network, self._transport, self._nodes = network, transport, nodes
         self._law = law.view(np.recarray)[0]
-        self._looks = self._law.law in {SWIFT, TIMELY}
+        self._choice = network.dispatch.laws[self._law.law]
+        self._looks = self._choice.delay_key is not None
         self._seen = 0
 
     def check(self) -> None:
@@ -84,10 +83,10 @@ class DelayTargets:
         return np.where(flows["first_link"] == NONE, 0.0, times)
 
     def _target(self, flow: _Flow) -> float:
-        """Longest round trip at which a flow may fill its link, ps: T_high, or Swift's target for that window."""
-        if self._law.law == TIMELY:
-            return float(self._law.high)
-        return float(_swift_target(SimpleNamespace(window=self._window(flow), hops=flow.hops), self._law))
+        """Longest round trip at which a flow may fill its link, ps."""
+        kernel: Any = hook(self._choice, "target_delay")
+        target = inspect.unwrap(kernel)  # a few numbers are not worth compiling it for
+        return float(target(SimpleNamespace(window=self._window(flow), hops=flow.hops), self._law))
 
     def _window(self, flow: _Flow) -> float:
         """Packets with which a flow fills its link, within the bounds of its window."""
@@ -96,7 +95,7 @@ class DelayTargets:
         return float(min(window, self._law.maximum_window))
 
     def _warn(self, record: np.void, flow: _Flow) -> None:
-        key = "high" if self._law.law == TIMELY else "low"
+        key = self._choice.delay_key or ""
         target = self._target(flow)
         wanted = int((self._law[key] + flow.round_trip - target) // _PS_PER_US) + 1
         ends = f"from {self._nodes[record['source']]} to {self._nodes[record['target']]}"
@@ -110,7 +109,7 @@ class DelayTargets:
     def _and_window(self, flow: _Flow) -> str:
         """Swift grows by a packet or so per round trip, which takes long where many fill a link."""
         window = math.ceil(self._window(flow))
-        if self._law.law == TIMELY or window <= self._law.initial_window:
+        if window <= self._law.initial_window:
             return ""
         return f", and initial_window towards {window}, which fill the link"
 

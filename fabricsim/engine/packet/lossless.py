@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import SimulationError
-from fabricsim.records.transport import BY_FLOW
 from fabricsim.scenario.switch import CLASSES
 from fabricsim.topology.dependencies import Dependencies, VirtualLanes
 
@@ -51,7 +50,7 @@ def _is_lossless(scenario: Scenario, number: int) -> bool:
 
 def _circle(platform: Platform, law: NDArray[np.void], *, both: bool) -> Sequence[int]:
     """Find a circle; with `both`, answers on their way back count if they share the class of data."""
-    router, by_flow = platform.router, law["balance"][0] == BY_FLOW
+    router, by_flow = platform.router, bool(law["one_path"][0])
     found = router.dependencies()
     mixed = both and by_flow and law["data_class"][0] == law["ack_class"][0] and not router.answers_alike
     if mixed:

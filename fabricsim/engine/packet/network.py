@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.engine.flow.state import table
-from fabricsim.engine.packet.state import PacketState
+from fabricsim.engine.packet.state import network_of
 from fabricsim.errors import SimulationError
 from fabricsim.records.packet import CLASSES, CREDIT_BYTES, HEADER_BYTES, HOST, INGRESS, LINK, NODE, PORT, QUEUE, SWITCH
 from fabricsim.records.program import NEVER, NONE
 from fabricsim.scenario.size_checks import MOST_PACKET_PORTS
+from fabricsim.transports.dispatch import dispatch
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fabricsim.engine.packet.state import PacketState
     from fabricsim.scenario.scenario import Scenario
     from fabricsim.scenario.switch import SwitchSpec
     from fabricsim.topology.platform import Platform
@@ -51,7 +53,7 @@ def build(platform: Platform, scenario: Scenario) -> PacketState:
     nodes["accounts"] = switch.pfc is not None or switch.credits is not None
     ingress = _ingress(links, hosts, switch)
     seed = (scenario.seed ^ scenario.seed >> 31) % 2**31
-    return PacketState(nodes, links, ports, queues, ingress, seed=seed)
+    return network_of(dispatch(scenario.transport))(nodes, links, ports, queues, ingress, seed=seed)
 
 
 def _check_ports(wires: Wires) -> None:

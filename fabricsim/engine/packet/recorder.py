@@ -11,7 +11,6 @@ import numpy as np
 
 from fabricsim.errors import InputError
 from fabricsim.records.packet import AGAIN, DATA, SENT, TRIMMED
-from fabricsim.records.transport import BY_FLOW
 from fabricsim.results.packets import ENTRY, WIRE, PacketLog, Packets, Tap
 from fabricsim.results.result import Series
 from fabricsim.scenario.suggest import did_you_mean, some_of
@@ -170,7 +169,7 @@ class Recorder:
     @property
     def one_path(self) -> bool:
         """Whether all packets of a flow go the same way."""
-        return bool(self.network.laws["balance"][0] == BY_FLOW)
+        return bool(self.network.laws["one_path"][0])
 
     def between_switches(self) -> NDArray[np.int64]:
         """Give the wires that join no host."""

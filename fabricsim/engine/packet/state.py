@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -35,12 +36,14 @@ from fabricsim.records.packet import (
     WATCHED,
 )
 from fabricsim.records.program import NEVER, NONE
-from fabricsim.records.transport import ANSWER, BY_FLOWLET, BY_PACKET, TRANSFER, UNPACED
+from fabricsim.records.transport import ANSWER, TRANSFER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
+
+    from fabricsim.transports.dispatch import Dispatch
 
 _BLANK: dict[str, dict[str, float]] = {
     "flows": {
@@ -70,7 +73,8 @@ def _shallow(links: NDArray[np.void]) -> NDArray[np.int64]:
 class PacketState(Net):
     """Tables of one simulated network.
 
-    Those that it is given are from `fabricsim.engine.flow.state.table`, and its own from then on.
+    Those that it is given are from `fabricsim.engine.flow.state.table`, and its own from then on. `network_of` has the
+    class for some laws and load-balancing rules.
 
     Parameters
     ----------
@@ -83,6 +87,8 @@ class PacketState(Net):
     seed
         Of all random choices.
     """
+
+    dispatch: ClassVar[Dispatch]
 
     def __init__(  # noqa: PLR0913  the tables that differ from network to network
         self,
@@ -114,9 +120,9 @@ class PacketState(Net):
         self._share_buffers()
         self.ports["ready"] = NONE
         self._place_ports()
-        self.flows, self.receivers = _blank("flows", 1), _blank("receivers", 1)
-        self.laws, self.stages, self.servers = _blank("laws", 1), _blank("stages", 1), _blank("servers", 1)
-        self.endpoints, self.telemetry = _blank("endpoints", 1), _blank("telemetry", 1)
+        self.flows, self.receivers, self.laws = (self._blank(name) for name in ("flows", "receivers", "laws"))
+        self.stages, self.servers = self._blank("stages"), self._blank("servers")
+        self.endpoints, self.telemetry = self._blank("endpoints"), self._blank("telemetry")
         self.used: Counter[str] = Counter()
         self.paths = np.zeros(16, np.int32)
         self.path_length = 0
@@ -216,12 +222,19 @@ class PacketState(Net):
 
     # ---- growth ---------------------------------------------------------------------------------
 
+    def _blank(self, name: str, length: int = 1) -> NDArray[Any]:
+        """Return a table of blank records."""
+        rows = table(length, self.TABLES[name])
+        for column, value in _BLANK.get(name, {}).items():
+            rows[column] = value
+        return rows
+
     def add(self, name: str, count: int = 1) -> int:
         """Append blank records to a table; returns the index of the first."""
         first, end = self.used[name], self.used[name] + count
         rows = getattr(self, name)
         if end > len(rows):
-            grown = _blank(name, power_of_two(end))
+            grown = self._blank(name, power_of_two(end))
             grown[:first] = rows[:first]
             setattr(self, name, grown)
         self.used[name] = end
@@ -238,13 +251,11 @@ class PacketState(Net):
 
         Returns the index of the first.
         """
-        sprayed = np.isin(law["balance"], (BY_PACKET, BY_FLOWLET))
         timed = (law["ack_delay"] > 0) | (law["quick_acks"] > 0) | (law["ecn"] > 0)
         first = self.extend("laws", law)
         added = self.laws[first : first + len(law)]
-        added["plain"] = np.isin(law["law"], UNPACED) & ~sprayed & (law["device_queue"] == 0)
         added["counts"] = (law["stacks"] == 0) & ((law["ack_every"] == 1) | ~timed) & (law["pull_interval"] == 0)
-        self.world["sprayed"] |= bool(sprayed.any())
+        self.world["sprayed"] |= bool(law["renews"].any())
         self._fit_answers()
         return first
 
@@ -423,12 +434,11 @@ def sides(hosts: NDArray[np.bool_], source: NDArray[np.int32], target: NDArray[n
     return side if (side[source] != side[target]).all() else np.zeros_like(side)
 
 
-def _blank(name: str, length: int) -> NDArray[Any]:
-    """Return a table of blank records."""
-    rows = table(length, Net.TABLES[name])
-    for column, value in _BLANK.get(name, {}).items():
-        rows[column] = value
-    return rows
+@cache
+def network_of(dispatch: Dispatch) -> type[PacketState]:
+    """Return the kind of networks with some laws and load-balancing rules."""
+    tables = {**Net.TABLES, "flows": dispatch.flow, "laws": dispatch.law}
+    return type("PacketState", (PacketState,), {"TABLES": tables, "KERNELS": dispatch.kernels, "dispatch": dispatch})
 
 
 def _grown(entries: NDArray[Any], dtype: np.dtype[np.void], length: int) -> NDArray[np.void]:

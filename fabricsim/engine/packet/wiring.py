@@ -11,7 +11,7 @@ from fabricsim.engine.packet.times import PacketTimes
 from fabricsim.engine.wiring import Connection, Wiring
 from fabricsim.errors import SimulationError
 from fabricsim.records.program import NONE
-from fabricsim.records.transport import BY_FLOW, HPCC, SERVER
+from fabricsim.records.transport import SERVER
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class PacketWiring(Wiring):
         self._law = law[0]
         self._network.add_law(law)
         self._network.extend("servers", np.zeros(len(platform.resources.names), SERVER))
-        if self._law["law"] == HPCC:
+        if self._network.dispatch.laws[self._law["law"]].telemetry:
             self._network.world["telemetry"] = 1
             self._network.watch()
         self._times = PacketTimes(self._network.links, self._law)
@@ -80,7 +80,7 @@ class PacketWiring(Wiring):
         self._endpoints: dict[int, int] = {}
         self._nic_of: dict[int, int] = {}  # node at which a server serves
         world.renew = self._renew
-        self.repairs = bool(self._law["balance"] != BY_FLOW)
+        self.repairs = not self._law["one_path"]
         if self.repairs:
             self._next_hops = platform.next_hops()
             self.repair(())
@@ -138,11 +138,11 @@ class PacketWiring(Wiring):
         self._way_of[route] = way = self._way(key.target, path)
         network = self._network
         flows = np.flatnonzero(network.flows["route"][: network.used["flows"]] == route).tolist()
-        for flow in flows if self._law["balance"] == BY_FLOW and way.wires else ():
+        for flow in flows if self._law["one_path"] and way.wires else ():
             place = network.add_path([*way.wires, *way.reverse])
             hops = len(way.wires)
             columns = {"path": [place], "reverse_path": [place + hops], "hops": [hops]}
-            if self._law["law"] == HPCC:
+            if network.world["telemetry"][0]:
                 columns["first_telemetry"] = [self._add_telemetry(hops)]
             _set(network.flows, [flow], columns)
 
@@ -239,7 +239,7 @@ class PacketWiring(Wiring):
             "law": [self._law_in_lanes(way) for way in ways],
             **_columns([self._times.of_flow(way.wires, way.reverse) for way in ways]),
         }
-        if law["balance"] == BY_FLOW:
+        if law["one_path"]:
             links = [link for way in ways for link in (*way.wires, *way.reverse)]
             paths = _starts(network.add_path(links), [2 * each for each in hops])
             columns |= {"path": paths, "reverse_path": list(map(sum, zip(paths, hops, strict=True)))}
@@ -248,7 +248,7 @@ class PacketWiring(Wiring):
         span = int(law["span"])
         if law["recovery"]:
             columns["slot"] = _starts(network.add_scores(2 * span * len(ways)), [2 * span] * len(ways))
-        if law["law"] == HPCC:
+        if network.world["telemetry"][0]:
             entries = [(span + 1) * each for each in hops]
             columns["first_telemetry"] = _starts(network.add("telemetry", sum(entries)), entries)
         return columns

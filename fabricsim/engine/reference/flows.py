@@ -43,7 +43,6 @@ class Flow:
         self.way_out = network.stages(int(row["first_stage"]), int(row["stages"]))
         self.way_in = network.stages(int(row["first_exit"]), int(row["exits"]))
         self.endpoint = int(row["endpoint"])
-        self.balance = int(law["balance"])
         self.data_class = int(law["data_class"])
         self.full_wire = int(row["wire"])
 

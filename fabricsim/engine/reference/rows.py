@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fabricsim.records.transport import HPCC, TELEMETRY
+from fabricsim.records.program import NONE
+from fabricsim.records.transport import TELEMETRY
 
 if TYPE_CHECKING:
     from fabricsim.engine.reference.shared import Table
@@ -29,9 +30,10 @@ class Rows:
 
     def take_telemetry(self, flow: Any) -> None:  # noqa: ANN401  a record
         """Have room for the telemetry of a flow."""
-        law, rows = self.laws[int(flow["law"])], len(self.telemetry)
-        if law["law"] == HPCC:
-            rows = max(rows, int(flow["first_telemetry"]) + (int(law["span"]) + 1) * int(flow["hops"]))
+        rows = len(self.telemetry)
+        if flow["first_telemetry"] != NONE:
+            span = int(self.laws[int(flow["law"])]["span"])
+            rows = max(rows, int(flow["first_telemetry"]) + (span + 1) * int(flow["hops"]))
             self.telemetry = _records(np.append(self.telemetry, np.zeros(rows - len(self.telemetry), TELEMETRY)))
 
 

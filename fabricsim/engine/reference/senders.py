@@ -6,14 +6,14 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from fabricsim.engine.reference import laws
 from fabricsim.engine.reference.flows import Flow, first_choice
 from fabricsim.engine.reference.nodes import AGENDA
 from fabricsim.engine.reference.packets import Packet
 from fabricsim.records.packet import ACK, ALARM, CNP, DATA, PULL
 from fabricsim.records.program import NEVER, NONE
-from fabricsim.records.transport import BY_FLOW, BY_FLOWLET, BY_PACKET, HPCC, NDP, NSCC, SELECTIVE
+from fabricsim.records.transport import SELECTIVE
 from fabricsim.topology.shortest_paths import mix
+from fabricsim.transports.dispatch import tell
 from fabricsim.transports.laws import round_trip
 from fabricsim.units import PS_PER_S
 
@@ -38,6 +38,8 @@ class Sender(Flow):
         row = rows.flows[index]
         super().__init__(network, index, row, rows.laws[int(row["law"])])
         self.network = network
+        self.congestion_control = network.tables.dispatch.laws[int(self.law["law"])]
+        self.balancing = network.tables.dispatch.rules[int(self.law["balance"])]
         self.source, self.target = hosts[int(row["source"])], hosts[int(row["target"])]
         self._rows = rows
         self.selective = int(self.law["recovery"]) == SELECTIVE
@@ -50,7 +52,6 @@ class Sender(Flow):
         self._renewed = NEVER  # the last of them went before this number first did; NEVER: that was looked at
         self._scanned = 0  # all below this have been looked at for loss, or were lost by a timeout
         self._next_send = 0
-        self._last_taken = NEVER  # when the last packet was taken, ps
         self._timeout_at = NEVER
         self._entropy = 0
         self._draws = 0
@@ -67,12 +68,14 @@ class Sender(Flow):
     def post(self, size: int) -> None:
         """Take a message of `size` bytes."""
         if not self.payloads:
-            laws.start(self.row, self.law)
+            self.row.last_send = NEVER
+            self.row.threshold, self.row.window = self.law.initial_threshold, self.law.initial_window
+            self._tell("start", self.law)
             round_trip.start(self.row, self.law)
             self._next_send = self.network.now + int(self.row["connect"])
             self._plan_alarm(self._next_send)
         elif self._is_idle():
-            laws.restart(self.row, self.law)
+            self._tell("restart", self.law)
         full = int(self.law.payload)
         packets = max(1, -(-size // full))
         self.payloads += [full] * (packets - 1) + [size - (packets - 1) * full]
@@ -81,33 +84,33 @@ class Sender(Flow):
 
     def _is_idle(self) -> bool:
         all_arrived = self.row.acknowledged == len(self.payloads)
-        return bool(all_arrived and self.network.now - self._last_taken >= self.law.idle_restart)
+        return bool(all_arrived and self.network.now - self.row.last_send >= self.law.idle_restart)
 
     def may_send(self) -> bool:
         """Whether there is something to send, and window and pace allow a packet now."""
         row = self.row
         fresh = row.next_number < row.posted and row.next_number - row.acknowledged < self.law.span
         allowed = row.in_flight == 0 or row.in_flight + 1 <= row.window
-        if self.law.law == NDP:
+        if self.law.pulled:
             allowed = row.window >= 1.0
         return bool((row.lost > 0 or fresh) and allowed and self.network.now >= self._next_send)
 
     def take(self) -> Packet:
         """Take the next packet: the lowest one that is lost, or a new one."""
         now = self.network.now
+        self._tell("advance", self.law, now)
         number = self._next_number()
         again = number < self.taken
         self.taken = max(self.taken, number + 1)
         packet = self._packet(number, again=again)
         self.row.in_flight += 1
         self.row.retransmissions += again
+        self.row.last_send = now
         self.source.link.counters["payload"] += 0 if again else packet.payload
-        laws.before_send(self.row, self.law, now)
         if self.row.rate < math.inf:
             self._next_send = now + math.floor(packet.wire * PS_PER_S / float(self.row.rate) + 0.5)
             self._plan_alarm(self._next_send)
-        laws.after_send(self.row, self.law, packet.wire)
-        self._last_taken = now
+        self._tell("sent", self.law, packet.wire)
         if self._timeout_at == NEVER or (again and number == self.row.acknowledged):
             self._start_timer()
         return packet
@@ -145,9 +148,7 @@ class Sender(Flow):
         )
 
     def _draw_entropy(self) -> int:
-        first = self._last_taken == NEVER
-        gap = 0 if first else self.network.now - self._last_taken
-        if self.balance == BY_PACKET or (self.balance == BY_FLOWLET and gap > self.law.flowlet_gap):
+        if tell(self.balancing, "renew", self.row, self.law, self.network.now):
             number = mix(mix(mix(self.network.seed) ^ self.key) ^ self._draws)
             self._draws += 1
             self._entropy = int(number) % int(self.law.entropies)
@@ -158,11 +159,11 @@ class Sender(Flow):
     def receive(self, answer: Packet) -> None:
         """Take an ACK, NACK, CNP or PULL."""
         if answer.pulls:
-            laws.ride(self.row, self.law)
+            self._tell("ride", self.law)
         if answer.kind == CNP:
-            laws.notify(self.row, self.law, self.network.now)
+            self._tell("notify", self.law, self.network.now)
         elif answer.kind == PULL:
-            laws.pull(self.row, self.law, answer.number)
+            self._tell("pull", self.law, answer.number)
         elif answer.kind == ACK:
             self._receive_ack(answer)
         else:
@@ -182,12 +183,15 @@ class Sender(Flow):
             self._find_lost_before()
         if self.row.acknowledged > oldest:
             self._restart_timer()
-        if self.law.law == HPCC:
-            if not any(readings is ack.readings for readings in self._readings):
-                return
+        if not self.congestion_control.telemetry:
+            self._tell("acknowledge", self.law, now, packets, int(ack.marked), rtt)
+        elif any(readings is ack.readings for readings in self._readings):
             self._store_telemetry(ack)
-        slot = ack.echo % int(self.law.span)
-        laws.acknowledge(self._rows.telemetry, self.row, self.law, now, packets, int(ack.marked), rtt, ack.echo, slot)
+            slot = ack.echo % int(self.law.span)
+            self._tell("acknowledge", self.law, now, packets, self._rows.telemetry, ack.echo, slot)
+
+    def _tell(self, what: str, *told: Any) -> None:  # noqa: ANN401  as kernels of laws take it
+        tell(self.congestion_control, what, self.row, *told)
 
     def _receive_nack(self, nack: Packet) -> None:
         oldest = int(self.row.acknowledged)
@@ -249,7 +253,7 @@ class Sender(Flow):
 
     def _was_sent_after_recovery_began(self, number: int) -> bool:
         again = self._status.get(number) == IN_FLIGHT and number in self._resent
-        return bool(self.row.recovering and self.balance == BY_FLOW and again)
+        return bool(self.row.recovering and self.law.one_path and again)
 
     def _find_lost_before(self) -> None:
         """Lose what was sent before this recovery began, and not since: what came later on the same way has arrived."""
@@ -266,8 +270,8 @@ class Sender(Flow):
         self.row.lost += 1
 
     def _begin_recovery(self) -> None:
-        if not self.row.recovering or self.law.law == NSCC:  # which answers to each NACK
-            laws.lose(self.row, self.law, self.network.now)
+        if not self.row.recovering or self.law.each_loss:
+            self._tell("lose", self.law, self.network.now)
         if not self.row.recovering:
             self.row.recovering = 1
             self.row.recover = self.taken
@@ -301,9 +305,9 @@ class Sender(Flow):
 
     def _time_out(self) -> None:
         row: Any = self.row
-        laws.time_out(row, self.law, self.network.now)
-        round_trip.back_off(row, self.law)
         row.timeouts += 1
+        self._tell("time_out", self.law, self.network.now)
+        round_trip.back_off(row, self.law)
         row.recovering = 0
         row.in_flight = 0
         self._start_timer()

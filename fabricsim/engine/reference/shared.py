@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.engine.reference.packets import Control, Delivery, Entry
+    from fabricsim.transports.dispatch import Dispatch
 
     Table = NDArray[Any]
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 class NetworkTables(Protocol):
     """What the engines are given: one table per kind of record of `fabricsim.records.packet`."""
 
+    @property
+    def dispatch(self) -> Dispatch: ...  # noqa: D102  laws and load-balancing rules by number
     @property
     def world(self) -> Table: ...  # noqa: D102  columns are told in fabricsim.records.packet
     @property

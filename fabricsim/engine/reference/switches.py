@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from fabricsim.engine.reference.nodes import Node
 from fabricsim.records.packet import DATA, HOST
 from fabricsim.records.program import NONE
-from fabricsim.records.transport import LEAST_LOADED
 from fabricsim.topology.shortest_paths import mix
+from fabricsim.transports.dispatch import tell
 
 if TYPE_CHECKING:
     from fabricsim.engine.reference.flows import NetworkParts
@@ -36,9 +36,12 @@ class Switch(Node):
     def next_link(self, packet: Packet) -> Link:
         """Link that a packet takes from here; its cursor moves on."""
         choices = self._choices(packet)
-        if self.network.flows[packet.flow].balance == LEAST_LOADED:
-            return min(choices, key=lambda link: (link.down, link.drain_time()))
-        return choices[0]
+        law = self.network.flows[packet.flow].law
+        if not law.weighs or len(choices) == 1:
+            return choices[0]
+        rule = self.network.tables.dispatch.rules[int(law.balance)]
+        weights = [tell(rule, "weigh", law, place, link.drain_time()) for place, link in enumerate(choices)]
+        return min(zip(choices, weights, strict=True), key=lambda pair: (pair[0].down, pair[1]))[0]
 
     def _choices(self, packet: Packet) -> list[Link]:
         """Links that a packet may take from here, beginning with the one that its hash says; its cursor moves on."""

@@ -8,15 +8,45 @@ nothing to send (section 5.8) for less than the idle time of a restart, the undo
 
 from __future__ import annotations
 
+from typing import Annotated, ClassVar
+
 import numpy as np
+from pydantic import Field
 
 from fabricsim.jit.compile import kernel
+from fabricsim.scenario.congestion import Factor, Law, Packets
 from fabricsim.transports.laws import new_reno
 from fabricsim.transports.laws.new_reno import LOSS_WINDOW, LOWEST_THRESHOLD, slow_start
 
 SECONDS_PER_PS = 1e-12
 LARGEST_STEP = 1.5
 """Most that the window may aim at within a round trip, windows (RFC 9438, section 4.2)."""
+
+
+class Cubic(Law):
+    """CUBIC (RFC 9438). ``scale`` is its C in packets/s^3, ``decrease`` its beta."""
+
+    parameters: ClassVar = {
+        "scale": np.float64,  # packets/s^3
+        "decrease": np.float64,
+    }
+    state: ClassVar = {
+        "peak": np.float64,  # W_max, plateau of the growth, packets; 0: none known
+        "prior": np.float64,  # window before the last cut, packets
+        "friendly": np.float64,  # window of a Reno flow, packets
+        "epoch_at": np.int64,  # when growth began, ps; 0: not yet
+        "origin": np.float64,  # time to grow back to the peak, s
+    }
+    slow_start = True
+    window_only = True
+
+    scale: Annotated[float, Field(gt=0, le=1000)] = 0.4
+    decrease: Factor = 0.7
+    minimum_window: Packets = 1.0
+    initial_threshold: Packets | None = None
+
+
+LAW = Cubic
 
 
 @kernel
@@ -73,7 +103,7 @@ def _avoid_congestion(flow, law, now, packets):
 
 
 @kernel
-def acknowledge(flow, law, now, packets, marked, rtt):  # noqa: ARG001  one signature for all laws
+def acknowledge(flow, law, now, packets, marked, rtt):
     """Take an ACK of `packets` packets; during recovery the window stands still."""
     if flow.recovering == 1:
         return
@@ -84,7 +114,7 @@ def acknowledge(flow, law, now, packets, marked, rtt):  # noqa: ARG001  one sign
 
 
 @kernel
-def lose(flow, law, now):  # noqa: ARG001  one signature for all laws
+def lose(flow, law, now):
     """Cut the flight by the factor beta (section 4.6), with fast convergence (section 4.7)."""
     flow.prior = flow.window
     if flow.window < flow.peak:
@@ -104,7 +134,7 @@ def restart(flow, law):
 
 
 @kernel
-def time_out(flow, law, now):  # noqa: ARG001  one signature for all laws
+def time_out(flow, law, now):
     """Start again from one packet and forget the peak (section 4.8)."""
     flow.prior = flow.window
     flow.peak = 0.0

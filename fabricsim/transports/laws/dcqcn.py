@@ -14,13 +14,79 @@ anything reads or changes the rate. No timer runs before the first CNP. Rates by
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import numpy as np
+from pydantic import Field
+
 from fabricsim.jit.compile import inlined, kernel, rare
 from fabricsim.records.program import NEVER
+from fabricsim.scenario.congestion import Bytes, Duration, Gain, Interval, Law, Rate, Stages, shares_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 ALPHA_DUE = 1  # of flow.notified: a CNP came since alpha was updated
 CUT_DUE = 2  # of flow.notified: a CNP came since the rate was cut
 CLOSE = 1e-9  # halving never quite reaches the target: a gap of this share of it is none
 MANY_STAGES = 1 << 30
+
+
+class Dcqcn(Law):
+    """DCQCN (Zhu et al., SIGCOMM 2015).
+
+    ``alpha_interval``, ``cut_interval`` and ``raise_interval`` are those of alpha's updates, of rate
+    cuts (0: every notification cuts) and of the increase timer; ``raise_bytes`` is the byte counter,
+    none: not used; ``stages`` is F; ``clamp`` says that every cut sets the target rate. With a
+    ``cnp_interval`` of 0 acknowledgements echo the mark of their packet, without notification packets.
+    The defaults are the tuned set of the HPCC authors (Li et al., SIGCOMM 2019).
+    """
+
+    parameters: ClassVar = {
+        "gain": np.float64,  # g
+        "alpha_interval": np.int64,  # ps
+        "cut_interval": np.int64,  # ps; 0: each CNP cuts at once
+        "raise_interval": np.int64,  # ps
+        "raise_bytes": np.float64,  # byte counter, bytes; 0: none
+        "stages": np.int32,  # F
+        "additive": np.float64,  # increase, bytes/s
+        "hyper": np.float64,  # hyper increase, bytes/s
+        "minimum_rate": np.float64,  # bytes/s
+        "clamp": np.int32,  # 1: every cut sets the target rate
+    }
+    state: ClassVar = {
+        "alpha": np.float64,  # extent of congestion
+        "target_rate": np.float64,  # to which it recovers, bytes/s
+        "stage": np.int32,  # increases by the timer since the last cut
+        "byte_stage": np.int32,  # increases by the byte counter since the last cut
+        "notified": np.int32,  # bits: a CNP came since alpha was updated (1), the rate cut (2)
+        "alpha_at": np.int64,  # next update of alpha, ps
+        "cut_at": np.int64,  # next look whether to cut, ps
+        "raise_at": np.int64,  # next increase by the timer, ps
+        "raise_bytes": np.float64,  # bytes until the next increase by the counter
+    }
+    ecn = True
+    fixed_window = True
+    paced = True
+
+    gain: Gain = 1 / 256
+    alpha_interval: Interval = 1_000_000
+    cut_interval: Duration = 4_000_000
+    raise_interval: Interval = 300_000_000
+    raise_bytes: Annotated[Bytes, Field(gt=0)] | None = None
+    stages: Stages = 1
+    additive: Rate | None = None
+    hyper: Rate | None = None
+    minimum_rate: Rate | None = None
+    clamp: bool = False
+    cnp_interval: Duration = 0
+
+    def columns(self, line_rate: float, packet: int) -> Mapping[str, float | None]:
+        """Scale rates: 5 and 50 Mb/s per 25 Gb/s, at least 1 Gb/s of 100 (ns-3 of the HPCC authors)."""
+        return shares_of(self, line_rate, additive=1 / 5000, hyper=1 / 500, minimum_rate=1 / 100)
+
+
+LAW = Dcqcn
 
 
 @kernel
@@ -160,7 +226,7 @@ def _raise_by_bytes(flow, law):
 
 
 @kernel
-def acknowledge(flow, law, now, packets, marked, rtt):  # noqa: ARG001  one signature for all laws
+def acknowledge(flow, law, now, packets, marked, rtt):
     """Take an ACK, which is a notification if it echoes a mark and the receiver sends no CNPs."""
     if marked == 1 and law.cnp_interval == 0:
         notify(flow, law, now)

@@ -13,9 +13,62 @@ ACK raises it.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
 from fabricsim.jit.compile import kernel
-from fabricsim.records.transport import EVERY_WINDOW, PROPORTIONAL
+from fabricsim.scenario.congestion import Gain, Law, Packets
 from fabricsim.transports.laws import new_reno
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# when it cuts
+AT_MARKS = 0  # at the first mark of a window
+EVERY_WINDOW = 1  # at the end of each window, marks or none
+PROPORTIONAL = 2  # at the first mark of a window, by a part for each packet acknowledged
+
+
+class Dctcp(Law):
+    """DCTCP (RFC 8257).
+
+    ``gain`` is its g, ``initial_alpha`` the alpha of a new connection. ``cut`` says when the window is
+    cut: at the first mark of a window of data, at once or in proportion to what is acknowledged until all that
+    was sent by then is (PRR, RFC 6937, as ns-3 and Linux do), or at the end of every one, marks or none, as
+    csg-htsim does.
+    """
+
+    parameters: ClassVar = {
+        "gain": np.float64,
+        "initial_alpha": np.float64,
+        "cut": np.int32,  # AT_MARKS, EVERY_WINDOW or PROPORTIONAL
+    }
+    state: ClassVar = {
+        "alpha": np.float64,  # extent of congestion
+        "epoch": np.int64,  # a window has passed when more than this number is acknowledged
+        "epoch_packets": np.float64,  # acknowledged since the epoch began
+        "epoch_marked": np.float64,  # of these, marked
+        "cut_until": np.int64,  # no cut by marks until more than this number is acknowledged
+        "reduction": np.float64,  # of the window for each packet acknowledged while a cut lasts; 0: none does
+    }
+    ecn = True
+    slow_start = True
+    window_only = True
+
+    gain: Gain = 1 / 16
+    initial_alpha: Annotated[float, Field(ge=0, le=1)] = 1.0
+    cut: Literal["marked", "proportional", "every-window"] = "marked"
+    minimum_window: Packets = 2.0
+    initial_threshold: Packets | None = None
+
+    def columns(self, line_rate: float, packet: int) -> Mapping[str, float | None]:
+        """Say by its number when to cut."""
+        return {"cut": {"marked": AT_MARKS, "every-window": EVERY_WINDOW, "proportional": PROPORTIONAL}[self.cut]}
+
+
+LAW = Dctcp
 
 
 @kernel
@@ -80,7 +133,7 @@ def _answer_every_window(flow, law, packets, marked, ended):
 
 
 @kernel
-def acknowledge(flow, law, now, packets, marked, rtt):  # noqa: ARG001  one signature for all laws
+def acknowledge(flow, law, now, packets, marked, rtt):
     """Take an ACK of `packets` packets; during recovery marks are counted and the window stands still."""
     ended = _observe(flow, law, packets, marked)
     if flow.recovering == 1:

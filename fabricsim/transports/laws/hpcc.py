@@ -10,11 +10,57 @@ packets, times ps.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import numpy as np
+from pydantic import Field
 
 from fabricsim.jit.compile import kernel
+from fabricsim.scenario.congestion import Bytes, Factor, Interval, Law, Packets, Stages
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 PS_PER_S = 1e12
 LEAST_OVERUSE = 1e-9  # an idle path lets the window grow to its bound
+
+
+class Hpcc(Law):
+    """HPCC (Li et al., SIGCOMM 2019).
+
+    ``eta`` is the target utilisation, ``stages`` its maxStage, ``additive`` W_AI in bytes. The window
+    stays within the product of line rate and ``network_rtt``, the base round trip that all flows count
+    in; if it is left out, each counts in that of its own way.
+    """
+
+    parameters: ClassVar = {
+        "eta": np.float64,  # target utilisation
+        "stages": np.int32,  # maxStage
+        "additive": np.float64,  # increase, packets
+    }
+    state: ClassVar = {
+        "stage": np.int32,  # increases since a cut
+        "epoch": np.int64,  # a round trip has passed when this number is acknowledged
+        "reference": np.float64,  # window of the last round trip, packets
+        "utilisation": np.float64,  # smoothed, of the busiest link
+    }
+    telemetry = True
+    paced = True
+    most_outstanding = 2**20  # each packet has its telemetry
+
+    eta: Factor = 0.95
+    stages: Stages = 5
+    network_rtt: Interval | None = None
+    additive: Annotated[Bytes, Field(gt=0)] | None = None
+    minimum_window: Packets = 0.01
+
+    def columns(self, line_rate: float, packet: int) -> Mapping[str, float | None]:
+        """Count the increase in packets: 10 Mb/s per 25 Gb/s over a base round trip of 13 us (the authors' ns-3)."""
+        additive = line_rate / 2500 * 13e-6 if self.additive is None else self.additive
+        return {"additive": additive / packet}
+
+
+LAW = Hpcc
 
 
 @kernel
@@ -70,7 +116,7 @@ def _measure(flow, telemetry, first, kept):
 
 
 @kernel
-def acknowledge(flow, law, now, packets, telemetry, number, slot):  # noqa: ARG001  as the others, but for telemetry
+def acknowledge(flow, law, now, packets, telemetry, number, slot):
     """Take the ACK of packet `number`; its telemetry is one row per link from place `slot` of the flow on.
 
     The window follows each ACK from a reference that is itself moved once per round trip (function NewAck).

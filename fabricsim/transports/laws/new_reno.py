@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from fabricsim.jit.compile import kernel
+from fabricsim.scenario.congestion import Law, Packets
 
 LOWEST_THRESHOLD = 2.0
 """Least slow start threshold, packets (RFC 5681, equation 4)."""
@@ -17,6 +18,20 @@ LOSS_WINDOW = 1.0
 """Window after a timeout, packets (RFC 5681, section 3.1)."""
 REMEMBERED = 0.75
 """Share of the window that the slow start after an idle time may reach again (RFC 2861, section 3)."""
+
+
+class NewReno(Law):
+    """TCP New Reno (RFC 5681, RFC 6582)."""
+
+    slow_start = True
+    window_only = True
+
+    minimum_window: Packets = 1.0
+    initial_threshold: Packets | None = None
+    """Window at which the first slow start ends; none: at the first loss."""
+
+
+LAW = NewReno
 
 
 @kernel
@@ -46,14 +61,14 @@ def grow(flow, law, packets):
 
 
 @kernel
-def acknowledge(flow, law, now, packets, marked, rtt):  # noqa: ARG001  one signature for all laws
+def acknowledge(flow, law, now, packets, marked, rtt):
     """Take an ACK of `packets` packets; during recovery the window stands still."""
     if flow.recovering == 0:
         grow(flow, law, packets)
 
 
 @kernel
-def lose(flow, law, now):  # noqa: ARG001  one signature for all laws
+def lose(flow, law, now):
     """Halve the flight (RFC 5681, equation 4; RFC 6582, section 3.2)."""
     flow.threshold = max(flow.in_flight / 2.0, LOWEST_THRESHOLD)
     flow.window = max(flow.threshold, law.minimum_window)
@@ -67,7 +82,7 @@ def restart(flow, law):
 
 
 @kernel
-def time_out(flow, law, now):  # noqa: ARG001  one signature for all laws
+def time_out(flow, law, now):
     """Start again from one packet (RFC 5681, section 3.1)."""
     flow.threshold = max(flow.in_flight / 2.0, LOWEST_THRESHOLD)
     flow.window = max(LOSS_WINDOW, law.minimum_window)

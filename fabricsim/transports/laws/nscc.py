@@ -8,12 +8,92 @@ uet-htsim. The window penalty that a receiver may ask for is not modelled. Windo
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import numpy as np
+from pydantic import Field
 
 from fabricsim.jit.compile import kernel
+from fabricsim.scenario.congestion import Duration, Factor, Gain, Interval, Law, Packets
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 PS_PER_S = 1e12
 CLEAN_DELAY = 0.25  # a long delay without a mark counts as this share of a base round trip
 FAST = 1  # of flow.stage: the fast increase is in force
+
+
+class Nscc(Law):
+    """NSCC of Ultra Ethernet (specification 1.0, section 3.6).
+
+    ``rtt`` is the unloaded round trip of the network that the parameters are scaled to, ``low`` the
+    target queueing delay. ``proportional`` is alpha times the target, ``fair`` the fair increase,
+    ``eta`` what each round trip adds, in packets; ``quick`` the fast increase per acknowledged packet.
+    A quick adaptation starts at ``adapt_delay`` targets if less than ``adapt_gate`` of the largest
+    window arrived. The largest window is ``bdp_limit`` bandwidth-delay products of the flow. Delays
+    below ``no_delay`` are none; increases are added after ``gather`` packets.
+    """
+
+    parameters: ClassVar = {
+        "low": np.float64,  # target queueing delay, ps
+        "gain": np.float64,  # weight of the new delay
+        "decrease": np.float64,  # gamma
+        "largest_cut": np.float64,
+        "proportional": np.float64,  # alpha: packets per ps below the target and acknowledged packet over window
+        "fair": np.float64,  # packets per round trip
+        "eta": np.float64,  # increase per round trip, packets
+        "quick": np.float64,  # fast increase, packets per acknowledged packet
+        "adapt_delay": np.float64,  # queueing delay that starts a quick adaptation, targets
+        "adapt_gate": np.float64,  # share of the maximum window that must not have been achieved
+        "bdp_limit": np.float64,  # maximum window, bandwidth-delay products of the flow
+        "no_delay": np.float64,  # a queueing delay below this is none, ps
+        "gather": np.float64,  # increases are added once more packets than this are acknowledged
+    }
+    state: ClassVar = {
+        "stage": np.int32,  # 1: fast
+        "notified": np.int32,  # 1: a NACK came
+        "cut_at": np.int64,  # time of the last cut, ps
+        "delay": np.float64,  # smoothed queueing delay, ps
+        "achieved": np.float64,  # packets acknowledged in the present period of quick adaptation
+        "adapted_at": np.int64,  # when quick adaptation may act again, ps
+        "increase": np.float64,  # not yet added to the window, packets
+        "fast": np.float64,  # packets acknowledged without delay in a row
+        "gathered": np.float64,  # packets acknowledged since `increase` was last added
+        "adjusted_at": np.int64,  # time of the last increase by eta, ps
+        "ignored": np.float64,  # packets still to be answered for before marks count again
+    }
+    ecn = True
+    window_only = True
+    each_loss = True
+
+    rtt: Interval = 12_000_000
+    low: Interval | None = None
+    gain: Gain = 0.0125
+    decrease: Factor = 0.8
+    largest_cut: Factor = 0.5
+    proportional: Packets | None = None
+    fair: Packets | None = None
+    eta: Packets | None = None
+    quick: Packets | None = None
+    adapt_delay: Annotated[float, Field(gt=0, le=1000)] = 4.0
+    adapt_gate: Factor = 1 / 8
+    bdp_limit: Annotated[float, Field(gt=0, le=1000)] = 1.5
+    no_delay: Duration = 1_000_000
+    gather: Annotated[float, Field(ge=0, le=1e6)] = 8.0
+    minimum_window: Packets = 1.0
+
+    def columns(self, line_rate: float, packet: int) -> Mapping[str, float | None]:
+        """Scale from the reference network of 100 Gb/s and 12 us (uet-htsim)."""
+        low = 0.75 * self.rtt if self.low is None else self.low
+        size = line_rate * self.rtt / PS_PER_S / 150_000
+        proportional = 4 * size * low / 12_000_000 if self.proportional is None else self.proportional
+        scaled = {"fair": 5 * size, "eta": 0.15 * size, "quick": 0.25 * size}
+        left_out = {key: value for key, value in scaled.items() if getattr(self, key) is None}
+        return {"low": low, "proportional": proportional / low, **left_out}
+
+
+LAW = Nscc
 
 
 @kernel
@@ -161,7 +241,7 @@ def lose(flow, law, now):
 
 
 @kernel
-def time_out(flow, law, now):  # noqa: ARG001  one signature for all laws
+def time_out(flow, law, now):
     """Take the lost packet off the window."""
     flow.window -= 1.0
     _bound(flow, law)

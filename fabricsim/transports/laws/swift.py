@@ -8,10 +8,71 @@ times ps, rates bytes/s.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
+import numpy as np
+from pydantic import Field
+
+from fabricsim.errors import Mistake
 from fabricsim.jit.compile import kernel
+from fabricsim.scenario.congestion import Duration, Factor, Interval, Law, Packets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 PS_PER_S = 1e12
+
+
+class Swift(Law):
+    """Swift (Kumar et al., SIGCOMM 2020).
+
+    ``low`` is the base target delay, ``per_hop`` what each link adds, ``flow_range`` the most that a
+    small window adds, between windows of ``flow_low`` and ``flow_high``; ``additive`` is the increase per
+    round trip, ``decrease`` beta, ``largest_cut`` the most that one cut takes away; ``stages`` timeouts
+    in a row set the window to its minimum.
+    """
+
+    parameters: ClassVar = {
+        "low": np.float64,  # base target delay, ps
+        "per_hop": np.float64,  # target delay per link, ps
+        "flow_range": np.float64,  # most target delay for small windows, ps
+        "flow_low": np.float64,  # window of the full range, packets
+        "flow_high": np.float64,  # window without any, packets
+        "additive": np.float64,  # increase, packets
+        "decrease": np.float64,
+        "largest_cut": np.float64,
+        "stages": np.int32,  # timeouts to a reset
+    }
+    state: ClassVar = {
+        "stage": np.int32,  # timeouts in a row
+        "cut_at": np.int64,  # time of the last cut, ps
+    }
+    delay_key = "low"
+
+    low: Interval = 20_000_000
+    per_hop: Duration | None = None
+    flow_range: Duration | None = None
+    flow_low: Packets = 0.1
+    flow_high: Packets = 100.0
+    additive: Packets = 1.0
+    decrease: Factor = 0.8
+    largest_cut: Factor = 0.5
+    stages: Annotated[int, Field(ge=1, le=1000)] = 5
+    initial_window: Packets = 10.0
+    minimum_window: Packets = 0.1
+
+    def columns(self, line_rate: float, packet: int) -> Mapping[str, float | None]:
+        """Scale delays to the base one, as uet-htsim does."""
+        per_hop = self.low / 6.55 if self.per_hop is None else self.per_hop
+        return {"per_hop": per_hop, "flow_range": 5 * self.low if self.flow_range is None else self.flow_range}
+
+    def problems(self) -> Iterator[Mistake]:
+        """Have the windows of flow scaling in order."""
+        if self.flow_low >= self.flow_high:
+            yield Mistake("flow_low", "is not below flow_high", "lower it, or raise flow_high")
+
+
+LAW = Swift
 
 
 @kernel
@@ -56,7 +117,7 @@ def _cut(flow, law, now, factor):
 
 
 @kernel
-def acknowledge(flow, law, now, packets, marked, rtt):  # noqa: ARG001  one signature for all laws
+def acknowledge(flow, law, now, packets, marked, rtt):
     """Grow while the round trip is below its target, else cut in proportion to the excess."""
     flow.stage = 0
     if rtt <= 0:

@@ -11,7 +11,6 @@ from fabricsim.engine.packet.kernels.net import prefetch
 from fabricsim.jit.compile import inlined, kernel
 from fabricsim.records.packet import CLASSES
 from fabricsim.records.program import NEVER
-from fabricsim.records.transport import LEAST_LOADED
 from fabricsim.topology.shortest_paths import mix, remainder
 
 _AHEAD = 8
@@ -19,7 +18,7 @@ _AHEAD = 8
 _PER_PREFETCH = 3
 """Packets in the lines that are fetched at once."""
 _FAILED = np.int64(1 << 61)
-"""ps, more than any drain time: what a link that is down counts besides, where the least loaded one is taken."""
+"""More than any weight: what a link that is down weighs besides."""
 
 
 @kernel
@@ -31,16 +30,17 @@ def route(net, node, packet, now):
     choices = net.groups[group + 1] - first
     # Not branched on, though it picks among one choice too: which of its links a packet meets cannot be foreseen.
     pick = remainder(mix(mix(np.int64(flow.key) ^ np.int64(packet.entropy)) ^ mix(node + 1)), choices)
-    if net.laws[flow.law].balance != LEAST_LOADED or choices == 1:
+    law = net.laws[flow.law]
+    if not law.weighs or choices == 1:
         return np.int64(net.group_links[first + pick])
-    best, least = np.int64(-1), NEVER
+    best, least = np.int64(-1), np.int64(NEVER)
     for i in range(choices):
         index = np.int64(net.group_links[first + (pick + i) % choices])
-        drain = drain_time(net, index, now)
+        weight = np.int64(net.weigh(law, i, drain_time(net, index, now)))
         if net.links[index].down > 0:
-            drain += _FAILED
-        if drain < least:
-            best, least = index, drain
+            weight += _FAILED
+        if weight < least:
+            best, least = index, weight
     return best
 
 
@@ -82,7 +82,7 @@ def _look_up_ways(net, node, count):
     for i in range(count):
         arrival = net.came[i]
         packet = net.pool[arrival.place]
-        if packet.cursor < 0 and net.laws[net.flows[packet.flow].law].balance != LEAST_LOADED:
+        if packet.cursor < 0 and not net.laws[net.flows[packet.flow].law].weighs:
             arrival.out = route(net, node, packet, NEVER)
             port = np.int64(net.links[arrival.out].port)
             prefetch(net.ports, port)

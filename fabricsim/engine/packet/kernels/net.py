@@ -11,13 +11,13 @@ from numba.core import cgutils
 from numba.extending import intrinsic, overload
 from numba.np.arrayobj import make_array
 
-from fabricsim.jit.tables import Tables, table_type
+from fabricsim.jit.tables import Tables
 from fabricsim.records import packet as t
 from fabricsim.records import transport as tt
 
 
 class Net(Tables):
-    """One simulated network."""
+    """One simulated network; kinds of it have the columns and kernels of laws and load-balancing rules besides."""
 
     TABLES: ClassVar[dict[str, np.dtype[Any]]] = {
         "world": t.NETWORK,  # one row
@@ -93,7 +93,7 @@ def _prefetch(_context: Any, table: Any, index: Any) -> Any:  # noqa: ANN401  nu
         address = builder.bitcast(place, cgutils.voidptr_t)
         kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, *[ir.IntType(32)] * 3])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        for line in range(_PREFETCHED_OF_FLOW if table == table_type(tt.FLOW) else _PREFETCHED):
+        for line in range(_PREFETCHED_OF_FLOW if "in_flight" in getattr(table.dtype, "fields", ()) else _PREFETCHED):
             at = cgutils.pointer_add(builder, address, line * _LINE)
             builder.call(function, [at, *[ir.Constant(ir.IntType(32), value) for value in (0, 3, 1)]])
         return context.get_dummy_value()

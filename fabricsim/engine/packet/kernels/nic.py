@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fabricsim.engine.packet.kernels import control
 from fabricsim.engine.packet.kernels.agenda import plan
 from fabricsim.engine.packet.kernels.departure import may_take, serve_nic
 from fabricsim.engine.packet.kernels.emission import SCRATCH, emit_at_once, to_wire
@@ -17,7 +16,6 @@ from fabricsim.engine.packet.kernels.recovery import next_lost
 from fabricsim.jit.compile import inlined, kernel, rare
 from fabricsim.records.packet import AGAIN, ALARM, CAPABLE, CLASS_SHIFT, DATA, READ_AHEAD, WHEN_FREE
 from fabricsim.records.program import NEVER
-from fabricsim.records.transport import BY_FLOWLET, BY_PACKET, NDP
 from fabricsim.topology.shortest_paths import mix, remainder
 
 _ALARM, _DATA, _NO_ECHO = np.int64(ALARM), np.int64(DATA), np.int64(0)
@@ -45,7 +43,7 @@ def _may_send(flow, law):
     """Whether a flow has something that its window lets it send."""
     if flow.lost == 0 and (flow.next_number >= flow.posted or flow.next_number - flow.acknowledged >= law.span):
         return False
-    if law.law == NDP:
+    if law.pulled:
         return flow.window >= 1.0
     return flow.in_flight == 0 or flow.in_flight + 1 <= flow.window
 
@@ -199,7 +197,7 @@ def _payload_of(net, flow, law, number):
 
 @rare
 def _choose_entropy(net, flow, law, now):
-    """Draw a new entropy where the sender balances load, by packet or after a gap; or a place for telemetry."""
+    """Draw a new entropy if the load-balancing rule says so; or a place for telemetry."""
     if flow.first_telemetry >= 0:
         flow.entropy = flow.draws & (law.span - 1)
         flow.draws += 1
@@ -207,9 +205,7 @@ def _choose_entropy(net, flow, law, now):
         net.telemetry[first].stamp = now
         for hop in range(flow.hops):
             net.telemetry[first + hop].time = 0  # a packet that is trimmed does not get to the later ones
-    elif law.balance == BY_PACKET or (
-        law.balance == BY_FLOWLET and flow.last_send != NEVER and now - flow.last_send > law.flowlet_gap
-    ):
+    elif net.renew(flow, law, now):
         flow.entropy = remainder(mix(mix(mix(net.world[0].seed) ^ flow.key) ^ flow.draws), np.int64(law.entropies))
         flow.draws += 1
 
@@ -301,7 +297,7 @@ def _send(net, nic, number, now):
     flow = net.flows[number]
     index = np.int64(net.ports[nic].link)
     law = net.laws[flow.law]
-    control.before_send(flow, law, now)
+    net.advance(flow, law, now)
     if flow.lost > 0:
         which = next_lost(net, flow, law)
         again = AGAIN
@@ -315,7 +311,7 @@ def _send(net, nic, number, now):
     payload = np.int64(law.payload)
     if again or which == flow.send_last:
         payload = _payload_of(net, flow, law, which)
-    if flow.first_telemetry >= 0 or law.balance in (BY_PACKET, BY_FLOWLET):
+    if flow.first_telemetry >= 0 or law.renews:
         _choose_entropy(net, flow, law, now)
     wire = payload + law.overhead
     state = again | (law.data_class << CLASS_SHIFT) | (CAPABLE if law.ecn else 0)
@@ -329,7 +325,7 @@ def _send(net, nic, number, now):
         start_timer(net, number, flow, now)
     if flow.rate < np.inf:
         flow.next_send = now + np.int64(wire * _PS / flow.rate + 0.5)
-    control.after_send(flow, law, wire)
+    net.sent(flow, law, wire)
     ready = now
     if flow.stages > 0:
         ready = pass_servers(net, np.int64(flow.first_stage), np.int64(flow.stages), payload, now)

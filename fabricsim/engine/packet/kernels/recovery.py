@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.engine.packet.kernels import control
 from fabricsim.jit.compile import inlined, kernel, rare
 from fabricsim.records.program import NEVER
-from fabricsim.records.transport import BY_FLOW, GO_BACK_N, NSCC
+from fabricsim.records.transport import GO_BACK_N
 
 OUTSTANDING = 0
 ARRIVED = 1
@@ -67,9 +66,9 @@ def _is_outstanding(net, flow, law, number):
 
 
 @rare
-def _begin_recovery(flow, law, now):
-    if flow.recovering == 0 or law.law == NSCC:  # which answers to each NACK
-        control.lose(flow, law, now)
+def _begin_recovery(net, flow, law, now):
+    if flow.recovering == 0 or law.each_loss:
+        net.lose(flow, law, now)
     if flow.recovering == 0:
         flow.recovering = 1
         flow.recover = max(flow.next_number, flow.highest)
@@ -89,7 +88,7 @@ def _find_lost_again(net, flow, law, now):
     flow.renewed = NEVER
     for number in range(flow.acknowledged, flow.scanned):
         if net.scoreboard[_place(flow, law, number)] == RESENT:
-            _begin_recovery(flow, law, now)
+            _begin_recovery(net, flow, law, now)
             _miss(net, flow, law, number)
 
 
@@ -100,7 +99,7 @@ def find_lost(net, flow, law, now):
     number = max(flow.scanned, flow.acknowledged)
     while number < limit:
         if net.scoreboard[_place(flow, law, number)] == OUTSTANDING:
-            _begin_recovery(flow, law, now)
+            _begin_recovery(net, flow, law, now)
             _miss(net, flow, law, number)
         number += 1
     flow.scanned = max(flow.scanned, number)
@@ -111,7 +110,7 @@ def find_lost(net, flow, law, now):
 @inlined
 def sent_after_recovery_began(net, flow, law, number):
     """Whether a packet was sent again in this recovery, on the one way that all packets of the flow take."""
-    if flow.recovering == 0 or law.balance != BY_FLOW or law.recovery == GO_BACK_N or number < flow.acknowledged:
+    if flow.recovering == 0 or not law.one_path or law.recovery == GO_BACK_N or number < flow.acknowledged:
         return False
     return net.scoreboard[_place(flow, law, number)] == RESENT
 
@@ -123,7 +122,7 @@ def find_lost_before(net, flow, law, now):
         return
     for number in range(max(flow.scanned, flow.acknowledged), flow.recover):
         if net.scoreboard[_place(flow, law, number)] == OUTSTANDING:
-            _begin_recovery(flow, law, now)
+            _begin_recovery(net, flow, law, now)
             _miss(net, flow, law, number)
     flow.scanned = max(flow.scanned, flow.recover)
 
@@ -132,7 +131,7 @@ def find_lost_before(net, flow, law, now):
 def name_lost(net, flow, law, number, now):
     """Declare one packet lost: the receiver got its trimmed header."""
     if flow.acknowledged <= number < flow.next_number and _is_outstanding(net, flow, law, number):
-        _begin_recovery(flow, law, now)
+        _begin_recovery(net, flow, law, now)
         _miss(net, flow, law, number)
 
 
@@ -144,9 +143,9 @@ def _go_back(flow):
 
 
 @rare
-def rewind(flow, law, now):
+def rewind(net, flow, law, now):
     """Go back to the oldest packet not acknowledged."""
-    _begin_recovery(flow, law, now)
+    _begin_recovery(net, flow, law, now)
     _go_back(flow)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.engine.packet.kernels import control
 from fabricsim.engine.packet.kernels.link import sample
 from fabricsim.engine.packet.kernels.nic import joins_or_leaves, reconsider, set_alarm, start_timer
 from fabricsim.engine.packet.kernels.recovery import (
@@ -20,7 +19,7 @@ from fabricsim.jit.compile import inlined, kernel, rare
 from fabricsim.records.packet import ACK, CNP, MARKED, PULL, PULLS
 from fabricsim.records.program import NEVER
 from fabricsim.records.transport import GO_BACK_N
-from fabricsim.transports.laws import ndp, round_trip
+from fabricsim.transports.laws import round_trip
 
 
 @rare
@@ -68,13 +67,13 @@ def receive_answer(net, packet, now):
     flow = net.flows[number]
     law = net.laws[flow.law]
     if packet.kind == CNP:
-        control.notify(flow, law, now)
+        net.notify(flow, law, now)
     elif packet.kind == PULL:
-        control.pull(flow, law, np.int64(packet.number))
+        net.pull(flow, law, np.int64(packet.number))
         _sample_pace(net, flow, now)
     else:
         if packet.state & PULLS:
-            ndp.ride(flow, law)
+            net.ride(flow, law)
         _hear_of_arrivals(net, number, flow, law, packet, now)
     return joins_or_leaves(net, number, now)
 
@@ -93,7 +92,7 @@ def _hear_of_arrivals(net, number, flow, law, packet, now):
         round_trip.measure(flow, law, rtt)
     if law.recovery == GO_BACK_N:
         if not is_ack and cumulative == flow.acknowledged and flow.next_number > cumulative:
-            rewind(flow, law, now)
+            rewind(net, flow, law, now)
     elif is_ack:
         find_lost(net, flow, law, now)
         if later:
@@ -102,7 +101,7 @@ def _hear_of_arrivals(net, number, flow, law, packet, now):
         name_lost(net, flow, law, echo, now)
     if is_ack:
         marked = 1 if law.ecn and packet.state & MARKED else 0
-        control.acknowledge(net, flow, law, now, newly, marked, rtt, echo, np.int64(packet.entropy))
+        net.acknowledge(net, flow, law, now, newly, marked, rtt, echo, np.int64(packet.entropy))
     if flow.acknowledged > oldest:  # RFC 6298, 5.3: not by what arrived after a gap, which may never be filled
         _restart_timer(net, number, flow, now)
         if flow.acknowledged > flow.forget_at:
@@ -113,7 +112,7 @@ def _hear_of_arrivals(net, number, flow, law, packet, now):
 @rare
 def _time_out(net, flow, law, now):
     flow.timeouts += 1
-    control.time_out(flow, law, now)
+    net.time_out(flow, law, now)
     round_trip.back_off(flow, law)
     lose_all(net, flow, law)
     flow.timeout_at = now + np.int64(flow.timeout)
@@ -139,7 +138,7 @@ def wake(net, number, now):
 def _restart_if_idle(net, flow, law, now):
     """Begin slow start anew where all was acknowledged and nothing sent for long."""
     if flow.acknowledged == flow.posted and now - flow.last_send >= law.idle_restart:
-        control.restart(flow, law)
+        net.restart(flow, law)
         if flow.tap >= 0:
             sample(net, flow.tap, now, flow.window)
 
@@ -177,7 +176,9 @@ def send_message(net, number, size, owner, now):
         net.receivers[number].transfer = at
         flow.next_send = now + flow.connect
         flow.last_send = NEVER
-        control.start(flow, law)
+        flow.threshold = law.initial_threshold
+        flow.window = law.initial_window
+        net.start(flow, law)
         round_trip.start(flow, law)
         _sample_pace(net, flow, now)
     else:

@@ -1,0 +1,1 @@
+"""Load-balancing rules, one a file."""

@@ -1,0 +1,145 @@
+"""A user's law and load-balancing rule, as the how-to page has them: the same events in both packet engines."""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import simpy
+
+from fabricsim import extensions, load
+from fabricsim.engine.fabric import Fabric
+from fabricsim.errors import InputError
+from fabricsim.run.traffic import request
+from fabricsim.scenario.balancing import RULES
+from fabricsim.scenario.congestion import LAWS
+from fabricsim.transports.dispatch import Dispatch
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "howto" / "own-law.md"
+US = 1_000_000  # ps
+
+
+@pytest.fixture(autouse=True)
+def _forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extensions, "_files", {})
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    for name, text in re.findall(r"^```python\n# (\S+)\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def _helper(name: str) -> ModuleType:
+    sys.path.insert(0, str(ROOT / "tests" / "reference"))
+    try:
+        return import_module(name)
+    finally:
+        sys.path.pop(0)
+
+
+def _settings(files: Path) -> list[str]:
+    law, rule = (f"{files / name}.py" for name in ("aimd", "two"))
+    return [
+        "fabric.topology=fat-tree",
+        "transport.switch.ecn.low=60kB",
+        "transport.switch.ecn.high=60kB",
+        "transport.packet.recovery=selective",
+        "transport.packet.reordering=1000",
+        f"transport.congestion_control.law={law}",
+        "transport.congestion_control.step=2.0",
+        f"transport.load_balancing.kind={rule}",
+    ]
+
+
+def _sent(engine: str, files: Path) -> tuple[list[int], Any]:
+    """Times at which a permutation is delivered, and the network."""
+    scenario = load("ideal-16", [f"engine={engine}", *_settings(files)]).scenario
+    env = simpy.Environment()
+    fabric = Fabric(env, scenario, time_unit=1)
+    flows = request("permutation", scenario, size="200kB").flows
+    return list(env.run(fabric.send_all(flows, [0] * len(flows)))), fabric.world.network
+
+
+@pytest.mark.slow
+def test_a_scenario_names_them_and_runs_alike_in_both_engines(files: Path) -> None:
+    times, network = _sent("packet", files)
+    reference, _ = _sent("reference", files)
+
+    assert times == reference
+    assert len(network.dispatch.laws) == len(network.dispatch.rules) == 1
+    row = network.laws[0]
+    assert (row["step"], row["factor"], row["margin"], row["weighs"], row["ecn"]) == (2.0, 0.5, 1000, 1, 1)
+    assert network.flows["cut_at"].max() > 0  # marks had the law act
+
+
+@pytest.mark.slow
+def test_each_packet_goes_alike_in_both_engines(files: Path) -> None:
+    cases, runs = _helper("packet_cases"), _helper("packet_runs")
+    names = [str(files / name) for name in ("aimd.py", "two.py")]
+    for name in names:
+        extensions.run(name)
+    law, rule = LAWS.find(names[0]), RULES.find(names[1])
+    assert law is not None
+    assert rule is not None
+
+    for seed in range(20):
+        rng = random.Random(seed)  # noqa: S311  no secret
+        packets = rng.randint(2, 12)
+        options = cases.Options(limit=packets * 1064, mark_low=1064, mark_high=2 * 1064, bit_error_rate=1e-6)
+        builder = cases.leaves_and_spine(4, 100.0, 25.0, US, options)
+        builder.dispatch, builder.seed = Dispatch((law,), (rule,)), seed
+        selective = {"recovery": 1, "span": 128, "payload": 1000, "maximum_window": 40.0, "initial_window": 10.0}
+        own = {"law": 0, "balance": 0, "step": 1.0, "factor": 0.5, "pause": 5 * US, "margin": 1000}
+        timers = dict.fromkeys(("initial_timeout", "minimum_timeout"), 100 * US)
+        builder.add_law(**selective, **own, **timers)
+        for _ in range(5):
+            builder.add_flow(*rng.sample(range(4), 2))
+        posts = cases.draw_posts(rng, 5, 1000)
+        case = cases.Case(builder.build(), posts, cases.END, f"seed {seed}", builder.dispatch)
+        expected, found = runs.reference(case), runs.Compiled(case).run()
+        assert found == expected
+        assert len(expected.deliveries) == len(posts)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "problem"),
+    [
+        ("def time_out(", "def timeout(", r"aimd\.py: has no kernel time_out\(flow, law, now\)"),
+        ('"cut_at": np.int64', '"in_flight": np.int64', r"aimd\.py: state of Aimd: 'in_flight' is taken"),
+        ("LAW = Aimd", "", r"aimd\.py: LAW is missing"),
+    ],
+)
+def test_what_a_file_lacks_is_said(files: Path, before: str, after: str, problem: str) -> None:
+    text = (files / "aimd.py").read_text("utf-8")
+    assert before in text
+    (files / "aimd.py").write_text(text.replace(before, after), encoding="utf-8")
+
+    with pytest.raises(InputError, match=problem):
+        Fabric(simpy.Environment(), load("ideal-16", ["engine=packet", *_settings(files)]).scenario)
+
+
+def test_two_files_are_two_programs_and_the_same_text_is_one(files: Path, tmp_path: Path) -> None:
+    from fabricsim.engine.packet.state import network_of  # noqa: PLC0415  imports numba
+
+    text = (files / "aimd.py").read_text("utf-8")
+    names = []
+    for name, change in (("one", text), ("comment", f"{text}# more\n"), ("other", text.replace("law.step *", "2.0 *"))):
+        (tmp_path / f"{name}.py").write_text(change, encoding="utf-8")
+        extensions.run(str(tmp_path / f"{name}.py"))
+        law = LAWS.find(str(tmp_path / f"{name}.py"))
+        assert law is not None
+        kind = network_of(Dispatch((law,), (RULES.own["ecmp"],)))
+        names.append(kind._numba_type_.name)
+
+    assert names[0] == names[1] != names[2]
