@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).resolve().parents[1] / "fabricsim"
 MOST_LINES = 60
 MOST_PARAMETERS = 8
-ALL_OF_AN_ACK = {"control.py: acknowledge", "laws.py: acknowledge"}
-"""They hand on what an acknowledgement tells, of which each law takes what it needs."""
 SIMPLE = "def simple(a, b):\n    return a\n"
 
 
@@ -36,7 +34,7 @@ def too_large(path: Path, source: str) -> list[str]:
     return [
         f"{path.name}: {name} has {lines} lines and {count} parameters"
         for name, lines, count in functions(source)
-        if lines > MOST_LINES or (count > most and f"{path.name}: {name}" not in ALL_OF_AN_ACK)
+        if lines > MOST_LINES or count > most
     ]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from fabricsim.errors import ResultError
 from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.results.columns import FORMAT, FORMAT_VERSION, TRAFFIC_FORMAT
+from fabricsim.results.hdf5_ends import may_not_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +39,9 @@ def open_result(path: Path) -> Iterator[ResultFile]:
     if not path.is_file():
         problem = "is not a file" if path.exists() else "no such file"
         msg = f"{path}: {problem}; {_WAY_OUT}"
+        raise ResultError(msg)
+    if may_not_end(path):
+        msg = f"{path}: damaged result file (the HDF5 library does not come to an end with it); run the scenario again"
         raise ResultError(msg)
     try:
         file = h5py.File(path, "r")
