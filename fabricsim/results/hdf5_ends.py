@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import signal
-import threading
 import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -17,18 +16,12 @@ CPU_SECONDS = 5
 """In which names, shapes and attributes of any sound file are read; a result has a few hundred of them."""
 
 
-def may_not_end(path: Path) -> bool:
-    """Tell whether reading names, shapes and attributes of a file takes too long.
-
-    A process of its own does so, if it can be had safely: not where other threads run.
-    """
-    return threading.active_count() == 1 and hasattr(os, "fork") and not ends(path)
-
-
 def ends(path: Path) -> bool:
     """Read names, shapes and attributes in a copy of this process, which the kernel ends if it takes too long."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of threads of libraries, which are not touched
+    from h5py._objects import phil  # noqa: PLC0415  loaded by the caller already; its lock is nowhere else
+
+    with warnings.catch_warnings(), phil:  # so that no other thread is inside the library
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which the copy has no need of
         child = os.fork()
     if child == 0:
         with suppress(BaseException):  # whatever it is, it comes again in the process that reads

@@ -11,7 +11,7 @@ import numpy as np
 from fabricsim.errors import ResultError
 from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.results.columns import FORMAT, FORMAT_VERSION, TRAFFIC_FORMAT
-from fabricsim.results.hdf5_ends import may_not_end
+from fabricsim.results.hdf5_ends import ends
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,7 @@ def open_result(path: Path) -> Iterator[ResultFile]:
         problem = "is not a file" if path.exists() else "no such file"
         msg = f"{path}: {problem}; {_WAY_OUT}"
         raise ResultError(msg)
-    if may_not_end(path):
+    if not ends(path):
         msg = f"{path}: damaged result file (the HDF5 library does not come to an end with it); run the scenario again"
         raise ResultError(msg)
     try:

@@ -40,7 +40,7 @@ def test_what_loops_is_ended_by_its_cpu_time(tmp_path: Path, monkeypatch: pytest
 
 def test_the_reader_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "x.h5").write_bytes(b"nothing")
-    monkeypatch.setattr(hdf5_reader, "may_not_end", lambda _: True)
+    monkeypatch.setattr(hdf5_reader, "ends", lambda _: False)
 
     with pytest.raises(ResultError, match="does not come to an end"), hdf5_reader.open_result(tmp_path / "x.h5"):
         pass
