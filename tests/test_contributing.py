@@ -72,7 +72,16 @@ def test_a_command_names_files_tools_and_extras_that_there_are(command: str) -> 
 @pytest.mark.parametrize("command", [command for command in COMMANDS if command.startswith("pytest ")])
 def test_pytest_takes_the_options_of_a_command(command: str) -> None:
     pytest.importorskip("pytest_benchmark", reason="pytest-benchmark is not installed: pip install 'fabricsim[bench]'")
-    arguments = [sys.executable, "-m", *shlex.split(command), "--collect-only", "-p", "no:cacheprovider"]
+    arguments = [
+        sys.executable,
+        "-m",
+        *shlex.split(command),
+        "--collect-only",
+        "-p",
+        "no:cacheprovider",
+        "-W",
+        "ignore",
+    ]
 
     run = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603  our own page
 

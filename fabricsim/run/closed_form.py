@@ -2,7 +2,7 @@
 
 A pipeline under 1F1B takes ``m`` micro-batches of its slowest stage, and one pass through the others::
 
-    T = m (P_z + G_z) + (sum_s P_s - P_z) / v + 2 sum_k c_k - c + T_data + T_optimizer
+    T = m (P_z + G_z) + (sum_s P_s - P_z) / v + 2 sum_k c_k - c + sum_k h_k + T_data + T_optimizer
 
 ``P_s`` is what stage ``s`` computes for a micro-batch, both passes and all ``v`` chunks, with the tensor-parallel
 collectives between; ``c_k`` is the time of the activations from virtual stage ``k`` to the next, ``G_s`` their sum over
@@ -70,6 +70,10 @@ class IdleFabric:
         rate = min(platform.resources.capacities[resource] / cost for resource, cost in path.hops)
         software = self._fabric.model.latency + self._fabric.model.overhead if path.network else 0
         return rate, seconds(path.latency + software), path.network
+
+    def leaves(self, ranks: Sequence[int]) -> bool:
+        """Whether a ring of ranks goes by the network."""
+        return any(self.edge(here, there)[2] for here, there in pairwise([*ranks, ranks[0]]) if here != there)
 
     def message(self, source: int, target: int, size: int) -> float:
         """Time of a message, seconds."""
@@ -143,6 +147,7 @@ class _Model:
         slowest = max(stages, key=slots.__getitem__)
         fill = (sum(passes) - passes[slowest]) / degrees.virtual_stages + 2 * sum(across[: degrees.pipeline - 1])
         fill -= max(across, default=0.0)  # which the slowest stage has counted among its own
+        fill += sum(self._held_up(stage, across) for stage in stages[1:])
         reduction = max(self._data(stage) for stage in stages) + self._embedding()
         return Iteration(plan.micro_batches * slots[slowest], fill, reduction, seconds(max(plan.optimizer)))
 
@@ -180,6 +185,13 @@ class _Model:
         return [
             self._fabric.message(*pair, stage.message) for pair, stage in zip(ends, self._plan.stages, strict=False)
         ]
+
+    def _held_up(self, stage: int, across: list[float]) -> float:
+        """By how much longer a stage's last gradients take: they share its adapter with the reduction of its own."""
+        group = self._plan.placement.group("data", self._first[stage])
+        both = [self._first[stage], self._first[stage - 1]]
+        shared = all(self._fabric.leaves(ranks) for ranks in (group, both))
+        return min(across[stage - 1], self._data(stage)) if shared else 0.0
 
     def _group(self, stage: int, across: list[float]) -> float:
         """Add up what a stage exchanges for a micro-batch, with the stages before and behind each of its own."""

@@ -76,6 +76,7 @@ def test_every_algorithm_over_hosts_does_what_its_collective_is_to_do(  # noqa: 
         local += 1
     if algorithm.startswith("collnet"):
         hosts += 1
+    mix = mix and algorithm != "two_phase"  # which refuses that
     of_member = [member % hosts if mix else member // local for member in range(hosts * local)]
     group = Group(counted(of_member), counted([host % leaves for host in of_member]))
     made = template(collective, hosts * local, algorithm, group)

@@ -197,8 +197,10 @@ def of_nobody() -> Iterator[Path]:
     with TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         trial = [sys.executable, "-c", "import numba"]
-        if subprocess.run(trial, check=False, capture_output=True, user=_NOBODY, group=_NOBODY, cwd=name).returncode:  # noqa: S603  our own command
-            pytest.skip("the packages are in a folder of root's")
+        try:
+            subprocess.run(trial, check=True, capture_output=True, user=_NOBODY, group=_NOBODY, cwd=name)  # noqa: S603  our own command
+        except (OSError, subprocess.CalledProcessError):
+            pytest.skip("Python or its packages are in a folder of root's")
         shutil.copytree(PACKAGE.parent / "workloads", Path(name) / "here" / "workloads")
         yield environment(Path(name) / "here")
 

@@ -205,7 +205,7 @@ class Trial:
         problem, refused = self._guarded(lambda: found.append(inspect([self.file], form)))
         self.tally.refused += refused
         self.tally.read += bool(found)
-        trace = found[0]["trace"] if found else None
+        trace = found[0]["trace"] if found and found[0] else None
         if trace and not 0 <= (trace["span_s"] or 0) <= CLOCK_END / 1e12:
             problem = f"spans {trace['span_s']} s"  # numbers have wrapped around
         return problem, trace["form"] if trace else ""

@@ -149,6 +149,7 @@ def test_an_unknown_form(tmp_path: Path) -> None:
 
 
 UNKNOWN = "no trace or log of a form that is known"
+BANDWIDTHS = "holds bus bandwidths of SimAI's formula, and no operations"
 TRAINING = ["megatron", "nccl_log"]
 REAL: dict[str, tuple[str, int, int | None] | str | list[str]] = {
     "README.md": UNKNOWN,
@@ -158,7 +159,7 @@ REAL: dict[str, tuple[str, int, int | None] | str | list[str]] = {
     "aicb/phys_L7B-M1-C04_Llama7B_megatron_tp2_pp1_mbs1.csv": ("aicb", 1, 128),
     "aicb/simai_G13B-M1-C02_GPT13B_megatron_tp8_pp1_mbs1_sp_A100.txt": ("astrasim", 1, None),
     "aicb/simai_L7B-M1-C04_Llama7B_megatron_tp2_pp1_mbs1_A100.txt": ("astrasim", 1, None),
-    "astrasim/examples.tar.xz": "custom_collective.json: is no JSON of Chakra",  # of several jobs: see below
+    "astrasim/examples.tar.xz": "custom_collective.json: is a system configuration of ASTRA-sim",  # see below
     "chakra/1.0.2-chakra.0.0.4.tgz": ("pytorch_et", 1, 2),
     "chakra/feeder_tests_trace.tar.gz": ("chakra", 1, None),
     "chakra/json_trace.tar.gz": "choose with --only",  # three traces of rank 0
@@ -188,11 +189,11 @@ REAL: dict[str, tuple[str, int, int | None] | str | list[str]] = {
     "osu/hkbu/10g-latency.txt": ["osu"],
     "pytorch_et/dlrm_pytorch_et.tar.gz": ("pytorch_et", 8, None),
     "pytorch_et/resnet_2gpu_et.json.gz": ("pytorch_et", 1, 2),
-    "simai/ata_ratio.csv": UNKNOWN,  # ratios and bandwidths, which are no workload
-    "simai/busbw.yaml": UNKNOWN,
+    "simai/ata_ratio.csv": BANDWIDTHS,  # ratios and bandwidths, which are no workload
+    "simai/busbw.yaml": BANDWIDTHS,
     "simai/microAllReduce.txt": ("astrasim", 1, 8),
-    "simai/nic_ratio.csv": UNKNOWN,
-    "simai/nvlink_ratio.csv": UNKNOWN,
+    "simai/nic_ratio.csv": BANDWIDTHS,
+    "simai/nvlink_ratio.csv": BANDWIDTHS,
     "simai/workload_analytical.txt.xz": ("astrasim", 1, 9216),
     "vtrain/measured_multi_node.csv": UNKNOWN,  # iteration times, which the study reads
     "vtrain/measured_single_node.csv": UNKNOWN,
