@@ -25,15 +25,15 @@ def lines(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], x: str,
     style.require_some(len(series), "line", "nothing was swept")
     figure = style.new_figure(7.0, 4.2)
     axes = figure.subplots()
-    for number, (name, (values, figures)) in enumerate(series.items()):
+    for number, (name, (values, heights)) in enumerate(series.items()):
         colour = style.SERIES_COLOURS[number % len(style.SERIES_COLOURS)]
         width = 2 * (len(series) - number)  # lines that lie on one another all show
-        axes.plot(values, figures, color=colour, marker=_MARKERS[number % len(_MARKERS)], linewidth=width, label=name)
+        axes.plot(values, heights, color=colour, marker=_MARKERS[number % len(_MARKERS)], linewidth=width, label=name)
     axes.set_xscale("log", base=2)
     ticks = sorted({value for values, _ in series.values() for value in values})
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.1 * max(figure for _, figures in series.values() for figure in figures))
     axes.set(xlabel=x, ylabel=y, title=title)
     axes.grid(alpha=0.3)
     style.legend_beside(axes)
