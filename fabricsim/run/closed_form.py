@@ -27,6 +27,7 @@ from fabricsim.units import PS_PER_S, seconds
 from fabricsim.workload.fit import check_fit
 from fabricsim.workload.issue import EMPTY, Span
 from fabricsim.workload.operations import gradient_bytes
+from fabricsim.workload.tally import TURNS
 from fabricsim.workload.work import Exchange, Wait
 
 if TYPE_CHECKING:
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     from fabricsim.scenario.load import LoadedScenario
     from fabricsim.workload.compile import JobPlan
     from fabricsim.workload.stages import Stage, Timed
-
-TURNS = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1}
-"""How often a ring passes the buffer on."""
 
 
 @dataclass(frozen=True)
@@ -147,8 +145,9 @@ class _Model:
         slowest = max(stages, key=slots.__getitem__)
         fill = (sum(passes) - passes[slowest]) / degrees.virtual_stages + 2 * sum(across[: degrees.pipeline - 1])
         fill -= max(across, default=0.0)  # which the slowest stage has counted among its own
-        fill += sum(self._held_up(stage, across) for stage in stages[1:])
-        reduction = max(self._data(stage) for stage in stages) + self._embedding()
+        data = [self._data(stage) for stage in stages]
+        fill += sum(self._held_up(stage, across[stage - 1], data[stage]) for stage in stages[1:])
+        reduction = max(data) + self._embedding()
         return Iteration(plan.micro_batches * slots[slowest], fill, reduction, seconds(max(plan.optimizer)))
 
     def _passes(self, stage: int, chunk: Stage) -> float:
@@ -186,12 +185,12 @@ class _Model:
             self._fabric.message(*pair, stage.message) for pair, stage in zip(ends, self._plan.stages, strict=False)
         ]
 
-    def _held_up(self, stage: int, across: list[float]) -> float:
+    def _held_up(self, stage: int, message: float, reduction: float) -> float:
         """By how much longer a stage's last gradients take: they share its adapter with the reduction of its own."""
         group = self._plan.placement.group("data", self._first[stage])
         both = [self._first[stage], self._first[stage - 1]]
         shared = all(self._fabric.leaves(ranks) for ranks in (group, both))
-        return min(across[stage - 1], self._data(stage)) if shared else 0.0
+        return min(message, reduction) if shared else 0.0
 
     def _group(self, stage: int, across: list[float]) -> float:
         """Add up what a stage exchanges for a micro-batch, with the stages before and behind each of its own."""
