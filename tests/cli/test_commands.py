@@ -52,6 +52,7 @@ COMMANDS = [
     "rerun",
     "run",
     "show",
+    "sweep",
     "topology",
     "traffic",
     "validate",
