@@ -32,7 +32,7 @@ class TimedCollective(Spec):
 class ReplayedTrace(Spec):
     """What is replayed if a sweep is one of replays: options of ``fabricsim replay``."""
 
-    trace: str | tuple[str, ...]
+    trace: str | list[str]
     transport: str | None = None
     gpu_speed: Factor = 1.0
     message_size: Factor = 1.0
@@ -73,7 +73,7 @@ class SweptScenario(Spec):
     bench: TimedCollective | None = None
     replay: ReplayedTrace | None = None
     grid: dict[str, Any] = Field(default_factory=dict)
-    points: tuple[dict[str, Any], ...] = ()
+    points: list[dict[str, Any]] = Field(default_factory=list)
     sample: Sample | None = None
-    pictures: tuple[Picture, ...] = ()
+    pictures: list[Picture] = Field(default_factory=list)
     keep_results: bool = False

@@ -16,7 +16,7 @@ from fabricsim.errors import InputError, ScenarioError
 from fabricsim.run.pipeline import load, simulate
 from fabricsim.run.sweeps import runs, sweep, workers
 
-SMALL = {"cluster.hosts": 2, "job.parallelism.data": 2, "job.global_batch": 8}
+SMALL = {"cluster.hosts": 2, "job.parallelism.data": 2, "job.global_batch": 8, "job.micro_batch": 4}
 STUDY: dict[str, Any] = {
     "scenario": "gpt2-medium-dp",
     "settings": SMALL,
@@ -100,7 +100,7 @@ def test_damaged_files_of_runs_are_made_anew(tmp_path: Path) -> None:
 def test_a_parent_that_is_killed_at_random_loses_nothing(tmp_path: Path) -> None:
     """Ten times; then the index is that of an undisturbed run, byte for byte."""
     study = tmp_path / "study.toml"
-    grid = 'fabric.link_rate = { from = "20Gbps", to = "300Gbps", count = 40 }\ntransport = ["tcp-10g", "rdma-100g"]\n'
+    grid = 'fabric.link_rate = { from = "20Gbps", to = "300Gbps", count = 60 }\ntransport = ["tcp-10g", "rdma-100g"]\n'
     fixed = "\n".join(f'"{key}" = {value}' for key, value in SMALL.items())
     study.write_text(f'scenario = "gpt2-medium-dp"\n[settings]\n{fixed}\n[grid]\n{grid}')
     sweep.run(sweep.read(study), tmp_path / "undisturbed")
