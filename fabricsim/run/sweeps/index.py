@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from fabricsim.run.sweeps.runs import Outcome
+    from fabricsim.run.sweeps.runs import SweptRun
 
 _WAY_OUT = "name another folder with -o"
 
 
-def rows(points: Sequence[Mapping[str, Any]], outcomes: Mapping[int, Outcome]) -> list[dict[str, Any]]:
+def rows(points: Sequence[Mapping[str, Any]], outcomes: Mapping[int, SweptRun]) -> list[dict[str, Any]]:
     """Put points and what came of them side by side, in the order of the points.
 
     `outcomes`: by the number of the point; points without one are left out.

@@ -59,7 +59,7 @@ class Task(NamedTuple):
     keep: bool = False
 
 
-class Outcome(TypedDict):
+class SweptRun(TypedDict):
     """What came of a run: its name, ``done`` or ``failed``, headline results, and the error if it failed."""
 
     run: str
@@ -68,7 +68,7 @@ class Outcome(TypedDict):
     error: str
 
 
-def carry_out(task: Task) -> tuple[Outcome, bool]:
+def carry_out(task: Task) -> tuple[SweptRun, bool]:
     """Make a run, or read what it gave if its file is there.
 
     Returns: the outcome, and whether it was there. An error that a user can mend is an outcome; others are raised.
@@ -87,20 +87,20 @@ def carry_out(task: Task) -> tuple[Outcome, bool]:
         results, summary = _KINDS[task.kind](task, loaded, name)
     except FabricsimError as error:
         return _failed(task, name, error), False
-    outcome: Outcome = {"run": name, "status": "done", "results": results, "error": ""}
+    outcome: SweptRun = {"run": name, "status": "done", "results": results, "error": ""}
     _write(task, outcome, {"resolved": loaded.resolved, "summary": summary})
     return outcome, False
 
 
-def crashed(task: Task, error: BaseException) -> Outcome:
+def crashed(task: Task, error: BaseException) -> SweptRun:
     """Say of a run that it ended by what is no mistake of the user; it has no file, so that it is tried again."""
     told = "".join(traceback.format_exception_only(error)).strip()
     name = _digest([task.kind, task.scenario, settings(task.settings), {**task.options}])
     return {"run": name, "status": "failed", "results": {}, "error": told}
 
 
-def _failed(task: Task, name: str, error: FabricsimError) -> Outcome:
-    outcome: Outcome = {"run": name, "status": "failed", "results": {}, "error": str(error)}
+def _failed(task: Task, name: str, error: FabricsimError) -> SweptRun:
+    outcome: SweptRun = {"run": name, "status": "failed", "results": {}, "error": str(error)}
     _write(task, outcome, {})
     return outcome
 
@@ -230,7 +230,7 @@ def _keep(result: Result | TrafficResult, task: Task, name: str) -> None:
         part.replace(_result(task, name))
 
 
-def _write(task: Task, outcome: Outcome, more: Mapping[str, object]) -> None:
+def _write(task: Task, outcome: SweptRun, more: Mapping[str, object]) -> None:
     """Write the file of a run; another process may write the same one at the same time."""
     told = {"format": FORMAT, "fabricsim": provenance.version(), **outcome, "kind": task.kind}
     told |= {"scenario": task.scenario, "settings": {**task.settings}, "options": {**task.options}, **more}
@@ -239,7 +239,7 @@ def _write(task: Task, outcome: Outcome, more: Mapping[str, object]) -> None:
         part.write_text(json.dumps(told, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
 
 
-def _read(path: Path) -> Outcome | None:
+def _read(path: Path) -> SweptRun | None:
     """Read what a run gave; None if the file is not there or none of ours, so that the run is made anew."""
     try:
         told = json.loads(path.read_text(encoding="utf-8"))

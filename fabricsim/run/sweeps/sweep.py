@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from fabricsim.errors import InputError, Mistake, ScenarioError
 from fabricsim.run.sweeps import index
 from fabricsim.run.sweeps.points import flat, points
-from fabricsim.run.sweeps.runs import Outcome, Task, carry_out, crashed
+from fabricsim.run.sweeps.runs import SweptRun, Task, carry_out, crashed
 from fabricsim.run.sweeps.workers import results
 from fabricsim.run.warm import compile_kernels
 from fabricsim.scenario.explain import explain
@@ -207,7 +207,7 @@ def run(  # noqa: PLR0913  the rest are rarely given, and by name only
         raise InputError(msg)
     for engine in sorted(sweep.engines()):
         compile_kernels(engine)
-    outcomes: dict[int, Outcome] = {}
+    outcomes: dict[int, SweptRun] = {}
     state = Progress(0, 0, 0, len(tasks))
     for task, found, error in results(carry_out, tasks, workers, scheduler):
         outcome, known = (crashed(task, error), False) if error is not None else found
