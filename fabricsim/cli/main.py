@@ -19,6 +19,7 @@ from fabricsim.cli import (
     inspect,
     library,
     replay,
+    report,
     runs,
     studies,
     sweep,
@@ -61,7 +62,21 @@ def _program(
     """Hold the options of the program itself."""
 
 
-for module in (runs, replay, inspect, convert, calibrate, studies, sweep, bench, traffic, goodput, library, topology):
+for module in (
+    runs,
+    replay,
+    report,
+    inspect,
+    convert,
+    calibrate,
+    studies,
+    sweep,
+    bench,
+    traffic,
+    goodput,
+    library,
+    topology,
+):
     module.register(app)
 
 _OBJECTS = 50_000  # new objects after which circles of objects are looked for: a run makes many objects and few circles

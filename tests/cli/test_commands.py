@@ -53,6 +53,7 @@ COMMANDS = [
     "run",
     "show",
     "sweep",
+    "timeline",
     "topology",
     "traffic",
     "validate",
