@@ -48,7 +48,7 @@ class Slices:
 
     result: RunRecord
     order: NDArray[np.int64]
-    groups: Groups
+    groups: CallGroups
 
     @classmethod
     def of(cls, result: RunRecord) -> Slices:
@@ -57,7 +57,7 @@ class Slices:
         # what lies between the ops of a device is no op of it
         between = (ops["kind"] == HOST) & (ops["stream"] == MAIN_STREAM)
         drawn = np.flatnonzero(((spans["end"] > spans["start"]) | (ops["kind"] == COLLECTIVE)) & ~between)
-        return cls(result, drawn[np.argsort(ops["rank"][drawn], kind="stable")], Groups.of(result))
+        return cls(result, drawn[np.argsort(ops["rank"][drawn], kind="stable")], CallGroups.of(result))
 
     def ranks(self, *, each: bool = False) -> Iterator[tuple[list[int], NDArray[np.int64], NDArray[np.int64]]]:
         """Give some ranks at a time, or `each` alone: their numbers, and op and thread of what is drawn of them."""
@@ -150,7 +150,7 @@ class Slices:
 
 
 @dataclass(frozen=True, eq=False)
-class Groups:
+class CallGroups:
     """Who takes part in which call, as far as its ops tell.
 
     `number`: of its group, shape ``(calls,)``.
@@ -170,7 +170,7 @@ class Groups:
         return self.paired & (self.ends >= 0).all(axis=1) & (self.ends[:, 0] != self.ends[:, 1])
 
     @classmethod
-    def of(cls, result: RunRecord) -> Groups:
+    def of(cls, result: RunRecord) -> CallGroups:
         """Gather the groups of a run."""
         ops, calls = result.ops, result.calls
         taking = np.flatnonzero(ops["kind"] == COLLECTIVE)
