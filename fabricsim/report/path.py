@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 MOST_PACKETS = 40
 """Packets drawn at most: the first ones of the flow."""
+MOST_ENTRIES = 4000
+"""Entries of the log drawn at most of data, and as many of answers: packets that are sent again and again have more."""
+MOST_WIRES = 100
+"""Wires that have a line at most, those reached first."""
 
 _FIRST, _SECOND, _ANSWER = style.COMPUTE_COLOUR, style.COMMUNICATION_COLOURS[0], style.MEASURED_COLOUR
 _TRIM, _MARK = style.COMMUNICATION_COLOURS[1:3]
@@ -37,9 +41,10 @@ def packet_paths(log: PacketLog, title: str) -> Figure:
     flow = int(np.argmax(np.bincount(seen)))
     mine = log.entries[log.entries["flow"] == flow]
     numbers = np.unique(mine["number"][mine["kind"] == DATA])[:MOST_PACKETS]
-    forward = mine[(mine["kind"] == DATA) & np.isin(mine["number"], numbers)]
-    back = mine[(mine["kind"] != DATA) & np.isin(mine["echo"], numbers)]
+    forward = mine[(mine["kind"] == DATA) & np.isin(mine["number"], numbers)][:MOST_ENTRIES]
+    back = mine[(mine["kind"] != DATA) & np.isin(mine["echo"], numbers)][:MOST_ENTRIES]
     places = _places(forward, back)
+    forward, back = (part[np.isin(part["wire"], list(places))] for part in (forward, back))
     figure = style.new_figure(10.0, 1.8 + 0.55 * len(places))
     axes = figure.add_subplot()
     unit, scale = style.time_unit(int(max(part["time"].max(initial=0) for part in (forward, back))))
@@ -63,7 +68,7 @@ def packet_paths(log: PacketLog, title: str) -> Figure:
 def _places(forward: NDArray[np.void], back: NDArray[np.void]) -> dict[int, int]:
     """Row of each wire: data first, in the order in which they are reached."""
     wires = [*forward["wire"].tolist(), *back["wire"].tolist()]
-    return {wire: place for place, wire in enumerate(dict.fromkeys(wires))}
+    return {wire: place for place, wire in enumerate([*dict.fromkeys(wires)][:MOST_WIRES])}
 
 
 def _draw(axes: Axes, entries: NDArray[np.void], places: dict[int, int], scale: float) -> None:

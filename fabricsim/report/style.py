@@ -46,10 +46,10 @@ _MIN_WIDTH = 6.4
 _FEW_DECADES = 1000.0
 """Factor between the ends of a logarithmic axis up to which more than powers of ten are labelled."""
 _SUFFIXES = {".png", ".svg"}
-
-
 _LONG_NAME = 16
 """Letters of a name that fits below a bar."""
+_LONGEST_TEXT = 300
+"""Letters that are drawn at most; more fit into no picture, and each letter that does not fit takes its time, too."""
 
 
 def new_figure(width: float = 8.0, height: float = 4.5) -> Figure:
@@ -70,6 +70,7 @@ def save(figure: Figure, path: Path) -> None:
     """
     import matplotlib as mpl  # noqa: PLC0415  matplotlib loads slowly, and only plots need it
     from matplotlib.text import Text  # noqa: PLC0415  as above
+    from matplotlib.ticker import FuncFormatter  # noqa: PLC0415  as above
 
     suffix = path.suffix.lower()
     if suffix not in _SUFFIXES:
@@ -86,12 +87,20 @@ def save(figure: Figure, path: Path) -> None:
         warnings.simplefilter(
             "ignore", UserWarning
         )  # of letters that its font lacks, and names too long for the figure
+        for formatter in {axis.get_major_formatter() for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)}:
+            if isinstance(formatter, FuncFormatter):  # which gives ticks their names, again and again
+                formatter.func = lambda *place, names=formatter.func: _cut(names(*place))
         for text in figure.findobj(Text):  # names may hold what would be a formula
+            text.set_text(_cut(text.get_text()))
             if text.get_wrap():  # whose width matplotlib takes as that of a formula in any case
                 text.set_text(re.sub(r"(?<!\\)\$", r"\\$", text.get_text()))
             else:
                 text.set_parse_math(False)
         figure.savefig(part, format=suffix[1:], dpi=150, metadata=metadata)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
 
 
 def logarithmic(axis: Axis, lowest: float, highest: float) -> None:

@@ -185,12 +185,10 @@ def read_series(reader: ResultFile) -> Series:
     group = "series"
     names = reader.text(group, columns.SERIES_LINK)
     bins = len(reader.numbers(group, columns.SERIES_TIME))
-    return Series(
-        interval=reader.integer_attribute("interval_ps", group),
-        names=names,
-        rate=reader.numbers(group, columns.SERIES_RATE, (len(names), bins)),
-        capacity=reader.numbers(group, columns.SERIES_CAPACITY, (len(names),)),
-    )
+    rate = reader.numbers(group, columns.SERIES_RATE, (len(names), bins))
+    capacity = reader.numbers(group, columns.SERIES_CAPACITY, (len(names),))
+    reader.require(bool(np.isfinite(rate).all() and np.isfinite(capacity).all()), "group series has rates without end")
+    return Series(reader.integer_attribute("interval_ps", group), names, rate, capacity)
 
 
 def _read_capture(reader: ResultFile) -> Capture:

@@ -15,8 +15,8 @@ from fabricsim.results.hdf5 import read_any
 from fabricsim.run import bench as benchmarks
 from fabricsim.run import pipeline
 from fabricsim.run import traffic as patterns
-from fabricsim.run.at_once import simulate_all
 from fabricsim.run.result import Result, TrafficResult, shown
+from fabricsim.run.sweep import simulate_all
 from fabricsim.scenario import library
 from fabricsim.scenario.load import LoadedScenario, load
 from fabricsim.scenario.suggest import did_you_mean
@@ -41,21 +41,23 @@ BENCH_SIZES = tuple(2**exponent for exponent in range(10, 31, 2))
 
 
 class Changes(TypedDict, total=False):
-    """What `replay` may change about a captured job, and say about it that the trace does not."""
+    """What `replay` may say about a captured job that the trace does not, and change about it."""
 
+    form: str | None
+    only: str | None
+    ranks_per_host: int | None
     gpu_speed: float
     message_size: float
     scale_to: int | None
     ranks: int | None
 
 
-def replay(  # noqa: PLR0913  the rest are rarely given, and by name only
+def replay(
     trace: str | Path | Iterable[str | Path],
     fabric: str | Path,
     *,
     transport: str | None = None,
     overrides: Overrides = (),
-    ranks_per_host: int | None = None,
     progress: Callable[[float], None] | None = None,
     **changes: Unpack[Changes],
 ) -> Result:
@@ -71,14 +73,14 @@ def replay(  # noqa: PLR0913  the rest are rarely given, and by name only
         In place of the scenario's; a cluster of several hosts needs one.
     overrides
         As of `fabricsim.load`.
-    ranks_per_host
-        Of a Horovod timeline whose hierarchical all-reduces do not show it.
     progress
         Called now and then with the share that is done, 0 to 1.
     **changes
-        ``gpu_speed``: how many times faster than captured kernels run; ``message_size``: how many times as many bytes
-        as captured each communication moves; ``scale_to``: ranks to which data parallelism is extended; ``ranks``: of
-        the job, if the trace does not say.
+        ``form``: of the trace, if its contents do not show it, or ``"FILE.py"`` that reads it; ``only``: pattern of the
+        names of files that are read; ``ranks_per_host``: of a Horovod timeline whose hierarchical all-reduces do not
+        show it; ``gpu_speed``: how many times faster than captured kernels run; ``message_size``: how many times as
+        many bytes as captured each communication moves; ``scale_to``: ranks to which data parallelism is extended;
+        ``ranks``: of the job, if the trace does not say.
 
     Returns
     -------
@@ -95,8 +97,19 @@ def replay(  # noqa: PLR0913  the rest are rarely given, and by name only
         msg = f"gpu_speed {gpu_speed}: kernels cannot run that many times faster; give a number above 0, such as 1.3"
         raise InputError(msg)
     files = [trace] if isinstance(trace, (str, Path)) else list(trace)
-    found = read_trace([library.trace(Path(file)) for file in files], ranks_per_host=ranks_per_host)
-    rebuilt = rebuild(found, **changes)
+    found = read_trace(
+        [library.trace(Path(file)) for file in files],
+        changes.get("form"),
+        only=changes.get("only"),
+        ranks_per_host=changes.get("ranks_per_host"),
+    )
+    rebuilt = rebuild(
+        found,
+        gpu_speed=gpu_speed,
+        message_size=changes.get("message_size", 1.0),
+        scale_to=changes.get("scale_to"),
+        ranks=changes.get("ranks"),
+    )
     loaded = pipeline.load_fabric(fabric, rebuilt.program.ranks, transport, overrides)
     return pipeline.replay(loaded, rebuilt, found.form, progress=progress)
 

@@ -25,8 +25,8 @@ from fabricsim.units import DURATION, RATE, parse
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-MOST_CABLES = 1_000_000
-"""Cables of the largest file."""
+MOST_CABLES = 500_000
+"""Cables of the largest file: bounds the time that it takes to a few seconds."""
 
 _COLUMNS = ("a", "b", "gbps", "delay_ns")
 _NODE_NUMBER = re.compile(r"\d{1,9}", re.ASCII)
@@ -153,8 +153,11 @@ def node_name(path: Path, line: int, text: str, ends: Ends) -> str:
 
 
 @lru_cache(2**16)  # most cables are alike
-def _parsed(text: str) -> int | float:
-    return parse(text, RATE if text.endswith("bps") else DURATION)
+def _parsed(text: str, unit: str) -> int | float:
+    if not _NUMBER.fullmatch(text):
+        msg = f"{show(text)} is no number; write one without a unit"
+        raise ValueError(msg)
+    return parse(f"{text}{unit}", RATE if unit == "Gbps" else DURATION)
 
 
 @dataclass
@@ -165,6 +168,7 @@ class _Cables:
     ends: Ends
     cables: list[ListedCable] = field(default_factory=list)
     numbered: bool | None = None
+    nodes: dict[str, tuple[str, bool]] = field(default_factory=dict)  # by what is written: name, and whether a NIC
     lines: dict[tuple[str, str], int] = field(default_factory=dict)
     attached: dict[str, int] = field(default_factory=dict)  # line of each NIC's cable
 
@@ -172,15 +176,17 @@ class _Cables:
         """Take a line of the file."""
         if len(self.cables) == MOST_CABLES:
             raise TraceError(self.path, f"more than {MOST_CABLES} cables; describe a smaller fabric", line)
-        a, b = self._node(line, row["a"]), self._node(line, row["b"])
-        if a == b:
+        ends = self._node(line, row["a"]), self._node(line, row["b"])
+        if ends[0] == ends[1]:
             raise TraceError(self.path, f"the cable leads from {row['a']} to itself; name two nodes", line)
-        self._refuse_second(line, a, b)
+        self._refuse_second(line, *ends)
         rate = self._quantity(line, row, "gbps", "Gbps")
         delay = self._quantity(line, row, "delay_ns", "ns")
-        self.cables.append(ListedCable(a, b, float(rate), int(delay)))
+        self.cables.append(ListedCable(ends[0][0], ends[1][0], float(rate), int(delay)))
 
-    def _node(self, line: int, text: str) -> str:
+    def _node(self, line: int, text: str) -> tuple[str, bool]:
+        if text in self.nodes:
+            return self.nodes[text]
         name = node_name(self.path, line, text, self.ends)
         numbered = is_number(text)
         if self.numbered is None:
@@ -188,26 +194,26 @@ class _Cables:
         elif self.numbered != numbered:
             what = f"{show(text)} is a {'number' if numbered else 'name'}, the nodes before it are not"
             raise TraceError(self.path, f"{what}; give all nodes numbers, or all of them names", line)
-        return name
+        self.nodes[text] = name, _HOST.fullmatch(name) is not None
+        return self.nodes[text]
 
-    def _refuse_second(self, line: int, a: str, b: str) -> None:
-        pair = (min(a, b), max(a, b))
+    def _refuse_second(self, line: int, one: tuple[str, bool], other: tuple[str, bool]) -> None:
+        pair = (one[0], other[0]) if one < other else (other[0], one[0])
         if pair in self.lines:
-            what = f"{a} and {b} are joined already, on line {self.lines[pair]}"
+            what = f"{one[0]} and {other[0]} are joined already, on line {self.lines[pair]}"
             raise TraceError(self.path, f"{what}; take one out, and raise gbps of the other", line)
         self.lines[pair] = line
-        for end in (node for node in pair if _HOST.fullmatch(node)):
-            if end in self.attached:
+        for end, is_nic in (one, other):
+            if is_nic and end in self.attached:
                 what = f"{end} has a cable already, on line {self.attached[end]}"
                 raise TraceError(self.path, f"{what}; a {self.ends.kind} has one, so put a switch between", line)
-            self.attached[end] = line
+            if is_nic:
+                self.attached[end] = line
 
     def _quantity(self, line: int, row: dict[str, str], column: str, unit: str) -> int | float:
         text = row[column]
-        if not _NUMBER.fullmatch(text):
-            raise TraceError(self.path, f"{column} {show(text)} is no number; write one without a unit", line)
         try:
-            return _parsed(f"{text}{unit}")
+            return _parsed(text, unit)
         except ValueError as error:
             raise TraceError(self.path, f"{column}: {error}", line) from error
 

@@ -3,8 +3,9 @@
 Names as they stand in captured traces (``void deep_ep::intranode::dispatch<8, 768, 8192>(int4*, ...)``), from the
 sources of the libraries: ``csrc/kernels`` of github.com/deepseek-ai/DeepEP, ``csrc/custom_all_reduce.cuh`` of
 github.com/vllm-project/vllm (also in SGLang and AITER), ``include/flashinfer/comm`` of
-github.com/flashinfer-ai/flashinfer (also in TensorRT-LLM), ``CUDASymmetricMemoryOps.cu`` of PyTorch. Kernels that only
-lay out or count (``deep_ep::layout``) compute.
+github.com/flashinfer-ai/flashinfer (also in TensorRT-LLM), ``CUDASymmetricMemoryOps.cu`` of PyTorch; oneCCL is Intel's
+(``oneccl_allreduce_pcie``), HCCL that of Ascend (``hcom_allReduce__428_0_1``). Kernels that only lay out or count
+(``deep_ep::layout``) compute.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ _LIBRARIES: dict[str, re.Pattern[str]] = {
     ),
     "symmetric memory of PyTorch": re.compile(r"\b(?:one_shot|two_shot|multimem)_(?:all_(?:reduce|gather)|\w+_kernel)"),
     "MSCCL++": re.compile(r"mscclpp"),
+    "oneCCL": re.compile(r"\boneccl_"),
+    "HCCL": re.compile(r"\bhcom_[a-z]"),
     "NVSHMEM": re.compile(r"nvshmem"),
 }
 """By library; the first whose name is found."""

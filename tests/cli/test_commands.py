@@ -52,8 +52,6 @@ COMMANDS = [
     "rerun",
     "run",
     "show",
-    "sweep",
-    "timeline",
     "topology",
     "traffic",
     "validate",

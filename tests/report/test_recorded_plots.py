@@ -8,10 +8,10 @@ import pytest
 from rich.console import Console
 
 from fabricsim.errors import ResultError
-from fabricsim.records.packet import AGAIN, DROPPED
+from fabricsim.records.packet import AGAIN, DATA, DROPPED
 from fabricsim.report import plots
 from fabricsim.report.difference_text import difference_text
-from fabricsim.report.path import packet_paths
+from fabricsim.report.path import MOST_ENTRIES, MOST_WIRES, packet_paths
 from fabricsim.report.queues_text import queues_text, why
 from fabricsim.report.taps import MOST_POINTS, queues, windows
 from fabricsim.report.text import summary_text
@@ -101,6 +101,26 @@ def test_path_marks_losses_and_colours_what_is_sent_again(packets: Packets) -> N
     assert len(data) == 4
     assert len({line.get_color() for line in data}) == 2
     assert [line.get_xdata().tolist() for line in lines if line.get_marker() == "X"] == [[1.0]]
+
+
+def test_a_log_without_end_draws_its_first_wires(packets: Packets) -> None:
+    log = packets.log
+    assert log is not None
+    entries = np.resize(log.entries[log.entries["kind"] == DATA], 3 * MOST_ENTRIES)
+    entries["wire"] = np.arange(len(entries)) % (3 * MOST_WIRES)
+    names = tuple(f"wire {number}" for number in range(3 * MOST_WIRES))
+    (axes,) = packet_paths(replace(log, entries=entries, wires=names), "x").axes
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == list(names[:MOST_WIRES])
+    assert sum(len(line.get_xdata()) for line in axes.lines) <= MOST_ENTRIES
+
+
+def test_a_name_without_end_is_cut(packets: Packets, tmp_path: Path) -> None:
+    log = packets.log
+    assert log is not None
+    figure = packet_paths(replace(log, wires=("x" * 70_000, "y")), "x")
+    plots.save(figure, tmp_path / "cut.svg")
+    (axes,) = figure.axes
+    assert [len(tick.get_text()) for tick in axes.get_yticklabels()] == [301, 1]
 
 
 def test_pictures_are_those_of_what_was_recorded(packets: Packets, tmp_path: Path) -> None:

@@ -209,6 +209,11 @@ def _immense(path: Path) -> None:
         file["links/load"][0] = 1e300
 
 
+def _endless_rate(path: Path) -> None:
+    with h5py.File(path, "r+") as file:
+        file["series/capacity"][...] = float("inf")
+
+
 def _load_without_capacity(path: Path) -> None:
     with h5py.File(path, "a") as file:
         file["links/capacity"][...] = 0
@@ -298,6 +303,7 @@ def _replace(path: Path, name: str, values: list[object]) -> None:
         (_beyond_the_clock, "that no run has"),
         (_immense, "that no run has"),
         (_call_of_no_ranks, "calls of no ranks"),
+        (_endless_rate, "rates without end"),
         (_load_without_capacity, "loads on links without capacity"),
         (_ranks_without_end, "is of 50000001 ranks"),
         (_rank_below_zero, "names rank -1"),

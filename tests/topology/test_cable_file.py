@@ -86,12 +86,12 @@ def test_a_wrong_table_is_refused(tmp_path: Path, content: str, message: str) ->
         ("leaf,3,1,1", "'leaf' is a name, the nodes before it are not; give all nodes numbers, or all of them names"),
         ("-1,3,1,1", "'-1' is no node; write a number, or a name of letters, digits, points and underscores"),
         ("1,,1,1", "'' is no node; write a number, or a name of letters, digits, points and underscores"),
-        ("1,3,fast,1", "gbps 'fast' is no number; write one without a unit"),
-        ("1,3,1e3,1", "gbps '1e3' is no number; write one without a unit"),
+        ("1,3,fast,1", "gbps: 'fast' is no number; write one without a unit"),
+        ("1,3,1e3,1", "gbps: '1e3' is no number; write one without a unit"),
         ("1,3,0,1", "gbps: '0Gbps' is too small; a rate is at least 1Mbps"),
         ("1,3,9000000000,1", "gbps: '9000000000Gbps' is too large; a rate is at most 1PBps"),
         ("1,3,1,-1", "delay_ns: '-1ns' is negative; a time is at least 0s"),
-        ("1,3,1,1us", "delay_ns '1us' is no number; write one without a unit"),
+        ("1,3,1,1us", "delay_ns: '1us' is no number; write one without a unit"),
     ],
 )
 def test_an_impossible_cable_is_refused(tmp_path: Path, line: str, message: str) -> None:

@@ -322,3 +322,13 @@ def test_what_the_captured_all_reduces_waited_for_is_not_in_the_fabric(traces: P
     for row in table.rows:
         if 2**21 <= row["size"] <= 2**25:
             assert replayed[row["size"]] == pytest.approx(row["time_out_s"] * 1e6, rel=0.05)
+
+
+def test_python_names_a_form_and_files_as_the_command_line_does(tmp_path: Path) -> None:
+    (tmp_path / "timeline.json").write_text(json.dumps(ALONE), encoding="utf-8")
+    (tmp_path / "notes.txt").write_text("nothing", encoding="utf-8")
+    named = replay(tmp_path, "hkbu", transport="rdma-100g", form="horovod", only="*.json")
+    assert named.capture is not None
+    assert named.capture.form == "horovod"
+    with pytest.raises(InputError, match="holds no kernels"):
+        replay(tmp_path, "hkbu", transport="rdma-100g", form="kineto", only="*.json")

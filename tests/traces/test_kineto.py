@@ -294,6 +294,8 @@ DISPATCH = "void deep_ep::intranode::dispatch<8, 768, 8192>(int4*, float*, int*,
         ("void (anonymous namespace)::two_shot_all_reduce_kernel_inplace<float>()", "symmetric memory of PyTorch"),
         ("void mscclpp::collective::allreduceFullmesh<float>()", "MSCCL++"),
         ("nvshmemi_proxy_rma_entrypoint(int)", "NVSHMEM"),
+        ("oneccl_allreduce_pcie", "oneCCL"),
+        ("hcom_allReduce__428_0_1", "HCCL"),
     ],
 )
 def test_kernels_that_communicate_without_nccl_are_said(tmp_path: Path, name: str, library: str) -> None:
@@ -317,6 +319,28 @@ def test_kernels_of_other_libraries_with_the_notes_of_a_collective_are_modelled(
     what = one.communications[node["communication"]]
     assert (what.operation, what.size) == ("all_reduce", 12)
     assert not any("send, and to whom" in line for line in one.missing)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "annotation", "name"),
+    [
+        ("xpu_runtime", "xccl:all_reduce", "oneccl_allreduce_pcie"),
+        ("privateuse1_runtime", "hccl:all_reduce", "hcom_allReduce__428_0_1"),
+    ],
+)
+def test_collectives_of_other_devices_are_known_by_their_notes(
+    tmp_path: Path, runtime: str, annotation: str, name: str
+) -> None:
+    note = {"Collective name": "allreduce", "In msg nelems": 6, "Out msg nelems": 6, "Group size": 4, "dtype": "Float"}
+    before = event("user_annotation", annotation, 99, 12, 78)
+    parameters = event("cpu_op", "record_param_comms", 100, 10, 78, **note)
+    launch = event(runtime, "launch", 102, 1, 78, correlation=100)
+    what = message(tmp_path, before, parameters, launch, kernel(104, 20, 100, 20, name))
+    assert (what.operation, what.size) == ("all_reduce", 24)
+    alone = message(
+        tmp_path, event("user_annotation", annotation, 99, 12, 78, **note), launch, kernel(104, 20, 100, 20, name)
+    )
+    assert (alone.operation, alone.size) == ("all_reduce", 24)
 
 
 def test_their_time_is_booked_apart_and_a_faster_gpu_does_not_shorten_it(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from fabricsim.traces.astrasim.config import NetworkDimension, System, read_netw
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-MOST_CABLES = 500_000
+MOST_CABLES = 250_000
 """Cables of the largest network that is written."""
 
 _BYTES_PER_GB = 2**30  # NetworkFunction.cc: "1 GB is 2^30 B"

@@ -81,7 +81,7 @@ def read_launched(source: Source, operators: Callable[[str], bool]) -> LaunchedK
     events = read_events(source, operators)
     rows = events.rows
     if not (rows["category"] == scanner.KERNEL).any():
-        msg = "holds no kernels; capture with ProfilerActivity.CUDA, and while the job computes"
+        msg = "holds no kernels of a device; capture with ProfilerActivity.CUDA or .XPU, and while the job computes"
         raise TraceError(source.label, msg)
     if not (rows["category"] == scanner.OPERATOR).any():
         msg = "holds no operators, so that kernels have no shapes; capture with ProfilerActivity.CPU as well"

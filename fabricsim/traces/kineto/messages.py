@@ -131,7 +131,7 @@ def operation_of_name(name: str) -> Operation | None:
 
 def note_of(arguments: Mapping[str, Any], name: str = "") -> Note:
     """Read the arguments of a kernel, of ``record_param_comms``, or of an annotation ``nccl:...`` of that name."""
-    operation = operation_of_name(_text(arguments, "Collective name") or name[:_MOST_TEXT].removeprefix("nccl:"))
+    operation = operation_of_name(_text(arguments, "Collective name") or name[:_MOST_TEXT].partition(":")[2])
     elements, dimensioned = _dimensions(arguments)
     handed_in = _count(arguments, "In msg nelems")
     peer = _count(arguments, "Dst Rank") if operation == "send" else NONE

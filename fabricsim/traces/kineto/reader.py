@@ -62,7 +62,7 @@ def read(source: Source) -> Iterator[Recording]:
     """
     events = read_events(source)
     if not np.isin(events.rows["category"], (scanner.KERNEL, scanner.COPY)).any():
-        msg = "holds no kernels; capture with ProfilerActivity.CUDA, and while the job computes"
+        msg = "holds no kernels of a device; capture with ProfilerActivity.CUDA or .XPU, and while the job computes"
         raise TraceError(source.label, msg)
     yield _Reading(source, events).recording()
 

@@ -21,6 +21,8 @@ CATEGORIES = {
     "cuda_runtime": CALL,
     "cuda_driver": CALL,
     "hip_runtime": CALL,
+    "xpu_runtime": CALL,
+    "privateuse1_runtime": CALL,
     "Runtime": CALL,
     "cuda_sync": SYNC,
     "cpu_op": OPERATOR,
@@ -29,9 +31,9 @@ CATEGORIES = {
 }
 """By their names in files."""
 PLAIN, PARAMETERS, COLLECTIVE, STEP = range(4)
-"""Marks of operators and annotations: ``record_param_comms``, ``nccl:...``, ``ProfilerStep...``."""
+"""Marks of operators and annotations: ``record_param_comms``, ``nccl:...`` and the like, ``ProfilerStep...``."""
 
-_COLLECTIVE, _STEP = "nccl:", "Profiler"
+_COLLECTIVES, _STEP = ("nccl:", "xccl:", "hccl:"), "Profiler"
 _FARTHEST = 4_000_000_000_000  # us, 46 days: an int64 of ps holds twice as much
 _LATEST = 4_000_000_000_000_000  # us, the year 2096: an int64 of ns holds twice as much
 _PS_PER_US = 10**6
@@ -82,7 +84,7 @@ def mark_of(name: str) -> int:
     """Tell what an operator or annotation of a name is."""
     if name == "record_param_comms":
         return PARAMETERS
-    if name.startswith(_COLLECTIVE) and name != _COLLECTIVE:
+    if name.startswith(_COLLECTIVES) and name not in _COLLECTIVES:
         return COLLECTIVE
     return STEP if name.startswith(_STEP) and name != _STEP else PLAIN
 

@@ -1,1 +1,0 @@
-"""Timelines in the trace-event format of Chrome, with the names of PyTorch's profiler (Kineto)."""
