@@ -160,13 +160,15 @@ def progress(label: str) -> Iterator[Callable[[float], None]]:
 
 def _started_bar(label: str) -> Progress:
     from rich.console import Console  # noqa: PLC0415  as in `show`
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415  as above
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn  # noqa: PLC0415  as above
 
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("{task.percentage:3.0f} %"),
         TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
     )
     bar = Progress(*columns, console=Console(stderr=True), transient=True)
     bar.add_task(label, total=1.0)

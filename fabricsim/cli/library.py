@@ -189,13 +189,13 @@ def warmup() -> None:
 
     from fabricsim.jit.cache import cache_directory, can_keep  # noqa: PLC0415  imports numba
     from fabricsim.jit.compile import is_compiled  # noqa: PLC0415  as above
-    from fabricsim.run.pipeline import load, simulate  # noqa: PLC0415  as above
+    from fabricsim.run.warm import compile_kernels  # noqa: PLC0415  as above
 
     if is_compiled("flow") and is_compiled("packet"):
         note("kernels are compiled already")
     began = time.monotonic()
     for engine in ("flow", "packet"):
         announce_compilation(engine)
-        simulate(load("gpt2-medium-dp", [f"engine={engine}"]))
+        compile_kernels(engine)
     kept = f"; compiled kernels are in {cache_directory()}" if can_keep() else ""
     note(f"ready after {time.monotonic() - began:.1f} s{kept}")

@@ -11,7 +11,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fabricsim.cli import bench, calibrate, convert, goodput, inspect, library, replay, runs, studies, topology, traffic
+from fabricsim.cli import (
+    bench,
+    calibrate,
+    convert,
+    goodput,
+    inspect,
+    library,
+    replay,
+    report,
+    runs,
+    studies,
+    sweep,
+    topology,
+    traffic,
+)
 from fabricsim.cli.common import note
 from fabricsim.cli.interrupt import ending_at_once
 from fabricsim.errors import FabricsimError, FabricsimWarning
@@ -48,7 +62,21 @@ def _program(
     """Hold the options of the program itself."""
 
 
-for module in (runs, replay, inspect, convert, calibrate, studies, bench, traffic, goodput, library, topology):
+for module in (
+    runs,
+    replay,
+    report,
+    inspect,
+    convert,
+    calibrate,
+    studies,
+    sweep,
+    bench,
+    traffic,
+    goodput,
+    library,
+    topology,
+):
     module.register(app)
 
 _OBJECTS = 50_000  # new objects after which circles of objects are looked for: a run makes many objects and few circles

@@ -246,7 +246,7 @@ def _variants(
 
 
 def _simulate_all(loaded: Sequence[LoadedScenario], jobs: int) -> Sequence[RunRecord]:
-    from fabricsim.run.sweep import simulate_all  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.run.at_once import simulate_all  # noqa: PLC0415  --help must not pay for it
 
     with progress(f"comparing {len(loaded)} runs") as report:
         return simulate_all(loaded, jobs=jobs, progress=report)

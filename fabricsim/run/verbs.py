@@ -15,8 +15,8 @@ from fabricsim.results.hdf5 import read_any
 from fabricsim.run import bench as benchmarks
 from fabricsim.run import pipeline
 from fabricsim.run import traffic as patterns
+from fabricsim.run.at_once import simulate_all
 from fabricsim.run.result import Result, TrafficResult, shown
-from fabricsim.run.sweep import simulate_all
 from fabricsim.scenario import library
 from fabricsim.scenario.load import LoadedScenario, load
 from fabricsim.scenario.suggest import did_you_mean

@@ -45,8 +45,13 @@ class NcclProtocol(Spec):
 
 
 class Nccl(Spec):
-    """NCCL's messages over this transport, by protocol, as `fabricsim calibrate` measures them."""
+    """NCCL's messages over this transport, by protocol, as `fabricsim calibrate` measures them.
 
+    ``step`` is the fixed time of a message whose protocol is not measured, in the place of that of NCCL's table: if
+    messages go by a plugin, its progress takes as long by LL as by Simple.
+    """
+
+    step: Duration | None = None
     ll: NcclProtocol | None = None
     ll128: NcclProtocol | None = None
     simple: NcclProtocol | None = None

@@ -15,7 +15,7 @@ import simpy
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.results.validation import Validation, ValidationRow
-from fabricsim.run.sweep import part
+from fabricsim.run.at_once import part
 from fabricsim.scenario.load import load
 from fabricsim.studies.frame.study import Progress, Study, silent
 from fabricsim.units import human_bytes

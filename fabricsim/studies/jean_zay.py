@@ -15,8 +15,8 @@ from fabricsim import measured
 from fabricsim.results.breakdown import rank_count
 from fabricsim.results.summary import timer_totals
 from fabricsim.results.validation import Validation, ValidationRow
+from fabricsim.run.at_once import simulate_all
 from fabricsim.run.pipeline import load
-from fabricsim.run.sweep import simulate_all
 from fabricsim.studies.frame.study import Progress, Study, silent
 from fabricsim.units import seconds
 

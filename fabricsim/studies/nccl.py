@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from fabricsim.scenario.scenario import Scenario
 
 _LARGE = 16 * 2**20  # bytes from which the findings are given apart
+_SMALL = 64 * 2**10
 _US = 1e6
 
 
@@ -45,15 +46,19 @@ class TableCase:
     """A table and the description of its cluster.
 
     `table`: name of the measured table.
+    `machine`: its class of machines and networks, over which the findings are summed up.
     `settings`: what sets the scenario apart from ``hkbu``, as on the command line.
     `why`: sources of these settings beyond those in the library.
     `judged_from`: bytes from which rows are judged; smaller ones gave the latency.
+    `calibrates`: whether a parameter is calibrated on it: its rows are printed and in no median.
     """
 
     table: str
+    machine: str
     settings: tuple[str, ...]
     why: str = ""
     judged_from: int = 0
+    calibrates: bool = False
 
 
 def _hosts(cluster: str, count: int) -> tuple[str, str]:
@@ -61,52 +66,145 @@ def _hosts(cluster: str, count: int) -> tuple[str, str]:
 
 
 _EFA = 'collectives={nccl="2.18", adapter_latency="75us", protocol="simple"}'
+_EFA_ANY = 'collectives={nccl="2.18", adapter_latency="75us"}'
 _SIMPLE = 'collectives={nccl="2.18", protocol="simple"}'
-_STAGED = ("cluster.gpudirect=false", "cluster.nic_below_gpu_switch=false", "cluster.gpus_per_pcie_switch=1")
+_FLAT = ("cluster.nic_below_gpu_switch=false", "cluster.gpus_per_pcie_switch=1")
+_STAGED = ("cluster.gpudirect=false", *_FLAT)
 _NCCL_2_4 = 'collectives={nccl = "2.5", algorithm = "ring", max_channels = 1}'
+_TREE_2_4 = 'collectives={nccl = "2.5", algorithm = "tree", max_channels = 1}'
 _INSIDE = ("cluster.hosts=1", "cluster.intra_host=nvlink", "cluster.gpus_per_pcie_switch=1")
 _ALONE = ("cluster.gpus_per_host=1", "cluster.nics_per_host=1")
+_SIXTEEN = ("cluster.hosts=16", "cluster.gpus_per_pcie_switch=1", *_ALONE)
 _H200 = (*_hosts("dgx-h100", 1), "cluster.gpu=h200-sxm")
 _CALIBRATES = "reduce_scatter"
 _AS_MEASURED_ELSEWHERE = "h200-sxm"  # GPU whose NCCL figures are another's, so that no row of its own gave them
+_SOCKETS, _BY_HOST, _EFA_CLASS = "TCP sockets", "RDMA without GPUDirect", "EFA with GPUDirect"
+_GOOGLE, _ROCE, _SLINGSHOT = "TCPX and TCPXO", "400 Gb/s RDMA with GPUDirect", "Slingshot"
+_ONE_HOST, _RACK, _AMD = "one host of H100 or H200", "GB200 NVL72", "MI300X"
 CASES = (
-    TableCase("hkbu-10gbe-default", ("transport=tcp-10g",)),
+    TableCase("hkbu-10gbe-default", _SOCKETS, ("transport=tcp-10g",)),
     TableCase(
-        "hkbu-10gbe-ring", ("transport=tcp-10g", _NCCL_2_4), "NCCL 2.4.7: NCCL_TREE_THRESHOLD=0, one channel in the log"
+        "hkbu-10gbe-ring",
+        _SOCKETS,
+        ("transport=tcp-10g", _NCCL_2_4),
+        "NCCL 2.4.7: NCCL_TREE_THRESHOLD=0, one channel in the log",
     ),
-    TableCase("hkbu-100g-ib-default", ()),
-    TableCase("hkbu-100g-ib-ring", (_NCCL_2_4,), "as hkbu-10gbe-ring"),
+    TableCase("hkbu-100g-ib-default", _BY_HOST, ()),
+    TableCase("hkbu-100g-ib-ring", _BY_HOST, (_NCCL_2_4,), "as hkbu-10gbe-ring"),
+    TableCase("hkbu-16-100g-ib", _BY_HOST, _SIXTEEN, "version not stated, taken as in hkbu-100g-ib-default"),
+    TableCase(
+        "hkbu-16-10gbe-tree",
+        _SOCKETS,
+        (*_SIXTEEN, "transport=tcp-10g", _TREE_2_4),
+        "version not stated; trees by the name of the file, so NCCL 2.4 with one channel as in hkbu-10gbe-ring",
+    ),
     TableCase(
         "nccl-p4de",
+        _EFA_CLASS,
         (*_hosts("aws-p4de", 2), "transport=efa-100g", _EFA),
         'aws-ofi-nccl on p4d: "Internode latency set at 75.0 us", "Setting NCCL_PROTO to simple" (its issue 889)',
     ),
-    TableCase("nccl-p5", (*_hosts("aws-p5", 1), 'collectives={nccl="2.18"}')),
+    TableCase(
+        "nccl-p5-2",
+        _EFA_CLASS,
+        (*_hosts("aws-p5", 2), "transport=efa-400g", _EFA_ANY),
+        "aws-ofi-nccl, src/platform-aws.c: latency 75 us on p5, no protocol forced; version of NCCL a guess",
+    ),
+    TableCase("nccl-p5", _ONE_HOST, (*_hosts("aws-p5", 1), 'collectives={nccl="2.18"}')),
     TableCase(
         "nccl-g4dn",
+        _BY_HOST,
         (*_hosts("aws-g4dn-metal", 2), *_ALONE, "transport=efa-100g-staged", _SIMPLE),
         "aws-ofi-nccl sets NCCL_PROTO to simple where 128 bytes may arrive out of order, as on p4d",
     ),
     TableCase(
+        "nccl-efa-eks",
+        _BY_HOST,
+        (*_hosts("aws-g4dn-metal", 2), *_ALONE, "transport=efa-100g-staged", _EFA_ANY),
+        "instance not stated: taken as g4dn, with the latency of aws-ofi-nccl and no protocol forced, since its times "
+        "double from 128 KiB to 1 MiB and fall beyond, as if LL gave way to Simple",
+    ),
+    TableCase(
         "nccl-a3-mega",
+        _GOOGLE,
         (*_hosts("gcp-a3-mega", 2), "transport=tcpxo-200g", 'collectives={nccl="2.18"}'),
         "latency of TCPXO from the rows up to 16 KiB, which are not judged",
         judged_from=2**15,
     ),
-    TableCase("nccl-gh200", (*_hosts("alps", 2), *_ALONE, "transport=slingshot-200g", 'collectives={nccl="2.21"}')),
-    TableCase("nccl-h200-stas", (*_H200, 'collectives={nccl="2.27"}')),
-    TableCase("nccl-h200-azure", (*_H200, 'collectives={nccl="2.20"}')),
+    TableCase(
+        "nccl-a3-high",
+        _GOOGLE,
+        (
+            *_hosts("gcp-a3-high", 2),
+            "transport=tcpx-200g",
+            'collectives={nccl="2.18", algorithm="ring", protocol="simple"}',
+        ),
+        "ring and Simple, as scripts for TCPX set them; latency from the rows up to 2 MiB, which are not judged",
+        judged_from=2**22,
+    ),
+    TableCase(
+        "nccl-a3-ultra",
+        _ROCE,
+        (*_hosts("dgx-h100", 2), "cluster.gpu=h200-sxm", "transport=gib-400g", 'collectives={nccl="2.23"}'),
+        "latency from the rows up to 16 KiB, which are not judged; version of NCCL a guess",
+        judged_from=2**15,
+    ),
+    TableCase(
+        "nccl-400g-tree",
+        _ROCE,
+        (*_hosts("dgx-h100", 2), *_ALONE, *_FLAT, "transport=rdma-400g", 'collectives={nccl="2.21", algorithm="tree"}'),
+        "one of the four adapters, for the GPU's slot carries no more than one; version of NCCL a guess",
+    ),
+    TableCase(
+        "nccl-gh200",
+        _SLINGSHOT,
+        (*_hosts("alps", 2), *_ALONE, "transport=slingshot-200g", 'collectives={nccl="2.21"}'),
+    ),
+    TableCase(
+        "nccl-gh200-socket",
+        _SOCKETS,
+        (*_hosts("alps", 2), "transport=tcp-200g", 'collectives={nccl="2.21"}'),
+        "version of NCCL as in nccl-gh200",
+    ),
+    TableCase("nccl-h200-stas", _ONE_HOST, (*_H200, 'collectives={nccl="2.27"}')),
+    TableCase("nccl-h200-azure", _ONE_HOST, (*_H200, 'collectives={nccl="2.20"}')),
+    TableCase(
+        "nccl-gb200",
+        _RACK,
+        (*_hosts("gb200-nvl72", 1), 'collectives={nccl="2.26"}'),
+        "a rack is one host of 72 GPUs here, as MNNVL is to NCCL",
+    ),
     TableCase(
         "nccl-mi300x",
+        _AMD,
         ("cluster.gpu=mi300x", "cluster.gpus_per_host=8", *_INSIDE, "collectives=rccl"),
         "xGMI as RCCL counts it; its kernels for small calls, those of MSCCL++, are not modelled",
     ),
     TableCase(
+        "nccl-mi300x-2",
+        _AMD,
+        (*_hosts("dgx-h100", 2), "cluster.gpu=mi300x", "transport=roce-400g", "collectives=rccl"),
+        "hosts as clusters/dgx-h100 but for the GPU",
+    ),
+    TableCase(
         "nccl-400g-sendrecv",
+        _BY_HOST,
         (*_hosts("dgx-h100", 2), *_ALONE, *_STAGED, "transport=rdma-400g", 'collectives={nccl="2.26"}'),
         "what kernels load from host memory is calibrated on the all-reduce of these hosts, gpus/h100-sxm",
     ),
-    TableCase("nccl-v100-socket", ("cluster=v100-vm", "transport=tcp-10g", 'collectives={nccl="2.11"}')),
+    TableCase(
+        "nccl-400g-staged",
+        _BY_HOST,
+        (*_hosts("dgx-h100", 2), *_ALONE, *_STAGED, "transport=rdma-400g", 'collectives={nccl="2.26"}'),
+        "gave staged_rate of gpus/h100-sxm: printed, and in no median",
+        calibrates=True,
+    ),
+    TableCase(
+        "nccl-v100-socket",
+        _SOCKETS,
+        ("cluster=v100-vm", "transport=tcp-10g", 'collectives={nccl="2.11"}'),
+        "rate of the link not stated: 10 Gb/s is a guess",
+    ),
 )
 """All tables, in the order of the report."""
 
@@ -115,22 +213,25 @@ def validate(progress: Progress = silent) -> Validation:
     """Compare times of collectives with published tables."""
     rows: list[ValidationRow] = logged_rows()
     tables: dict[str, dict[str, float]] = {}
-    errors: list[tuple[int, float]] = []
+    machines: dict[str, list[tuple[int, float]]] = {case.machine: [] for case in CASES}
     nvlink: dict[str, dict[str, float]] = {}
     for label, inside in nvlink_rows().items():
         rows += [row for _, row in inside]
-        nvlink[label] = _findings([(size, abs(row.error)) for size, row in inside])
+        nvlink[label] = _findings([(size, row.error) for size, row in inside])
     for done, case in enumerate(CASES, start=1):
         found = _compare(case)
         rows += [row for _, row in found]
-        sized = [(size, abs(row.error)) for size, row in found]
+        sized = [(size, row.error) for size, row in found]
         tables[case.table] = _findings(sized)
-        errors += sized
+        machines[case.machine] += [] if case.calibrates else sized
         progress(done / len(CASES))
+    everything = [entry for each in machines.values() for entry in each]
     summary: dict[str, Any] = {
-        "median error of time, all rows": _median([error for _, error in errors]),
-        "median error of time, rows from 16 MiB": _median([error for size, error in errors if size >= _LARGE]),
+        "median error of time, all rows": _median([error for _, error in everything]),
+        "median error of time, rows from 16 MiB": _median([error for size, error in everything if size >= _LARGE]),
         "tables": tables,
+        "machines": {name: _findings(each) | _bands(each) for name, each in machines.items()}
+        | {"all": _findings(everything) | _bands(everything)},
         "inside one host over NVLink, from 1 MiB": nvlink,
     }
     return Validation("nccl", rows, summary, {case.table: case.why for case in CASES if case.why})
@@ -250,12 +351,21 @@ def _findings(sized: Sequence[tuple[int, float]]) -> dict[str, float]:
         "rows": float(len(sized)),
         "median": _median([error for _, error in sized]),
         "median_from_16_MiB": _median(large),
-        "largest_from_16_MiB": max(large, default=0.0),
+        "largest_from_16_MiB": max(map(abs, large), default=0.0),
+    }
+
+
+def _bands(sized: Sequence[tuple[int, float]]) -> dict[str, float]:
+    """Medians below 64 KiB and from there to 16 MiB, and the share of rows that are predicted too fast."""
+    return {
+        "median_below_64_KiB": _median([error for size, error in sized if size < _SMALL]),
+        "median_to_16_MiB": _median([error for size, error in sized if _SMALL <= size < _LARGE]),
+        "too_fast": float(np.mean([error < 0 for _, error in sized])),
     }
 
 
 def _median(errors: Sequence[float]) -> float:
-    return float(np.median(errors)) if errors else 0.0
+    return float(np.median(np.abs(errors))) if errors else 0.0
 
 
 STUDY = Study("nccl", __doc__, validate, _pictures)

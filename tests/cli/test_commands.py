@@ -52,6 +52,8 @@ COMMANDS = [
     "rerun",
     "run",
     "show",
+    "sweep",
+    "timeline",
     "topology",
     "traffic",
     "validate",

@@ -423,7 +423,7 @@ def no_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.fail("a simulation was begun")
 
     monkeypatch.setattr("fabricsim.run.pipeline.simulate", begun)
-    monkeypatch.setattr("fabricsim.run.sweep.simulate", begun)
+    monkeypatch.setattr("fabricsim.run.at_once.simulate", begun)
     monkeypatch.setattr("fabricsim.run.bench.Fabric", begun)
 
 

@@ -346,3 +346,15 @@ def test_hosts_switches_reduce_in_the_packet_engine_and_those_of_the_network_do_
         load("ideal-16", ["engine=packet", "collectives.algorithm=collnet_direct"])
     with pytest.raises(ScenarioError, match="needs the switch that joins the GPUs"):
         load("ideal-16", ["collectives.algorithm.all_reduce=nvls"])
+
+
+def test_a_single_tree_sends_three_times_the_data_from_a_host_with_two_below_it(ideal_scenario: Make) -> None:
+    """Of the tree 0 - 2 - (1, 3) host 2 sends all data up once and down twice; two trees need twice the data."""
+    size, rate = 2**26, 12.5e9
+    took = {
+        name: _run(_with(ideal_scenario(4), algorithm=name, chunk=2**16), "all_reduce", range(4), size)[0]
+        for name in ("single_tree", "tree")
+    }
+
+    assert took["single_tree"] == pytest.approx(3 * size / rate, rel=0.02)
+    assert took["tree"] < took["single_tree"]

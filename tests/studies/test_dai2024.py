@@ -9,8 +9,8 @@ import pytest
 
 from fabricsim import measured
 from fabricsim.errors import ScenarioError
+from fabricsim.run.at_once import simulate_all
 from fabricsim.run.pipeline import load
-from fabricsim.run.sweep import simulate_all
 from fabricsim.studies.dai2024 import STUDY
 from fabricsim.studies.dai2024 import study as dai2024
 from fabricsim.studies.dai2024.grid import (

@@ -44,15 +44,17 @@ def exists(collective: str, algorithm: Algorithm, protocol: Protocol, group: Gro
 
 
 def default_on(protocol: Protocol, group: GroupShape) -> bool:
-    """Whether a pair that exists is allowed where the user says nothing: LL128 only where stores arrive whole."""
+    """Whether a pair that exists is allowed where the user says nothing: LL128 only if stores arrive whole.
+
+    Up to a PCIe switch they do (PATH_PXB; from Hopper on also by another GPU's, PATH_PXN), through a CPU they may not.
+    """
     if protocol != "ll128":
         return True
     if group.tuning.version < (2, 8):
         return group.near and group.within == "nvlink" and group.capability == 70  # noqa: PLR2004
-    near = group.near or group.capability >= _HOPPER
     whole = group.within == "nvlink" or group.per_host == 1
     known = group.capability >= 70 if group.tuning.version >= (2, 23) else group.capability in (70, 80, 90)  # noqa: PLR2004
-    return near and whole and known
+    return group.near and whole and known
 
 
 def time(collective: str, algorithm: Algorithm, protocol: Protocol, size: int, group: GroupShape) -> float:

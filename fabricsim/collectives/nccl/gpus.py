@@ -32,6 +32,7 @@ _TURING = Architecture(75, 25.0, 20.0, switched=False)
 _AMPERE = Architecture(80, 25.0, 20.0, switched=True)
 _ADA = Architecture(89, 25.0, 20.0, switched=False)
 _HOPPER = Architecture(90, 25.0, 20.6, switched=True)
+_GRACE_HOPPER = Architecture(90, 25.0, 20.6, switched=False)  # E: hosts of four, 6 links to each other GPU
 _BLACKWELL = Architecture(100, 50.0, 40.1, switched=True)
 
 _BY_NAME = {  # E: developer.nvidia.com/cuda-gpus
@@ -44,7 +45,7 @@ _BY_NAME = {  # E: developer.nvidia.com/cuda-gpus
     "h100": _HOPPER,
     "h200": _HOPPER,
     "h800": _HOPPER,
-    "gh200": _HOPPER,
+    "gh200": _GRACE_HOPPER,
     "b100": _BLACKWELL,
     "b200": _BLACKWELL,
     "gb200": _BLACKWELL,

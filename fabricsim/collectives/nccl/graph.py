@@ -52,7 +52,7 @@ class GroupShape:
     `capability`: compute capability times ten.
     `amd`: whether the CPUs are AMD's.
     `within`: link between GPUs of a host.
-    `near`: whether each NIC is below the PCIe switch of its GPU.
+    `near`: whether each NIC is below the PCIe switch of its GPU, or next to it.
     `ring`, `tree`, `nvls`: what the search found; no `nvls` if GPUs or links cannot.
     `channels`, `nvls_channels`: channels of the communicator, and those that NVLS takes.
     `tuning`: constants of the version.
@@ -119,7 +119,7 @@ def describe(  # noqa: PLR0913  by name only
         capability=kind.capability,
         amd="epyc" in cluster.cpu.name.lower() or "amd" in cluster.cpu.name.lower(),
         within="nvlink" if nvlink else "pcie",
-        near=cluster.nic_below_gpu_switch or hosts == 1,
+        near=cluster.nic_below_gpu_switch or cluster.join == "ideal" or hosts == 1,
         ring=ring,
         tree=_tree(ring, rates, cluster, hosts) if nvlink else tree,
         nvls=_nvls(kind, cluster, per_host, hosts, ring) if nvlink else None,

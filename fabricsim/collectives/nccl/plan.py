@@ -117,10 +117,11 @@ class NcclPlan:
         simulated, chunk = self._channels(found, group), chunks.chunk(found, size, group)
         measured = self._measured_protocol(found.protocol, group)
         merged = found.channels / simulated
-        if found.algorithm in _TREES:
+        alone = found.algorithm == "tree" and found.channels == 1
+        if found.algorithm in _TREES and not alone:
             merged /= 2  # half of the channels go by each tree, and one of the engine's by both
         return Choice(
-            algorithm=_ENGINE[found.algorithm],
+            algorithm="single_tree" if alone else _ENGINE[found.algorithm],
             channels=simulated,
             chunk=max(1, round(chunk * max(1.0, merged))),
             network_step=0 if measured else self._step("network", found.algorithm, found.protocol, group),
@@ -256,6 +257,8 @@ class NcclPlan:
             algorithm = "ring"
         hop = constants.hop[link].get(algorithm, (0.0, 0.0, 0.0))[PROTOCOLS.index(protocol)]
         if link == "network":
+            if self._measured is not None and self._measured.step is not None:
+                return self._measured.step
             return round(max(0.0, hop - APART) * _PS_PER_US)
         if algorithm in ("nvls", "nvls-tree"):
             hop /= _NVLS_MESSAGES

@@ -16,8 +16,8 @@ import simpy
 from fabricsim import measured
 from fabricsim.engine.fabric import Fabric
 from fabricsim.results.validation import Validation, ValidationRow
+from fabricsim.run.at_once import part
 from fabricsim.run.pipeline import load
-from fabricsim.run.sweep import part
 from fabricsim.studies.dai2024.grid import Assumptions
 from fabricsim.studies.dai2024.study import find
 from fabricsim.studies.frame.study import Progress, silent

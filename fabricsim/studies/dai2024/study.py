@@ -16,8 +16,8 @@ from fabricsim.errors import ScenarioError
 from fabricsim.report.grouped import Bar
 from fabricsim.results.summary import summarise
 from fabricsim.results.validation import Validation
+from fabricsim.run.at_once import part, simulate_all
 from fabricsim.run.pipeline import load
-from fabricsim.run.sweep import part, simulate_all
 from fabricsim.studies.dai2024.grid import DATA, PIPELINE, VARIATIONS, WEAK, Assumptions, Point, points
 from fabricsim.studies.frame.study import Progress, headline_rows, silent
 from fabricsim.topology.platform import WIRE

@@ -7,9 +7,9 @@ import pytest
 
 from fabricsim.errors import SimulationError
 from fabricsim.results.hdf5 import write
-from fabricsim.run import sweep
+from fabricsim.run import at_once
+from fabricsim.run.at_once import part, simulate_all
 from fabricsim.run.pipeline import load
-from fabricsim.run.sweep import part, simulate_all
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +60,7 @@ def test_first_error_ends_the_sweep(loaded: list[LoadedScenario], monkeypatch: p
     def fail(one: LoadedScenario, **_: Any) -> None:  # noqa: ANN401  as simulate takes it
         raise SimulationError(one.scenario.transport.name)
 
-    monkeypatch.setattr(sweep, "simulate", fail)
+    monkeypatch.setattr(at_once, "simulate", fail)
 
     with pytest.raises(SimulationError, match="tcp-10g"):
         simulate_all(loaded, jobs=jobs)

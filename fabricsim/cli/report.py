@@ -1,0 +1,54 @@
+"""Commands that show a result in other programs: the timeline in a viewer of traces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fabricsim.cli.common import check_output_file, check_output_folder, note, output_folder
+
+if TYPE_CHECKING:
+    from fabricsim.results.result import RunRecord
+
+ResultArgument = Annotated[Path, typer.Argument(metavar="RESULT", help="HDF5 file of fabricsim run or replay.")]
+TraceOption = Annotated[
+    Path,
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="File to write, packed if it ends with .gz; with --per-rank a folder."
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this file."""
+    app.command()(timeline)
+
+
+def timeline(
+    result: ResultArgument,
+    *,
+    output: TraceOption,
+    per_rank: Annotated[
+        bool, typer.Option("--per-rank", help="Write a file for each rank, as PyTorch's profiler does.")
+    ] = False,
+) -> None:
+    """Write the timeline of a result for Perfetto, chrome://tracing or HTA, as PyTorch's profiler writes its own."""
+    from fabricsim.report.trace_events.writer import write_timeline, write_timelines  # noqa: PLC0415  quick --help
+
+    if not per_rank:
+        check_output_file(output)
+        write_timeline(_read(result), output)
+        note(f"wrote {output}")
+        return
+    check_output_folder(output)
+    ran = _read(result)
+    files = write_timelines(ran, output_folder(output))
+    note(f"wrote {files} files into {output}")
+
+
+def _read(path: Path) -> RunRecord:
+    from fabricsim.results.hdf5 import read  # noqa: PLC0415  --help must not pay for it
+
+    return read(path)

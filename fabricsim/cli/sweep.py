@@ -1,0 +1,154 @@
+"""The command that makes many runs: sweep."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fabricsim.cli.common import (
+    JsonOption,
+    SettingsOption,
+    announce_compilation,
+    check_output_folder,
+    note,
+    progress,
+    say,
+    show,
+)
+from fabricsim.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from fabricsim.run.sweeps.sweep import Progress, SweepResult
+
+_EVERY = 30.0
+"""Seconds between lines about the progress if nobody sees a bar."""
+
+StudyArgument = Annotated[Path, typer.Argument(metavar="STUDY.toml", help="What is run, and what is varied.")]
+SweepFolderOption = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FOLDER", help="Folder of index, runs and pictures; named after the study."),
+]
+ResumeOption = Annotated[
+    bool, typer.Option("--resume", help="Go on with the runs that are in the folder; none is made again.")
+]
+WorkersOption = Annotated[
+    int | None, typer.Option(metavar="N", min=1, max=1024, help="Processes; all cores if left out.")
+]
+SchedulerOption = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="Of a running cluster of dask, or dask for one on this machine.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of this file."""
+    app.command()(sweep)
+
+
+def sweep(  # noqa: PLR0913  one parameter per option
+    study: StudyArgument,
+    *,
+    settings: SettingsOption = None,
+    output: SweepFolderOption = None,
+    resume: ResumeOption = False,
+    workers: WorkersOption = None,
+    scheduler: SchedulerOption = None,
+    shard: Annotated[str | None, typer.Option(metavar="I/N", help="Make every Nth run only, from the Ith on.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a scenario, traffic, a benchmark or a replay with many values of some keys, on all cores or a cluster."""
+    from fabricsim.run.sweeps import sweep as sweeps  # noqa: PLC0415  --help must not pay for it
+
+    check_output_folder(output)
+    part = None if shard is None else sweeps.Shard.parse(shard)
+    found = sweeps.read(study, dict(map(_setting, settings or [])))
+    folder = output or Path(found.name)
+    for engine in sorted(found.engines()):
+        announce_compilation(engine)
+    began = time.monotonic()
+    with reporting(f"{len(found.points):,} runs of {found.name}") as report:
+        result = sweeps.run(
+            found,
+            folder,
+            workers=workers or cores(),
+            scheduler=scheduler,
+            shard=part,
+            resume=resume,
+            progress=report,
+        )
+    _draw(result, folder)
+    for file in result.files:
+        note(f"wrote {file}")
+    _finish(result, time.monotonic() - began, as_json=as_json)
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def _setting(text: str) -> tuple[str, object]:
+    from fabricsim.scenario.include import override  # noqa: PLC0415  as above
+    from fabricsim.scenario.tree import plain  # noqa: PLC0415  as above
+
+    key = text.partition("=")[0].strip()
+    value = plain(override(text))
+    for part in key.split("."):
+        value = value[part]
+    return key, value
+
+
+@contextmanager
+def reporting(label: str) -> Iterator[Callable[[Progress], None]]:
+    """Show a bar with the time left; if standard error is no terminal, a line now and then."""
+    began = said = time.monotonic()
+    with progress(label) as bar:
+
+        def report(state: Progress) -> None:
+            nonlocal said
+            bar(state.done / state.total)
+            now = time.monotonic()
+            if not sys.stderr.isatty() and now - said > _EVERY:
+                said, made = now, state.done - state.known
+                left = (now - began) * (state.total - state.done) / max(1, made)
+                failed = f", {state.failed:,} failed" if state.failed else ""
+                note(f"{label}: {state.done:,} done{failed}, about {left:.0f} s left")
+
+        yield report
+
+
+def _draw(result: SweepResult, folder: Path) -> None:
+    from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
+    from fabricsim.report.swept import pictures  # noqa: PLC0415  as above
+
+    wanted = [picture.model_dump() for picture in result.sweep.written.pictures]
+    varied = list(dict.fromkeys(key for point in result.sweep.points for key in point))
+    for name, figure in pictures(result.rows, varied, wanted, result.sweep.name):
+        plots.save(figure, folder / name)
+        result.files.append(folder / name)
+
+
+def _finish(result: SweepResult, took: float, *, as_json: bool) -> None:
+    """Tell what came of it; an error if nothing did."""
+    state = result.progress
+    failures = [row for row in result.rows if row["status"] == "failed"]
+    if as_json:
+        say(json.dumps(result.rows, indent=2, ensure_ascii=False, allow_nan=False, default=str))
+    else:
+        from fabricsim.report.swept import swept_text  # noqa: PLC0415  imports rich
+
+        varied = list(dict.fromkeys(key for point in result.sweep.points for key in point))
+        show(*swept_text(result.rows, varied))
+    known = f", {state.known:,} were there" if state.known else ""
+    note(f"{state.done:,} runs in {took:.1f} s: {state.done - state.failed:,} done, {state.failed:,} failed{known}")
+    if len(failures) == len(result.rows):
+        msg = f"every run failed; the first: {failures[0]['error']}"
+        raise InputError(msg)

@@ -1,0 +1,190 @@
+"""A sweep from its index: tables, lines, heat maps, frontiers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fabricsim.errors import InputError
+from fabricsim.report import style
+from fabricsim.report.lines import frontier
+from fabricsim.scenario.suggest import did_you_mean
+from fabricsim.units import BYTES, DURATION, RATE, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from matplotlib.figure import Figure
+    from rich.console import RenderableType
+
+    Rows = Sequence[Mapping[str, Any]]
+
+HEADLINES = ("iteration_time_s", "makespan_s", "time_s")
+"""What is drawn and ranked if nothing else is asked for: the first of these that there is."""
+_SHOWN = (
+    "iteration_time_s",
+    "makespan_s",
+    "time_s",
+    "mfu",
+    "exposed_communication_s",
+    "busbw_bytes_per_s",
+    "slowdown_p99",
+)
+_MOST_ROWS = 20
+_MOST_LINES = 9
+_MOST_LABELS = 24
+_FEW = 5  # errors that are told
+
+
+def swept_text(rows: Rows, varied: Sequence[str]) -> list[RenderableType]:
+    """Give the table of the runs, the quickest first, and the first errors."""
+    from rich.table import Table  # noqa: PLC0415  not needed for pictures
+
+    done = [row for row in rows if row["status"] == "done"]
+    said: list[RenderableType] = []
+    if done:
+        ranking = headline(done)
+        done = sorted(done, key=lambda row: row[ranking])
+        shown = [*varied, *(key for key in _SHOWN if done[0].get(key) is not None)]
+        table = Table(title=f"{len(rows):,} runs, by {ranking}", title_justify="left", box=None)
+        for key in shown:
+            table.add_column(key, justify="left" if key in varied else "right", overflow="fold")
+        for row in done[:_MOST_ROWS]:
+            table.add_row(*(_told(row[key]) for key in shown))
+        said.append(table)
+        if len(done) > _MOST_ROWS:
+            said.append(f"and {len(done) - _MOST_ROWS:,} more, in the index")
+    failed: dict[str, list[str]] = {}
+    for row in (row for row in rows if row["status"] == "failed"):
+        failed.setdefault(row["error"], []).append(", ".join(f"{key} = {_told(row[key])}" for key in varied))
+    for error, places in list(failed.items())[:_FEW]:
+        said.append(f"failed: {places[0]}{f' and {len(places) - 1:,} more' * (len(places) > 1)}: {error}")
+    if len(failed) > _FEW:
+        said.append(f"and {len(failed) - _FEW:,} more errors, in the index")
+    return said
+
+
+def _told(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)
+
+
+def headline(rows: Rows) -> str:
+    """Name the result that counts most."""
+    return next((key for key in HEADLINES if key in rows[0]), HEADLINES[0])
+
+
+def pictures(
+    rows: Rows, varied: Sequence[str], wanted: Sequence[Mapping[str, Any]], name: str
+) -> Iterator[tuple[str, Figure]]:
+    """Draw what is wanted, or what suits; by the name of the file.
+
+    `rows`: of the index. `varied`: keys that the runs differ in.
+    `wanted`: pictures as of `fabricsim.scenario.swept.Picture`. If empty, the headline is drawn over the one key that
+        is varied, over the first with a line for each value of the second, or as a heat map if these are too many.
+    Raises InputError if a picture names a column that the index does not have.
+    """
+    done = [row for row in rows if row["status"] == "done"]
+    if not done:
+        return
+    for number, picture in enumerate(wanted or _suiting(done, varied), 1):
+        for key in ("x", "y", "value", "by"):
+            if picture.get(key) is not None and picture[key] not in done[0]:
+                hint = did_you_mean(picture[key], done[0], "columns are " + ", ".join(done[0]))
+                msg = f"pictures[{number - 1}].{key}: the index has no column {picture[key]!r}; {hint}"
+                raise InputError(msg)
+        yield f"picture-{number}.png", _KINDS[picture["kind"]](done, picture, name)
+
+
+def _suiting(done: Rows, varied: Sequence[str]) -> list[dict[str, Any]]:
+    ranking = headline(done)
+    axes = [key for key in varied if len({_told(row[key]) for row in done}) > 1]
+    numeric = sorted(axes, key=lambda key: _number(done[0][key]) is None)
+    if not axes or len(axes) > 2:  # noqa: PLR2004  a plane
+        return []
+    x = numeric[0]
+    if len(axes) == 1:
+        return [{"kind": "lines", "x": x, "y": ranking}]
+    other = next(key for key in axes if key != x)
+    if len({_told(row[other]) for row in done}) <= _MOST_LINES:
+        return [{"kind": "lines", "x": x, "y": ranking, "by": other}]
+    return [{"kind": "heat-map", "x": x, "y": other, "value": ranking}]
+
+
+def _number(value: object) -> float | None:
+    """Give a number or quantity as a number of its base unit; None if it is neither."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    for dimension in (RATE, DURATION, BYTES) if isinstance(value, str) else ():
+        try:
+            return float(parse(value, dimension))
+        except ValueError:
+            continue
+    return None
+
+
+def _ticks(done: Rows, key: str) -> tuple[list[Any], list[float] | None]:
+    """Values of a key in order, and their numbers if all have one."""
+    values = list({_told(row[key]): row[key] for row in done}.values())
+    numbers = [_number(value) for value in values]
+    if any(number is None for number in numbers):
+        return values, None
+    order = sorted(range(len(values)), key=lambda place: numbers[place] or 0.0)
+    return [values[place] for place in order], [numbers[place] or 0.0 for place in order]
+
+
+def _lines(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
+    x, y, by = picture["x"], picture["y"], picture.get("by")
+    values, numbers = _ticks(done, x)
+    place = {_told(value): number for value, number in zip(values, numbers or range(len(values)), strict=True)}
+    figure = style.new_figure(7.0, 4.2)
+    axes = figure.subplots()
+    for count, group in enumerate(_ticks(done, by)[0] if by else [None]):
+        own = sorted(
+            (place[_told(row[x])], float(row[y]))
+            for row in done
+            if row[y] is not None and (by is None or _told(row[by]) == _told(group))
+        )
+        colour = style.SERIES_COLOURS[count % len(style.SERIES_COLOURS)]
+        axes.plot(*zip(*own, strict=True), color=colour, marker="osD^vPX"[count % 7], label=_told(group))
+    if numbers is not None and numbers[0] > 0 and numbers[-1] >= 8 * numbers[0]:
+        axes.set_xscale("log")
+    if len(values) <= _MOST_LABELS:
+        axes.set_xticks(sorted(place.values()), list(map(_told, values)), rotation=30 if numbers is None else 0)
+        axes.minorticks_off()
+    axes.set_ylim(bottom=0)
+    axes.set(xlabel=x, ylabel=y, title=name)
+    axes.grid(alpha=0.3)
+    if by:
+        style.legend_beside(axes, title=by)
+    return figure
+
+
+def _heat_map(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
+    x, y, value = picture["x"], picture["y"], picture.get("value") or headline(done)
+    columns, lines = (list(map(_told, _ticks(done, key)[0])) for key in (x, y))
+    grid = np.full((len(lines), len(columns)), np.nan)
+    for row in sorted(done, key=lambda row: -float(row[value] or 0)):  # of several in one cell, the least
+        grid[lines.index(_told(row[y])), columns.index(_told(row[x]))] = row[value]
+    figure = style.new_figure(7.2, 5.4)
+    axes = figure.add_subplot()
+    image = axes.imshow(grid, cmap="viridis_r", origin="lower", aspect="auto", interpolation="nearest")
+    figure.colorbar(image, ax=axes, label=value)
+    for place, labels, axis in ((columns, axes.set_xticks, x), (lines, axes.set_yticks, y)):
+        kept = style.evenly(len(place), _MOST_LABELS)
+        labels(kept, [place[index] for index in kept], rotation=30 if axis == x and len(place) > _FEW else 0)
+    axes.set(xlabel=x, ylabel=y, title=name)
+    return figure
+
+
+def _frontier(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
+    x, y, by = picture["x"], picture["y"], picture.get("by")
+    points = [
+        (float(row[x]), float(row[y]), "" if by is None else _told(row[by]), "runs" if by is None else _told(row[by]))
+        for row in done
+        if row[x] is not None and row[y] is not None
+    ]
+    return frontier(points, x, y, name)
+
+
+_KINDS = {"lines": _lines, "heat-map": _heat_map, "frontier": _frontier}

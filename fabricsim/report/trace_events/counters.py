@@ -1,0 +1,51 @@
+"""What was recorded over time, as counters: rates of links, queues, windows of flows."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fabricsim.report.trace_events.digits import integers, lines, microseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from fabricsim.results.packets import Packets
+    from fabricsim.results.result import Series
+
+MOST_LINKS = 64
+"""Links whose rate is written at most: those that are used most at some time."""
+_AT_ONCE = 2**15
+_UNITS = {"queue": ("B", 1.0), "window": ("packets", 1.0), "pace": ("Mb/s", 8e-6)}
+_LARGEST = 2.0**62
+
+
+def rates(series: Series, pid: int) -> Iterator[bytes]:
+    """Write the payload rates of the busiest links, Mb/s; `pid` is the process that they are shown in."""
+    peak = series.rate.max(axis=1, initial=0) / np.where(series.capacity > 0, series.capacity, np.inf)
+    busiest = np.argsort(-peak, kind="stable")[:MOST_LINKS]
+    time = np.arange(series.rate.shape[1], dtype=np.int64) * series.interval
+    for link in busiest[series.rate[busiest].any(axis=1)].tolist():
+        yield from _counter(f"rate {series.names[link]}", "Mb/s", pid, time, series.rate[link] * 8e-6)
+
+
+def taps(packets: Packets, pid: int) -> Iterator[bytes]:
+    """Write what was tapped."""
+    for tap in packets.taps:
+        unit, scale = _UNITS[tap.kind]
+        yield from _counter(f"{tap.kind} {tap.of}", unit, pid, tap.time, tap.value * scale)
+
+
+def _counter(name: str, unit: str, pid: int, time: NDArray[np.int64], value: NDArray[np.float64]) -> Iterator[bytes]:
+    """Write a counter: its values as whole numbers, those left out that repeat the one before."""
+    whole = np.rint(np.clip(np.nan_to_num(value, posinf=0.0), 0, _LARGEST)).astype(np.int64)
+    kept = np.flatnonzero(np.diff(whole, prepend=-1))
+    head = json.dumps({"ph": "C", "name": name, "pid": pid, "tid": 0})[:-1].encode() + b',"ts":'
+    unit_head = b',"args":{' + json.dumps(unit).encode() + b":"
+    for begin in range(0, len(kept), _AT_ONCE):
+        some = kept[begin : begin + _AT_ONCE]
+        yield lines(len(some), [head, *microseconds(time[some]), unit_head, integers(whole[some]), b"}},\n"])

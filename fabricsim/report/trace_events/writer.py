@@ -1,0 +1,158 @@
+"""A run as a timeline for Perfetto, chrome://tracing, TensorBoard and Holistic Trace Analysis (HTA).
+
+The form is the JSON of "Trace Event Format" (Google, 2016), with categories, names and arguments as PyTorch's profiler
+has them. What a collective moves is counted in bytes (``"dtype": "Byte"``): a result does not know its data type.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fabricsim.errors import ResultError
+from fabricsim.files.atomic import whole
+from fabricsim.report.trace_events import counters
+from fabricsim.report.trace_events.packed import Packed
+from fabricsim.report.trace_events.slices import (
+    BESIDE_STREAM,
+    COMPUTE_STREAM,
+    FIRST_STREAM,
+    HOST_THREAD,
+    STEPS,
+    Slices,
+    dimensions,
+)
+from fabricsim.results.breakdown import rank_count
+from fabricsim.results.places import place_of, places
+from fabricsim.units import PS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from fabricsim.results.result import RunRecord
+
+_WAY_OUT = "name a file in a folder that exists and has room"
+
+
+def write_timeline(result: RunRecord, path: Path) -> None:
+    """Write one file with all ranks, arrows from sends to receives, and counters.
+
+    `path`: file to write; packed if its name ends with ``.gz``.
+    Raises ResultError if nothing ran, or the file cannot be written.
+    """
+    slices = _drawn(result)
+    pid = rank_count(result)
+    with whole(path, _WAY_OUT, ResultError) as part, Packed(part, path.name) as file:
+        _write(file, _about(result, slices, None), _all(slices, pid))
+
+
+def write_timelines(result: RunRecord, folder: Path) -> int:
+    """Write one file for each simulated rank, such as ``rank0.json.gz``, into a folder that is there.
+
+    Returns: how many.
+    Raises ResultError if nothing ran, or a file cannot be written.
+    """
+    slices, files = _drawn(result), 0
+    for (rank,), some, threads in slices.ranks(each=True):
+        path = folder / f"rank{rank}.json.gz"
+        with whole(path, _WAY_OUT, ResultError) as part, Packed(part, path.name) as file:
+            _write(file, _about(result, slices, rank), _of_ranks(slices, [rank], some, threads))
+        files += 1
+    return files
+
+
+def _drawn(result: RunRecord) -> Slices:
+    slices = Slices.of(result)
+    if not len(slices.order):
+        msg = f"{result.name}: there is nothing to draw; the program holds no work"
+        raise ResultError(msg)
+    return slices
+
+
+def _write(file: Packed, about: dict[str, Any], events: Iterable[bytes]) -> None:
+    """Write the head, and what ends with a comma and a line's end each."""
+    file.write(json.dumps(about)[:-1].encode() + b',"traceEvents":[\n')
+    for text in events:
+        file.write(text)
+    last = {"ph": "M", "name": "process_sort_index", "pid": 0, "tid": 0, "args": {"sort_index": 0}}
+    file.write(json.dumps(last).encode() + b"\n]}\n")
+
+
+def _about(result: RunRecord, slices: Slices, rank: int | None) -> dict[str, Any]:
+    """Say what a reader of distributed traces looks for."""
+    world = rank_count(result)
+    _, calls = np.unique(slices.groups.number, return_index=True)
+    of_group = [result.calls.kinds[kind].dimension for kind in result.calls.kind[calls]]
+    groups = [
+        {"pg_name": f"{number:08}", "pg_desc": of_group[number], "pg_size": len(ranks), "ranks": list(ranks)}
+        for number, ranks in enumerate(slices.groups.members)
+        if ranks and (rank is None or rank in ranks)
+    ]
+    distributed = {"backend": "nccl", "world_size": world, "pg_count": len(groups), "pg_config": groups}
+    return {
+        "schemaVersion": 1,
+        "displayTimeUnit": "ms",
+        "otherData": {"name": result.name, "transport": result.transport, "fabricsim": result.version},
+        "distributedInfo": distributed if rank is None else {"rank": rank, **distributed},
+    }
+
+
+def _all(slices: Slices, pid: int) -> Iterator[bytes]:
+    for some in slices.ranks():
+        yield from _of_ranks(slices, *some)
+    result = slices.result
+    yield _named("process_name", pid, 0, {"name": "fabric"})
+    yield from counters.rates(result.series, pid)
+    if result.packets is not None:
+        yield from counters.taps(result.packets, pid)
+
+
+def _of_ranks(slices: Slices, ranks: list[int], some: NDArray[np.int64], threads: NDArray[np.int64]) -> Iterator[bytes]:
+    result = slices.result
+    found, folded = places(result), result.ranks is not None
+    for rank in ranks:
+        place = place_of(found, rank)
+        name = f"rank {rank}{f' ({place})' if place else ''}{', stands for others alike' if folded else ''}"
+        yield _named("process_name", rank, 0, {"name": name})
+        yield _named("process_sort_index", rank, 0, {"sort_index": rank})
+        yield b"".join(_steps(result, rank))
+    most = int(threads.max()) + 1
+    used = np.divmod(np.unique(result.ops["rank"][some] * np.int64(most) + threads), most)
+    names = dimensions(result)
+    for rank, thread in zip(*(part.tolist() for part in used), strict=True):
+        yield _named("thread_name", rank, thread, {"name": _stream(thread, names)})
+        yield _named("thread_sort_index", rank, thread, {"sort_index": thread})
+    yield from slices.text(some, threads)
+
+
+def _steps(result: RunRecord, rank: int) -> Iterator[bytes]:
+    """Write the iterations of a rank, as the profiler marks them."""
+    steps = () if result.capture is None else result.capture.steps
+    marked = [(step.number, step.start, step.replayed) for step in steps if step.rank == rank]
+    for number, start, duration in marked or [(0, 0, result.iteration)]:
+        event = {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{number}", "pid": rank, "tid": STEPS}
+        times = f',"ts":{_exact(start)},"dur":{_exact(duration)}}},\n'
+        yield (json.dumps(event)[:-1] + times).encode()
+
+
+def _exact(time: int) -> str:
+    """Write ps as us."""
+    us, ps = divmod(time, PS_PER_S // 10**6)
+    return f"{us}.{ps:06}"
+
+
+def _stream(thread: int, names: list[str]) -> str:
+    if thread >= FIRST_STREAM:
+        return f"stream {thread}: {names[thread // FIRST_STREAM - 1]}"
+    if thread >= HOST_THREAD:
+        return "host"
+    return f"stream {thread}: compute{'' if thread < BESIDE_STREAM else ' beside'}" if thread >= COMPUTE_STREAM else ""
+
+
+def _named(what: str, pid: int, tid: int, args: dict[str, Any]) -> bytes:
+    return json.dumps({"ph": "M", "name": what, "pid": pid, "tid": tid, "args": args}).encode() + b",\n"

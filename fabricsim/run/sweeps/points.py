@@ -1,0 +1,187 @@
+"""Points of a sweep: every value of some keys, ranges of them, points that are written out, and ones that are drawn."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fabricsim.errors import InputError
+from fabricsim.scenario.suggest import did_you_mean, show
+from fabricsim.scenario.variation import stream
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fabricsim.scenario.swept import Sample, SweptScenario
+
+MOST = 100_000
+"""Points of one sweep."""
+_RANGE = ("from", "to", "step", "count", "factor", "scale")
+_LEAF = {"from", "include"}
+"""Keys of tables that are values: ranges, and presets of which some keys are changed."""
+_QUANTITY = re.compile(r"\s*([+-]?\d[\d_]*\.?\d*(?:[eE][+-]?\d+)?)\s*(\D\S*)\s*")
+
+
+def flat(tables: Mapping[str, Any], place: str = "") -> dict[str, Any]:
+    """Give nested tables as dotted keys, which in TOML may be quoted or not."""
+    found: dict[str, Any] = {}
+    for key, value in tables.items():
+        path = f"{place}{key}"
+        if isinstance(value, dict) and value and not _LEAF & value.keys():
+            found |= flat(value, f"{path}.")
+        else:
+            found[path] = value
+    return found
+
+
+def points(sweep: SweptScenario) -> list[dict[str, Any]]:
+    """Combine what a sweep varies; the last key of the grid changes first.
+
+    Returns: of each run the values of the keys that are varied.
+    Raises InputError if a range is none, there are too many points, or one is there twice.
+    """
+    grid = {key: _values(f"grid.{key}", value) for key, value in flat(sweep.grid).items()}
+    listed = [flat(point) for point in sweep.points] or [{}]
+    drawn = [{}] if sweep.sample is None else _drawn(sweep.sample)
+    count = math.prod([*map(len, grid.values()), len(listed), len(drawn)])
+    if count > MOST:
+        msg = f"these are {count:,} runs, and a sweep takes {MOST:,} at most; draw some with [sample]"
+        raise InputError(msg)
+    keys = [*grid, *dict.fromkeys(key for point in (*listed, *drawn[:1]) for key in point)]
+    if len(keys) > len(set(keys)) or (drawn[0].keys() & {key for point in listed for key in point}):
+        twice = next((key for key in keys if keys.count(key) > 1), keys[-1])
+        msg = f"{twice} is varied twice; leave it in one of [grid], [[points]] and [sample]"
+        raise InputError(msg)
+    every = [
+        {**dict(zip(grid, values, strict=True)), **point, **sample}
+        for point in listed
+        for sample in drawn
+        for values in itertools.product(*grid.values())
+    ]
+    if every == [{}]:
+        msg = "nothing is varied: give keys with several values in [grid], in [[points]] or in [sample]"
+        raise InputError(msg)
+    return every
+
+
+def _values(place: str, value: object) -> list[Any]:
+    """Values of a list or range."""
+    if isinstance(value, list | tuple):
+        if not value:
+            msg = f"{place}: the list is empty; give it values"
+            raise InputError(msg)
+        return list(value)
+    if isinstance(value, dict) and "from" in value:
+        first, last, unit = _ends(place, value)
+        written = (_written(number, unit, value) for number in _numbers(place, value, first, last))
+        return list(dict.fromkeys(written))  # whole numbers may round to the same
+    msg = f"{place}: {show(value)} is no list of values and no range; write [1, 2] or {{ from = 1, to = 8, step = 1 }}"
+    raise InputError(msg)
+
+
+def _ends(place: str, table: Mapping[str, Any]) -> tuple[float, float, str]:
+    """Read the ends of a range, and the unit of both, empty without."""
+    for key in table:
+        if key not in _RANGE:
+            msg = f"{place}.{key}: unknown key; {did_you_mean(key, _RANGE, 'known are ' + ', '.join(_RANGE))}"
+            raise InputError(msg)
+    if "to" not in table:
+        msg = f"{place}: a range needs its end; add to"
+        raise InputError(msg)
+    (first, unit), (last, other) = (_number(f"{place}.{key}", table[key]) for key in ("from", "to"))
+    if unit != other:
+        msg = f"{place}: {table['from']!r} and {table['to']!r} have different units; write both in one"
+        raise InputError(msg)
+    if not first < last:
+        msg = f"{place}: from {table['from']!r} is not below to {table['to']!r}; swap them"
+        raise InputError(msg)
+    return first, last, unit
+
+
+def _number(place: str, value: object) -> tuple[float, str]:
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return value, ""
+    match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        msg = f'{place}: {show(value)} is no number and no quantity; write it like 4 or "100Gbps"'
+        raise InputError(msg)
+    return float(match[1].replace("_", "")), match[2]
+
+
+def _numbers(place: str, table: Mapping[str, Any], first: float, last: float) -> list[float]:
+    """Numbers of a range by its ``step``, ``factor``, or ``count``."""
+    given = [key for key in ("step", "factor", "count") if key in table]
+    if len(given) != 1 or ("scale" in table and given != ["count"]):
+        msg = f"{place}: a range has one of step, factor and count, and with count perhaps a scale"
+        raise InputError(msg)
+    (kind,) = given
+    each = table[kind]
+    least = {"step": 0.0, "factor": 1.0, "count": 1}[kind]
+    if isinstance(each, bool) or not isinstance(each, int | float) or not least < each < math.inf:
+        msg = f"{place}.{kind}: {show(each)} does not do; give a number above {least:g}"
+        raise InputError(msg)
+    if (kind == "factor" or table.get("scale") == "log") and first <= 0:
+        msg = f"{place}: from {show(table['from'])} must be above 0 if values grow by a factor"
+        raise InputError(msg)
+    steps = {
+        "step": lambda: (last - first) / each,
+        "factor": lambda: math.log(last / first) / math.log(each),
+        "count": lambda: each - 1,
+    }[kind]()
+    if steps + 1 > MOST:
+        msg = f"{place}: these are more than {MOST:,} values"
+        raise InputError(msg)
+    shares = range(math.floor(steps + 1e-9) + 1)
+    if kind == "count":
+        return [_between(place, table, first, last, share / (each - 1)) for share in shares]
+    return [first + share * each if kind == "step" else first * each**share for share in shares]
+
+
+def _between(place: str, table: Mapping[str, Any], first: float, last: float, share: float) -> float:
+    """Give the number at a share of the way from `first` to `last`, 0 to 1."""
+    scale = table.get("scale", "linear")
+    if scale not in {"linear", "log"}:
+        msg = f"{place}.scale: {show(scale)} is not one of linear, log"
+        raise InputError(msg)
+    return float(first * (last / first) ** share) if scale == "log" else first + share * (last - first)
+
+
+def _written(number: float, unit: str, table: Mapping[str, Any]) -> int | float | str:
+    """Write a number as the ends of its range are written: whole if both are."""
+    if unit:
+        return f"{number:.9g}{unit}"
+    whole = all(isinstance(table[key], int) for key in ("from", "to")) and isinstance(table.get("step", 1), int)
+    return round(number) if whole else float(f"{number:.12g}")
+
+
+def _drawn(sample: Sample) -> list[dict[str, Any]]:
+    """Draw points, one in each of ``count`` strata of every key, whose order is random and of each key its own."""
+    columns = {key: _column(f"sample.keys.{key}", value, sample, key) for key, value in flat(sample.keys).items()}
+    if not columns:
+        msg = "sample.keys is empty; give it keys with ranges or lists"
+        raise InputError(msg)
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _column(place: str, value: object, sample: Sample, key: str) -> list[Any]:
+    random = stream(sample.seed, f"sample {key}")
+    order = np.argsort(random.random(sample.count), kind="stable")
+    shares = ((order + random.random(sample.count)) / sample.count).tolist()
+    if isinstance(value, list | tuple):
+        values = _values(place, value)
+        return [values[int(share * len(values))] for share in shares]
+    if not isinstance(value, dict) or "from" not in value:
+        _values(place, value)
+    table: dict[str, Any] = dict(value)  # type: ignore[call-overload]
+    if given := {"step", "count", "factor"} & table.keys():
+        msg = f"{place}.{min(given)}: has no effect, as values are drawn; take it out"
+        raise InputError(msg)
+    first, last, unit = _ends(place, table)
+    if table.get("scale") == "log" and first <= 0:
+        msg = f"{place}: from {show(table['from'])} must be above 0 on a logarithmic scale"
+        raise InputError(msg)
+    return [_written(_between(place, table, first, last, share), unit, table) for share in shares]

@@ -1,0 +1,250 @@
+"""One run of a sweep, in whatever process: it is simulated unless its file is there, and the file is written whole.
+
+A run is named by what decides it: the scenario with all that it includes, what is done with it, the contents of files
+that it names, and the version of fabricsim. Two points that come to the same are one run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import traceback
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+
+from fabricsim import provenance
+from fabricsim.errors import FabricsimError, InputError
+from fabricsim.files.atomic import whole
+from fabricsim.results.summary import bus_factor, summarise
+from fabricsim.results.traffic import summarise_traffic
+from fabricsim.run import bench, pipeline, traffic
+from fabricsim.run.sweeps.headline import of_job, of_traffic
+from fabricsim.run.verbs import bench as time_collective
+from fabricsim.run.verbs import traffic as send
+from fabricsim.scenario import library
+from fabricsim.scenario.toml_text import settings
+from fabricsim.traces.readers import read as read_trace
+from fabricsim.traces.rebuild.programs import rebuild
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from fabricsim.run.result import Result, TrafficResult
+    from fabricsim.run.sweeps.headline import Row
+    from fabricsim.scenario.load import LoadedScenario
+    from fabricsim.traces.rebuild.programs import Rebuilt
+
+FORMAT = 1
+"""Of the files of runs."""
+_PATHLIKE = "./"
+"""Letters one of which is in the name of each file that a scenario names."""
+
+
+class Task(NamedTuple):
+    """A run to make.
+
+    `number`: of its point, from 0. `kind`: ``job``, ``traffic``, ``bench`` or ``replay``. `scenario`: a file or name.
+    `settings`: laid over it, by their keys. `options`: of the kind. `folder`: of the files. `keep`: whether to write
+    the result as HDF5, too.
+    """
+
+    number: int
+    kind: str
+    scenario: str
+    settings: Mapping[str, Any]
+    options: Mapping[str, Any]
+    folder: Path
+    keep: bool = False
+
+
+class SweptRun(TypedDict):
+    """What came of a run: its name, ``done`` or ``failed``, headline results, and the error if it failed."""
+
+    run: str
+    status: str
+    results: Row
+    error: str
+
+
+def carry_out(task: Task) -> tuple[SweptRun, bool]:
+    """Make a run, or read what it gave if its file is there.
+
+    Returns: the outcome, and whether it was there. An error that a user can mend is an outcome; others are raised.
+    """
+    try:
+        loaded = _load(task)
+    except FabricsimError as error:
+        name = _digest([task.kind, task.scenario, settings(task.settings), {**task.options}])
+        there = (task.folder / f"{name}.json").exists()
+        return _failed(task, name, error), there
+    name = _digest([task.kind, {**task.options}, loaded.resolved, list(_contents(task, loaded))])
+    known = _read(task.folder / f"{name}.json")
+    if known is not None and (known["status"] == "failed" or not task.keep or _result(task, name).exists()):
+        return known, True
+    try:
+        results, summary = _KINDS[task.kind](task, loaded, name)
+    except FabricsimError as error:
+        return _failed(task, name, error), False
+    outcome: SweptRun = {"run": name, "status": "done", "results": results, "error": ""}
+    _write(task, outcome, {"resolved": loaded.resolved, "summary": summary})
+    return outcome, False
+
+
+def crashed(task: Task, error: BaseException) -> SweptRun:
+    """Say of a run that it ended by what is no mistake of the user; it has no file, so that it is tried again."""
+    told = "".join(traceback.format_exception_only(error)).strip()
+    name = _digest([task.kind, task.scenario, settings(task.settings), {**task.options}])
+    return {"run": name, "status": "failed", "results": {}, "error": told}
+
+
+def _failed(task: Task, name: str, error: FabricsimError) -> SweptRun:
+    outcome: SweptRun = {"run": name, "status": "failed", "results": {}, "error": str(error)}
+    _write(task, outcome, {})
+    return outcome
+
+
+def _digest(parts: object) -> str:
+    text = json.dumps([FORMAT, provenance.version(), parts], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _contents(task: Task, loaded: LoadedScenario) -> Iterator[tuple[str, str]]:
+    """Digest the files that a run reads beside the scenario: cables, paths, algorithms, matrices, traces."""
+    for text in sorted({*_texts(loaded.resolved), *_texts({**task.options})}):
+        if any(letter in text for letter in _PATHLIKE) and (found := _file_digest(text)):
+            yield text, found
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)
+    elif isinstance(value, str) and "\n" not in value:
+        yield value
+
+
+@lru_cache(maxsize=256)
+def _file_digest(text: str) -> str:
+    """Digest a file, or the names, sizes and times of those in a folder; empty if there is neither."""
+    try:
+        path = Path(text)
+        if path.is_file():
+            with path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        if path.is_dir():
+            found = [(str(each), each.stat().st_size, each.stat().st_mtime_ns) for each in sorted(path.rglob("*"))]
+            return hashlib.sha256(repr(found).encode()).hexdigest()
+    except (OSError, ValueError):
+        pass
+    return ""
+
+
+def _load(task: Task) -> LoadedScenario:
+    given = settings(task.settings)
+    if task.kind == "replay":
+        ranks = _rebuilt(task).program.ranks
+        return pipeline.load_fabric(task.scenario, ranks, task.options.get("transport"), given)
+    return pipeline.load(task.scenario, given, with_job=task.kind == "job")
+
+
+def _job(task: Task, loaded: LoadedScenario, name: str) -> tuple[Row, object]:
+    return _of_iteration(pipeline.simulate(loaded), task, name)
+
+
+def _replay(task: Task, loaded: LoadedScenario, name: str) -> tuple[Row, object]:
+    return _of_iteration(
+        pipeline.replay(loaded, _rebuilt(task), _trace(_files(task), task.options.get("ranks_per_host")).form),
+        task,
+        name,
+    )
+
+
+def _of_iteration(result: Result, task: Task, name: str) -> tuple[Row, object]:
+    _keep(result, task, name)
+    summary = summarise(result)
+    return of_job(summary), {**summary, "wall_seconds": None}
+
+
+def _traffic(task: Task, loaded: LoadedScenario, name: str) -> tuple[Row, object]:
+    asked = {key: value for key, value in task.options.items() if key != "pattern"}
+    result = send(str(task.options["pattern"]), loaded, **asked)
+    _keep(result, task, name)
+    summary = summarise_traffic(result)
+    return of_traffic(summary), {**summary, "wall_seconds": None}
+
+
+def _bench(task: Task, loaded: LoadedScenario, _: str) -> tuple[Row, object]:
+    test, size = str(task.options["test"]), traffic.parse_size(str(task.options["size"]))
+    if not isinstance(size, int) or size < 1:
+        msg = f"bench.size {task.options['size']}: is no size of a buffer; write it like 64MiB"
+        raise InputError(msg)
+    took = time_collective(test, loaded, sizes=[size])[size]
+    rate = size / took
+    bus = rate * bus_factor(bench.TESTS[test], loaded.scenario.cluster.ranks)
+    row: Row = {
+        "time_s": took,
+        "algbw_bytes_per_s": rate,
+        "busbw_bytes_per_s": bus,
+        "size_bytes": size,
+        "ranks": loaded.scenario.cluster.ranks,
+    }
+    return row, row
+
+
+_KINDS = {"job": _job, "replay": _replay, "traffic": _traffic, "bench": _bench}
+
+
+def _files(task: Task) -> tuple[str, ...]:
+    named = task.options["trace"]
+    return (named,) if isinstance(named, str) else tuple(named)
+
+
+def _rebuilt(task: Task) -> Rebuilt:
+    rest = {key: value for key, value in task.options.items() if key not in {"trace", "transport"}}
+    per_host = rest.pop("ranks_per_host", None)
+    return _rebuild(_files(task), per_host, **rest)
+
+
+@lru_cache(maxsize=1)
+def _trace(files: tuple[str, ...], per_host: int | None) -> Any:  # noqa: ANN401  as `read_trace` gives it
+    return read_trace([library.trace(Path(file)) for file in files], ranks_per_host=per_host)
+
+
+@lru_cache(maxsize=2)  # the points of a sweep replay few programs on many fabrics
+def _rebuild(files: tuple[str, ...], per_host: int | None, **changes: Any) -> Rebuilt:  # noqa: ANN401  options
+    return rebuild(_trace(files, per_host), **changes)
+
+
+def _result(task: Task, name: str) -> Path:
+    return task.folder / f"{name}.h5"
+
+
+def _keep(result: Result | TrafficResult, task: Task, name: str) -> None:
+    if task.keep:
+        part = task.folder / f".{name}-{os.getpid()}.h5"
+        result.save(part)
+        part.replace(_result(task, name))
+
+
+def _write(task: Task, outcome: SweptRun, more: Mapping[str, object]) -> None:
+    """Write the file of a run; another process may write the same one at the same time."""
+    told = {"format": FORMAT, "fabricsim": provenance.version(), **outcome, "kind": task.kind}
+    told |= {"scenario": task.scenario, "settings": {**task.settings}, "options": {**task.options}, **more}
+    name = f".{outcome['run']}-{os.getpid()}.part"
+    with whole(task.folder / f"{outcome['run']}.json", "name another folder with -o", name=name) as part:
+        part.write_text(json.dumps(told, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
+
+
+def _read(path: Path) -> SweptRun | None:
+    """Read what a run gave; None if the file is not there or none of ours, so that the run is made anew."""
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        if told["format"] == FORMAT and told["run"] == path.stem and isinstance(told["results"], dict):
+            return {key: told[key] for key in ("run", "status", "results", "error")}  # type: ignore[return-value]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        pass
+    return None

@@ -1,0 +1,241 @@
+"""A sweep from its file to its index.
+
+::
+
+    STUDY.toml ── read ──► Sweep: points ── carry_out, by workers ──► a file per run ── rows ──► index
+
+The files of runs are all that counts: whatever ends a sweep, what they hold is not simulated again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import ValidationError
+
+from fabricsim.errors import InputError, Mistake, ScenarioError
+from fabricsim.run.sweeps import index
+from fabricsim.run.sweeps.points import flat, points
+from fabricsim.run.sweeps.runs import SweptRun, Task, carry_out, crashed
+from fabricsim.run.sweeps.workers import results
+from fabricsim.run.warm import compile_kernels
+from fabricsim.scenario.explain import explain
+from fabricsim.scenario.load import load
+from fabricsim.scenario.source import parse, read_text
+from fabricsim.scenario.suggest import did_you_mean
+from fabricsim.scenario.swept import ReplayedTrace, SentTraffic, SweptScenario, TimedCollective
+from fabricsim.scenario.tree import build, plain, where
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from fabricsim.scenario.tree import TreeNode
+
+RUNS = "runs"
+"""Folder of the files of runs, in that of the sweep."""
+_FORGOTTEN = 3600.0
+"""Seconds after which a file that was begun is nobody's."""
+_KINDS = {"traffic": SentTraffic, "bench": TimedCollective, "replay": ReplayedTrace}
+
+
+class Progress(NamedTuple):
+    """How far a sweep is: runs that are done, those of them that failed or were there, and all."""
+
+    done: int
+    failed: int
+    known: int
+    total: int
+
+
+class Shard(NamedTuple):
+    """One of several parts of a sweep, from 1: every `of`-th of its points."""
+
+    number: int
+    of: int
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """Read ``3/8``. Raises InputError if it is none."""
+        number, slash, of = text.partition("/")
+        if slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of):
+            return cls(int(number), int(of))
+        msg = f"--shard {text}: is no part of a sweep; write the third of eight as 3/8"
+        raise InputError(msg)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep as its file describes it.
+
+    `written`: the file. `folder`: that scenarios and traces lie in. `points`: what is varied, and its values.
+    """
+
+    name: str
+    written: SweptScenario
+    folder: Path
+    points: tuple[dict[str, Any], ...]
+
+    @property
+    def kind(self) -> str:
+        """``job``, ``traffic``, ``bench`` or ``replay``."""
+        return next((kind for kind in _KINDS if getattr(self.written, kind) is not None), "job")
+
+    def tasks(self, output: Path) -> Iterator[Task]:
+        """Make a task of each point, whose file goes into a folder."""
+        kind = self.kind
+        options = {} if kind == "job" else getattr(self.written, kind).model_dump(exclude_none=True)
+        fixed = flat(self.written.settings)
+        for number, point in enumerate(self.points):
+            own = {key.partition(".")[2]: value for key, value in point.items() if self._is_option(key)}
+            asked = {**options, **own}
+            if kind == "replay":
+                named = asked["trace"]
+                asked["trace"] = tuple(map(self._beside, [named] if isinstance(named, str) else named))
+            rest = {key: value for key, value in point.items() if key != "scenario" and not self._is_option(key)}
+            scenario = self._beside(str(point.get("scenario", self.written.scenario)))
+            yield Task(number, kind, scenario, {**fixed, **rest}, asked, output, self.written.keep_results)
+
+    def _is_option(self, key: str) -> bool:
+        """Whether a key is an option of what is done, not of the scenario."""
+        return self.kind != "job" and key.partition(".")[0] == self.kind
+
+    def _beside(self, name: str) -> str:
+        """Take a file as lying beside that of the sweep, if one does."""
+        path = self.folder / name
+        return str(path) if path.exists() and name else name
+
+    def engines(self) -> set[str]:
+        """Engines that the runs use; those of scenarios that cannot be loaded are left out."""
+        found = set()
+        for scenario, engine in {(task.scenario, str(task.settings.get("engine", ""))) for task in self.tasks(Path())}:
+            try:
+                found.add(engine or load(scenario, with_job=False).scenario.engine)
+            except InputError:  # which the run will say; a cluster that is replayed on is none
+                found.add("flow")
+        return found & {"flow", "packet", "reference"}
+
+
+def read(study: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | None = None) -> Sweep:
+    """Read the file of a sweep, or take nested dicts with what it would say.
+
+    `settings`: laid over those of the file.
+    Raises InputError if it cannot be read, or what it varies cannot be; ScenarioError if it has mistakes.
+    """
+    if isinstance(study, Mapping):
+        tree, folder, name = build(study), Path(), "sweep"
+    else:
+        path = Path(study)
+        tree, folder, name = parse(read_text(path), str(study)), path.parent, path.stem
+    written = _checked(tree)
+    if settings:
+        written = written.model_copy(update={"settings": {**flat(written.settings), **settings}})
+    if len(given := [kind for kind in _KINDS if getattr(written, kind) is not None]) > 1:
+        msg = (
+            f"{study if not isinstance(study, Mapping) else name}: has {' and '.join(given)}; a sweep does one of them"
+        )
+        raise InputError(msg)
+    sweep = Sweep(written.name or name, written, folder, tuple(points(written)))
+    _check_options(sweep)
+    return sweep
+
+
+def _checked(tree: TreeNode) -> SweptScenario:
+    try:
+        return SweptScenario.model_validate(plain(tree))
+    except ValidationError as error:
+        mistakes = explain(error, SweptScenario)
+        keys = [tuple(mistake.key.replace("[", ".").replace("]", "").split(".")) for mistake in mistakes]
+        raise ScenarioError(
+            [
+                Mistake(one.key, one.problem, one.way_out, where(tree, key))
+                for one, key in zip(mistakes, keys, strict=True)
+            ]
+        ) from error
+
+
+def _check_options(sweep: Sweep) -> None:
+    """Refuse options that what is done does not have."""
+    if sweep.kind == "job":
+        return
+    known = _KINDS[sweep.kind].model_fields
+    for key in {key for point in sweep.points for key in point if key.partition(".")[0] == sweep.kind}:
+        option = key.partition(".")[2]
+        if option not in known:
+            msg = f"{key}: unknown option; {did_you_mean(option, known, 'known are ' + ', '.join(known))}"
+            raise InputError(msg)
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """What came of a sweep.
+
+    `rows`: the index (`fabricsim.run.sweeps.index.rows`). `files`: that it was written to. `progress`: at the end.
+    """
+
+    sweep: Sweep
+    rows: list[dict[str, Any]]
+    files: list[Path]
+    progress: Progress
+
+
+def run(  # noqa: PLR0913  the rest are rarely given, and by name only
+    sweep: Sweep,
+    output: Path,
+    *,
+    workers: int = 1,
+    scheduler: str | None = None,
+    shard: Shard | None = None,
+    resume: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> SweepResult:
+    """Make all runs of a sweep, and write its index.
+
+    `output`: folder of the index and of the files of runs. `resume`: whether it may hold runs already, which then are
+        not made again.
+    `workers`, `scheduler`: as of `fabricsim.run.sweeps.workers.results`; results do not depend on them.
+    `shard`: the part to run; the index of a part is named after it.
+    Raises InputError if the folder is in use or cannot be written.
+    """
+    folder = _folder(output, resume=resume)
+    tasks = [task for task in sweep.tasks(folder) if shard is None or task.number % shard.of == shard.number - 1]
+    if shard is not None and not tasks:
+        msg = f"--shard {shard.number}/{shard.of}: the sweep has {len(sweep.points)} runs only; take fewer parts"
+        raise InputError(msg)
+    for engine in sorted(sweep.engines()):
+        compile_kernels(engine)
+    outcomes: dict[int, SweptRun] = {}
+    state = Progress(0, 0, 0, len(tasks))
+    for task, found, error in results(carry_out, tasks, workers, scheduler):
+        outcome, known = (crashed(task, error), False) if error is not None else found
+        outcomes[task.number] = outcome
+        state = _counted(state, failed=outcome["status"] == "failed", known=known)
+        if progress is not None:
+            progress(state)
+    rows = index.rows(sweep.points, outcomes)
+    stem = "index" if shard is None else f"index-{shard.number}-of-{shard.of}"
+    return SweepResult(sweep, rows, index.write(rows, output, stem), state)
+
+
+def _counted(state: Progress, *, failed: bool, known: bool) -> Progress:
+    """Count one more run."""
+    return Progress(state.done + 1, state.failed + failed, state.known + known, state.total)
+
+
+def _folder(output: Path, *, resume: bool) -> Path:
+    folder = output / RUNS
+    if not resume and folder.is_dir() and any(folder.glob("*.json")):
+        msg = f"-o {output}: holds the runs of a sweep; add --resume to go on with it, or name another folder"
+        raise InputError(msg)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"-o {output}: cannot be used as output folder: {error.strerror}; name another"
+        raise InputError(msg) from error
+    for part in folder.glob(".*"):  # of processes that were killed; other shards may be writing
+        if time.time() - part.stat().st_mtime > _FORGOTTEN:
+            part.unlink(missing_ok=True)
+    return folder

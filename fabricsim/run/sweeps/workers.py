@@ -1,0 +1,174 @@
+"""Who makes the runs of a sweep: this process, processes beside it, or a cluster of dask.
+
+All are `concurrent.futures.Executor`; workers live as long as the sweep, so that they import fabricsim once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import multiprocessing
+import os
+import threading
+from collections import Counter
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import connection
+from typing import TYPE_CHECKING, Any
+
+from fabricsim.errors import InputError, SimulationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+AHEAD = 4
+"""Tasks of each worker that are handed out at once: what others wait for is short, and few are lost with a worker."""
+PATIENCE = 3
+"""Workers that may end with a task before it is given up."""
+_OBJECTS = 50_000  # as on the command line: a run makes many objects and few circles
+_SCHEMES = ("tcp://", "tls://", "ucx://", "ws://", "wss://", "inproc://")
+
+
+class _InThisProcess(Executor):
+    """Does what it is given at once: no second process is started for it, and none has to be waited for."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:  # noqa: ANN401  as of the base
+        """Call, and give a future that is done."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001  as an executor does
+            future.set_exception(error)
+        return future
+
+
+def results(
+    work: Callable[[Any], Any], tasks: Sequence[Any], workers: int, scheduler: str | None = None
+) -> Iterator[tuple[Any, Any, BaseException | None]]:
+    """Do some work for each task, and give each task when it is done, with what came of it or the error.
+
+    `workers`: processes; with 1 this one does it all.
+    `scheduler`: ``dask`` for a cluster of dask on this machine, an address such as ``tcp://host:8786`` for one that is
+        there; None without dask.
+    Raises InputError if dask is wanted and not installed, or there is nobody at the address.
+    """
+    if scheduler is not None:
+        with _dask(scheduler, workers) as executor:
+            ahead = AHEAD * (workers if scheduler == "dask" else _threads(executor))
+            yield from _each(executor, work, tasks, ahead)
+    elif workers == 1:
+        yield from _each(_InThisProcess(), work, tasks, 1)
+    else:
+        yield from _by_processes(work, tasks, workers)
+
+
+def _each(
+    executor: Executor, work: Callable[[Any], Any], tasks: Sequence[Any], ahead: int
+) -> Iterator[tuple[Any, Any, BaseException | None]]:
+    """Keep `ahead` tasks handed out; ends with `BrokenProcessPool` if the pool does."""
+    waiting = list(reversed(tasks))
+    handed: dict[Future[Any], Any] = {}
+    while waiting or handed:
+        while waiting and len(handed) < ahead:
+            task = waiting.pop()
+            handed[executor.submit(work, task)] = task
+        for future in wait(handed, return_when=FIRST_COMPLETED).done:
+            error = future.exception() if not future.cancelled() else CancelledError("the scheduler gave it up")
+            if isinstance(error, BrokenProcessPool):
+                raise error
+            yield handed.pop(future), None if error else future.result(), error
+
+
+def _by_processes(
+    work: Callable[[Any], Any], tasks: Sequence[Any], workers: int
+) -> Iterator[tuple[Any, Any, BaseException | None]]:
+    """Begin anew with those that are left when a worker is killed, its tasks first and one by one.
+
+    Nobody knows which of the tasks that were handed out ended the worker, if one did; alone each one shows.
+    """
+    left = dict(enumerate(tasks))
+    suspects: list[int] = []
+    ended: Counter[int] = Counter()
+    while left:
+        chosen = [(number, left[number]) for number in suspects or left]
+        count, ahead = (1, 1) if suspects else (min(workers, len(left)), AHEAD * workers)
+        try:
+            with _pool(count) as pool:
+                for (number, task), found, error in _each(pool, _Numbered(work), chosen, ahead):
+                    del left[number]
+                    yield task, found, error
+            suspects = []
+        except BrokenProcessPool:
+            if not suspects:
+                suspects = list(left)[:ahead]
+                continue
+            suspects = [number for number in suspects if number in left]
+            ended[suspects[0]] += 1
+            if ended[suspects[0]] == PATIENCE:
+                msg = f"{PATIENCE} processes ended while they ran it; perhaps there is too little memory"
+                yield left.pop(suspects.pop(0)), None, SimulationError(msg)
+
+
+class _Numbered:
+    """Work for a task that has a number."""
+
+    def __init__(self, work: Callable[[Any], Any]) -> None:
+        self._work = work
+
+    def __call__(self, numbered: tuple[int, Any]) -> Any:  # noqa: ANN401  of any work
+        return self._work(numbered[1])
+
+
+@contextmanager
+def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Start processes; what is not begun when the block is left is given up."""
+    context = multiprocessing.get_context("spawn")  # kernels run without the GIL: a fork could copy one in its midst
+    pool = ProcessPoolExecutor(workers, context, initializer=_begin)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin() -> None:
+    """Make a process a worker: it imports what runs need, and ends when its parent does, even if that is killed."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+    gc.set_threshold(_OBJECTS, 20, 20)
+    from fabricsim.run.sweeps import runs  # noqa: F401, PLC0415  so that the first task is as quick as others
+
+
+def _end_with(sentinel: int) -> None:
+    connection.wait([sentinel])
+    os._exit(1)
+
+
+@contextmanager
+def _dask(scheduler: str, workers: int) -> Iterator[Executor]:
+    try:
+        from distributed import Client, LocalCluster  # noqa: PLC0415  an extra
+    except ImportError as error:
+        msg = f"--scheduler {scheduler}: dask.distributed is not installed: pip install 'fabricsim[cluster]'"
+        raise InputError(msg) from error
+    if scheduler != "dask" and not scheduler.startswith(_SCHEMES):
+        msg = f"--scheduler {scheduler}: is no address; write dask, or an address such as tcp://host:8786"
+        raise InputError(msg)
+    with contextlib.ExitStack() as stack:
+        try:
+            if scheduler == "dask":
+                local = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
+                cluster = stack.enter_context(LocalCluster(**local))
+                client = stack.enter_context(Client(cluster))
+            else:
+                client = stack.enter_context(Client(scheduler, timeout=10, set_as_default=False))
+        except OSError as error:
+            msg = f"--scheduler {scheduler}: nobody answers ({error}); start dask scheduler there, or leave it out"
+            raise InputError(msg) from error
+        yield client.get_executor(pure=False)
+
+
+def _threads(executor: Any) -> int:  # noqa: ANN401  of dask
+    """Count the threads of a cluster of dask, at least 1."""
+    return max(1, sum(executor._client.nthreads().values()))  # noqa: SLF001  the executor has no other way

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fabricsim.errors import InputError
+from fabricsim.report.swept import pictures, swept_text
+
+
+def rows(count: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "run": "r",
+            "status": "done",
+            "rate": f"{rate}Gbps",
+            "batch": batch,
+            "iteration_time_s": batch / rate,
+            "error": "",
+        }
+        for rate in range(100, 100 * (count + 1), 100)
+        for batch in range(1, count + 1)
+    ]
+
+
+def test_one_line_for_each_value_of_the_second_key() -> None:
+    ((name, figure),) = pictures(rows(3), ["rate", "batch"], [], "study")
+
+    axes = figure.axes[0]
+    assert name == "picture-1.png"
+    assert axes.get_lines()[0].get_xydata().tolist() == [[rate * 1e9 / 8, 1 / rate] for rate in (100, 200, 300)]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["100Gbps", "200Gbps", "300Gbps"]
+
+
+def test_a_heat_map_if_there_are_many() -> None:
+    ((_, figure),) = pictures(rows(12), ["rate", "batch"], [], "study")
+
+    grid = figure.axes[0].get_images()[0].get_array()
+    assert grid.shape == (12, 12)
+    assert grid[1, 0] == 2 / 100
+
+
+def test_a_frontier_joins_what_none_beats() -> None:
+    wanted = [{"kind": "frontier", "x": "batch", "y": "iteration_time_s", "value": None, "by": "rate"}]
+    ((_, figure),) = pictures(rows(3), ["rate", "batch"], wanted, "study")
+
+    assert figure.axes[0].get_lines()[0].get_xydata().tolist() == [[1, 1 / 300]]
+
+
+def test_columns_that_are_not_there_are_refused() -> None:
+    with pytest.raises(InputError, match="did you mean 'batch'"):
+        list(pictures(rows(2), ["rate"], [{"kind": "lines", "x": "batches", "y": "iteration_time_s"}], "study"))
+
+
+def test_errors_that_are_alike_are_told_once() -> None:
+    failed = [{"run": "r", "status": "failed", "a": number, "error": "no"} for number in range(4)]
+
+    assert swept_text(failed, ["a"]) == ["failed: a = 0 and 3 more: no"]

@@ -1,0 +1,154 @@
+"""The timeline against the trace-event format, the run itself, and the reader of PyTorch's own traces."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter, defaultdict
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabricsim.records.program import COLLECTIVE
+from fabricsim.records.program import COMPUTE as OPS_COMPUTE
+from fabricsim.report.trace_events.digits import integers, lines, microseconds, padded
+from fabricsim.report.trace_events.packed import Packed
+from fabricsim.report.trace_events.writer import write_timeline, write_timelines
+from fabricsim.run.pipeline import load, simulate
+from fabricsim.traces.readers import read
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fabricsim.results.result import RunRecord
+
+SMALL = (
+    'job.model={include="gpt2-medium",layers=4}', "job.micro_batch=1", "job.global_batch=8", "cluster.hosts=8",
+    "job.parallelism={tensor=2,pipeline=2,data=2}",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run() -> RunRecord:
+    return simulate(load("gpt2-medium-dp", list(SMALL)))
+
+
+def written(run: RunRecord, path: Path) -> dict[str, Any]:
+    write_timeline(run, path)
+    found: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+    return found
+
+
+def slices(trace: dict[str, Any]) -> list[dict[str, Any]]:
+    return [event for event in trace["traceEvents"] if event["ph"] == "X" and event["cat"] == "kernel"]
+
+
+@given(st.lists(st.integers(0, 8 * 10**18), min_size=1))
+def test_columns_of_digits_are_the_numbers(values: list[int]) -> None:
+    column = np.array(values)
+
+    text = lines(len(values), [integers(column), b" ", *microseconds(column), b" ", padded(column % 10**8), b"\n"])
+
+    for line, value in zip(text.splitlines(), values, strict=True):
+        whole, time, name = line.split()
+        assert int(whole) == value
+        assert time.decode() == f"{value // 10**6}.{value % 10**6:06}"
+        assert name.decode() == f"{value % 10**8:08}"
+
+
+@pytest.mark.parametrize("count", [0, 1, 300_000])
+def test_a_packed_file_is_one_gzip_stream(tmp_path: Path, count: int) -> None:
+    text = b"abcdefghijklmnopqrstuvwxyz0123456789" * count
+    for name in ("one.gz", "other.gz"):
+        with Packed(tmp_path / name, name) as file:
+            for begin in range(0, len(text), 10**6):
+                file.write(text[begin : begin + 10**6])
+
+    assert gzip.decompress((tmp_path / "one.gz").read_bytes()) == text
+    assert (tmp_path / "one.gz").read_bytes() == (tmp_path / "other.gz").read_bytes()
+
+
+@pytest.mark.slow
+def test_each_op_is_a_slice_with_its_times(run: RunRecord, tmp_path: Path) -> None:
+    found = slices(written(run, tmp_path / "t.json.gz"))
+
+    took = (run.spans["end"] > run.spans["start"]) & (run.ops["kind"] == OPS_COMPUTE)
+    took |= run.ops["kind"] == COLLECTIVE
+    expected = sorted(zip(run.ops["rank"][took].tolist(), run.spans["start"][took].tolist(), strict=True))
+    assert sorted((event["pid"], round(event["ts"] * 10**6)) for event in found) == expected
+    collectives = sum("Collective name" in event["args"] for event in found)
+    assert collectives == (run.ops["kind"] == COLLECTIVE).sum()
+
+
+@pytest.mark.slow
+def test_no_two_slices_of_a_thread_overlap(run: RunRecord, tmp_path: Path) -> None:
+    by_thread = defaultdict(list)
+    for event in slices(written(run, tmp_path / "t.json.gz")):
+        begin = round(event["ts"] * 10**6)
+        by_thread[event["pid"], event["tid"]].append((begin, begin + round(event["dur"] * 10**6)))
+
+    assert len(by_thread) > 8 * 2
+    for spans in by_thread.values():
+        spans.sort()
+        assert all(one[1] <= other[0] for one, other in pairwise(spans))
+
+
+@pytest.mark.slow
+def test_arrows_lead_from_each_send_to_its_receive(run: RunRecord, tmp_path: Path) -> None:
+    trace = written(run, tmp_path / "t.json.gz")
+    begin, end = (
+        {event["id"]: event for event in trace["traceEvents"] if event["ph"] == phase} for phase in ("s", "f")
+    )
+
+    sends = [event for event in slices(trace) if event["args"].get("Collective name") == "send"]
+    assert len(begin) == len(sends) > 0
+    assert begin.keys() == end.keys()
+    for number, start in begin.items():
+        assert start["ts"] <= end[number]["ts"]
+        assert start["pid"] != end[number]["pid"]
+
+
+@pytest.mark.slow
+def test_processes_say_where_ranks_are(run: RunRecord, tmp_path: Path) -> None:
+    events = written(run, tmp_path / "t.json.gz")["traceEvents"]
+    names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+
+    assert names[0] == "rank 0 (TP 0, DP 0, PP 0)"
+    assert names[7] == "rank 7 (TP 1, DP 1, PP 1)"
+    assert names[8] == "fabric"
+    assert any(event["ph"] == "C" and event["pid"] == 8 for event in events)
+
+
+@pytest.mark.slow
+def test_the_reader_of_the_profilers_traces_reads_it_back(run: RunRecord, tmp_path: Path) -> None:
+    assert write_timelines(run, tmp_path) == 8
+
+    trace = read([tmp_path])
+
+    assert trace.form == "kineto"
+    recordings = sorted(trace.recordings, key=lambda each: each.rank)
+    assert [each.rank for each in recordings] == list(range(8))
+    for each in recordings:
+        mine = run.ops["rank"] == each.rank
+        kinds = Counter(each.nodes["kind"].tolist())
+        assert kinds[COMMUNICATION] == (mine & (run.ops["kind"] == COLLECTIVE)).sum()
+        assert (
+            kinds[COMPUTE] == (mine & (run.ops["kind"] == OPS_COMPUTE) & (run.spans["end"] > run.spans["start"])).sum()
+        )
+        found = Counter((one.operation, one.size) for one in each.communications)
+        assert {name for name, _ in found} >= {"all_reduce", "send" if each.rank < 4 else "recv"}
+        sizes = {kind.size for kind in run.calls.kinds if kind.collective == "all_reduce"}
+        assert {size for name, size in found if name == "all_reduce"} <= sizes
+
+
+@pytest.mark.slow
+def test_the_same_run_gives_the_same_bytes(run: RunRecord, tmp_path: Path) -> None:
+    for name in ("a.json.gz", "b.json.gz"):
+        write_timeline(run, tmp_path / name)
+
+    assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "b.json.gz").read_bytes()

@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import csv
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabricsim.errors import InputError, ScenarioError
+from fabricsim.run.pipeline import load, simulate
+from fabricsim.run.sweeps import runs, sweep, workers
+
+SMALL = {"cluster.hosts": 2, "job.parallelism.data": 2, "job.global_batch": 8, "job.micro_batch": 4}
+STUDY: dict[str, Any] = {
+    "scenario": "gpt2-medium-dp",
+    "settings": SMALL,
+    "grid": {"transport": ["tcp-10g", "rdma-100g", "nonsense"], "job.micro_batch": [1, 2, 4, 3]},
+}
+KILLS = 10
+
+
+def content(folder: Path) -> bytes:
+    return (folder / "index.csv").read_bytes()
+
+
+def run(folder: Path, study: dict[str, Any] = STUDY, **options: Any) -> sweep.SweepResult:  # noqa: ANN401  of `sweep.run`
+    return sweep.run(sweep.read(study), folder, **options)
+
+
+@pytest.mark.slow
+def test_rows_are_what_single_runs_give_and_failures_are_kept(tmp_path: Path) -> None:
+    result = run(tmp_path)
+
+    with (tmp_path / "index.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["transport"], row["job.micro_batch"]) for row in rows] == [
+        (transport, str(batch)) for transport in STUDY["grid"]["transport"] for batch in (1, 2, 4, 3)
+    ]
+    alone = simulate(load("gpt2-medium-dp", {**SMALL, "transport": "rdma-100g", "job.micro_batch": 2}))
+    assert float(rows[5]["iteration_time_s"]) == alone.iteration / 1e12
+    failed = [row for row in rows if row["status"] == "failed"]
+    assert len(failed) == result.progress.failed == 6
+    assert all("nonsense" in row["error"] or "micro_batch" in row["error"] for row in failed)
+    assert len(list((tmp_path / sweep.RUNS).glob("*.json"))) == 12
+
+
+@pytest.mark.slow
+def test_the_index_does_not_depend_on_workers_or_on_who_had_begun(tmp_path: Path) -> None:
+    run(tmp_path / "one")
+    run(tmp_path / "two", workers=2)
+    for file in sorted((tmp_path / "two" / sweep.RUNS).iterdir())[::2]:
+        file.unlink()
+    again = run(tmp_path / "two", resume=True)
+
+    assert content(tmp_path / "one") == content(tmp_path / "two")
+    assert again.progress.known == 6
+
+
+@pytest.mark.slow
+def test_resuming_simulates_nothing_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tmp_path)
+    before = content(tmp_path)
+    monkeypatch.setattr(runs.pipeline, "simulate", lambda *_: pytest.fail("simulated again"))
+
+    result = run(tmp_path, resume=True)
+
+    assert result.progress.known == result.progress.done == 12
+    assert content(tmp_path) == before
+
+
+def test_a_folder_in_use_is_refused_without_resume(tmp_path: Path) -> None:
+    (tmp_path / sweep.RUNS).mkdir()
+    (tmp_path / sweep.RUNS / "x.json").write_text("{}")
+
+    with pytest.raises(InputError, match="--resume"):
+        run(tmp_path)
+
+
+@pytest.mark.slow
+def test_damaged_files_of_runs_are_made_anew(tmp_path: Path) -> None:
+    run(tmp_path)
+    before = content(tmp_path)
+    files = sorted((tmp_path / sweep.RUNS).iterdir())
+    files[0].write_text("{")
+    files[1].write_text("[]")
+    files[2].write_bytes(b"\xff")
+
+    run(tmp_path, resume=True)
+
+    assert content(tmp_path) == before
+
+
+@pytest.mark.slow
+def test_a_parent_that_is_killed_at_random_loses_nothing(tmp_path: Path) -> None:
+    """Ten times; then the index is that of an undisturbed run, byte for byte."""
+    study = tmp_path / "study.toml"
+    grid = 'fabric.link_rate = { from = "20Gbps", to = "300Gbps", count = 60 }\ntransport = ["tcp-10g", "rdma-100g"]\n'
+    fixed = "\n".join(f'"{key}" = {value}' for key, value in SMALL.items())
+    study.write_text(f'scenario = "gpt2-medium-dp"\n[settings]\n{fixed}\n[grid]\n{grid}')
+    sweep.run(sweep.read(study), tmp_path / "undisturbed")
+    command = [sys.executable, "-m", "fabricsim", "sweep", str(study), "-o", str(tmp_path / "out"), "--resume"]
+    draw = random.Random(4)  # noqa: S311  no secret
+
+    for _ in range(KILLS):
+        parent = subprocess.Popen([*command, "--workers", "2"], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)  # noqa: S603  our own words
+        time.sleep(draw.uniform(0.5, 4))
+        parent.kill()
+        parent.wait()
+    subprocess.run([*command, "--workers", "2"], check=True, capture_output=True)  # noqa: S603  as above
+
+    assert content(tmp_path / "out") == content(tmp_path / "undisturbed")
+    assert not list((tmp_path / "out" / sweep.RUNS).glob("*.part"))[
+        4:
+    ]  # of those killed in the midst of a file, at most
+
+
+def end_once(task: str) -> str:
+    """Kill the process that runs the third task, the first time; the fourth always."""
+    folder, number = task.split(" ")
+    mark = Path(folder) / "killed"
+    if (number == "2" and not mark.exists()) or number == "3":
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+@pytest.mark.slow
+def test_runs_of_a_worker_that_is_killed_are_made_anew(tmp_path: Path) -> None:
+    tasks = [f"{tmp_path} {number}" for number in range(12)]
+
+    found = {task.split(" ")[1]: (value, error) for task, value, error in workers.results(end_once, tasks, 2)}
+
+    assert {number: value for number, (value, _) in found.items() if number != "3"} == {
+        str(number): str(number) for number in range(12) if number != 3
+    }
+    assert "processes ended" in str(found["3"][1])
+
+
+@pytest.mark.slow
+def test_shards_come_together(tmp_path: Path) -> None:
+    run(tmp_path / "whole")
+    for part in ("2/3", "1/3", "3/3"):
+        run(tmp_path / "parts", shard=sweep.Shard.parse(part), resume=True)
+    last = run(tmp_path / "parts", resume=True)
+
+    assert last.progress.known == 12
+    assert content(tmp_path / "parts") == content(tmp_path / "whole")
+    assert (tmp_path / "parts" / "index-2-of-3.csv").exists()
+
+
+@pytest.mark.slow
+def test_a_cluster_of_dask_gives_the_same(tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="dask.distributed is not installed: pip install 'fabricsim[cluster]'")
+    study, out = tmp_path / "study.toml", tmp_path / "dask"
+    study.write_text('scenario = "gpt2-medium-dp"\n[grid]\ntransport = ["tcp-10g", "rdma-100g"]\n')
+    sweep.run(sweep.read(study), tmp_path / "one")
+    command = [sys.executable, "-m", "fabricsim", "sweep", str(study), "-o", str(out), "--scheduler", "dask"]
+
+    subprocess.run([*command, "--workers", "2"], check=True, capture_output=True)  # noqa: S603  our own words
+
+    assert content(out) == content(tmp_path / "one")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("study", "column"),
+    [
+        (
+            {"scenario": "hkbu", "bench": {"test": "all_reduce"}, "grid": {"bench.size": ["1MiB", "4MiB"]}},
+            "busbw_bytes_per_s",
+        ),
+        (
+            {
+                "scenario": "ideal-16",
+                "traffic": {"pattern": "incast", "size": "100kB"},
+                "grid": {"traffic.flows": [2, 4]},
+            },
+            "makespan_s",
+        ),
+        (
+            {"scenario": "dgx1-v100", "replay": {"trace": "dlrm-v100"}, "grid": {"replay.gpu_speed": [1.0, 2.0]}},
+            "captured_iteration_time_s",
+        ),
+    ],
+)
+def test_traffic_benchmarks_and_replays_are_swept(tmp_path: Path, study: dict[str, Any], column: str) -> None:
+    rows = run(tmp_path, study).rows
+
+    assert [row["status"] for row in rows] == ["done", "done"]
+    times = [row.get("time_s") or row.get("makespan_s") or row["iteration_time_s"] for row in rows]
+    assert times[0] != times[1]
+    assert all(row[column] > 0 for row in rows)
+
+
+@pytest.mark.slow
+def test_points_that_are_the_same_run_share_a_file(tmp_path: Path) -> None:
+    study = {"scenario": "gpt2-medium-dp", "grid": {"job.micro_batch": [1, 2], "scenario": ["gpt2-medium-dp"] * 2}}
+
+    rows = run(tmp_path, study).rows
+
+    assert len(rows) == 4
+    assert len({row["run"] for row in rows}) == 2
+
+
+def test_mistakes_of_the_file_are_told_with_their_lines(tmp_path: Path) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text('scenario = "gpt2-medium-dp"\ngird = { a = [1] }\n')
+
+    with pytest.raises(ScenarioError, match=r"s\.toml:2: gird: unknown key \(did you mean 'grid'"):
+        sweep.read(file)
+
+
+def test_unknown_options_are_refused() -> None:
+    with pytest.raises(InputError, match=r"traffic\.flow: unknown option; did you mean 'flows'"):
+        sweep.read({"scenario": "ideal-16", "traffic": {"pattern": "incast"}, "grid": {"traffic.flow": [1]}})
+
+
+@pytest.mark.parametrize("text", ["3", "0/4", "5/4", "a/b", "1/"])
+def test_parts_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(InputError, match="3/8"):
+        sweep.Shard.parse(text)
