@@ -17,6 +17,11 @@ RING_STEPS = 4
 _TREE_SIMPLE = ((8, 2**17), (4, 2**16), (1, 2**15))
 """Chunks per channel and level of depth below which a chunk is halved, and how far."""
 _TREE_LL128 = ((4, 2**15),)
+_NVLS_TREE = ((32, 2**18), (16, 2**17), (4, 2**16), (1, 2**15))
+"""Chunks per channel and head below which a chunk is at most so long."""
+_NVLS_CHUNK, _NVLS_CHUNK_SINCE = 2**17, (2, 20)  # NCCL_NVLS_CHUNKSIZE; versions are those of the constants
+_NVLS_CHUNK_FAR, _FAR = 2**16, 4  # of that many hosts, NCCL_NVLSTREE_MAX_CHUNKSIZE
+_NVLS_CHUNK_FAR_SINCE = (2, 19)
 
 
 def chunk(found: Pick, size: int, group: GroupShape) -> int:
@@ -29,12 +34,27 @@ def chunk(found: Pick, size: int, group: GroupShape) -> int:
     step = BUFFER[found.protocol] // FIFO_STEPS
     if found.algorithm == "ring":
         return int(step * (RING_STEPS if found.protocol == "simple" else 1) * PAYLOAD[found.protocol])
+    if found.algorithm == "nvls-tree":
+        return _nvls_tree(step, size, found, group)
     if found.protocol == "simple":
         depth = group.ranks // group.hosts - 1 + int(log2(group.hosts))
         step = _halved(step, size // found.channels, depth, _TREE_SIMPLE)
     elif found.protocol == "ll128":
         step = _halved(step, size // found.channels, 1 + int(log2(group.hosts)), _TREE_LL128)
     return int(step * PAYLOAD[found.protocol])
+
+
+def _nvls_tree(step: int, size: int, found: Pick, group: GroupShape) -> int:
+    """Cut by channels and heads, of which each GPU of a host is one."""
+    version, heads = group.tuning.version, group.ranks // group.hosts
+    if version >= _NVLS_CHUNK_SINCE:
+        step = min(step, _NVLS_CHUNK)
+    if version >= _NVLS_CHUNK_FAR_SINCE and group.hosts >= _FAR:
+        step = min(step, _NVLS_CHUNK_FAR)
+    for chunks, most in _NVLS_TREE:
+        if size < chunks * found.channels * heads * step:
+            step = min(step, most)
+    return step
 
 
 def send_channels(step: int, size: int, most: int, group: GroupShape) -> int:

@@ -32,7 +32,6 @@ APART = 2.14
 switch (90 ns) and two cables of 5 m (50 ns)."""
 _FINEST = 64  # denominator of the share: lines stay short
 _PS_PER_US = PS_PER_S // 10**6
-_TREES = ("tree", "nvls-tree")
 _ENGINE: Mapping[Algorithm, str] = {name: name.replace("-", "_") for name in NAMES}
 """The engine's name of each algorithm of NCCL."""
 _WINDOWS = (FIFO_STEPS, FIFO_STEPS // RING_STEPS)
@@ -118,7 +117,7 @@ class NcclPlan:
         measured = self._measured_protocol(found.protocol, group)
         merged = found.channels / simulated
         alone = found.algorithm == "tree" and found.channels == 1
-        if found.algorithm in _TREES and not alone:
+        if found.algorithm == "tree" and not alone:
             merged /= 2  # half of the channels go by each tree, and one of the engine's by both
         return Choice(
             algorithm="single_tree" if alone else _ENGINE[found.algorithm],
