@@ -180,8 +180,8 @@ def _extended(tree: TreeNode, met: list[tuple[Path, str]], includer: Includer) -
 
 
 def _anchored(tree: TreeNode, folder: Path) -> TreeNode:
-    """Take the files that a scenario's fabric and collectives name as lying beside the scenario."""
-    tree = _beside(tree, "fabric", folder, file_keys())
+    """Take the files that a scenario's fabric, traffic and collectives name as lying beside the scenario."""
+    tree = _beside(_with_matrices(tree, folder), "fabric", folder, file_keys())
     collectives = tree.value.get("collectives")
     if collectives is None or not collectives.is_table:
         return tree
@@ -191,6 +191,18 @@ def _anchored(tree: TreeNode, folder: Path) -> TreeNode:
     files = [key for key, node in algorithm.value.items() if is_described(str(node.value))]
     inner = _beside(collectives, "algorithm", folder, files)
     return TreeNode({**tree.value, "collectives": inner}, tree.where)
+
+
+def _with_matrices(tree: TreeNode, folder: Path) -> TreeNode:
+    """Take the files of traffic matrices as lying beside the scenario; names of patterns have no point or slash."""
+    traffic = tree.value.get("traffic")
+    if traffic is None or not traffic.is_table:
+        return tree
+    for name, table in traffic.value.items():
+        pattern = str(table.value["pattern"].value) if table.is_table and "pattern" in table.value else ""
+        if "." in pattern or "/" in pattern or (pattern and _is_file(folder / pattern)):
+            traffic = _beside(traffic, name, folder, ["pattern"])
+    return TreeNode({**tree.value, "traffic": traffic}, tree.where)
 
 
 def _beside(tree: TreeNode, name: str, folder: Path, keys: Iterable[str]) -> TreeNode:

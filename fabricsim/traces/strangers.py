@@ -9,6 +9,10 @@ _TABLE = "which has no job that could be replayed; `fabricsim inspect` reads it"
 _STRANGERS = (
     (rb"(?m)^#[ \t]+(?:nThread |size[ \t]+count)", f"is a table of nccl-tests, {_TABLE}"),
     (rb"(?m)^[^\n]{0,40}# OSU ", f"is a table of OSU's benchmarks, {_TABLE}"),
+    (
+        rb'"name"[ ]*:[ ]*"(?:hcom_|AscendCL@|aclnn)',
+        "is a timeline of Ascend's own profiler, which is not read; capture an execution trace of PyTorch",
+    ),
     (rb"\A\x89HDF", "is HDF5: `fabricsim plot` draws results of fabricsim"),
     (rb"\ASQLite format 3", "is an SQLite database, such as those of Nsight Systems; capture with PyTorch's profiler"),
     (rb'"topolog(?:y-name|ies-per-dim)"', f"is a network of ASTRA-sim 1.0; {_NETWORK}"),

@@ -50,6 +50,25 @@ def test_ctrl_c_ends_a_command_within_a_second(tmp_path: Path, name: str, after:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_ctrl_c_is_seen_to_before_any_command_is_imported() -> None:
+    code = (
+        "import sys; import fabricsim.__main__; print(*[name for name in sys.modules if name.startswith('fabricsim')])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603  our own words
+    assert run.stdout.split() == ["fabricsim", "fabricsim.__main__"]
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_python_starts_meets_no_code_of_commands() -> None:
+    """In the first 40 ms or so Python itself may be interrupted, which prints what it imports."""
+    for after in range(0, 160, 8):
+        run = subprocess.Popen([sys.executable, "-m", "fabricsim", "list"], stderr=subprocess.PIPE, text=True)
+        time.sleep(after / 1000)
+        run.send_signal(signal.SIGINT)
+        _, err = run.communicate(timeout=60)
+        assert (run.returncode, err) == (130, "fabricsim: interrupted\n") or "fabricsim/cli" not in err
+
+
 def test_ctrl_c_within_code_from_a_string_ends_with_the_code_all_the_same(tmp_path: Path) -> None:
     """Python remembers a KeyboardInterrupt there, and ends by the signal, whoever has caught it since."""
     inner = "from signal import SIGINT, raise_signal; exec('raise_signal(SIGINT)')"

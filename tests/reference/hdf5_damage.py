@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import h5py
@@ -43,7 +44,8 @@ def damage(chance: Random, sample: bytes) -> bytes:
     stream = io.BytesIO(sample)
     with h5py.File(stream, "r+") as file:
         for _ in range(chance.choice((1, 1, 1, 2, 3))):
-            chance.choice(_DAMAGES)(chance, file)
+            with suppress(RuntimeError):  # a link to itself, which an earlier damage made, cannot be followed
+                chance.choice(_DAMAGES)(chance, file)
     return stream.getvalue()
 
 

@@ -250,6 +250,21 @@ def test_files_of_the_fabric_lie_beside_the_scenario_that_names_them(tmp_path: P
     assert from_tables(loaded.resolved) == loaded.scenario
 
 
+def test_matrices_of_traffic_lie_beside_the_scenario_and_patterns_are_no_files(tmp_path: Path) -> None:
+    _write(tmp_path, "src,dst,bytes\n0,1,10\n", "base/flows.csv")
+    _write(tmp_path, "src,dst,bytes\n0,1,10\n", "base/matrix")
+    tables = "".join(
+        f"[traffic.{name}]\npattern = '{pattern}'\n"
+        for name, pattern in {"a": "flows.csv", "b": "matrix", "c": "ring", "d": "absent.csv"}.items()
+    )
+    _write(tmp_path, f'extends = "gpt2-medium-dp"\n{tables}', "base/base.toml")
+    traffic = load(_write(tmp_path, 'extends = "base/base.toml"\n')).scenario.traffic
+    found = {name: each.pattern for name, each in traffic.items()}
+    base = tmp_path / "base"
+    expected = {"a": str(base / "flows.csv"), "b": str(base / "matrix"), "c": "ring", "d": str(base / "absent.csv")}
+    assert found == expected
+
+
 def test_files_of_the_fabric_that_are_set_lie_in_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

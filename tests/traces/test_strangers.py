@@ -25,6 +25,7 @@ AICB = "comm_type,comm_group,comm_group_size,msg_size"
         ("scheduling-policy: LIFO\n", "is a system configuration"),
         ("[cluster]\nhosts = 2\n", "`fabricsim run` runs it"),
         ("\x00SQLite", "no trace"),
+        ('[{"name":"hcom_allReduce_","pid":1,"ts":"1.0","dur":3.0,"ph":"X"}]', "of Ascend's own profiler"),
     ],
 )
 def test_a_file_that_is_no_trace_is_named(text: str, says: str, tmp_path: Path) -> None:

@@ -62,7 +62,10 @@ def read(source: Source) -> Iterator[Recording]:
     """
     events = read_events(source)
     if not np.isin(events.rows["category"], (scanner.KERNEL, scanner.COPY)).any():
-        msg = "holds no kernels of a device; capture with ProfilerActivity.CUDA or .XPU, and while the job computes"
+        msg = (
+            "holds no kernels of a device (hpu_op and mtia events are not read); capture with ProfilerActivity.CUDA or "
+        )
+        msg += ".XPU, and while the job computes"
         raise TraceError(source.label, msg)
     yield _Reading(source, events).recording()
 
