@@ -1,4 +1,4 @@
-"""Commands that show a result in other programs: the timeline in a viewer of traces."""
+"""Commands that show a result in other programs: a page for browsers, a timeline for viewers of traces."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from fabricsim.results.result import RunRecord
 
 ResultArgument = Annotated[Path, typer.Argument(metavar="RESULT", help="HDF5 file of fabricsim run or replay.")]
+ResultsArgument = Annotated[list[Path], typer.Argument(metavar="RESULT...", help="HDF5 files that fabricsim wrote.")]
+PageOption = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="HTML file to write.")]
 TraceOption = Annotated[
     Path,
     typer.Option(
@@ -23,7 +25,22 @@ TraceOption = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this file."""
+    app.command()(report)
     app.command()(timeline)
+
+
+def report(
+    results: ResultsArgument,
+    *,
+    output: PageOption,
+) -> None:
+    """Write the report of a result as one HTML page; of several jobs, what makes them differ."""
+    from fabricsim.report.page.writer import write_page  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.results.hdf5 import read_any  # noqa: PLC0415  as above
+
+    check_output_file(output)
+    write_page([(path.name, read_any(path)) for path in results], output)
+    note(f"wrote {output}")
 
 
 def timeline(

@@ -35,7 +35,10 @@ def summary_text(summary: Summary) -> RenderableType:
     `summary`: of `fabricsim.results.summary.summarise`.
     Returns: for ``rich.console.Console.print``.
     """
-    blocks: list[RenderableType] = [_headline(summary), *([jobs_text(summary["jobs"])] if "jobs" in summary else [])]
+    blocks: list[RenderableType] = [
+        headline_text(summary),
+        *([jobs_text(summary["jobs"])] if "jobs" in summary else []),
+    ]
     if "capture" in summary:
         host = sum(cause["share"] for cause in summary["causes"] if cause["cause"] == "host")
         blocks.append(capture_text(summary["capture"], host))
@@ -55,7 +58,7 @@ def summary_text(summary: Summary) -> RenderableType:
 def brief_text(summary: Summary) -> RenderableType:
     """Show of one run what fits on a screen: what it took, and where the time went."""
     jobs = [jobs_text(summary["jobs"])] if "jobs" in summary else []
-    return Group(_headline(summary), *jobs, _breakdown(summary), causes_text(summary["causes"]), _footer(summary))
+    return Group(headline_text(summary), *jobs, _breakdown(summary), causes_text(summary["causes"]), _footer(summary))
 
 
 def assumed_text(summaries: Sequence[Summary]) -> RenderableType:
@@ -101,7 +104,7 @@ def comparison_table(summaries: Sequence[Summary], labels: tuple[str, Sequence[s
             *([human_seconds(summary["breakdown_s"]["host"])] if host else []),
             human_seconds(summary["breakdown_s"]["bubble"]),
             *(column[row] for column in rates.values()),
-            f"{escape(first['cause'])}, {escape(first['of'])} ({_percent(first['share'])})",
+            f"{escape(first['cause'])}, {escape(first['of'])} ({percent(first['share'])})",
         )
     return table
 
@@ -110,8 +113,8 @@ def _rate_columns(summaries: Sequence[Summary]) -> dict[str, list[str]]:
     """Columns of `throughput` that some run has, by heading."""
     rates = [summary.get("throughput") for summary in summaries]
     cells = {
-        "MFU": [_percent(rate["mfu"]) if rate and rate["mfu"] else "-" for rate in rates],
-        "HFU": [_percent(rate["hfu"]) if rate and rate["hfu"] else "-" for rate in rates],
+        "MFU": [percent(rate["mfu"]) if rate and rate["mfu"] else "-" for rate in rates],
+        "HFU": [percent(rate["hfu"]) if rate and rate["hfu"] else "-" for rate in rates],
         "TFLOP/s\nper GPU": [human_number(rate["tflops_per_gpu"]) if rate else "-" for rate in rates],
         "Tokens/s": [human_number(rate["tokens_per_s"]) if rate else "-" for rate in rates],
     }
@@ -125,7 +128,8 @@ def human_number(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}"  # noqa: PLR2004  three digits
 
 
-def _headline(summary: Summary) -> Text:
+def headline_text(summary: Summary) -> Text:
+    """Say what was run, how long it took, and which rates that makes."""
     text = Text()
     text.append(f"{summary['name']}", style="bold")
     if "jobs" in summary:
@@ -136,7 +140,7 @@ def _headline(summary: Summary) -> Text:
     text.append(human_seconds(summary["iteration_time_s"]), style="bold")
     if _compute_unknown(summary):
         return text.append(" of communication alone: the trace does not say how long kernels take\n")
-    parts = [f"{name} {_percent(time / summary['iteration_time_s'])}" for name, time in _parts(summary)]
+    parts = [f"{name} {percent(time / summary['iteration_time_s'])}" for name, time in parts_of(summary)]
     text.append(f": {', '.join(parts)}\n")
     return text.append(f"{', '.join(rates)}\n") if (rates := _rates(summary)) else text
 
@@ -156,7 +160,7 @@ def _rates(summary: Summary) -> list[str]:
     if "throughput" not in summary:
         return []
     rates = summary["throughput"]
-    shares = [f"{name} {_percent(share)}" for name, share in (("MFU", rates["mfu"]), ("HFU", rates["hfu"])) if share]
+    shares = [f"{name} {percent(share)}" for name, share in (("MFU", rates["mfu"]), ("HFU", rates["hfu"])) if share]
     speed = [f"{human_number(rates['tflops_per_gpu'])} TFLOP/s per GPU"]
     return [*shares, *speed, *([f"{human_number(rates['tokens_per_s'])} tokens/s"] if rates["tokens_per_s"] else [])]
 
@@ -166,7 +170,7 @@ def _compute_unknown(summary: Summary) -> bool:
     return "capture" in summary and not summary["breakdown_s"]["compute"]
 
 
-def _parts(summary: Summary) -> list[tuple[str, float]]:
+def parts_of(summary: Summary) -> list[tuple[str, float]]:
     """Name what an iteration goes to, and its time, s; the host if it takes any."""
     breakdown = summary["breakdown_s"]
     parts = [("compute", breakdown["compute"]), ("exposed communication", summary["exposed_communication_s"])]
@@ -178,26 +182,26 @@ def _breakdown(summary: Summary) -> Group:
     breakdown, total = summary["breakdown_s"], summary["iteration_time_s"]
     table = FittedTable("Part", ["Time", "Share"])
     exposed = {name: time for name, time in breakdown["exposed_communication"].items() if time}
-    for part, time in _parts(summary):
+    for part, time in parts_of(summary):
         communication = part == "exposed communication"
         alone = f", {next(iter(exposed))}" if communication and len(exposed) == 1 else ""
         if part == "compute" and _compute_unknown(summary):
             table.add_row(part, "unknown", "-")
             continue
-        table.add_row(escape(part + alone), human_seconds(time), _percent(time / total))
+        table.add_row(escape(part + alone), human_seconds(time), percent(time / total))
         for name, of in exposed.items() if communication and not alone else ():
-            table.add_row(escape(f"  {name}"), human_seconds(of), _percent(of / total))
+            table.add_row(escape(f"  {name}"), human_seconds(of), percent(of / total))
     table.add_section()
     besides = {
         "communication behind compute": breakdown["overlapped_communication"],
         "of the bubble, waiting in collectives": breakdown["waiting_in_collectives"],
     }
     for name, time in besides.items():
-        table.add_row(name, human_seconds(time), _percent(time / total))
-    return _titled(f"Where the time goes ({_whose(summary)})", table)
+        table.add_row(name, human_seconds(time), percent(time / total))
+    return _titled(f"Where the time goes ({whose_time(summary)})", table)
 
 
-def _whose(summary: Summary) -> str:
+def whose_time(summary: Summary) -> str:
     """Say of which ranks and iterations the breakdown is."""
     steps = summary["capture"]["steps"] if "capture" in summary else 0
     if not steps:
@@ -221,7 +225,7 @@ def _collectives(rows: list[CollectiveSummary]) -> Group:
         least=["algbw\n(GB/s)", "Count", "Ranks", "Of bound"],
     )
     shown = rows[:ROWS]
-    for row, size in zip(shown, _sizes(shown), strict=True):
+    for row, size in zip(shown, sizes_of(shown), strict=True):
         share = row["share_of_bound"]
         table.add_row(
             escape(f"{row['dimension']} {row['collective']}"),
@@ -233,12 +237,12 @@ def _collectives(rows: list[CollectiveSummary]) -> Group:
                 "-" if rate is None else f"{rate / 1e9:.3g}"
                 for rate in (row["algbw_bytes_per_s"], row["busbw_bytes_per_s"])
             ),
-            "-" if share is None else _percent(share),
+            "-" if share is None else percent(share),
         )
     return _titled(f"Collectives, time as the mean of the calls{more}", table)
 
 
-def _sizes(rows: Sequence[CollectiveSummary]) -> list[str]:
+def sizes_of(rows: Sequence[CollectiveSummary]) -> list[str]:
     """Sizes for people, to the byte where rows would look alike otherwise."""
     looks = [(row["dimension"], row["collective"], row["ranks"], human_bytes(row["size_bytes"])) for row in rows]
     return [
@@ -261,7 +265,8 @@ def _footer(summary: Summary) -> Text:
     return Text(slowdown).append(f"{counts}{wall}\n{run}" if counts else run, style="dim")
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """Write a share."""
     return f"{100 * share:.1f} %"
 
 

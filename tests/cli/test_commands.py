@@ -49,6 +49,7 @@ COMMANDS = [
     "list",
     "plot",
     "replay",
+    "report",
     "rerun",
     "run",
     "show",

@@ -1,0 +1,95 @@
+"""What the timeline of a page shows: ranks, and what each did when, as little as makes the picture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fabricsim.records.program import COLLECTIVE, HOST, MAIN_STREAM
+from fabricsim.report import style
+from fabricsim.results.breakdown import critical_rank, simulated_ranks
+from fabricsim.results.places import place_of, places
+from fabricsim.units import seconds
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fabricsim.results.result import RunRecord
+
+MOST_RANKS = 32
+"""Ranks shown at most: the critical one first, others evenly."""
+MOST_SPANS = 40_000
+"""Spans of all ranks at most; neighbours of one name are drawn as one if there are more."""
+_TICKS = 10**7  # in which times are counted, of the whole run
+
+
+def spans(result: RunRecord) -> dict[str, Any]:
+    """Give what the script of the page draws: rows, names with their colours, and seconds in a unit of time."""
+    critical, simulated = critical_rank(result), simulated_ranks(result)
+    some = [simulated[place] for place in style.evenly(len(simulated), MOST_RANKS)]
+    ranks = [critical, *(rank for rank in some if rank != critical)][:MOST_RANKS]
+    names = _names(result)
+    number = {name: place for place, name in enumerate(names)}
+    colours = _colours(result, names)
+    found = places(result)
+    return {
+        "end": _TICKS,
+        "unit": seconds(max(result.iteration, 1)) / _TICKS,
+        "names": [[name, colours[name]] for name in names],
+        "rows": [
+            {"name": f"{rank} {place_of(found, rank)}".strip(), **_row(result, rank, number, MOST_SPANS // len(ranks))}
+            for rank in ranks
+        ],
+    }
+
+
+def _names(result: RunRecord) -> list[str]:
+    """Timers of computation, and collectives with their dimension."""
+    of_calls = dict.fromkeys(f"{kind.dimension} {kind.collective}" for kind in result.calls.kinds)
+    computing = np.unique(result.ops["timer"][result.ops["kind"] != COLLECTIVE]).tolist()
+    return list(dict.fromkeys([*(result.timers[timer] for timer in computing), *of_calls]))
+
+
+def _colours(result: RunRecord, names: list[str]) -> dict[str, str]:
+    dimensions = {f"{kind.dimension} {kind.collective}": kind.dimension for kind in result.calls.kinds}
+    of = style.dimension_colours(list(dict.fromkeys(dimensions.values())))
+    others = [name for name in names if name not in dimensions]
+    palette = (style.COMPUTE_COLOUR, style.HOST_COLOUR, "#009E73", "#999999", *style.SERIES_COLOURS)
+    own = {name: palette[place % len(palette)] for place, name in enumerate(others)}
+    return own | {name: of[dimension] for name, dimension in dimensions.items()}
+
+
+def _row(result: RunRecord, rank: int, number: dict[str, int], most: int) -> dict[str, list[int]]:
+    ops = result.ops
+    mine = np.flatnonzero((ops["rank"] == rank) & (result.spans["end"] > result.spans["start"]))
+    mine = mine[~((ops["kind"][mine] == HOST) & (ops["stream"][mine] == MAIN_STREAM))]
+    collective = ops["kind"][mine] == COLLECTIVE
+    of_kind = np.array([number[f"{kind.dimension} {kind.collective}"] for kind in result.calls.kinds] or [0])
+    of_timer = np.array([number.get(timer, 0) for timer in result.timers] or [0])
+    calls = np.where(collective, ops["call"][mine], 0)
+    kinds = result.calls.kind[calls] if len(result.calls) else np.zeros(len(mine), np.int64)
+    of = np.where(collective, of_kind[kinds], of_timer[ops["timer"][mine]])
+    band = np.where(ops["kind"][mine] == HOST, 2, np.where(ops["stream"][mine] == MAIN_STREAM, 0, 1))
+    start, end = result.spans["start"][mine], result.spans["end"][mine]
+    key = of * 4 + band
+    order = np.lexsort((start, key))
+    key, start, end = key[order], start[order], end[order]
+    if len(key) > most:
+        key, start, end = _merged(key, start, end, most)
+    scale = _TICKS / max(result.iteration, 1)
+    begins, ends = np.rint(start * scale).astype(np.int64), np.rint(end * scale).astype(np.int64)
+    columns = {"of": key // 4, "band": key % 4, "start": begins, "time": np.maximum(ends - begins, 1)}
+    return {name: column.tolist() for name, column in columns.items()}
+
+
+def _merged(
+    key: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64], most: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Join neighbours of one name over the shortest gaps."""
+    gap = np.where(key[1:] == key[:-1], start[1:] - end[:-1], np.iinfo(np.int64).max)
+    left = max(most, len(np.unique(key)))
+    apart = np.ones(len(key), bool)
+    apart[1 + np.argsort(gap, kind="stable")[: len(key) - left]] = False
+    firsts = np.flatnonzero(apart)
+    return key[firsts], start[firsts], np.maximum.reduceat(end, firsts)

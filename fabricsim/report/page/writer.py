@@ -1,0 +1,123 @@
+"""The page of one result, of traffic, or of several runs side by side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fabricsim.errors import ResultError
+from fabricsim.files.atomic import whole
+from fabricsim.report.causes_text import cause_name
+from fabricsim.report.labels import RunNames, tell_apart
+from fabricsim.report.page import drawings
+from fabricsim.report.page.html import Html, bar, document, paragraph, section, table, text
+from fabricsim.report.page.run_sections import ROWS, queues, run_sections, tiers
+from fabricsim.report.page.spans import spans
+from fabricsim.report.text import percent
+from fabricsim.results.difference import change_of_causes
+from fabricsim.results.summary import summarise
+from fabricsim.results.traffic import TrafficRecord, summarise_traffic
+from fabricsim.units import human_bytes, human_seconds, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from fabricsim.results.result import RunRecord
+    from fabricsim.results.summary import Summary
+
+
+def write_page(results: Sequence[tuple[str, RunRecord | TrafficRecord]], path: Path) -> None:
+    """Write the report of results as one HTML file.
+
+    `results`: what each is called, and the result; all but one have to be of jobs.
+    `path`: file to write.
+    Raises ResultError if traffic is to be compared, or the file cannot be written.
+    """
+    content = page(results)
+    with whole(path, "name a file in a folder that exists and has room", ResultError) as part:
+        part.write_text(content, encoding="utf-8")
+
+
+def page(results: Sequence[tuple[str, RunRecord | TrafficRecord]]) -> str:
+    """Make the report of results; parameters and errors as of `write_page`."""
+    name, first = results[0]
+    if len(results) == 1 and isinstance(first, TrafficRecord):
+        return document(f"{first.matrix.name} on {first.name}", _traffic(first), {})
+    runs = [result for _, result in results if not isinstance(result, TrafficRecord)]
+    if len(runs) < len(results):
+        msg = f"{name}: traffic cannot stand beside other results; give results of jobs, or one of traffic alone"
+        raise ResultError(msg)
+    summaries = [summarise(run) for run in runs]
+    drawn = spans(runs[0])
+    body = list(_compared([name for name, _ in results], summaries)) if len(runs) > 1 else []
+    body += run_sections(runs[0], summaries[0], drawn["names"])
+    return document(f"{runs[0].name} over {runs[0].transport}", body, drawn)
+
+
+def _compared(files: Sequence[str], summaries: Sequence[Summary]) -> Iterator[Html]:
+    """Put runs side by side, and say what makes each differ from the first."""
+    by, names = tell_apart([RunNames(each["name"], each["transport"], each["engine"]) for each in summaries])
+    if len(set(names)) < len(names):
+        by, names = "file", list(files)
+    slowest = max(each["iteration_time_s"] for each in summaries)
+    rows = [_compared_row(name, each, slowest) for name, each in zip(names, summaries, strict=True)]
+    heads = [
+        by.capitalize(),
+        "Iteration",
+        "Speed-up",
+        "Compute",
+        "Exposed comm.",
+        "Host",
+        "Bubble",
+        "MFU",
+        "First cause",
+    ]
+    parts = [table("Runs side by side", heads, rows)]
+    for name, each in zip(names[1:], summaries[1:], strict=True):
+        changes = [pair for pair in change_of_causes(summaries[0], each) if pair.first != pair.second][:ROWS]
+        cells = [
+            [pair.name, human_seconds(pair.first), human_seconds(pair.second), _signed(pair.second - pair.first)]
+            for pair in changes
+        ]
+        parts.append(table(f"What makes {name} differ from {names[0]}", ["Cause", names[0], name, "Difference"], cells))
+    yield section("compared", f"Compared by {by}", *parts)
+    yield Html(f'<p class="faint">From here on: {text(names[0])}, the first result.</p>')
+
+
+def _compared_row(name: str, summary: Summary, slowest: float) -> list[object]:
+    time, rates = summary["iteration_time_s"], summary.get("throughput")
+    breakdown, first = summary["breakdown_s"], summary["causes"][0]
+    times = breakdown["compute"], summary["exposed_communication_s"], breakdown["host"], breakdown["bubble"]
+    mfu = percent(rates["mfu"]) if rates is not None and rates["mfu"] else "-"
+    told = f"{cause_name(first)} ({percent(first['share'])})"
+    return [name, human_seconds(time), f"{slowest / time:.2f}x", *map(human_seconds, times), mfu, told]
+
+
+def _signed(time: float) -> str:
+    return f"{'-' if time < 0 else '+'}{human_seconds(abs(time))}"
+
+
+def _traffic(result: TrafficRecord) -> Iterator[Html]:
+    summary = summarise_traffic(result)
+    title = f"{summary['matrix']} on {summary['name']} over {summary['transport']}"
+    sent = f"{summary['flow_count']:,} flows, {human_bytes(summary['total_bytes'])}, all done after "
+    yield Html(f"<h1>{text(title)}</h1>{paragraph(sent + human_seconds(summary['makespan_s']))}")
+    spreads: tuple[tuple[str, Any, Any], ...] = (
+        ("completion time", summary["completion_time_s"], human_seconds),
+        ("slowdown", summary["slowdown"], lambda value: f"{value:.3g}x"),
+    )
+    keys = ("min", "mean", "p50", "p99", "max")
+    rows = [[name, *(show(spread[key]) for key in keys)] for name, spread, show in spreads]
+    flows, ranks = result.matrix.flows, result.matrix.endpoints
+    drawn = drawings.matrix(flows["source"], flows["target"], flows["bytes"].astype(np.float64), ranks)  # type: ignore[arg-type]  # sums of floats are as good
+    yield section("flows", "Flow completion", table("Of all flows", ["", *keys], rows))
+    yield section("matrix", "Who sends to whom", drawn)
+    cells = [[row["name"], row["kind"], bar(row["utilisation"]), str(row["flows"])] for row in summary["links"]]
+    hottest = table("Hottest resources", ["Resource", "Kind", "Mean use", "Flows"], cells, 2)
+    load = drawings.fabric([use.link for use in result.links], seconds(result.makespan))
+    rates = Html("") if result.series is None else drawings.heat_map(result.series, result.makespan)
+    yield section("links", "Use of links and hosts", tiers(summary["resources"]), hottest, rates, load)
+    if "queues" in summary:
+        yield section("queues", "Queues", queues(summary["queues"]))
