@@ -132,10 +132,11 @@ def fabric(links: Iterable[LinkRecord], time: float) -> Html:
     for (one, other), use in sorted(uses.items(), key=lambda each: each[1]):
         (x, y), (u, v) = spots[one], spots[other]
         colour = VIRIDIS[min(int(use * len(VIRIDIS)), len(VIRIDIS) - 1)]
-        line = (
-            f'x1="{x:.1f}" y1="{y}" x2="{u:.1f}" y2="{v}" stroke="{colour}" stroke-width="{1.5 + 3 * min(use, 1):.1f}"'
-        )
-        parts.append(f"<line {line}><title>{escape(one)} - {escape(other)}: {100 * use:.1f} %</title></line>")
+        line = f'x1="{x:.1f}" y1="{y}" x2="{u:.1f}" y2="{v}"'
+        width = 1.5 + 3 * min(use, 1)
+        parts.append(f'<line {line} stroke="var(--faint)" stroke-width="{width + 1.5:.1f}"/>')  # seen on any paper
+        told = f"<title>{escape(one)} - {escape(other)}: {100 * use:.1f} %</title>"
+        parts.append(f'<line {line} stroke="{colour}" stroke-width="{width:.1f}">{told}</line>')
     few = len(spots) <= 40  # noqa: PLR2004  names would cover one another
     for name, (x, y) in spots.items():
         parts.append(f'<circle cx="{x:.1f}" cy="{y}" r="5" fill="var(--ink)"><title>{escape(name)}</title></circle>')

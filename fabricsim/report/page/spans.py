@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fabricsim.records.program import COLLECTIVE, HOST, MAIN_STREAM
+from fabricsim.records.program import COLLECTIVE, COMPUTE, HOST, HOST_STREAM, MAIN_STREAM
 from fabricsim.report import style
 from fabricsim.results.breakdown import critical_rank, simulated_ranks
 from fabricsim.results.places import place_of, places
@@ -21,6 +21,10 @@ MOST_RANKS = 32
 """Ranks shown at most: the critical one first, others evenly."""
 MOST_SPANS = 40_000
 """Spans of all ranks at most; neighbours of one name are drawn as one if there are more."""
+WAITING = "waiting for other ranks"
+"""Name of the time in a collective before its last rank is ready."""
+HOSTING = "host"
+"""Name of what the host does."""
 _TICKS = 10**7  # in which times are counted, of the whole run
 
 
@@ -38,7 +42,10 @@ def spans(result: RunRecord) -> dict[str, Any]:
         "unit": seconds(max(result.iteration, 1)) / _TICKS,
         "names": [[name, colours[name]] for name in names],
         "rows": [
-            {"name": f"{rank} {place_of(found, rank)}".strip(), **_row(result, rank, number, MOST_SPANS // len(ranks))}
+            {
+                "name": ", ".join(filter(None, (f"rank {rank}", place_of(found, rank)))),
+                **_row(result, rank, number, MOST_SPANS // len(ranks)),
+            }
             for rank in ranks
         ],
     }
@@ -47,17 +54,23 @@ def spans(result: RunRecord) -> dict[str, Any]:
 def _names(result: RunRecord) -> list[str]:
     """Timers of computation, and collectives with their dimension."""
     of_calls = dict.fromkeys(f"{kind.dimension} {kind.collective}" for kind in result.calls.kinds)
-    computing = np.unique(result.ops["timer"][result.ops["kind"] != COLLECTIVE]).tolist()
-    return list(dict.fromkeys([*(result.timers[timer] for timer in computing), *of_calls]))
+    computing = np.unique(result.ops["timer"][result.ops["kind"] == COMPUTE]).tolist()
+    waiting = [WAITING] if of_calls else []
+    waiting += [HOSTING] if (result.ops["stream"] == HOST_STREAM).any() else []
+    return list(dict.fromkeys([*(result.timers[timer] for timer in computing), *of_calls, *waiting]))
 
 
 def _colours(result: RunRecord, names: list[str]) -> dict[str, str]:
     dimensions = {f"{kind.dimension} {kind.collective}": kind.dimension for kind in result.calls.kinds}
     of = style.dimension_colours(list(dict.fromkeys(dimensions.values())))
-    others = [name for name in names if name not in dimensions]
+    others = [name for name in names if name not in dimensions and name not in {WAITING, HOSTING}]
     palette = (style.COMPUTE_COLOUR, style.HOST_COLOUR, "#009E73", "#999999", *style.SERIES_COLOURS)
     own = {name: palette[place % len(palette)] for place, name in enumerate(others)}
-    return own | {name: of[dimension] for name, dimension in dimensions.items()}
+    return (
+        own
+        | {WAITING: style.BUBBLE_COLOUR, HOSTING: style.MEASURED_COLOUR}
+        | {name: of[dimension] for name, dimension in dimensions.items()}
+    )
 
 
 def _row(result: RunRecord, rank: int, number: dict[str, int], most: int) -> dict[str, list[int]]:
@@ -70,26 +83,39 @@ def _row(result: RunRecord, rank: int, number: dict[str, int], most: int) -> dic
     calls = np.where(collective, ops["call"][mine], 0)
     kinds = result.calls.kind[calls] if len(result.calls) else np.zeros(len(mine), np.int64)
     of = np.where(collective, of_kind[kinds], of_timer[ops["timer"][mine]])
+    of[ops["kind"][mine] == HOST] = number.get(HOSTING, 0)
     band = np.where(ops["kind"][mine] == HOST, 2, np.where(ops["stream"][mine] == MAIN_STREAM, 0, 1))
     start, end = result.spans["start"][mine], result.spans["end"][mine]
+    ready = result.calls.start[calls] if len(result.calls) else start
+    waits = collective & (ready > start) & (ready < end)  # an op that is done before has not waited
+    of = np.concatenate([of, np.full(int(waits.sum()), number.get(WAITING, 0))])
+    band = np.concatenate([band, band[waits]])
+    start, end = (
+        np.concatenate([np.where(waits, ready, start), start[waits]]),
+        np.concatenate([end, ready[waits]]),
+    )
     key = of * 4 + band
     order = np.lexsort((start, key))
     key, start, end = key[order], start[order], end[order]
     if len(key) > most:
-        key, start, end = _merged(key, start, end, most)
+        key, start, end = _coarser(key, start, end, most, result.iteration)
     scale = _TICKS / max(result.iteration, 1)
     begins, ends = np.rint(start * scale).astype(np.int64), np.rint(end * scale).astype(np.int64)
     columns = {"of": key // 4, "band": key % 4, "start": begins, "time": np.maximum(ends - begins, 1)}
     return {name: column.tolist() for name, column in columns.items()}
 
 
-def _merged(
-    key: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64], most: int
+def _coarser(
+    key: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64], most: int, whole: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Join neighbours of one name over the shortest gaps."""
-    gap = np.where(key[1:] == key[:-1], start[1:] - end[:-1], np.iinfo(np.int64).max)
-    left = max(most, len(np.unique(key)))
-    apart = np.ones(len(key), bool)
-    apart[1 + np.argsort(gap, kind="stable")[: len(key) - left]] = False
-    firsts = np.flatnonzero(apart)
-    return key[firsts], start[firsts], np.maximum.reduceat(end, firsts)
+    """Draw the spans that begin in one slot of time and are shorter as one, called what takes most of that time."""
+    slot = max(1, 6 * whole // most)  # a band has its own slots, and half of what is drawn may be longer ones
+    place = np.where(end - start < slot, (key % 4) * (whole // slot + 1) + start // slot, -1 - np.arange(len(key)))
+    order = np.lexsort((key, place))
+    key, place, start, end = key[order], place[order], start[order], end[order]
+    firsts = np.flatnonzero((np.diff(place, prepend=place[0] - 1) != 0) | (np.diff(key, prepend=-1) != 0))
+    took = np.add.reduceat(end - start, firsts)
+    longest = firsts[np.lexsort((-took, place[firsts]))]
+    slots = np.flatnonzero(np.diff(place, prepend=place[0] - 1))
+    longest = longest[np.flatnonzero(np.diff(place[longest], prepend=place[0] - 1))]
+    return key[longest], np.minimum.reduceat(start, slots), np.maximum.reduceat(end, slots)
