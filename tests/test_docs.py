@@ -73,6 +73,7 @@ def test_commands_of_a_page_work_one_after_another(page: Path, tmp_path: Path, k
             fabricsim(arguments, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page", ["howto/simpy.md", "howto/failures.md", "tutorial/rail-only.md", "explanation/rail-only.md"]
 )

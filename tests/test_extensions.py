@@ -119,6 +119,7 @@ def test_files_of_a_result_are_known_by_their_digest(tmp_path: Path) -> None:
         extensions.supply({"elsewhere/its.py": "0000"}, [name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mine", "fat-tree"])
 def test_installed_distributions_add_theirs_by_entry_points(tmp_path: Path, name: str) -> None:
     (tmp_path / "their_module.py").write_text(TOPOLOGY, encoding="utf-8")

@@ -6,6 +6,7 @@ in a checkout and in an editable install.
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from fabricsim.errors import InputError
@@ -29,6 +30,7 @@ KINDS = (
 """What there are presets of; each is a folder."""
 
 
+@cache
 def root() -> Path:
     """Return the folder of the library. Raises InputError if the installation lacks it."""
     package = Path(__file__).resolve().parents[1]
@@ -45,7 +47,12 @@ def names(kind: str) -> list[str]:
         hint = did_you_mean(kind, KINDS, f"there are {', '.join(KINDS)}")
         msg = f"no presets of kind {kind!r}; {hint}"
         raise InputError(msg)
-    return sorted(file.stem for file in (root() / kind).glob("*.toml"))
+    return list(_presets(root() / kind))
+
+
+@cache
+def _presets(folder: Path) -> dict[str, Path]:
+    return {name: folder / f"{name}.toml" for name in sorted(file.stem for file in folder.glob("*.toml"))}
 
 
 def path(kind: str, name: str) -> Path:
@@ -55,7 +62,7 @@ def path(kind: str, name: str) -> Path:
         hint = did_you_mean(name, known, f"there are {', '.join(known)}")
         msg = f"no preset {name!r} in {kind}; {hint}"
         raise InputError(msg)
-    return root() / kind / f"{name}.toml"
+    return _presets(root() / kind)[name]
 
 
 def trace(given: Path) -> Path:

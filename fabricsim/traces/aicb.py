@@ -54,7 +54,7 @@ _PS_PER_MS, _PS_PER_NS = 10**9, 1000
 _RANKS = re.compile(r"\[rank0 ~ rank(\d{1,7})\]", re.ASCII)
 _NUMBER = re.compile(r"\d{1,19}", re.ASCII)
 _TIME = re.compile(r"\d{1,16}(?:\.\d{1,30})?(?:e[+-]?\d{1,2})?", re.ASCII)
-_HEAD = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:\[rank0 ~ rank\d+\]\s*)?(?=[^\n]*\bcomm_type\b)[^\n]*\bmsg_size\b")
+_HEAD = re.compile(rb"(?:\xef\xbb\xbf)?\s*+(?:\[rank0 ~ rank\d++\]\s*+)?(?=[^\n]*\bcomm_type\b)[^\n]*\bmsg_size\b")
 
 
 def recognises(name: str, head: bytes) -> bool:  # noqa: ARG001  the header says it all

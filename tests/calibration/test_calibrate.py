@@ -40,6 +40,7 @@ def made() -> Measurement:
     return _simulated(TRUTH, range(3, 26))
 
 
+@pytest.mark.slow
 def test_a_transport_is_found_again_and_predicts_what_it_did_not_see(made: Measurement) -> None:
     found = calibrate("hkbu", SMALL, [made], "half")
     values = {estimate.parameter.name: estimate for estimate in found.fit.estimates}

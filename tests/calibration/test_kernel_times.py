@@ -295,6 +295,7 @@ def test_an_execution_trace_of_another_run_is_an_error(tmp_path: Path, kineto_tr
         read_kernels([tmp_path / "et.json"])
 
 
+@pytest.mark.slow
 def test_resnet_has_no_shapes(traces: Path) -> None:
     kineto = traces / "kineto" / "nccl_parser_config_nccl_data.json.gz"
     with pytest.raises(TraceError, match=r"no shapes of operators.*record_shapes=True"):

@@ -111,6 +111,7 @@ def test_run_records_and_plot_draws_it(fabricsim: Fabricsim, small: Path, tmp_pa
     assert names(tmp_path / "pictures") == [f"mine-{kind}.png" for kind in kinds]
 
 
+@pytest.mark.slow
 def test_packet_run_without_taps_has_neither_rates_nor_queues_to_draw(
     fabricsim: Fabricsim, small: Path, tmp_path: Path
 ) -> None:

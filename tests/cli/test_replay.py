@@ -60,6 +60,7 @@ def test_a_slower_gpu_takes_longer_and_more_ranks_are_more(captured: str, fabric
     assert ranks == [16, 16, 32]
 
 
+@pytest.mark.slow
 def test_fabrics_side_by_side(captured: str, fabricsim: Fabricsim, small: Path) -> None:
     code, out, _ = fabricsim(
         "compare", captured, "--fabric", "dgx-a100,dgx-h100", "--transport", "tcp-10g,rdma-200g", "-o", "what-if"
@@ -108,6 +109,7 @@ def test_a_trace_without_times_cannot_be_held_against_its_capture(fabricsim: Fab
     assert "does not say when its operations ran" in err
 
 
+@pytest.mark.slow
 def test_the_trace_that_ships_takes_what_it_took_and_longer_over_tcp(fabricsim: Fabricsim) -> None:
     code, out, _ = fabricsim("replay", "dlrm-v100", "--fabric", "dgx1-v100", "--json")
     assert code == 0

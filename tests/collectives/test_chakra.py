@@ -92,6 +92,7 @@ _KNOWN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("key", "ranks"), _KNOWN)
 def test_what_the_writer_writes_runs_as_the_algorithm_itself(
     ideal_scenario: Make, measure: Measure, tmp_path: Path, key: tuple[CollectiveName, str], ranks: int

@@ -32,6 +32,7 @@ def test_a_ring_sends_two_buffers_less_two_shards_to_its_neighbours() -> None:
     assert rows(pairs_of(loaded)) == {(rank, (rank + 1) % 8, "data", sent) for rank in range(8)}
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     data=st.sampled_from([1, 2, 4]),

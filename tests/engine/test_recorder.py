@@ -149,6 +149,7 @@ def test_windows_and_rates_begin_with_their_flows() -> None:
     assert [tap.value[0] for tap in packets.taps] == pytest.approx([0.99 * RATE] * 2)
 
 
+@pytest.mark.slow
 def test_all_flows_of_a_collective_begin_with_the_first_window() -> None:
     env = simpy.Environment()
     settings = ["engine=packet", "transport=cubic-100g", "cluster.hosts=64"]

@@ -47,6 +47,7 @@ def test_equals_the_reference(first: int, packet_cases: ModuleType, packet_runs:
         _assert_equal(seed, packet_cases, packet_runs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [223, 1258])
 def test_equals_the_reference_in_rare_cases(seed: int, packet_cases: ModuleType, packet_runs: ModuleType) -> None:
     """HPCC with more copies than it has telemetry for, and with trimmed ones."""

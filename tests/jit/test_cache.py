@@ -182,6 +182,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(disk)], check=True)  # noqa: S603, S607  as above
 
 
+@pytest.mark.slow
 def test_a_disk_without_room_is_noted_once_and_left_as_it_was(here: Path, small_disk: Path) -> None:
     value, hits = hashed(here, small_disk, notes=1, PYTHONDONTWRITEBYTECODE="1")
     assert hits == 0
@@ -312,6 +313,7 @@ def date(folder: Path, days: int) -> None:
     os.utime(folder, (then, then))
 
 
+@pytest.mark.slow
 def test_programs_that_nobody_used_for_a_month_are_removed_when_one_is_saved(here: Path, tmp_path: Path) -> None:
     old = old_folder(tmp_path / "fabricsim", "0123456789abcdef", 31)
     recent = old_folder(tmp_path / "fabricsim", "1123456789abcdef", 29)

@@ -35,6 +35,7 @@ def _model(filling: ModuleType, flows: Flows) -> list[Any]:
     return [filling.Flow(weight, crossed) for weight, crossed in flows]
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(network=_networks())
 def test_rates_equal_progressive_filling(worlds: ModuleType, filling: ModuleType, network: Network) -> None:

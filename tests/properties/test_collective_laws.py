@@ -42,6 +42,7 @@ ANYWHERE = [
 WHOLE = [*ANYWHERE, ("all_reduce", "hierarchical"), ("all_reduce", "nvls_tree"), ("all_reduce", "collnet_direct")]
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     hosts=st.integers(2, 5),

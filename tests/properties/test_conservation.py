@@ -96,6 +96,7 @@ def _messages(load: Load) -> list[tuple[int, int, int, float]]:
     return sent
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(load=_loads())
 def test_every_resource_books_the_bytes_of_the_messages_that_cross_it(ideal_scenario: Make, load: Load) -> None:
@@ -112,6 +113,7 @@ def test_every_resource_books_the_bytes_of_the_messages_that_cross_it(ideal_scen
     assert resources["load"] == pytest.approx([units[i] for i in numbers], rel=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(load=_loads())
 def test_recorded_rates_keep_to_capacity_and_add_up(ideal_scenario: Make, load: Load) -> None:
@@ -129,6 +131,7 @@ def test_recorded_rates_keep_to_capacity_and_add_up(ideal_scenario: Make, load: 
     assert (series >= 0.0).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(load=_loads())
 def test_nothing_arrives_before_its_bytes_and_the_light_can(ideal_scenario: Make, load: Load) -> None:
@@ -141,6 +144,7 @@ def test_nothing_arrives_before_its_bytes_and_the_light_can(ideal_scenario: Make
         assert seconds >= (least + (path.latency + software) * 1e-12) * (1 - 1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(load=_loads())
 def test_all_memory_is_free_again_at_the_end(ideal_scenario: Make, load: Load) -> None:

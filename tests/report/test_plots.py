@@ -262,6 +262,7 @@ def test_reports_load_neither_matplotlib_nor_hdf5_before_they_are_used() -> None
     subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603  our own code
 
 
+@pytest.mark.slow
 def test_a_home_that_cannot_be_written_is_no_news() -> None:
     code = "from fabricsim.report.style import new_figure; new_figure()"
     environment = {**os.environ, "HOME": "/dev/null", "XDG_CONFIG_HOME": "", "MPLCONFIGDIR": ""}

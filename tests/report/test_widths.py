@@ -26,7 +26,7 @@ from fabricsim.workload.tally import plan_calls, tally
 from fabricsim.workload.volume_summary import summarise_volumes
 from fabricsim.workload.volumes import closed_forms
 
-LARGE = ("gpt3-175b", "llama3-405b", "megatron-a100", "megatron-vtrain")
+LARGE = ("gpt3-175b", "llama3-405b", "megatron-a100", "megatron-vtrain", "rail-only")
 WIDTHS = (60, 80, 200)
 WIDE = 1000
 SMALL = {"gpt3-175b": ["job.global_batch=256"], "what-if-leaf-spine": ["job.global_batch=8", "job.model.layers=4"]}

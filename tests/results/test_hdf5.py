@@ -98,6 +98,7 @@ def test_xarray_opens_every_group(written: Path, group: str) -> None:
         assert all("units" in variable.attrs for variable in dataset.variables.values())
 
 
+@pytest.mark.slow
 def test_xarray_sees_names_and_units(written: Path, two_ranks: RunRecord) -> None:
     xarray = pytest.importorskip("xarray")
     with xarray.open_dataset(written, group="ops", engine="h5netcdf") as ops:
@@ -342,6 +343,7 @@ def test_a_file_that_does_not_fit_into_memory_is_refused(written: Path, monkeypa
         hdf5.read(written)
 
 
+@pytest.mark.slow
 def test_no_truncation_reads_as_a_result(written: Path) -> None:
     whole = written.read_bytes()
     for share in range(1, 20):

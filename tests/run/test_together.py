@@ -28,6 +28,7 @@ def _times(result: fs.Result) -> list[int]:
     return [job.end - job.start for job in result.jobs]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["flow", "packet"])
 @pytest.mark.parametrize("start", [0, 1])
 def test_jobs_of_a_scenario_are_those_of_simpy_processes(engine: str, start: int) -> None:

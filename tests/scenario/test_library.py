@@ -8,7 +8,8 @@ from fabricsim.errors import InputError
 from fabricsim.scenario import library
 from fabricsim.scenario.load import load
 
-ALL = [(kind, name) for kind in library.KINDS for name in library.names(kind)]
+LISTING = library.listing()
+ALL = [(kind, name) for kind, pairs in LISTING.items() for name, _ in pairs]
 SETTING = {
     "clusters": "cluster",
     "gpus": "cluster.gpu",
@@ -59,7 +60,7 @@ def test_every_preset_is_accepted(kind: str, name: str, tmp_path_factory: pytest
 def test_every_preset_says_what_it_is_and_is_called_as_its_file(kind: str, name: str) -> None:
     text = library.path(kind, name).read_text(encoding="utf-8")
 
-    assert len(dict(library.listing()[kind])[name]) > 10
+    assert len(dict(LISTING[kind])[name]) > 10
     assert text.startswith("# ")
     if kind not in {"fabrics", "collectives"}:
         assert tomllib.loads(text)["name"] == name
@@ -74,10 +75,8 @@ def test_every_figure_of_hardware_has_its_source_or_is_ideal(kind: str) -> None:
 
 
 def test_listing_has_all_kinds() -> None:
-    listing = library.listing()
-
-    assert set(listing) == set(library.KINDS)
-    assert ("gpt2-medium-dp", "GPT-2 medium, data parallel over 8 hosts with one GPU each") in listing["scenarios"]
+    assert set(LISTING) == set(library.KINDS)
+    assert ("gpt2-medium-dp", "GPT-2 medium, data parallel over 8 hosts with one GPU each") in LISTING["scenarios"]
 
 
 def test_unknown_names_are_answered_with_the_closest_one() -> None:

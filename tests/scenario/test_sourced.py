@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", library.names("scenarios"))
 def test_a_scenario_that_was_shown_is_the_same_scenario(name: str, tmp_path: Path) -> None:
     (tmp_path / "shown.toml").write_text(show(f"scenarios/{name}", width=80))
@@ -27,6 +28,7 @@ def test_a_scenario_that_was_shown_is_the_same_scenario(name: str, tmp_path: Pat
     assert show(str(tmp_path / "shown.toml"), ["seed=3"]).startswith("name = ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", library.KINDS)
 def test_every_preset_is_shown(kind: str) -> None:
     for name in library.names(kind):

@@ -38,6 +38,7 @@ def test_grid_is_every_scheme_over_both_sweeps() -> None:
     assert len(grid) == len(set(grid)) == len(SCHEMES) * (len(SEQUENCES) + len(SIZES))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "point", list(points()), ids=lambda point: f"{point.sweep}-{point.size.name}-{point.scheme.name}"
 )
@@ -55,6 +56,7 @@ def test_jobs_are_those_of_gpt_neox(point: SweptJob) -> None:
     assert parameters(job.model) - tables * job.model.hidden == pytest.approx(named, rel=0.03)
 
 
+@pytest.mark.slow
 def test_published_volumes_come_out(study: Validation) -> None:
     assert [row.measured for row in study.rows] == [2.0, 1.0, 1.0, 1.0, 1.5]
     assert max(abs(row.error) for row in study.rows) < 1e-3

@@ -131,6 +131,7 @@ def test_wrong_assumptions_are_no_reason_to_leave_runs_out() -> None:
         dai2024.find(replace(SMALL, settings=("job.micro_bach=1",)))
 
 
+@pytest.mark.slow
 def test_heads_that_two_ranks_cannot_share_are_left_out() -> None:
     found = dai2024.find(Assumptions(nodes=(2,), families=("gpt2-xl", "bert-base"), scalings=(STRONG,)))
 
@@ -225,6 +226,7 @@ def study(small_study: None) -> Validation:  # noqa: ARG001  a fixture that is n
     return dai2024.validate()
 
 
+@pytest.mark.slow
 def test_study_holds_measured_against_predicted(study: Validation) -> None:
     figures = measured.figures("dai2024")
 
@@ -256,6 +258,7 @@ def test_predictions_do_not_look_at_the_measured_figures(study: Validation, monk
     assert other.summary == study.summary
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_study")
 def test_progress_covers_the_variations() -> None:
     seen: list[float] = []

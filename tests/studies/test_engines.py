@@ -39,6 +39,7 @@ def test_distribution_is_of_sizes_but_for_the_signed_mean() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channels", [1, 2])
 @pytest.mark.parametrize("fabric", [name for name in FABRICS if name != BLOCKING])
 @pytest.mark.parametrize("collective", COLLECTIVES)

@@ -25,6 +25,7 @@ def rows(study: Validation, beginning: str) -> list[ValidationRow]:
     return [row for row in study.rows if row.quantity.startswith(beginning)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("network", "bound"), [("10GbE", 0.05), ("100G InfiniBand", 0.10)])
 def test_bus_bandwidth_from_4_mib(study: Validation, network: str, bound: float) -> None:
     compared = rows(study, f"{network} all-reduce bus bandwidth")

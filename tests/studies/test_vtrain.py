@@ -34,6 +34,7 @@ def test_runs_have_the_ranks_of_the_table(one_node: list[Record]) -> None:
         assert job.recompute == "full"
 
 
+@pytest.mark.slow
 def test_the_host_is_calibrated_on_few_runs_which_come_out_right(one_node: list[Record]) -> None:
     chosen = [record for record in one_node if vtrain.calibrates("one node", record)]
     found = errors("one node", chosen)

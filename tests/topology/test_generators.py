@@ -90,7 +90,7 @@ def test_all_topologies_are_here() -> None:
 
 
 @pytest.mark.parametrize("topology", SHAPES)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(data=st.data())
 def test_what_is_counted_is_what_is_built(topology: str, data: st.DataObject) -> None:
     fabric, ends = data.draw(fabrics(topology))
@@ -103,6 +103,7 @@ def test_what_is_counted_is_what_is_built(topology: str, data: st.DataObject) ->
     assert size.ports == built.ports or (topology in {"fat-tree", "rail-optimised"} and size.ports > built.ports)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topology", SHAPES)
 @settings(deadline=None, max_examples=15)
 @given(data=st.data())

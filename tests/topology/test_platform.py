@@ -106,6 +106,7 @@ def test_the_memory_of_a_host_does_not_send_to_itself(ideal_scenario: Make, buil
 
 
 # The rate of a flow is that of its narrowest resource, so that a way without any has none.
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["ideal-100g", "tcp-10g", "rdma-100g"])
 @pytest.mark.parametrize("cluster", names("clusters"))
 def test_every_way_has_a_resource_that_limits_it(build: Build, cluster: str, transport: str) -> None:

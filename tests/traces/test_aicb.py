@@ -136,6 +136,7 @@ def test_iterations_end_before_the_clock_does(tmp_path: Path) -> None:
         recording(tmp_path, LOG.replace(",10.0,", ",4.1e9,").replace(",2.0,", ",4.0e9,"))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damaged_files_end_in_a_recording_or_a_trace_error(

@@ -83,6 +83,7 @@ def test_metadata_is_as_the_package_has_it(chakra_messages: ModuleType, metadata
     assert schema.encode_metadata(metadata) == data
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(data=st.lists(_NODES.map(schema.encode_node), min_size=1, max_size=2).map(b"".join), flips=st.data())
 def test_damaged_and_joined_messages_are_as_the_package_has_them(

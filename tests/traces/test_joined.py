@@ -130,6 +130,7 @@ class TestJoin:
         assert sizes(joined) == [size for _, size in told]
 
 
+@pytest.mark.slow
 def test_dlrm_has_times_sizes_and_splits_of_all_ranks(traces: Path) -> None:
     paths = [traces / "kineto" / "dlrm_kineto.tar.gz", traces / "pytorch_et" / "dlrm_pytorch_et.tar.gz"]
     alone, trace = readers.read(paths[:1]), readers.read(paths)

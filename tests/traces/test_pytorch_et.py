@@ -494,6 +494,7 @@ class TestCaptured:
         for i, sender in enumerate(exchanged):
             assert [receiver.received[i] for receiver in exchanged] == list(sender.sent)
 
+    @pytest.mark.slow
     def test_resnet_on_rank_1_of_2(self, traces: Path) -> None:
         [recording] = readers.read([traces / "pytorch_et" / "resnet_2gpu_et.json.gz"]).recordings
         assert (recording.rank, recording.world) == (1, 2)

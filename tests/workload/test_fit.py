@@ -118,6 +118,7 @@ def test_simulation_refuses_what_does_not_fit() -> None:
         simulate(load("gpt2-medium-dp", ["job.recompute=none", "cluster.gpu.memory=16GB"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 def test_runs_that_were_measured_fit(name: str, traces: Path) -> None:
     # github.com/VIA-Research/vTrain: Megatron-LM on A100 of 80 GB, all activations recomputed

@@ -40,6 +40,7 @@ def job() -> Job:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("table", "gpu", "mean", "worst"),
     [

@@ -118,6 +118,7 @@ def test_hybrid_sharding(table: dict[str, Any], replicate: int, gpu: Gpu) -> Non
     assert {("data", kind) for kind in ("all_gather", "reduce_scatter", "all_reduce")} <= set(volumes)
 
 
+@pytest.mark.slow
 @SHAPES
 @given(table=jobs(data=st.integers(2, 5), pipeline=st.integers(1, 2), zero=st.just(3)))
 def test_parameters_that_stay_are_gathered_once(table: dict[str, Any], gpu: Gpu) -> None:
@@ -146,6 +147,7 @@ def test_sequence_parallelism(table: dict[str, Any], gpu: Gpu) -> None:
     assert {("tensor", "all_gather"), ("tensor", "reduce_scatter")} <= set(agree(table, gpu))
 
 
+@pytest.mark.slow
 @SHAPES
 @given(
     table=jobs(
@@ -187,6 +189,7 @@ def test_schedules_send_the_same(table: dict[str, Any], schedule: str, gpu: Gpu)
     assert agree({**table, "schedule": schedule}, gpu) == agree(table, gpu)
 
 
+@pytest.mark.slow
 @SHAPES
 @given(
     table=jobs(

@@ -55,6 +55,7 @@ def schedules(draw: st.DrawFn) -> tuple[list[tuple[str, int, int, int]], int]:
     return rows, now
 
 
+@pytest.mark.slow
 @given(schedules())
 def test_what_was_captured_is_what_is_replayed(jobs: ModuleType, schedule: tuple[list[Any], int]) -> None:
     """Whatever the order of launches, waits and gaps: each operation ends when it was captured."""

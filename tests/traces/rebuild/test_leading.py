@@ -64,6 +64,7 @@ def rebuilt(folder: Path, documents: dict[str, dict[str, Any]]) -> Rebuilt:
     return rebuild(read([folder]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("late", [range(8), (0, 3), (7,)])
 @pytest.mark.parametrize("count", [1, 3])
 def test_ranks_whose_capture_began_late_leave_out_what_they_had_launched(
@@ -79,6 +80,7 @@ def test_ranks_whose_capture_began_late_leave_out_what_they_had_launched(
     assert sum(f"{count * len(late)} {SAID}" in line for line in cut.assumptions) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "steps"), [(1, (5, 6)), (3, (5, 6)), (10, (6,))])
 def test_steps_that_lack_communications_are_not_compared(
     traces: Path, tmp_path: Path, count: int, steps: tuple[int, ...]

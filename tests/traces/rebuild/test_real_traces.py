@@ -59,6 +59,7 @@ def test_resnet_on_two_a100_takes_what_it_took(traces: Path) -> None:
     assert {row["captured_at_most"] for row in summary["transfers"] if row["captured_s"] is not None} == {True}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "fabric", "said", "alone"),
     [("dlrm", "dgx1-v100", True, False), ("nccl_parser", "dgx-a100", True, True), ("dlrm", "v100-vm", False, False)],

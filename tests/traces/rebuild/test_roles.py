@@ -113,6 +113,7 @@ def test_the_stage_decides_before_the_host(jobs: ModuleType) -> None:
     assert resemble({one.rank: one for one in recordings}, WORLD).of == (0, 0, 6, 6, 0, 0, 6, 6)
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_whoever_was_captured_does_as_it_did(data: st.DataObject) -> None:
     """Each rank does as a captured one, whatever groups there are; itself if it was."""

@@ -63,6 +63,7 @@ def host_rules(result: RunRecord) -> bool:
     return SAID in printed.get()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fabric", [NVLINK, RDMA, TCP], ids=["nvlink", "rdma", "tcp"])
 @pytest.mark.parametrize("name", ["dlrm_kineto.tar.gz", "nccl_parser_config_nccl_data.json.gz"])
 def test_each_change_goes_the_way_that_it_must(traces: Path, name: str, fabric: Fabric) -> None:

@@ -77,6 +77,7 @@ def test_receives_of_what_nobody_sends_are_refused(tmp_path: Path, receive: str,
         rebuild(read(tmp_path, receive, "send 8b to 0 tag 3"))
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_named_receives_and_open_ones_take_all_sends_once(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
