@@ -152,7 +152,8 @@ def legend_beside(axes: Axes, *, reverse: bool = False, **options: Any) -> None:
     `reverse`: last label first, the order in which bars are stacked.
     `options`: passed on to ``Axes.legend``.
     """
-    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0, reverse=reverse, **options)
+    if axes.get_legend_handles_labels()[0]:  # else matplotlib warns
+        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0, reverse=reverse, **options)
 
 
 def legend_above(axes: Axes) -> None:
