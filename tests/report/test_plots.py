@@ -155,6 +155,13 @@ def test_timeline_has_a_box_for_every_op_of_a_timer(two_ranks: RunRecord) -> Non
     assert spans == [(4.0, 10.0), (6.0, 10.0)]
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_timeline_of_timers_without_names_has_no_legend(two_ranks: RunRecord, tmp_path: Path) -> None:
+    figure = plots.timeline(dataclasses.replace(two_ranks, timers=("_",) * len(two_ranks.timers)))
+    plots.save(figure, tmp_path / "plot.svg")
+    assert figure.axes[0].get_legend() is None
+
+
 def test_a_timer_keeps_its_colour_where_another_is_missing(two_ranks: RunRecord) -> None:
     whole = {c.get_label(): c.get_facecolor().tolist() for c in plots.timeline(two_ranks).axes[0].collections}
     kept = two_ranks.ops["timer"] != 0
