@@ -92,5 +92,5 @@ def _source(each: KernelTime, found: KernelTimes) -> str:
     first, third = (f"{time / _PS_PER_US:.3f}" for time in each.quartiles)
     times = "once" if count == 1 else f"{count} times, quartiles {first} and {third}us"
     if each.beside:
-        return f"U: measured, {trace}, {times}, always beside another kernel"
-    return f"T: measured, {trace}, {times}"
+        return f"measured, {trace}, {times}, always beside another kernel"
+    return f"measured, {trace}, {times}"

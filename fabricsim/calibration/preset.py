@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fabricsim.errors import InputError
 from fabricsim.files.atomic import whole
 from fabricsim.scenario import library, toml_text
+from fabricsim.scenario.certainty import GRADES, KEY
 from fabricsim.scenario.load import load
 
 if TYPE_CHECKING:
@@ -59,19 +60,23 @@ def write_checked(path: Path, text: str, check: Callable[[str], object]) -> None
 
 def render(name: str, base: str, settings: Sequence[str], transport: str, found: Calibration) -> str:
     """Give the text of the preset `name`; parameters as in `write`."""
-    loaded = load(base, settings).resolved["transport"]
-    tables: dict[str, Any] = {**loaded, "name": name}
+    loaded = load(base, settings)
+    tables: dict[str, Any] = {**loaded.resolved["transport"], "name": name}
     comments, switch = _comments(transport), _named_switch(transport)
     if switch is not None and not any("transport.switch" in setting for setting in settings):
         tables["switch"] = switch
     comments = {key: f"as in {transport}: {text}" for key, text in comments.items()}
     comments["name",] = f"begun with the transport {transport}"
+    sure = {".".join(path[1:]): grade for path, grade in loaded.grades.items() if path[0] == "transport"}
+    sure = {key: grade for key, grade in sure.items() if "switch" not in tables or not key.startswith("switch.")}
     for estimate in found.fit.estimates:
         estimate.parameter.put(tables, estimate.value)
+        sure |= dict.fromkeys(estimate.parameter.keys, "T" if estimate.determined else "U")
         comments |= {tuple(key.split(".")): _source(estimate, found) for key in estimate.parameter.keys}
     head = [f"# Transport calibrated by fabricsim calibrate, begun with {transport}", "#"]
     head += [f"# {line}" for line in _about(found)]
-    return "\n".join([*head, *toml_text.lines(tables, comments)]) + "\n"
+    tables[KEY] = {grade: [key for key, said in sure.items() if said == grade] for grade in GRADES}
+    return "\n".join([*head, *toml_text.lines(tables, comments, 120)]) + "\n"
 
 
 def _about(found: Calibration) -> Iterator[str]:
@@ -90,8 +95,8 @@ def _source(estimate: Estimate, found: Calibration) -> str:
     rows = sum(len(each.measurement.sizes) for each in of)
     interval = f"95 % interval {parameter.text(estimate.low)}..{parameter.text(estimate.high)}"
     if not estimate.determined:
-        return f"U: not determined by {names}, {rows} rows: {interval}"
-    return f"T: calibrated on {names}, {rows} rows, {interval}"
+        return f"not determined by {names}, {rows} rows: {interval}"
+    return f"calibrated on {names}, {rows} rows, {interval}"
 
 
 def _files(transport: str) -> Iterator[Path]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fabricsim.engine.packet.recorder import Watch
     from fabricsim.results.result import RunRecord
     from fabricsim.results.traffic import TrafficRecord
+    from fabricsim.results.uncertainty import Uncertainty
 
 SETTINGS_HELP = "Override a setting, such as cluster.hosts=16; may be repeated."
 
@@ -33,6 +34,12 @@ ScenarioArgument = Annotated[
     typer.Argument(metavar="SCENARIO", help="TOML file, or name of a shipped scenario (fabricsim list scenarios)."),
 ]
 SettingsOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=SETTINGS_HELP)]
+UncertaintyOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=10, max=100_000, help="Interval of the iteration by N runs whose parameters are drawn."
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 FolderOption = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="Write the pictures into this folder.")
@@ -273,11 +280,13 @@ def write_text(path: Path, text: str) -> None:
         part.write_text(text, encoding="utf-8")
 
 
-def finish(result: RunRecord, output: Path | None, *, as_json: bool) -> None:
+def finish(result: RunRecord, output: Path | None, *, as_json: bool, uncertainty: Uncertainty | None = None) -> None:
     """Write a result if wanted, and print its summary."""
     from fabricsim.results.summary import summarise, to_json  # noqa: PLC0415  --help must not pay for it
 
     summary = summarise(result)
+    if uncertainty is not None:
+        summary["uncertainty"] = uncertainty.to_dict()
     save(result, output)
     if as_json:
         say(to_json(summary))

@@ -18,6 +18,7 @@ from fabricsim.cli.common import (
     ScenarioArgument,
     SettingsOption,
     TapOption,
+    UncertaintyOption,
     announce_compilation,
     as_settings,
     check_output_file,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from fabricsim.engine.packet.recorder import Watch
     from fabricsim.results.result import RunRecord
     from fabricsim.results.traffic import TrafficRecord
+    from fabricsim.results.uncertainty import Uncertainty
     from fabricsim.scenario.load import LoadedScenario
 
 ComparedArgument = Annotated[
@@ -99,14 +101,28 @@ def run(  # noqa: PLR0913  one parameter per option
     seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of all random choices, such as paths.")] = None,
     tap: TapOption = None,
     pcap: PcapOption = None,
+    uncertainty: UncertaintyOption = None,
     output: ResultOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Simulate one iteration and print where the time goes."""
+    """Simulate one iteration and print where the time goes.
+
+    With --uncertainty the parameters that presets do not know exactly vary; those that the time owes most to are named.
+    """
     check_output_file(output)
     watch = watched(tap, pcap, output)
     loaded = _load(scenario, settings or [], {"transport": transport, "engine": engine, "seed": seed})
-    finish(_simulate(loaded, watch), output, as_json=as_json)
+    result = _simulate(loaded, watch)
+    finish(result, output, as_json=as_json, uncertainty=_uncertainty(loaded, uncertainty))
+
+
+def _uncertainty(loaded: LoadedScenario, runs: int | None) -> Uncertainty | None:
+    if runs is None:
+        return None
+    from fabricsim.run.uncertainty import uncertainty  # noqa: PLC0415  --help must not pay for it
+
+    with progress(f"{loaded.scenario.name} with drawn parameters") as report:
+        return uncertainty(loaded, runs, loaded.scenario.seed, report)
 
 
 def rerun(  # noqa: PLR0913  one parameter per option

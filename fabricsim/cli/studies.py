@@ -10,6 +10,7 @@ import typer
 
 from fabricsim.cli.common import (
     JsonOption,
+    UncertaintyOption,
     announce_compilation,
     check_output_folder,
     columns,
@@ -43,6 +44,7 @@ def validate(
     ] = None,
     *,
     engine: Annotated[str | None, typer.Option(metavar="NAME", help="Of dai2024: flow or packet.")] = None,
+    uncertainty: UncertaintyOption = None,
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -57,7 +59,7 @@ def validate(
     done = []
     for each in chosen:
         try:
-            done.append(_validate(each, output, quiet=as_json))
+            done.append(_validate(each, uncertainty or 0, output, quiet=as_json))
         except AbsentTracesError as absent:
             if study is not None:
                 raise
@@ -80,11 +82,11 @@ def _chosen(study: str | None, engine: str | None) -> list[Study]:
     return studies()
 
 
-def _validate(study: Study, output: Path | None, *, quiet: bool) -> Validation:
+def _validate(study: Study, uncertainty: int, output: Path | None, *, quiet: bool) -> Validation:
     from fabricsim.report.validation import to_text  # noqa: PLC0415  as above
 
     with progress(f"validate {study.name}") as report:
-        found = study.validate(report)
+        found = study.validate(report, uncertainty)
     if not quiet:
         say(to_text(found, columns()))
     if output is not None:

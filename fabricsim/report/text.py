@@ -15,6 +15,7 @@ from fabricsim.report.jobs_text import jobs_text
 from fabricsim.report.labels import RunNames, tell_apart
 from fabricsim.report.queues_text import queues_text
 from fabricsim.report.tables import FittedTable
+from fabricsim.report.uncertainty_text import uncertainty_text
 from fabricsim.units import human_bytes, human_seconds
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def summary_text(summary: Summary) -> RenderableType:
     if "capture" in summary:
         host = sum(cause["share"] for cause in summary["causes"] if cause["cause"] == "host")
         blocks.append(capture_text(summary["capture"], host))
+    blocks += [uncertainty_text(summary["uncertainty"])] if "uncertainty" in summary else []
     blocks += [_breakdown(summary), causes_text(summary["causes"]), _timers(summary)]
     if summary["collectives"]:
         blocks.append(_collectives(summary["collectives"]))

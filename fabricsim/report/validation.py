@@ -40,12 +40,16 @@ def to_text(found: Validation, width: int = 120) -> str:
 def table(found: Validation) -> Table:
     """Rows as a table for a terminal; ``[1]`` stands for the first of the sources."""
     sources = list(found.sources())
-    figures, words = ["Measured", "Predicted", "Error"], ["Unit", "Certainty", "Source"]
-    fitted = FittedTable("Quantity", figures, words=words, least=["Source", "Certainty", "Unit"])
+    intervals = any(row.interval is not None for row in found.rows)
+    columns = ["Measured", "Predicted", *(["80 % interval"] if intervals else []), "Error"]
+    words = ["Unit", "Certainty", "Source"]
+    fitted = FittedTable("Quantity", columns, words=words, least=["Source", "Certainty", "Unit"])
     for row in found.rows:
         error = "n/a" if row.relative_error is None else f"{row.relative_error:+.1%}"
         said = row.unit, row.certainty, f"[{sources.index(row.source) + 1}]"
-        fitted.add_row(escape(row.quantity), _figure(row.measured), _figure(row.predicted), error, *map(escape, said))
+        spread = [] if not intervals else [" to ".join(map(_figure, row.interval))] if row.interval else ["n/a"]
+        figures = _figure(row.measured), _figure(row.predicted), *spread, error
+        fitted.add_row(escape(row.quantity), *figures, *map(escape, said))
     return fitted
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from fabricsim.results.resources import ResourceSummary
     from fabricsim.results.result import CallKind, CallRecords, LinkRecord, RunRecord
     from fabricsim.results.throughput import ThroughputSummary
+    from fabricsim.results.uncertainty import UncertaintySummary
 
 HOTTEST = 10
 """Links that a summary names at most."""
@@ -118,6 +119,7 @@ class Summary(TypedDict):
     `notes`: what a reader has to know about how the run was made, a sentence each (`RunRecord.notes`).
     `jobs`: of several jobs: what became of each (`fabricsim.results.jobs.summarise_jobs`).
     `assumptions`: if a collective went by Chakra files of the user: what of their algorithm could not be checked.
+    `uncertainty`: if asked for: the interval of the iteration (`fabricsim.results.uncertainty`).
     """
 
     name: str
@@ -146,6 +148,7 @@ class Summary(TypedDict):
     capture: NotRequired[CaptureSummary]
     assumptions: NotRequired[list[str]]
     jobs: NotRequired[list[JobSummary]]
+    uncertainty: NotRequired[UncertaintySummary]
 
 
 def summarise(result: RunRecord) -> Summary:

@@ -29,6 +29,9 @@ class ValidationRow:
         Where the measured figure comes from.
     certainty
         How sure the measured figure is, see `fabricsim.measured.Certainty`.
+    interval
+        Between which two figures the prediction lies in 80 % of the cases, for what its parameters may be off; None if
+        that was not asked.
 
     Raises
     ------
@@ -42,6 +45,7 @@ class ValidationRow:
     predicted: float
     source: str
     certainty: str
+    interval: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         """Refuse figures that no comparison can use."""
@@ -60,9 +64,14 @@ class ValidationRow:
         """The relative error; 0 if nothing was measured."""
         return self.relative_error or 0.0
 
+    @property
+    def inside(self) -> bool:
+        """Whether the measured figure lies in the interval of the prediction."""
+        return self.interval is not None and self.interval[0] <= self.measured <= self.interval[1]
+
     def to_dict(self) -> dict[str, Any]:
         """Row of the JSON object."""
-        return {
+        row = {
             "quantity": self.quantity,
             "unit": self.unit,
             "measured": float(self.measured),
@@ -71,6 +80,7 @@ class ValidationRow:
             "source": self.source,
             "certainty": self.certainty,
         }
+        return row if self.interval is None else {**row, "interval": list(self.interval)}
 
 
 @dataclass(frozen=True)

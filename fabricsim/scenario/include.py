@@ -21,6 +21,7 @@ from fabricsim import extensions
 from fabricsim.errors import InputError, Mistake
 from fabricsim.scenario import library
 from fabricsim.scenario.balancing import RULES
+from fabricsim.scenario.certainty import graded
 from fabricsim.scenario.collectives import ALGORITHMS
 from fabricsim.scenario.congestion import LAWS
 from fabricsim.scenario.fabric import TOPOLOGIES, given_up
@@ -334,7 +335,8 @@ class Includer:
 
 def _library_table(path: TablePath, name: str) -> TreeNode:
     if is_file_name(name):
-        return names_to_includes(anchored(parse(read_text(Path(name), name), name), Path(name).parent, path), path)
+        table = anchored(parse(read_text(Path(name), name), name), Path(name).parent, path)
+        return names_to_includes(graded(table), path)
     kind = INCLUDABLE[alike(path)]
     label = f"workloads/{kind}/{name}.toml"
-    return names_to_includes(parse(read_text(library.path(kind, name), label), label), path)
+    return names_to_includes(graded(parse(read_text(library.path(kind, name), label), label)), path)

@@ -10,7 +10,7 @@ Every mistake is noted with its place, and all are reported together.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from fabricsim.errors import InputError, Mistake, ScenarioError
 from fabricsim.scenario import library
+from fabricsim.scenario.certainty import grades
 from fabricsim.scenario.checks import problems
 from fabricsim.scenario.collectives import is_described
 from fabricsim.scenario.explain import explain
@@ -47,12 +48,14 @@ class LoadedScenario:
     `resolved`: all tables with everything included and overridden, units still written out: validating it again gives
         the same scenario.
     `path`: the file.
+    `grades`: how certain the values are that presets gave, by key path, see `fabricsim.scenario.certainty`.
     """
 
     scenario: Scenario
     source: str
     resolved: dict[str, Any]
     path: Path
+    grades: Mapping[tuple[str, ...], str] = field(default_factory=dict)
 
 
 def load(
@@ -100,8 +103,8 @@ collectives = "nccl"
 def _loaded(source: str, file: Path, label: str, overrides: Overrides, *, with_job: bool = True) -> LoadedScenario:
     includer = Includer()
     root = _laid(source, file, label, overrides, includer, with_job=with_job)
-    scenario, resolved = _checked(root, includer)
-    return LoadedScenario(scenario, source, resolved, file)
+    scenario, laid = _checked(root, includer)
+    return LoadedScenario(scenario, source, _tables(laid), file, dict(grades(laid)))
 
 
 def _laid(  # noqa: PLR0913  as of `_loaded`
@@ -235,15 +238,21 @@ def _locate_base(name: str, file: Path) -> tuple[Path, str]:
     return _locate(beside)
 
 
-def _checked(root: TreeNode, includer: Includer) -> tuple[Scenario, dict[str, Any]]:
+def _tables(root: TreeNode) -> dict[str, Any]:
+    """Give a scenario as plain tables, with the digests of the extensions that it names."""
+    tables: dict[str, Any] = plain(root)
+    if known := digests(root):
+        tables["extensions"] = known
+    return tables
+
+
+def _checked(root: TreeNode, includer: Includer) -> tuple[Scenario, TreeNode]:
+    """Check a scenario; returns it, and its tables with everything included."""
     root = _with_base_switch(includer.resolve(_with_base_job(root)))
     mistakes = list(includer.mistakes)
-    tables = plain(root)
-    known = digests(root)
-    if lacking := list(_lacking(tables.get("extensions"), known)):
+    if lacking := list(_lacking(plain(root).get("extensions"), digests(root))):
         raise ScenarioError(lacking)
-    if known:
-        tables["extensions"] = known
+    tables = _tables(root)
     try:
         scenario = Scenario.model_validate(tables)
     except ValidationError as error:
@@ -253,7 +262,7 @@ def _checked(root: TreeNode, includer: Includer) -> tuple[Scenario, dict[str, An
         mistakes += _placed(error.mistakes, root)
     if mistakes:
         raise ScenarioError(mistakes)
-    return scenario, tables
+    return scenario, root
 
 
 def _lacking(needed: object, known: Mapping[str, str]) -> Iterator[Mistake]:

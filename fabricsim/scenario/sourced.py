@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from fabricsim.errors import InputError
 from fabricsim.scenario import library, toml_text
+from fabricsim.scenario.certainty import KEY, grades
 from fabricsim.scenario.explain import spec_at
 from fabricsim.scenario.include import INCLUDABLE, Includer, anchored, is_file_name, names_to_includes
 from fabricsim.scenario.load import resolved_tree
@@ -68,7 +69,7 @@ def _kind_of(file: Path) -> str:
         return "scenarios"
     for place, kind in INCLUDABLE.items():
         model = spec_at(place, Scenario)
-        if model is not None and keys - {"include"} <= set(model.model_fields):
+        if model is not None and keys - {"include", KEY} <= set(model.model_fields):
             return kind
     msg = f"{file}: is neither a scenario, which has a cluster, nor a preset of any kind: {', '.join(sorted(keys))}"
     raise InputError(msg)
@@ -86,6 +87,7 @@ def _preset(place: TablePath, name: str) -> TreeNode:
 def _written(root: TreeNode, width: int) -> str:
     found: toml_text.Comments = {}
     texts: dict[str, dict[int, str]] = {}
+    sure = dict(grades(root))
     for path, where in _places(root):
         file, _, line = where.rpartition(":")
         if not line.isdecimal():
@@ -94,7 +96,8 @@ def _written(root: TreeNode, width: int) -> str:
         if file not in texts:
             text = read_text(_file(file))
             texts[file] = {number: comment for number, _, comment in toml_text.comments(text) if comment}
-        found[path] = ": ".join(filter(None, (where.removeprefix("workloads/"), texts[file].get(int(line), ""))))
+        words = where.removeprefix("workloads/"), sure.get(path, ""), texts[file].get(int(line), "")
+        found[path] = ": ".join(filter(None, words))
     return "\n".join(toml_text.lines(plain(root), found, width)) + "\n"
 
 

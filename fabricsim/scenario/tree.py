@@ -16,10 +16,12 @@ class TreeNode:
 
     `value`: a ``dict`` from keys to nodes, a ``list`` of nodes, or a plain TOML value.
     `where`: ``"file.toml:12"`` or ``"--set"``; empty if it is not known.
+    `grade`: how certain a value of a preset is, see `fabricsim.scenario.certainty`; empty for what a user wrote.
     """
 
     value: Any
     where: str = ""
+    grade: str = ""
 
     @property
     def is_table(self) -> bool:

@@ -34,7 +34,8 @@ def _row(record: np.void) -> Published:
     gpu = "H100" if str(record["gpu"]).startswith("h100") else "A100"
     length = "up to" if record["sequence"] <= _SHORT else "above"
     group = f"{_first(str(record['run']))}, {gpu}, {length} {_SHORT} tokens"
-    return Published(run.name, "s", float(record["step"]), table.source, table.certainty, run.iteration, (group,))
+    value, certainty = float(record["step"]), table.certainty
+    return Published(run.name, "s", value, table.source, certainty, run.iteration, (group,), run.interval)
 
 
 def published_run(record: np.void) -> PublishedRun:

@@ -26,7 +26,9 @@ def rows() -> list[Published]:
 def _row(record: np.void) -> Published:
     run, source = published_run(record), str(record["source"])
     certainty, groups = measured.load("megatron").certainty, (source.split(",", maxsplit=1)[0],)
-    return Published(run.name, "s", published_seconds(record, run), source, certainty, run.iteration, groups)
+    return Published(
+        run.name, "s", published_seconds(record, run), source, certainty, run.iteration, groups, run.interval
+    )
 
 
 def published_run(record: np.void) -> PublishedRun:

@@ -51,7 +51,9 @@ def _row(table: str, record: dict[str, str]) -> Published:
     run = run_of(table, record)
     part = f"{table}{_CALIBRATION}" if calibrates(table, record) else f"{table}, others"
     groups = (table, part) if table == "one node" else (table,)
-    return Published(run.name, "s", float(record[_TIME]) / 1e3, SOURCE, "published", run.iteration, groups)
+    return Published(
+        run.name, "s", float(record[_TIME]) / 1e3, SOURCE, "published", run.iteration, groups, run.interval
+    )
 
 
 def calibrates(table: str, record: dict[str, str]) -> bool:

@@ -118,9 +118,9 @@ def test_the_preset_is_whole_sourced_and_loads_back(made: Measurement, tmp_path:
     assert loaded.nccl.ll.latency == pytest.approx(found.fit.values[0] * 1e12, rel=1e-4)
     assert loaded.switch == load("hkbu").scenario.transport.switch
     text = path.read_text(encoding="utf-8")
-    assert f"T: calibrated on made.log, {len(table.sizes)} rows, 95 % interval" in text
-    assert "U: not determined by made.log" in text
-    assert "# as in rdma-100g: E: EDR 4 lanes" in text
+    assert f"calibrated on made.log, {len(table.sizes)} rows, 95 % interval" in text
+    assert "not determined by made.log" in text
+    assert "# as in rdma-100g: EDR 4 lanes" in text
     assert [file.name for file in tmp_path.iterdir()] == ["measured.toml"]
 
     again = calibrate("hkbu", [*SMALL, f"transport={path}"], [table])  # begun with what was found

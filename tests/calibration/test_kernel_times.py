@@ -86,7 +86,7 @@ def test_calls_beside_another_kernel_count_only_where_there_are_no_others(
     assert any(
         "1 of 1 kernels ran beside others" in text for text in found.warnings(gpu_preset.gpu_of("a100-sxm-40gb"))
     )
-    assert "# U: measured, trace rank0.json, once, always beside another kernel" in gpu_preset.render("x", found)
+    assert "# measured, trace rank0.json, once, always beside another kernel" in gpu_preset.render("x", found)
 
 
 def test_the_roofline_is_held_against_the_measured_time(
@@ -127,7 +127,7 @@ def test_what_the_preset_says_is_what_was_measured(
     assert f"#   {Path(found.sources[0]).name}\n" in text
     assert [(each.operation, each.bytes, each.time) for each in gpu.streams] == [("layer norm", 2**25, 24 * US)]
     assert gpu.model_copy(update={"kernels": (), "streams": ()}) == base
-    assert all("T: measured, trace rank0.json, once" in line for line in lines_of_times(path))
+    assert all("# measured, trace rank0.json, once" in line for line in lines_of_times(path))
     assert sorted(file.name for file in tmp_path.iterdir()) == ["measured.toml", "rank0.json"]
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import tomllib
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from fabricsim.errors import InputError
 from fabricsim.scenario import library
 from fabricsim.scenario.load import load
+from fabricsim.scenario.toml_text import comments
 
 LISTING = library.listing()
 ALL = [(kind, name) for kind, pairs in LISTING.items() for name, _ in pairs]
@@ -67,11 +69,19 @@ def test_every_preset_says_what_it_is_and_is_called_as_its_file(kind: str, name:
 
 
 @pytest.mark.parametrize("kind", ["gpus", "transports", "switches", "cpus"])
-def test_every_figure_of_hardware_has_its_source_or_is_ideal(kind: str) -> None:
+def test_every_preset_of_hardware_says_how_certain_it_is_or_is_ideal(kind: str) -> None:
     for name in library.names(kind):
         if not name.startswith("ideal"):
-            text = library.path(kind, name).read_text(encoding="utf-8")
-            assert any(mark in text for mark in ("# E:", "# T:", "# U:")), name
+            tables = tomllib.loads(library.path(kind, name).read_text(encoding="utf-8"))
+            assert {"certainty", "include"} & tables.keys(), name
+
+
+@pytest.mark.parametrize("kind", sorted(set(library.KINDS) - {"scenarios", "models", "traces", "prices", "traffic"}))
+def test_certainties_are_data_and_no_comments(kind: str) -> None:
+    for name in library.names(kind):
+        text = library.path(kind, name).read_text(encoding="utf-8")
+        said = [each.comment for each in comments(text) if re.match(r"[ETU]:", each.comment)]
+        assert not said, f"{name}: write them into the table certainty: {said}"
 
 
 def test_listing_has_all_kinds() -> None:

@@ -1,14 +1,19 @@
-"""Every preset of a GPU, a cluster or a collective library states each figure that its kind has, with its source."""
+"""Presets of GPUs, clusters and collective libraries state each figure that their kind has, and how certain it is."""
 
 from __future__ import annotations
 
 import re
 import tomllib
+from itertools import accumulate
+from typing import TYPE_CHECKING
 
 import pytest
 
 from fabricsim.scenario import library
 from fabricsim.scenario.cluster import Gpu
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ON_NVLINK = {"nccl_start", "nccl_step", "nccl_copy_rate", "nccl_ll_start", "nccl_ll_step"}
 LINKS = {"nvlink_rate", "nvlink_efficiency"}
@@ -24,8 +29,7 @@ LACKS = {  # and why
 OPTIONAL = {"memory_reserved", "kernels", "streams"}  # of jobs and measurements, not of the GPU's type
 OF_HOSTS = {"hosts", "gpus_per_host", "gpu", "nic", "cpu", "join", "gpu_pcie", "gpudirect", "intra_host"}
 OF_COLLECTIVES = {"channels", "chunk", "send_chunk", "start", "network_step", "intra_host_step"}
-MARK = re.compile(r"#.*\b[ETU](: |$)", re.MULTILINE)
-COUNTS = ("hosts", "gpus_per_host", "nics_per_host")  # the file begins with their source
+COUNTS = {"hosts", "gpus_per_host", "nics_per_host"}  # what a user sets
 
 
 def stated(kind: str, name: str) -> dict[str, object]:
@@ -34,19 +38,19 @@ def stated(kind: str, name: str) -> dict[str, object]:
     return (stated(kind, str(table["include"])) if "include" in table else {}) | table
 
 
-def without_source(kind: str, name: str) -> list[str]:
-    """List the lines with figures that have no mark on them, and none in the comment right above."""
-    above, missing = "", []
-    for line in library.path(kind, name).read_text(encoding="utf-8").splitlines():
-        if line.startswith("#"):
-            above += line + "\n"
-            continue
-        figure = re.match(r'\w+ = ("?[\d.]|true|false|\{)', line)
-        if figure and not MARK.search(line) and not MARK.search(above):
-            missing.append(line)
-        if not figure or MARK.search(line):
-            above = ""  # a comment holds for all figures below it, up to an empty line or one with a source of its own
-    return missing
+def without_certainty(kind: str, name: str) -> list[str]:
+    """List the keys of a preset with figures that its table of certainties does not name."""
+    tables = tomllib.loads(library.path(kind, name).read_text(encoding="utf-8"))
+    known = {key for keys in tables.pop("certainty", {}).values() for key in keys}
+    return [key for key in _figures(tables) if not known & set(accumulate(key.split("."), "{}.{}".format))]
+
+
+def _figures(tables: dict[str, object], path: str = "") -> Iterator[str]:
+    for key, value in tables.items():
+        if isinstance(value, dict):
+            yield from _figures(value, f"{path}{key}.")
+        elif isinstance(value, (int, float)) or re.match(r"[\d.]+[a-zA-Z]+$", str(value)):
+            yield f"{path}{key}"
 
 
 @pytest.mark.parametrize("name", library.names("gpus"))
@@ -54,7 +58,7 @@ def test_gpus(name: str) -> None:
     keys = set(Gpu.model_fields) - OPTIONAL
 
     assert keys - set(stated("gpus", name)) == LACKS.get(name, set())
-    assert without_source("gpus", name) == []
+    assert without_certainty("gpus", name) == []
     assert {"fp16", "fp32"} <= set(stated("gpus", name)["peak"])  # type: ignore[call-overload]
 
 
@@ -64,8 +68,8 @@ def test_clusters(name: str) -> None:
 
     needed = OF_HOSTS if found["join"] == "pcie" else OF_HOSTS - {"gpu_pcie", "gpudirect", "intra_host"}
     assert needed <= set(found)
-    lines = [line for line in without_source("clusters", name) if not line.startswith(COUNTS)]
-    assert name == "ideal" or lines == []
+    lacking = set(without_certainty("clusters", name)) - COUNTS
+    assert name in {"ideal", "hb-domain"} or lacking == set()
 
 
 @pytest.mark.parametrize("name", library.names("collectives"))
@@ -73,4 +77,4 @@ def test_collectives(name: str) -> None:
     found = stated("collectives", name)
 
     assert (OF_COLLECTIVES if "nccl" not in found else {"nccl", "send_chunk"}) <= set(found)
-    assert name == "ideal" or without_source("collectives", name) == []
+    assert name == "ideal" or without_certainty("collectives", name) == []

@@ -55,6 +55,8 @@ class Study:
         That runs it, if one alone does.
     others
         The same study on other engines.
+    uncertain
+        Compares with an interval for each prediction, of a number of runs.
     """
 
     name: str
@@ -64,10 +66,30 @@ class Study:
     against: str = AGAINST[0]
     engine: str | None = "flow"
     others: tuple[Study, ...] = ()
+    uncertain: Callable[[int, Progress], Validation] | None = None
 
-    def validate(self, progress: Progress = silent) -> Validation:
-        """Run the study; `progress` is called with the share of the work done."""
-        return self.compare(progress)
+    def validate(self, progress: Progress = silent, uncertainty: int = 0) -> Validation:
+        """Run the study.
+
+        Parameters
+        ----------
+        progress
+            Called with the share of the work done.
+        uncertainty
+            Runs for the interval of each prediction; 0 if none is wanted.
+
+        Raises
+        ------
+        InputError
+            If the study has no intervals.
+        """
+        if not uncertainty:
+            return self.compare(progress)
+        if self.uncertain is None:
+            having = [study.name for study in STUDIES.all().values() if study.uncertain is not None]
+            msg = f"--uncertainty: study {self.name} has no intervals; there are those of {', '.join(having)}"
+            raise InputError(msg)
+        return self.uncertain(uncertainty, progress)
 
     def draw(self, found: Validation, folder: Path) -> list[Path]:
         """Draw what was found into a folder; returns the files written."""
@@ -108,6 +130,8 @@ class Published:
         Gives the figure in the same unit.
     groups
         What the row counts in, such as its source or GPU: the summary has the errors of each group.
+    interval
+        Gives the interval of the prediction in the same unit, of a number of runs; None if it has none.
     """
 
     quantity: str
@@ -117,6 +141,13 @@ class Published:
     certainty: str
     predict: Callable[[], float]
     groups: tuple[str, ...] = ()
+    interval: Callable[[int], tuple[float, float]] | None = None
+
+    def row(self, runs: int = 0) -> ValidationRow:
+        """Predict the figure, with an interval of some runs if there is one."""
+        interval = self.interval(runs) if runs and self.interval is not None else None
+        source, certainty = self.source, self.certainty
+        return ValidationRow(self.quantity, self.unit, self.value, self.predict(), source, certainty, interval)
 
 
 def by_row(  # noqa: PLR0913  what a study declares, by name
@@ -146,19 +177,26 @@ def by_row(  # noqa: PLR0913  what a study declares, by name
     """
 
     def compare(progress: Progress) -> Validation:
+        return uncertain(0, progress)
+
+    def uncertain(runs: int, progress: Progress) -> Validation:
         published = rows()
         found: list[ValidationRow] = []
         groups: dict[str, list[ValidationRow]] = {group: [] for group in first}
         for done, each in enumerate(published, start=1):
-            row = ValidationRow(each.quantity, each.unit, each.value, each.predict(), each.source, each.certainty)
+            row = each.row(runs)
             found.append(row)
             for group in ("all", *each.groups) if "all" in first else each.groups:
                 groups.setdefault(group, []).append(row)
             progress(done / len(published))
-        summary = {"agreement": {group: statistics(chosen) for group, chosen in groups.items() if chosen}}
+        summary: dict[str, Any] = {
+            "agreement": {group: statistics(chosen) for group, chosen in groups.items() if chosen}
+        }
+        if asked := [row for row in found if row.interval is not None]:
+            summary["inside_their_interval"] = sum(row.inside for row in asked) / len(asked)
         return Validation(name, found, summary, parameters())
 
-    return Study(name, about, compare, pictures)
+    return Study(name, about, compare, pictures, uncertain=uncertain)
 
 
 def headline_rows(table: str, predicted: Mapping[str, float]) -> list[ValidationRow]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.run.pipeline import load, simulate
+from fabricsim.run.uncertainty import uncertainty
 from fabricsim.units import seconds
 from fabricsim.workload.flops import model_flops
 
@@ -44,6 +45,11 @@ class PublishedRun:
     def iteration(self) -> float:
         """Simulate one iteration; returns seconds."""
         return seconds(simulate(load(self.scenario, list(self.settings))).iteration)
+
+    def interval(self, runs: int) -> tuple[float, float]:
+        """Simulate it with drawn parameters; returns the interval of the iteration, s."""
+        found = uncertainty(load(self.scenario, list(self.settings)), runs)
+        return found.low, found.high
 
 
 def settings(scenario: str, values: dict[str, object]) -> tuple[str, ...]:

@@ -1,0 +1,100 @@
+"""How far a predicted iteration may be off, for what its parameters may be off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+INSIDE = 0.8
+"""Share of the runs that the interval holds."""
+
+
+class InfluenceSummary(TypedDict):
+    """A parameter and what it brings: keys as in `Influence`."""
+
+    key: str
+    value: str
+    certainty: str
+    spread: float
+    change: float
+    share: float
+
+
+class UncertaintySummary(TypedDict):
+    """An uncertainty as JSON has it: times in seconds, the rest as in `Uncertainty`."""
+
+    inside: float
+    low_s: float
+    high_s: float
+    runs: int
+    seed: int
+    influences: list[InfluenceSummary]
+
+
+@dataclass(frozen=True)
+class Influence:
+    """What the doubt about one parameter makes of the iteration.
+
+    Attributes
+    ----------
+    key, value, certainty
+        Its path, what the preset says, and how certain that is, see `fabricsim.scenario.certainty`.
+    spread
+        Standard deviation of the logarithm of its factor.
+    change
+        Of the iteration if the parameter is one such deviation larger, relative.
+    share
+        Of the variance of the iteration, among all parameters; each taken by itself.
+    """
+
+    key: str
+    value: str
+    certainty: str
+    spread: float
+    change: float
+    share: float
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """An iteration simulated many times, each with other values of what is not known exactly.
+
+    Attributes
+    ----------
+    low, high
+        Between them lie the middle `INSIDE` of the iterations, s.
+    runs, seed
+        How many were drawn, and from which seed.
+    influences
+        Parameters that change the iteration, the one that it owes most to first.
+    """
+
+    low: float
+    high: float
+    runs: int
+    seed: int
+    influences: Sequence[Influence]
+
+    def to_dict(self) -> UncertaintySummary:
+        """All of it as plain Python values."""
+        return {
+            "inside": INSIDE,
+            "low_s": self.low,
+            "high_s": self.high,
+            "runs": self.runs,
+            "seed": self.seed,
+            "influences": [
+                {
+                    "key": each.key,
+                    "value": each.value,
+                    "certainty": each.certainty,
+                    "spread": each.spread,
+                    "change": each.change,
+                    "share": each.share,
+                }
+                for each in self.influences
+            ],
+        }

@@ -1,0 +1,193 @@
+"""Many runs of one scenario with other values of the parameters that are not known exactly.
+
+Each such parameter is log-normal around what its preset says, independent of the others, with the spread of its grade
+(`SPREADS`). First each is raised by one standard deviation alone, which tells what it brings; then all that bring
+something are drawn together.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from dataclasses import replace
+from math import exp, log
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from fabricsim.errors import InputError, ScenarioError
+from fabricsim.results.uncertainty import INSIDE, Influence, Uncertainty
+from fabricsim.run.pipeline import simulate
+from fabricsim.scenario.explain import spec_at
+from fabricsim.scenario.load import LoadedScenario, from_tables
+from fabricsim.scenario.scenario import Scenario
+from fabricsim.units import PS_PER_S, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+SPREADS = {"T": log(1.05), "U": log(1.3)}
+"""Standard deviation of the logarithm of a parameter's factor, by grade; what is exact is not varied.
+
+Our choice, not measured: a typical figure within 5 % two times of three, an uncertain one within 30 %. How many
+measured iterations lie inside the intervals that come of it is what ``fabricsim validate --uncertainty`` prints.
+"""
+
+RUNS, FEWEST = 100, 10
+"""Runs that are drawn if nothing else is asked, and those that an interval needs at least."""
+
+_LEAST = 1e-6  # relative change of the iteration below which a parameter brings nothing
+_QUANTITY = re.compile(r"\s*([0-9][0-9_.]*(?:[eE][+-]?\d+)?)\s*(\D.*)")
+_SIZE = re.compile(r"[kKMGTP]?i?B")
+_LAUNCH = ("job", "kernel_launch")
+
+
+class UncertainParameter(NamedTuple):
+    """A parameter that may be off: its path, what is written, its grade and its spread."""
+
+    path: tuple[str, ...]
+    value: str | float
+    grade: str
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the logarithm of its factor."""
+        return SPREADS[self.grade]
+
+    def times(self, factor: float) -> str | float:
+        """Return the value times a factor, within what the scenario takes."""
+        if isinstance(self.value, str):
+            found = _QUANTITY.fullmatch(self.value)
+            assert found is not None, self.value  # noqa: S101  `parameters` takes no others
+            return f"{float(found[1].replace('_', '')) * factor:.9f}{found[2]}"
+        least, most = _limits(self.path)
+        return min(max(self.value * factor, least), most)
+
+
+def parameters(loaded: LoadedScenario) -> list[UncertainParameter]:
+    """List the parameters of a scenario that are not exact: times, rates and shares that its presets give."""
+    found = [
+        UncertainParameter(path, value, grade)
+        for path, grade in loaded.grades.items()
+        if grade in SPREADS and _varies(value := _at(loaded.resolved, path))
+    ]
+    job = loaded.scenario.job
+    if job is not None and "kernel_launch" not in loaded.resolved["job"]:  # calibrated, see scenario/job.py
+        found.append(UncertainParameter(_LAUNCH, f"{job.kernel_launch / PS_PER_S * 1e6:.9g}us", "T"))
+    return found
+
+
+def uncertainty(
+    loaded: LoadedScenario, runs: int = RUNS, seed: int = 0, progress: Callable[[float], None] | None = None
+) -> Uncertainty:
+    """Simulate a scenario with drawn values of its uncertain parameters.
+
+    Parameters
+    ----------
+    loaded
+        With a job.
+    runs, seed
+        How many to draw, at least 10, and from which seed.
+    progress
+        Called with the share that is done.
+
+    Raises
+    ------
+    InputError
+        If there are too few runs, or none of its parameters has a grade: all were written by the user.
+    FabricsimError
+        As of `fabricsim.simulate`.
+    """
+    if runs < FEWEST:
+        msg = f"--uncertainty {runs}: too few runs for an interval; take {FEWEST} or more"
+        raise InputError(msg)
+    known = parameters(loaded)
+    if not known:
+        msg = f"{loaded.path}: none of its values is of a preset that says how certain it is; name presets in it"
+        raise InputError(msg)
+    total = 1 + len(known) + runs
+    done = 0
+
+    def iteration(factors: Mapping[UncertainParameter, float]) -> float:
+        nonlocal done
+        found = seconds(simulate(varied(loaded, factors)).iteration)
+        done += 1
+        if progress is not None:
+            progress(done / total)
+        return found
+
+    middle = iteration({})
+    changes = {each: iteration({each: exp(each.spread)}) / middle - 1 for each in known}
+    total -= len(known) - len(felt := [each for each in known if abs(changes[each]) > _LEAST])
+    draws = np.random.default_rng(seed).standard_normal((runs, len(felt)))
+    drawn = [iteration(_factors(felt, row)) for row in draws.tolist()]
+    low, high = np.quantile(drawn, [(1 - INSIDE) / 2, (1 + INSIDE) / 2]).tolist()
+    return Uncertainty(low, high, runs, seed, _ranked(felt, changes))
+
+
+def varied(loaded: LoadedScenario, factors: Mapping[UncertainParameter, float]) -> LoadedScenario:
+    """Return a scenario with some of its parameters times a factor; one that does not fit the others stays as it is."""
+    tables = copy.deepcopy(loaded.resolved)
+    for each, factor in factors.items():
+        _put(tables, each.path, each.times(factor))
+    try:
+        return replace(loaded, scenario=from_tables(tables), resolved=tables)
+    except ScenarioError as error:
+        wrong = {mistake.key for mistake in error.mistakes}
+        fitting = {each: factor for each, factor in factors.items() if ".".join(each.path) not in wrong}
+        if len(fitting) == len(factors):
+            raise
+        return varied(loaded, fitting)
+
+
+def _factors(felt: Sequence[UncertainParameter], row: Sequence[float]) -> dict[UncertainParameter, float]:
+    return {each: exp(each.spread * deviation) for each, deviation in zip(felt, row, strict=True)}
+
+
+def _ranked(felt: Sequence[UncertainParameter], changes: Mapping[UncertainParameter, float]) -> list[Influence]:
+    """Order parameters by what each brings alone."""
+    variance = sum(changes[each] ** 2 for each in felt)
+    order = sorted(felt, key=lambda each: (-abs(changes[each]), each.path))
+    return [
+        Influence(".".join(p.path), str(p.value), p.grade, p.spread, changes[p], changes[p] ** 2 / variance)
+        for p in order
+    ]
+
+
+def _varies(value: object) -> bool:
+    if isinstance(value, str):
+        found = _QUANTITY.fullmatch(value)
+        return found is not None and float(found[1].replace("_", "")) > 0 and not _SIZE.fullmatch(found[2])
+    return isinstance(value, float) and value > 0
+
+
+def _at(tables: Mapping[str, Any], path: Sequence[str]) -> object:
+    found: Any = tables
+    for key in path:
+        found = found[key]
+    return found
+
+
+def _put(tables: dict[str, Any], path: Sequence[str], value: object) -> None:
+    for key in path[:-1]:
+        tables = tables[key]
+    tables[path[-1]] = value
+
+
+def _limits(path: tuple[str, ...]) -> tuple[float, float]:
+    """Give the least and the most that a key takes, as far as its type says."""
+    model = spec_at(path[:-1], Scenario)
+    info = model.model_fields.get(path[-1]) if model is not None else None
+    marks = list(_marks(info.metadata)) if info is not None else []
+    least = [getattr(mark, "ge", None) for mark in marks]
+    most = [getattr(mark, "le", None) for mark in marks]
+    return (
+        max((limit for limit in least if limit is not None), default=0.0),
+        min((limit for limit in most if limit is not None), default=float("inf")),
+    )
+
+
+def _marks(metadata: Sequence[object]) -> Iterator[object]:
+    for mark in metadata:
+        yield mark
+        yield from getattr(mark, "metadata", ())

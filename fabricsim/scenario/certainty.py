@@ -1,0 +1,81 @@
+"""How certain the values of presets are.
+
+A preset says it in a table of its own, by the paths of its keys::
+
+    [certainty]
+    E = ["line_rate", "peak.bf16"]
+    T = ["efficiency"]
+    U = ["copy_rate"]
+
+What a user writes in a scenario or with ``--set`` has no grade: it is what was asked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fabricsim.errors import InputError
+from fabricsim.scenario.suggest import show
+from fabricsim.scenario.tree import TreeNode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KEY = "certainty"
+"""Of the table in a preset."""
+
+GRADES = {
+    "E": "exact: a standard, a data sheet, source code, or arithmetic from these",
+    "T": "typical: measured by somebody, or a common default",
+    "U": "uncertain: general knowledge, or a single weak source",
+}
+"""Grades and what they mean."""
+
+
+def graded(table: TreeNode) -> TreeNode:
+    """Take the table of certainties out of a preset, and mark the values that it names.
+
+    Raises
+    ------
+    InputError
+        If there is no such grade, or the preset has no such key.
+    """
+    said = table.value.get(KEY)
+    if said is None:
+        return table
+    rest = TreeNode({key: node for key, node in table.value.items() if key != KEY}, table.where)
+    for grade, path in _said(said):
+        rest = _marked(rest, path.split("."), grade, f"{said.where}: {KEY}: {path!r}")
+    return rest
+
+
+def _said(table: TreeNode) -> Iterator[tuple[str, str]]:
+    for grade, paths in table.value.items() if table.is_table else [(KEY, table)]:
+        if grade not in GRADES or not isinstance(paths.value, list):
+            written = f'write it like T = ["efficiency"], with the grades {", ".join(GRADES)}'
+            msg = f"{paths.where}: {KEY}.{grade} is no list of a grade; {written}"
+            raise InputError(msg)
+        yield from ((grade, str(path.value)) for path in paths.value)
+
+
+def _marked(node: TreeNode, path: list[str], grade: str, said: str) -> TreeNode:
+    """Mark the value at a path, or all values of the table there."""
+    if not path:
+        if not node.is_table:
+            return TreeNode(node.value, node.where, grade)
+        return TreeNode({key: _marked(item, [], grade, said) for key, item in node.value.items()}, node.where)
+    if not node.is_table or path[0] not in node.value:
+        known = f"; there are {', '.join(node.value)}" if node.is_table else ""
+        msg = f"{said} is no key of this preset, {show(path[0])} is missing{known}"
+        raise InputError(msg)
+    inner = _marked(node.value[path[0]], path[1:], grade, said)
+    return TreeNode({**node.value, path[0]: inner}, node.where)
+
+
+def grades(node: TreeNode, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Give the path and grade of each value that has one."""
+    if node.is_table:
+        for key, item in node.value.items():
+            yield from grades(item, (*path, key))
+    elif node.grade:
+        yield path, node.grade

@@ -1,0 +1,85 @@
+"""Intervals of iterations, for what parameters may be off."""
+
+from __future__ import annotations
+
+from math import exp, log
+
+import pytest
+
+from fabricsim.errors import InputError
+from fabricsim.run.pipeline import load, simulate
+from fabricsim.run.uncertainty import SPREADS, parameters, uncertainty, varied
+
+SMALL = ["cluster.hosts=2", "job.parallelism.data=2", "job.global_batch=2", "job.micro_batch=1", "job.model.layers=2"]
+
+
+def _loaded(*settings: str):  # noqa: ANN202  a LoadedScenario
+    return load("gpt2-medium-dp", [*SMALL, *settings])
+
+
+def test_parameters_are_what_presets_do_not_know_exactly() -> None:
+    found = {".".join(each.path): each for each in parameters(_loaded())}
+
+    assert found["transport.efficiency"].grade == "T"
+    assert found["cluster.cpu.copy_rate"].grade == "U"
+    assert "job.kernel_launch" in found
+    assert "transport.line_rate" not in found, "exact"
+    assert "cluster.gpu.memory" not in found, "a size"
+
+
+def test_what_a_user_writes_is_given() -> None:
+    found = {".".join(each.path) for each in parameters(_loaded("transport.efficiency=0.9", "job.kernel_launch=1us"))}
+
+    assert not {"transport.efficiency", "job.kernel_launch"} & found
+
+
+def test_one_parameter_alone_gives_its_log_normal_interval() -> None:
+    """An iteration in which only the launch of kernels counts grows with it, so its quantiles are known."""
+    loaded = _loaded("cluster.hosts=1", "job.parallelism.data=1", "cluster.gpu.memory_rate=1000TBps")
+    only = next(each for each in parameters(loaded) if each.path == ("job", "kernel_launch"))
+    once, more, raised = (simulate(varied(loaded, {only: by})).iteration for by in (1.0, 2.0, exp(SPREADS["T"])))
+    found = uncertainty(loaded, 400)
+    part = (more - once) / once  # of the iteration that grows with it
+    middle = once / 1e12
+
+    assert part > 0.9
+    assert found.influences[0].key == "job.kernel_launch"
+    assert found.influences[0].change == pytest.approx(raised / once - 1, rel=1e-9)
+    assert log(found.high / middle) == pytest.approx(1.2816 * SPREADS["T"], rel=0.2)  # 90 % of a normal distribution
+    assert log(found.low / middle) == pytest.approx(-1.2816 * SPREADS["T"], rel=0.2)
+
+
+def test_the_same_seed_gives_the_same_interval_and_another_one_another() -> None:
+    loaded = _loaded()
+
+    assert uncertainty(loaded, 10) == uncertainty(loaded, 10)
+    assert uncertainty(loaded, 10, seed=1).low != uncertainty(loaded, 10).low
+
+
+def test_shares_add_up_and_are_ordered() -> None:
+    influences = uncertainty(_loaded(), 10).influences
+
+    assert sum(each.share for each in influences) == pytest.approx(1)
+    assert [each.share for each in influences] == sorted((each.share for each in influences), reverse=True)
+
+
+def test_values_stay_within_what_a_scenario_takes() -> None:
+    loaded = _loaded()
+    efficiency = next(each for each in parameters(loaded) if each.path == ("transport", "efficiency"))
+
+    assert varied(loaded, {efficiency: 2.0}).scenario.transport.efficiency == 1
+
+
+def test_too_few_runs_and_nothing_to_vary_are_said() -> None:
+    with pytest.raises(InputError, match="too few runs"):
+        uncertainty(_loaded(), 3)
+
+
+def test_a_preset_with_a_wrong_certainty_is_refused(tmp_path) -> None:  # noqa: ANN001  pytest gives a path
+    preset = tmp_path / "mine.toml"
+    preset.write_text('include = "rdma-100g"\nname = "mine"\nmtu = 2048\n[certainty]\nT = ["mtus"]\n')
+    with pytest.raises(InputError, match=r"mine.toml:4: certainty: 'mtus' is no key of this preset"):
+        load({"extends": "gpt2-medium-dp", "transport": str(preset)})
+    preset.write_text('include = "rdma-100g"\nname = "mine"\n[certainty]\nX = ["mtu"]\n')
+    with pytest.raises(InputError, match=r"certainty.X is no list of a grade"):
+        load({"extends": "gpt2-medium-dp", "transport": str(preset)})
