@@ -97,12 +97,15 @@ class Validation:
         The findings by name, such as ``{"largest error, 100G busbw from 4 MiB": 0.06}``.
     parameters
         What was assumed and set, by name.
+    left_out
+        Figures that are not predicted, and why not.
     """
 
     study: str
     rows: Sequence[ValidationRow]
     summary: Mapping[str, Any] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     def sources(self) -> dict[str, None]:
         """List the sources of the measured figures, each once, in the order in which they are met."""
@@ -115,6 +118,7 @@ class Validation:
             "rows": [row.to_dict() for row in self.rows],
             "summary": dict(self.summary),
             "parameters": dict(self.parameters),
+            **({"left_out": dict(self.left_out)} if self.left_out else {}),
         }
 
     def to_json(self) -> str:

@@ -13,6 +13,8 @@ from fabricsim.scenario.variation import Jitter, Numbers, Speed, Speeds
 
 Fraction = Annotated[float, Field(ge=0.001, le=1)]
 Precision = Literal["fp16", "bf16", "fp32"]
+Peak = Literal["fp16", "bf16", "fp32", "fp8", "mxfp8", "nvfp4"]
+"""Precisions that a GPU multiplies in; the last three are those of products with weights alone."""
 Size = Annotated[int, Field(ge=1, lt=2**31)]
 StreamName = Literal[
     "layer norm",
@@ -60,6 +62,7 @@ class MeasuredStream(Spec):
 class Gpu(Spec):
     """A GPU type and what single kernels reach on it; its library file names the measurement behind each figure.
 
+    ``narrow_efficiency`` takes its place for products in 8 or 4 bits.
     ``gemm_efficiency`` is the share of the peak that large matrix products reach in the long run and
     ``memory_efficiency`` the share of the memory rate that streaming kernels reach. A kernel takes
     ``kernel_latency`` besides its work. With ``processors`` (streaming multiprocessors, compute units) products are
@@ -80,11 +83,12 @@ class Gpu(Spec):
     """
 
     name: str
-    peak: dict[Precision, Flops]
+    peak: dict[Peak, Flops]
     memory: Bytes
     memory_reserved: Annotated[float, Field(ge=0, le=0.9)] = 0.05
     memory_rate: Rate
     gemm_efficiency: Fraction
+    narrow_efficiency: dict[Peak, Fraction] = Field(default_factory=dict)
     memory_efficiency: Fraction
     kernel_latency: Duration = 0
     processors: Annotated[int, Field(ge=1, le=100_000)] | None = None

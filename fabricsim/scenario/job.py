@@ -90,15 +90,24 @@ class Job(Spec):
     ``precision``, ``recompute``, ``attention`` and ``fused_accumulation`` default to what was usual in the model's year
     (`MODERN`), ``kernel_launch`` to that of ``launch`` (`KERNEL_LAUNCH`).
 
+    Of a BERT, ``predictions`` is how many tokens of a sequence are masked and get logits; all by default.
+
+    ``products`` is the precision of the products with weights of layers (Transformer Engine's ``fp8_autocast``): scaled
+    per tensor (``"fp8"``) or per block (``"mxfp8"``, ``"nvfp4"``). All else, attention and logits too, stays in
+    ``precision``.
+
     ``overlap = "none"`` reduces all gradients after the last backward pass, as Megatron-LM does by default;
     ``"ddp"`` reduces buckets of ``bucket`` bytes as soon as they are full, as PyTorch DistributedDataParallel
     does. With ``zero = 3`` parameters are gathered ``prefetch`` blocks ahead. ``recompute = "full"`` stores
     only layer inputs and repeats the forward pass before the backward pass of each layer; ``"selective"``
-    repeats scores, softmax, dropout and context of the attention only. ``attention = "fused"`` computes them in
+    repeats scores, softmax, dropout and context of the attention only, ``"feed-forward"`` up-projection and activation
+    of dense layers (``--recompute-modules mlp`` of Megatron-LM). ``attention = "fused"`` computes them in
     one kernel that keeps no scores (FlashAttention). With ``fused_accumulation`` the products that give gradients
     of weights add them to the gradient buffer themselves, as Megatron-LM does with APEX. Without ``tensor_overlap``
     the tensor-parallel all-reduce of the gradient of an input comes behind the gradient of the weight, not beside
-    it. With ``flatten_gradients`` gradients are copied into one buffer for their reduction, and back. With
+    it. With ``product_overlap`` (sequence parallelism with the user buffers of Transformer Engine) gathers and scatters
+    run beside the products that they feed or follow, part by part.
+    With ``flatten_gradients`` gradients are copied into one buffer for their reduction, and back. With
     ``clip_gradients`` the norm of the gradients is above its limit, so that all are scaled. ``batch_time`` is what
     the host takes to fetch a micro-batch and hand it to the tensor-parallel ranks, while the GPU waits, before each
     forward pass of each stage. Of a mixture of experts, an expert takes at most ``capacity_factor`` times its even
@@ -111,17 +120,20 @@ class Job(Spec):
     global_batch: Positive
     sequence: Positive
     decoder_sequence: Positive | None = None
+    predictions: Positive | None = None
     precision: Literal["fp16", "bf16", "fp32"] = Field(default_factory=_since("bf16", "fp16"))
     gradient_precision: Literal["fp16", "bf16", "fp32"] | None = None
+    products: Literal["fp8", "mxfp8", "nvfp4"] | None = None
     schedule: Annotated[str, NameIn(SCHEDULES)] = "1f1b"
     overlap: Literal["none", "ddp"] = "none"
     bucket: Bytes = 25 * 2**20
     first_bucket: Bytes = 2**20
     prefetch: Positive = 1
-    recompute: Literal["none", "selective", "full"] = Field(default_factory=_since("none", "full"))
+    recompute: Literal["none", "selective", "feed-forward", "full"] = Field(default_factory=_since("none", "full"))
     attention: Literal["unfused", "fused"] = Field(default_factory=_since("fused", "unfused"))
     fused_accumulation: bool = Field(default_factory=_since(modern=True, before=False))
     tensor_overlap: bool = True
+    product_overlap: bool = False
     flatten_gradients: bool = False
     clip_gradients: bool = False
     launch: Literal["eager", "graph"] = "eager"

@@ -47,11 +47,13 @@ def peak_problems(job: Job, gpu: Gpu) -> list[Mistake]:
     Returns: empty, or one.
     Raises Unsettled if `job` or `gpu` has a mistake in what decides this.
     """
-    if job.precision in gpu.peak:
-        return []
     known = ", ".join(gpu.peak) or "none"
-    problem = f"the GPU {gpu.name!r} has no peak for {job.precision!r} (it has {known})"
-    return [Mistake("job.precision", problem, "choose one of those, or add it to cluster.gpu.peak")]
+    wanted = {"job.precision": job.precision}
+    if job.products:
+        wanted["job.products"] = job.products
+    problem = f"the GPU {gpu.name!r} has no peak for {{!r}} (it has {known})"
+    way_out = "choose one of those, or add it to cluster.gpu.peak"
+    return [Mistake(key, problem.format(name), way_out) for key, name in wanted.items() if name not in gpu.peak]
 
 
 def _batch(job: Job) -> Iterator[Mistake]:

@@ -55,7 +55,9 @@ def load(job: Job) -> float:
 def _route(tape: Tape, job: Job, tokens: int) -> None:
     """Scores of all experts for each token, their softmax in fp32, and the largest of them."""
     count = experts_of(job.model).count
+    tape.plain = True
     tape.linear("router", (tokens, job.model.hidden, count), stored=tokens * job.model.hidden)
+    tape.plain = False
     tape.stream("router softmax", tokens * count, Pass(1, 1), Pass(2, 1), stored=FP32, width=FP32, kernel="function")
     tape.stream("choice of experts", tokens * count, Pass(1, 1), Pass(1, 1), width=FP32)
 

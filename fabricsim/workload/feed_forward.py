@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from fabricsim.workload.norms import branch, layer_norm, residual
 from fabricsim.workload.shapes import feed_forward, up_projections
 from fabricsim.workload.tape import Pass
+from fabricsim.workload.work import Operation
 
 if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
@@ -24,10 +25,15 @@ def mlp(tape: Tape, job: Job, sequence: int) -> None:
 
 def network(tape: Tape, job: Job, tokens: int, inner: int) -> None:
     """Record up-projection, activation and down-projection for `tokens` tokens."""
-    hidden, own = job.model.hidden, inner // job.parallelism.tensor
+    hidden, own, start = job.model.hidden, inner // job.parallelism.tensor, len(tape.forward)
     tape.column("feed-forward up", (tokens, hidden, up_projections(job.model) * own))
+    stored = tape.stored
     activation(tape, job, tokens * own)
+    repeated = [item for item in tape.forward[start:] if isinstance(item, Operation)]
     tape.row("feed-forward down", (tokens, own, hidden))
+    if job.recompute == "feed-forward":
+        tape.step([], repeated)  # its input is gathered again anyhow
+        tape.stored = stored
 
 
 def activation(tape: Tape, job: Job, elements: int) -> None:

@@ -53,23 +53,30 @@ def head(tape: Tape, job: Job) -> None:
     model = job.model
     hidden, sequence = model.hidden, decoder_sequence(job) if model.family == "t5" else job.sequence
     tokens = tape.tokens(sequence)
+    tape.plain = True
     layer_norm(tape, tokens * hidden)
     if model.family == "bert":
-        _bert(tape, job, tokens)
+        tokens = _bert(tape, job, tokens)
     vocabulary = model.vocabulary // tape.tensor
     tape.column("logits", (tokens, hidden, vocabulary))
     _cross_entropy(tape, tokens, vocabulary)
 
 
-def _bert(tape: Tape, job: Job, tokens: int) -> None:
-    hidden, own = job.model.hidden, tape.own(tokens)
+def _bert(tape: Tape, job: Job, tokens: int) -> int:
+    """Record pooler and transform; returns the tokens that get logits."""
+    hidden = job.model.hidden
     if tape.gathers:  # the pooler looks at the first token of each sequence
         tape.step([Exchange("all_gather", "tensor", tokens * hidden * tape.width)], [])
     tape.linear("pooler", (job.micro_batch, hidden, hidden), stored=job.micro_batch * hidden)
+    if job.predictions is not None:
+        tokens = min(tokens, job.micro_batch * job.predictions)
+        tape.stream("masked tokens", tape.own(tokens) * hidden, Pass(1, 1), Pass(1, 1))
+    own = tape.own(tokens)
     tape.linear("transform", (own, hidden, hidden), stored=own * hidden)
     gelu = (Pass(1, 1), Pass(2, 1), Pass(1, 0, weight=True))
     tape.stream("bias-GELU", own * hidden, *gelu, stored=tape.width, kernel="function")
     layer_norm(tape, tokens * hidden)
+    return tokens
 
 
 def _cross_entropy(tape: Tape, tokens: int, vocabulary: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fabricsim.workload.tape import FP32, PRECISION_BYTES, gradient_bytes
+from fabricsim.workload.tape import FP32, NARROW_BYTES, PRECISION_BYTES, gradient_bytes
 from fabricsim.workload.work import Operation
 
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ def optimizer_operations(parameters: int, job: Job) -> tuple[Operation, ...]:
     are fp32); unscale and look for infinities ``8`` (fp16 only: bf16 has no loss scale); norm ``4``;
     scale by the clip factor ``8`` (only if the norm is above its limit, ``clip_gradients``); Adam
     reads gradient, parameter and two moments and writes three of them ``28``; write the working copy
-    ``4 + w`` (not in fp32). Each pass is one multi-tensor kernel.
+    ``4 + w`` (not in fp32); with narrower products turn it, and transpose it, once. Each pass is one
+    multi-tensor kernel.
     """
     grad, width = gradient_bytes(job), PRECISION_BYTES[job.precision]
     rows = [
@@ -34,6 +35,7 @@ def optimizer_operations(parameters: int, job: Job) -> tuple[Operation, ...]:
         ("clip", 2 * FP32, job.clip_gradients),
         ("Adam", 7 * FP32, True),
         ("copy parameters", FP32 + width, width != FP32),
+        ("quantise parameters", round(width + 2 * NARROW_BYTES[job.products or "fp8"]), job.products is not None),
     ]
     return tuple(Operation(name, 0, size * parameters) for name, size, done in rows if done)
 

@@ -88,7 +88,7 @@ def kernels_span(operations: Sequence[Operation], job: Job, gpu: Gpu) -> Span:
 def _device_times(operations: Sequence[Operation], job: Job, gpu: Gpu) -> Iterator[int]:
     known = measured_times(gpu.kernels, gpu.streams)
     for operation in operations:
-        measured = known.of(operation, job.precision) if known else None
+        measured = known.of(operation, job.precision) if known and not operation.narrow else None
         yield roofline_time(operation, job.precision, gpu) if measured is None else measured
 
 
@@ -111,14 +111,15 @@ def roofline_time(operation: Operation, precision: Precision, gpu: Gpu) -> int:
 
 def _product(operation: Operation, precision: Precision, gpu: Gpu) -> float:
     """Time of products without memory's bound and latency, s."""
-    peak = gpu.peak[precision]
-    sustained = operation.flops / (peak * gpu.gemm_efficiency)
+    peak = gpu.peak[operation.narrow or precision]
+    large = gpu.narrow_efficiency.get(operation.narrow or precision, gpu.gemm_efficiency)
+    sustained = operation.flops / (peak * large)
     if gpu.processors is None or operation.shape is None:
         return sustained
     machine = _Machine(
         peak,
         gpu.processors,
-        gpu.tile_efficiency or gpu.gemm_efficiency,
+        (gpu.tile_efficiency or gpu.gemm_efficiency) * large / gpu.gemm_efficiency,
         gpu.tile_overhead / PS_PER_S,
         gpu.memory_rate * gpu.memory_efficiency,
     )

@@ -20,6 +20,7 @@ that (``tensor_overlap = false``), the all-reduce of the input gradient came beh
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.workload.work import Exchange, Operation, Wait, Work
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 
 PRECISION_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
 """Bytes per element."""
+
+NARROW_BYTES = {"fp8": 1.0, "mxfp8": 1 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
+"""Bytes per element with the scales of blocks: one byte for 32 of MXFP8, for 16 of NVFP4 (Open Compute Project,
+Microscaling Formats 1.0; NVIDIA, "Pretraining Large Language Models with NVFP4", arXiv 2509.25149)."""
 
 FP32 = 4
 MASK = 1
@@ -73,6 +78,7 @@ class Tape:
         self.width = PRECISION_BYTES[job.precision]
         self.forward: list[Item] = []
         self.stored = 0
+        self.plain = False  # whether products stay in the job's precision: those of embedding, head and router
         self._steps: list[tuple[Item, ...]] = []
         self._added: Counter[int] = Counter()
 
@@ -124,6 +130,24 @@ class Tape:
         """Make a product (rows, inner, columns); `output` bytes per element of it if not `width`."""
         return product(name, (batch, *shape), self.width, weight=weight, output=output)
 
+    def weighted(
+        self, name: str, shape: tuple[int, int, int], *, batch: int = 1, weight: bool = False, output: int | None = None
+    ) -> Operation:
+        """Make a product with weights, in the precision of the job's products."""
+        made = self.product(name, shape, batch=batch, weight=weight, output=output)
+        if self.plain or self.job.products is None:
+            return made
+        rows, inner, columns = shape
+        saved = round(batch * (rows + columns) * inner * (self.width - NARROW_BYTES[self.job.products]))
+        return replace(made, traffic=made.traffic - saved, narrow=self.job.products)
+
+    def quantise(self, name: str, elements: int) -> list[Item]:
+        """Turn a product's factor into the precision of products, as it lies and transposed."""
+        if self.plain or self.job.products is None:
+            return []
+        narrow = NARROW_BYTES[self.job.products]
+        return [Operation(f"quantise {name}", 0, round(elements * (self.width + 2 * narrow)))]
+
     def matrix_product(self, name: str, shape: tuple[int, int, int], *, batch: int, stored: int) -> None:
         """Record products of two activations; `stored` elements are kept."""
         rows, inner, columns = shape
@@ -134,30 +158,63 @@ class Tape:
     def linear(self, name: str, shape: tuple[int, int, int], *, batch: int = 1, stored: int) -> None:
         """Record a product with weights that are not split; `stored` elements are kept."""
         to_input, to_weight = self.gradients(name, shape, batch)
-        self.step([self.product(name, shape, batch=batch)], [to_input, to_weight], self.width * stored)
+        rows, inner, columns = shape
+        forward = [*self.quantise("input", batch * rows * inner), self.weighted(name, shape, batch=batch)]
+        backward = [*self.quantise("gradient", batch * rows * columns), to_input, to_weight]
+        self.step(forward, backward, self.kept(stored))
 
     def column(self, name: str, shape: tuple[int, int, int], *, keeps_input: bool = True) -> None:
         """Record a product whose weights are split by columns; `shape` is that of one rank."""
-        rows, inner, _ = shape
+        rows, inner, columns = shape
         size = rows * inner * self.width
-        product, (to_input, to_weight) = self.product(name, shape), self.gradients(name, shape)
+        moved = self.kept(rows * inner)
+        product, (to_input, to_weight) = self.weighted(name, shape), self.gradients(name, shape)
         forward: list[Item] = [product]
         backward: list[Item] = [to_input, to_weight]
         if self.gathers:
-            again, reduce = _beside("all_gather", size), _beside("reduce_scatter", size)
-            forward = [Exchange("all_gather", "tensor", size), product]
+            again, reduce = _beside("all_gather", moved), _beside("reduce_scatter", size)
+            forward = self.beside_product(Exchange("all_gather", "tensor", moved), product)
             backward = [again, to_input, Wait(), reduce, to_weight, Wait()]
         elif self.tensor > 1 and self.job.tensor_overlap:
             backward = [to_input, _beside("all_reduce", size), to_weight, Wait()]
         elif self.tensor > 1:
             backward = [to_input, to_weight, Exchange("all_reduce", "tensor", size)]
-        self.step(forward, backward, self.own(size) if keeps_input else 0)
+        forward = [*self.quantise("input", self.own(rows * inner)), *forward]
+        backward = [*self.quantise("gradient", rows * columns), *backward]
+        self.step(forward, backward, self.own(moved) if keeps_input else 0)
 
     def row(self, name: str, shape: tuple[int, int, int]) -> None:
         """Record a product whose weights are split by rows; `shape` is that of one rank."""
         rows, inner, columns = shape
-        self.step([self.product(name, shape)], self.gradients(name, shape), self.width * rows * inner)
-        self.sum_up(rows * columns)
+        product, (to_input, to_weight) = self.weighted(name, shape), self.gradients(name, shape)
+        quantised = self.quantise("gradient", self.own(rows * columns))
+        forward, backward = [product], [*quantised, to_input, to_weight]
+        if self.gathers:
+            size, moved = rows * columns * self.width, self.kept(rows * columns)
+            forward = self.beside_product(Exchange("reduce_scatter", "tensor", size), product)
+            again = self.beside_product(Exchange("all_gather", "tensor", moved), to_input)
+            backward = [*quantised, *again, to_weight]
+        forward = [*self.quantise("input", rows * inner), *forward]
+        self.step(forward, backward, self.kept(rows * inner))
+        if not self.gathers:
+            self.sum_up(rows * columns)
+
+    def beside_product(self, exchange: Exchange, product: Operation) -> list[Item]:
+        """Put a product behind its gather, or before its scatter, or part by part beside it.
+
+        A part is that of one rank: the product of the own one needs no gather, and the last one is scattered alone.
+        """
+        gather = exchange.collective == "all_gather"
+        if not self.job.product_overlap:
+            return [exchange, product] if gather else [product, exchange]
+        last = 0 if gather else exchange.size // self.tensor
+        items: list[Item] = [replace(exchange, size=exchange.size - last, asynchronous=True), product, Wait()]
+        return [*items, replace(exchange, size=last)] if last else items
+
+    def kept(self, elements: int) -> int:
+        """Bytes of a product's factor, as it is gathered and kept."""
+        narrow = None if self.plain else self.job.products
+        return self.width * elements if narrow is None else round(NARROW_BYTES[narrow] * elements)
 
     def sum_up(self, elements: int) -> None:
         """Add up parts of `elements` that all tensor-parallel ranks have."""
@@ -170,13 +227,13 @@ class Tape:
     def gradients(self, name: str, shape: tuple[int, int, int], batch: int = 1) -> tuple[Operation, Operation]:
         """Make the products that give the gradients of input and weight."""
         rows, inner, columns = shape
-        to_input = self.product(f"{name} input gradient", (rows, columns, inner), batch=batch)
+        to_input = self.weighted(f"{name} input gradient", (rows, columns, inner), batch=batch)
         output = None
         if self.job.fused_accumulation:
             output = 2 * gradient_bytes(self.job)  # reads and writes the buffer
             self._added[batch * inner * columns] += 1
         shape = (columns, rows, inner)  # weights lie as (columns, inner): torch.nn.Linear
-        to_weight = self.product(f"{name} weight gradient", shape, batch=batch, weight=True, output=output)
+        to_weight = self.weighted(f"{name} weight gradient", shape, batch=batch, weight=True, output=output)
         return to_input, to_weight
 
     def repeat(self, start: int) -> None:

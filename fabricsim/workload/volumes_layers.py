@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fabricsim.workload.operations import PRECISION_BYTES, decoder_sequence
 from fabricsim.workload.shapes import attention_width, decoder_layers, dense_layers, key_width
 from fabricsim.workload.tally import EqualCalls
+from fabricsim.workload.tape import NARROW_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,13 +62,19 @@ def tensor_calls(job: Job) -> Iterator[EqualCalls]:
     Without sequence parallelism a row-parallel product ends in an all-reduce and the backward pass of a
     column-parallel one, too. With it a column-parallel product begins with an all-gather, gathers once more
     in the backward pass and ends that with a reduce-scatter; a row-parallel one ends in a reduce-scatter,
-    whose backward pass is an all-gather.
+    whose backward pass is an all-gather. Factors of narrower products are gathered as such; with overlap the last part
+    is scattered by itself.
     """
     members, again = job.parallelism.tensor, _again(job)
     for size, columns, rows, times in _products(job):
         if job.parallelism.sequence_parallel:
-            yield EqualCalls("tensor", "all_gather", members, size, times * (columns * (2 + again) + rows))
-            yield EqualCalls("tensor", "reduce_scatter", members, size, times * (columns + rows * (1 + again)))
+            narrow = NARROW_BYTES[job.products] / PRECISION_BYTES[job.precision] if job.products else 1
+            gathered = round(size * narrow)
+            yield EqualCalls("tensor", "all_gather", members, gathered, times * (columns * (2 + again) + rows))
+            yield EqualCalls("tensor", "reduce_scatter", members, size, times * columns)
+            last = size // members if job.product_overlap else 0
+            for part in (size - last, *([last] if last else [])):
+                yield EqualCalls("tensor", "reduce_scatter", members, part, times * rows * (1 + again))
         else:
             yield EqualCalls("tensor", "all_reduce", members, size, times * (columns + rows * (1 + again)))
     yield from _experts_split(job)

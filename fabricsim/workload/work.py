@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from fabricsim.workload.program import CollectiveName
 
 
+Narrow = Literal["fp8", "mxfp8", "nvfp4"]
+"""Precisions of products alone: 8 bits with a scale per tensor, 8 and 4 bits with a scale per block."""
+
 Kernel = Literal["stream", "function", "product", "attention", "attention-gradient"]
 """What a kernel does: read and write memory, besides with random numbers or exponentials ("function"), multiply
 matrices, or fused attention and its backward pass."""
@@ -25,6 +28,7 @@ class Operation:
     `kernel`: what kind of kernel it is.
     `shape`: of a product: how many of them in one launch, rows, inner width, columns. Of an attention: sequences times
         heads, queries, width of a head, keys. All else has none.
+    `narrow`: precision of a product's factors, if narrower than the job's.
     """
 
     name: str
@@ -33,6 +37,7 @@ class Operation:
     weight: bool = False
     kernel: Kernel = "stream"
     shape: tuple[int, int, int, int] | None = None
+    narrow: Narrow | None = None
 
 
 @dataclass(frozen=True)

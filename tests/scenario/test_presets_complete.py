@@ -26,7 +26,7 @@ LACKS = {  # and why
     "mi250x-gcd": ON_NVLINK,  # RCCL's times are those of collectives/rccl.toml
     "mi300x": ON_NVLINK,  # as above
 }
-OPTIONAL = {"memory_reserved", "kernels", "streams"}  # of jobs and measurements, not of the GPU's type
+OPTIONAL = {"memory_reserved", "kernels", "streams", "narrow_efficiency"}  # of jobs, measurements, newer types
 OF_HOSTS = {"hosts", "gpus_per_host", "gpu", "nic", "cpu", "join", "gpu_pcie", "gpudirect", "intra_host"}
 OF_COLLECTIVES = {"channels", "chunk", "send_chunk", "start", "network_step", "intra_host_step"}
 COUNTS = {"hosts", "gpus_per_host", "nics_per_host"}  # what a user sets

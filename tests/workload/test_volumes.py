@@ -141,9 +141,12 @@ def test_tensor_parallelism(table: dict[str, Any], gpu: Gpu) -> None:
         pipeline=st.integers(1, 2),
         data=st.integers(1, 2),
         sequence_parallel=st.just(value=True),
-    )
+    ),
+    product_overlap=st.booleans(),
 )
-def test_sequence_parallelism(table: dict[str, Any], gpu: Gpu) -> None:
+def test_sequence_parallelism(table: dict[str, Any], *, product_overlap: bool, gpu: Gpu) -> None:
+    table["product_overlap"] = product_overlap
+
     assert {("tensor", "all_gather"), ("tensor", "reduce_scatter")} <= set(agree(table, gpu))
 
 

@@ -49,6 +49,8 @@ _BY_NAME = {  # E: developer.nvidia.com/cuda-gpus
     "b100": _BLACKWELL,
     "b200": _BLACKWELL,
     "gb200": _BLACKWELL,
+    "b300": _BLACKWELL,
+    "gb300": _BLACKWELL,
 }
 
 

@@ -132,6 +132,8 @@ class Published:
         What the row counts in, such as its source or GPU: the summary has the errors of each group.
     interval
         Gives the interval of the prediction in the same unit, of a number of runs; None if it has none.
+    missing
+        Why it is not predicted; empty if it is.
     """
 
     quantity: str
@@ -141,6 +143,7 @@ class Published:
     certainty: str
     predict: Callable[[], float]
     groups: tuple[str, ...] = ()
+    missing: str = ""
     interval: Callable[[int], tuple[float, float]] | None = None
 
     def row(self, runs: int = 0) -> ValidationRow:
@@ -183,7 +186,11 @@ def by_row(  # noqa: PLR0913  what a study declares, by name
         published = rows()
         found: list[ValidationRow] = []
         groups: dict[str, list[ValidationRow]] = {group: [] for group in first}
+        left_out: dict[str, str] = {}
         for done, each in enumerate(published, start=1):
+            if each.missing:
+                left_out[f"{each.quantity} [{each.source}]"] = each.missing
+                continue
             row = each.row(runs)
             found.append(row)
             for group in ("all", *each.groups) if "all" in first else each.groups:
@@ -194,7 +201,7 @@ def by_row(  # noqa: PLR0913  what a study declares, by name
         }
         if asked := [row for row in found if row.interval is not None]:
             summary["inside_their_interval"] = sum(row.inside for row in asked) / len(asked)
-        return Validation(name, found, summary, parameters())
+        return Validation(name, found, summary, parameters(), left_out)
 
     return Study(name, about, compare, pictures, uncertain=uncertain)
 

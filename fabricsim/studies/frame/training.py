@@ -106,6 +106,11 @@ def signed_agreement(rows: Sequence[ValidationRow]) -> dict[str, float]:
     return {**agreement(rows), "mean_error": sum(row.error for row in rows) / len(rows)}
 
 
+def spread_agreement(rows: Sequence[ValidationRow]) -> dict[str, float]:
+    """Signed agreement, and the absolute error that nine rows of ten stay below."""
+    return {**signed_agreement(rows), "p90_absolute_error": float(np.quantile([abs(row.error) for row in rows], 0.9))}
+
+
 def ranked_agreement(rows: Sequence[ValidationRow]) -> dict[str, float]:
     """Agreement, and how well the order of the rows is predicted."""
     correlation = rank_correlation([row.measured for row in rows], [row.predicted for row in rows])

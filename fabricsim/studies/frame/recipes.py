@@ -1,0 +1,157 @@
+"""What studies of training recipes share: a row of a table, the run that it describes, and what is guessed.
+
+Recipes state degrees, batches and precision. What they leave out is guessed by one rule for all rows: memory decides
+what is recomputed (nothing, or feed-forward networks, or all, the first that fits), gradients are reduced as the
+scenario ``recipes`` says, tensor parallelism overlaps with products (NeMo's ``tp_comm_overlap``; MLPerf v3.0 had it
+off), and machines are the reference systems of their GPU (`_MACHINES`). All GPUs go at the pace of the slowest one
+(`slowest`).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+from fabricsim import measured
+from fabricsim.run.pipeline import load
+from fabricsim.studies.frame.study import Published
+from fabricsim.studies.frame.training import PublishedRun
+from fabricsim.workload.fit import fullest, usable_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+
+    from fabricsim.scenario.job import Job
+
+_SCENARIO = "recipes"
+_RACK = 64  # GPUs of an NVL72 that a job takes of each rack: recipes ask for 16 trays of four
+_MACHINES = {"h100": "h100-sxm", "h200": "h200-sxm", "b200": "b200-sxm", "b300": "b300-sxm"}
+# Standard deviation of the speed of GPUs of one type: a variation of 8 % on the mean of five clusters (Sinha et al.,
+# arXiv 2208.11035), which is that between the whiskers of a box plot, 5.4 standard deviations. U: theirs are V100, MI60
+_SPREAD = 0.015
+# Gradients in a bucket, and at least so many for each data-parallel rank: DistributedDataParallel of Megatron-core
+_BUCKET, _BUCKET_PER_RANK = 40_000_000, 1_000_000
+_EXPERTS = 16  # ranks whose all-to-alls with many layers and micro-batches are simulated: they do not fold
+_LONG = 6  # micro-batches per stage up to which all are simulated
+_RECOMPUTE = ("none", "feed-forward", "full")
+SCALES = ((256, "below 256 GPUs"), (1024, "256 to 1k GPUs"), (4096, "1k to 4k GPUs"), (10**9, "above 4k GPUs"))
+_UNSAID = {
+    "deepseek-v3": "latent attention is not modelled",
+    "kimi-k2": "latent attention is not modelled",
+    "llama4-maverick": "experts in every other layer alone are not modelled",
+}
+
+
+def published(table: str, groups: Callable[[np.void], tuple[str, ...]]) -> list[Published]:
+    """List the rows of a table of recipes; `groups` names those of a row besides GPU, precision and scale."""
+    found = measured.load(table)
+    return [_row(record, found.certainty, groups) for record in found.rows]
+
+
+def _row(record: np.void, certainty: measured.Certainty, groups: Callable[[np.void], tuple[str, ...]]) -> Published:
+    run = published_run(record)
+    said = str(record["guessed"])
+    named = f"{run.name}{f' ({said})' if said else ''}"
+    precision, kind = str(record["precision"]), "experts" if int(record["expert"]) > 1 else "dense"
+    scale = next(name for most, name in SCALES if int(record["gpus"]) < most)
+    gpu = str(record["gpu"])
+    every = (gpu.upper(), precision.upper(), kind, scale, *groups(record))
+    value, source, missing = float(record["step"]), str(record["line"]), missing_of(record)
+    return Published(named, "s", value, source, certainty, lambda: _predicted(run.settings, gpu), every, missing)
+
+
+def missing_of(record: np.void) -> str:
+    """Say why a row is not predicted; nothing if it is."""
+    said = str(record["missing"]) or _UNSAID.get(str(record["model"]), "")
+    ranks = int(record["expert"]) * int(record["pipeline"])
+    slow = record["model"] != "grok-1" and int(record["expert"]) > 1 and ranks > _EXPERTS
+    return said or (
+        f"all-to-alls of {record['expert']} ranks in {record['pipeline']} stages take minutes" if slow else ""
+    )
+
+
+def published_run(record: np.void) -> PublishedRun:
+    """Describe the run of a row, without what is guessed from its memory."""
+    gpu, gpus = str(record["gpu"]), int(record["gpus"])
+    tensor, context, pipeline = (int(record[key]) for key in ("tensor", "context", "pipeline"))
+    data, name = max(gpus // (tensor * context * pipeline), 1), str(record["model"])
+    degrees = {"tensor": tensor, "context": context, "pipeline": pipeline, "data": data}
+    lines = [
+        *_machine(gpu, gpus),
+        f"job.model.include={name}",
+        *([f"job.model.layers={record['layers']}"] if record["layers"] else []),
+        *(f"job.parallelism.{key}={value}" for key, value in degrees.items()),
+        f"job.parallelism.virtual_stages={record['chunks']}",
+        f"job.parallelism.expert={record['expert']}",
+        f"job.parallelism.sequence_parallel={str(tensor > 1).lower()}",
+        *(f"job.{key}={record[key]}" for key in ("micro_batch", "global_batch", "sequence")),
+    ]
+    if tensor > 1 and not str(record["run"]).startswith("v3.0"):
+        lines.append("job.product_overlap=true")
+    if record["shards"]:
+        lines += ["job.parallelism.zero=3", f"job.parallelism.replicate={max(data // int(record['shards']), 1)}"]
+    elif data * context > 1:
+        lines += ["job.overlap=ddp", f"job.bucket={2 * max(_BUCKET, _BUCKET_PER_RANK * data * context)}B"]
+    else:
+        lines.append("job.parallelism.zero=0")
+    if record["precision"] != "bf16":
+        lines.append(f"job.products={record['precision']}")
+    shape = "".join(
+        f" {key}{value}" for key, value in zip(("TP", "CP", "PP"), (tensor, context, pipeline), strict=True)
+    )
+    text = f"{record['run']}, {gpus} {gpu.upper()}, {record['precision']},{shape}, batch {record['global_batch']}"
+    return PublishedRun(text, _SCENARIO, tuple(lines))
+
+
+def _machine(gpu: str, gpus: int) -> list[str]:
+    rack = gpu.startswith("gb")
+    each = min(gpus, _RACK) if rack else min(gpus, 8)
+    lines = [f"cluster.hosts={-(-gpus // each)}", f"cluster.gpu.include={_MACHINES.get(gpu, gpu)}"]
+    lines.append("cluster.gpu.memory=4TB")  # what fits is asked for before
+    lines.append(f"cluster.gpu_speed={slowest(gpus):.4f}")
+    rack_lines = [f"cluster.gpus_per_host={each}", f"cluster.nics_per_host={each}"]
+    return ["cluster.include=gb200-nvl72", *rack_lines, *lines] if rack else lines
+
+
+def slowest(gpus: int) -> float:
+    """Give the speed of the slowest of GPUs of one type, relative to the median.
+
+    Times vary normally, and the expected maximum of as many variables is Blom's approximation. Iterations are as fast
+    as their slowest GPU, since all wait for it in each collective.
+    """
+    return 1 / (1 + _SPREAD * NormalDist().inv_cdf((gpus - 0.375) / (gpus + 0.25)))
+
+
+@cache  # tables repeat runs from release to release
+def _predicted(settings: tuple[str, ...], gpu: str) -> float:
+    job = PublishedRun("", _SCENARIO, settings).job()
+    return extended((*settings, f"job.recompute={recomputed(job, gpu)}"), job)
+
+
+def extended(settings: tuple[str, ...], job: Job) -> float:
+    """Simulate an iteration, a long one by two short ones; returns seconds.
+
+    Once a pipeline of ``p`` stages is full, each micro-batch adds the same: of more than `_LONG` times ``p``
+    micro-batches, ``2 p`` and ``3 p`` are simulated, and the others take what lies between these.
+    """
+    degrees = job.parallelism
+    each, stages = job.micro_batch * degrees.data, degrees.pipeline
+    batches, first, second = job.global_batch // each, 2 * stages, 3 * stages
+    if batches <= _LONG * stages:
+        return PublishedRun("", _SCENARIO, settings).iteration()
+    short, longer = (
+        PublishedRun("", _SCENARIO, (*settings, f"job.global_batch={each * count}")).iteration()
+        for count in (first, second)
+    )
+    return short + (batches - first) * (longer - short) / (second - first)
+
+
+def recomputed(job: Job, gpu: str) -> str:
+    """Choose the least that has to be recomputed so that a job fits into a GPU; all, if nothing makes it fit."""
+    name = _MACHINES.get(gpu, gpu)
+    usable = usable_memory(load(_SCENARIO, [f"cluster.gpu.include={name}"]).scenario.cluster.gpu)
+    ways = (way for way in _RECOMPUTE if fullest(job.model_copy(update={"recompute": way}))[1].total <= usable)
+    return next(ways, _RECOMPUTE[-1])

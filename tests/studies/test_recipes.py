@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fabricsim import measured
+from fabricsim.studies import deepep, dgxc, dlperf, megatron_bridge, mlperf
+from fabricsim.studies.frame import recipes
+
+if TYPE_CHECKING:
+    from fabricsim.studies.frame.study import Study
+
+STUDIES = {"dgxc": dgxc, "mlperf": mlperf, "megatron-bridge": megatron_bridge}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_row_is_predicted_or_says_why_not(name: str) -> None:
+    rows = STUDIES[name].rows()
+
+    assert len(rows) == len(measured.load(name).rows)
+    assert all(row.missing or row.value > 0 for row in rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STUDIES)
+def test_each_run_is_that_of_its_row(name: str) -> None:
+    for record in measured.load(name).rows[::5]:
+        if recipes.missing_of(record):
+            continue
+        job = recipes.published_run(record).job()
+        assert job.parallelism.ranks == record["gpus"]
+        for key in ("global_batch", "micro_batch", "sequence"):
+            assert getattr(job, key) == record[key]
+        assert (job.products or "bf16") == record["precision"]
+
+
+def predictions(study: Study, rows: list[str]) -> dict[str, float]:
+    every = {row.quantity: row for row in STUDIES[study.name].rows()}
+    return {name: every[name].predict() / every[name].value - 1 for name in rows}
+
+
+@pytest.mark.slow
+def test_dense_steps_are_met() -> None:
+    names = [
+        "Llama 3.1 70b BF16, 64 H100, bf16, TP4 CP2 PP4, batch 128",
+        "NeMo Megatron FP8, 128 H100, fp8, TP4 CP1 PP8, batch 256",
+    ]
+
+    for name, error in predictions(dgxc.STUDY, names).items():
+        assert abs(error) < 0.06, name
+
+
+@pytest.mark.slow
+def test_bert_on_v100_is_met_in_fp32() -> None:
+    rows = [row for row in dlperf.rows() if row.quantity.startswith("OneFlow, 32 GPUs, fp32")]
+
+    errors = [row.predict() / row.value - 1 for row in rows]
+
+    assert len(errors) == 35
+    assert abs(sum(errors)) / len(errors) < 0.10
+
+
+@pytest.mark.slow
+def test_dispatch_fills_nvlink() -> None:
+    (row,) = (each for each in deepep.rows() if each.quantity == "dispatch, second, 8 B200, 64 processors")
+
+    assert row.predict() == pytest.approx(row.value, rel=0.02)
+
+
+def test_the_slowest_of_more_gpus_is_slower() -> None:
+    speeds = [recipes.slowest(gpus) for gpus in (8, 256, 10_000)]
+
+    assert 1 > speeds[0] > speeds[1] > speeds[2] > 0.93
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["llama3-70b", "llama3-8b"])
+def test_two_short_iterations_stand_for_a_long_one(model: str) -> None:
+    (record, *_) = (each for each in measured.load("dgxc").rows if each["model"] == model)
+    run = recipes.published_run(record)
+
+    assert recipes.extended(run.settings, run.job()) == pytest.approx(run.iteration(), rel=2e-3)
+
+
+@pytest.mark.slow
+def test_what_fits_is_not_recomputed() -> None:
+    (row, *_) = (each for each in measured.load("dgxc").rows if each["model"] == "llama3-8b")
+    job = recipes.published_run(row).job()
+
+    assert recipes.recomputed(job, "h100") == "none"
+    assert recipes.recomputed(job.model_copy(update={"micro_batch": 64, "global_batch": 2048}), "h100") == "full"

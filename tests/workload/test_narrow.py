@@ -1,0 +1,99 @@
+"""Products with weights in 8 bits: which they are, what they move, how long they take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fabricsim.errors import ScenarioError
+from fabricsim.run.pipeline import load
+from fabricsim.workload.operations import block_work
+from fabricsim.workload.roofline import roofline_time
+from fabricsim.workload.shapes import stage_blocks
+from fabricsim.workload.work import Exchange, Operation
+
+if TYPE_CHECKING:
+    from fabricsim.scenario.job import Job
+
+SETTINGS = ["cluster.hosts=1"]
+
+
+def job_of(*settings: str) -> Job:
+    job = load("recipes", [*SETTINGS, *settings]).scenario.job
+    assert job is not None
+    return job
+
+
+def products(job: Job, block: int) -> list[Operation]:
+    work = block_work(stage_blocks(job.model, 1)[0][block], job)
+    items = (*work.forward, *work.backward)
+    return [item for item in items if isinstance(item, Operation) and item.kernel == "product"]
+
+
+def test_products_of_layers_are_narrow_and_logits_are_not() -> None:
+    job = job_of("job.products=fp8")
+
+    assert {each.narrow for each in products(job, 1)} == {"fp8"}
+    assert {each.narrow for each in products(job, -1)} == {None}
+
+
+def test_flops_stay_and_factors_take_half() -> None:
+    plain, narrow = products(job_of(), 1), products(job_of("job.products=fp8"), 1)
+
+    assert [each.flops for each in plain] == [each.flops for each in narrow]
+    for wide, each in zip(plain, narrow, strict=True):
+        assert each.shape is not None
+        batch, rows, inner, columns = each.shape
+        assert wide.traffic - each.traffic == batch * (rows + columns) * inner
+
+
+def test_a_layer_keeps_less_for_its_backward_pass() -> None:
+    jobs = job_of(), job_of("job.products=fp8")
+
+    plain, narrow = (block_work(stage_blocks(job.model, 1)[0][1], job).stored for job in jobs)
+
+    assert narrow < plain
+
+
+def test_feed_forward_networks_are_kept_or_repeated() -> None:
+    jobs = job_of(), job_of("job.recompute=feed-forward"), job_of("job.recompute=full")
+
+    works = [block_work(stage_blocks(job.model, 1)[0][1], job) for job in jobs]
+    flops = [sum(item.flops for item in work.backward if isinstance(item, Operation)) for work in works]
+
+    assert works[0].stored > works[1].stored > works[2].stored
+    up = next(item for item in works[0].forward if isinstance(item, Operation) and item.name == "feed-forward up")
+    assert flops[1] - flops[0] == up.flops
+    assert flops[2] > flops[1]
+
+
+def test_gathers_and_scatters_beside_products_move_as_much() -> None:
+    tensor = ["job.parallelism.tensor=4", "job.parallelism.context=1", "job.parallelism.data=2"]
+    tensor.append("job.parallelism.sequence_parallel=true")
+    jobs = job_of(*tensor), job_of(*tensor, "job.product_overlap=true")
+
+    works = [block_work(stage_blocks(job.model, 1)[0][1], job) for job in jobs]
+    moved = [sum(item.size for item in (*w.forward, *w.backward) if isinstance(item, Exchange)) for w in works]
+    exposed = [
+        sum(item.size for item in w.forward if isinstance(item, Exchange) and not item.asynchronous) for w in works
+    ]
+
+    assert moved[0] == moved[1]
+    assert exposed[1] < exposed[0] / 4
+
+
+def test_a_large_product_takes_the_time_of_its_rate() -> None:
+    gpu = load("recipes", SETTINGS).scenario.cluster.gpu
+    size = 16384
+    wide = Operation("product", 2 * size**3, 6 * size**2, kernel="product", shape=(1, size, size, size))
+    narrow = Operation("product", 2 * size**3, 4 * size**2, kernel="product", shape=(1, size, size, size), narrow="fp8")
+
+    ratio = roofline_time(wide, "bf16", gpu) / roofline_time(narrow, "bf16", gpu)
+
+    assert ratio == pytest.approx(1979 * 0.63 / (989 * 0.71), rel=0.03)
+
+
+def test_a_gpu_without_them_says_so() -> None:
+    with pytest.raises(ScenarioError, match="has no peak for 'fp8'"):
+        load("recipes", ["cluster.gpu.include=a100-sxm-80gb", "job.products=fp8"])
