@@ -8,7 +8,7 @@ import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -69,7 +69,7 @@ def sweep(  # noqa: PLR0913  one parameter per option
 
     check_output_folder(output)
     part = None if shard is None else sweeps.Shard.parse(shard)
-    found = sweeps.read(study, dict(map(_setting, settings or [])))
+    found = sweeps.read(study, dict(map(read_setting, settings or [])))
     folder = output or Path(found.name)
     for engine in sorted(found.engines()):
         announce_compilation(engine)
@@ -95,7 +95,8 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _setting(text: str) -> tuple[str, object]:
+def read_setting(text: str) -> tuple[str, Any]:
+    """Read ``key=value`` as ``--set`` takes it."""
     from fabricsim.scenario.include import override  # noqa: PLC0415  as above
     from fabricsim.scenario.tree import plain  # noqa: PLC0415  as above
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +33,7 @@ _SHOWN = (
     "slowdown_p99",
 )
 _MOST_ROWS = 20
+_MOST_BEST = 10
 _MOST_LINES = 9
 _MOST_LABELS = 24
 _FEW = 5  # errors that are told
@@ -63,6 +65,34 @@ def swept_text(rows: Rows, varied: Sequence[str]) -> list[RenderableType]:
     if len(failed) > _FEW:
         said.append(f"and {len(failed) - _FEW:,} more errors, in the index")
     return said
+
+
+def searched_text(rows: Rows, keys: Sequence[str], layouts: int, simulated: int) -> list[RenderableType]:
+    """Give the table of the best layouts, and count the reasons for which others are out."""
+    from rich.table import Table  # noqa: PLC0415  not needed for pictures
+
+    names = [key.rpartition(".")[2] for key in keys]
+    table = Table(title="Best layouts", title_justify="left", box=None)
+    for name in (*names, "bound", "iteration", "mfu", "exposed"):
+        table.add_column(name, justify="right")
+    ranked = [row for row in rows if row["status"] == "done"]
+    for row in ranked[:_MOST_BEST]:
+        shown = (row["bound_s"], row["iteration_time_s"], row["mfu"], row["exposed_communication_s"])
+        table.add_row(*(_told(row[key]) for key in keys), *map(_told, shown))
+    reasons = Counter(_kind(row) for row in rows if row["status"] != "done")
+    counted = [f"{count:,} {reason}" for reason, count in reasons.most_common()]
+    return [table, f"{layouts:,} layouts: {simulated:,} simulated; out: {', '.join(counted) or 'none'}"]
+
+
+def _kind(row: Mapping[str, Any]) -> str:
+    reason = row["error"]
+    if row["status"] == "failed":
+        return "that failed"
+    if reason.startswith("needs "):
+        return "that do not fit into memory"
+    if reason.startswith("takes "):
+        return "whose bound is above the best time"
+    return "that do not fit together"
 
 
 def _told(value: object) -> str:

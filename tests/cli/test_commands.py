@@ -52,6 +52,7 @@ COMMANDS = [
     "report",
     "rerun",
     "run",
+    "search",
     "show",
     "sweep",
     "timeline",

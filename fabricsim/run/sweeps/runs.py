@@ -45,14 +45,14 @@ _PATHLIKE = "./"
 class Task(NamedTuple):
     """A run to make.
 
-    `number`: of its point, from 0. `kind`: ``job``, ``traffic``, ``bench`` or ``replay``. `scenario`: a file or name.
-    `settings`: laid over it, by their keys. `options`: of the kind. `folder`: of the files. `keep`: whether to write
-    the result as HDF5, too.
+    `number`: of its point, from 0. `kind`: ``job``, ``traffic``, ``bench`` or ``replay``. `scenario`: a file, a
+    name, or tables. `settings`: laid over it, by their keys. `options`: of the kind. `folder`: of the files.
+    `keep`: whether to write the result as HDF5, too.
     """
 
     number: int
     kind: str
-    scenario: str
+    scenario: str | Mapping[str, Any]
     settings: Mapping[str, Any]
     options: Mapping[str, Any]
     folder: Path
@@ -147,7 +147,7 @@ def _load(task: Task) -> LoadedScenario:
     given = settings(task.settings)
     if task.kind == "replay":
         ranks = _rebuilt(task).program.ranks
-        return pipeline.load_fabric(task.scenario, ranks, task.options.get("transport"), given)
+        return pipeline.load_fabric(str(task.scenario), ranks, task.options.get("transport"), given)
     return pipeline.load(task.scenario, given, with_job=task.kind == "job")
 
 

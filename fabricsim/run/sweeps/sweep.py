@@ -111,7 +111,9 @@ class Sweep:
     def engines(self) -> set[str]:
         """Engines that the runs use; those of scenarios that cannot be loaded are left out."""
         found = set()
-        for scenario, engine in {(task.scenario, str(task.settings.get("engine", ""))) for task in self.tasks(Path())}:
+        for scenario, engine in {
+            (str(task.scenario), str(task.settings.get("engine", ""))) for task in self.tasks(Path())
+        }:
             try:
                 found.add(engine or load(scenario, with_job=False).scenario.engine)
             except InputError:  # which the run will say; a cluster that is replayed on is none

@@ -1,0 +1,108 @@
+"""Layouts of a job on all GPUs of a cluster: degrees, micro-batch, chunks, schedule, recomputation, ZeRO."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from fabricsim.errors import InputError
+from fabricsim.scenario.schedule import SCHEDULES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from fabricsim.scenario.job import Job
+    from fabricsim.scenario.scenario import Scenario
+
+Layout = dict[str, Any]
+"""Values of keys of a scenario."""
+_DEGREE = "job.parallelism."
+_MOST_MICRO_BATCH, _MOST_CHUNKS = 8, 8
+_LONG = 8192
+"""Tokens of a sequence from which on it is worth while to split it."""
+_FULLY_SHARDED = 3
+MOST = 1_000_000
+"""Layouts of one search."""
+
+
+def choices(scenario: Scenario, job: Job, given: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+    """Say which values each key may take: those that are given, or the usual ones.
+
+    `given`: lists of values by keys, of the degrees and of any others, such as ``transport``.
+    """
+    cluster, experts = scenario.cluster, job.model.experts
+    usual: dict[str, list[Any]] = {
+        f"{_DEGREE}tensor": _divisors(cluster.gpus_per_host),
+        f"{_DEGREE}pipeline": [degree for degree in _divisors(cluster.ranks) if degree <= job.model.layers],
+        f"{_DEGREE}context": [1, 2, 4] if job.sequence >= _LONG else [1],
+        f"{_DEGREE}expert": [1] if experts is None else _divisors(experts.count),
+        f"{_DEGREE}zero": [0, 1, 2, 3],
+        f"{_DEGREE}virtual_stages": [2**power for power in range(_MOST_CHUNKS.bit_length())],
+        "job.micro_batch": [2**power for power in range(_MOST_MICRO_BATCH.bit_length())],
+        "job.recompute": ["none", "full"] if job.attention == "fused" else ["none", "selective", "full"],
+        "job.schedule": ["1f1b", "zb-h1"],
+    }
+    if f"{_DEGREE}data" in given:
+        msg = f"{_DEGREE}data is what the other degrees leave of the GPUs; give those"
+        raise InputError(msg)
+    return {**usual, **{key: list(values) for key, values in given.items()}}
+
+
+def layouts(ranks: int, keys: Mapping[str, Sequence[Any]]) -> Iterator[Layout]:
+    """Give every layout on so many GPUs; values that have no effect with the others are left at 1, 0 or 1F1B.
+
+    Raises InputError if there are more than can be looked at.
+    """
+    seen = 0
+    for values in itertools.product(*keys.values()):
+        found = dict(zip(keys, values, strict=True))
+        tensor, pipeline, context = (found[f"{_DEGREE}{name}"] for name in ("tensor", "pipeline", "context"))
+        data, rest = divmod(ranks, tensor * pipeline * context)
+        found[f"{_DEGREE}data"] = data
+        if rest or not data or not _takes_effect(found, data):
+            continue
+        seen += 1
+        if seen > MOST:
+            msg = f"there are more than {MOST:,} layouts; leave some keys fewer values with --set key=a,b"
+            raise InputError(msg)
+        yield found
+
+
+def _takes_effect(found: Layout, data: int) -> bool:
+    """Whether no value is without effect, so that no two layouts are the same."""
+    chunks, schedule = found[f"{_DEGREE}virtual_stages"], found["job.schedule"]
+    if found[f"{_DEGREE}pipeline"] == 1 and (chunks > 1 or schedule != "1f1b"):
+        return False
+    interleaves = getattr(SCHEDULES.find(schedule), "interleaves", True)
+    if chunks > 1 and not interleaves:
+        return False
+    return found[f"{_DEGREE}zero"] == 0 or data * found[f"{_DEGREE}context"] > 1
+
+
+def job_tables(base: Mapping[str, Any], layout: Layout) -> dict[str, Any]:
+    """Lay a layout over the tables of a job; keys that it leaves without effect are taken out."""
+    job = {**base, "parallelism": {**base.get("parallelism", {})}}
+    degrees = job["parallelism"]
+    for key, value in layout.items():
+        if key.startswith(_DEGREE):
+            degrees[key.removeprefix(_DEGREE)] = value
+        elif key.startswith("job."):
+            job[key.removeprefix("job.")] = value
+    degrees["sequence_parallel"] = degrees["tensor"] > 1
+    if degrees["sequence_parallel"] or degrees["pipeline"] == 1:
+        degrees.pop("scatter_gather", None)
+    if degrees["context"] == 1:
+        degrees.pop("context_method", None)
+    if degrees["pipeline"] == 1:
+        job.pop("schedule", None)
+    dropped = ("overlap", "bucket", "first_bucket") if degrees["zero"] == _FULLY_SHARDED else ("prefetch",)
+    for key in dropped:
+        job.pop(key, None)
+    if degrees["zero"] != _FULLY_SHARDED:
+        for key in ("replicate", "reshard_after_forward"):
+            degrees.pop(key, None)
+    return job
+
+
+def _divisors(number: int) -> list[int]:
+    return [divisor for divisor in range(1, number + 1) if number % divisor == 0]

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from fabricsim.errors import FabricsimError, InputError
+from fabricsim.run.pipeline import build_plan, load, simulate
+from fabricsim.run.search.bound import least_time
+from fabricsim.run.search.layouts import layouts
+from fabricsim.run.search.search import OUT, search
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fabricsim.scenario.load import LoadedScenario
+
+MACHINE: dict[str, Any] = {
+    "cluster.hosts": 2,
+    "job.model": "llama3-8b",
+    "job.sequence": 4096,
+    "job.global_batch": 32,
+    "job.parallelism": {"tensor": 8, "pipeline": 1, "data": 2, "virtual_stages": 1},
+}
+
+
+def small() -> LoadedScenario:
+    return load("llama3-405b", MACHINE)
+
+
+KEYS: dict[str, list[Any]] = {
+    "job.parallelism.zero": [1, 3],
+    "job.parallelism.context": [1],
+    "job.parallelism.virtual_stages": [1, 2],
+    "job.micro_batch": [1],
+    "job.schedule": ["1f1b", "zb-h1"],
+    "job.recompute": ["none", "full"],
+}
+
+
+@pytest.mark.slow
+def test_what_the_bound_rules_out_is_not_the_best(tmp_path: Path) -> None:
+    """Branch and bound finds what simulating all layouts finds, and simulates fewer."""
+    pruned = search(small(), tmp_path / "pruned", given=KEYS)
+    whole = search(small(), tmp_path / "whole", given=KEYS, exhaustive=True)
+
+    assert pruned.layouts == whole.layouts == len(pruned.rows)
+    assert pruned.simulated < whole.simulated
+    best = {key: whole.rows[0][key] for key in whole.keys}
+    assert {key: pruned.rows[0][key] for key in whole.keys} == best
+    assert pruned.rows[0]["iteration_time_s"] == min(row["iteration_time_s"] or 1e9 for row in whole.rows)
+    assert all(row["bound_s"] <= row["iteration_time_s"] for row in whole.rows if row["status"] == "done")
+    assert all(row["error"] for row in pruned.rows if row["status"] == OUT)
+    again = search(small(), tmp_path / "two", given=KEYS, workers=2)
+    assert again.rows == pruned.rows
+    assert (tmp_path / "two" / "index.csv").read_bytes() == (tmp_path / "pruned" / "index.csv").read_bytes()
+
+
+@pytest.mark.slow
+@settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.filter_too_much])
+@given(
+    st.sampled_from([1, 2, 4, 8]),
+    st.sampled_from([1, 2, 4, 8]),
+    st.sampled_from([1, 2, 4]),
+    st.sampled_from(["1f1b", "gpipe", "zb-h1"]),
+    st.sampled_from([1, 2]),
+    st.booleans(),
+    st.sampled_from(["nccl", "fixed"]),
+    st.sampled_from(["45.5us", "1ns"]),
+    st.sampled_from(["none", "full"]),
+)
+def test_no_simulation_is_below_the_bound(  # noqa: PLR0913, PLR0917  what jobs differ in
+    tensor: int,
+    pipeline: int,
+    micro_batch: int,
+    schedule: str,
+    chunks: int,
+    sequence_parallel: bool,  # noqa: FBT001  of the job
+    collectives: str,
+    launch: str,
+    recompute: str,
+) -> None:
+    assume(16 % (tensor * pipeline) == 0)
+    degrees = {"tensor": tensor, "pipeline": pipeline, "data": 16 // (tensor * pipeline), "virtual_stages": chunks}
+    job = {"micro_batch": micro_batch, "schedule": schedule, "kernel_launch": launch, "recompute": recompute}
+    given_keys = {
+        **MACHINE,
+        "job.parallelism": {**degrees, "sequence_parallel": sequence_parallel and tensor > 1, "zero": 0},
+        "cluster.gpu.memory": "1TiB",
+        **{f"job.{key}": value for key, value in job.items()},
+        **({"collectives.channels": 1} if collectives == "fixed" else {}),
+    }
+    try:
+        loaded = load("llama3-405b", given_keys)
+        bound = least_time(build_plan(loaded), loaded.scenario)
+        took = simulate(loaded).iteration / 1e12
+    except FabricsimError:
+        assume(False)  # noqa: FBT003  does not fit together
+    assert 0.1 * took < bound <= took
+
+
+def test_layouts_use_all_gpus_and_none_is_there_twice() -> None:
+    keys = {
+        "job.parallelism.tensor": [1, 2, 4],
+        "job.parallelism.pipeline": [1, 2, 3],
+        **KEYS,
+    }
+    found = list(layouts(16, keys))
+
+    degrees = ("tensor", "pipeline", "data")
+    for each in found:
+        product = 1
+        for name in degrees:
+            product *= each[f"job.parallelism.{name}"]
+        assert product == 16
+    assert len({tuple(map(str, each.values())) for each in found}) == len(found)
+
+
+def test_a_search_wants_a_job(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"one \[job\]"):
+        search(load("hkbu"), tmp_path)
+
+
+def test_layouts_that_all_do_not_fit_are_refused_with_a_reason(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"none of .* layouts fits; such as: needs"):
+        search(load("llama3-405b", {**MACHINE, "cluster.gpu.memory": "2GiB"}), tmp_path, given={"job.micro_batch": [8]})
