@@ -51,7 +51,7 @@ def search(  # noqa: PLR0913  one parameter per option
 ) -> None:
     """Find the quickest layout of a job on all GPUs of its cluster, and say why each other one is out.
 
-    --set key=a,b,c gives the values among which a key is chosen, in place of the usual ones.
+    Among the values of --set key=a,b,c that key is chosen, in place of the usual ones.
     """
     from fabricsim.run.pipeline import load  # noqa: PLC0415  --help must not pay for it
     from fabricsim.run.search.search import search as find  # noqa: PLC0415  as above
