@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import pkgutil
+import re
 import sys
 import traceback
+from contextlib import suppress
 from functools import cache, cached_property
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -116,7 +118,7 @@ def _executed(path: str, source: bytes, name: str) -> ModuleType:
     module.__file__ = str(Path(path).resolve())
     sys.modules[name] = module  # before it runs: pydantic, dataclasses and numba look their modules up
     try:
-        exec(compile(source, module.__file__, "exec"), module.__dict__)  # noqa: S102  the user named this file to be run
+        exec(compile(source, module.__file__, "exec", dont_inherit=True), module.__dict__)  # noqa: S102  the user named this file to be run
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         lines = [
@@ -126,6 +128,22 @@ def _executed(path: str, source: bytes, name: str) -> ModuleType:
         msg = f"{path}{f':{line}' if line else ''}: cannot be imported: {type(error).__name__}: {error}"
         raise InputError(msg) from error
     return module
+
+
+def _completed(declared: object, place: str) -> object:
+    """Have pydantic resolve the annotations of a model now, so that no other model meets what is wrong with them."""
+    if isinstance(declared, type) and hasattr(declared, "model_rebuild"):
+        try:
+            declared.model_rebuild()
+        except Exception as error:
+            name, file = getattr(error, "name", None), sys.modules[declared.__module__].__file__ or ""
+            lines = Path(file).read_text(encoding="utf-8", errors="replace").splitlines() if name else []
+            use = re.compile(rf":.*\b{re.escape(name or '')}\b")
+            line = next((f":{at}" for at, text in enumerate(lines, 1) if use.search(text)), "")
+            problem = str(error).partition("\n")[0]
+            msg = f"{place}{line}: {declared.__name__} has an annotation that cannot be used: {problem}"
+            raise InputError(msg) from error
+    return declared
 
 
 _entry_points = cache(entry_points)
@@ -190,8 +208,11 @@ class Registry(Generic[T]):
 
     def all(self) -> dict[str, T]:
         """All that are known: fabricsim's own, installed ones, and those of files that were run."""
-        files = {name: file.module for name, file in _files.items() if hasattr(file.module, self._attribute)}
-        return self.own | self.installed | {name: self._declared(module, name) for name, module in files.items()}
+        found = self.own | self.installed
+        for name, file in _files.items():
+            with suppress(InputError):  # which `find` raises for whoever names that file
+                found[name] = self._declared(file.module, name)
+        return found
 
     def find(self, name: str) -> T | None:
         """Return one by its name; None if it is not known.
@@ -217,7 +238,7 @@ class Registry(Generic[T]):
     def _declared(self, found: object, place: str) -> T:
         declared = getattr(found, self._attribute, None) if isinstance(found, ModuleType) else found
         if isinstance(declared, self._of) or (isinstance(declared, type) and issubclass(declared, self._of)):
-            return cast("T", declared)
+            return cast("T", _completed(declared, place))
         what = "is missing" if declared is None else f"is {declared!r}"
         msg = f"{place}: {self._attribute} {what}; it should be a {self._of.__module__}.{self._of.__name__}"
         raise InputError(msg)

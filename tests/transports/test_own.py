@@ -6,6 +6,7 @@ import random
 import re
 import sys
 from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ from fabricsim.transports.dispatch import Dispatch
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+    from fabricsim.extensions import Registry
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "howto" / "own-law.md"
@@ -118,6 +121,9 @@ def test_each_packet_goes_alike_in_both_engines(files: Path) -> None:
         ("def time_out(", "def timeout(", r"aimd\.py: has no kernel time_out\(flow, law, now\)"),
         ('"cut_at": np.int64', '"in_flight": np.int64', r"aimd\.py: state of Aimd: 'in_flight' is taken"),
         ("LAW = Aimd", "", r"aimd\.py: LAW is missing"),
+        ("LAW = Aimd", "LAW = 3", r"aimd\.py: LAW is 3; it should be a"),
+        ("step: Packets", 'step: "Pakets"', r"aimd\.py:17: Aimd has an annotation .* name 'Pakets' is not defined$"),
+        ("step: Packets", "step: Pakets", r"aimd\.py:17: cannot be imported: NameError: name 'Pakets' is not defined$"),
     ],
 )
 def test_what_a_file_lacks_is_said(files: Path, before: str, after: str, problem: str) -> None:
@@ -127,6 +133,30 @@ def test_what_a_file_lacks_is_said(files: Path, before: str, after: str, problem
 
     with pytest.raises(InputError, match=problem):
         Fabric(simpy.Environment(), load("ideal-16", ["engine=packet", *_settings(files)]).scenario)
+    cubic = ["engine=packet", "transport.congestion_control.law=cubic"]
+    assert load("ideal-16", cubic).scenario.transport.congestion_control.law == "cubic"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("name", "attribute", "registry"), [("aimd", "LAW", LAWS), ("two", "BALANCING", RULES)])
+def test_installed_ones_are_known_by_their_entry_points(
+    files: Path, name: str, attribute: str, registry: Registry[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = files / "own-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: own\nVersion: 1\n", encoding="utf-8")
+    points = f"[fabricsim.{registry.kind}]\n{name}-installed = own_{name}:{attribute}\n"
+    (info / "entry_points.txt").write_text(points, encoding="utf-8")
+    (files / f"{name}.py").rename(files / f"own_{name}.py")
+    monkeypatch.syspath_prepend(files)
+    monkeypatch.setattr(extensions, "_entry_points", entry_points)
+    monkeypatch.delitem(vars(registry), "installed", raising=False)
+    key = "congestion_control.law" if registry is LAWS else "load_balancing.kind"
+
+    transport = load("ideal-16", ["engine=packet", f"transport.{key}={name}-installed"]).scenario.transport
+
+    found = transport.congestion_control if registry is LAWS else transport.load_balancing
+    assert type(found) is registry.find(f"{name}-installed")
+    del vars(registry)["installed"]  # what other tests find anew
 
 
 def test_two_files_are_two_programs_and_the_same_text_is_one(files: Path, tmp_path: Path) -> None:
