@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import json
+import platform
+from typing import TYPE_CHECKING
+
+from fabricsim import provenance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import pytest
+
+
+def test_it_says_what_a_report_needs(
+    fabricsim: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+
+    code, out, _ = fabricsim("doctor", "--json")
+    told = json.loads(out)
+
+    assert code == 0
+    assert told["versions"] == provenance.versions()
+    assert told["machine"]["system"] == platform.platform()
+    assert told["kernels"]["cache"] == str(tmp_path / "fabricsim")
+    assert told["kernels"]["can be kept"] is True
+    assert told["environment"]["NUMBA_CACHE_DIR"] == str(tmp_path)
+    assert str(tmp_path) in fabricsim("doctor")[1]
