@@ -15,6 +15,7 @@ from fabricsim.cli import (
     bench,
     calibrate,
     convert,
+    doctor,
     goodput,
     inspect,
     library,
@@ -78,6 +79,7 @@ for module in (
     goodput,
     library,
     topology,
+    doctor,
 ):
     module.register(app)
 

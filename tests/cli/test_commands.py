@@ -44,6 +44,7 @@ COMMANDS = [
     "check",
     "compare",
     "convert",
+    "doctor",
     "goodput",
     "inspect",
     "list",
