@@ -28,7 +28,11 @@ def to_text(found: Validation, width: int = 120) -> str:
     console = Console(file=text, width=width, force_terminal=False, color_system=None, legacy_windows=False)
     console.print(Text(f"validate {found.study}"), table(found), "", sep="\n")
     text.write(_wrapped("sources", [f"[{number}] {said}" for number, said in enumerate(found.sources(), 1)], width))
-    sections = {"not predicted": found.left_out, "summary": found.summary, "parameters": found.parameters}
+    sections: dict[str, Mapping[str, object]] = {
+        "not predicted": found.left_out,
+        "summary": found.summary,
+        "parameters": found.parameters,
+    }
     for heading, values in sections.items():
         plain = [f"{name}: {_shown(value)}" for name, value in values.items() if not _is_nested(value)]
         text.write(_wrapped(heading, plain, width) if values else "")

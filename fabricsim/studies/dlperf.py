@@ -39,7 +39,7 @@ def published_run(record: np.void) -> PublishedRun:
     """Describe the run of a row."""
     gpus, batch, framework = int(record["gpus"]), int(record["batch"]), str(record["framework"])
     hosts = -(-gpus // _PER_HOST)
-    lines = (
+    lines: tuple[str, ...] = (
         f"cluster.hosts={hosts}",
         f"cluster.gpus_per_host={min(gpus, _PER_HOST)}",
         "cluster.gpu.memory=1TB",  # what ran had room

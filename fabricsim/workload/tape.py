@@ -188,7 +188,8 @@ class Tape:
         rows, inner, columns = shape
         product, (to_input, to_weight) = self.weighted(name, shape), self.gradients(name, shape)
         quantised = self.quantise("gradient", self.own(rows * columns))
-        forward, backward = [product], [*quantised, to_input, to_weight]
+        forward: list[Item] = [product]
+        backward: list[Item] = [*quantised, to_input, to_weight]
         if self.gathers:
             size, moved = rows * columns * self.width, self.kept(rows * columns)
             forward = self.beside_product(Exchange("reduce_scatter", "tensor", size), product)

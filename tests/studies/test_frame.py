@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fabricsim.errors import InputError
+from fabricsim.report.validation import to_text
 from fabricsim.studies.frame.study import Published, Study, by_row
 
 
@@ -36,6 +37,22 @@ def test_rows_are_predicted_one_after_the_other() -> None:
     assert found.summary == {"agreement": {"all": {"mean": 0.25}, "old": {"mean": 0.5}, "new": {"mean": 0.0}}}
     assert found.parameters == {"fitted": "nothing"}
     assert seen == [0.5, 1.0]
+
+
+def test_what_is_not_predicted_says_why() -> None:
+    rows = [*published(), Published("c", "s", 1.0, "paper", "published", lambda: 1.0, missing="no batch")]
+    only = by_row(
+        "mine",
+        "Mine.",
+        lambda: rows,
+        statistics=lambda found: {"runs": float(len(found))},
+        parameters=dict,
+        pictures=lambda _: (),
+    ).validate()
+
+    assert [row.quantity for row in only.rows] == ["a", "b"]
+    assert only.left_out == only.to_dict()["left_out"] == {"c [paper]": "no batch"}
+    assert "no batch" in to_text(only)
 
 
 def test_groups_come_in_the_order_that_the_study_gives() -> None:
