@@ -24,7 +24,7 @@ _UNITS = {"queue": ("B", 1.0), "window": ("packets", 1.0), "pace": ("Mb/s", 8e-6
 _LARGEST = 2.0**62
 
 
-def rates(series: Series, pid: int) -> Iterator[bytes]:
+def rates(series: Series, pid: int) -> Iterator[bytes | memoryview]:
     """Write the payload rates of the busiest links, Mb/s; `pid` is the process that they are shown in."""
     peak = series.rate.max(axis=1, initial=0) / np.where(series.capacity > 0, series.capacity, np.inf)
     busiest = np.argsort(-peak, kind="stable")[:MOST_LINKS]
@@ -33,14 +33,16 @@ def rates(series: Series, pid: int) -> Iterator[bytes]:
         yield from _counter(f"rate {series.names[link]}", "Mb/s", pid, time, series.rate[link] * 8e-6)
 
 
-def taps(packets: Packets, pid: int) -> Iterator[bytes]:
+def taps(packets: Packets, pid: int) -> Iterator[bytes | memoryview]:
     """Write what was tapped."""
     for tap in packets.taps:
         unit, scale = _UNITS[tap.kind]
         yield from _counter(f"{tap.kind} {tap.of}", unit, pid, tap.time, tap.value * scale)
 
 
-def _counter(name: str, unit: str, pid: int, time: NDArray[np.int64], value: NDArray[np.float64]) -> Iterator[bytes]:
+def _counter(
+    name: str, unit: str, pid: int, time: NDArray[np.int64], value: NDArray[np.float64]
+) -> Iterator[bytes | memoryview]:
     """Write a counter: its values as whole numbers, those left out that repeat the one before."""
     whole = np.rint(np.clip(np.nan_to_num(value, posinf=0.0), 0, _LARGEST)).astype(np.int64)
     kept = np.flatnonzero(np.diff(whole, prepend=-1))

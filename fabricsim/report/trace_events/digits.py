@@ -58,7 +58,7 @@ def microseconds(times: NDArray[np.int64]) -> list[Part]:
     return [integers(whole), b".", padded(times - whole * _PS_PER_US)[:, 2:]]
 
 
-def lines(count: int, parts: Sequence[Part]) -> bytes:
+def lines(count: int, parts: Sequence[Part]) -> memoryview:
     """Join parts to `count` lines: bytes that all have, and columns of digits of shape ``(count, width)``."""
     columns = [np.frombuffer(part, np.uint8) if isinstance(part, bytes) else part for part in parts]
     widths = [column.shape[-1] for column in columns]
@@ -67,4 +67,4 @@ def lines(count: int, parts: Sequence[Part]) -> bytes:
     for column, width in zip(columns, widths, strict=True):
         text[:, at : at + width] = column
         at += width
-    return text.tobytes()
+    return text.reshape(-1).data

@@ -32,13 +32,13 @@ class Packed:
         self._packs = name.endswith(".gz")
         self._pool = ThreadPoolExecutor(_THREADS) if self._packs else None
         self._waiting: deque[Future[bytes]] = deque()
-        self._held: list[bytes] = []
+        self._held: list[bytes | memoryview] = []
         self._size = 0
         self._check = self._length = 0
         if self._packs:
             self._file.write(_HEADER)
 
-    def write(self, text: bytes) -> None:
+    def write(self, text: bytes | memoryview) -> None:
         """Take some text."""
         self._held.append(text)
         self._size += len(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -70,12 +71,12 @@ class Slices:
                 yield rank[bounds[first:place]].tolist(), some, threads_of(self.result, some)
                 first = place
 
-    def text(self, some: NDArray[np.int64], threads: NDArray[np.int64]) -> Iterator[bytes]:
+    def text(self, some: NDArray[np.int64], threads: NDArray[np.int64]) -> Iterator[bytes | memoryview]:
         """Write ops, each ended by a comma; `threads` as of `threads_of`."""
         for begin in range(0, len(some), _AT_ONCE):
             yield from self._text(some[begin : begin + _AT_ONCE], threads[begin : begin + _AT_ONCE])
 
-    def _text(self, some: NDArray[np.int64], threads: NDArray[np.int64]) -> Iterator[bytes]:
+    def _text(self, some: NDArray[np.int64], threads: NDArray[np.int64]) -> Iterator[bytes | memoryview]:
         ops, calls = self.result.ops[some], self.result.calls
         collective = ops["kind"] == COLLECTIVE
         kind = np.where(collective, calls.kind[ops["call"]] if len(calls) else 0, NONE)
@@ -96,7 +97,7 @@ class Slices:
         sends: bool,  # noqa: FBT001  private
         some: NDArray[np.int64],
         threads: NDArray[np.int64],
-    ) -> bytes:
+    ) -> memoryview:
         """Write ops like `op`; `which` is their kind of call or their timer."""
         kind = op["kind"]
         spans, result = self.result.spans[some], self.result
@@ -131,7 +132,7 @@ class Slices:
         peer = self.groups.ends[call, int(sends)] if paired else np.array([NONE])
         return [*parts, f',"{pair[1]}":'.encode(), integers(peer)] if (peer >= 0).all() else parts
 
-    def _arrows(self, some: NDArray[np.int64], threads: NDArray[np.int64]) -> Iterator[bytes]:
+    def _arrows(self, some: NDArray[np.int64], threads: NDArray[np.int64]) -> Iterator[bytes | memoryview]:
         """Lead from each send to its receive."""
         ops, spans = self.result.ops[some], self.result.spans[some]
         if not len(self.result.calls):
@@ -164,7 +165,7 @@ class CallGroups:
     paired: NDArray[np.bool_]
     ends: NDArray[np.int64]
 
-    @property
+    @cached_property
     def joined(self) -> NDArray[np.bool_]:
         """Whether it is a message whose ends are both known, shape ``(calls,)``."""
         return self.paired & (self.ends >= 0).all(axis=1) & (self.ends[:, 0] != self.ends[:, 1])
@@ -230,7 +231,9 @@ def _lanes(starts: list[int], ends: list[int]) -> list[int]:
     free: list[int] = []
     lanes = []
     for start, end in zip(starts, ends, strict=True):
-        lane = next((place for place, since in enumerate(free) if since <= start), len(free))
+        lane = 0
+        while lane < len(free) and free[lane] > start:
+            lane += 1
         if lane == len(free):
             free.append(end)
         free[lane] = end

@@ -74,7 +74,7 @@ def _drawn(result: RunRecord) -> Slices:
     return slices
 
 
-def _write(file: Packed, about: dict[str, Any], events: Iterable[bytes]) -> None:
+def _write(file: Packed, about: dict[str, Any], events: Iterable[bytes | memoryview]) -> None:
     """Write the head, and what ends with a comma and a line's end each."""
     file.write(json.dumps(about)[:-1].encode() + b',"traceEvents":[\n')
     for text in events:
@@ -102,7 +102,7 @@ def _about(result: RunRecord, slices: Slices, rank: int | None) -> dict[str, Any
     }
 
 
-def _all(slices: Slices, pid: int) -> Iterator[bytes]:
+def _all(slices: Slices, pid: int) -> Iterator[bytes | memoryview]:
     for some in slices.ranks():
         yield from _of_ranks(slices, *some)
     result = slices.result
@@ -112,7 +112,9 @@ def _all(slices: Slices, pid: int) -> Iterator[bytes]:
         yield from counters.taps(result.packets, pid)
 
 
-def _of_ranks(slices: Slices, ranks: list[int], some: NDArray[np.int64], threads: NDArray[np.int64]) -> Iterator[bytes]:
+def _of_ranks(
+    slices: Slices, ranks: list[int], some: NDArray[np.int64], threads: NDArray[np.int64]
+) -> Iterator[bytes | memoryview]:
     result = slices.result
     found, folded = places(result), result.ranks is not None
     for rank in ranks:

@@ -54,7 +54,7 @@ def test_columns_of_digits_are_the_numbers(values: list[int]) -> None:
 
     text = lines(len(values), [integers(column), b" ", *microseconds(column), b" ", padded(column % 10**8), b"\n"])
 
-    for line, value in zip(text.splitlines(), values, strict=True):
+    for line, value in zip(bytes(text).splitlines(), values, strict=True):
         whole, time, name = line.split()
         assert int(whole) == value
         assert time.decode() == f"{value // 10**6}.{value % 10**6:06}"
