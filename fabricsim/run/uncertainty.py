@@ -69,7 +69,7 @@ def parameters(loaded: LoadedScenario) -> list[UncertainParameter]:
     found = [
         UncertainParameter(path, value, grade)
         for path, grade in loaded.grades.items()
-        if grade in SPREADS and _varies(value := _at(loaded.resolved, path))
+        if grade in SPREADS and (value := _variable(_at(loaded.resolved, path))) is not None
     ]
     job = loaded.scenario.job
     if job is not None and "kernel_launch" not in loaded.resolved["job"]:  # calibrated, see scenario/job.py
@@ -154,11 +154,13 @@ def _ranked(felt: Sequence[UncertainParameter], changes: Mapping[UncertainParame
     ]
 
 
-def _varies(value: object) -> bool:
+def _variable(value: object) -> str | float | None:
+    """Return a value if it is a time, a rate or a share above 0."""
     if isinstance(value, str):
         found = _QUANTITY.fullmatch(value)
-        return found is not None and float(found[1].replace("_", "")) > 0 and not _SIZE.fullmatch(found[2])
-    return isinstance(value, float) and value > 0
+        varies = found is not None and float(found[1].replace("_", "")) > 0 and not _SIZE.fullmatch(found[2])
+        return value if varies else None
+    return value if isinstance(value, float) and value > 0 else None
 
 
 def _at(tables: Mapping[str, Any], path: Sequence[str]) -> object:

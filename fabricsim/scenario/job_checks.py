@@ -48,7 +48,7 @@ def peak_problems(job: Job, gpu: Gpu) -> list[Mistake]:
     Raises Unsettled if `job` or `gpu` has a mistake in what decides this.
     """
     known = ", ".join(gpu.peak) or "none"
-    wanted = {"job.precision": job.precision}
+    wanted: dict[str, str] = {"job.precision": job.precision}
     if job.products:
         wanted["job.products"] = job.products
     problem = f"the GPU {gpu.name!r} has no peak for {{!r}} (it has {known})"

@@ -38,7 +38,7 @@ def _row(record: np.void) -> Published:
     length = "up to" if record["sequence"] <= _SHORT else "above"
     group = f"{_first(str(record['run']))}, {gpu}, {length} {_SHORT} tokens"
     value, certainty = float(record["step"]), table.certainty
-    return Published(run.name, "s", value, table.source, certainty, run.iteration, (group,), run.interval)
+    return Published(run.name, "s", value, table.source, certainty, run.iteration, (group,), interval=run.interval)
 
 
 def published_run(record: np.void) -> PublishedRun:

@@ -117,7 +117,8 @@ def fabric(links: Iterable[LinkRecord], time: float) -> Html:
 
     `time`: over which use is meant, s.
     """
-    wires = [(*link.name.split("->", 1), link) for link in links if link.kind == "wire" and link.name.count("->") == 1]
+    named = [(link.name.split("->"), link) for link in links if link.kind == "wire"]
+    wires = [(ends[0], ends[1], link) for ends, link in named if len(ends) == 2]  # noqa: PLR2004  ends of a wire
     if len({end for wire in wires for end in wire[:2]}) > _MOST_NODES:
         wires = [(tier(one), tier(other), link) for one, other, link in wires]
     uses: dict[tuple[str, str], float] = {}

@@ -111,7 +111,7 @@ def _traffic(result: TrafficRecord) -> Iterator[Html]:
     keys = ("min", "mean", "p50", "p99", "max")
     rows = [[name, *(show(spread[key]) for key in keys)] for name, spread, show in spreads]
     flows, ranks = result.matrix.flows, result.matrix.endpoints
-    drawn = drawings.matrix(flows["source"], flows["target"], flows["bytes"].astype(np.float64), ranks)  # type: ignore[arg-type]  # sums of floats are as good
+    drawn = drawings.matrix(flows["source"], flows["target"], flows["bytes"].astype(np.float64), ranks)
     yield section("flows", "Flow completion", table("Of all flows", ["", *keys], rows))
     yield section("matrix", "Who sends to whom", drawn)
     cells = [[row["name"], row["kind"], bar(row["utilisation"]), str(row["flows"])] for row in summary["links"]]

@@ -168,7 +168,8 @@ class CallGroups:
     @cached_property
     def joined(self) -> NDArray[np.bool_]:
         """Whether it is a message whose ends are both known, shape ``(calls,)``."""
-        return self.paired & (self.ends >= 0).all(axis=1) & (self.ends[:, 0] != self.ends[:, 1])
+        first, second = self.ends.T
+        return self.paired & (first >= 0) & (second >= 0) & (first != second)
 
     @classmethod
     def of(cls, result: RunRecord) -> CallGroups:

@@ -37,11 +37,11 @@ def of_job(summary: Summary) -> Row:
 
 def of_traffic(summary: TrafficSummary) -> Row:
     """Say of traffic when it ended, and how long flows took."""
-    spreads = {"completion_time_s": summary["completion_time_s"], "slowdown": summary["slowdown"]}
+    spreads: dict[str, Any] = {"completion_time_s": summary["completion_time_s"], "slowdown": summary["slowdown"]}
     links = summary["links"]
     return {
         "makespan_s": summary["makespan_s"],
-        **{f"{name}_{key}": value for name, spread in spreads.items() for key, value in spread.items()},  # type: ignore[attr-defined]  # a TypedDict
+        **{f"{name}_{key}": value for name, spread in spreads.items() for key, value in spread.items()},
         "flows": summary["flow_count"],
         "total_bytes": summary["total_bytes"],
         "hottest_link": links[0]["name"] if links else None,

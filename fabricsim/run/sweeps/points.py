@@ -14,7 +14,7 @@ from fabricsim.scenario.suggest import did_you_mean, show
 from fabricsim.scenario.variation import stream
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from fabricsim.scenario.swept import Sample, SweptScenario
 
@@ -127,11 +127,12 @@ def _numbers(place: str, table: Mapping[str, Any], first: float, last: float) ->
     if (kind == "factor" or table.get("scale") == "log") and first <= 0:
         msg = f"{place}: from {show(table['from'])} must be above 0 if values grow by a factor"
         raise InputError(msg)
-    steps = {
+    ways: dict[str, Callable[[], float]] = {
         "step": lambda: (last - first) / each,
         "factor": lambda: math.log(last / first) / math.log(each),
         "count": lambda: each - 1,
-    }[kind]()
+    }
+    steps = ways[kind]()
     if steps + 1 > MOST:
         msg = f"{place}: these are more than {MOST:,} values"
         raise InputError(msg)

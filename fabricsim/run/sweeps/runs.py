@@ -76,10 +76,10 @@ def carry_out(task: Task) -> tuple[SweptRun, bool]:
     try:
         loaded = _load(task)
     except FabricsimError as error:
-        name = _digest([task.kind, task.scenario, settings(task.settings), {**task.options}])
+        name = _digest([task.kind, task.scenario, settings(task.settings), dict(task.options)])
         there = (task.folder / f"{name}.json").exists()
         return _failed(task, name, error), there
-    name = _digest([task.kind, {**task.options}, loaded.resolved, list(_contents(task, loaded))])
+    name = _digest([task.kind, dict(task.options), loaded.resolved, list(_contents(task, loaded))])
     known = _read(task.folder / f"{name}.json")
     if known is not None and (known["status"] == "failed" or not task.keep or _result(task, name).exists()):
         return known, True
@@ -95,7 +95,7 @@ def carry_out(task: Task) -> tuple[SweptRun, bool]:
 def crashed(task: Task, error: BaseException) -> SweptRun:
     """Say of a run that it ended by what is no mistake of the user; it has no file, so that it is tried again."""
     told = "".join(traceback.format_exception_only(error)).strip()
-    name = _digest([task.kind, task.scenario, settings(task.settings), {**task.options}])
+    name = _digest([task.kind, task.scenario, settings(task.settings), dict(task.options)])
     return {"run": name, "status": "failed", "results": {}, "error": told}
 
 

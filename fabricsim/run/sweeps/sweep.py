@@ -33,13 +33,14 @@ from fabricsim.scenario.tree import build, plain, where
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from fabricsim.scenario.base import Spec
     from fabricsim.scenario.tree import TreeNode
 
 RUNS = "runs"
 """Folder of the files of runs, in that of the sweep."""
 _FORGOTTEN = 3600.0
 """Seconds after which a file that was begun is nobody's."""
-_KINDS = {"traffic": SentTraffic, "bench": TimedCollective, "replay": ReplayedTrace}
+_KINDS: dict[str, type[Spec]] = {"traffic": SentTraffic, "bench": TimedCollective, "replay": ReplayedTrace}
 
 
 class Progress(NamedTuple):

@@ -171,4 +171,4 @@ def _dask(scheduler: str, workers: int) -> Iterator[Executor]:
 
 def _threads(executor: Any) -> int:  # noqa: ANN401  of dask
     """Count the threads of a cluster of dask, at least 1."""
-    return max(1, sum(executor._client.nthreads().values()))  # noqa: SLF001  the executor has no other way
+    return max(1, int(sum(executor._client.nthreads().values())))  # noqa: SLF001  the executor has no other way

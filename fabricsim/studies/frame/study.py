@@ -130,10 +130,10 @@ class Published:
         Gives the figure in the same unit.
     groups
         What the row counts in, such as its source or GPU: the summary has the errors of each group.
-    interval
-        Gives the interval of the prediction in the same unit, of a number of runs; None if it has none.
     missing
         Why it is not predicted; empty if it is.
+    interval
+        Gives the interval of the prediction in the same unit, of a number of runs; None if it has none.
     """
 
     quantity: str
