@@ -169,7 +169,8 @@ class CallGroups:
     def joined(self) -> NDArray[np.bool_]:
         """Whether it is a message whose ends are both known, shape ``(calls,)``."""
         first, second = self.ends.T
-        return self.paired & (first >= 0) & (second >= 0) & (first != second)
+        joined: NDArray[np.bool_] = self.paired & (first >= 0) & (second >= 0) & (first != second)
+        return joined
 
     @classmethod
     def of(cls, result: RunRecord) -> CallGroups:

@@ -76,7 +76,7 @@ def _takes_effect(found: Layout, data: int) -> bool:
     interleaves = getattr(SCHEDULES.find(schedule), "interleaves", True)
     if chunks > 1 and not interleaves:
         return False
-    return found[f"{_DEGREE}zero"] == 0 or data * found[f"{_DEGREE}context"] > 1
+    return bool(found[f"{_DEGREE}zero"] == 0 or data * found[f"{_DEGREE}context"] > 1)
 
 
 def job_tables(base: Mapping[str, Any], layout: Layout) -> dict[str, Any]:
