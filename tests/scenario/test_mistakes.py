@@ -17,7 +17,7 @@ transport = "rmda-100g"
 [cluster]
 hosts = 4
 gpus_per_hots = 2
-gpu = { include = "a100-pcie-40gb", memory_rate = 1555, peak = { fp8 = "600TFLOPS" } }
+gpu = { include = "a100-pcie-40gb", memory_rate = 1555, peak = { fp4 = "600TFLOPS" } }
 cpu = { sockets = true }
 
 [[cluster.nic.interrupt_moderation]]
@@ -43,7 +43,7 @@ MISTAKES = {
     "transport": (3, "there is no 'rmda-100g' in workloads/transports", "did you mean 'rdma-100g'?"),
     "cluster.gpus_per_hots": (7, "unknown key", "did you mean 'gpus_per_host'?"),
     "cluster.gpu.memory_rate": (8, "1555 has no unit", 'a rate needs one, write it like "100Gbps"'),
-    "cluster.gpu.peak.fp8": (8, "'fp8' is not one of fp16, bf16, fp32", ""),
+    "cluster.gpu.peak.fp4": (8, "'fp4' is not one of fp16, bf16, fp32, fp8, mxfp8, nvfp4", "did you mean 'nvfp4'?"),
     "cluster.cpu.sockets": (9, "true is no whole number", "write it without quotes, unit or point"),
     "cluster.nic.interrupt_moderation[0].interval": (13, "'-5us' is negative", "a time is at least 0s"),
     "fabric.link_rate": (16, "'-100Gbps' is negative", "a rate is at least 1Mbps"),

@@ -226,7 +226,7 @@ def test_what_stands_in_a_comment_cannot_leave_it(tmp_path: Path) -> None:
 
 
 def test_a_network_of_too_many_links_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="the network has 2001000 links, at most 500000 can be written"):
+    with pytest.raises(InputError, match="the network has 2001000 links, at most 250000 can be written"):
         converted(tmp_path, network("FullyConnected", "2000", "50", "500"))
 
 
