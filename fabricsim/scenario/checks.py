@@ -193,21 +193,26 @@ def _nics(scenario: Parts) -> Iterator[Mistake]:
 
 
 def _pxn(scenario: Parts) -> Iterator[Mistake]:
+    """Check what has GPUs use each other's NICs."""
+    for key in ("pxn", "nic_failover"):
+        if getattr(scenario.cluster, key):
+            for problem, way_out in _of_forwarding(scenario):
+                yield Mistake(f"cluster.{key}", problem, f"set it to false, or {way_out}")
+
+
+def _of_forwarding(scenario: Parts) -> Iterator[tuple[str, str]]:
     cluster, kind = scenario.cluster, scenario.transport.kind
-    if not cluster.pxn:
-        return
     if cluster.nics_per_host == 1:
-        yield Mistake("cluster.pxn", "has no effect if a host has one NIC", "set it to false, or add NICs")
+        yield "has no effect if a host has one NIC", "add NICs"
         return
     if cluster.intra_host != "nvlink":
-        problem = f"goes over NVLink, and intra_host is {cluster.intra_host!r}"
-        yield Mistake("cluster.pxn", problem, 'set it to false, or intra_host to "nvlink"')
+        yield f"goes over NVLink, and intra_host is {cluster.intra_host!r}", 'intra_host to "nvlink"'
     if cluster.join == "pcie" and not cluster.gpudirect:
         problem = "has a NIC read the memory of another GPU than the sender, which it can with gpudirect only"
-        yield Mistake("cluster.pxn", problem, "set it to false, or gpudirect to true")
+        yield problem, "gpudirect to true"
     if scenario.nics_per_host > 1 and kind in SOCKET_KINDS:
         problem = f"has a NIC read GPU memory, and a transport of kind {kind} stages in host memory"
-        yield Mistake("cluster.pxn", problem, "set it to false, or choose an RDMA transport")
+        yield problem, "choose an RDMA transport"
 
 
 def _intra_host(scenario: Parts) -> Iterator[Mistake]:

@@ -197,7 +197,8 @@ class Cluster(Spec):
     belongs to the ``i``-th ``gpus_per_host / nics_per_host`` GPUs, hangs on their socket and, with
     ``nic_below_gpu_switch``, below the PCIe switch of the first of them. A message leaves by the NIC of the
     sending GPU and enters by that of the receiving one. With ``pxn`` it leaves by the NIC of the receiver's
-    rail, which another GPU of the sending host is reached for over NVLink.
+    rail, which another GPU of the sending host is reached for over NVLink. With ``nic_failover`` it goes by the NICs of
+    another rail, at both ends over NVLink, if routing knows that its own have no way to each other any more.
 
     ``gpu_speed`` divides the time of the job's kernels, by rank, and ``host_speed`` that of whatever processors do, by
     host: issuing kernels, fetching batches, copying for socket transports. With ``kernel_jitter`` each stretch of
@@ -220,6 +221,7 @@ class Cluster(Spec):
     gpudirect: bool = False
     intra_host: Literal["shared-memory", "pcie-p2p", "nvlink"] = "shared-memory"
     pxn: bool = False
+    nic_failover: bool = False
     gpu_speed: Speed = Speeds()
     host_speed: Speed = Speeds()
     kernel_jitter: Jitter | None = None

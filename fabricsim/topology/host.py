@@ -158,8 +158,15 @@ class HostPorts:
         stores = self._staged(gpu, pcie.GPU_STORE)
         return _merged([*stores, *crossing, *self._thread(gpu, copy), *self._nic_hops(own, pcie.DMA_READ)])
 
-    def enter(self, gpu: int | None, copy: float, *, staged: bool) -> list[Hop]:
-        """List the hops from the wire into a GPU's memory, or the host's."""
+    def enter(self, gpu: int | None, copy: float, *, staged: bool, nic: int | None = None) -> list[Hop]:
+        """List the hops from the wire into a GPU's memory, or the host's, by its own NIC or another of the host."""
+        if gpu is not None and nic is not None and nic != self._nic_of(gpu):
+            gateway = nic * self.gpus // self.nics
+            return [
+                *self.enter(gateway, copy, staged=staged),
+                (self.nvlink[gateway].up, 1.0),
+                (self.nvlink[gpu].down, 1.0),
+            ]
         if self.ideal:
             return list(self._thread(gpu, copy))
         if gpu is None:

@@ -99,7 +99,7 @@ class Platform:
         self._propagation: list[int] = self._wires.propagation.tolist()
         self._switching = self._list_switching()
         self._ways_out: dict[tuple[int, int | None, float, int, bool], list[Hop]] = {}  # of each kind of host
-        self._ways_in: dict[tuple[int, int | None, float, bool], list[Hop]] = {}
+        self._ways_in: dict[tuple[int, int | None, float, int | None, bool], list[Hop]] = {}
 
     @property
     def hosts(self) -> int:
@@ -141,14 +141,32 @@ class Platform:
         """Give the number of a GPU in its host; None for a host's memory."""
         return endpoint % self._per_host if endpoint < self._ranks else None
 
-    def nics_of(self, source: int, target: int) -> tuple[int, int]:
-        """Find the nodes of the NICs by which a message leaves one endpoint's host and enters another's."""
+    def nics_of(self, source: int, target: int, port: int = 0) -> tuple[int, int]:
+        """Find the nodes of the NICs by which a message leaves one endpoint's host and enters another's.
+
+        With ``nic_failover`` these are of another rail if routing knows that no way is left from the one to the other;
+        the ports of a pair then take one such rail after the other.
+        """
         here, there = self.host_of(source), self.host_of(target)
         own_nic = self._hosts.ports[0].own_nic
         enters = own_nic(self._gpu(target))
         leaves = enters if self.cluster.pxn else own_nic(self._gpu(source))
         per_host = self.cluster.nics_per_host
-        return here * per_host + leaves, there * per_host + enters
+        own = here * per_host + leaves, there * per_host + enters
+        if not (self.withdrawn and self.cluster.nic_failover) or here == there or self._is_joined(*own):
+            return own
+        rails = [(enters + turn) % per_host for turn in range(1, per_host)]
+        others = [
+            pair for rail in rails if self._is_joined(*(pair := (here * per_host + rail, there * per_host + rail)))
+        ]
+        return others[port % len(others)] if others else own
+
+    def _is_joined(self, source_nic: int, target_nic: int) -> bool:
+        """Whether routing knows a way from one NIC to another over nothing that is down."""
+        try:
+            return self.withdrawn.isdisjoint(self._around.route(source_nic, target_nic, 0, 0))
+        except SimulationError:  # no cable leads there
+            return False
 
     def require_rank(self, rank: int) -> None:
         """Refuse a rank that the cluster does not have, by a `SimulationError`."""
@@ -183,11 +201,14 @@ class Platform:
             raise SimulationError(msg)
         if self.host_of(source) == self.host_of(target):
             return Path(tuple(self.within(source, target)), 0, network=False)
-        nics = self.nics_of(source, target)
+        nics = self.nics_of(source, target, port)
         key = self.key(source, target, port)
         wires = self.route_links(*nics, key, port)
         costs = self.kinds.hosts[self.spoken(source, target)][1]
-        out, back = self._leaving(source, costs.send_copy, nics[0], costs), self.way_in(target, costs=costs)
+        out, back = (
+            self._leaving(source, costs.send_copy, nics[0], costs),
+            self.way_in(target, costs=costs, nic=nics[1]),
+        )
         cost = costs.wire
         hops = (*out, *[(wire, cost) for wire in wires], *back)
         return Path(hops, self._latency(wires), network=True, out=len(out), wires=tuple(wires), key=key)
@@ -283,7 +304,9 @@ class Platform:
             self._ways_out[key] = self._ports(host).leave(key[1], copy, staged=costs.staged, nic=own)
         return self._hosts.of(host, self._ways_out[key])
 
-    def way_in(self, target: int, copy: float | None = None, *, costs: ProtocolCosts | None = None) -> list[Hop]:
+    def way_in(
+        self, target: int, copy: float | None = None, *, costs: ProtocolCosts | None = None, nic: int | None = None
+    ) -> list[Hop]:
         """List the hops from the wire into an endpoint's memory.
 
         Parameters
@@ -294,13 +317,16 @@ class Platform:
             CPU seconds per payload byte of the receiving thread; that of the transport if left out.
         costs
             Of the transport; those of the cluster's if left out.
+        nic
+            Node of the NIC by which it enters; the target's own if left out.
         """
         costs = costs or self.costs
         copy = costs.receive_copy if copy is None else copy
         host = self.host_of(target)
-        key = (self._hosts.kind[host], self._gpu(target), copy, costs.staged)
+        number = None if nic is None else nic % self.cluster.nics_per_host
+        key = (self._hosts.kind[host], self._gpu(target), copy, number, costs.staged)
         if key not in self._ways_in:
-            self._ways_in[key] = self._ports(host).enter(*key[1:3], staged=costs.staged)
+            self._ways_in[key] = self._ports(host).enter(*key[1:3], staged=costs.staged, nic=number)
         return self._hosts.of(host, self._ways_in[key])
 
     def _latency(self, path: list[int]) -> int:

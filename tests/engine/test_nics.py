@@ -170,3 +170,22 @@ def test_a_cable_that_fails_stops_one_nic_only() -> None:
     network = Fabric(env, load("ideal-16", ["engine=packet", "cluster.hosts=2", *several, down]).scenario)
     times = [env.run(event) for event in [network.send(gpu, 8 + gpu, 40_960) for gpu in range(8)]]
     assert [gpu for gpu, time in enumerate(times) if time > 1e-3] == [3]  # the timeout of the ideal transport
+
+
+# ---- NICs that are lost ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("lost", [{"nic": "host1/nic2"}, {"switch": "switch2"}, {"link": "host0/nic2->switch2"}])
+def test_a_lost_rail_is_gone_round_over_nvlink(
+    send: Callable[..., list[float]], engine: str, lost: dict[str, str]
+) -> None:
+    # GPU 2 of host 0 reaches that of host 1 by the rail of GPU 3, which then carries both
+    fabric, slack = {"rails": True, "failures": [lost]}, 4 * SLACK if engine == "packet" else 0
+    nics = {**EIGHT, **NVLINK, "nic_failover": True}
+    assert send(engine, [(2, 10)], fabric=fabric, **nics) == pytest.approx([ALONE + LATENCY], rel=1e-9, abs=slack)
+    times = send(engine, [(2, 10), (3, 11), (4, 12)], fabric=fabric, **nics)
+    assert max(times[:2]) == pytest.approx(2 * ALONE + LATENCY, rel=1e-9, abs=slack)
+    assert times[2] == pytest.approx(ALONE + LATENCY, rel=1e-9, abs=slack)
+    narrow = send(engine, [(2, 10)], fabric=fabric, nvlink_rate="10GBps", **nics)
+    assert narrow == pytest.approx([SIZE / 10e9 + LATENCY], rel=1e-9, abs=slack)

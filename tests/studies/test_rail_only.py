@@ -7,7 +7,7 @@ import pytest
 from fabricsim.errors import InputError, ScenarioError
 from fabricsim.run import closed_form
 from fabricsim.run.pipeline import load, simulate
-from fabricsim.studies.rail_only import forwarding, jobs, networks
+from fabricsim.studies.rail_only import faults, forwarding, jobs, networks
 
 SEEDS = range(50)
 
@@ -127,3 +127,24 @@ def test_a_larger_domain_is_never_slower_and_rails_are_as_fast_as_a_clos() -> No
 @pytest.mark.slow
 def test_packets_on_rails_take_as_long_as_flows() -> None:
     assert jobs.small("packet") == pytest.approx(jobs.small("flow"), rel=0.02)
+
+
+@pytest.mark.slow
+def test_what_is_lost_ends_a_job_or_slows_it_as_reckoned_by_hand() -> None:
+    found = {row["lost"]: row for row in faults.table()}
+    sound, reduced = found["nothing"]["rail_only_s"], faults.reduction()
+
+    for lost, named in (("a NIC", "host3/nic2"), ("a rail switch", "leaf2"), ("a GPU", "gpu26 is down")):
+        assert found[lost]["rail_only_s"] is found[lost]["clos_s"] is None
+        assert named in found[lost]["ends"]
+        assert "rank 26 (host3)" in found[lost]["ends"]
+    for lost in ("a NIC, with failover", "a rail switch, with failover"):
+        took = found[lost]["rail_only_s"]
+        assert took >= sound + reduced / 7  # eight rings leave a host by seven adapters
+        assert took == pytest.approx(sound + reduced, rel=1e-3)  # and two of them by one
+        assert found[lost]["clos_s"] == pytest.approx(took, rel=1e-3)
+    assert found["a GPU, with a spare host"]["rail_only_s"] == pytest.approx(sound, rel=1e-3)
+    # 48 layers, 2 micro-batches and 8 collectives of 2048 x 6144 fp16, of which 7/8 pass an adapter in place of NVLink
+    more = 48 * 2 * 8 * 7 / 8 * 2048 * 6144 * 2 * (1 / 25e9 - 1 / 240e9)
+    elsewhere = found["a GPU, with a spare GPU elsewhere"]["rail_only_s"]
+    assert sound + more < elsewhere < sound + 1.25 * more

@@ -129,6 +129,12 @@ class PacketWiring(Wiring):
         return found
 
     def _is_way(self, route: int, crossed: tuple[int, ...], path: Path) -> bool:
+        before, ends = self._way_of[route].wires, self._network.links
+        if before and (ends["source"][before[0]], ends["target"][before[-1]]) != (
+            ends["source"][path.wires[0]],
+            ends["target"][path.wires[-1]],
+        ):
+            return True  # connections of adapters stay with these
         same = super()._is_way(route, crossed, path)
         return same and (not path.network or self._way(0, path).reverse == self._way_of[route].reverse)
 

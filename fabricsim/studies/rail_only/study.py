@@ -15,7 +15,7 @@ from fabricsim.run import closed_form
 from fabricsim.run.pipeline import load
 from fabricsim.studies.frame.study import Study, headline_rows
 from fabricsim.studies.megatron import published_run
-from fabricsim.studies.rail_only import forwarding, jobs, networks
+from fabricsim.studies.rail_only import faults, forwarding, jobs, networks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,7 +39,8 @@ def compare(progress: Progress) -> Validation:
         lambda: rows.extend(headline_rows("rail-only", _headlines())),
         lambda: rows.extend(_iterations()),
         lambda: rows.extend(_utilisation()),
-        lambda: summary.update(savings=_savings(), forwarding=forwarding.simulated()),
+        lambda: summary.update(savings=_savings(), forwarding=forwarding.simulated(), faults=[*faults.table()]),
+        lambda: rows.extend(_faults(summary["faults"])),
         *(partial(_sweep, summary, model) for model in jobs.MODELS),
         lambda: summary.update(_over_values()),
     ]
@@ -101,6 +102,13 @@ def _iterations() -> Iterator[ValidationRow]:
     flow, packet = (jobs.small(engine) for engine in ("flow", "packet"))
     source = "the flow engine, on 16 GPUs"
     yield ValidationRow("small GPT on rails: iteration by packets", "s", flow, packet, source, "inferred")
+
+
+def _faults(table: list[dict[str, Any]]) -> Iterator[ValidationRow]:
+    """Put what goes round a lost rail by the next one beside what two rings on one rail take."""
+    for row in (row for row in table if row["by_hand_s"] is not None):
+        quantity, source = f"iteration without {row['lost']}", "closed form: gradients are reduced for twice as long"
+        yield ValidationRow(quantity, "s", row["by_hand_s"], row["rail_only_s"], source, "inferred")
 
 
 def _utilisation() -> Iterator[ValidationRow]:
