@@ -20,7 +20,7 @@ from fabricsim.cli.common import (
     show,
 )
 from fabricsim.cli.sweep import SchedulerOption, WorkersOption, cores, read_setting
-from fabricsim.cli.variants import split
+from fabricsim.cli.variants import axes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,12 +83,5 @@ def search(  # noqa: PLR0913  one parameter per option
 
 def _sorted(settings: Iterable[str]) -> tuple[list[str], dict[str, list[Any]]]:
     """Tell settings that all layouts have from keys with several values."""
-    fixed, given = [], {}
-    for text in settings:
-        key, equals, value = text.partition("=")
-        values = split(value)
-        if len(values) == 1 or not equals:
-            fixed.append(text)
-        else:
-            given[key.strip()] = [read_setting(f"{key}={each}")[1] for each in values]
-    return fixed, given
+    several, fixed = axes((), (), (), settings)
+    return fixed, {axis.name: [read_setting(text)[1] for _, (text,) in axis.values] for axis in several}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -12,26 +12,15 @@ INSIDE = 0.8
 """Share of the runs that the interval holds."""
 
 
-class InfluenceSummary(TypedDict):
-    """A parameter and what it brings: keys as in `Influence`."""
-
-    key: str
-    value: str
-    certainty: str
-    spread: float
-    change: float
-    share: float
-
-
 class UncertaintySummary(TypedDict):
-    """An uncertainty as JSON has it: times in seconds, the rest as in `Uncertainty`."""
+    """An uncertainty as JSON has it: times in seconds, the rest as in `Uncertainty` and `Influence`."""
 
     inside: float
     low_s: float
     high_s: float
     runs: int
     seed: int
-    influences: list[InfluenceSummary]
+    influences: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -86,15 +75,5 @@ class Uncertainty:
             "high_s": self.high,
             "runs": self.runs,
             "seed": self.seed,
-            "influences": [
-                {
-                    "key": each.key,
-                    "value": each.value,
-                    "certainty": each.certainty,
-                    "spread": each.spread,
-                    "change": each.change,
-                    "share": each.share,
-                }
-                for each in self.influences
-            ],
+            "influences": [asdict(each) for each in self.influences],
         }

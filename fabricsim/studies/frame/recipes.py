@@ -60,9 +60,7 @@ def _row(record: np.void, certainty: measured.Certainty, groups: Callable[[np.vo
     gpu = str(record["gpu"])
     every = (gpu.upper(), precision.upper(), kind, scale, *groups(record))
     value, source, missing = float(record["step"]), str(record["line"]), missing_of(record)
-    return Published(
-        named, "s", value, source, certainty, lambda: _predicted(run.settings, gpu), every, missing, run.interval
-    )
+    return Published(named, "s", value, source, certainty, lambda: _predicted(run.settings, gpu), every, missing)
 
 
 def missing_of(record: np.void) -> str:

@@ -86,9 +86,7 @@ class Study:
         if not uncertainty:
             return self.compare(progress)
         if self.uncertain is None:
-            having = [study.name for study in STUDIES.all().values() if study.uncertain is not None]
-            msg = f"--uncertainty: study {self.name} has no intervals; there are those of {', '.join(having)}"
-            raise InputError(msg)
+            raise _without_intervals(self.name)
         return self.uncertain(uncertainty, progress)
 
     def draw(self, found: Validation, folder: Path) -> list[Path]:
@@ -116,6 +114,10 @@ class Study:
         known = both if self.engine is None else f"it has {', '.join(map(str, ways))}"
         msg = f"study {self.name} has no runs by engine {engine!r}; {known}"
         raise InputError(msg)
+
+
+def _without_intervals(study: str) -> InputError:
+    return InputError(f"--uncertainty: predictions of the study {study} have no intervals; leave it out")
 
 
 @dataclass(frozen=True)
@@ -184,6 +186,8 @@ def by_row(  # noqa: PLR0913  what a study declares, by name
 
     def uncertain(runs: int, progress: Progress) -> Validation:
         published = rows()
+        if runs and not any(each.interval for each in published):
+            raise _without_intervals(name)
         found: list[ValidationRow] = []
         groups: dict[str, list[ValidationRow]] = {group: [] for group in first}
         left_out: dict[str, str] = {}
