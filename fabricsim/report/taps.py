@@ -100,7 +100,7 @@ def _outline(time: NDArray[np.float64], value: NDArray[np.float64]) -> tuple[NDA
     """Keep first, least, greatest and last point of each stretch of time if there are too many to draw."""
     if len(time) <= MOST_POINTS:
         return time, value
-    stretch = np.floor((time - time[0]) / (time[-1] - time[0]) * (MOST_POINTS // 4 - 1)).astype(np.int64)
+    stretch = np.floor((time - time[0]) / max(time[-1] - time[0], 1e-9) * (MOST_POINTS // 4 - 1)).astype(np.int64)
     by_value = np.lexsort((value, stretch))
     begins = np.flatnonzero(np.diff(stretch, prepend=-1))
     ends = np.append(begins[1:], len(time)) - 1

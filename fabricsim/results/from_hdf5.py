@@ -236,6 +236,7 @@ def _read_tap(reader: ResultFile, group: str) -> Tap:
     kind = reader.text_attribute("kind", group)
     reader.require(kind in columns.TAP_VALUES, f"{group} is a tap of the unknown kind {kind!r}")
     time = reader.numbers(group, columns.TAP_TIME)
+    reader.require(bool(np.all(time[1:] >= time[:-1])), f"the times of {group} do not ascend")
     value = reader.numbers(group, columns.TAP_VALUES[kind], (len(time),))
     return Tap(cast("Any", kind), reader.text_attribute("of", group), time, value)
 

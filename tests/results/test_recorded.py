@@ -78,6 +78,15 @@ def test_what_was_written_is_read(recorded: RunRecord, tmp_path: Path) -> None:
     assert (packets.log.source.tolist(), packets.log.target.tolist()) == ([0], [1])
 
 
+def test_a_tap_whose_time_goes_back_is_refused(recorded: RunRecord, tmp_path: Path) -> None:
+    write(recorded, tmp_path / "x.h5")
+    with h5py.File(tmp_path / "x.h5", "r+") as file:
+        file["series/tap0/time"][...] = file["series/tap0/time"][()][::-1]
+
+    with pytest.raises(ResultError, match="the times of series/tap0 do not ascend"):
+        read(tmp_path / "x.h5")
+
+
 def test_flow_run_has_no_packets(two_ranks: RunRecord, tmp_path: Path) -> None:
     write(two_ranks, tmp_path / "x.h5")
 
