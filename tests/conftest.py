@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -21,10 +22,23 @@ ROOT = Path(__file__).resolve().parents[1]
 # Kernels compile on first use and CI machines are slow: a time limit per example would only flicker.
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
+settings.register_profile("quick", deadline=None, max_examples=40)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 # Tables are as wide as it says; pytest-xdist sets it for its workers.
 os.environ.pop("COLUMNS", None)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw fewer examples if slow tests are left out."""
+    if config.option.markexpr == "not slow":
+        settings.load_profile("quick")
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported to no collector: a look through all of it takes a quarter of a second."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)  # as the program itself does
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -75,6 +89,12 @@ def _reference(name: str) -> ModuleType:
         return import_module(name)
     finally:
         sys.path.remove(folder)
+
+
+@pytest.fixture(scope="session")
+def modules() -> ModuleType:
+    """What modules of the project hold."""
+    return _reference("modules")
 
 
 @pytest.fixture(scope="session")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
+    from types import ModuleType
 
 PACKAGE = Path(__file__).resolve().parents[1] / "fabricsim"
 MOST_LINES = 60
@@ -17,23 +17,12 @@ MOST_PARAMETERS = 8
 SIMPLE = "def simple(a, b):\n    return a\n"
 
 
-def functions(source: str) -> Iterator[tuple[str, int, int]]:
-    """Name, lines and parameters of each function; ``self`` and ``cls`` do not count."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            given = node.args
-            named = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
-            own = named[:1] in (["self"], ["cls"])
-            others = (given.vararg is not None) + (given.kwarg is not None)
-            yield node.name, (node.end_lineno or 0) - node.lineno + 1, len(named) - own + others
-
-
-def too_large(path: Path, source: str) -> list[str]:
+def too_large(path: Path, functions: Iterable[Any]) -> list[str]:
     """Functions that have too many lines or parameters."""
     most = 2**30 if path.is_relative_to(PACKAGE / "cli") else MOST_PARAMETERS
     return [
         f"{path.name}: {name} has {lines} lines and {count} parameters"
-        for name, lines, count in functions(source)
+        for name, lines, count in functions
         if lines > MOST_LINES or count > most
     ]
 
@@ -49,9 +38,9 @@ def too_large(path: Path, source: str) -> list[str]:
         ("def many(a, b, c, d, e, f, g, *, h, i): ...", "cli", 0),
     ],
 )
-def test_what_is_too_large_is_found(source: str, folder: str, count: int) -> None:
-    assert len(too_large(PACKAGE / folder / "x.py", source)) == count
+def test_what_is_too_large_is_found(source: str, folder: str, count: int, modules: ModuleType) -> None:
+    assert len(too_large(PACKAGE / folder / "x.py", modules.read_text(source).functions)) == count
 
 
-def test_functions_are_small() -> None:
-    assert [each for path in PACKAGE.rglob("*.py") for each in too_large(path, path.read_text("utf-8"))] == []
+def test_functions_are_small(modules: ModuleType) -> None:
+    assert [each for path in PACKAGE.rglob("*.py") for each in too_large(path, modules.read(path).functions)] == []

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-import io
 import re
-import tokenize
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[1]
 CODE = sorted([*(ROOT / "fabricsim").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")])
@@ -32,19 +29,10 @@ WHERE = re.compile(
 """``where`` that says a condition: write ``if``."""
 
 
-def told(path: Path) -> Iterator[str]:
-    """Docstrings and comments of a module."""
-    source = path.read_text("utf-8")
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield node.value.value
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.string
-
-
-def test_conditions_are_said_with_if() -> None:
-    texts = [(path, text) for path in CODE for text in told(path)] + [(page, page.read_text("utf-8")) for page in PAGES]
+def test_conditions_are_said_with_if(modules: ModuleType) -> None:
+    texts = [(path, text) for path in CODE for text in modules.read(path).told] + [
+        (page, page.read_text("utf-8")) for page in PAGES
+    ]
     found = [
         f"{path.relative_to(ROOT)}: {match[0]}{text[match.end() : match.end() + 40]!r}"
         for path, text in texts
@@ -63,13 +51,12 @@ def test_no_private_names() -> None:
     assert found == []
 
 
-def test_a_class_name_is_one_thing() -> None:
+def test_a_class_name_is_one_thing(modules: ModuleType) -> None:
     """Names that begin with an underscore are known in their module only."""
     homes = defaultdict(list)
     for path in CODE:
-        for node in ast.parse(path.read_text("utf-8")).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                homes[node.name].append(path.relative_to(ROOT).as_posix())
+        for name in modules.read(path).classes:
+            homes[name].append(path.relative_to(ROOT).as_posix())
 
     assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
 

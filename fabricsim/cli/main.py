@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import gc
 import os
 import sys
 import warnings
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -33,6 +34,7 @@ from fabricsim.cli.interrupt import ending_at_once
 from fabricsim.errors import FabricsimError, FabricsimWarning
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import TextIO
 
 app = typer.Typer(
@@ -83,6 +85,13 @@ for module in (
 ):
     module.register(app)
 
+
+@functools.cache
+def command() -> Callable[..., Any]:
+    """Make the commands out of their functions' signatures; typer would do it at each call."""
+    return typer.main.get_command(app)
+
+
 _OBJECTS = 50_000  # new objects after which circles of objects are looked for: a run makes many objects and few circles
 _CLOSED_PIPE = 1  # as typer ends if it is the first to meet a closed pipe
 
@@ -109,7 +118,7 @@ def main() -> None:
             with ending_at_once(), warnings.catch_warnings():
                 warnings.simplefilter("once", FabricsimWarning)
                 warnings.showwarning = _warn
-                app(prog_name="fabricsim")  # ends in SystemExit
+                command()(prog_name="fabricsim")  # ends in SystemExit
         finally:
             sys.stdout.flush()  # at interpreter exit nobody could catch what it raises
     except FabricsimError as error:

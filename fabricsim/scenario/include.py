@@ -10,6 +10,7 @@ written beside the earlier name stay. A table that was written in full is replac
 
 from __future__ import annotations
 
+import functools
 import re
 import tomllib
 from dataclasses import dataclass, field
@@ -337,6 +338,10 @@ def _library_table(path: TablePath, name: str) -> TreeNode:
     if is_file_name(name):
         table = anchored(parse(read_text(Path(name), name), name), Path(name).parent, path)
         return names_to_includes(graded(table), path)
-    kind = INCLUDABLE[alike(path)]
-    label = f"workloads/{kind}/{name}.toml"
-    return names_to_includes(graded(parse(read_text(library.path(kind, name), label), label)), path)
+    return _shipped_table(library.path(INCLUDABLE[alike(path)], name), alike(path))
+
+
+@functools.cache
+def _shipped_table(file: Path, path: TablePath) -> TreeNode:
+    label = f"workloads/{file.parent.name}/{file.name}"
+    return names_to_includes(graded(parse(read_text(file, label), label)), path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import exp, log
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,11 +11,20 @@ from fabricsim.errors import InputError
 from fabricsim.run.pipeline import load, simulate
 from fabricsim.run.uncertainty import SPREADS, parameters, uncertainty, varied
 
+if TYPE_CHECKING:
+    from fabricsim.results.uncertainty import Uncertainty
+
 SMALL = ["cluster.hosts=2", "job.parallelism.data=2", "job.global_batch=2", "job.micro_batch=1", "job.model.layers=2"]
 
 
 def _loaded(*settings: str):  # noqa: ANN202  a LoadedScenario
     return load("gpt2-medium-dp", [*SMALL, *settings])
+
+
+@pytest.fixture(scope="module")
+def ten() -> Uncertainty:
+    """What ten runs say."""
+    return uncertainty(_loaded(), 10)
 
 
 def test_parameters_are_what_presets_do_not_know_exactly() -> None:
@@ -33,6 +43,7 @@ def test_what_a_user_writes_is_given() -> None:
     assert not {"transport.efficiency", "job.kernel_launch"} & found
 
 
+@pytest.mark.slow
 def test_one_parameter_alone_gives_its_log_normal_interval() -> None:
     """An iteration in which only the launch of kernels counts grows with it, so its quantiles are known."""
     loaded = _loaded("cluster.hosts=1", "job.parallelism.data=1", "cluster.gpu.memory_rate=1000TBps")
@@ -49,15 +60,15 @@ def test_one_parameter_alone_gives_its_log_normal_interval() -> None:
     assert log(found.low / middle) == pytest.approx(-1.2816 * SPREADS["T"], rel=0.2)
 
 
-def test_the_same_seed_gives_the_same_interval_and_another_one_another() -> None:
+def test_the_same_seed_gives_the_same_interval_and_another_one_another(ten: Uncertainty) -> None:
     loaded = _loaded()
 
-    assert uncertainty(loaded, 10) == uncertainty(loaded, 10)
-    assert uncertainty(loaded, 10, seed=1).low != uncertainty(loaded, 10).low
+    assert uncertainty(loaded, 10) == ten
+    assert uncertainty(loaded, 10, seed=1).low != ten.low
 
 
-def test_shares_add_up_and_are_ordered() -> None:
-    influences = uncertainty(_loaded(), 10).influences
+def test_shares_add_up_and_are_ordered(ten: Uncertainty) -> None:
+    influences = ten.influences
 
     assert sum(each.share for each in influences) == pytest.approx(1)
     assert [each.share for each in influences] == sorted((each.share for each in influences), reverse=True)
