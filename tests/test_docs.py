@@ -60,7 +60,7 @@ def test_commands_of_a_page_work_one_after_another(page: Path, tmp_path: Path, k
     for language, text in blocks(page):
         if name := FILE_NAME.match(text):
             (tmp_path / name[1]).write_text(text, encoding="utf-8")
-            if language == "toml" and "\n[grid]" not in text:  # of a sweep, which is no scenario
+            if language == "toml" and not re.search(r"^\[grid\]|^\[\[switch\]\]", text, re.MULTILINE):  # no scenarios
                 fabricsim(["check", name[1]], tmp_path)
         for arguments in commands(text) if language == "console" else []:
             if arguments[0] == "validate" and not arguments[-1].endswith(".py"):

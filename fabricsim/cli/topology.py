@@ -14,6 +14,11 @@ from fabricsim.cli.common import JsonOption, ScenarioArgument, SettingsOption, c
 if TYPE_CHECKING:
     from fabricsim.scenario.scenario import Scenario
 
+PricesOption = Annotated[
+    str | None,
+    typer.Option(metavar="LIST", help="Price it: by a list of the library, such as list-400g, or a TOML file."),
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the command of this file."""
@@ -28,35 +33,37 @@ def topology(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Draw it: a .png or .svg file.")
     ] = None,
+    prices: PricesOption = None,
 ) -> None:
-    """Count switches, ports, cables and transceivers of a fabric, find its bisection and diameter, and draw it."""
+    """Count switches, ports, cables and transceivers of a fabric, price them, find its bisection, and draw it."""
     check_output_file(output)
     from fabricsim.run.pipeline import load  # noqa: PLC0415  --help must not pay for it
 
     loaded = load(scenario, list(settings or []), with_job=False).scenario
-    _survey(loaded, output, as_json=as_json)
+    _survey(loaded, output, prices, as_json=as_json)
 
 
-def _survey(scenario: Scenario, output: Path | None, *, as_json: bool) -> None:
-    from fabricsim.report.topology_text import headline, topology_text  # noqa: PLC0415  as above
+def _survey(scenario: Scenario, output: Path | None, prices: str | None, *, as_json: bool) -> None:
+    from fabricsim.report.topology_text import bill_text, headline, topology_text  # noqa: PLC0415  as above
+    from fabricsim.run.bill import bill_of, wired  # noqa: PLC0415  as above
+    from fabricsim.scenario.prices import read_prices  # noqa: PLC0415  as above
     from fabricsim.topology.inventory import take_inventory  # noqa: PLC0415  as above
-    from fabricsim.topology.resources import ResourceList  # noqa: PLC0415  as above
-    from fabricsim.topology.wires import freeze  # noqa: PLC0415  as above
 
-    fabric, ends = scenario.fabric, scenario.ends
-    network = fabric.network(ends)
-    network.require_ports(fabric.radix)
-    wires = freeze(network, scenario.link_rate, ResourceList(), fabric)
-    found = take_inventory(network, wires, ends.count)
+    listed = None if prices is None else read_prices(prices)
+    network, wires = wired(scenario)
+    found = take_inventory(network, wires, scenario.ends.count)
+    bill = None if listed is None else bill_of(scenario, listed, found)
+    topology = scenario.fabric.topology
     if output is not None:
         from fabricsim.report import plots  # noqa: PLC0415  as above
         from fabricsim.report.topology_picture import topology_picture  # noqa: PLC0415  as above
 
-        title = f"{scenario.name}, {fabric.topology}: {headline(found)}"
-        plots.save(topology_picture(wires, ends.count, title, getattr(fabric, "dimensions", ())), output)
+        title = f"{scenario.name}, {topology}: {headline(found)}"
+        dimensions = getattr(scenario.fabric, "dimensions", ())
+        plots.save(topology_picture(wires, scenario.ends.count, title, dimensions), output)
         note(f"wrote {output}")
     if as_json:
-        said = {"name": scenario.name, "topology": fabric.topology, "hosts": ends.hosts, **asdict(found)}
-        say(json.dumps(said, indent=2))
+        said = {"name": scenario.name, "topology": topology, "hosts": scenario.ends.hosts, **asdict(found)}
+        say(json.dumps(said if bill is None else {**said, "bill": bill.told()}, indent=2, ensure_ascii=False))
     else:
-        show(topology_text(f"{scenario.name}, {fabric.topology}", found))
+        show(topology_text(f"{scenario.name}, {topology}", found), *([] if bill is None else [bill_text(bill)]))

@@ -12,6 +12,7 @@ from fabricsim.report.tables import FittedTable
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from fabricsim.topology.bill import Bill
     from fabricsim.topology.inventory import Inventory
 
 
@@ -49,6 +50,31 @@ def headline(found: Inventory) -> str:
     elif found.diameter is not None:
         said.append(f"at most {found.diameter} switches between two NICs")
     return "; ".join(said)
+
+
+def bill_text(bill: Bill) -> RenderableType:
+    """Tell what each part costs and draws, and all."""
+    table = FittedTable(
+        f"priced by {bill.prices}",
+        ("count", "US$ each", "W each", "US$", "W"),
+        words=("as of",),
+        least=("as of", "W each", "US$ each"),
+    )
+    for part, cost, power, price in bill.lines:
+        figures = ("", "", "no price", "")
+        if cost is not None and power is not None:
+            figures = f"{cost:,.6g}", f"{power:,.4g}", f"{part.count * cost:,.0f}", f"{part.count * power:,.0f}"
+        certain = f"{price.date}, {price.certainty}" if price else ""
+        table.add_row(f"{part.name}: {part}", f"{part.count:,}", *figures, certain)
+    return Group(table, Text(_total(bill)))
+
+
+def _total(bill: Bill) -> str:
+    if bill.cost is None or bill.power is None:
+        missing = list(dict.fromkeys(map(str, bill.unpriced)))
+        return f"no total, as {bill.prices} has no price of {'; '.join(missing)}: add it to a list of your own"
+    each = f"US$ {bill.cost / bill.gpus:,.0f} and {bill.power / bill.gpus:,.1f} W for each of {bill.gpus:,} GPUs"
+    return f"all: US$ {bill.cost:,.0f} and {bill.power / 1000:,.4g} kW; {each}"
 
 
 def _transceivers(found: Inventory) -> str:

@@ -27,16 +27,13 @@ _GBPS = 8 / 1e9
 
 
 @dataclass(frozen=True)
-class Inventory:
-    """Counts of a network, as `fabricsim topology` tells them.
+class Stock:
+    """What a network consists of.
 
-    `switches`: of each kind its name, how many, and ports that cables take, of all and of the fullest.
-    `inside`: switches inside of hosts and adapters.
+    `switches`: of each kind its name, how many, ports that cables take, of all and of the fullest, and Gb/s of the
+    fastest. `inside`: switches inside of hosts and adapters.
     `cables`: of each kind what it joins, how many, Gb/s, metres and medium; `transceivers`: of each kind.
-    `tiers`: switches by distance from the NICs, with Gb/s down and up and their ratio.
-    `bisection`: Gb/s of the least cut between the first and the second half of the NICs, one direction; None if the
-    network is too large. `injection`: Gb/s of the NICs of one half.
-    `diameter`: switches on the longest of all shortest ways; None if NICs are not joined, or there are too many.
+    `adapters`: how many of which Gb/s.
     """
 
     nics: int
@@ -44,6 +41,19 @@ class Inventory:
     inside: int
     cables: list[dict[str, Any]]
     transceivers: dict[str, int]
+    adapters: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Inventory(Stock):
+    """What a network consists of and achieves, as `fabricsim topology` tells it.
+
+    `tiers`: switches by distance from the NICs, with Gb/s down and up and their ratio.
+    `bisection`: Gb/s of the least cut between the first and the second half of the NICs, one direction; None if the
+    network is too large. `injection`: Gb/s of the NICs of one half.
+    `diameter`: switches on the longest of all shortest ways; None if NICs are not joined, or there are too many.
+    """
+
     tiers: list[dict[str, Any]]
     bisection: float | None
     injection: float
@@ -51,26 +61,32 @@ class Inventory:
     joined: bool
 
 
-def take_inventory(network: Network, wires: Wires, nics: int) -> Inventory:
-    """Count a network.
+def take_stock(network: Network, wires: Wires, nics: int) -> Stock:
+    """Count what a network consists of.
 
     `network`, `wires`: as a topology makes it, and frozen; `nics`: how many of its first nodes are NICs.
     """
     inside = np.array([node in network.embedded for node in wires.nodes])
     cable = (wires.source < wires.target) & ~(inside[wires.target] & (wires.source < nics))
     cables, transceivers = _cables(wires, np.flatnonzero(cable), nics)
+    sent = np.bincount(wires.source, wires.rate * _GBPS, len(wires.nodes))[:nics]
+    rates = Counter(sent.round(6).tolist())
+    adapters = [{"gbps": rate, "count": count} for rate, count in rates.items()]
+    return Stock(nics, _switches(wires, cable, inside, nics), int(inside.sum()), cables, transceivers, adapters)
+
+
+def take_inventory(network: Network, wires: Wires, nics: int) -> Inventory:
+    """Count a network, and find what it achieves; arguments as of `take_stock`."""
     diameter, joined = _diameter(wires, nics)
+    injection = float(wires.rate[wires.source < nics // 2].sum() * _GBPS)
+    found = take_stock(network, wires, nics)
     return Inventory(
-        nics,
-        _switches(wires, cable, inside, nics),
-        int(inside.sum()),
-        cables,
-        transceivers,
-        _tiers(wires, nics),
-        _bisection(wires, nics),
-        float(wires.rate[wires.source < nics // 2].sum() * _GBPS),
-        diameter,
-        joined,
+        **vars(found),
+        tiers=_tiers(wires, nics),
+        bisection=_bisection(wires, nics),
+        injection=injection,
+        diameter=diameter,
+        joined=joined,
     )
 
 
@@ -81,14 +97,21 @@ def kind_of(name: str) -> str:
 
 def _switches(wires: Wires, cable: np.ndarray, inside: np.ndarray, nics: int) -> list[dict[str, Any]]:
     ends = np.concatenate([wires.source[cable], wires.target[cable]])
-    ports = np.bincount(ends, minlength=len(wires.nodes))
+    ports, fastest = np.bincount(ends, minlength=len(wires.nodes)), np.zeros(len(wires.nodes))
+    np.maximum.at(fastest, ends, np.tile(wires.rate[cable] * _GBPS, 2))
     by_kind: dict[str, list[int]] = {}
     for node in range(nics, len(wires.nodes)):
         if not inside[node]:
-            by_kind.setdefault(kind_of(wires.nodes[node]), []).append(int(ports[node]))
+            by_kind.setdefault(kind_of(wires.nodes[node]), []).append(node)
     return [
-        {"name": name, "count": len(used), "ports": sum(used), "most_ports": max(used)}
-        for name, used in by_kind.items()
+        {
+            "name": name,
+            "count": len(nodes),
+            "ports": int(ports[nodes].sum()),
+            "most_ports": int(ports[nodes].max()),
+            "gbps": float(fastest[nodes].max()),
+        }
+        for name, nodes in by_kind.items()
     ]
 
 

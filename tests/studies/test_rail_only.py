@@ -6,7 +6,9 @@ import pytest
 
 from fabricsim.errors import InputError, ScenarioError
 from fabricsim.run import closed_form
+from fabricsim.run.bill import bill_of
 from fabricsim.run.pipeline import load, simulate
+from fabricsim.scenario.prices import read_prices
 from fabricsim.studies.rail_only import faults, forwarding, jobs, networks
 
 SEEDS = range(50)
@@ -28,11 +30,22 @@ def test_rail_only_saves_nothing_where_it_needs_as_many_tiers() -> None:
     assert saved[128, 256][:2] == pytest.approx((0.767, 0.747), abs=0.001)
 
 
-def test_a_price_list_counts_ports_and_both_ends_of_cables() -> None:
-    listed = networks.prices()
+def test_a_price_list_counts_switches_and_both_ends_of_cables() -> None:
+    bill = networks.Counts(2, 64, 10).bill("list-400g", 64)
 
-    assert listed.cost(networks.Bill(1, 64, 1)) == 36_000 + 2 * 640
-    assert listed.power(networks.Bill(2, 32, 10)) == 747 + 20 * 8
+    assert bill.cost == 2 * 36_000 + 20 * 640
+    assert bill.power == 2 * 747 + 20 * 8
+
+
+def test_the_study_counts_what_the_networks_have_that_it_prices() -> None:
+    clos = "rail-optimised', hosts_per_unit=8, uplink_rate='400Gbps"
+    for topology, parts in (("rail-only", networks.rail_only(512, 16, 8)), (clos, networks.clos(512, 16))):
+        shape = "cluster={include='hb-domain', hosts=64, gpus_per_host=8, nics_per_host=8, pxn=true}"
+        settings = [shape, f"fabric={{topology='{topology}', radix=16, link_rate='400Gbps'}}"]
+        built = bill_of(load("rail-only", settings, with_job=False).scenario, read_prices("list-400g"))
+
+        assert built.cost == parts.bill("list-400g", 512).cost
+        assert built.power == parts.bill("list-400g", 512).power
 
 
 def test_two_phases_cost_what_the_paper_says() -> None:

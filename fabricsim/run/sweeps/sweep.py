@@ -15,26 +15,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pydantic import ValidationError
-
-from fabricsim.errors import InputError, Mistake, ScenarioError
+from fabricsim.errors import InputError
 from fabricsim.run.sweeps import index
 from fabricsim.run.sweeps.points import flat, points
 from fabricsim.run.sweeps.runs import SweptRun, Task, carry_out, crashed
 from fabricsim.run.sweeps.workers import results
 from fabricsim.run.warm import compile_kernels
-from fabricsim.scenario.explain import explain
 from fabricsim.scenario.load import load
 from fabricsim.scenario.source import parse, read_text
 from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.scenario.swept import ReplayedTrace, SentTraffic, SweptScenario, TimedCollective
-from fabricsim.scenario.tree import build, plain, where
+from fabricsim.scenario.tree import build
+from fabricsim.scenario.validated import validated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from fabricsim.scenario.base import Spec
-    from fabricsim.scenario.tree import TreeNode
 
 RUNS = "runs"
 """Folder of the files of runs, in that of the sweep."""
@@ -133,7 +130,7 @@ def read(study: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | No
     else:
         path = Path(study)
         tree, folder, name = parse(read_text(path), str(study)), path.parent, path.stem
-    written = _checked(tree)
+    written = validated(tree, SweptScenario)
     if settings:
         written = written.model_copy(update={"settings": {**flat(written.settings), **settings}})
     if len(given := [kind for kind in _KINDS if getattr(written, kind) is not None]) > 1:
@@ -144,20 +141,6 @@ def read(study: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | No
     sweep = Sweep(written.name or name, written, folder, tuple(points(written)))
     _check_options(sweep)
     return sweep
-
-
-def _checked(tree: TreeNode) -> SweptScenario:
-    try:
-        return SweptScenario.model_validate(plain(tree))
-    except ValidationError as error:
-        mistakes = explain(error, SweptScenario)
-        keys = [tuple(mistake.key.replace("[", ".").replace("]", "").split(".")) for mistake in mistakes]
-        raise ScenarioError(
-            [
-                Mistake(one.key, one.problem, one.way_out, where(tree, key))
-                for one, key in zip(mistakes, keys, strict=True)
-            ]
-        ) from error
 
 
 def _check_options(sweep: Sweep) -> None:

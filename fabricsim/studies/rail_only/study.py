@@ -1,7 +1,7 @@
 """Is an any-to-any network needed? Rail-only networks, after Wang et al., arXiv 2307.12169.
 
 The paper's own tables were not at hand: counts are held against the formulas that its claims imply, the rest against
-its abstracts. Savings by implied shares reproduce what the shares are derived from; those by the price list are found.
+its abstracts. Savings by implied prices reproduce what these are derived from; those by listed prices are found.
 """
 
 from __future__ import annotations
@@ -144,9 +144,7 @@ def _over_values() -> dict[str, Any]:
 def _parameters() -> dict[str, Any]:
     return {
         "gpus": {"counts and cost": networks.GPUS, "jobs": jobs.GPUS},
-        "switch_share_of_cost": networks.COST_SHARE,
-        "switch_share_of_power": networks.POWER_SHARE,
-        "prices": "workloads/prices/list-400g.toml",
+        "prices": {"implied": networks.IMPLIED, "listed": networks.LISTED},
         "scenario": "rail-only",
         "all_to_all": "300 and 25 GB/s (A100), 450 and 50 GB/s (H100), one direction of NVLink and adapter",
         "hfu": "the paper states 0.15 %, calibrated on runs of its own; nothing is calibrated here",
@@ -171,14 +169,13 @@ def _frontier(sweep: list[dict[str, Any]]) -> Figure:
     """Draw the iteration over the cost of the network per GPU, by the price list."""
     from fabricsim.report import plots  # noqa: PLC0415  as above
 
-    listed = networks.prices()
     model = jobs.MODELS[0].name
     points = []
     for row in (row for row in sweep if row["model"] == model and row["gpus_per_domain"] < jobs.GPUS):
         domain = row["gpus_per_domain"]
         both = ("rail-only", networks.rail_only(jobs.GPUS, 64, domain)), ("Clos", networks.clos(jobs.GPUS, 64))
         for name, parts in both:
-            cost = listed.cost(parts) / jobs.GPUS
+            cost = (parts.bill(networks.LISTED, jobs.GPUS).cost or 0.0) / jobs.GPUS
             key = "rail_only_s" if name == "rail-only" else "clos_s"
             points.append((cost, row[key], f"K = {domain}", name))
     return plots.frontier(points, "Cost of the network per GPU (US$)", "Iteration time (s)", f"{model} on 1,024 A100")

@@ -1,0 +1,30 @@
+"""Tables other than scenarios, checked: files of sweeps, price lists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import ValidationError
+
+from fabricsim.errors import Mistake, ScenarioError
+from fabricsim.scenario.base import Spec
+from fabricsim.scenario.explain import explain
+from fabricsim.scenario.tree import plain, where
+
+if TYPE_CHECKING:
+    from fabricsim.scenario.tree import TreeNode
+
+S = TypeVar("S", bound=Spec)
+
+
+def validated(tree: TreeNode, model: type[S]) -> S:
+    """Make a table into its model. Raises ScenarioError with the place of each mistake."""
+    try:
+        return model.model_validate(plain(tree))
+    except ValidationError as error:
+        mistakes = []
+        for one in explain(error, model):
+            parts = one.key.replace("[", ".").replace("]", "").split(".")
+            key = tuple(int(part) if part.isdecimal() else part for part in parts)
+            mistakes.append(Mistake(one.key, one.problem, one.way_out, where(tree, key)))
+        raise ScenarioError(mistakes) from error
