@@ -22,6 +22,8 @@ from fabricsim.units import PS_PER_S
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from fabricsim.scenario.cluster import Cluster
     from fabricsim.scenario.fabric import FabricSpec, SwitchSpec
     from fabricsim.topology.host import Hop, HostPorts
@@ -96,8 +98,9 @@ class Platform:
         self.withdrawn: frozenset[int] = frozenset()
         lanes = fabric.virtual_lanes
         self.lanes = VirtualLanes(self._wires, self.nics, lanes) if lanes > 1 else None
-        self._propagation: list[int] = self._wires.propagation.tolist()
-        self._switching = self._list_switching()
+        switching = self._list_switching()
+        self._switching: list[int] = switching.tolist()
+        self._delay: list[int] = (self._wires.propagation + switching).tolist()
         self._ways_out: dict[tuple[int, int | None, float, int, bool], list[Hop]] = {}  # of each kind of host
         self._ways_in: dict[tuple[int, int | None, float, int | None, bool], list[Hop]] = {}
 
@@ -193,8 +196,9 @@ class Platform:
         SimulationError
             If there is no such endpoint, both are one, or no cable leads there.
         """
-        for endpoint in (source, target):
-            self._require(endpoint, self.endpoints)
+        if not (0 <= source < self._endpoints > target >= 0):
+            self._require(source, self._endpoints)
+            self._require(target, self._endpoints)
         if source == target:
             what = f"rank {source}" if source < self._ranks else f"the memory of host {self.host_of(source)}"
             msg = f"{what} cannot send to itself: nothing would cross a link; leave the message out"
@@ -205,10 +209,8 @@ class Platform:
         key = self.key(source, target, port)
         wires = self.route_links(*nics, key, port)
         costs = self.kinds.hosts[self.spoken(source, target)][1]
-        out, back = (
-            self._leaving(source, costs.send_copy, nics[0], costs),
-            self.way_in(target, costs=costs, nic=nics[1]),
-        )
+        out = self._leaving(source, costs.send_copy, nics[0], costs)
+        back = self.way_in(target, costs=costs, nic=nics[1])
         cost = costs.wire
         hops = (*out, *[(wire, cost) for wire in wires], *back)
         return Path(hops, self._latency(wires), network=True, out=len(out), wires=tuple(wires), key=key)
@@ -294,6 +296,8 @@ class Platform:
     def spoken(self, source: int, target: int) -> int:
         """Give the number of the kind of hosts whose transport two endpoints speak."""
         kind = self.kinds.kind
+        if len(self.kinds.hosts) == 1:
+            return 0
         return self.kinds.spoken((kind[self.host_of(source)], kind[self.host_of(target)]))
 
     def _leaving(self, source: int, copy: float, nic: int, costs: ProtocolCosts) -> list[Hop]:
@@ -331,12 +335,11 @@ class Platform:
 
     def _latency(self, path: list[int]) -> int:
         """Time over cables and through switches, ps."""
-        propagation, switching = self._propagation, self._switching
-        return sum([propagation[wire] for wire in path]) + sum([switching[wire] for wire in path[1:]])
+        return sum([self._delay[wire] for wire in path]) - self._switching[path[0]]
 
-    def _list_switching(self) -> list[int]:
+    def _list_switching(self) -> NDArray[np.int64]:
         """Time that a full packet takes at the switch from which each wire leads, ps."""
         stored = np.zeros(len(self._wires.rate))
         if self.switch.forwarding == "store-and-forward":
             stored = np.rint(self.costs.packet / self._wires.rate * PS_PER_S)
-        return (stored.astype(np.int64) + self.switch.latency).tolist()
+        return stored.astype(np.int64) + self.switch.latency

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise, permutations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -99,6 +99,28 @@ def _wires_of(
     return steps
 
 
+class _Searched(NamedTuple):
+    """What ways are searched in: the switches alone if each NIC has one cable, else all nodes.
+
+    `base`: number of the first node; nodes are counted from it.
+    `wires`: number of each wire.
+    `first`, `target`, `cost`, `rank`: as of `Wires`.
+    """
+
+    base: int
+    wires: NDArray[np.int64]
+    first: NDArray[np.int64]
+    target: NDArray[np.int64]
+    cost: NDArray[np.int32]
+    rank: NDArray[np.int32]
+
+
+def _searched(wires: Wires, rank: NDArray[np.int32], base: int) -> _Searched:
+    inner = np.flatnonzero((wires.source >= base) & (wires.target >= base))
+    first = np.searchsorted(wires.source[inner], np.arange(base, len(wires.nodes) + 1))
+    return _Searched(base, inner, first, wires.target[inner] - base, wires.cost[inner], rank[inner])
+
+
 class Router:
     """Finds ways over the wires.
 
@@ -123,22 +145,22 @@ class Router:
         self._given = given
         self._fixed = fixed
         self._rank = wires.rank if routing == "dimension-order" else np.zeros_like(wires.rank)
-        self._gates = self._find_gates()
+        single = np.diff(wires.first[: nics + 1]) == 1
+        self._gates = self._find_gates(single)
         self._gate_of: list[int] = self._gates.tolist()
+        self._searched = _searched(wires, self._rank, nics if single.all() else 0)
         self._distances: dict[int, NDArray[np.int32]] = {}
         self._to_group: dict[int, NDArray[np.int32]] = {}
         self._detours = Detours(wires, self._gate_of, by_load=routing == "ugal")
 
-    def _find_gates(self) -> NDArray[np.int64]:
-        """Find the one neighbour of each NIC, or the NIC if it has not one.
+    def _find_gates(self, single: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Find the one neighbour of each NIC, or the NIC if it has not a `single` one.
 
         All ways to a NIC lead through its gate: what is near to that is near to all NICs behind it, so that
         distances are searched and kept once for each edge switch.
         """
-        first = self._wires.first[: self._nics + 1]
         gates = np.arange(self._nics)
-        single = np.diff(first) == 1
-        gates[single] = self._wires.target[first[:-1][single]]
+        gates[single] = self._wires.target[self._wires.first[: self._nics][single]]
         return gates
 
     def _distances_to(self, gate: int) -> NDArray[np.int32]:
@@ -152,11 +174,15 @@ class Router:
         return self._to_group[group]
 
     def _search(self, targets: NDArray[np.int64]) -> NDArray[np.int32]:
-        wires, nodes = self._wires, len(self._wires.nodes)
+        graph, nodes = self._searched, len(self._searched.first) - 1
         distances = np.empty(nodes, np.int32)
         scratch = np.empty(nodes, np.int64), np.zeros(nodes, np.uint8)
-        distances_to(wires.first, wires.target, wires.cost, targets, distances, *scratch)
+        distances_to(graph.first, graph.target, graph.cost, targets - graph.base, distances, *scratch)
         return distances
+
+    def _of_all(self, distances: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Put the NICs, which no way leads through, before those that were searched."""
+        return np.concatenate([np.full(self._searched.base, NONE, np.int32), distances])
 
     def route(self, source: int, target: int, key: int, port: int) -> list[int]:
         """Find the wires from one NIC to another.
@@ -190,7 +216,8 @@ class Router:
         """Find a shortest way from any node to a NIC."""
         wires, gate = self._wires, self._gate_of[target]
         distances = self._distances_to(gate)
-        if distances[source] < 0:
+        start = source if source >= self._searched.base else self._gate_of[source]
+        if distances[start - self._searched.base] < 0:
             ends = f"{wires.nodes[source]} to {wires.nodes[target]}"
             msg = f"no cable leads from {ends}: join their switches, or set cluster.pxn if they are on two rails"
             raise SimulationError(msg)
@@ -200,14 +227,17 @@ class Router:
         return path
 
     def _walk(self, distances: NDArray[np.int32], source: int, target: int, key: int) -> list[int]:
-        wires = self._wires
-        walked = np.empty(int(distances[source]), np.int64)
-        graph = wires.first, wires.target, wires.cost, self._rank, distances
+        base, numbers, *graph = self._searched
+        path: list[int] = []
+        if source < base:
+            path.append(int(self._wires.first[source]))
+            source = self._gate_of[source]
+        walked = np.empty(min(int(distances[source - base]), len(distances)), np.int64)
         if self.routing == "d-mod-k":
-            count = d_mod_k_path(*graph, source, target, walked)
+            count = d_mod_k_path(*graph, distances, source - base, target, walked)
         else:
-            count = shortest_path(*graph, source, key, walked)
-        path: list[int] = walked[:count].tolist()
+            count = shortest_path(*graph, distances, source - base, key, base, walked)
+        path += numbers[walked[:count]].tolist()
         return path
 
     def _by_way_of(self, source: int, target: int, key: int, group: int) -> list[int]:
@@ -229,11 +259,12 @@ class Router:
         none, onwards = np.zeros(len(wires.target), bool), np.zeros(len(wires.target), bool)
         gates, groups = self.gates(), list(map(int, np.unique(wires.group[wires.group >= 0])))
         for gate in gates:
-            near = self._near(self._distances_to(gate))
+            distances = self._of_all(self._distances_to(gate))
+            near = self._near(distances)
             onwards |= near
-            found.add_shortest(self._distances_to(gate), near, np.array(gates), none)
+            found.add_shortest(distances, near, np.array(gates), none)
         for group in groups if self.routing in DETOURS else []:
-            distances = self._distances_to_group(group)
+            distances = self._of_all(self._distances_to_group(group))
             found.add_shortest(distances, self._near(distances), np.array(gates), onwards)
         for ways in self._given.values():
             for way in ways:
@@ -273,7 +304,7 @@ class Router:
         """Group the wires by which each switch may forward to each NIC."""
         wires, nics = self._wires, self._nics
         gates, gate_of = np.unique(self._gates, return_inverse=True)
-        distances = np.stack([self._distances_to(gate) for gate in gates.tolist()], axis=1)
+        distances = np.stack([self._of_all(self._distances_to(gate)) for gate in gates.tolist()], axis=1)
         ports = int(np.diff(wires.first[nics:]).max(initial=0))
         bits = np.zeros((len(wires.nodes) - nics, len(gates), -(-ports // 32) * 4), np.uint8)  # of each port, by words
         for switch, row in enumerate(bits, nics):

@@ -96,18 +96,18 @@ def _choice(first, neighbours, cost, rank, distances, node, lowest, pick):
 
 
 @kernel
-def shortest_path(first, neighbours, cost, rank, distances, source, key, path):
+def shortest_path(first, neighbours, cost, rank, distances, source, key, base, path):
     """Walk from `source` to a target of `distances`, hashing at every choice; returns the hop count.
 
     ``path[:count]`` holds the wires; each node draws among its equally near neighbours with a hash of `key` and its own
-    number, as ECMP switches with unequal hash seeds do.
+    number, counted from `base`, as ECMP switches with unequal hash seeds do.
     """
     node = source
     count = 0
     while distances[node] > 0:
         lowest = _lowest_rank(first, neighbours, cost, rank, distances, node)
         choices = _choices(first, neighbours, cost, rank, distances, node, lowest)
-        pick = mix(key ^ mix(node + 1)) % choices
+        pick = mix(key ^ mix(node + base + 1)) % choices
         i = _choice(first, neighbours, cost, rank, distances, node, lowest, pick)
         path[count] = i
         count += 1

@@ -35,7 +35,7 @@ class Graph:
     def path(self, source: int, target: int, key: int) -> list[tuple[int, int]]:
         path = np.full(self.nodes, -1, np.int64)
         distances = self.distances(target)
-        count = shortest_path(self.first, self.neighbours, self.cost, self.rank, distances, source, key, path)
+        count = shortest_path(self.first, self.neighbours, self.cost, self.rank, distances, source, key, 0, path)
         return [self.ends[link] for link in path[:count]]
 
     def d_mod_k(self, source: int, target: int, host: int) -> list[tuple[int, int]]:

@@ -263,9 +263,8 @@ class Footprint:
             way = self._ways.path(*self.ends_of(code))
             rows[number] = way.latency, way.network
             counts.append(len(way.hops))
-            for resource, cost in way.hops:
-                resources.append(resource)
-                costs.append(cost)
+            resources += [resource for resource, _ in way.hops]
+            costs += [cost for _, cost in way.hops]
         count = np.array(counts, np.int64)
         route = np.repeat(np.arange(len(codes)), count)
         place = np.arange(len(route)) - np.repeat(np.cumsum(count) - count, count)
