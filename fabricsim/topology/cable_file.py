@@ -67,9 +67,10 @@ def read(path: Path | str, hosts: int, nics_per_host: int = 1) -> list[ListedCab
         given twice, a rate or delay is impossible, or a NIC has no cable or several.
     """
     path = Path(path)
-    cables = _Cables(path, Ends(hosts, nics_per_host))
+    ends = Ends(hosts, nics_per_host)
+    cables = _Cables(path, ends)
     form = form_of(path)
-    for number, row in rows(path, _COLUMNS, _COLUMNS) if form is None else form(path):
+    for number, row in rows(path, _COLUMNS, _COLUMNS) if form is None else form(path, ends):
         cables.take(number, row)
     return cables.finish()
 

@@ -1,4 +1,4 @@
-"""Cables of fabrics in other forms than CSV: GraphML and node-link JSON of networkx, and ``.topo`` of htsim.
+"""Cables of fabrics in other forms than CSV: GraphML, node-link JSON, ``.topo`` of htsim, ASTRA-sim and InfraGraph.
 
 Each form gives rows as the CSV file has them, so that what is wrong with a cable is found and told in one place. Edges
 of graphs have ``rate`` (``"100Gbps"``) or ``gbps``, and ``delay`` (``"500ns"``) or ``delay_ns``.
@@ -21,10 +21,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+    from fabricsim.scenario.network import Ends
+
     Rows = Iterator[tuple[int, dict[str, str]]]
 
 MOST_EDGES = 1_000_000
 """Edges of the largest graph."""
+MOST_YAML = 4 * 2**20
+"""Characters of the largest YAML, which takes some seconds."""
+
+_DEPTH = 16  # levels of YAML
 
 _UNITS: tuple[tuple[str, str, Dimension, float], ...] = (
     ("gbps", "rate", RATE, 8 / 1e9),
@@ -32,9 +38,10 @@ _UNITS: tuple[tuple[str, str, Dimension, float], ...] = (
 )
 
 
-def form_of(path: Path) -> Callable[[Path], Rows] | None:
+def form_of(path: Path) -> Callable[[Path, Ends], Rows] | None:
     """Return the reader of a file by its name; None of CSV."""
-    return {".graphml": _graphml, ".json": _node_link, ".topo": _htsim}.get(path.suffix.lower())
+    forms = {".graphml": _graphml, ".json": _json, ".topo": _htsim, ".yml": _yaml, ".yaml": _yaml}
+    return forms.get(path.suffix.lower())
 
 
 def _row(path: Path, line: int, ends: tuple[object, object], edge: Mapping[str, object]) -> dict[str, str]:
@@ -61,12 +68,35 @@ def _text(path: Path) -> str:
     return "\n".join(text for _, text in read_lines(path))
 
 
-def _node_link(path: Path) -> Rows:
-    """Read JSON of ``networkx.node_link_data``; the number of an edge stands for its line."""
+def _yaml(path: Path, ends: Ends) -> Rows:
+    """Read a network of ASTRA-sim, or InfraGraph."""
+    from fabricsim.files import yaml_text  # noqa: PLC0415  most fabrics need no YAML
+    from fabricsim.topology import astrasim_file, infragraph_file  # noqa: PLC0415  as above
+
+    text = _text(path)
+    if len(text) > MOST_YAML:
+        raise TraceError(path, f"is larger than {MOST_YAML // 2**20} MiB; write it as JSON")
+    if astrasim_file.recognises(text):
+        yield from astrasim_file.rows(path, ends)
+    else:
+        yield from infragraph_file.rows(path, yaml_text.read(path, text, _DEPTH), ends)
+
+
+def _json(path: Path, ends: Ends) -> Rows:
     try:
         graph: Any = msgspec.json.decode(_text(path).encode())
     except (msgspec.DecodeError, RecursionError) as error:
         raise TraceError(path, f"is no JSON: {error}") from error
+    if isinstance(graph, dict) and graph.keys() & {"infrastructure", "instances"}:
+        from fabricsim.topology import infragraph_file  # noqa: PLC0415  most fabrics are none
+
+        yield from infragraph_file.rows(path, graph, ends)
+    else:
+        yield from _node_link(path, graph)
+
+
+def _node_link(path: Path, graph: Any) -> Rows:  # noqa: ANN401  as decoded
+    """Read what ``networkx.node_link_data`` gives; the number of an edge stands for its line."""
     edges = (graph.get("edges") or graph.get("links")) if isinstance(graph, dict) else None
     if not isinstance(edges, list) or len(edges) > MOST_EDGES:
         raise TraceError(
@@ -117,7 +147,7 @@ class _Edges:
             self._edge = None
 
 
-def _graphml(path: Path) -> Rows:
+def _graphml(path: Path, _: Ends) -> Rows:
     edges = _Edges(path)
     try:
         edges.parser.Parse(_text(path), True)  # noqa: FBT003  expat takes it by place
@@ -131,7 +161,7 @@ def _graphml(path: Path) -> Rows:
 _TOPO_KEYS = ("downlink_speed_gbps", "downlink_latency_ns", "radix_down")
 
 
-def _htsim(path: Path) -> Rows:
+def _htsim(path: Path, _: Ends) -> Rows:
     """Lay out the fat tree of two or three tiers that a ``.topo`` file of htsim describes (csg-htsim, uet-htsim)."""
     whole, tiers = _topo_keys(path)
     hosts, pod = whole.get("nodes", 0), whole.get("podsize", whole.get("nodes", 0))

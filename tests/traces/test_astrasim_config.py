@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from fabricsim.errors import InputError, TraceError
 from fabricsim.scenario.load import load
-from fabricsim.traces.astrasim import config as astrasim_config
+from fabricsim.topology import astrasim_file
+from fabricsim.topology.astrasim_file import NetworkDimension
 from fabricsim.traces.astrasim import scenario as astrasim_scenario
-from fabricsim.traces.astrasim.config import NetworkDimension
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,19 +55,19 @@ def test_dimensions(tmp_path: Path) -> None:
     file = tmp_path / "net.yml"
     file.write_text(network("Switch, Ring", "8, 4", "400, 50.5", "936.25, 1e3"))
 
-    assert astrasim_config.read_network(file) == (
+    assert astrasim_file.read_network(file) == (
         NetworkDimension("Switch", 8, "400", "936.25"),
         NetworkDimension("Ring", 4, "50.5", "1e3"),
     )
-    assert astrasim_config.recognises(file.name, file.read_bytes())
-    assert not astrasim_config.recognises(file.name, b"name: other")
+    assert astrasim_file.recognises(file.read_text())
+    assert not astrasim_file.recognises("name: other")
 
 
 def test_block_lists_are_the_same(tmp_path: Path) -> None:
     file = tmp_path / "net.yml"
     file.write_text("bandwidth:\n- 150\nlatency:\n- 1000\nnpus_count:\n- 4\ntopology:\n- Switch\nother: {a: [b]}\n")
 
-    assert astrasim_config.read_network(file) == (NetworkDimension("Switch", 4, "150", "1000"),)
+    assert astrasim_file.read_network(file) == (NetworkDimension("Switch", 4, "150", "1000"),)
 
 
 @pytest.mark.parametrize(
@@ -271,4 +271,4 @@ def test_examples_of_astrasim_and_simai(traces: Path, tmp_path: Path) -> None:
     }
     for name in ("busbw.yaml", "nic_ratio.csv"):
         with pytest.raises(TraceError, match="gives bus bandwidths that SimAI puts into a formula"):
-            astrasim_config.read_network(traces / "simai" / name)
+            astrasim_file.read_network(traces / "simai" / name)

@@ -8,7 +8,7 @@ from fabricsim.topology import cable_file
 
 
 class File(FabricSpec):
-    """The cables that the CSV file ``links`` lists; switches in the order of their names and numbers."""
+    """The cables that the file ``links`` lists; switches in the order of their names and numbers."""
 
     idle = frozenset({"link_rate", "host_cable"})
     files = ("links", "paths")

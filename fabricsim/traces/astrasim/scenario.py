@@ -8,22 +8,20 @@ GPU per host on cables from a file, where each host has a router with the links 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import combinations
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from fabricsim.errors import InputError
 from fabricsim.scenario.source import not_a_file
-from fabricsim.traces.astrasim.config import NetworkDimension, System, read_network, read_system
+from fabricsim.topology.astrasim_file import cables_of, plain, read_network
+from fabricsim.traces.astrasim.config import System, read_system
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-MOST_CABLES = 250_000
-"""Cables of the largest network that is written."""
+    from fabricsim.topology.astrasim_file import CableRow, NetworkDimension
 
-_BYTES_PER_GB = 2**30  # NetworkFunction.cc: "1 GB is 2^30 B"
 _NS_PER_METRE = 5  # of a cable here
 _SAME = {
     "ring": {"all_reduce": "ring", "reduce_scatter": "ring", "all_gather": "ring"},
@@ -35,15 +33,6 @@ _SAME = {
     },
     "direct": dict.fromkeys(("all_reduce", "reduce_scatter", "all_gather", "all_to_all"), "direct"),
 }
-
-
-class CableRow(NamedTuple):
-    """A line of a file of cables: ends, Gbit/s and ns."""
-
-    a: str
-    b: str
-    gbps: str
-    delay: str
 
 
 @dataclass
@@ -149,7 +138,7 @@ def _hosts_and_rails(written: Written, inside: NetworkDimension, between: Networ
     else:
         for rail in range(inside.npus):
             ends = [f"host{host}/nic{rail}" for host in range(between.npus)]
-            written.cables += _network(ends, [between], f"rail{rail}")
+            written.cables += cables_of(ends, [between], f"rail{rail}")
         written.lines += _file(cables, [between])
     written.lines += ["", *_transport(between)]
 
@@ -157,7 +146,7 @@ def _hosts_and_rails(written: Written, inside: NetworkDimension, between: Networ
 def _routers(written: Written, dimensions: Sequence[NetworkDimension], cables: str) -> None:
     """Give each host a router, which has the links of its NPU in all dimensions."""
     npus = prod(dimension.npus for dimension in dimensions)
-    written.cables += _network([f"host{npu}" for npu in range(npus)], dimensions, "")
+    written.cables += cables_of([f"host{npu}" for npu in range(npus)], dimensions, "")
     written.lines += [
         f'cluster = {{ include = "ideal", hosts = {npus} }} # E: npus_count',
         "",
@@ -174,7 +163,7 @@ def _file(cables: str, dimensions: Sequence[NetworkDimension]) -> list[str]:
 
 
 def _cable_length(dimension: NetworkDimension) -> str:
-    metres = _plain(float(dimension.latency) / _NS_PER_METRE)
+    metres = plain(float(dimension.latency) / _NS_PER_METRE)
     return f'host_cable = "{metres}m" # E: {dimension.latency} ns per link, at {_NS_PER_METRE} ns/m'
 
 
@@ -187,56 +176,13 @@ def _transport(dimension: NetworkDimension) -> list[str]:
     ]
 
 
-def _network(ends: Sequence[str], dimensions: Sequence[NetworkDimension], prefix: str) -> Iterator[CableRow]:
-    """Yield the cables of a network: an end, its router, and the router's links in each dimension."""
-    count = len(ends) + sum(_links(dimension) * len(ends) // dimension.npus for dimension in dimensions)
-    if count > MOST_CABLES:
-        msg = f"the network has {count} links, at most {MOST_CABLES} can be written; shrink npus_count"
-        raise InputError(msg)
-    total = sum(float(dimension.bandwidth) * _degree(dimension) for dimension in dimensions)
-    for number, end in enumerate(ends):
-        yield CableRow(end, f"{prefix}npu{number}", _gbps(total), "0")
-    stride = 1
-    for place, dimension in enumerate(dimensions):
-        for first in range(len(ends)):
-            if first // stride % dimension.npus == 0:
-                members = [f"{prefix}npu{first + member * stride}" for member in range(dimension.npus)]
-                yield from _joined(members, dimension, f"{prefix}dim{place}switch{first}")
-        stride *= dimension.npus
-
-
-def _joined(members: Sequence[str], dimension: NetworkDimension, switch: str) -> Iterator[CableRow]:
-    match dimension.shape:
-        case "Switch":
-            pairs = [(member, switch) for member in members]
-        case "FullyConnected":
-            pairs = list(combinations(members, 2))
-        case "Ring":
-            pairs = list(zip(members, [*members[1:], members[0]], strict=True))[: _links(dimension)]
-    rate, delay = _gbps(float(dimension.bandwidth)), _plain(float(dimension.latency))
-    for one, other in pairs:
-        yield CableRow(one, other, rate, delay)
-
-
-def _links(dimension: NetworkDimension) -> int:
-    """Count the links of one group of NPUs."""
-    n = dimension.npus
-    ring = 1 if n == 2 else n  # noqa: PLR2004  both neighbours are the same
-    return {"Switch": n, "FullyConnected": n * (n - 1) // 2, "Ring": ring}[dimension.shape]
-
-
-def _degree(dimension: NetworkDimension) -> int:
-    n = dimension.npus
-    return {"Switch": 1, "FullyConnected": n - 1, "Ring": min(n - 1, 2)}[dimension.shape]
-
-
 def _collectives(
     written: Written, dimensions: Sequence[NetworkDimension], system: System | None, folder: Path, *, in_hosts: bool
 ) -> None:
     """Choose algorithms; one that is not here is taken as fabricsim's first, and that is said."""
     written.lines += ["", "[collectives]", 'include = "ideal"']
     if in_hosts:
-        step = _plain(2 * float(dimensions[0].latency))
+        step = plain(2 * float(dimensions[0].latency))
         written.lines.append(f'intra_host_step = "{step}ns" # E: two links of {dimensions[0].latency} ns')
     if system is None:
         return
@@ -292,15 +238,6 @@ def _algorithm(collective: str, names: tuple[str, ...], npus: int, *, several: b
     if name.startswith("recursive") and npus & (npus - 1):
         return None  # needs a power of two
     return name or None
-
-
-def _gbps(bandwidth: float) -> str:
-    return _plain(bandwidth * _BYTES_PER_GB * 8 / 1e9)
-
-
-def _plain(value: float) -> str:
-    """Write a number without exponent."""
-    return f"{value:.9f}".rstrip("0").rstrip(".")
 
 
 def _quoted(text: str) -> str:
