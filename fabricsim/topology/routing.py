@@ -100,7 +100,7 @@ def _wires_of(
 
 
 class _Searched(NamedTuple):
-    """What ways are searched in: the switches alone if each NIC has one cable, else all nodes.
+    """What ways are searched in: the switches alone if each NIC has one cable, to a switch; else all nodes.
 
     `base`: number of the first node; nodes are counted from it.
     `wires`: number of each wire.
@@ -145,22 +145,23 @@ class Router:
         self._given = given
         self._fixed = fixed
         self._rank = wires.rank if routing == "dimension-order" else np.zeros_like(wires.rank)
-        single = np.diff(wires.first[: nics + 1]) == 1
-        self._gates = self._find_gates(single)
+        self._gates = self._find_gates()
         self._gate_of: list[int] = self._gates.tolist()
-        self._searched = _searched(wires, self._rank, nics if single.all() else 0)
+        self._searched = _searched(wires, self._rank, nics if (self._gates >= nics).all() else 0)
         self._distances: dict[int, NDArray[np.int32]] = {}
         self._to_group: dict[int, NDArray[np.int32]] = {}
         self._detours = Detours(wires, self._gate_of, by_load=routing == "ugal")
 
-    def _find_gates(self, single: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Find the one neighbour of each NIC, or the NIC if it has not a `single` one.
+    def _find_gates(self) -> NDArray[np.int64]:
+        """Find the one neighbour of each NIC, or the NIC if it has not one.
 
         All ways to a NIC lead through its gate: what is near to that is near to all NICs behind it, so that
         distances are searched and kept once for each edge switch.
         """
+        first = self._wires.first[: self._nics + 1]
         gates = np.arange(self._nics)
-        gates[single] = self._wires.target[self._wires.first[: self._nics][single]]
+        single = np.diff(first) == 1
+        gates[single] = self._wires.target[first[:-1][single]]
         return gates
 
     def _distances_to(self, gate: int) -> NDArray[np.int32]:
