@@ -235,9 +235,9 @@ class Router:
             source = self._gate_of[source]
         walked = np.empty(min(int(distances[source - base]), len(distances)), np.int64)
         if self.routing == "d-mod-k":
-            count = d_mod_k_path(*graph, distances, source - base, target, walked)
+            count = d_mod_k_path(tuple(graph), distances, source - base, target, walked)
         else:
-            count = shortest_path(*graph, distances, source - base, key, base, walked)
+            count = shortest_path(tuple(graph), distances, source - base, key, base, walked)
         path += numbers[walked[:count]].tolist()
         return path
 

@@ -96,12 +96,15 @@ def _choice(first, neighbours, cost, rank, distances, node, lowest, pick):
 
 
 @kernel
-def shortest_path(first, neighbours, cost, rank, distances, source, key, base, path):
+def shortest_path(graph, distances, source, key, base, path):
     """Walk from `source` to a target of `distances`, hashing at every choice; returns the hop count.
+
+    ``graph`` are the first wire of each node, and of each wire its neighbour, cost and rank.
 
     ``path[:count]`` holds the wires; each node draws among its equally near neighbours with a hash of `key` and its own
     number, counted from `base`, as ECMP switches with unequal hash seeds do.
     """
+    first, neighbours, cost, rank = graph
     node = source
     count = 0
     while distances[node] > 0:
@@ -116,13 +119,14 @@ def shortest_path(first, neighbours, cost, rank, distances, source, key, base, p
 
 
 @kernel
-def d_mod_k_path(first, neighbours, cost, rank, distances, source, host, path):
+def d_mod_k_path(graph, distances, source, host, path):
     """Walk as `shortest_path` does, each choice given by the number of the destination host.
 
     Of ``n`` equally near neighbours, in the order of their numbers, the one of number ``host // p % n`` is taken, where
     ``p`` is the product of the ``n`` of earlier choices on the way. On a fat tree that is D-mod-k routing (Zahavi,
     "D-Mod-K routing providing non-blocking traffic for shift permutations on real life fat trees", CCIT 776, 2010).
     """
+    first, neighbours, cost, rank = graph
     node = source
     count = 0
     stride = 1
