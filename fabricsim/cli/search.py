@@ -19,7 +19,7 @@ from fabricsim.cli.common import (
     say,
     show,
 )
-from fabricsim.cli.sweep import SchedulerOption, WorkersOption, cores, read_setting
+from fabricsim.cli.sweep import SchedulerOption, WorkersOption, begin, cores, read_setting
 from fabricsim.cli.variants import axes
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ def search(  # noqa: PLR0913  one parameter per option
 
     Among the values of --set key=a,b,c that key is chosen, in place of the usual ones.
     """
+    workers = workers or cores()
+    begin(workers, scheduler)
     from fabricsim.run.pipeline import load  # noqa: PLC0415  --help must not pay for it
     from fabricsim.run.search.search import search as find  # noqa: PLC0415  as above
 
@@ -67,7 +69,7 @@ def search(  # noqa: PLR0913  one parameter per option
             folder,
             given=given,
             exhaustive=exhaustive,
-            workers=workers or cores(),
+            workers=workers,
             scheduler=scheduler,
             progress=report,
         )

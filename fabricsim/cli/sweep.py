@@ -65,6 +65,8 @@ def sweep(  # noqa: PLR0913  one parameter per option
     as_json: JsonOption = False,
 ) -> None:
     """Run a scenario, traffic, a benchmark or a replay with many values of some keys, on all cores or a cluster."""
+    workers = workers or cores()
+    begin(workers, scheduler)
     from fabricsim.run.sweeps import sweep as sweeps  # noqa: PLC0415  --help must not pay for it
 
     check_output_folder(output)
@@ -78,7 +80,7 @@ def sweep(  # noqa: PLR0913  one parameter per option
         result = sweeps.run(
             found,
             folder,
-            workers=workers or cores(),
+            workers=workers,
             scheduler=scheduler,
             shard=part,
             resume=resume,
@@ -88,6 +90,14 @@ def sweep(  # noqa: PLR0913  one parameter per option
     for file in result.files:
         note(f"wrote {file}")
     _finish(result, time.monotonic() - began, as_json=as_json)
+
+
+def begin(workers: int, scheduler: str | None) -> None:
+    """Get workers of this machine ready while this process imports what it needs itself."""
+    if workers > 1 and scheduler is None:
+        from fabricsim.run.sweeps.workers import make_ready  # noqa: PLC0415  --help must not pay for it
+
+        make_ready()
 
 
 def cores() -> int:

@@ -1,6 +1,7 @@
 """Who makes the runs of a sweep: this process, processes beside it, or a cluster of dask.
 
-All are `concurrent.futures.Executor`; workers live as long as the sweep, so that they import fabricsim once.
+All are `concurrent.futures.Executor`; workers live as long as the sweep. Processes are copies of one that has imported
+what runs need and has loaded the kernels (`fabricsim.run.sweeps.ready`), so that none has to do so again.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ import contextlib
 import gc
 import multiprocessing
 import os
+import signal
 import threading
 from collections import Counter
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import connection
+from multiprocessing import connection, forkserver
 from typing import TYPE_CHECKING, Any
 
 from fabricsim.errors import InputError, SimulationError
@@ -120,24 +122,41 @@ class _Numbered:
         return self._work(numbered[1])
 
 
+def make_ready() -> None:
+    """Start the process that workers are copied from, unless it is there; it gets ready while this one goes on.
+
+    It has one thread and does nothing more: a copy of this process could hold a lock or a kernel in its midst.
+    """
+    forkserver.set_forkserver_preload(["fabricsim.run.sweeps.ready"])
+    before = signal.pthread_sigmask(
+        signal.SIG_BLOCK, [signal.SIGINT]
+    )  # of its own: Ctrl-C ends this process, it follows
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 @contextmanager
 def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     """Start processes; what is not begun when the block is left is given up."""
-    context = multiprocessing.get_context("spawn")  # kernels run without the GIL: a fork could copy one in its midst
-    pool = ProcessPoolExecutor(workers, context, initializer=_begin)
+    make_ready()
+    context = multiprocessing.get_context("forkserver")
+    pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(dict(os.environ),))
     try:
         yield pool
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _begin() -> None:
-    """Make a process a worker: it imports what runs need, and ends when its parent does, even if that is killed."""
+def _begin(environment: dict[str, str]) -> None:
+    """Make a process a worker, which ends when its parent does, even if that is killed."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
     gc.set_threshold(_OBJECTS, 20, 20)
-    from fabricsim.run.sweeps import runs  # noqa: F401, PLC0415  so that the first task is as quick as others
+    os.environ.clear()  # of the process that it is a copy of, which began earlier
+    os.environ.update(environment)
 
 
 def _end_with(sentinel: int) -> None:

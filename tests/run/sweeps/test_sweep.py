@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import multiprocessing
 import os
 import random
 import signal
@@ -23,6 +24,7 @@ STUDY: dict[str, Any] = {
     "grid": {"transport": ["tcp-10g", "rdma-100g", "nonsense"], "job.micro_batch": [1, 2, 4, 3]},
 }
 KILLS = 10
+NO_DASK = "dask.distributed is not installed: pip install 'fabricsim[cluster]'"
 
 
 def content(folder: Path) -> bytes:
@@ -143,6 +145,38 @@ def test_runs_of_a_worker_that_is_killed_are_made_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_worker_of_dask_that_is_killed_costs_nothing_but_time(tmp_path: Path) -> None:
+    """The nanny starts another one, and the scheduler hands the runs of the first to whoever is there."""
+    pytest.importorskip("distributed", reason=NO_DASK)
+    study = {**STUDY, "grid": {**STUDY["grid"], "fabric.link_rate": ["40Gbps", "100Gbps"]}}
+    run(tmp_path / "one", study)
+    killed: list[int] = []
+
+    def kill(state: sweep.Progress) -> None:
+        if state.done in {3, 9}:
+            worker = multiprocessing.active_children()[0]
+            killed.append(worker.pid or 0)
+            worker.kill()
+
+    result = run(tmp_path / "dask", study, scheduler="dask", workers=2, progress=kill)
+
+    assert len(set(killed)) == 2
+    assert result.progress.done == 24
+    assert content(tmp_path / "dask") == content(tmp_path / "one")
+
+
+@pytest.mark.slow
+def test_a_task_that_ends_every_worker_of_dask_fails_alone(tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason=NO_DASK)
+    tasks = [f"{tmp_path} {number}" for number in range(12)]
+
+    found = {task.split(" ")[1]: (value, error) for task, value, error in workers.results(end_once, tasks, 2, "dask")}
+
+    assert {number for number, (_, error) in found.items() if error} == {"3"}
+    assert "KilledWorker" in repr(found["3"][1])
+
+
+@pytest.mark.slow
 def test_shards_come_together(tmp_path: Path) -> None:
     run(tmp_path / "whole")
     for part in ("2/3", "1/3", "3/3"):
@@ -156,7 +190,7 @@ def test_shards_come_together(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_cluster_of_dask_gives_the_same(tmp_path: Path) -> None:
-    pytest.importorskip("distributed", reason="dask.distributed is not installed: pip install 'fabricsim[cluster]'")
+    pytest.importorskip("distributed", reason=NO_DASK)
     study, out = tmp_path / "study.toml", tmp_path / "dask"
     study.write_text('scenario = "gpt2-medium-dp"\n[grid]\ntransport = ["tcp-10g", "rdma-100g"]\n')
     sweep.run(sweep.read(study), tmp_path / "one")
