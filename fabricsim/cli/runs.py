@@ -81,6 +81,9 @@ _BOTH = 2  # engines
 ExtensionOption = Annotated[
     list[str] | None, typer.Option(metavar="FILE", help="Python file that the result was made with. May be repeated.")
 ]
+MatrixOption = Annotated[
+    bool, typer.Option("--matrix", help="Count bytes between pairs of ranks, too; with -o they are in the result.")
+]
 ResultArgument = Annotated[Path, typer.Argument(metavar="RESULT", help="HDF5 file that fabricsim wrote.")]
 
 
@@ -102,6 +105,7 @@ def run(  # noqa: PLR0913  one parameter per option
     tap: TapOption = None,
     pcap: PcapOption = None,
     uncertainty: UncertaintyOption = None,
+    matrix: MatrixOption = False,
     output: ResultOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -112,7 +116,7 @@ def run(  # noqa: PLR0913  one parameter per option
     check_output_file(output)
     watch = watched(tap, pcap, output)
     loaded = _load(scenario, settings or [], {"transport": transport, "engine": engine, "seed": seed})
-    result = _simulate(loaded, watch)
+    result = _simulate(loaded, watch, matrix=matrix)
     finish(result, output, as_json=as_json, uncertainty=_uncertainty(loaded, uncertainty))
 
 
@@ -152,7 +156,8 @@ def rerun(  # noqa: PLR0913  one parameter per option
         save(again, output)
         show_traffic(again, as_json=as_json)
     else:
-        finish(_simulate(reload(earlier), watch), output, as_json=as_json)
+        result_again = _simulate(reload(earlier), watch, matrix=earlier.pairs is not None)
+        finish(result_again, output, as_json=as_json)
 
 
 def _send_again(earlier: TrafficRecord, watch: Watch | None) -> TrafficRecord:
@@ -326,8 +331,8 @@ def plot(
 ) -> None:
     """Draw the pictures of a result file.
 
-    Breakdown, timeline, utilisation of links, and what was tapped; of traffic the completion times, and what was
-    tapped. They go beside the file if -o is left out.
+    Breakdown, timeline, utilisation of links, byte matrix, and what was tapped; of traffic the completion times, and
+    what was tapped. They go beside the file if -o is left out.
     """
     from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
     from fabricsim.results.hdf5 import read_any  # noqa: PLC0415  --help must not pay for it
@@ -355,6 +360,8 @@ def _pictures(run_result: RunRecord) -> dict[str, Figure]:
         note(f"no picture of the utilisation: {reason}")
     if packets is not None:
         figures |= plots.of_packets(packets, f"{run_result.name} over {run_result.transport}")
+    if run_result.pairs is not None and run_result.pairs.bytes.any():
+        figures["matrix"] = plots.heat_map(run_result.pairs, run_result.name)
     return figures
 
 
@@ -396,10 +403,12 @@ def _names(option: str, text: str, example: str) -> list[str]:
     return wanted
 
 
-def _simulate(loaded: LoadedScenario, watch: Watch | None = None) -> RunRecord:
-    from fabricsim.run.pipeline import simulate  # noqa: PLC0415  --help must not pay for it
+def _simulate(loaded: LoadedScenario, watch: Watch | None = None, *, matrix: bool = False) -> RunRecord:
+    from fabricsim.run.pipeline import pairs_of, simulate  # noqa: PLC0415  --help must not pay for it
 
     if loaded.scenario.job is not None:
         announce_compilation(loaded.scenario.engine)
+    pairs = pairs_of(loaded) if matrix else None
     with progress(loaded.scenario.name) as report:
-        return simulate(loaded, watch=watch, progress=report)
+        result = simulate(loaded, watch=watch, progress=report)
+    return result if pairs is None else replace(result, pairs=pairs)

@@ -13,6 +13,7 @@ from fabricsim.report.capture_text import capture_text
 from fabricsim.report.causes_text import causes_text, resources_text
 from fabricsim.report.jobs_text import jobs_text
 from fabricsim.report.labels import RunNames, tell_apart
+from fabricsim.report.pairs_text import pairs_text
 from fabricsim.report.queues_text import queues_text
 from fabricsim.report.tables import FittedTable
 from fabricsim.report.uncertainty_text import uncertainty_text
@@ -51,6 +52,7 @@ def summary_text(summary: Summary) -> RenderableType:
         blocks.append(resources_text(summary["resources"]))
     if summary.get("queues"):
         blocks.append(queues_text(summary["queues"]))
+    blocks += [pairs_text("Who sends to whom", summary["pairs"])] if "pairs" in summary else []
     blocks += [Text(f"Assumed: {assumption}") for assumption in summary.get("assumptions", ())]
     blocks += [Text(f"Note: {note}") for note in summary["notes"]]
     blocks.append(_footer(summary))

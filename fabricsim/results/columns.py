@@ -191,6 +191,21 @@ TRANSFERS = ColumnGroup(
 )
 """The fields of `Transfer`; there if a trace was replayed."""
 
+PAIRS = ColumnGroup(
+    "pairs",
+    Column("pair", "i8", "1", "index of the pair of ranks, once for each dimension in which it exchanges data"),
+    (
+        Column("source", "i4", "1", "rank that sends"),
+        Column("target", "i4", "1", "rank that receives"),
+        Column("dimension", "i1", "1", "index into dimension_name"),
+        Column("bytes", "i8", "B", "payload of one iteration"),
+    ),
+)
+"""The fields of `fabricsim.results.pairs.Pairs`; there if the byte matrix was asked for."""
+
+DIMENSION_NAME = Column("dimension_name", "text", "1", "parallel dimension")
+"""In group ``pairs``, a dimension of its own."""
+
 LOG = ColumnGroup(
     "packet_log",
     Column("entry", "i8", "1", "index of the entry"),

@@ -11,6 +11,7 @@ from fabricsim.records.program import COLLECTIVE, NONE, OP, SLOWDOWN_BINS, SPAN
 from fabricsim.results import columns
 from fabricsim.results.capture import Capture, CapturedTransfer, StepTime
 from fabricsim.results.packets import ENTRY, PROTOCOLS, WIRE, PacketLog, Packets, Tap
+from fabricsim.results.pairs import Pairs
 from fabricsim.results.result import CallRecord, CallRecords, JobRecord, LinkRecord, Rest, RunRecord, Series
 from fabricsim.results.throughput import IterationWork
 
@@ -24,6 +25,8 @@ MOST_RANKS = 2**20
 MOST_TOTALS = 2**24
 """Ranks times timers: how many totals `fabricsim.results.summary` makes."""
 _LOG_NUMBERS = ("payload", "overhead", "ecn")
+_PAIRS_NUMBERS = ("ranks", "domain", "in_network")
+_MOST_BYTES = 2**62
 _TEXT_ATTRIBUTES = ("name", "source", "transport", "engine", "version")
 
 
@@ -65,6 +68,7 @@ def read_result(reader: ResultFile) -> RunRecord:
         notes=tuple(reader.text_attribute("notes").splitlines()),
         work=_read_work(reader) if reader.has_attribute("work") else None,
         jobs=_read_jobs(reader, ops, calls) if reader.has_attribute("jobs") else (),
+        pairs=_read_pairs(reader) if reader.has_group(columns.PAIRS.group) else None,
     )
 
 
@@ -121,6 +125,21 @@ def _read_jobs(reader: ResultFile, ops: NDArray[np.void], calls: CallRecords) ->
         reader.require(op <= len(ops) and call <= len(calls) and inside, "attribute jobs shares out what is not there")
         jobs.append(job)
     return tuple(jobs)
+
+
+def _read_pairs(reader: ResultFile) -> Pairs:
+    group = columns.PAIRS.group
+    ranks, domain, in_network = (reader.integer_attribute(name, group) for name in _PAIRS_NUMBERS)
+    count = len(reader.numbers(group, columns.PAIRS.index))
+    source, target, dimension, carried = (reader.numbers(group, column, (count,)) for column in columns.PAIRS.columns)
+    names = reader.text(group, columns.DIMENSION_NAME)
+    reader.require(0 < domain <= ranks <= MOST_RANKS and 0 <= in_network < _MOST_BYTES, "group pairs has no such ranks")
+    for column, most in ((source, ranks), (target, ranks), (dimension, len(names))):
+        inside = bool(np.all((column >= 0) & (column < most)))
+        reader.require(inside, "group pairs names ranks or dimensions that are not there")
+    some = bool(np.all(carried >= 0)) and float(carried.sum(dtype=np.float64)) < _MOST_BYTES
+    reader.require(some, "group pairs has bytes that no job sends")
+    return Pairs(ranks, domain, names, source, target, dimension, carried, in_network)
 
 
 def _read_ops(reader: ResultFile) -> tuple[NDArray[np.void], NDArray[np.void], tuple[str, ...]]:

@@ -18,7 +18,7 @@ DISTANCES = ("scale-up domain", "same rail", "other rail")
 """Where the two ranks of a pair are to each other."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Pairs:
     """Bytes of one iteration between pairs of ranks, those without traffic left out.
 

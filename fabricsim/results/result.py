@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from fabricsim.results.capture import Capture
     from fabricsim.results.packets import Packets
+    from fabricsim.results.pairs import Pairs
     from fabricsim.results.throughput import IterationWork
 
 
@@ -241,6 +242,8 @@ class RunRecord:
         What an iteration does; None if that is not known.
     jobs
         Those of a run of several, or of one beside other traffic.
+    pairs
+        Bytes of an iteration between pairs of ranks, if they were asked for.
     """
 
     name: str
@@ -266,3 +269,4 @@ class RunRecord:
     notes: tuple[str, ...] = ()
     work: IterationWork | None = None
     jobs: tuple[JobRecord, ...] = ()
+    pairs: Pairs | None = None

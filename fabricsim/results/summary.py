@@ -13,6 +13,7 @@ from fabricsim.results.capture import summarise_capture
 from fabricsim.results.causes import causes
 from fabricsim.results.jobs import summarise_jobs
 from fabricsim.results.packets import congested
+from fabricsim.results.pairs import summarise_pairs
 from fabricsim.results.resources import resources
 from fabricsim.results.slowdown import percentile
 from fabricsim.results.throughput import throughput
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from fabricsim.results.causes import Cause
     from fabricsim.results.jobs import JobSummary
     from fabricsim.results.packets import QueueSummary
+    from fabricsim.results.pairs import PairsSummary
     from fabricsim.results.resources import ResourceSummary
     from fabricsim.results.result import CallKind, CallRecords, LinkRecord, RunRecord
     from fabricsim.results.throughput import ThroughputSummary
@@ -119,6 +121,7 @@ class Summary(TypedDict):
     `notes`: what a reader has to know about how the run was made, a sentence each (`RunRecord.notes`).
     `jobs`: of several jobs: what became of each (`fabricsim.results.jobs.summarise_jobs`).
     `assumptions`: if a collective went by Chakra files of the user: what of their algorithm could not be checked.
+    `pairs`: if asked for: who sends to whom (`fabricsim.results.pairs.summarise_pairs`).
     `uncertainty`: if asked for: the interval of the iteration (`fabricsim.results.uncertainty`).
     """
 
@@ -148,6 +151,7 @@ class Summary(TypedDict):
     capture: NotRequired[CaptureSummary]
     assumptions: NotRequired[list[str]]
     jobs: NotRequired[list[JobSummary]]
+    pairs: NotRequired[PairsSummary]
     uncertainty: NotRequired[UncertaintySummary]
 
 
@@ -195,6 +199,8 @@ def summarise(result: RunRecord) -> Summary:
         summary["queues"] = congested(result.packets)
     if result.capture is not None:
         summary["capture"] = summarise_capture(result.capture, parts.iteration)
+    if result.pairs is not None:
+        summary["pairs"] = summarise_pairs(result.pairs)
     if result.jobs:
         summary["jobs"] = summarise_jobs(result)
         summary["ranks"] = sum(job["ranks"] for job in summary["jobs"])

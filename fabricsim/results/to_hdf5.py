@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 
     from fabricsim.results.capture import Capture
     from fabricsim.results.packets import PacketLog, Packets
+    from fabricsim.results.pairs import Pairs
     from fabricsim.results.result import CallRecords, LinkRecord, RunRecord, Series
     from fabricsim.results.traffic import TrafficRecord
 
 
 _LOG_NUMBERS = ("payload", "overhead", "ecn")
+_PAIRS_NUMBERS = ("ranks", "domain", "in_network")
 _TEXT_ATTRIBUTES = ("name", "source", "transport", "engine", "version")
 
 
@@ -41,6 +43,8 @@ def write_result(file: h5py.File, result: RunRecord) -> None:
         write_packets(file, result.packets)
     if result.capture is not None:
         _write_capture(file, result.capture)
+    if result.pairs is not None:
+        _write_pairs(file.create_group(columns.PAIRS.group), result.pairs)
 
 
 def write_about(file: h5py.File, form: str, result: RunRecord | TrafficRecord) -> None:
@@ -113,6 +117,14 @@ def _write_capture(file: h5py.File, capture: Capture) -> None:
     for table, rows in ((columns.STEPS, capture.steps), (columns.TRANSFERS, capture.transfers)):
         data = {column.name: [getattr(row, column.name) for row in rows] for column in table.columns}
         write_table(file.create_group(table.group), table, np.arange(len(rows)), data)
+
+
+def _write_pairs(group: h5py.Group, pairs: Pairs) -> None:
+    for name in _PAIRS_NUMBERS:
+        group.attrs[name] = np.int64(getattr(pairs, name))
+    data = {column.name: getattr(pairs, column.name) for column in columns.PAIRS.columns}
+    write_table(group, columns.PAIRS, np.arange(len(pairs.bytes)), data)
+    _write_scale(group, columns.DIMENSION_NAME, pairs.dimensions)
 
 
 def write_packets(file: h5py.File, packets: Packets) -> None:

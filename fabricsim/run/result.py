@@ -123,7 +123,7 @@ class Result(_Shown, record.RunRecord):
         Parameters
         ----------
         picture
-            ``"breakdown"``, ``"timeline"`` or ``"utilisation"``.
+            ``"breakdown"``, ``"timeline"``, ``"utilisation"``, or ``"matrix"`` if pairs of ranks were counted.
 
         Raises
         ------
@@ -133,6 +133,8 @@ class Result(_Shown, record.RunRecord):
         from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
 
         known = {"breakdown": plots.breakdown, "timeline": plots.timeline, "utilisation": plots.utilisation}
+        if (pairs := self.pairs) is not None:
+            known["matrix"] = lambda run: plots.heat_map(pairs, run.name)
         return _chosen(known, picture)(self)
 
     def _text(self) -> RenderableType:

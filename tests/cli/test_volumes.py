@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+
+from fabricsim.results.hdf5 import read, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +47,29 @@ def test_volumes_of_one_rank_are_nothing(fabricsim: Fabricsim, flags: list[str])
 
     assert code == 0
     assert json.loads(out)["volumes"] == [] if flags else "Nothing is sent" in out
+
+
+@pytest.mark.slow
+def test_a_run_counts_the_same_pairs_if_asked_and_else_writes_what_it_always_did(
+    fabricsim: Fabricsim, tmp_path: Path
+) -> None:
+    scenario = ["gpt2-medium-dp", *DEGREES]
+    _, volumes, _ = fabricsim("volumes", *scenario, "--matrix", "--json")
+    code, run, _ = fabricsim("run", *scenario, "--matrix", "--json", "-o", "with.h5")
+    fabricsim("run", *scenario, "-o", "without.h5")
+
+    assert code == 0
+    assert json.loads(run)["pairs"] == {key: of for key, of in json.loads(volumes).items() if key != "name"}
+    pairs = read(tmp_path / "with.h5").pairs
+    assert pairs is not None
+    assert int(pairs.bytes.sum()) == json.loads(run)["pairs"]["total_bytes"]
+    write(replace(read(tmp_path / "with.h5"), pairs=None), tmp_path / "stripped.h5")
+    assert (tmp_path / "stripped.h5").read_bytes() == (tmp_path / "without.h5").read_bytes()
+    fabricsim("rerun", "with.h5", "-o", "again.h5")
+    assert (tmp_path / "again.h5").read_bytes() == (tmp_path / "with.h5").read_bytes()
+    fabricsim("plot", "with.h5")
+    assert (tmp_path / "with-matrix.png").exists()
+    assert "Who sends to whom" in fabricsim("run", *scenario, "--matrix")[1]
 
 
 def test_volumes_need_a_job(fabricsim: Fabricsim, tmp_path: Path) -> None:

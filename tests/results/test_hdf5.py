@@ -14,6 +14,7 @@ import pytest
 from fabricsim.errors import ResultError
 from fabricsim.results import hdf5
 from fabricsim.results.hdf5_reader import ResultFile
+from fabricsim.results.pairs import Pairs
 from fabricsim.results.result import CallRecords, RunRecord, Series
 from fabricsim.results.throughput import IterationWork
 
@@ -96,6 +97,55 @@ def test_xarray_opens_every_group(written: Path, group: str) -> None:
         assert not [name for name in dataset.dims if str(name).startswith("phony")]
         assert set(dataset.dims) <= set(dataset.coords)
         assert all("units" in variable.attrs for variable in dataset.variables.values())
+
+
+@pytest.fixture
+def counted(two_ranks: RunRecord) -> RunRecord:
+    columns = (np.array([0, 1, 1], "i4"), np.array([1, 0, 0], "i4"), np.array([0, 0, 1], "i1"), np.array([8, 9, 10]))
+    return dataclasses.replace(two_ranks, pairs=Pairs(2, 1, ("data", "pipeline"), *columns, in_network=7))
+
+
+@pytest.mark.slow
+def test_xarray_sees_the_byte_matrix_and_its_units(counted: RunRecord, tmp_path: Path) -> None:
+    xarray = pytest.importorskip("xarray")
+    hdf5.write(counted, tmp_path / "out.h5")
+
+    with xarray.open_dataset(tmp_path / "out.h5", group="pairs", engine="h5netcdf") as pairs:
+        assert set(pairs.dims) == {"pair", "dimension_name"}
+        assert all("units" in variable.attrs for variable in pairs.variables.values())
+        assert pairs["bytes"].attrs["units"] == "B"
+        assert pairs["bytes"].to_numpy().tolist() == [8, 9, 10]
+        assert pairs["dimension_name"].to_numpy()[pairs["dimension"].to_numpy()].tolist() == [
+            "data",
+            "data",
+            "pipeline",
+        ]
+        assert pairs.attrs["in_network"] == 7
+
+
+def test_the_byte_matrix_is_read_as_written_and_only_there_if_asked_for(counted: RunRecord, tmp_path: Path) -> None:
+    hdf5.write(counted, tmp_path / "out.h5")
+    hdf5.write(dataclasses.replace(counted, pairs=None), tmp_path / "without.h5")
+
+    again = hdf5.read(tmp_path / "out.h5").pairs
+    assert again is not None
+    assert counted.pairs is not None
+    for field in dataclasses.fields(Pairs):
+        np.testing.assert_array_equal(getattr(again, field.name), getattr(counted.pairs, field.name))
+    with h5py.File(tmp_path / "without.h5") as file:
+        assert "pairs" not in file
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("source", 2), ("target", -1), ("dimension", 2), ("bytes", -1), ("bytes", 2**62)]
+)
+def test_a_byte_matrix_that_no_job_has_is_refused(counted: RunRecord, tmp_path: Path, column: str, value: int) -> None:
+    hdf5.write(counted, tmp_path / "out.h5")
+    with h5py.File(tmp_path / "out.h5", "r+") as file:
+        file["pairs"][column][1] = value
+
+    with pytest.raises(ResultError, match="group pairs"):
+        hdf5.read(tmp_path / "out.h5")
 
 
 @pytest.mark.slow

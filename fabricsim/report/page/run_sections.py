@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fabricsim.report.causes_text import cause_name
 from fabricsim.report.page import drawings
 from fabricsim.report.page.html import Html, bar, items, paragraph, section, table, text
@@ -44,6 +46,10 @@ def run_sections(result: RunRecord, summary: Summary, names: Sequence[Sequence[s
         "links", "Use of links and hosts", *_use(summary), drawings.heat_map(result.series, result.iteration),
         drawings.fabric(result.links, seconds(result.iteration)),
     )  # fmt: skip
+    if result.pairs is not None:
+        source, target, sent = result.pairs.merged()
+        drawn = drawings.matrix(source, target, sent.astype(np.float64), result.pairs.ranks)
+        yield section("matrix", "Who sends to whom", drawn)
     slow = summary["message_slowdown"]
     half, most = (human_number(slow[name]) for name in ("p50", "p99"))
     told = f"Half of the messages took up to {half}x, 99 % up to {most}x of their time alone."
