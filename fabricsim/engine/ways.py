@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fabricsim.topology.platform import Path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from fabricsim.collectives.choice import Choice
     from fabricsim.engine.in_network import Switches
@@ -45,6 +49,12 @@ class Ways:
         """Return the endpoint of a `number`."""
         place = number - self.platform.endpoints
         return number if place < 0 else self.switches.at(place)
+
+    def between_hosts(self, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell of which pairs of numbers both are GPUs, of different hosts."""
+        cluster = self.platform.cluster
+        gpus = np.maximum(sources, targets) < cluster.ranks
+        return np.asarray(gpus & (sources // cluster.gpus_per_host != targets // cluster.gpus_per_host))
 
     def stripes(self, source: int, target: int, ranks: tuple[int, ...], choice: Choice, channel: int) -> Stripes:
         """Choose the pairs of a group's ranks by whose NICs the messages of a channel go.

@@ -284,6 +284,7 @@ class Hosts:
     `resources`: those of all hosts are entered here, host by host.
     `ports`: of each kind; its resources are counted from the first of a host.
     `kind`: number of the kind of each host.
+    `first`: number of the first resource of each.
     """
 
     def __init__(
@@ -299,12 +300,12 @@ class Hosts:
             for each, (cluster, costs) in zip(own, kinds.hosts, strict=True)
         ]
         self.kind = kinds.kind
-        self._first: list[int] = []
+        self.first: list[int] = []
         for host, (which, factor) in enumerate(zip(self.kind, speed.tolist(), strict=True)):
-            self._first.append(len(resources.names))
+            self.first.append(len(resources.names))
             resources.copy(own[which], _FIRST, f"host{host}", {THREAD: factor})
 
     def of(self, host: int, hops: Iterable[Hop]) -> list[Hop]:
         """Give the hops in a host that are some of its kind's."""
-        first = self._first[host]
+        first = self.first[host]
         return [(first + resource, cost) for resource, cost in hops]

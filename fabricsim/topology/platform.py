@@ -12,10 +12,11 @@ import numpy as np
 from fabricsim.errors import SimulationError
 from fabricsim.scenario.network import Ends
 from fabricsim.topology.dependencies import VirtualLanes
+from fabricsim.topology.hop_lists import Paths, in_hosts, joined
 from fabricsim.topology.host import HostKinds, Hosts, ProtocolCosts
 from fabricsim.topology.resources import ResourceList
 from fabricsim.topology.routing import Router, read_given
-from fabricsim.topology.shortest_paths import flow_hash
+from fabricsim.topology.shortest_paths import flow_hash, hash_all
 from fabricsim.topology.wires import WIRE, freeze
 from fabricsim.units import PS_PER_S
 
@@ -99,8 +100,9 @@ class Platform:
         lanes = fabric.virtual_lanes
         self.lanes = VirtualLanes(self._wires, self.nics, lanes) if lanes > 1 else None
         switching = self._list_switching()
+        self._switched, self._delays = switching, self._wires.propagation + switching
         self._switching: list[int] = switching.tolist()
-        self._delay: list[int] = (self._wires.propagation + switching).tolist()
+        self._delay: list[int] = self._delays.tolist()
         self._ways_out: dict[tuple[int, int | None, float, int, bool], list[Hop]] = {}  # of each kind of host
         self._ways_in: dict[tuple[int, int | None, float, int | None, bool], list[Hop]] = {}
 
@@ -214,6 +216,34 @@ class Platform:
         cost = costs.wire
         hops = (*out, *[(wire, cost) for wire in wires], *back)
         return Path(hops, self._latency(wires), network=True, out=len(out), wires=tuple(wires), key=key)
+
+    def paths(self, sources: NDArray[np.int64], targets: NDArray[np.int64], ports: NDArray[np.int64]) -> Paths | None:
+        """Find what `path` does for many pairs of GPUs of different hosts; None if their ways are not `is_plain`."""
+        if self.withdrawn or len(self.kinds.hosts) > 1 or not self.router.is_plain:
+            return None
+        per_host, ports_of = self.cluster.nics_per_host, self._hosts.ports[0]
+        own_nic = np.array([ports_of.own_nic(gpu) for gpu in range(self._per_host)])
+        (here, gpu), (there, other) = (np.divmod(ends, self._per_host) for ends in (sources, targets))
+        enters = own_nic[other]
+        leaves = enters if self.cluster.pxn else own_nic[gpu]
+        keys = np.zeros(len(sources), np.int64)
+        hash_all(sources, targets, ports, self._hash_seed, keys)
+        count, wires = self.router.route_all(here * per_host + leaves, there * per_host + enters, keys)
+        ends = np.cumsum(count)
+        delay = np.concatenate([[0], np.cumsum(self._delays[wires])])
+        latency = delay[ends] - delay[ends - count] - self._switched[wires[ends - count]]
+        staged, costs = self.costs.staged, self.costs
+        ways_out, ways_in = (
+            [way(gpu, copy, staged=staged, nic=nic) for gpu in range(self._per_host) for nic in range(per_host)]
+            for way, copy in ((ports_of.leave, costs.send_copy), (ports_of.enter, costs.receive_copy))
+        )
+        first = np.array(self._hosts.first)
+        parts = [
+            in_hosts(ways_out, gpu * per_host + leaves, first[here]),
+            (count, wires, np.full(len(wires), costs.wire)),
+            in_hosts(ways_in, other * per_host + enters, first[there]),
+        ]
+        return Paths(latency, *joined(parts))
 
     def key(self, source: int, target: int, port: int = 0) -> int:
         """Hash a connection for ECMP: endpoint numbers and port, 32 bits."""

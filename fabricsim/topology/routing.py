@@ -14,7 +14,7 @@ from fabricsim.records.program import NONE
 from fabricsim.topology import path_file
 from fabricsim.topology.dependencies import Dependencies
 from fabricsim.topology.detours import Detours
-from fabricsim.topology.shortest_paths import d_mod_k_path, distances_to, mix, shortest_path
+from fabricsim.topology.shortest_paths import d_mod_k_path, distances_to, mix, shortest_path, walk_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -235,11 +235,50 @@ class Router:
             source = self._gate_of[source]
         walked = np.empty(min(int(distances[source - base]), len(distances)), np.int64)
         if self.routing == "d-mod-k":
-            count = d_mod_k_path(tuple(graph), distances, source - base, target, walked)
+            count = d_mod_k_path(tuple(graph), distances, source - base, target, walked, 0)
         else:
-            count = shortest_path(tuple(graph), distances, source - base, key, base, walked)
+            count = shortest_path(tuple(graph), distances, source - base, key, base, walked, 0)
         path += numbers[walked[:count]].tolist()
         return path
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether each connection takes a shortest way by its own ends and port, and each NIC has one cable."""
+        return not (self._fixed or self._given or self.routing in DETOURS) and self._searched.base > 0
+
+    def route_all(
+        self, sources: NDArray[np.int64], targets: NDArray[np.int64], keys: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Find what `route` does for many pairs of NICs, if `is_plain`.
+
+        Distances are searched for one edge switch after the other, and not kept.
+
+        Returns: how many wires each has, and all of these, pair by pair.
+        Raises SimulationError if no cable leads there.
+        """
+        base, numbers, *graph = self._searched
+        counts, order = np.zeros(len(sources), np.int64), np.argsort(self._gates[targets], kind="stable")
+        found: list[NDArray[np.int64]] = []
+        gates, begins = np.unique(self._gates[targets[order]], return_index=True)
+        for gate, pairs in zip(gates.tolist(), np.split(order, begins[1:]), strict=False):
+            distances, starts = self._search(np.array([gate])), self._gates[sources[pairs]] - base
+            alone = np.flatnonzero(distances[starts] < 0)
+            if len(alone):
+                self._direct(int(sources[pairs[alone[0]]]), int(targets[pairs[alone[0]]]), 0)
+            path = np.empty(int(np.minimum(distances[starts], len(distances)).sum()), np.int64)
+            place, by_host = np.zeros(len(pairs) + 1, np.int64), self.routing == "d-mod-k"
+            labels = (targets if by_host else keys)[pairs]
+            walk_all(tuple(graph), distances, base, starts, labels, by_host, place, path)
+            counts[pairs] = np.diff(place) + 2
+            found.append(numbers[path[: place[-1]]])
+        wires = np.empty(int(counts.sum()), np.int64)
+        ends = np.cumsum(counts)
+        wires[ends - counts] = self._wires.first[sources]
+        wires[ends - 1] = self._wires.reverse[self._wires.first[targets]]
+        inner = counts[order] - 2
+        shift = np.repeat((ends - counts)[order] + 1 - (np.cumsum(inner) - inner), inner)
+        wires[shift + np.arange(len(shift))] = np.concatenate(found) if found else 0
+        return counts, wires
 
     def _by_way_of(self, source: int, target: int, key: int, group: int) -> list[int]:
         """Go to the nearest switch of a group, and from there to a NIC."""

@@ -96,12 +96,11 @@ def _choice(first, neighbours, cost, rank, distances, node, lowest, pick):
 
 
 @kernel
-def shortest_path(graph, distances, source, key, base, path):
+def shortest_path(graph, distances, source, key, base, path, at):
     """Walk from `source` to a target of `distances`, hashing at every choice; returns the hop count.
 
-    ``graph`` are the first wire of each node, and of each wire its neighbour, cost and rank.
-
-    ``path[:count]`` holds the wires; each node draws among its equally near neighbours with a hash of `key` and its own
+    ``graph`` are the first wire of each node, and of each wire its neighbour, cost and rank. ``path[at : at + count]``
+    holds the wires; each node draws among its equally near neighbours with a hash of `key` and its own
     number, counted from `base`, as ECMP switches with unequal hash seeds do.
     """
     first, neighbours, cost, rank = graph
@@ -112,14 +111,14 @@ def shortest_path(graph, distances, source, key, base, path):
         choices = _choices(first, neighbours, cost, rank, distances, node, lowest)
         pick = mix(key ^ mix(node + base + 1)) % choices
         i = _choice(first, neighbours, cost, rank, distances, node, lowest, pick)
-        path[count] = i
+        path[at + count] = i
         count += 1
         node = neighbours[i]
     return count
 
 
 @kernel
-def d_mod_k_path(graph, distances, source, host, path):
+def d_mod_k_path(graph, distances, source, host, path, at):
     """Walk as `shortest_path` does, each choice given by the number of the destination host.
 
     Of ``n`` equally near neighbours, in the order of their numbers, the one of number ``host // p % n`` is taken, where
@@ -136,7 +135,30 @@ def d_mod_k_path(graph, distances, source, host, path):
         i = _choice(first, neighbours, cost, rank, distances, node, lowest, host // stride % choices)
         if stride <= host:  # beyond it the quotient stays 0
             stride *= choices
-        path[count] = i
+        path[at + count] = i
         count += 1
         node = neighbours[i]
     return count
+
+
+@kernel
+def walk_all(graph, distances, base, sources, labels, by_destination, place, path):
+    """Walk from each source as `d_mod_k_path` does if `by_destination`, `labels` being hosts, or by ECMP with keys.
+
+    ``place`` is where the wires of each begin in ``path``, shape ``(sources + 1,)``; the last is filled in.
+    """
+    at = place[0]
+    for number in range(len(sources)):
+        place[number] = at
+        if by_destination:
+            at += d_mod_k_path(graph, distances, sources[number], labels[number], path, at)
+        else:
+            at += shortest_path(graph, distances, sources[number], labels[number], base, path, at)
+    place[len(sources)] = at
+
+
+@kernel
+def hash_all(sources, targets, ports, seed, keys):
+    """Fill ``keys`` with the `flow_hash` of each connection."""
+    for number in range(len(keys)):
+        keys[number] = flow_hash(sources[number], targets[number], ports[number], seed)

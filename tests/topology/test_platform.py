@@ -4,6 +4,7 @@ from collections import Counter
 from itertools import pairwise, permutations
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -123,3 +124,38 @@ def test_host_memories_are_endpoints_after_the_ranks(ideal_scenario: Make, build
     assert platform.endpoints == 8
     assert [platform.host_of(endpoint) for endpoint in range(8)] == [0, 0, 0, 1, 1, 1, 0, 1]
     assert _names(platform, 6, 7) == ["host0->switch0", "switch0->host1"]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "transport", "fabric"),
+    [
+        ("dgx-a100", "tcp-10g", "{topology='rail-optimised', radix=8, hosts_per_unit=2, routing='d-mod-k'}"),
+        ("dgx-h100", "rdma-100g", "{topology='rail-only', radix=8}"),
+        ("jean-zay-v100", "ipoib-100g", "{topology='torus', dimensions=[3, 2], parallel=2}"),
+        ("ideal", "ideal-100g", "{topology='leaf-spine', hosts_per_leaf=2, spines=3}"),
+        ("ideal", "ideal-100g", "{topology='dragonfly', hosts_per_switch=1, switches_per_group=2, global_cables=1}"),
+    ],
+)
+def test_many_ways_at_once_are_the_ways_one_by_one(build: Build, cluster: str, transport: str, fabric: str) -> None:
+    changes = [f"cluster={cluster}", "cluster.hosts=6", f"transport={transport}", f"fabric={fabric}"]
+    changes += ["cluster.pxn=true"] if "rail-only" in fabric else []
+    platform = build(load("ideal-16", changes, with_job=False).scenario)
+    ranks = range(platform.hosts * platform.cluster.gpus_per_host)
+    pairs = [pair for pair in permutations(ranks, 2) if len({*map(platform.host_of, pair)}) == 2]
+    sources, targets, ports = np.array([(*pair, port) for pair in pairs for port in (0, 5)]).T.copy()
+    paths = platform.paths(sources, targets, ports)
+    assert paths is not None
+    ends = np.cumsum(paths.count).tolist()
+    hops = [*zip(paths.resource.tolist(), paths.cost.tolist(), strict=True)]
+    for number, (source, target, port) in enumerate(zip(sources, targets, ports, strict=True)):
+        one = platform.path(int(source), int(target), int(port))
+        assert list(one.hops) == hops[ends[number] - len(one.hops) : ends[number]]
+        assert one.latency == paths.latency[number]
+    assert ends[-1] == len(hops)
+
+
+def test_many_ways_of_which_one_is_missing_are_refused(build: Build) -> None:
+    changes = ["cluster=dgx-a100", "cluster.hosts=2", "fabric={topology='rail-only', radix=8}", "cluster.pxn=false"]
+    platform = build(load("ideal-16", changes, with_job=False).scenario)
+    with pytest.raises(SimulationError, match="no cable leads from host0/nic1 to host1/nic0"):
+        platform.paths(np.array([0, 1]), np.array([8, 8]), np.array([0, 0]))

@@ -35,13 +35,13 @@ class Graph:
     def path(self, source: int, target: int, key: int) -> list[tuple[int, int]]:
         path = np.full(self.nodes, -1, np.int64)
         distances = self.distances(target)
-        count = shortest_path((self.first, self.neighbours, self.cost, self.rank), distances, source, key, 0, path)
+        count = shortest_path((self.first, self.neighbours, self.cost, self.rank), distances, source, key, 0, path, 0)
         return [self.ends[link] for link in path[:count]]
 
     def d_mod_k(self, source: int, target: int, host: int) -> list[tuple[int, int]]:
         path = np.full(self.nodes, -1, np.int64)
         distances = self.distances(target)
-        count = d_mod_k_path((self.first, self.neighbours, self.cost, self.rank), distances, source, host, path)
+        count = d_mod_k_path((self.first, self.neighbours, self.cost, self.rank), distances, source, host, path, 0)
         return [self.ends[link] for link in path[:count]]
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fabricsim.collectives.base import Template
     from fabricsim.collectives.choice import Choice, Choose
     from fabricsim.engine.ways import Stripes, Ways
+    from fabricsim.topology.host import Hop
     from fabricsim.workload.program import Call, GroupSet
 
     Indices = NDArray[np.int64]
@@ -258,16 +259,26 @@ class Footprint:
         return Connections(source, target, label, route), codes
 
     def _find_routes(self, codes: Indices) -> Routes:
-        rows, counts, resources, costs = [(0, False)] * len(codes), [], [], []
-        for number, code in enumerate(codes.tolist()):
-            way = self._ways.path(*self.ends_of(code))
-            rows[number] = way.latency, way.network
-            counts.append(len(way.hops))
-            resources += [resource for resource, _ in way.hops]
-            costs += [cost for _, cost in way.hops]
-        count = np.array(counts, np.int64)
-        route = np.repeat(np.arange(len(codes)), count)
+        """Find the routes: those between GPUs of different hosts together if they may be, others one by one."""
+        sources, targets = codes // self._endpoints % self._endpoints, codes % self._endpoints
+        numbers, ports = np.divmod(codes // self._endpoints**2, _PORTS)
+        together = np.flatnonzero((numbers == 0) & self._ways.between_hosts(sources, targets))
+        paths = self._ways.platform.paths(sources[together], targets[together], ports[together])
+        one_by_one = np.ones(len(codes), bool)
+        columns: list[tuple[NDArray[np.generic], ...]] = []
+        latency, network, count = (np.zeros(len(codes), np.int64) for _ in range(3))
+        if paths is not None:
+            one_by_one[together] = False
+            latency[together], network[together], count[together] = paths.latency, 1, paths.count
+            columns.append((np.repeat(together, paths.count), paths.resource, paths.cost))
+        rest, hops = np.flatnonzero(one_by_one), list["Hop"]()
+        for route in rest.tolist():
+            way = self._ways.path(*self.ends_of(int(codes[route])))
+            latency[route], network[route], count[route] = way.latency, way.network, len(way.hops)
+            hops += way.hops
+        resources = np.array([resource for resource, _ in hops], np.int64)
+        columns.append((np.repeat(rest, count[rest]), resources, np.array([cost for _, cost in hops], np.float64)))
+        route, resource, cost = (np.concatenate(column) for column in zip(*columns, strict=True))
+        order = np.argsort(route, kind="stable")
         place = np.arange(len(route)) - np.repeat(np.cumsum(count) - count, count)
-        latency, network = np.array(rows, np.int64).reshape(-1, 2).T
-        hops = np.array(resources, np.int64), np.array(costs, np.float64)
-        return Routes(codes, latency, network > 0, route, place, *hops)
+        return Routes(codes, latency, network > 0, route[order], place, resource[order], cost[order])
