@@ -14,14 +14,31 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-FILE_NAME = re.compile(r"# (\S+\.(?:toml|py|txt))\n")
+BLOCK = re.compile(r"^(?:<!-- (\S+\.\w+) -->\n)?```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FILE_NAME = re.compile(r"# (\S+\.(?:toml|py|txt|yml|csv|cm|topo))\n")
+SCENARIO = re.compile(r"^(extends|cluster|\[cluster\])", re.MULTILINE)
+PYTHON = {
+    ROOT / "docs" / page
+    for page in (
+        "explanation/rail-only.md",
+        "howto/coming-from.md",
+        "howto/failures.md",
+        "howto/pandas.md",
+        "howto/simpy.md",
+        "howto/uncertainty.md",
+        "tutorial/rail-only.md",
+    )
+} | {ROOT / "README.md"}
+"""Pages whose Python is run, too."""
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)")
 
 
-def blocks(page: Path) -> list[tuple[str, str]]:
-    """Language and text of each fenced block of a page, in order."""
-    return BLOCK.findall(page.read_text(encoding="utf-8"))
+def blocks(page: Path) -> list[tuple[str, str, str]]:
+    """Name of the file if it is one, language and text of each fenced block of a page, in order."""
+    found = BLOCK.findall(page.read_text(encoding="utf-8"))
+    return [
+        (name or (told[1] if (told := FILE_NAME.match(text)) else ""), language, text) for name, language, text in found
+    ]
 
 
 def commands(text: str) -> list[list[str]]:
@@ -48,8 +65,13 @@ def test_links_lead_to_files(page: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in PAGES if "$ fabricsim " in page.read_text("utf-8")], ids=page_name)
-def test_commands_of_a_page_work_one_after_another(page: Path, tmp_path: Path, kineto_traces: ModuleType) -> None:
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page in PYTHON or "$ fabricsim " in page.read_text("utf-8")], ids=page_name
+)
+def test_commands_of_a_page_work_one_after_another(
+    page: Path, tmp_path: Path, kineto_traces: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     captured = False
     if "$ fabricsim inspect traces" in page.read_text("utf-8"):
         # the reader's own trace is stood in for by a made-up one of one rank of 16
@@ -57,11 +79,13 @@ def test_commands_of_a_page_work_one_after_another(page: Path, tmp_path: Path, k
         kineto_traces.write(tmp_path / "traces" / "rank3.pt.trace.json", 2**20)
     if "$ fabricsim calibrate trace.json" in page.read_text("utf-8"):
         kineto_traces.write_calls(tmp_path / "trace.json", kineto_traces.LAYER)
-    for language, text in blocks(page):
-        if name := FILE_NAME.match(text):
-            (tmp_path / name[1]).write_text(text, encoding="utf-8")
-            if language == "toml" and not re.search(r"^\[grid\]|^\[\[switch\]\]", text, re.MULTILINE):  # no scenarios
-                fabricsim(["check", name[1]], tmp_path)
+    for name, language, text in blocks(page):
+        if name:
+            (tmp_path / name).write_text(text, encoding="utf-8")
+            if language == "toml" and SCENARIO.search(text):
+                fabricsim(["check", name], tmp_path)
+        elif language == "python" and page in PYTHON:
+            exec(compile(text, page, "exec"), {})  # noqa: S102  our own page
         for arguments in commands(text) if language == "console" else []:
             if arguments[0] == "validate" and not arguments[-1].endswith(".py"):
                 continue  # minutes of work, and the tests of the studies do it
@@ -71,18 +95,6 @@ def test_commands_of_a_page_work_one_after_another(page: Path, tmp_path: Path, k
                 fabricsim([*arguments[:at], "-o", arguments[at + 1]], tmp_path)
                 captured = True
             fabricsim(arguments, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "page", ["howto/simpy.md", "howto/failures.md", "tutorial/rail-only.md", "explanation/rail-only.md"]
-)
-def test_examples_in_python_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    examples = [text for language, text in blocks(ROOT / "docs" / page) if language == "python"]
-
-    for example in examples:
-        exec(compile(example, page, "exec"), {})  # noqa: S102  our own page
 
 
 def test_readme_gives_the_two_commands_between_their_markers() -> None:
