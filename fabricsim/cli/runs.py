@@ -327,12 +327,15 @@ def plot(
     result: ResultArgument,
     *,
     output: FolderOption = None,
-    form: Annotated[Literal["png", "svg"], typer.Option("--format", help="Format of the pictures.")] = "png",
+    form: Annotated[Literal["png", "svg", "pdf"], typer.Option("--format", help="Format of the pictures.")] = "png",
+    width: Annotated[
+        float, typer.Option(metavar="INCHES", min=2.5, max=20.0, help="Width; a column of a paper has about 3.3.")
+    ] = 7.0,
 ) -> None:
     """Draw the pictures of a result file.
 
-    Breakdown, timeline, utilisation of links, byte matrix, and what was tapped; of traffic the completion times, and
-    what was tapped. They go beside the file if -o is left out.
+    Breakdown, timeline, use of links, threads and NVLink, byte matrix, and what was tapped; of traffic the completion
+    times, and what was tapped. They go beside the file if -o is left out.
     """
     from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
     from fabricsim.results.hdf5 import read_any  # noqa: PLC0415  --help must not pay for it
@@ -341,7 +344,8 @@ def plot(
     check_output_folder(output)
     drawn = read_any(result)
     folder = output_folder(output if output is not None else result.parent)
-    figures = plots.of_traffic(drawn) if isinstance(drawn, TrafficRecord) else _pictures(drawn)
+    with plots.paper(width):
+        figures = plots.of_traffic(drawn) if isinstance(drawn, TrafficRecord) else _pictures(drawn)
     for name, figure in figures.items():
         path = folder / f"{result.stem}-{name}.{form}"
         plots.save(figure, path)
@@ -352,12 +356,11 @@ def _pictures(run_result: RunRecord) -> dict[str, Figure]:
     from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
 
     packets = run_result.packets
-    rates = bool(run_result.series.rate.any())
-    names = ("breakdown", "timeline", "utilisation") if rates else ("breakdown", "timeline")
-    figures = {name: getattr(plots, name)(run_result) for name in names}
-    if not rates:
-        reason = "no rank communicates over a wire" if packets is None else "no rate of a wire was tapped"
-        note(f"no picture of the utilisation: {reason}")
+    figures = {"breakdown": plots.breakdown(run_result), "timeline": plots.timeline(run_result)}
+    if (run_result.calls.limits.limit >= 0).any() or run_result.series.rate.any():
+        figures["utilisation"] = plots.utilisation(run_result)
+    else:
+        note("no picture of the utilisation: no rank communicates over a wire, NVLink or a thread")
     if packets is not None:
         figures |= plots.of_packets(packets, f"{run_result.name} over {run_result.transport}")
     if run_result.pairs is not None and run_result.pairs.bytes.any():

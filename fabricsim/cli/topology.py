@@ -44,7 +44,7 @@ def topology(
 
 
 def _survey(scenario: Scenario, output: Path | None, prices: str | None, *, as_json: bool) -> None:
-    from fabricsim.report.topology_text import bill_text, headline, topology_text  # noqa: PLC0415  as above
+    from fabricsim.report.topology_text import bill_text, topology_text  # noqa: PLC0415  as above
     from fabricsim.run.bill import bill_of, wired  # noqa: PLC0415  as above
     from fabricsim.scenario.prices import read_prices  # noqa: PLC0415  as above
     from fabricsim.topology.inventory import take_inventory  # noqa: PLC0415  as above
@@ -58,7 +58,7 @@ def _survey(scenario: Scenario, output: Path | None, prices: str | None, *, as_j
         from fabricsim.report import plots  # noqa: PLC0415  as above
         from fabricsim.report.topology_picture import topology_picture  # noqa: PLC0415  as above
 
-        title = f"{scenario.name}, {topology}: {headline(found)}"
+        title = f"{scenario.name}, {topology}"
         dimensions = getattr(scenario.fabric, "dimensions", ())
         plots.save(topology_picture(wires, scenario.ends.count, title, dimensions), output)
         note(f"wrote {output}")

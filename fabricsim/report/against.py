@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _MARKS = ("o", "s", "^", "D", "v")
 
 
+@style.picture
 def flows_against(ours: Mapping[str, Sequence[float]], theirs: Mapping[str, Sequence[float]], title: str) -> Figure:
     """Draw our completion time of each flow over that of another simulator, and the distributions.
 
@@ -27,8 +28,9 @@ def flows_against(ours: Mapping[str, Sequence[float]], theirs: Mapping[str, Sequ
     Raises ResultError if there is no simulator to compare with.
     """
     style.require_some(len(theirs), "simulator", "the study compared with none")
-    figure = style.new_figure(11.0, 5.0)
-    flows, distribution = figure.subplots(1, 2)
+    below = style.narrow()
+    figure = style.new_figure(6.4 if below else 3.2)
+    flows, distribution = figure.subplots(2, 1) if below else figure.subplots(1, 2)
     _scatter(flows, ours, theirs)
     _distributions(distribution, ours, theirs)
     figure.suptitle(title, wrap=True)
@@ -47,7 +49,7 @@ def _scatter(axes: Axes, ours: Mapping[str, Sequence[float]], theirs: Mapping[st
     axes.set_xlabel("Their completion time (µs)")
     axes.set_ylabel("Our completion time (µs)")
     axes.grid(visible=True, alpha=0.3)
-    axes.legend(loc="upper left", fontsize="small")
+    axes.legend(loc="upper left")
 
 
 def _distributions(axes: Axes, ours: Mapping[str, Sequence[float]], theirs: Mapping[str, Sequence[float]]) -> None:
@@ -59,7 +61,7 @@ def _distributions(axes: Axes, ours: Mapping[str, Sequence[float]], theirs: Mapp
     axes.set_xlabel("Completion time (µs)")
     axes.set_ylabel("Share of flows")
     axes.grid(visible=True, alpha=0.3)
-    axes.legend(loc="lower right", fontsize="small")
+    axes.legend(loc="lower right")
 
 
 def _steps(axes: Axes, values: Sequence[float], *, label: str, color: str, linewidth: float) -> None:

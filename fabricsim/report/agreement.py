@@ -30,6 +30,7 @@ class Row(TypedDict):
     relative_error: float | None
 
 
+@style.picture
 def measured_against_predicted(rows: Sequence[Mapping[str, object]], title: str) -> Figure:
     """Draw pairs of bars, measured and predicted, each pair with its error; one panel for each unit.
 
@@ -42,16 +43,16 @@ def measured_against_predicted(rows: Sequence[Mapping[str, object]], title: str)
     units = list(dict.fromkeys(str(row["unit"]) for row in rows))
     groups = [[row for row in rows if row["unit"] == unit] for unit in units]
     heights = [len(group) + 0.8 for group in groups]
-    figure = style.new_figure(9.5, 1.2 + 0.6 * sum(heights))
+    figure = style.new_figure(0.9 + 0.4 * sum(heights))
     panels = figure.subplots(len(units), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, unit, group in zip(panels, units, groups, strict=True):
         _pairs(axes, unit, group)
     figure.suptitle(title, wrap=True)
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
+    style.legend(figure)
     return figure
 
 
+@style.picture
 def bus_bandwidth(sizes: Sequence[int], measured: Sequence[float], predicted: Sequence[float], title: str) -> Figure:
     """Draw bus bandwidth over message size, both logarithmic, and the error below.
 
@@ -68,7 +69,7 @@ def bus_bandwidth(sizes: Sequence[int], measured: Sequence[float], predicted: Se
     style.require_some(int(fits.sum()), "bandwidth", "name sizes above 0 bytes")
     size, truth, forecast = size[fits], truth[fits], forecast[fits]
     compared = bool(len(measured))
-    figure = style.new_figure(8.0, 6.0 if compared else 4.5)
+    figure = style.new_figure(4.0 if compared else 3.2, widest=5.0)
     panels = figure.subplots(1 + compared, 1, sharex=True, squeeze=False, height_ratios=[3, 1][: 1 + compared])[:, 0]
     if compared:
         panels[0].plot(size, truth / 1e9, "s", color=style.MEASURED_COLOUR, label="measured")
@@ -94,15 +95,18 @@ def _pairs(axes: Axes, unit: str, rows: Sequence[Mapping[str, object]]) -> None:
     for place, truth, forecast, row in zip(places, measured, predicted, rows, strict=True):
         _label(axes, place - 0.19, truth, f"{truth:.3g}")
         _label(axes, place + 0.19, forecast, f"{forecast:.3g}{_error(row['relative_error'])}")
-    axes.set_yticks(places, [fill(str(row["quantity"]), _LABEL_WIDTH) for row in rows])
+    axes.set_yticks(places, [fill(str(row["quantity"]), 20 if style.narrow() else _LABEL_WIDTH) for row in rows])
     axes.set_ylim(len(rows) - 0.45, -0.55)
     # room for the labels beside the longest bar
-    axes.set_xlim(right=1.4 * max(1e-300, *measured, *predicted))
+    longest = max(1e-300, *measured, *predicted)
+    axes.set_xlim(right=(1.7 if style.narrow() else 1.3) * longest)
+    if unit == "%" and longest <= 100:  # noqa: PLR2004  the whole
+        axes.set_xticks(range(0, 101, 20))
     axes.set_xlabel(f"Value ({unit})" if unit else "Value (no unit)")
 
 
 def _label(axes: Axes, place: float, value: float, text: str) -> None:
-    axes.annotate(text, (max(value, 0.0), place), (4, 0), textcoords="offset points", va="center", fontsize="small")
+    axes.annotate(text, (max(value, 0.0), place), (4, 0), textcoords="offset points", va="center", fontsize=6.5)
 
 
 def _errors(axes: Axes, size: np.ndarray, error: np.ndarray) -> None:

@@ -30,6 +30,7 @@ class CalibratedRows(NamedTuple):
     held_out: bool
 
 
+@style.picture
 def calibration(series: Sequence[CalibratedRows], title: str) -> Figure:
     """Draw one table of a calibration.
 
@@ -39,7 +40,7 @@ def calibration(series: Sequence[CalibratedRows], title: str) -> Figure:
     Raises ResultError if there is no row.
     """
     style.require_some(sum(len(each.sizes) for each in series), "row", "the table is empty")
-    figure = style.new_figure(8.0, 6.4)
+    figure = style.new_figure(4.6, widest=5.0)
     times, errors = figure.subplots(2, 1, sharex=True, height_ratios=[2, 1])
     times.set(xscale="log", yscale="log", ylabel="Time (µs)", title=title)
     _draw_times(times, series)
@@ -53,7 +54,7 @@ def calibration(series: Sequence[CalibratedRows], title: str) -> Figure:
     errors.set_ylabel("Error of\nprediction (%)")
     errors.set_xlabel("Size")
     _label_sizes(errors, series)
-    times.legend(loc="upper left", frameon=False)
+    times.legend(loc="upper left")
     return figure
 
 
@@ -85,7 +86,7 @@ def _marks(series: CalibratedRows) -> dict[str, object]:
     return {
         "linestyle": "none",
         "marker": "D" if series.held_out else "s",
-        "markersize": 5,
+        "markersize": 4,
         "markerfacecolor": "white" if series.held_out else _colour(series),
         "color": _colour(series),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,9 +22,13 @@ MOST_POINTS = 5000
 SIZE_BINS = 12
 """Groups of sizes, each with about as many flows, that the lines over size go through."""
 
-_MANY = 10.0  # a range of more than this factor gets a logarithmic axis
+_MANY = 4.0  # a range of more than this factor gets a logarithmic axis
+_LITTLE = 1.1  # and one of less than this factor is widened to it: what differs by less is alike
+_FEW = 500  # flows up to which each is a shape of its own
+_DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 
 
+@style.picture
 def completion_times(result: TrafficRecord) -> Figure:
     """Draw the distribution of the completion times, and the slowdown over the flow size.
 
@@ -33,36 +37,40 @@ def completion_times(result: TrafficRecord) -> Figure:
     `result`: the run.
     Returns: for `fabricsim.report.plots.save`.
     """
-    figure = style.new_figure(11.0, 4.8)
-    times, slowdowns = figure.subplots(1, 2)
+    below = style.narrow()
+    figure = style.new_figure(6.0 if below else 2.9)
+    times, slowdowns = figure.subplots(2, 1) if below else figure.subplots(1, 2)
     _times(times, result)
     sizes = result.matrix.flows["bytes"]
     if sizes.min() == sizes.max():
         _slowdown_distribution(slowdowns, result.slowdown)
     else:
         _slowdown_over_size(slowdowns, sizes, result.slowdown)
+    style.legend(figure)
     count = f"{len(sizes):,} flow{'s' if len(sizes) > 1 else ''}"
     figure.suptitle(f"{result.matrix.name} on {result.name} over {result.transport}: {count}", wrap=True)
     return figure
 
 
+@style.picture
 def compared_traffic(results: Sequence[TrafficRecord], labels: tuple[str, Sequence[str]]) -> Figure:
     """Draw the distributions of completion times of several runs into one picture.
 
     `results`, `labels`: at least one run; what they differ in, and what each is called.
     Returns: for `fabricsim.report.plots.save`.
     """
-    figure = style.new_figure()
+    figure = style.new_figure(widest=5.0)
     axes = figure.add_subplot()
     unit, scale = style.time_unit(max(int(result.completion.max()) for result in results))
-    for label, result in zip(labels[1], results, strict=True):
-        _steps(axes, result.completion / scale, label=label)
+    looks = zip(style.SERIES_COLOURS * len(results), _DASHES * len(results), strict=False)
+    for label, result, (colour, dash) in zip(labels[1], results, looks, strict=False):
+        _steps(axes, result.completion / scale, label=label, color=colour, linestyle=dash)
     lowest, highest = (float(pick([pick(result.completion) for result in results])) / scale for pick in (min, max))
     _scale(axes, lowest, highest)
     axes.set_xlabel(f"Flow completion time ({unit})")
     _distribution_axis(axes)
-    style.legend_beside(axes, title=labels[0])
-    figure.suptitle(f"{results[0].matrix.name} by {labels[0]}", wrap=True)
+    style.legend(figure, title=labels[0][:1].upper() + labels[0][1:])
+    axes.set_title(results[0].matrix.name, wrap=True)
     return figure
 
 
@@ -74,27 +82,28 @@ def _times(axes: Axes, result: TrafficRecord) -> None:
     _scale(axes, float(alone.min()), float(completion.max()))
     axes.set_xlabel(f"Flow completion time ({unit})")
     _distribution_axis(axes)
-    style.legend_above(axes)
 
 
 def _slowdown_distribution(axes: Axes, slowdown: NDArray[np.float64]) -> None:
     _steps(axes, slowdown, color=style.COMPUTE_COLOUR)
     _scale(axes, float(slowdown.min()), float(slowdown.max()))
-    axes.set_xlabel("Slowdown (completion time / time alone)")
+    axes.set_xlabel("Slowdown against the idle fabric")
     _distribution_axis(axes)
 
 
-def _steps(axes: Axes, values: NDArray[np.float64], **line: str) -> None:
+def _steps(axes: Axes, values: NDArray[np.float64], **line: Any) -> None:  # noqa: ANN401  matplotlib's own
     """Draw the share of values of up to each."""
     ordered = np.sort(values)
     shares = np.arange(1, len(ordered) + 1) / len(ordered)
-    axes.step(np.concatenate([ordered[:1], ordered]), np.concatenate([[0.0], shares]), where="post", **line)  # type: ignore[arg-type]
+    axes.step(np.concatenate([ordered[:1], ordered]), np.concatenate([[0.0], shares]), where="post", **line)
 
 
 def _scale(axes: Axes, lowest: float, highest: float) -> None:
     if highest > _MANY * lowest:
         axes.set_xscale("log")
         style.logarithmic(axes.xaxis, lowest, highest)
+    elif highest < _LITTLE * lowest:
+        axes.set_xlim(lowest / _LITTLE, highest * _LITTLE)
 
 
 def _distribution_axis(axes: Axes) -> None:
@@ -105,22 +114,39 @@ def _distribution_axis(axes: Axes) -> None:
 
 def _slowdown_over_size(axes: Axes, sizes: NDArray[np.int64], slowdown: NDArray[np.float64]) -> None:
     shown = style.evenly(len(sizes), MOST_POINTS)
-    axes.plot(sizes[shown], slowdown[shown], ".", markersize=3, alpha=0.35, color=style.SERIES_COLOURS[3], label="flow")
+    axes.plot(
+        sizes[shown],
+        slowdown[shown],
+        ".",
+        markersize=2,
+        alpha=0.35,
+        color=style.SERIES_COLOURS[3],
+        label="flow",
+        rasterized=len(shown) > _FEW,
+    )
     groups = _groups(sizes)
     centre = [float(np.exp(np.log(sizes[group]).mean())) for group in groups]
     for share, colour in ((50, style.COMPUTE_COLOUR), (99, style.COMMUNICATION_COLOURS[0])):
         line = [float(np.percentile(slowdown[group], share)) for group in groups]
-        axes.plot(centre, line, "o-", markersize=4, color=colour, label=f"p{share} of a group of sizes")
+        axes.plot(centre, line, "o-", markersize=3, color=colour, label=f"p{share} of a group of sizes")
     axes.set_xscale("log")
     axes.set_yscale("log")
     style.logarithmic(axes.yaxis, float(slowdown[shown].min()), float(slowdown[shown].max()))
-    axes.set_xlabel("Flow size (bytes)")
-    axes.set_ylabel("Slowdown (completion time / time alone)")
+    decades = [10.0**power for power in range(int(np.log10(sizes.min())), int(np.log10(sizes.max())) + 2)]
+    axes.set_xticks(decades, [_decimal(size) for size in decades])
+    axes.minorticks_off()
+    axes.set_xlabel("Flow size")
+    axes.set_ylabel("Slowdown against the idle fabric")
     axes.grid(visible=True, which="major", alpha=0.3)
-    style.legend_above(axes)
 
 
 def _groups(sizes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """Cut the flows into groups of rising sizes, about equally many in each."""
     order = np.argsort(sizes, kind="stable")
     return [group for group in np.array_split(order, SIZE_BINS) if len(group)]
+
+
+def _decimal(size: float) -> str:
+    """Write a power of ten of bytes."""
+    unit, scale = next((pair for pair in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)) if size >= pair[1]), ("B", 1.0))
+    return f"{size / scale:g} {unit}"

@@ -26,6 +26,7 @@ class Bar:
     communication: float
 
 
+@style.picture
 def grouped(bars: Sequence[Bar], title: str) -> Figure:
     """Draw runs as stacked bars, side by side within their group.
 
@@ -39,7 +40,7 @@ def grouped(bars: Sequence[Bar], title: str) -> Figure:
     names = list(dict.fromkeys(bar.name for bar in bars))
     colours = dict(zip(names, cycle(style.COMMUNICATION_COLOURS), strict=False))
     width = 0.8 / len(names)
-    figure = style.new_figure(3.0 + 1.1 * len(groups))
+    figure = style.new_figure(3.4)
     axes = figure.add_subplot()
     for index, name in enumerate(names):
         own = [bar for bar in bars if bar.name == name]
@@ -48,11 +49,11 @@ def grouped(bars: Sequence[Bar], title: str) -> Figure:
         communication = np.array([bar.communication for bar in own])
         label = "compute" if index == 0 else None
         axes.bar(places, compute, width * 0.92, color=style.COMPUTE_COLOUR, label=label)
-        label = f"communication\nand waiting,\n{name}"
+        label = f"communication and waiting, {name}"
         axes.bar(places, communication, width * 0.92, compute, color=colours[name], label=label)
     axes.set_xticks(range(len(groups)), groups, rotation=20, ha="right")
     axes.set_ylabel("Iteration time (s)")
     axes.set_xlabel("Model")
-    style.legend_beside(axes, reverse=False)
+    style.legend(figure)
     figure.suptitle(title, wrap=True)
     return figure

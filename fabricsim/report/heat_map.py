@@ -20,6 +20,7 @@ MOST_CELLS = 512
 _MOST_TICKS = 8
 
 
+@style.picture
 def heat_map(pairs: Pairs, title: str) -> Figure:
     """Draw who sends how much to whom, in colours by the logarithm; pairs without traffic stay white.
 
@@ -36,7 +37,7 @@ def heat_map(pairs: Pairs, title: str) -> Figure:
     grid = np.zeros((-(-pairs.ranks // each),) * 2)
     np.maximum.at(grid, (source // each, target // each), carried)
     low, high = float(grid[grid > 0].min()), float(grid.max())
-    figure = style.new_figure(7.2, 6.0)
+    figure = style.new_figure(3.9, widest=4.8)
     axes = figure.add_subplot()
     norm = LogNorm(low, max(high, 1.01 * low))
     edge = len(grid) * each
@@ -53,7 +54,8 @@ def heat_map(pairs: Pairs, title: str) -> Figure:
     bar.minorticks_off()
     axes.set_xlabel("Receiving rank")
     axes.set_ylabel("Sending rank")
-    axes.set_title(title + ("" if each == 1 else f"; a cell is {each} x {each} ranks"), fontsize="medium", wrap=True)
+    axes.spines[:].set_visible(True)
+    axes.set_title(title + ("" if each == 1 else f"; a cell is {each} x {each} ranks"), wrap=True)
     return figure
 
 

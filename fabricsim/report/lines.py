@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _MARKERS = "osD^vPX"
 
 
+@style.picture
 def lines(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], x: str, y: str, title: str) -> Figure:
     """Draw figures over a value that doubles.
 
@@ -23,12 +24,20 @@ def lines(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], x: str,
     Raises ResultError if there is no line.
     """
     style.require_some(len(series), "line", "nothing was swept")
-    figure = style.new_figure(7.0, 4.2)
+    figure = style.new_figure(widest=5.0)
     axes = figure.subplots()
     for number, (name, (values, heights)) in enumerate(series.items()):
         colour = style.SERIES_COLOURS[number % len(style.SERIES_COLOURS)]
-        width = 2 * (len(series) - number)  # lines that lie on one another all show
-        axes.plot(values, heights, color=colour, marker=_MARKERS[number % len(_MARKERS)], linewidth=width, label=name)
+        width = 1.0 + 1.3 * (len(series) - number - 1)  # lines that lie on one another all show
+        axes.plot(
+            values,
+            heights,
+            color=colour,
+            marker=_MARKERS[number % len(_MARKERS)],
+            linewidth=width,
+            markersize=width + 3,
+            label=name,
+        )
     axes.set_xscale("log", base=2)
     ticks = sorted({value for values, _ in series.values() for value in values})
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
@@ -36,10 +45,11 @@ def lines(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], x: str,
     axes.set_ylim(0, 1.1 * max(figure for _, figures in series.values() for figure in figures))
     axes.set(xlabel=x, ylabel=y, title=title)
     axes.grid(alpha=0.3)
-    style.legend_beside(axes)
+    style.legend(figure)
     return figure
 
 
+@style.picture
 def frontier(points: Sequence[tuple[float, float, str, str]], x: str, y: str, title: str) -> Figure:
     """Draw choices by two figures of which less is better, and join those that none beats in both.
 
@@ -49,7 +59,7 @@ def frontier(points: Sequence[tuple[float, float, str, str]], x: str, y: str, ti
     Raises ResultError if there is no point.
     """
     style.require_some(len(points), "choice", "nothing was compared")
-    figure = style.new_figure(7.5, 4.8)
+    figure = style.new_figure(3.8, widest=5.5)
     axes = figure.subplots()
     best = sorted(point[:2] for point in points if not any(_beats(other, point) for other in points))
     axes.step(*zip(*best, strict=True), where="post", color=style.MEASURED_COLOUR, linewidth=1, label="frontier")
@@ -61,11 +71,11 @@ def frontier(points: Sequence[tuple[float, float, str, str]], x: str, y: str, ti
         )
         for place, (at, height, label, _) in enumerate(own):  # labels of neighbours above and below
             offset = (6, 4 - 12 * (place % 2))
-            axes.annotate(label, (at, height), xytext=offset, textcoords="offset points", fontsize="small")
+            axes.annotate(label, (at, height), xytext=offset, textcoords="offset points", fontsize=6)
     axes.set(xlabel=x, ylabel=y, title=title)
     axes.margins(0.12)
     axes.grid(alpha=0.3)
-    style.legend_beside(axes)
+    style.legend(figure)
     return figure
 
 

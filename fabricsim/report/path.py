@@ -27,6 +27,7 @@ _FIRST, _SECOND, _ANSWER = style.COMPUTE_COLOUR, style.COMMUNICATION_COLOURS[0],
 _TRIM, _MARK = style.COMMUNICATION_COLOURS[1:3]
 
 
+@style.picture
 def packet_paths(log: PacketLog, title: str) -> Figure:
     """Draw when the first packets of a flow, and their answers, left on each logged wire of its way.
 
@@ -45,23 +46,22 @@ def packet_paths(log: PacketLog, title: str) -> Figure:
     back = mine[(mine["kind"] != DATA) & np.isin(mine["echo"], numbers)][:MOST_ENTRIES]
     places = _places(forward, back)
     forward, back = (part[np.isin(part["wire"], list(places))] for part in (forward, back))
-    figure = style.new_figure(10.0, 1.8 + 0.55 * len(places))
+    figure = style.new_figure(0.9 + 0.4 * len(places))
     axes = figure.add_subplot()
     unit, scale = style.time_unit(int(max(part["time"].max(initial=0) for part in (forward, back))))
-    for number in numbers.tolist():
-        _draw(axes, forward[forward["number"] == number], places, scale)
-    for echo in numbers.tolist():
-        for cause in np.unique(back["number"][back["echo"] == echo]).tolist():
-            chosen = back[(back["echo"] == echo) & (back["number"] == cause)]
-            _draw(axes, chosen, places, scale)
+    for part, key in ((forward, "number"), (back, "echo")):
+        for number in numbers.tolist():
+            of_number = part[part[key] == number]
+            for own in np.unique(of_number["number"]).tolist():
+                _draw(axes, of_number[of_number["number"] == own], places, scale)
     axes.set_yticks(list(places.values()), [log.wires[wire] for wire in places])
     axes.invert_yaxis()
     axes.set_ylim(len(places) - 0.5, -0.5)
     axes.set_xlabel(f"Time at which the first bit leaves ({unit})")
     axes.grid(visible=True, axis="x", alpha=0.3)
-    _legend(axes)
+    style.legend(figure)
     way = f"{log.source[flow]} to {log.target[flow]}"
-    figure.suptitle(f"The first {len(numbers)} packets from {way}: {title}", wrap=True)
+    figure.suptitle(f"{title}\nthe first {len(numbers)} packets from {way}", wrap=True)
     return figure
 
 
@@ -78,13 +78,16 @@ def _draw(axes: Axes, entries: NDArray[np.void], places: dict[int, int], scale: 
         part = entries[begin:end]
         time = part["time"] / scale
         rows = [places[int(wire)] for wire in part["wire"]]
-        axes.plot(time, rows, "-", color=_colour(part), linewidth=0.8, marker=".", markersize=3)
-        for chosen, marker, colour in (
-            (_has(part, MARKED), "s", _MARK),
-            (_has(part, TRIMMED), "v", _TRIM),
-            (part["fate"] != SENT, "X", "black"),
+        colour, label = _colour(part)
+        axes.plot(time, rows, "-", color=colour, linewidth=0.7, marker=".", markersize=2.5, label=label)
+        for chosen, marker, colour, label in (
+            (_has(part, MARKED), "s", _MARK, "marked"),
+            (_has(part, TRIMMED), "v", _TRIM, "trimmed"),
+            (part["fate"] != SENT, "X", "black", "dropped or lost"),
         ):
-            axes.plot(time[chosen], np.array(rows)[chosen], marker, color=colour, markersize=5, linestyle="none")
+            if chosen.any():
+                at = time[chosen], np.array(rows)[chosen]
+                axes.plot(*at, marker, color=colour, markersize=4, linestyle="none", label=label)
 
 
 def _entrance(entries: NDArray[np.void], places: dict[int, int]) -> int:
@@ -96,15 +99,8 @@ def _has(entries: NDArray[np.void], bit: int) -> NDArray[np.bool_]:
     return data
 
 
-def _colour(entries: NDArray[np.void]) -> str:
+def _colour(entries: NDArray[np.void]) -> tuple[str, str]:
     if int(entries["kind"][0]) != DATA:
-        return _ANSWER
-    return _SECOND if int(entries["state"][0]) & AGAIN else _FIRST
-
-
-def _legend(axes: Axes) -> None:
-    for label, colour in (("data", _FIRST), ("data, sent again", _SECOND), ("acknowledgement", _ANSWER)):
-        axes.plot([], [], "-", color=colour, label=label)
-    for label, marker, colour in (("marked", "s", _MARK), ("trimmed", "v", _TRIM), ("dropped or lost", "X", "black")):
-        axes.plot([], [], marker, color=colour, label=label)
-    style.legend_beside(axes)
+        return _ANSWER, "acknowledgement"
+    again = int(entries["state"][0]) & AGAIN
+    return (_SECOND, "data, sent again") if again else (_FIRST, "data")

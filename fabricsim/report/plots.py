@@ -12,8 +12,9 @@ from fabricsim.report.grouped import Bar, grouped
 from fabricsim.report.heat_map import heat_map
 from fabricsim.report.lines import frontier, lines
 from fabricsim.report.path import packet_paths
+from fabricsim.report.scaling import ScaledRun, rates_over_time, scaling
 from fabricsim.report.scatter import agreement
-from fabricsim.report.style import save
+from fabricsim.report.style import paper, save
 from fabricsim.report.sweeps import volume_sweeps
 from fabricsim.report.taps import queues, windows
 from fabricsim.report.timeline import timeline
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Bar",
+    "ScaledRun",
     "agreement",
     "breakdown",
     "bus_bandwidth",
@@ -40,9 +42,12 @@ __all__ = [
     "of_packets",
     "of_traffic",
     "packet_paths",
+    "paper",
     "payload_rates",
     "queues",
+    "rates_over_time",
     "save",
+    "scaling",
     "timeline",
     "utilisation",
     "volume_sweeps",

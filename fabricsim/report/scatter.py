@@ -20,6 +20,7 @@ _FEW = 60
 """Points that can be drawn large."""
 
 
+@style.picture
 def agreement(points: Sequence[tuple[float, float, str]], quantity: str, title: str) -> Figure:
     """Draw how well predictions agree with measurements.
 
@@ -30,7 +31,7 @@ def agreement(points: Sequence[tuple[float, float, str]], quantity: str, title: 
     Raises ResultError if there is no point.
     """
     style.require_some(len(points), "comparison", "the study has no rows")
-    figure = style.new_figure(8.0, 5.6)
+    figure = style.new_figure(4.4, widest=5.0)
     axes = figure.subplots()
     figures = np.array([point[:2] for point in points])
     ends = np.array([figures.min() / _MARGIN, figures.max() * _MARGIN])
@@ -40,12 +41,12 @@ def agreement(points: Sequence[tuple[float, float, str]], quantity: str, title: 
     for number, group in enumerate(groups):
         of_group = figures[[point[2] == group for point in points]]
         colour = style.SERIES_COLOURS[number % len(style.SERIES_COLOURS)]
-        size = 30 if len(points) <= _FEW else 10
+        size = 16 if len(points) <= _FEW else 6
         axes.scatter(of_group[:, 0], of_group[:, 1], s=size, color=colour, label=group, zorder=3)
     axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, title=title)
     for axis in (axes.xaxis, axes.yaxis):
         style.logarithmic(axis, *map(float, ends))
     axes.set_xlabel(f"Measured {quantity}")
     axes.set_ylabel(f"Predicted {quantity}")
-    style.legend_beside(axes)
+    style.legend(figure)
     return figure

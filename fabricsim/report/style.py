@@ -1,23 +1,61 @@
-"""What all plots share: colours, figures without pyplot, units of axes, saving."""
+"""What all pictures share: one style at any width of paper, colours, figures without pyplot, units of axes, saving."""
 
 from __future__ import annotations
 
 import logging
 import re
 import warnings
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from fabricsim.errors import ResultError
 from fabricsim.files.atomic import whole
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+
+P = ParamSpec("P")
+
+FULL_WIDTH = 7.0
+"""Inches across both columns of a paper; one column has about 3.3."""
+_WIDTH = ContextVar("width", default=FULL_WIDTH)
+_RC = {
+    "font.family": ["DejaVu Sans"],
+    "font.size": 8.0,
+    "axes.titlesize": 8.0,
+    "axes.labelsize": 8.0,
+    "xtick.labelsize": 7.0,
+    "ytick.labelsize": 7.0,
+    "legend.fontsize": 7.0,
+    "legend.title_fontsize": 7.0,
+    "figure.titlesize": 8.0,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 4.0,
+    "grid.alpha": 0.3,
+    "grid.linewidth": 0.5,
+    "hatch.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.handlelength": 1.4,
+    "legend.handletextpad": 0.5,
+    "legend.columnspacing": 1.2,
+    "pdf.fonttype": 42,
+    "svg.hashsalt": "fabricsim",
+}
+"""Of all pictures: letters of 7 and 8 points, as journals ask for, whatever the width."""
 
 COMPUTE_COLOUR = "#0072B2"
 COMMUNICATION_COLOURS = ("#D55E00", "#E69F00", "#CC79A7", "#F0E442")
@@ -29,41 +67,94 @@ PREDICTED_COLOUR = "#0072B2"
 
 SERIES_COLOURS = (
     "#332288",
-    "#DDCC77",
+    "#CC6677",
     "#117733",
     "#88CCEE",
-    "#CC6677",
+    "#882255",
+    "#DDCC77",
     "#AA4499",
     "#44AA99",
     "#999933",
-    "#882255",
 )
-"""Paul Tol's "muted" scheme, for more than a handful of categories; ordered so that neighbours differ in lightness."""
+"""Paul Tol's "muted" scheme, for more than a handful of categories; those first that show on white as thin lines."""
 HATCHES = ("", "////", "....")
 """Laid over the colours when those run out."""
 
-_MIN_WIDTH = 6.4
+COMPUTE_COLOURS = {"forward-compute": COMPUTE_COLOUR, "backward-compute": HOST_COLOUR, "optimizer": "#009E73"}
+_OTHER_COMPUTE = (COMPUTE_COLOUR, "#009E73", HOST_COLOUR, *SERIES_COLOURS)
+"""Colours of timers of computation; others get them by their number."""
+
 _FEW_DECADES = 1000.0
 """Factor between the ends of a logarithmic axis up to which more than powers of ten are labelled."""
-_SUFFIXES = {".png", ".svg"}
-_LONG_NAME = 16
-"""Letters of a name that fits below a bar."""
+_SUFFIXES: dict[str, dict[str, Any]] = {
+    ".png": {"Software": None},
+    ".svg": {"Date": None, "Creator": None},
+    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
+"""Formats, and what of their metadata would differ between runs and machines."""
+_LETTER = 0.056
+"""Width of a letter of a legend in inches, in the mean."""
+_HANDLE = 0.36
+"""Width of what stands beside it."""
+_LINE = 0.15
+"""Height of a line of a legend."""
 _LONGEST_TEXT = 300
 """Letters that are drawn at most; more fit into no picture, and each letter that does not fit takes its time, too."""
 
 
-def new_figure(width: float = 8.0, height: float = 4.5) -> Figure:
-    """Make an empty figure whose parts keep clear of each other; sizes in inches."""
+@contextmanager
+def paper(width: float) -> Iterator[None]:
+    """Have pictures that are made meanwhile be `width` inches wide; letters keep their size."""
+    before = _WIDTH.set(width)
+    try:
+        yield
+    finally:
+        _WIDTH.reset(before)
+
+
+def picture(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Make a function draw in the style of all pictures."""
+
+    @wraps(draw)
+    def drawn(*args: P.args, **options: P.kwargs) -> Figure:
+        _quieten()
+        import matplotlib as mpl  # noqa: PLC0415  matplotlib loads slowly, and only plots need it
+
+        with mpl.rc_context(_RC):
+            figure = draw(*args, **options)
+            for axes in figure.axes:  # the ends of logarithmic axes come with the ticks, whose style is that of now
+                axes.xaxis.get_ticklabels(), axes.yaxis.get_ticklabels()
+            return figure
+
+    return drawn
+
+
+def _quieten() -> None:
     logger = logging.getLogger("matplotlib")
     if not logger.hasHandlers():  # else two lines on standard error say that no home keeps its fonts
         logger.setLevel(logging.ERROR)
+
+
+def new_figure(height: float = 3.6, widest: float = FULL_WIDTH) -> Figure:
+    """Make an empty figure as wide as the paper, whose parts keep clear of each other.
+
+    `height`: inches at full width; less at less.
+    `widest`: inches that it has at most.
+    """
+    _quieten()
     from matplotlib.figure import Figure  # noqa: PLC0415  matplotlib loads slowly, and only plots need it
 
-    return Figure(figsize=(max(width, _MIN_WIDTH), height), layout="constrained")
+    width = min(_WIDTH.get(), widest)
+    return Figure(figsize=(width, height * (width / widest) ** 0.5), layout="constrained")
+
+
+def narrow() -> bool:
+    """Whether the paper is one column wide."""
+    return _WIDTH.get() < 5.0  # noqa: PLR2004  inches, between one column and two
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG or SVG; the same figure gives the same bytes.
+    """Write a figure as PNG, SVG or PDF; the same figure gives the same bytes.
 
     `path`: file to write; its suffix decides the format.
     Raises ResultError if the suffix is another one, or the file cannot be written; nothing is left then.
@@ -74,14 +165,12 @@ def save(figure: Figure, path: Path) -> None:
 
     suffix = path.suffix.lower()
     if suffix not in _SUFFIXES:
-        msg = f"{path}: cannot draw as {suffix or 'a file without suffix'}; use .png or .svg"
+        msg = f"{path}: cannot draw as {suffix or 'a file without suffix'}; use .png, .svg or .pdf"
         raise ResultError(msg)
-    # dates, versions and random ids of elements would differ between runs and machines
-    metadata: dict[str, Any] = {"Software": None} if suffix == ".png" else {"Date": None, "Creator": None}
     way_out = "name a file in a folder that exists and has room"
     with (
         whole(path, way_out, ResultError) as part,
-        mpl.rc_context({"svg.hashsalt": "fabricsim", "text.parse_math": False}),
+        mpl.rc_context({**_RC, "text.parse_math": False}),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter(
@@ -96,7 +185,7 @@ def save(figure: Figure, path: Path) -> None:
                 text.set_text(re.sub(r"(?<!\\)\$", r"\\$", text.get_text()))
             else:
                 text.set_parse_math(False)
-        figure.savefig(part, format=suffix[1:], dpi=150, metadata=metadata)
+        figure.savefig(part, format=suffix[1:], dpi=200, metadata=_SUFFIXES[suffix])
 
 
 def _cut(text: str) -> str:
@@ -145,27 +234,57 @@ def evenly(count: int, most: int) -> list[int]:
     return [round(index * (count - 1) / (most - 1)) for index in range(most)]
 
 
-def legend_beside(axes: Axes, *, reverse: bool = False, **options: Any) -> None:  # noqa: ANN401  matplotlib's own
-    """Put the legend to the right of the axes, where it covers nothing.
+def timer_colours(timers: Sequence[str], dimension: dict[int, str], host: Sequence[int]) -> list[tuple[str, str]]:
+    """Give each timer its colour and hatch: those of collectives the colour of their dimension.
 
-    `axes`: if the labelled things are.
-    `reverse`: last label first, the order in which bars are stacked.
-    `options`: passed on to ``Axes.legend``.
+    `dimension`: of the collectives of a timer, by its number; `host`: timers of what hosts do.
     """
-    if axes.get_legend_handles_labels()[0]:  # else matplotlib warns
-        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0, reverse=reverse, **options)
+    of = dimension_colours(list(dimension.values()))
+    looks = []
+    for number, timer in enumerate(timers):
+        again = 0 if timer in COMPUTE_COLOURS else number // len(_OTHER_COMPUTE)
+        colour = COMPUTE_COLOURS.get(timer, _OTHER_COMPUTE[number % len(_OTHER_COMPUTE)])
+        if number in dimension:
+            colour = of[dimension[number]]
+            again = sum(dimension.get(other) == dimension[number] for other in range(number))
+        elif number in host:
+            colour = MEASURED_COLOUR
+        looks.append((colour, HATCHES[again % len(HATCHES)]))
+    return looks
 
 
-def legend_above(axes: Axes) -> None:
-    """Put the legend into one line above the axes, where it covers nothing and leaves them their width."""
-    tight = {"columnspacing": 1.2, "handlelength": 1.5, "handletextpad": 0.5, "borderaxespad": 0.2}
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=9, frameon=False, **tight)
+def legend(figure: Figure, *, title: str | None = None, of: Axes | None = None) -> None:
+    """Put one legend below all panels, in as many columns as fit, where it covers nothing; none without labels.
+
+    `of`: axes whose labelled things it has, by default those of all, each label once.
+    """
+    found: dict[str, Any] = {}
+    for axes in figure.axes if of is None else [of]:
+        found |= {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    if not found:
+        return
+    each = _HANDLE + _LETTER * max(len(line) for label in found for line in label[:_LONGEST_TEXT].split("\n"))
+    columns = min(len(found), max(1, int(figure.get_figwidth() / each)))
+    labels = list(found)
+    rows = -(-len(labels) // columns) + (title is not None)
+    figure.set_figheight(figure.get_figheight() + _LINE * rows)
+    figure.legend([found[label] for label in labels], labels, loc="outside lower center", ncols=columns, title=title)
 
 
-def name_bars(axes: Axes, names: Sequence[str]) -> None:
-    """Write names below bars; turned if they would run into each other."""
-    turned = max(map(len, names)) > _LONG_NAME
-    axes.set_xticks(range(len(names)), names, rotation=30 if turned else 0, ha="right" if turned else "center")
+def panel_title(axes: Axes, name: str, told: str = "") -> None:
+    """Name a panel above its left end, and say something of it above its right one."""
+    if narrow() and told:
+        name, told = f"{name}, {told}", ""
+    axes.set_title(name, loc="left", fontsize=7, pad=3)
+    axes.set_title(told, loc="right", fontsize=7, pad=3)
+
+
+def name_ranks(axes: Axes, names: Sequence[str], every: int) -> None:
+    """Write ranks beside their rows, the first on top; `every`: how many ranks there are."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylabel("Rank" if len(names) == every else f"Rank ({len(names)} of {every:,})")
 
 
 def require_some(count: int, what: str, reason: str) -> None:

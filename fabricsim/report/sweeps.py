@@ -23,6 +23,7 @@ _BASE = 4
 """Step of the ticks of sizes, as a power of two: 16 times."""
 
 
+@style.picture
 def volume_sweeps(points: Points, schemes: Sequence[str], mixed: str) -> Figure:
     """Draw message sizes, calls and shares of bytes over sequence length (above) and model size (below).
 
@@ -33,8 +34,9 @@ def volume_sweeps(points: Points, schemes: Sequence[str], mixed: str) -> Figure:
     Raises ResultError if there are no points.
     """
     style.require_some(len(points), "job", "the study counted nothing")
-    figure = style.new_figure(13.0, 7.6)
-    panels = figure.subplots(len(_SWEEPS), 3, squeeze=False)
+    below = style.narrow()
+    figure = style.new_figure(15.0 if below else 4.8)
+    panels = figure.subplots(3, len(_SWEEPS)).T if below else figure.subplots(len(_SWEEPS), 3)
     for line, (sweep, label) in zip(panels, _SWEEPS.items(), strict=True):
         swept = [point for point in points if point["sweep"] == sweep]
         ticks = list(dict.fromkeys(str(point[sweep]) for point in swept))

@@ -9,9 +9,9 @@ import numpy as np
 
 from fabricsim.errors import InputError
 from fabricsim.report import style
+from fabricsim.report.axis_names import axis_name, number, value_name
 from fabricsim.report.lines import frontier
 from fabricsim.scenario.suggest import did_you_mean
-from fabricsim.units import BYTES, DURATION, RATE, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -36,6 +36,7 @@ _MOST_ROWS = 20
 _MOST_BEST = 10
 _MOST_LINES = 9
 _MOST_LABELS = 24
+_MANY = 20.0  # a range of more than this factor gets logarithmic colours
 _FEW = 5  # errors that are told
 
 
@@ -117,19 +118,19 @@ def pictures(
     done = [row for row in rows if row["status"] == "done"]
     if not done:
         return
-    for number, picture in enumerate(wanted or _suiting(done, varied), 1):
+    for count, picture in enumerate(wanted or _suiting(done, varied), 1):
         for key in ("x", "y", "value", "by"):
             if picture.get(key) is not None and picture[key] not in done[0]:
                 hint = did_you_mean(picture[key], done[0], "columns are " + ", ".join(done[0]))
-                msg = f"pictures[{number - 1}].{key}: the index has no column {picture[key]!r}; {hint}"
+                msg = f"pictures[{count - 1}].{key}: the index has no column {picture[key]!r}; {hint}"
                 raise InputError(msg)
-        yield f"picture-{number}.png", _KINDS[picture["kind"]](done, picture, name)
+        yield f"picture-{count}.png", _KINDS[picture["kind"]](done, picture, name)
 
 
 def _suiting(done: Rows, varied: Sequence[str]) -> list[dict[str, Any]]:
     ranking = headline(done)
     axes = [key for key in varied if len({_told(row[key]) for row in done}) > 1]
-    numeric = sorted(axes, key=lambda key: _number(done[0][key]) is None)
+    numeric = sorted(axes, key=lambda key: number(done[0][key]) is None)
     if not axes or len(axes) > 2:  # noqa: PLR2004  a plane
         return []
     x = numeric[0]
@@ -141,80 +142,85 @@ def _suiting(done: Rows, varied: Sequence[str]) -> list[dict[str, Any]]:
     return [{"kind": "heat-map", "x": x, "y": other, "value": ranking}]
 
 
-def _number(value: object) -> float | None:
-    """Give a number or quantity as a number of its base unit; None if it is neither."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    for dimension in (RATE, DURATION, BYTES) if isinstance(value, str) else ():
-        try:
-            return float(parse(value, dimension))
-        except ValueError:
-            continue
-    return None
-
-
 def _ticks(done: Rows, key: str) -> tuple[list[Any], list[float] | None]:
     """Values of a key in order, and their numbers if all have one."""
     values = list({_told(row[key]): row[key] for row in done}.values())
-    numbers = [_number(value) for value in values]
+    numbers = [number(value) for value in values]
     if any(number is None for number in numbers):
         return values, None
     order = sorted(range(len(values)), key=lambda place: numbers[place] or 0.0)
     return [values[place] for place in order], [numbers[place] or 0.0 for place in order]
 
 
+@style.picture
 def _lines(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
     x, y, by = picture["x"], picture["y"], picture.get("by")
     values, numbers = _ticks(done, x)
     place = {_told(value): number for value, number in zip(values, numbers or range(len(values)), strict=True)}
-    figure = style.new_figure(7.0, 4.2)
+    figure, height = style.new_figure(3.2, widest=5.0), axis_name(y)
     axes = figure.subplots()
     for count, group in enumerate(_ticks(done, by)[0] if by else [None]):
         own = sorted(
-            (place[_told(row[x])], float(row[y]))
+            (place[_told(row[x])], float(row[y]) * height.scale)
             for row in done
             if row[y] is not None and (by is None or _told(row[by]) == _told(group))
         )
         colour = style.SERIES_COLOURS[count % len(style.SERIES_COLOURS)]
-        axes.plot(*zip(*own, strict=True), color=colour, marker="osD^vPX"[count % 7], label=_told(group))
+        axes.plot(
+            *zip(*own, strict=True), color=colour, marker="osD^vPX"[count % 7], label=value_name(group) if by else None
+        )
     if numbers is not None and numbers[0] > 0 and numbers[-1] >= 8 * numbers[0]:
         axes.set_xscale("log")
     if len(values) <= _MOST_LABELS:
-        axes.set_xticks(sorted(place.values()), list(map(_told, values)), rotation=30 if numbers is None else 0)
+        names = list(map(value_name, values))
+        turned = sum(map(len, names)) > (30 if style.narrow() else 60)  # letters that fit beside one another
+        axes.set_xticks(sorted(place.values()), names, rotation=30 if turned else 0, ha="right" if turned else "center")
         axes.minorticks_off()
     axes.set_ylim(bottom=0)
-    axes.set(xlabel=x, ylabel=y, title=name)
-    axes.grid(alpha=0.3)
+    axes.set(xlabel=str(axis_name(x)), ylabel=str(height), title=name)
+    axes.grid(visible=True)
     if by:
-        style.legend_beside(axes, title=by)
+        style.legend(figure, title=axis_name(by).name)
     return figure
 
 
+@style.picture
 def _heat_map(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
+    from matplotlib.colors import LogNorm  # noqa: PLC0415  matplotlib loads slowly, and only plots need it
+
     x, y, value = picture["x"], picture["y"], picture.get("value") or headline(done)
     columns, lines = (list(map(_told, _ticks(done, key)[0])) for key in (x, y))
     grid = np.full((len(lines), len(columns)), np.nan)
     for row in sorted(done, key=lambda row: -float(row[value] or 0)):  # of several in one cell, the least
-        grid[lines.index(_told(row[y])), columns.index(_told(row[x]))] = row[value]
-    figure = style.new_figure(7.2, 5.4)
+        if row[value] is not None:
+            grid[lines.index(_told(row[y])), columns.index(_told(row[x]))] = row[value] * axis_name(value).scale
+    figure = style.new_figure(3.6, widest=5.0)
     axes = figure.add_subplot()
-    image = axes.imshow(grid, cmap="viridis_r", origin="lower", aspect="auto", interpolation="nearest")
-    figure.colorbar(image, ax=axes, label=value)
+    low, high = float(np.nanmin(grid)), float(np.nanmax(grid))
+    norm = LogNorm(low, high) if 0 < _MANY * low < high else None
+    image = axes.imshow(grid, cmap="viridis_r", norm=norm, origin="lower", aspect="auto", interpolation="nearest")
+    bar = figure.colorbar(image, ax=axes, label=str(axis_name(value)))
+    if norm is not None:
+        style.logarithmic(bar.ax.yaxis, low, high)
+    axes.spines[:].set_visible(False)
     for place, labels, axis in ((columns, axes.set_xticks, x), (lines, axes.set_yticks, y)):
         kept = style.evenly(len(place), _MOST_LABELS)
-        labels(kept, [place[index] for index in kept], rotation=30 if axis == x and len(place) > _FEW else 0)
-    axes.set(xlabel=x, ylabel=y, title=name)
+        labels(
+            kept, [value_name(place[index]) for index in kept], rotation=30 if axis == x and len(place) > _FEW else 0
+        )
+    axes.set(xlabel=str(axis_name(x)), ylabel=str(axis_name(y)), title=name)
     return figure
 
 
 def _frontier(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
     x, y, by = picture["x"], picture["y"], picture.get("by")
+    across, up = axis_name(x), axis_name(y)
     points = [
-        (float(row[x]), float(row[y]), "" if by is None else _told(row[by]), "runs" if by is None else _told(row[by]))
+        (float(row[x]) * across.scale, float(row[y]) * up.scale, *([value_name(row[by])] * 2 if by else ("", "runs")))
         for row in done
         if row[x] is not None and row[y] is not None
     ]
-    return frontier(points, x, y, name)
+    return frontier(points, str(across), str(up), name)
 
 
 _KINDS = {"lines": _lines, "heat-map": _heat_map, "frontier": _frontier}

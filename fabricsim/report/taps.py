@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fabricsim.report import style
+from fabricsim.results.resources import tier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
     from fabricsim.results.packets import Packets, Tap
 
-MOST_QUEUES = 8
-"""Queues drawn at most, those that were deepest."""
+MOST_QUEUES = 6
+"""Queues drawn at most: the deepest of each tier first."""
 MOST_FLOWS = 9
 """Flows drawn at most, evenly chosen."""
-MOST_POINTS = 4000
-"""Points of a line at most; of more those are drawn that make the same picture."""
+MOST_POINTS = 2000
+"""Points up to which each is drawn; of more there are a band from the least to the most, and a mean."""
+STRETCHES = 300
+"""Stretches of time that a band has."""
 
 
+@style.picture
 def queues(packets: Packets, title: str) -> Figure:
     """Draw the depth of the tapped queues over time, one panel each (at most `MOST_QUEUES`).
 
@@ -32,30 +37,53 @@ def queues(packets: Packets, title: str) -> Figure:
     Raises ResultError if no queue was tapped, or none of them was ever used.
     """
     used = [tap for tap in packets.taps if tap.kind == "queue" and len(tap.time)]
-    deepest = sorted(used, key=lambda tap: -tap.value.max())[:MOST_QUEUES]
-    style.require_some(len(deepest), "queue", "tap some that are used: --tap 'queue:leaf0->*'")
-    figure = style.new_figure(9.5, 1.9 + 0.95 * len(deepest))
-    panels = figure.subplots(len(deepest), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-    unit, scale = style.time_unit(_last(deepest))
-    size, bytes_per = _size_unit(max(float(tap.value.max()) for tap in deepest))
-    for axes, tap in zip(panels, deepest, strict=True):
-        time, depth = _outline(tap.time / scale, tap.value / bytes_per)
-        axes.fill_between(time, depth, color=style.COMPUTE_COLOUR, alpha=0.35, linewidth=0)
-        axes.plot(time, depth, color=style.COMPUTE_COLOUR, linewidth=0.7)
-        axes.set_title(tap.of, loc="left", fontsize="small")
+    shown = _different(used)[:MOST_QUEUES]
+    style.require_some(len(shown), "queue", "tap some that are used: --tap 'queue:leaf0->*'")
+    figure = style.new_figure(0.7 + 0.68 * len(shown))
+    panels = figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
+    unit, scale = style.time_unit(_last(shown))
+    size, bytes_per = _size_unit(max(float(tap.value.max()) for tap in shown))
+    for axes, tap in zip(panels, shown, strict=True):
+        _depth(axes, tap, scale, bytes_per)
         own, bytes_per_own = _size_unit(float(tap.value.max()))
-        axes.set_title(f"deepest {tap.value.max() / bytes_per_own:.3g} {own}", loc="right", fontsize="small")
-    panels[0].set_ylim(bottom=0)
+        style.panel_title(axes, tap.of, f"deepest {tap.value.max() / bytes_per_own:.3g} {own}")
+        axes.set_ylim(bottom=0)
     panels[0].set_xlim(left=0)
     panels[-1].set_xlabel(f"Time ({unit})")
     figure.supylabel(f"Queue ({size})", fontsize="medium")
-    some = f", the {len(deepest)} deepest of {len(used)}" if len(deepest) < len(used) else ""
-    figure.suptitle(f"Queues over time: {title}{some}", wrap=True)
+    some = f"; {len(shown)} of {len(used)} queues, the deepest of each tier first" if len(shown) < len(used) else ""
+    figure.suptitle(f"{title}{some}", wrap=True)
+    style.legend(figure)
     return figure
 
 
+def _different(used: Sequence[Tap]) -> list[Tap]:
+    """Order queues: the deepest of each tier, then the second of each, and so on."""
+    place: dict[str, int] = {}
+    ranked = []
+    for tap in sorted(used, key=lambda tap: -tap.value.max()):
+        name = tier(tap.of)
+        place[name] = place.get(name, -1) + 1
+        ranked.append((place[name], tap))
+    return [tap for _, tap in sorted(ranked, key=lambda each: each[0])]
+
+
+def _depth(axes: Axes, tap: Tap, scale: float, bytes_per: float) -> None:
+    time, depth, colour = tap.time / scale, tap.value / bytes_per, style.COMPUTE_COLOUR
+    if len(time) <= MOST_POINTS:
+        axes.fill_between(time, depth, color=colour, alpha=0.35, linewidth=0)
+        axes.plot(time, depth, color=colour, linewidth=0.7)
+        return
+    edges, least, mean, most = _bands(time, depth)
+    axes.stairs(most, edges, baseline=least, fill=True, color=colour, alpha=0.35, linewidth=0, label="least to most")
+    axes.stairs(mean, edges, baseline=None, color=colour, linewidth=0.9, label="mean over time")
+
+
+@style.picture
 def windows(packets: Packets, title: str) -> Figure:
     """Draw congestion windows and rates of the tapped flows over time (at most `MOST_FLOWS` lines in a panel).
+
+    Windows that never move, beside rates that do, are those of a law without windows, and left out.
 
     `packets`: what the run recorded.
     `title`: what was run.
@@ -64,25 +92,40 @@ def windows(packets: Packets, title: str) -> Figure:
     by_kind = {kind: [tap for tap in packets.taps if tap.kind == kind and len(tap.time)] for kind in ("window", "pace")}
     shown = {kind: taps for kind, taps in by_kind.items() if taps}
     style.require_some(len(shown), "flow", "tap some that send: --tap 'flow:0->*'")
-    figure = style.new_figure(9.5, 0.8 + 3.2 * len(shown))
+    moving = {kind: taps for kind, taps in shown.items() if any(np.ptp(_finite(tap)) > 0 for tap in taps)}
+    shown = moving or shown
+    figure = style.new_figure(0.6 + 2.0 * len(shown))
     panels = figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
     unit, scale = style.time_unit(max(_last(taps) for taps in shown.values()))
     for axes, (kind, taps) in zip(panels, shown.items(), strict=True):
         divisor = 1.0 if kind == "window" else 1e9 / 8
         chosen = [taps[index] for index in style.evenly(len(taps), MOST_FLOWS)]
-        for tap, colour in zip(chosen, style.SERIES_COLOURS, strict=False):
-            value = np.where(np.isfinite(tap.value), tap.value, np.nan) / divisor
-            axes.step(tap.time / scale, value, where="post", color=colour, linewidth=1.0, label=tap.of)
-        axes.set_ylabel("Window (packets)" if kind == "window" else "Rate that the flow may send at (Gb/s)")
+        for place, (tap, colour) in enumerate(zip(chosen, style.SERIES_COLOURS, strict=False)):
+            _flow(axes, tap, scale, divisor, color=colour, linewidth=1.0 + 0.5 * (len(chosen) - 1 - place))
+        axes.set_ylabel("Window (packets)" if kind == "window" else "Sending rate (Gb/s)")
         axes.set_ylim(bottom=0)
-        axes.grid(visible=True, alpha=0.3)
-        some = f"{len(chosen)} of {len(taps)} flows" if len(chosen) < len(taps) else "Flow"
-        style.legend_beside(axes, title=some)
+        axes.grid(visible=True)
     panels[0].set_xlim(left=0)
     panels[-1].set_xlabel(f"Time ({unit})")
-    what = " and ".join({"window": "windows", "pace": "rates"}[kind] for kind in shown)
-    figure.suptitle(f"Congestion {what} over time: {title}", wrap=True)
+    count = max(len(taps) for taps in shown.values())
+    figure.suptitle(title, wrap=True)
+    style.legend(figure, title=f"{MOST_FLOWS} of {count:,} flows" if count > MOST_FLOWS else "Flow")
     return figure
+
+
+def _finite(tap: Tap) -> NDArray[np.float64]:
+    return np.append(tap.value[np.isfinite(tap.value)], tap.value[np.isfinite(tap.value)][:1])
+
+
+def _flow(axes: Axes, tap: Tap, scale: float, divisor: float, **look: Any) -> None:  # noqa: ANN401  matplotlib's own
+    """Draw a line; equal lines all show, since earlier ones are broader."""
+    time, value = tap.time / scale, np.where(np.isfinite(tap.value), tap.value, np.nan) / divisor
+    if len(time) <= MOST_POINTS:
+        axes.step(time, value, where="post", label=tap.of, **look)
+        return
+    edges, least, mean, most = _bands(time, np.nan_to_num(value))
+    axes.stairs(most, edges, baseline=least, fill=True, color=look["color"], alpha=0.25, linewidth=0)
+    axes.stairs(mean, edges, baseline=None, label=tap.of, **look)
 
 
 def _last(taps: Sequence[Tap]) -> int:
@@ -96,13 +139,21 @@ def _size_unit(largest: float) -> tuple[str, float]:
     return "B", 1.0
 
 
-def _outline(time: NDArray[np.float64], value: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Keep first, least, greatest and last point of each stretch of time if there are too many to draw."""
-    if len(time) <= MOST_POINTS:
-        return time, value
-    stretch = np.floor((time - time[0]) / max(time[-1] - time[0], 1e-9) * (MOST_POINTS // 4 - 1)).astype(np.int64)
-    by_value = np.lexsort((value, stretch))
-    begins = np.flatnonzero(np.diff(stretch, prepend=-1))
-    ends = np.append(begins[1:], len(time)) - 1
-    kept = np.unique(np.concatenate([begins, ends, by_value[begins], by_value[ends]]))
-    return time[kept], value[kept]
+def _bands(
+    time: NDArray[np.float64], value: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Cut what has many points into stretches of time: their edges; least, mean over time, and greatest value of each.
+
+    A value holds until the next point, so a stretch begins with the last of the one before.
+    """
+    edges = np.linspace(time[0], max(time[-1], time[0] + 1e-9), STRETCHES + 1)
+    first = np.searchsorted(time, edges[:-1], side="right") - 1
+    held = value[np.maximum(first, 0)]
+    order = np.argsort(np.concatenate([edges[:-1], time]), kind="stable")
+    level = np.concatenate([held, value])[order]
+    begins = np.flatnonzero(order < STRETCHES)
+    least, most = np.minimum.reduceat(level, begins), np.maximum.reduceat(level, begins)
+    total = np.concatenate([[0.0], np.cumsum(value[:-1] * np.diff(time))])
+    before = np.searchsorted(time, edges, side="right") - 1
+    upto = total[before] + value[before] * (edges - time[before])
+    return edges, least, np.clip(np.diff(upto) / np.diff(edges), least, most), most

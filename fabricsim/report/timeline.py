@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabricsim.records.program import HOST, MAIN_STREAM
+from fabricsim.records.program import COLLECTIVE, HOST, MAIN_STREAM
 from fabricsim.report import style
 from fabricsim.results.breakdown import rank_count, simulated_ranks
+from fabricsim.results.places import short_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,6 +31,7 @@ _OVERLAPPED_ABOVE_HOST = (0.0, 0.2)
 _HOST = (0.22, 0.2)
 
 
+@style.picture
 def timeline(result: RunRecord) -> Figure:
     """Draw the ops of each rank as bars, coloured by timer (at most `MOST_ROWS` ranks, evenly spaced).
 
@@ -43,18 +45,15 @@ def timeline(result: RunRecord) -> Figure:
     ranks, simulated = rank_count(result), simulated_ranks(result)
     style.require_some(len(simulated), "op", "the program holds no work")
     chosen = [simulated[index] for index in style.evenly(len(simulated), MOST_ROWS)]
-    figure = style.new_figure(11.0, 1.9 + 0.32 * len(chosen))
+    figure = style.new_figure(0.85 + 0.19 * len(chosen))
     axes = figure.add_subplot()
     unit, scale = style.time_unit(result.iteration)
     _draw_timers(axes, result, chosen, scale)
     axes.set_xlim(0, result.iteration / scale)
-    axes.set_ylim(len(chosen) - 0.4, -0.6)
-    axes.set_yticks(range(len(chosen)), [str(rank) for rank in chosen])
+    style.name_ranks(axes, short_names(result, chosen), ranks)
     axes.set_xlabel(f"Time ({unit})")
-    axes.set_ylabel("Rank")
-    some = f", {len(chosen)} of {ranks} ranks" if len(chosen) < ranks else ""
-    figure.suptitle(f"Timeline of one iteration: {result.name} over {result.transport}{some}", wrap=True)
-    style.legend_beside(axes, title="Timer")
+    axes.set_title(f"{result.name} over {result.transport}", wrap=True)
+    style.legend(figure)
     return figure
 
 
@@ -69,13 +68,25 @@ def _draw_timers(axes: Axes, result: RunRecord, chosen: list[int], scale: float)
     bands = _bands(beside=bool((shown & ~main).any()), hosting=bool((shown & host).any()))
     raster = int(shown.sum()) > RASTER_ABOVE
     used = [index for index in range(len(result.timers)) if (shown & (result.ops["timer"] == index)).any()]
+    looks = _looks(result)
     for timer in used:
         of_timer = shown & (result.ops["timer"] == timer)
         boxes = [
             _boxes(result.spans[of_timer & stream], row[of_timer & stream], band, scale)
             for stream, band in zip((main, ~main & ~host, host), bands, strict=True)
         ]
-        _add(axes, np.concatenate(boxes), timer, result.timers[timer], raster=raster)
+        _add(axes, np.concatenate(boxes), looks[timer], result.timers[timer], raster=raster)
+
+
+def _looks(result: RunRecord) -> list[tuple[str, str]]:
+    """Colour and hatch of each timer."""
+    of_kind = np.array([kind.dimension for kind in result.calls.kinds], object)
+    together = result.ops["kind"] == COLLECTIVE
+    kinds = result.calls.kind[result.ops["call"][together]] if len(result.calls) else np.zeros(0, np.int64)
+    pairs, count = np.unique(np.column_stack([result.ops["timer"][together], kinds]), axis=0, return_counts=True)
+    dimension = {int(timer): str(of_kind[kind]) for timer, kind in pairs[np.argsort(count, kind="stable")].tolist()}
+    host = np.unique(result.ops["timer"][result.ops["kind"] == HOST]).tolist()
+    return style.timer_colours(result.timers, dimension, host)
 
 
 def _bands(*, beside: bool, hosting: bool) -> tuple[tuple[float, float], ...]:
@@ -85,15 +96,14 @@ def _bands(*, beside: bool, hosting: bool) -> tuple[tuple[float, float], ...]:
     return _MAIN_BESIDE if beside else _MAIN, _OVERLAPPED, _HOST
 
 
-def _add(axes: Axes, boxes: NDArray[np.float64], timer: int, label: str, *, raster: bool) -> None:
+def _add(axes: Axes, boxes: NDArray[np.float64], look: tuple[str, str], label: str, *, raster: bool) -> None:
     from matplotlib.collections import PolyCollection  # noqa: PLC0415  loaded with the figure already
 
-    colours = style.SERIES_COLOURS
     axes.add_collection(
         PolyCollection(
             list(boxes),
-            facecolor=colours[timer % len(colours)],
-            hatch=style.HATCHES[timer // len(colours) % len(style.HATCHES)],
+            facecolor=look[0],
+            hatch=look[1],
             edgecolor="white",
             linewidth=0.0 if raster else 0.3,
             label=label,

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     Places = dict[int, tuple[float, float]]
 
 _MOST_NAMES = 48  # switches up to which each has its name in the picture
-_SIZE = 120.0
+_FEW_NAMES = 16
+_SIZE = 60.0
 
 
+@style.picture
 def topology_picture(wires: Wires, nics: int, title: str, dimensions: tuple[int, ...] = ()) -> Figure:
     """Draw switches and cables; the NICs of a switch are a number below it.
 
@@ -31,13 +33,13 @@ def topology_picture(wires: Wires, nics: int, title: str, dimensions: tuple[int,
     the grid, if its switches form one.
     """
     places = _places(wires, nics, dimensions)
-    figure = style.new_figure(11.0, 7.0)
+    figure = style.new_figure(4.4)
     axes = figure.add_subplot()
     axes.set_axis_off()
     axes.set_title(title, wrap=True)
     _draw_cables(axes, wires, places)
     _draw_switches(axes, wires, nics, places)
-    axes.margins(0.06)
+    axes.margins(0.12)
     return figure
 
 
@@ -136,11 +138,19 @@ def _draw_switches(axes: Axes, wires: Wires, nics: int, places: Places) -> None:
         nodes = [node for node in places if kind_of(wires.nodes[node]) == kind]
         spots = np.array([places[node] for node in nodes])
         axes.scatter(spots[:, 0], spots[:, 1], s=size, c=colour, zorder=2, label=f"{len(nodes)} x {kind}")
-    named = len(places) <= _MOST_NAMES
+    named, letters = len(places) <= _MOST_NAMES, 5 if len(places) > _FEW_NAMES else 6
     for node, (x, y) in places.items():
         text = wires.nodes[node] if named else ""
         if below[node] and len(places) <= 4 * _MOST_NAMES:
             text += f"\n{below[node]} NIC{'s' * (below[node] > 1)}" if named else f"{below[node]}"
-        axes.annotate(text, (x, y), (0, -7), textcoords="offset points", ha="center", va="top", fontsize=6, zorder=3)
-    handles = axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=len(kinds), frameon=False)
-    handles.set_zorder(4)
+        axes.annotate(
+            text,
+            (x, y),
+            (0, -7),
+            textcoords="offset points",
+            ha="center",
+            va="top",
+            fontsize=letters,
+            zorder=3,
+        )
+    style.legend(axes.get_figure())  # type: ignore[arg-type]  # of a figure, no part of one

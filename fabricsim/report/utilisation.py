@@ -1,71 +1,90 @@
-"""The payload rate of the hottest links over time."""
+"""How much links, threads and NVLink are used over time."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from fabricsim.report import style
+from fabricsim.results.use_over_time import of_series, use_over_time
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
     from fabricsim.results.result import RunRecord, Series
+    from fabricsim.results.use_over_time import TierUse
 
-MOST_LINKS = 8
-"""Links shown at most."""
+MOST_TIERS = 6
+"""Panels at most."""
+_ALIKE = 0.01
+"""Difference of shares that nobody sees."""
 
-_GIGABITS = 8 / 1e9
 
-
+@style.picture
 def utilisation(result: RunRecord) -> Figure:
-    """Draw the payload rate of the links that carry the most, one panel each (at most `MOST_LINKS`).
+    """Draw the use of resources over time, a panel for each tier, the busiest first (at most `MOST_TIERS`).
+
+    Of wires the band goes from the least to the most used one. NVLink, PCIe and threads are not recorded over time:
+    there each call has its mean use of what limits it, while it runs.
 
     `result`: the run.
-    Returns: for `fabricsim.report.plots.save`. Panels share both axes; the dashed line is what the link can carry.
-    Raises ResultError if no link carried anything.
+    Returns: for `fabricsim.report.plots.save`.
+    Raises ResultError if nothing was used.
     """
-    return payload_rates(result.series, result.iteration, f"{result.name} over {result.transport}")
+    edges, tiers = use_over_time(result)
+    style.require_some(len(tiers), "use of a resource", "no rank of this run communicates")
+    return _panels(edges, tiers, result.iteration, f"{result.name} over {result.transport}")
 
 
+@style.picture
 def payload_rates(series: Series, end: int, title: str) -> Figure:
-    """Draw the rates of a series as `utilisation` does.
+    """Draw the use of the wires of a series as `utilisation` does.
 
     `end`: of the run, ps.
     `title`: what was run.
-    Raises ResultError if no link carried anything.
+    Raises ResultError if no wire carried anything.
     """
-    carried = series.rate.sum(axis=1)
-    # by the share of its capacity; the fabric's order among equals
-    share = np.divide(carried, series.capacity, out=np.full(len(carried), np.inf), where=series.capacity > 0)
-    order = np.argsort(-share, kind="stable")
-    hottest = [int(link) for link in order if carried[link] > 0][:MOST_LINKS]
-    style.require_some(len(hottest), "busy link", "no rank of this run communicates over a wire")
-    figure = style.new_figure(9.5, 1.9 + 0.95 * len(hottest))
-    panels = figure.subplots(len(hottest), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    edges, tiers = of_series(series, end)
+    style.require_some(len(tiers), "busy link", "nothing crossed a recorded wire")
+    return _panels(edges, tiers, end, title)
+
+
+def _panels(edges: NDArray[np.float64], tiers: Sequence[TierUse], end: int, title: str) -> Figure:
+    shown = tiers[:MOST_TIERS]
+    figure = style.new_figure(0.7 + 0.68 * len(shown))
+    panels = figure.subplots(len(shown), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     unit, scale = style.time_unit(end)
-    for axes, link in zip(panels, hottest, strict=True):
-        _panel(axes, series, link, scale)
-    top = max(float(series.capacity[hottest].max()), float(series.rate[hottest].max())) * _GIGABITS
-    panels[0].set_ylim(0, 1.12 * top)
+    for axes, use in zip(panels, shown, strict=True):
+        _panel(axes, use, edges / scale)
+    top = 100 * max(float(use.most.max()) for use in shown)
+    panels[0].set_ylim(0, 1.05 * top)
+    panels[0].locator_params(axis="y", nbins=1 if style.narrow() else 2)
     panels[0].set_xlim(0, end / scale)
-    panels[-1].set_xlabel(f"Time ({unit}), bins of {series.interval / scale:.3g} {unit}")
-    figure.supylabel("Payload rate (Gb/s)", fontsize="medium")
-    active = int((carried > 0).sum())
-    some = f"the {len(hottest)} hottest of {active} links" if active > len(hottest) else "links in use"
-    figure.suptitle(f"Payload rate over time: {title}, {some}", wrap=True)
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(handles), frameon=False)
+    panels[-1].set_xlabel(f"Time ({unit})")
+    figure.supylabel("Use (%)", fontsize="medium")
+    figure.suptitle(title, wrap=True)
+    if any(
+        axes.patches[0].get_label().startswith("least") or use.held for axes, use in zip(panels, shown, strict=True)
+    ):
+        style.legend(figure)
     return figure
 
 
-def _panel(axes: Axes, series: Series, link: int, scale: float) -> None:
-    edges = np.arange(series.rate.shape[1] + 1) * (series.interval / scale)
-    rate = series.rate[link] * _GIGABITS
-    axes.stairs(rate, edges, fill=True, color=style.COMPUTE_COLOUR, label="payload rate")
-    capacity = series.capacity[link] * _GIGABITS
-    axes.axhline(capacity, color="black", linestyle="--", linewidth=1.0, label="what the link can carry")
-    axes.set_title(series.names[link], loc="left", fontsize="small")
-    axes.set_title(f"peak {rate.max():.3g} Gb/s", loc="right", fontsize="small")
+def _panel(axes: Axes, use: TierUse, edges: NDArray[np.float64]) -> None:
+    colour = style.COMMUNICATION_COLOURS[0] if use.held else style.COMPUTE_COLOUR
+    label = "what held each call, mean use while it ran" if use.held else "mean"
+    if use.held or float((use.most - use.least).max()) < _ALIKE:
+        axes.stairs(100 * use.most, edges, fill=True, color=colour, alpha=0.35, linewidth=0)
+    else:
+        axes.stairs(
+            100 * use.most, edges, baseline=100 * use.least, fill=True, color=colour, alpha=0.35, linewidth=0,
+            label="least to most used of the tier",
+        )  # fmt: skip
+    axes.stairs(100 * use.mean, edges, color=colour, linewidth=1.0, baseline=None, label=label)
+    kind = "" if use.kind == "wire" else f"{use.kind} "
+    told = f"{use.count} alike, busiest {use.busiest}" if use.count > 1 and not style.narrow() else ""
+    style.panel_title(axes, f"{kind}{use.tier if use.count > 1 else use.busiest}", told)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from fabricsim.results.breakdown import rank_count
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from fabricsim.results.result import RunRecord
 
 _SHORT = {"tensor": "TP", "context": "CP", "data": "DP", "pipeline": "PP"}
@@ -39,3 +41,16 @@ def places(result: RunRecord) -> list[tuple[str, int, int]]:
 def place_of(found: list[tuple[str, int, int]], rank: int) -> str:
     """Say where a rank is, such as ``TP 0, DP 3, PP 1``; empty if that is not known."""
     return ", ".join(f"{name} {rank // between % degree}" for name, degree, between in found)
+
+
+def short_names(result: RunRecord, ranks: Iterable[int]) -> list[str]:
+    """Name ranks with their places in few letters, such as ``5 TP1 DP0 PP1``; of several jobs with their own."""
+    found = places(result)
+    job_of: dict[int, str] = {}
+    for job in result.jobs if len(result.jobs) > 1 else ():
+        job_of |= dict.fromkeys(result.ops["rank"][job.first_op : job.first_op + job.ops].tolist(), job.name)
+    names = []
+    for rank in ranks:
+        parts = [f"{name}{rank // between % degree}" for name, degree, between in found]
+        names.append(" ".join([str(rank), *parts, job_of.get(rank, "")]).strip())
+    return names

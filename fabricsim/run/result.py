@@ -123,7 +123,8 @@ class Result(_Shown, record.RunRecord):
         Parameters
         ----------
         picture
-            ``"breakdown"``, ``"timeline"``, ``"utilisation"``, or ``"matrix"`` if pairs of ranks were counted.
+            ``"breakdown"``, ``"timeline"``, ``"utilisation"``, or ``"matrix"`` if pairs of ranks were counted; as wide
+            as both columns of a paper, unless within ``fabricsim.report.plots.paper(3.3)``, which takes inches.
 
         Raises
         ------

@@ -54,12 +54,11 @@ def test_axes_have_units_and_the_legend_names_each_run_once() -> None:
 
     assert (axes.get_ylabel(), axes.get_xlabel()) == ("Iteration time (s)", "Model")
     assert figure.get_suptitle() == "Runs of a study"
-    legend = axes.get_legend()
-    assert legend is not None
+    (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == [
         "compute",
-        "communication\nand waiting,\ntcp-10g",
-        "communication\nand waiting,\nrdma-100g",
+        "communication and waiting, tcp-10g",
+        "communication and waiting, rdma-100g",
     ]
 
 

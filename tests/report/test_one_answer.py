@@ -142,7 +142,7 @@ def assert_compared(summary: Summary) -> None:
 def assert_drawn(result: RunRecord, summary: Summary, times: dict[str, float]) -> None:
     (axes,) = plots.comparison([result]).axes
     (label,) = [text.get_text() for text in axes.texts]
-    assert label.split("\n")[0] == human_seconds(summary["iteration_time_s"])
+    assert label.split(" (")[0] == human_seconds(summary["iteration_time_s"])
     drawn = heights(axes)
     longest = summary["iteration_time_s"]
     for name, time in times.items():
@@ -152,11 +152,11 @@ def assert_drawn(result: RunRecord, summary: Summary, times: dict[str, float]) -
 
 def heights(axes: Axes) -> dict[str, float]:
     """Seconds of each part that is drawn, dimensions of communication together."""
-    unit = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}[axes.get_ylabel().split("(")[1].rstrip(")")]
+    unit = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}[axes.get_xlabel().split("(")[1].rstrip(")")]
     total: dict[str, float] = {}
     for container in axes.containers:
         name = str(container.get_label()).partition(",")[0]
-        total[name] = total.get(name, 0.0) + container.patches[0].get_height() * unit
+        total[name] = total.get(name, 0.0) + container.patches[0].get_width() * unit
     return total
 
 

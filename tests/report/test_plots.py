@@ -14,7 +14,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from fabricsim.errors import ResultError
 from fabricsim.records.program import OP, SPAN
 from fabricsim.report import plots, style
-from fabricsim.results.result import Series
+from fabricsim.results.result import CallRecords, Limits, Series
+from fabricsim.results.use_over_time import use_over_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,9 +58,13 @@ def _comparison(result: RunRecord) -> Figure:
 ALL = [plots.breakdown, plots.timeline, plots.utilisation, _comparison, _agreement, _bus]
 
 
-def _heights(axes: Axes, label: str) -> list[float]:
+def _lengths(axes: Axes, label: str) -> list[float]:
     bars = next(container for container in axes.containers if container.get_label() == label)
-    return [bar.get_height() for bar in bars]
+    return [bar.get_width() for bar in bars]
+
+
+def _legend(figure: Figure) -> list[str]:
+    return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
 
 
 @pytest.mark.slow
@@ -68,15 +73,20 @@ def test_every_plot_is_saved_whole(pipeline: RunRecord, tmp_path: Path, draw: Ca
     figure = draw(pipeline)
     plots.save(figure, tmp_path / "plot.png")
     plots.save(figure, tmp_path / "plot.svg")
+    plots.save(figure, tmp_path / "plot.pdf")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "plot.pdf").read_bytes().startswith(b"%PDF")
     assert ET.parse(tmp_path / "plot.svg").getroot().tag.endswith("svg")  # noqa: S314  drawn here
-    assert {path.name for path in tmp_path.iterdir()} == {"plot.png", "plot.svg"}
+    assert {path.name for path in tmp_path.iterdir()} == {"plot.png", "plot.svg", "plot.pdf"}
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("width", [3.3, 7.0])
 @pytest.mark.parametrize("draw", ALL)
-def test_nothing_is_clipped(pipeline: RunRecord, draw: Callable[[RunRecord], Figure]) -> None:
-    figure = draw(dataclasses.replace(pipeline, name="a rather long name of a scenario, with many words in it " * 2))
+def test_nothing_is_clipped(pipeline: RunRecord, draw: Callable[[RunRecord], Figure], width: float) -> None:
+    with plots.paper(width):
+        figure = draw(dataclasses.replace(pipeline, name="a rather long name, with many words in it"))
+    assert figure.get_figwidth() <= width
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     renderer = canvas.get_renderer()
@@ -89,13 +99,15 @@ def test_nothing_is_clipped(pipeline: RunRecord, draw: Callable[[RunRecord], Fig
         assert box.y0 >= -1
         assert box.x1 <= width + 1
         assert box.y1 <= height + 1
-    title, *_ = [text for text in figure.texts if text.get_text() == figure.get_suptitle()]
-    assert title.get_window_extent(renderer).y0 >= max(axes.get_tightbbox(renderer).y1 for axes in figure.axes)
+    for legend in figure.legends:
+        assert not any(
+            legend.get_window_extent(renderer).overlaps(axes.get_tightbbox(renderer)) for axes in figure.axes
+        )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("draw", ALL)
-@pytest.mark.parametrize("suffix", ["png", "svg"])
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
 def test_the_same_plot_has_the_same_bytes(
     pipeline: RunRecord, tmp_path: Path, draw: Callable[[RunRecord], Figure], suffix: str
 ) -> None:
@@ -111,26 +123,25 @@ def test_a_name_is_no_formula(two_ranks: RunRecord, tmp_path: Path) -> None:
 
 def test_breakdown_stacks_each_rank_up_to_the_iteration(two_ranks: RunRecord) -> None:
     (axes,) = plots.breakdown(two_ranks).axes
-    assert axes.get_ylabel() == "Time in the iteration (s)"
-    assert axes.get_xlabel() == "Rank"
-    assert _heights(axes, "compute") == [5.0, 7.0]
-    assert _heights(axes, "exposed communication,\ndata") == [4.0, 4.0]
-    assert _heights(axes, "bubble") == [2.0, 0.0]
-    assert _heights(axes, "communication behind\ncompute") == [2.0, 2.0]
+    assert axes.get_xlabel() == "Time in the iteration (s)"
+    assert axes.get_ylabel() == "Rank"
+    assert _lengths(axes, "compute") == [5.0, 7.0]
+    assert _lengths(axes, "exposed communication, data") == [4.0, 4.0]
+    assert _lengths(axes, "bubble") == [2.0, 0.0]
+    assert _lengths(axes, "communication behind compute") == [2.0, 2.0]
 
 
 def test_the_legend_has_no_part_that_cannot_be_seen(factory: ModuleType) -> None:
     for sending, parts in ((10**10, 3), (10**9, 3), (10**11, 4)):  # of 11 s
-        (axes,) = plots.breakdown(factory.two_ranks(sending)).axes
-        labels = [text.get_text() for text in axes.get_legend().get_texts()]
+        labels = _legend(plots.breakdown(factory.two_ranks(sending)))
         assert len(labels) == parts
-        assert ("communication behind\ncompute" in labels) == (parts == 4)
+        assert ("communication behind compute" in labels) == (parts == 4)
 
 
-def test_many_ranks_are_thinned_and_the_title_says_so(factory: ModuleType) -> None:
+def test_many_ranks_are_thinned_and_the_axis_says_so(factory: ModuleType) -> None:
     result = factory.pipeline(ranks=20, batches=2)
     for figure in (plots.breakdown(result), plots.timeline(result)):
-        assert "16 of 20 ranks" in figure.get_suptitle()
+        assert figure.axes[0].get_ylabel() == "Rank (16 of 20)"
     (axes,) = plots.timeline(result).axes
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert len(labels) == 16
@@ -140,10 +151,10 @@ def test_many_ranks_are_thinned_and_the_title_says_so(factory: ModuleType) -> No
 def test_comparison_labels_speed_up_over_the_slowest(factory: ModuleType) -> None:
     slow, fast = factory.pipeline(slow=8), factory.pipeline(transport="rdma-100g")
     (axes,) = plots.comparison([slow, fast]).axes
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["tcp-10g", "rdma-100g"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["tcp-10g", "rdma-100g"]
     labels = [text.get_text() for text in axes.texts]
-    assert labels[0].endswith("1.00x")
-    assert labels[1].endswith(f"{slow.iteration / fast.iteration:.2f}x")
+    assert labels[0].endswith("(1.00x)")
+    assert labels[1].endswith(f"({slow.iteration / fast.iteration:.2f}x)")
 
 
 def test_timeline_has_a_box_for_every_op_of_a_timer(two_ranks: RunRecord) -> None:
@@ -159,7 +170,7 @@ def test_timeline_has_a_box_for_every_op_of_a_timer(two_ranks: RunRecord) -> Non
 def test_a_timeline_of_timers_without_names_has_no_legend(two_ranks: RunRecord, tmp_path: Path) -> None:
     figure = plots.timeline(dataclasses.replace(two_ranks, timers=("_",) * len(two_ranks.timers)))
     plots.save(figure, tmp_path / "plot.svg")
-    assert figure.axes[0].get_legend() is None
+    assert figure.legends == []
 
 
 def test_a_timer_keeps_its_colour_where_another_is_missing(two_ranks: RunRecord) -> None:
@@ -181,22 +192,39 @@ def test_a_timeline_of_many_thousand_ops_is_raster_in_svg(two_ranks: RunRecord, 
     assert (tmp_path / "many.svg").stat().st_size < 200_000
 
 
-def test_utilisation_shows_gigabits_and_the_capacity(two_ranks: RunRecord) -> None:
+def test_utilisation_is_a_share_of_the_capacity_a_panel_for_each_tier(two_ranks: RunRecord) -> None:
     figure = plots.utilisation(two_ranks)
-    assert figure.get_supylabel() == "Payload rate (Gb/s)"
-    assert figure.axes[-1].get_xlabel().startswith("Time (s)")
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["host0 > leaf0", "host1 > leaf0"]
-    (rate,) = figure.axes[0].patches
-    assert rate.get_data().values.max() == pytest.approx(8.64)
-    (capacity,) = figure.axes[0].lines
-    assert capacity.get_ydata()[0] == pytest.approx(9.6)
-    assert capacity.get_linestyle() == "--"
+    assert figure.get_supylabel() == "Use (%)"
+    assert figure.axes[-1].get_xlabel() == "Time (s)"
+    (axes,) = figure.axes
+    assert axes.get_title(loc="left") == "host* > leaf*"
+    mean = axes.patches[-1].get_data()
+    rate = two_ranks.series.rate / two_ranks.series.capacity[:, None]
+    whole = two_ranks.iteration / two_ranks.series.interval
+    assert np.average(mean.values, weights=np.diff(mean.edges)) == pytest.approx(100 * rate.sum(axis=1).mean() / whole)
 
 
-def test_utilisation_keeps_the_hottest_eight(factory: ModuleType) -> None:
-    figure = plots.utilisation(factory.pipeline(ranks=12, batches=2))
-    assert len(figure.axes) == 8
-    assert "8 hottest of 12 links" in figure.get_suptitle()
+def test_a_tier_whose_links_differ_has_a_band(two_ranks: RunRecord) -> None:
+    rate = two_ranks.series.rate.copy()
+    rate[1] = rate[0] / 2
+    figure = plots.utilisation(dataclasses.replace(two_ranks, series=dataclasses.replace(two_ranks.series, rate=rate)))
+    band, mean = (patch.get_data() for patch in figure.axes[0].patches)
+    np.testing.assert_allclose(band.baseline, band.values / 2)
+    np.testing.assert_allclose(mean.values, band.values * 0.75)
+    assert _legend(figure) == ["least to most used of the tier", "mean"]
+
+
+def test_what_held_calls_is_shown_though_it_is_not_recorded(two_ranks: RunRecord) -> None:
+    links = (*two_ranks.links, two_ranks.links[0]._replace(name="host0/gpu0/proxy", kind="proxy thread"))
+    calls = two_ranks.calls
+    limits = Limits(*(np.full(len(calls), value) for value in (len(links) - 1, 0.8, 0, -1)))
+    held = dataclasses.replace(two_ranks, links=links, calls=dataclasses.replace(calls, limits=limits))
+    _, tiers = use_over_time(held)
+    (thread,) = [use for use in tiers if use.held]
+    assert (thread.kind, thread.busiest, thread.count) == ("proxy thread", "host0/gpu0/proxy", 1)
+    busy = sum(call.end - call.start for call in calls) / two_ranks.iteration
+    assert thread.most.mean() == pytest.approx(0.8 * busy)
+    assert "what held each call, mean use while it ran" in _legend(plots.utilisation(held))
 
 
 def test_measured_and_predicted_stand_side_by_side() -> None:
@@ -226,6 +254,7 @@ def test_nothing_to_draw_is_an_error(two_ranks: RunRecord) -> None:
         ops=np.zeros(0, OP),
         spans=np.zeros(0, SPAN),
         series=Series(1, (), np.zeros((0, 4)), np.zeros(0)),
+        calls=CallRecords.of([]),
     )
     for draw in (plots.breakdown, plots.timeline, plots.utilisation):
         with pytest.raises(ResultError, match="to draw"):
@@ -238,9 +267,9 @@ def test_nothing_to_draw_is_an_error(two_ranks: RunRecord) -> None:
         plots.bus_bandwidth([0], [], [0.0], "all_reduce")
 
 
-@pytest.mark.parametrize("name", ["plot.pdf", "plot"])
+@pytest.mark.parametrize("name", ["plot.gif", "plot"])
 def test_other_formats_are_refused(two_ranks: RunRecord, tmp_path: Path, name: str) -> None:
-    with pytest.raises(ResultError, match=r"use \.png or \.svg"):
+    with pytest.raises(ResultError, match=r"use \.png, \.svg or \.pdf"):
         plots.save(plots.breakdown(two_ranks), tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 

@@ -13,7 +13,7 @@ from fabricsim.report import plots
 from fabricsim.report.difference_text import difference_text
 from fabricsim.report.path import MOST_ENTRIES, MOST_WIRES, packet_paths
 from fabricsim.report.queues_text import queues_text, why
-from fabricsim.report.taps import MOST_POINTS, queues, windows
+from fabricsim.report.taps import MOST_POINTS, STRETCHES, queues, windows
 from fabricsim.report.text import summary_text
 from fabricsim.results.difference import difference
 from fabricsim.results.packets import Packets, Tap, congested
@@ -55,19 +55,30 @@ def test_queue_is_drawn_in_its_unit_and_names_the_deepest(packets: Packets) -> N
     assert axes.get_title(loc="right") == "deepest 64 kB"
 
 
-def test_too_many_points_keep_the_highest(packets: Packets) -> None:
-    depth = np.zeros(10 * MOST_POINTS)
+def test_too_many_points_are_a_band_with_the_mean_over_time(packets: Packets) -> None:
+    depth = np.tile([0.0, 2e6, 2e6, 0.0], 5 * MOST_POINTS)
     depth[1234] = 5e6
     tap = Tap("queue", "x", np.arange(len(depth)) * MS, depth)
-    (line,) = queues(replace(packets, taps=(tap,)), "x").axes[0].get_lines()
+    (axes,) = queues(replace(packets, taps=(tap,)), "x").axes
+    band, mean = (patch.get_data() for patch in axes.patches)
 
-    assert len(line.get_xdata()) <= MOST_POINTS
-    assert line.get_ydata().max() == 5  # MB
-    assert line.get_xdata()[np.argmax(line.get_ydata())] == pytest.approx(1.234)  # s
+    assert len(band.values) == STRETCHES
+    assert sorted(set(band.values.tolist())) == [2, 5]  # MB
+    assert set(band.baseline.tolist()) == {0}
+    held = np.average(depth[:-1]) / 1e6
+    assert np.average(mean.values, weights=np.diff(mean.edges)) == pytest.approx(held)
+
+
+def test_windows_that_never_move_are_left_out_beside_rates_that_do(packets: Packets) -> None:
+    still = Tap("window", "0->1", np.array([0, MS]), np.array([1e6, 1e6]))
+    pace = Tap("pace", "0->1", np.array([0, MS]), np.array([2.5e9, 1.25e9]))
+    (axes,) = windows(replace(packets, taps=(still, pace)), "x").axes
+
+    assert axes.get_ylabel() == "Sending rate (Gb/s)"
 
 
 def test_windows_and_rates_have_a_panel_each(packets: Packets) -> None:
-    pace = Tap("pace", "0->1", np.array([0, MS]), np.array([np.inf, 1.25e9]))
+    pace = Tap("pace", "0->1", np.array([0, MS, 2 * MS]), np.array([np.inf, 1.25e9, 2.5e9]))
     window_panel, pace_panel = windows(replace(packets, taps=(*packets.taps, pace)), "x").axes
 
     assert window_panel.get_lines()[0].get_ydata().tolist() == [10, 11]

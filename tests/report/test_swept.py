@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from fabricsim.errors import InputError
+from fabricsim.report.axis_names import axis_name, value_name
 from fabricsim.report.swept import pictures, swept_text
 
 
@@ -29,7 +30,8 @@ def test_one_line_for_each_value_of_the_second_key() -> None:
     axes = figure.axes[0]
     assert name == "picture-1.png"
     assert axes.get_lines()[0].get_xydata().tolist() == [[rate * 1e9 / 8, 1 / rate] for rate in (100, 200, 300)]
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["100Gbps", "200Gbps", "300Gbps"]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("Rate", "Iteration time (s)")
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["100 Gb/s", "200 Gb/s", "300 Gb/s"]
 
 
 def test_a_heat_map_if_there_are_many() -> None:
@@ -56,3 +58,25 @@ def test_errors_that_are_alike_are_told_once() -> None:
     failed = [{"run": "r", "status": "failed", "a": number, "error": "no"} for number in range(4)]
 
     assert swept_text(failed, ["a"]) == ["failed: a = 0 and 3 more: no"]
+
+
+@pytest.mark.parametrize(
+    ("key", "label"),
+    [
+        ("cluster.hosts", "Hosts"),
+        ("job.parallelism.tensor", "Tensor-parallel ranks"),
+        ("fabric.uplink_rate", "Fabric uplink rate"),
+        ("transport", "Transport"),
+        ("busbw_bytes_per_s", "Bus bandwidth (GB/s)"),
+        ("completion_time_s_p99", "Completion time, p99 (s)"),
+    ],
+)
+def test_axes_have_words_and_units(key: str, label: str) -> None:
+    assert str(axis_name(key)) == label
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [("100Gbps", "100 Gb/s"), ("2MB", "2 MB"), ("tcp-10g", "tcp-10g"), (8, "8")]
+)
+def test_values_have_their_unit_apart(value: object, shown: str) -> None:
+    assert value_name(value) == shown

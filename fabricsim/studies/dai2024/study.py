@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fabricsim.errors import ScenarioError
 from fabricsim.report.grouped import Bar
 from fabricsim.results.summary import summarise
@@ -21,6 +23,7 @@ from fabricsim.run.pipeline import load
 from fabricsim.studies.dai2024.grid import DATA, PIPELINE, VARIATIONS, WEAK, Assumptions, Point, points
 from fabricsim.studies.frame.study import Progress, headline_rows, silent
 from fabricsim.topology.platform import WIRE
+from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 
 TRANSPORTS = ("tcp-10g", "ipoib-100g", "rdma-100g")
 _LARGEST = 8  # nodes of the largest run, which is drawn
+_OVER_TIME = "gpt2-large"  # model whose rates over time are drawn
+_STRETCHES = 120  # of time
 _DEGREES = {"job.parallelism.pipeline", "job.parallelism.tensor"}
 """Keys that are to blame where a model cannot be split as it should be."""
 _SHARES = {
@@ -46,13 +51,14 @@ class Outcome:
     """One point on one transport.
 
     Seconds, the share of them in communication on the critical rank, seconds per timer, and bits per
-    second of the busiest wire.
+    second of the busiest wire; of that also stretches of time in seconds, and Gb/s in each.
     """
 
     iteration: float
     timed_communication_share: float
     timers: dict[str, float]
     utilisation: float
+    over_time: tuple[float, tuple[float, ...]]
 
 
 Known = dict[tuple[str, ...], dict[str, Outcome]]
@@ -110,7 +116,18 @@ def _outcome(result: RunRecord) -> Outcome:
         timed_communication_share=timed / summary["iteration_time_s"],
         timers=summary["timers_s"],
         utilisation=busiest * 8 / summary["iteration_time_s"],
+        over_time=_over_time(result),
     )
+
+
+def _over_time(result: RunRecord) -> tuple[float, tuple[float, ...]]:
+    series = result.series
+    rate = series.rate[int(series.rate.sum(axis=1).argmax())]
+    times = np.arange(len(rate) + 1) * series.interval
+    edges = np.linspace(0, result.iteration, _STRETCHES + 1)
+    carried = np.interp(edges, times, np.concatenate([[0.0], np.cumsum(rate)]) * (series.interval / PS_PER_S))
+    width = result.iteration / PS_PER_S / _STRETCHES
+    return width, tuple(round(float(sent) * 8 / 1e9 / width, 3) for sent in np.diff(carried))
 
 
 def _figures(outcomes: dict[Point, dict[str, Outcome]]) -> dict[str, float]:
@@ -177,6 +194,12 @@ def _summary(found: dict[str, Findings]) -> dict[str, Any]:
             for point, run in base.outcomes.items()
             for name, outcome in run.items()
         ],
+        "rates_over_time": {
+            name: {"interval_s": outcome.over_time[0], "gbps": list(outcome.over_time[1])}
+            for point, run in base.outcomes.items()
+            if (point.parallel, point.model, point.nodes, point.scaling) == (DATA, _OVER_TIME, _LARGEST, WEAK)
+            for name, outcome in run.items()
+        },
     }
 
 
@@ -209,8 +232,19 @@ def pictures(study: Validation) -> Iterator[tuple[str, Figure]]:
     for name, title, group in groups:
         yield f"dai2024-{name}.png", plots.measured_against_predicted(group, title)
     for parallel in (DATA, PIPELINE):
-        title = f"Predicted iteration, {parallel} parallel on {_LARGEST} nodes, weak scaling"
+        title = f"Predicted, {parallel} parallel on {_LARGEST} nodes, weak scaling"
         yield f"dai2024-{parallel}-parallel.png", plots.grouped(_bars(study, parallel), title)
+        runs = [
+            plots.ScaledRun(
+                point["transport"], point["model"], point["nodes"], point["scaling"] == WEAK, point["iteration_s"]
+            )
+            for point in study.summary["points"]
+            if point["parallel"] == parallel
+        ]
+        yield f"dai2024-{parallel}-scaling.png", plots.scaling(runs, f"Predicted, {parallel} parallel")
+    rates = {name: (run["interval_s"], np.array(run["gbps"])) for name, run in study.summary["rates_over_time"].items()}
+    title = f"Predicted, busiest wire, {_OVER_TIME} on {_LARGEST} nodes, data parallel"
+    yield "dai2024-rates.png", plots.rates_over_time(rates, title)
 
 
 def _bars(study: Validation, parallel: str) -> list[Bar]:

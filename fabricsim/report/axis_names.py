@@ -1,0 +1,96 @@
+"""What keys of scenarios and columns of an index are called on an axis, with units."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from fabricsim.units import BYTES, DURATION, PS_PER_S, RATE, parse
+
+_COLUMNS = {
+    "iteration_time_s": ("Iteration time", "s", 1.0),
+    "makespan_s": ("Makespan", "s", 1.0),
+    "time_s": ("Time", "s", 1.0),
+    "mfu": ("MFU", "%", 100.0),
+    "hfu": ("HFU", "%", 100.0),
+    "exposed_communication_s": ("Exposed communication", "s", 1.0),
+    "busbw_bytes_per_s": ("Bus bandwidth", "GB/s", 1e-9),
+    "algbw_bytes_per_s": ("Algorithm bandwidth", "GB/s", 1e-9),
+    "tokens_per_s": ("Tokens per second", "", 1.0),
+    "tflops_per_gpu": ("TFLOP/s per GPU", "", 1.0),
+    "slowdown_p50": ("Slowdown, median", "", 1.0),
+    "slowdown_p99": ("Slowdown, 99th percentile", "", 1.0),
+}
+_KEYS = {
+    "cluster.hosts": "Hosts",
+    "cluster.gpus_per_host": "GPUs per host",
+    "cluster.gpu": "GPU",
+    "job.global_batch": "Global batch (samples)",
+    "job.micro_batch": "Micro-batch (samples)",
+    "job.sequence": "Sequence length (tokens)",
+    "job.recompute": "Recomputation",
+    "job.parallelism.zero": "ZeRO stage",
+    "engine": "Engine",
+    "seed": "Seed",
+}
+_OF_MANY = {"min", "mean", "p50", "p99", "max"}
+_PARALLEL = "job.parallelism."
+_QUANTITY = re.compile(r"([0-9.]+) *([A-Za-zµ]{1,4})")
+_ENDS = (("_bytes_per_s", "GB/s", 1e-9), ("_bytes", "GB", 1e-9), ("_s", "s", 1.0))
+
+
+class AxisName(NamedTuple):
+    """Name of an axis, its unit if it has one, and what values are multiplied by."""
+
+    name: str
+    unit: str
+    scale: float
+
+    def __str__(self) -> str:
+        """Give the label of the axis."""
+        return f"{self.name} ({self.unit})" if self.unit else self.name
+
+
+def axis_name(key: str) -> AxisName:
+    """Name a column of an index: a result, or a key of a scenario."""
+    if key in _COLUMNS:
+        return AxisName(*_COLUMNS[key])
+    if key in _KEYS:
+        return AxisName(_KEYS[key], "", 1.0)
+    if key.startswith(_PARALLEL):
+        return AxisName(f"{_worded(key.removeprefix(_PARALLEL)).capitalize()}-parallel ranks", "", 1.0)
+    if "." not in key:
+        for end, unit, scale in _ENDS:
+            head, found, rest = key.partition(f"{end}_") if f"{end}_" in key else key.rpartition(end)
+            if found and head and (rest == "" or rest in _OF_MANY):
+                return AxisName(", ".join(filter(None, [_worded(head).capitalize(), rest])), unit, scale)
+    *_, table, own = ("", *key.split("."))
+    named = _worded(f"{table} {own}" if table not in {"", "job"} else own)
+    return AxisName(named[:1].upper() + named[1:], "", 1.0)
+
+
+def _worded(key: str) -> str:
+    return " ".join(key.replace("_", " ").split())
+
+
+def value_name(value: object) -> str:
+    """Write a value on an axis: quantities with their unit apart, ``100 Gb/s``."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if not isinstance(value, str):
+        return "" if value is None else str(value)
+    parts = _QUANTITY.fullmatch(value)
+    return value if parts is None else f"{parts[1]} {parts[2].replace('bps', 'b/s').replace('Bps', 'B/s')}"
+
+
+def number(value: object) -> float | None:
+    """Give a number or quantity as a number of its base unit, seconds and bytes; None if it is neither."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    for dimension in (RATE, DURATION, BYTES) if isinstance(value, str) else ():
+        try:
+            found = float(parse(value, dimension))
+        except ValueError:
+            continue
+        return found / PS_PER_S if dimension is DURATION else found
+    return None

@@ -1,0 +1,105 @@
+"""Use of resources over time, by tier: of wires as recorded, of others by the calls that they held."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fabricsim.records.program import NONE
+from fabricsim.results.resources import tier
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fabricsim.results.result import RunRecord, Series
+
+BINS = 240
+"""Stretches of time at most."""
+
+
+class TierUse(NamedTuple):
+    """Use of the resources of one tier.
+
+    ``count`` is how many were looked at, ``busiest`` the one with the highest mean use. ``least``, ``mean`` and
+    ``most`` of them have a share of the capacity, 0 to 1, for each stretch of time. Of resources that are not recorded
+    (``held``) there is the most alone: each call adds its mean use of the resource that limits it while it runs.
+    """
+
+    tier: str
+    kind: str
+    count: int
+    busiest: str
+    least: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    most: NDArray[np.float64]
+    held: bool = False
+
+
+def use_over_time(result: RunRecord, bins: int = BINS) -> tuple[NDArray[np.float64], list[TierUse]]:
+    """Give the edges of `bins` stretches of time in ps, and the use of each tier that was used, the busiest first."""
+    edges, wires = of_series(result.series, result.iteration, bins)
+    return edges, sorted([*wires, *_held(result, edges, {use.tier for use in wires})], key=lambda use: -use.most.mean())
+
+
+def of_series(series: Series, end: int, bins: int = BINS) -> tuple[NDArray[np.float64], list[TierUse]]:
+    """Give the use of recorded wires up to `end` (ps), as `use_over_time` does."""
+    edges = np.linspace(0.0, max(end, 1), max(1, min(bins, -(-end // max(series.interval, 1)))) + 1)
+    times = np.arange(series.rate.shape[1] + 1) * float(series.interval)
+    use = np.zeros((len(series.names), len(edges) - 1))
+    for mine, rate, capacity in zip(use, series.rate, series.capacity, strict=True):
+        if capacity > 0 and rate.any():
+            carried = np.interp(edges, times, np.concatenate([[0.0], np.cumsum(rate)]) * series.interval)
+            mine[:] = np.minimum(np.diff(carried) / (capacity * np.diff(edges)), 1.0)
+    tiers: dict[str, list[int]] = {}
+    for place, name in enumerate(series.names):
+        tiers.setdefault(tier(name), []).append(place)
+    found = []
+    for name, places in tiers.items():
+        mine = use[places]
+        if mine.any():
+            busiest = series.names[places[int(np.argmax(mine.mean(axis=1)))]]
+            bands = (mine.min(axis=0), mine.mean(axis=0), mine.max(axis=0))
+            found.append(TierUse(name, "wire", len(places), busiest, *bands))
+    return edges, sorted(found, key=lambda use: -use.most.mean())
+
+
+def _held(result: RunRecord, edges: NDArray[np.float64], recorded: set[str]) -> list[TierUse]:
+    """Give the use of what limited calls and is not recorded."""
+    limit = result.calls.limits.limit
+    tiers: dict[str, list[int]] = {}
+    for link in np.unique(limit[limit != NONE]).tolist():
+        name = tier(result.links[link].name)
+        if name not in recorded:
+            tiers.setdefault(name, []).append(link)
+    found = []
+    for name, links in tiers.items():
+        by_link = np.array([_of_calls(result, limit == link, edges) for link in links])
+        most = by_link.max(axis=0)
+        busiest = result.links[links[int(np.argmax(by_link.mean(axis=1)))]]
+        count = sum(link.copies for link in result.links if tier(link.name) == name)
+        found.append(TierUse(name, busiest.kind, count, busiest.name, most, most, most, held=True))
+    return found
+
+
+def _of_calls(result: RunRecord, some: NDArray[np.bool_], edges: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean over each stretch of the use by calls; each has that of all, so while several run the greatest counts."""
+    start, end, used = result.calls.start[some], result.calls.end[some], result.calls.limits.used[some]
+    times = np.unique(np.concatenate([start, end]))
+    level = np.zeros(len(times))
+    free = list(range(len(times) + 1))  # where the next gap between times begins that no call has yet
+    first, beyond = np.searchsorted(times, start).tolist(), np.searchsorted(times, end).tolist()
+    for call in np.argsort(-used, kind="stable").tolist():
+        gap = _next(free, first[call])
+        while gap < beyond[call]:
+            level[gap], free[gap] = used[call], gap + 1
+            gap = _next(free, gap)
+    total = np.concatenate([[0.0], np.cumsum(level[:-1] * np.diff(times))])
+    return np.diff(np.interp(edges, times, total)) / np.diff(edges)
+
+
+def _next(free: list[int], place: int) -> int:
+    while free[place] != place:
+        free[place] = free[free[place]]
+        place = free[place]
+    return place
