@@ -21,13 +21,28 @@ from fabricsim.cli.common import (
 )
 from fabricsim.cli.sweep import SchedulerOption, WorkersOption, begin, cores, read_setting
 from fabricsim.cli.variants import axes
+from fabricsim.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+
+    from fabricsim.run.search.search import Budget, Found
 
 SearchFolderOption = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FOLDER", help="Folder of the index and of runs, kept for a next time."),
+]
+PricesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LIST", help="Price networks by a list of the library or a file, and find the best at each cost."
+    ),
+]
+CostOption = Annotated[
+    float | None, typer.Option("--most-cost", metavar="USD", help="What the network may cost per GPU; with --prices.")
+]
+PowerOption = Annotated[
+    float | None, typer.Option("--most-power", metavar="W", help="What the network may draw per GPU; with --prices.")
 ]
 ExhaustiveOption = Annotated[
     bool, typer.Option("--exhaustive", help="Simulate also layouts that a bound on their time rules out.")
@@ -44,6 +59,9 @@ def search(  # noqa: PLR0913  one parameter per option
     *,
     settings: SettingsOption = None,
     output: SearchFolderOption = None,
+    prices: PricesOption = None,
+    most_cost: CostOption = None,
+    most_power: PowerOption = None,
     exhaustive: ExhaustiveOption = False,
     workers: WorkersOption = None,
     scheduler: SchedulerOption = None,
@@ -59,6 +77,7 @@ def search(  # noqa: PLR0913  one parameter per option
     from fabricsim.run.search.search import search as find  # noqa: PLC0415  as above
 
     check_output_folder(output)
+    budget = _budget(prices, most_cost, most_power)
     fixed, given = _sorted(settings or [])
     loaded = load(scenario, fixed)
     announce_compilation(loaded.scenario.engine)
@@ -68,11 +87,14 @@ def search(  # noqa: PLR0913  one parameter per option
             loaded,
             folder,
             given=given,
+            budget=budget,
             exhaustive=exhaustive,
             workers=workers,
             scheduler=scheduler,
             progress=report,
         )
+    if budget is not None:
+        found.files.extend(_draw(found, folder, loaded.scenario.name))
     for file in found.files:
         note(f"wrote {file}")
     if as_json:
@@ -81,6 +103,29 @@ def search(  # noqa: PLR0913  one parameter per option
     from fabricsim.report.swept import searched_text  # noqa: PLC0415  imports rich
 
     show(*searched_text(found.rows, found.keys, found.layouts, found.simulated))
+
+
+def _budget(prices: str | None, cost: float | None, power: float | None) -> Budget | None:
+    from fabricsim.run.search.search import Budget  # noqa: PLC0415  --help must not pay for it
+
+    if prices is None and (cost is not None or power is not None):
+        msg = "--most-cost and --most-power need prices: add --prices list-400g, or a file"
+        raise InputError(msg)
+    most = (float("inf") if value is None else value for value in (cost, power))
+    return None if prices is None else Budget(prices, *most)
+
+
+def _draw(found: Found, folder: Path, name: str) -> Iterator[Path]:
+    """Draw the frontier of time and cost; points are grouped by the first key that is no part of the job."""
+    from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
+    from fabricsim.report.swept import pictures  # noqa: PLC0415  as above
+    from fabricsim.run.bill import COST  # noqa: PLC0415  --help must not pay for it
+
+    by = next((key for key in found.keys if not key.startswith("job.")), None)
+    wanted = {"kind": "frontier", "x": COST, "y": "iteration_time_s", "by": by}
+    for _, figure in pictures(found.rows, found.keys, [wanted], name):
+        plots.save(figure, folder / "frontier.png")
+        yield folder / "frontier.png"
 
 
 def _sorted(settings: Iterable[str]) -> tuple[list[str], dict[str, list[Any]]]:

@@ -18,6 +18,8 @@ _COLUMNS = {
     "algbw_bytes_per_s": ("Algorithm bandwidth", "GB/s", 1e-9),
     "tokens_per_s": ("Tokens per second", "", 1.0),
     "tflops_per_gpu": ("TFLOP/s per GPU", "", 1.0),
+    "network_cost_per_gpu_usd": ("Cost of the network per GPU", "US$", 1.0),
+    "network_power_per_gpu_w": ("Power of the network per GPU", "W", 1.0),
     "slowdown_p50": ("Slowdown, median", "", 1.0),
     "slowdown_p99": ("Slowdown, 99th percentile", "", 1.0),
 }

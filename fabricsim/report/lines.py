@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
+_ALIKE = 0.75
+"""Share of the largest figure above which all are alike."""
 _MARKERS = "osD^vPX"
 
 
@@ -42,7 +44,9 @@ def lines(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], x: str,
     ticks = sorted({value for values, _ in series.values() for value in values})
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
-    axes.set_ylim(0, 1.1 * max(figure for _, figures in series.values() for figure in figures))
+    least, most = min(heights := [figure for _, figures in series.values() for figure in figures]), max(heights)
+    if least < _ALIKE * most:  # else lines that start at 0 would all look flat
+        axes.set_ylim(0, 1.1 * most)
     axes.set(xlabel=x, ylabel=y, title=title)
     axes.grid(alpha=0.3)
     style.legend(figure)
@@ -61,22 +65,39 @@ def frontier(points: Sequence[tuple[float, float, str, str]], x: str, y: str, ti
     style.require_some(len(points), "choice", "nothing was compared")
     figure = style.new_figure(3.8, widest=5.5)
     axes = figure.subplots()
-    best = sorted(point[:2] for point in points if not any(_beats(other, point) for other in points))
-    axes.step(*zip(*best, strict=True), where="post", color=style.MEASURED_COLOUR, linewidth=1, label="frontier")
+    best = sorted({point[:2] for point in points if not any(_beats(other, point) for other in points)})
     for number, group in enumerate(dict.fromkeys(point[3] for point in points)):
         own = [point for point in points if point[3] == group]
         colour = style.SERIES_COLOURS[number % len(style.SERIES_COLOURS)]
-        axes.scatter(
-            [p[0] for p in own], [p[1] for p in own], color=colour, marker=_MARKERS[number], label=group, zorder=3
-        )
-        for place, (at, height, label, _) in enumerate(own):  # labels of neighbours above and below
-            offset = (6, 4 - 12 * (place % 2))
-            axes.annotate(label, (at, height), xytext=offset, textcoords="offset points", fontsize=6)
+        filled = colour if number == 0 else "none"  # what lies on another one shows
+        size, marker = 15 * (1 + number), _MARKERS[number % len(_MARKERS)]
+        across, up = zip(*(point[:2] for point in own), strict=True)
+        axes.scatter(across, up, size, filled, marker=marker, edgecolors=colour, label=group, zorder=3)
     axes.set(xlabel=x, ylabel=y, title=title)
-    axes.margins(0.12)
+    axes.margins(0.15)
+    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+    steps = [(best[0][0], high), *best, (right, best[-1][1])]
+    axes.step(*zip(*steps, strict=True), where="post", color=style.MEASURED_COLOUR, linewidth=1, label="frontier")
+    axes.set(xlim=(left, right), ylim=(low, high))
+    for at, height, label in _labels(points, 0.08 * (right - left), 0.045 * (high - low)):
+        axes.annotate(label, (at, height), xytext=(5, 3), textcoords="offset points", fontsize=6)
     axes.grid(alpha=0.3)
     style.legend(figure)
     return figure
+
+
+def _labels(
+    points: Sequence[tuple[float, float, str, str]], wide: float, tall: float
+) -> list[tuple[float, float, str]]:
+    """Give points their labels; of neighbours that would write over one another all are told at the highest."""
+    placed: list[tuple[float, float, list[str]]] = []
+    for at, height, label, _ in sorted(points, key=lambda point: (-point[1], point[0])):
+        near = next((one for one in placed if abs(one[0] - at) < wide and abs(one[1] - height) < tall), None)
+        if near is None:
+            placed.append((at, height, [label]))
+        elif label not in near[2]:
+            near[2].append(label)
+    return [(at, height, ", ".join(labels)) for at, height, labels in placed]
 
 
 def _beats(one: tuple[float, float, str, str], other: tuple[float, float, str, str]) -> bool:

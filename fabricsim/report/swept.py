@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 HEADLINES = ("iteration_time_s", "makespan_s", "time_s")
 """What is drawn and ranked if nothing else is asked for: the first of these that there is."""
+_COSTS = {"network_cost_per_gpu_usd": "US$/GPU", "network_power_per_gpu_w": "W/GPU"}
+_HEADS = {**_COSTS, "iteration_time_s": "iteration", "exposed_communication_s": "exposed", "busbw_bytes_per_s": "busbw"}
 _SHOWN = (
     "iteration_time_s",
     "makespan_s",
@@ -31,8 +33,9 @@ _SHOWN = (
     "exposed_communication_s",
     "busbw_bytes_per_s",
     "slowdown_p99",
+    *_COSTS,
 )
-_MOST_ROWS = 20
+_MOST_ROWS, _MOST_WIDTH = 20, 16
 _MOST_BEST = 10
 _MOST_LINES = 9
 _MOST_LABELS = 24
@@ -49,10 +52,15 @@ def swept_text(rows: Rows, varied: Sequence[str]) -> list[RenderableType]:
     if done:
         ranking = headline(done)
         done = sorted(done, key=lambda row: row[ranking])
-        shown = [*varied, *(key for key in _SHOWN if done[0].get(key) is not None)]
+        differing = [key for key in varied if len({_told(row[key]) for row in done}) > 1] or varied
+        shown = [*differing, *(key for key in _SHOWN if done[0].get(key) is not None)]
         table = Table(title=f"{len(rows):,} runs, by {ranking}", title_justify="left", box=None)
-        for key in shown:
-            table.add_column(key, justify="left" if key in varied else "right", overflow="fold")
+        for key, name in {
+            **_short(differing),
+            **{key: _HEADS.get(key, key) for key in shown[len(differing) :]},
+        }.items():
+            width = min(_MOST_WIDTH, max(len(_told(row[key])) for row in done[:_MOST_ROWS]))  # of which none is broken
+            table.add_column(name, justify="left" if key in varied else "right", overflow="fold", min_width=width)
         for row in done[:_MOST_ROWS]:
             table.add_row(*(_told(row[key]) for key in shown))
         said.append(table)
@@ -68,21 +76,37 @@ def swept_text(rows: Rows, varied: Sequence[str]) -> list[RenderableType]:
     return said
 
 
+def _short(keys: Sequence[str]) -> dict[str, str]:
+    """Name keys by their last part, if it is that of one of them only."""
+    ends = Counter(key.rpartition(".")[2] for key in keys)
+    return {key: end if ends[end := key.rpartition(".")[2]] == 1 else key for key in keys}
+
+
 def searched_text(rows: Rows, keys: Sequence[str], layouts: int, simulated: int) -> list[RenderableType]:
     """Give the table of the best layouts, and count the reasons for which others are out."""
     from rich.table import Table  # noqa: PLC0415  not needed for pictures
 
-    names = [key.rpartition(".")[2] for key in keys]
-    table = Table(title="Best layouts", title_justify="left", box=None)
-    for name in (*names, "bound", "iteration", "mfu", "exposed"):
-        table.add_column(name, justify="right")
     ranked = [row for row in rows if row["status"] == "done"]
-    for row in ranked[:_MOST_BEST]:
-        shown = (row["bound_s"], row["iteration_time_s"], row["mfu"], row["exposed_communication_s"])
-        table.add_row(*(_told(row[key]) for key in keys), *map(_told, shown))
+    priced = [key for key in _COSTS if ranked and key in ranked[0]]
+    shown = {name: key for key, name in _short(keys).items()}
+    shown |= {"bound": "bound_s", "iteration": "iteration_time_s", "mfu": "mfu", "exposed": "exposed_communication_s"}
+    shown |= {name: key for key, name in _COSTS.items() if key in priced}
+
+    def table_of(title: str, chosen: Rows) -> RenderableType:
+        table = Table(title=title, title_justify="left", box=None)
+        for name in shown:
+            table.add_column(name, justify="right")
+        for row in chosen:
+            table.add_row(*(_told(row[key]) for key in shown.values()))
+        return table
+
+    tables = [table_of("Best layouts", ranked[:_MOST_BEST])]
+    if priced:
+        cheaper = [row for at, row in enumerate(ranked) if all(row[priced[0]] < one[priced[0]] for one in ranked[:at])]
+        tables.append(table_of("Best at each cost of the network", cheaper))
     reasons = Counter(_kind(row) for row in rows if row["status"] != "done")
     counted = [f"{count:,} {reason}" for reason, count in reasons.most_common()]
-    return [table, f"{layouts:,} layouts: {simulated:,} simulated; out: {', '.join(counted) or 'none'}"]
+    return [*tables, f"{layouts:,} layouts: {simulated:,} simulated; out: {', '.join(counted) or 'none'}"]
 
 
 def _kind(row: Mapping[str, Any]) -> str:
@@ -91,6 +115,8 @@ def _kind(row: Mapping[str, Any]) -> str:
         return "that failed"
     if reason.startswith("needs "):
         return "that do not fit into memory"
+    if reason.startswith("costs "):
+        return "over what networks may cost or draw"
     if reason.startswith("takes "):
         return "whose bound is above the best time"
     return "that do not fit together"
@@ -119,7 +145,7 @@ def pictures(
     if not done:
         return
     for count, picture in enumerate(wanted or _suiting(done, varied), 1):
-        for key in ("x", "y", "value", "by"):
+        for key in ("x", "y", "value", "by", "label"):
             if picture.get(key) is not None and picture[key] not in done[0]:
                 hint = did_you_mean(picture[key], done[0], "columns are " + ", ".join(done[0]))
                 msg = f"pictures[{count - 1}].{key}: the index has no column {picture[key]!r}; {hint}"
@@ -214,9 +240,15 @@ def _heat_map(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
 
 def _frontier(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
     x, y, by = picture["x"], picture["y"], picture.get("by")
+    label = picture.get("label") or by
     across, up = axis_name(x), axis_name(y)
     points = [
-        (float(row[x]) * across.scale, float(row[y]) * up.scale, *([value_name(row[by])] * 2 if by else ("", "runs")))
+        (
+            float(row[x]) * across.scale,
+            float(row[y]) * up.scale,
+            value_name(row[label]) if label else "",
+            value_name(row[by]) if by else "runs",
+        )
         for row in done
         if row[x] is not None and row[y] is not None
     ]

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from fabricsim.topology.wires import Wires
 
 
+COST, POWER = "network_cost_per_gpu_usd", "network_power_per_gpu_w"
+"""Columns of an index."""
+
+
 def wired(scenario: Scenario) -> tuple[Network, Wires]:
     """Build the network of a scenario, and nothing on it."""
     network = scenario.fabric.network(scenario.ends)
@@ -37,3 +41,13 @@ def bill_of(scenario: Scenario, prices: PriceList, stock: Stock | None = None) -
         raise InputError(msg)
     stock = stock or take_stock(*wired(scenario), scenario.ends.count)
     return make_bill(parts_of(stock, scenario.fabric.radix), prices, scenario.cluster.ranks)
+
+
+def per_gpu(scenario: Scenario, prices: PriceList) -> dict[str, float]:
+    """Say what the network costs and draws per GPU, as columns of an index. Raises InputError if a price is missing."""
+    bill = bill_of(scenario, prices)
+    if bill.cost is None or bill.power is None:
+        missing = "; ".join(dict.fromkeys(map(str, bill.unpriced)))
+        msg = f"{scenario.name}: {prices.name} has no price of {missing}; add it to a list of your own"
+        raise InputError(msg)
+    return {COST: bill.cost / bill.gpus, POWER: bill.power / bill.gpus}

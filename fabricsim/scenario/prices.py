@@ -122,7 +122,7 @@ def read_prices(given: str) -> PriceList:
         if given not in library.names("prices"):
             known = library.names("prices")
             hint = did_you_mean(given, known, f"name a TOML file, or one of {', '.join(known)}")
-            msg = f"--prices {given}: there is no such file or list; {hint}"
+            msg = f"prices {given}: there is no such file or list; {hint}"
             raise InputError(msg)
         path = library.path("prices", given)
     return validated(parse(read_text(path), str(path)), PriceList)

@@ -50,20 +50,24 @@ class Sample(Spec):
 
 
 class Picture(Spec):
-    """A picture of the index: lines or a frontier of ``y`` over ``x``, or a heat map of ``value``."""
+    """A picture of the index: lines or a frontier of ``y`` over ``x``, or a heat map of ``value``.
+
+    ``by`` groups lines, or points of a frontier, which ``label`` names.
+    """
 
     kind: Literal["lines", "heat-map", "frontier"] = "lines"
     x: str
     y: str
     value: str | None = None
     by: str | None = None
+    label: str | None = None
 
 
 class SweptScenario(Spec):
     """The file of a sweep: a scenario, what all runs have in common, and what they differ in.
 
     ``grid`` combines all values of its keys with one another, with each of ``points``, which are written out, and with
-    each of the points of ``sample``.
+    each of the points of ``sample``. By ``prices``, a list of the library or a file, networks are priced.
     """
 
     name: Annotated[str, Field(pattern=r"^[\w.-]{1,80}$")] | None = None
@@ -76,4 +80,5 @@ class SweptScenario(Spec):
     points: list[dict[str, Any]] = Field(default_factory=list)
     sample: Sample | None = None
     pictures: list[Picture] = Field(default_factory=list)
+    prices: str | None = None
     keep_results: bool = False

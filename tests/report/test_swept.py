@@ -6,6 +6,7 @@ import pytest
 
 from fabricsim.errors import InputError
 from fabricsim.report.axis_names import axis_name, value_name
+from fabricsim.report.lines import _labels
 from fabricsim.report.swept import pictures, swept_text
 
 
@@ -46,7 +47,17 @@ def test_a_frontier_joins_what_none_beats() -> None:
     wanted = [{"kind": "frontier", "x": "batch", "y": "iteration_time_s", "value": None, "by": "rate"}]
     ((_, figure),) = pictures(rows(3), ["rate", "batch"], wanted, "study")
 
-    assert figure.axes[0].get_lines()[0].get_xydata().tolist() == [[1, 1 / 300]]
+    above, best, right = figure.axes[0].get_lines()[0].get_xydata().tolist()
+    assert best == [1, 1 / 300]
+    assert (above[0], right[1]) == (1, 1 / 300)  # what is worse in one figure alone lies on the line
+    assert above[1] > 1 / 100
+    assert right[0] > 3
+
+
+def test_labels_of_neighbours_are_told_together() -> None:
+    points = [(1.0, 1.0, "a", ""), (1.01, 1.01, "b", ""), (1.0, 2.0, "c", ""), (2.0, 1.0, "a", "")]
+
+    assert _labels(points, 0.1, 0.1) == [(1.0, 2.0, "c"), (1.01, 1.01, "b, a"), (2.0, 1.0, "a")]
 
 
 def test_columns_that_are_not_there_are_refused() -> None:

@@ -11,12 +11,12 @@ simulating all of them would give, the same whatever the number of workers.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 
 from fabricsim.errors import FabricsimError, InputError
+from fabricsim.run.bill import COST, POWER, per_gpu
 from fabricsim.run.pipeline import build_plan
 from fabricsim.run.search.bound import least_time
 from fabricsim.run.search.layouts import choices, job_tables, layouts
@@ -27,6 +27,7 @@ from fabricsim.run.warm import compile_kernels
 from fabricsim.scenario.job import Job
 from fabricsim.scenario.job_checks import job_problems
 from fabricsim.scenario.load import LoadedScenario, load
+from fabricsim.scenario.prices import read_prices
 from fabricsim.units import human_bytes
 from fabricsim.workload.fit import fullest, usable_memory
 
@@ -55,12 +56,45 @@ class Found:
     files: list[Path]
 
 
+class Budget(NamedTuple):
+    """What networks cost and draw per GPU by a list of `prices`, and at most; US dollars and watts."""
+
+    prices: str
+    cost: float = float("inf")
+    power: float = float("inf")
+
+
+class _Networks:
+    """Scenarios with what layouts have of keys that are no part of the job, and their costs, each made once."""
+
+    def __init__(self, loaded: LoadedScenario, budget: Budget | None) -> None:
+        self._loaded, self._prices = loaded, None if budget is None else read_prices(budget.prices)
+        self._made: dict[str, tuple[LoadedScenario, dict[str, float]]] = {}
+
+    def of(self, layout: Layout) -> tuple[LoadedScenario, dict[str, float]]:
+        """Lay the keys of a layout over the scenario."""
+        others = {key: value for key, value in layout.items() if not key.startswith("job.")}
+        if (key := repr(others)) not in self._made:
+            base = self._loaded
+            if others:
+                base = load({name: table for name, table in base.resolved.items() if name != "extensions"}, others)
+            costs = {} if self._prices is None else per_gpu(base.scenario, self._prices)
+            self._made[key] = base, costs
+        return self._made[key]
+
+
 @dataclass
 class _Candidate:
     layout: Layout
     tables: dict[str, Any]
+    costs: dict[str, float]
     bound: float = 0.0
     reason: str = ""
+
+    @property
+    def cost(self) -> float:
+        """Of the network; 0 if nothing is priced."""
+        return self.costs.get(COST, 0.0)
 
 
 def search(  # noqa: PLR0913  the rest are rarely given, and by name only
@@ -68,15 +102,17 @@ def search(  # noqa: PLR0913  the rest are rarely given, and by name only
     output: Path,
     *,
     given: Mapping[str, Sequence[Any]] | None = None,
+    budget: Budget | None = None,
     exhaustive: bool = False,
     workers: int = 1,
     scheduler: str | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Found:
-    """Find the quickest layout of a scenario's job on all GPUs of its cluster.
+    """Find the quickest layout of a scenario's job on all GPUs of its cluster; if networks are priced, at each cost.
 
     `output`: folder of the index and of the files of runs; runs that are there are not made again.
     `given`: values of keys in place of the usual ones (`fabricsim.run.search.layouts.choices`).
+    `budget`: prices of networks, and what they may cost and draw.
     `exhaustive`: whether to simulate also what the bound rules out.
     `workers`, `scheduler`: as of `fabricsim.run.sweeps.workers.results`; what comes out does not depend on them.
     Raises InputError if there is no job, or no layout fits.
@@ -86,7 +122,8 @@ def search(  # noqa: PLR0913  the rest are rarely given, and by name only
         msg = f"{loaded.path}: a search is for a scenario of one [job]"
         raise InputError(msg)
     keys = choices(loaded.scenario, job, given or {})
-    found = [_candidate(layout, loaded) for layout in layouts(loaded.scenario.cluster.ranks, keys)]
+    networks = _Networks(loaded, budget)
+    found = [_candidate(layout, networks, budget) for layout in layouts(loaded.scenario.cluster.ranks, keys)]
     fitting = sorted((number for number, one in enumerate(found) if not one.reason), key=lambda n: (found[n].bound, n))
     if not fitting:
         msg = f"{loaded.path}: none of {len(found):,} layouts fits"
@@ -103,13 +140,15 @@ def search(  # noqa: PLR0913  the rest are rarely given, and by name only
     return Found(rows, len(found), len(outcomes), varied, index.write(rows, output))
 
 
-def _candidate(layout: Layout, loaded: LoadedScenario) -> _Candidate:
+def _candidate(layout: Layout, networks: _Networks, budget: Budget | None) -> _Candidate:
     """Say why a layout is out before anything is simulated, or what it takes at least."""
-    scenario, others = loaded.scenario, {key: value for key, value in layout.items() if not key.startswith("job.")}
-    base = _with(loaded, tuple(others.items())) if others else loaded
+    base, costs = networks.of(layout)
     tables = {**base.resolved, "job": job_tables(base.resolved["job"], layout)}
     tables.pop("extensions", None)
-    one = _Candidate(layout, tables)
+    one = _Candidate(layout, tables, costs)
+    if budget is not None and (one.cost > budget.cost or one.costs[POWER] > budget.power):
+        one.reason = f"costs US$ {one.cost:,.0f} and draws {one.costs[POWER]:.4g} W per GPU, over what it may"
+        return one
     try:
         job = Job.model_validate(tables["job"])
     except ValidationError as error:
@@ -127,23 +166,12 @@ def _candidate(layout: Layout, loaded: LoadedScenario) -> _Candidate:
         return one
     scenario = base.scenario.model_copy(update={"job": job})
     try:
-        plan = build_plan(LoadedScenario(scenario, "", {}, loaded.path))
+        plan = build_plan(LoadedScenario(scenario, "", {}, base.path))
     except FabricsimError as error:
         one.reason = str(error)
         return one
     one.bound = least_time(plan, scenario)
     return one
-
-
-@lru_cache(maxsize=64)
-def _laid(source: str, path: Path, settings: tuple[tuple[str, Any], ...]) -> LoadedScenario:
-    del source
-    return load(path, dict(settings))
-
-
-def _with(loaded: LoadedScenario, settings: tuple[tuple[str, Any], ...]) -> LoadedScenario:
-    """Lay settings that are no part of the job over a scenario."""
-    return _laid(loaded.source, loaded.path, settings)
 
 
 def _simulated(
@@ -155,31 +183,49 @@ def _simulated(
 ) -> dict[int, SweptRun]:
     """Take what comes until no layout that is left can be better; what its bound rules out by then is given up."""
     outcomes: dict[int, SweptRun] = {}
-    best, place = float("inf"), 0
+    best: dict[float, float] = {}  # time by cost of the network
+    place = 0
+
+    def beaten(number: int) -> bool:
+        return found[number].bound > _best(best, found[number].cost)
+
     for task, run, error in coming:
         outcome: SweptRun = crashed(task, error) if error is not None else run[0]
         outcomes[task.number] = outcome
         if outcome["status"] == "done":
-            best = min(best, float(outcome["results"]["iteration_time_s"] or best))
-        while place < len(tasks) and tasks[place].number in outcomes:
+            cost = found[task.number].cost
+            best[cost] = min(
+                best.get(cost, float("inf")), float(outcome["results"]["iteration_time_s"] or float("inf"))
+            )
+        while place < len(tasks) and (
+            tasks[place].number in outcomes or (not exhaustive and beaten(tasks[place].number))
+        ):
             place += 1
         if progress is not None:
-            below = sum(found[one.number].bound <= best for one in tasks)
-            progress(len(outcomes) / (len(tasks) if exhaustive else max(below, len(outcomes))))
-        if not exhaustive and (place == len(tasks) or found[tasks[place].number].bound > best):
+            below = len(tasks) if exhaustive else sum(not beaten(one.number) for one in tasks)
+            progress(len(outcomes) / max(below, len(outcomes)))
+        if place == len(tasks):
             break
-    return {n: run for n, run in outcomes.items() if exhaustive or found[n].bound <= best}
+    return {number: run for number, run in outcomes.items() if exhaustive or not beaten(number)}
+
+
+def _best(times: Mapping[float, float], cost: float) -> float:
+    """Find the best time on networks that cost no more."""
+    return min((time for other, time in times.items() if other <= cost), default=float("inf"))
 
 
 def _rows(found: Sequence[_Candidate], outcomes: Mapping[int, SweptRun], varied: Sequence[str]) -> list[dict[str, Any]]:
-    best = min(
-        (float(one["results"]["iteration_time_s"] or 0) for one in outcomes.values() if one["results"]), default=0
-    )
+    times: dict[float, float] = {}
+    for number, run in outcomes.items():
+        if run["results"]:
+            cost, took = found[number].cost, float(run["results"]["iteration_time_s"] or 0)
+            times[cost] = min(times.get(cost, took), took)
     every: dict[int, SweptRun] = {}
     for number, one in enumerate(found):
+        best = _best(times, one.cost)
         reason = one.reason or f"takes {one.bound:.6g} s at least, and the best one {best:.6g} s"
         every[number] = outcomes.get(number, {"run": "", "status": OUT, "results": {}, "error": reason})
-    points = [{**{key: one.layout[key] for key in varied}, "bound_s": one.bound or None} for one in found]
+    points = [{**{key: one.layout[key] for key in varied}, **one.costs, "bound_s": one.bound or None} for one in found]
     rows = index.rows(points, every)
 
     def rank(row: Mapping[str, Any]) -> tuple[bool, float, float]:

@@ -20,10 +20,12 @@ from fabricsim.files.atomic import whole
 from fabricsim.results.summary import bus_factor, summarise
 from fabricsim.results.traffic import summarise_traffic
 from fabricsim.run import bench, pipeline, traffic
+from fabricsim.run.bill import per_gpu
 from fabricsim.run.sweeps.headline import of_job, of_traffic
 from fabricsim.run.verbs import bench as time_collective
 from fabricsim.run.verbs import traffic as send
 from fabricsim.scenario import library
+from fabricsim.scenario.prices import read_prices
 from fabricsim.scenario.toml_text import settings
 from fabricsim.traces.readers import read as read_trace
 from fabricsim.traces.rebuild.programs import rebuild
@@ -47,7 +49,7 @@ class Task(NamedTuple):
 
     `number`: of its point, from 0. `kind`: ``job``, ``traffic``, ``bench`` or ``replay``. `scenario`: a file, a
     name, or tables. `settings`: laid over it, by their keys. `options`: of the kind. `folder`: of the files.
-    `keep`: whether to write the result as HDF5, too.
+    `keep`: whether to write the result as HDF5, too. `prices`: list by which the network is priced, if any.
     """
 
     number: int
@@ -57,6 +59,7 @@ class Task(NamedTuple):
     options: Mapping[str, Any]
     folder: Path
     keep: bool = False
+    prices: str = ""
 
 
 class SweptRun(TypedDict):
@@ -79,15 +82,17 @@ def carry_out(task: Task) -> tuple[SweptRun, bool]:
         name = _digest([task.kind, task.scenario, settings(task.settings), dict(task.options)])
         there = (task.folder / f"{name}.json").exists()
         return _failed(task, name, error), there
-    name = _digest([task.kind, dict(task.options), loaded.resolved, list(_contents(task, loaded))])
+    priced = [read_prices(task.prices).model_dump()] if task.prices else []
+    name = _digest([task.kind, dict(task.options), loaded.resolved, list(_contents(task, loaded)), *priced])
     known = _read(task.folder / f"{name}.json")
     if known is not None and (known["status"] == "failed" or not task.keep or _result(task, name).exists()):
         return known, True
     try:
+        costs = per_gpu(loaded.scenario, read_prices(task.prices)) if task.prices else {}
         results, summary = _KINDS[task.kind](task, loaded, name)
     except FabricsimError as error:
         return _failed(task, name, error), False
-    outcome: SweptRun = {"run": name, "status": "done", "results": results, "error": ""}
+    outcome: SweptRun = {"run": name, "status": "done", "results": {**results, **costs}, "error": ""}
     _write(task, outcome, {"resolved": loaded.resolved, "summary": summary})
     return outcome, False
 

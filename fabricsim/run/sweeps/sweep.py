@@ -22,6 +22,7 @@ from fabricsim.run.sweeps.runs import SweptRun, Task, carry_out, crashed
 from fabricsim.run.sweeps.workers import results
 from fabricsim.run.warm import compile_kernels
 from fabricsim.scenario.load import load
+from fabricsim.scenario.prices import read_prices
 from fabricsim.scenario.source import parse, read_text
 from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.scenario.swept import ReplayedTrace, SentTraffic, SweptScenario, TimedCollective
@@ -92,16 +93,17 @@ class Sweep:
             asked = {**options, **own}
             if kind == "replay":
                 named = asked["trace"]
-                asked["trace"] = tuple(map(self._beside, [named] if isinstance(named, str) else named))
+                asked["trace"] = tuple(map(self.beside, [named] if isinstance(named, str) else named))
             rest = {key: value for key, value in point.items() if key != "scenario" and not self._is_option(key)}
-            scenario = self._beside(str(point.get("scenario", self.written.scenario)))
-            yield Task(number, kind, scenario, {**fixed, **rest}, asked, output, self.written.keep_results)
+            scenario = self.beside(str(point.get("scenario", self.written.scenario)))
+            more = self.written.keep_results, self.beside(self.written.prices or "")
+            yield Task(number, kind, scenario, {**fixed, **rest}, asked, output, *more)
 
     def _is_option(self, key: str) -> bool:
         """Whether a key is an option of what is done, not of the scenario."""
         return self.kind != "job" and key.partition(".")[0] == self.kind
 
-    def _beside(self, name: str) -> str:
+    def beside(self, name: str) -> str:
         """Take a file as lying beside that of the sweep, if one does."""
         path = self.folder / name
         return str(path) if path.exists() and name else name
@@ -140,6 +142,8 @@ def read(study: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | No
         raise InputError(msg)
     sweep = Sweep(written.name or name, written, folder, tuple(points(written)))
     _check_options(sweep)
+    if written.prices:
+        read_prices(sweep.beside(written.prices))  # a mistake in it is no matter of single runs
     return sweep
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import product, starmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fabricsim.errors import FabricsimError
@@ -19,14 +20,15 @@ if TYPE_CHECKING:
 GPUS = 1024
 DOMAINS = (8, 16, 32, 64, 128, 256, 1024)
 """GPUs of a domain; the last is all of them."""
-_TENSOR, _PIPELINE = (8, 16, 32), (1, 2, 4, 8, 16, 32, 64)
+_TENSOR, _PIPELINE, _MICRO_BATCH = (8, 16, 32), (1, 2, 4, 8, 16, 32, 64), (1, 2, 4)
 
 
-class Degrees(NamedTuple):
-    """Degrees of a job on `GPUS`."""
+class DenseLayout(NamedTuple):
+    """Degrees and micro-batch of a job on `GPUS`."""
 
     tensor: int
     pipeline: int
+    micro_batch: int = 1
 
     @property
     def data(self) -> int:
@@ -39,17 +41,17 @@ class DenseModel(NamedTuple):
 
     name: str
     settings: tuple[str, ...]
-    layout: Degrees
+    layout: DenseLayout
 
 
 MODELS = (
-    DenseModel("GPT-146B", ("job.model.layers=80", "job.model.hidden=12288", "job.model.heads=96"), Degrees(8, 8)),
-    DenseModel("GPT-1T", (), Degrees(8, 64)),
+    DenseModel("GPT-146B", ("job.model.layers=80", "job.model.hidden=12288", "job.model.heads=96"), DenseLayout(8, 8)),
+    DenseModel("GPT-1T", (), DenseLayout(8, 64)),
 )
 """Shapes of Narayanan et al., arXiv 2104.04473, and Korthikanti et al., arXiv 2205.05198, with their degrees."""
 
 
-def scenario(model: DenseModel, layout: Degrees, domain: int, topology: str, *more: str) -> LoadedScenario:
+def scenario(model: DenseModel, layout: DenseLayout, domain: int, topology: str, *more: str) -> LoadedScenario:
     """Load a job; `domain` is the size of the scale-up domains."""
     shape = f"hosts={GPUS // domain}, gpus_per_host={domain}, nics_per_host={domain}, pxn={str(domain < GPUS).lower()}"
     network = (
@@ -62,6 +64,7 @@ def scenario(model: DenseModel, layout: Degrees, domain: int, topology: str, *mo
             f"cluster={{include='hb-domain', {shape}}}",
             network,
             f"job.parallelism={{{degrees}}}",
+            f"job.micro_batch={layout.micro_batch}",
             *model.settings,
             *more,
         ],
@@ -69,15 +72,15 @@ def scenario(model: DenseModel, layout: Degrees, domain: int, topology: str, *mo
 
 
 @cache
-def iteration(model: DenseModel, layout: Degrees, domain: int, topology: str) -> float:
+def iteration(model: DenseModel, layout: DenseLayout, domain: int, topology: str) -> float:
     """Simulate one, seconds."""
     return seconds(simulate(scenario(model, layout, domain, topology)).iteration)
 
 
-def best(model: DenseModel, domain: int, *more: str) -> tuple[Degrees, float]:
+def best(model: DenseModel, domain: int, *more: str) -> tuple[DenseLayout, float]:
     """Find the fastest layout that fits into the memory, in closed form, and its seconds."""
     found = []
-    for layout in (Degrees(tensor, pipeline) for tensor in _TENSOR for pipeline in _PIPELINE):
+    for layout in starmap(DenseLayout, product(_TENSOR, _PIPELINE, _MICRO_BATCH)):
         if GPUS % (layout.tensor * layout.pipeline) == 0:
             try:
                 found.append((closed_form.iteration(scenario(model, layout, domain, "rail-only", *more)).total, layout))
@@ -97,6 +100,7 @@ def sweep(model: DenseModel) -> Iterator[dict[str, Any]]:
             "tensor": layout.tensor,
             "pipeline": layout.pipeline,
             "data": layout.data,
+            "micro_batch": layout.micro_batch,
             "closed_form_s": took,
         }
         if model == MODELS[0]:

@@ -1,16 +1,20 @@
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from fabricsim.errors import FabricsimError, InputError
+from fabricsim.report.swept import searched_text
+from fabricsim.run.bill import COST
 from fabricsim.run.pipeline import build_plan, load, simulate
 from fabricsim.run.search.bound import least_time
 from fabricsim.run.search.layouts import layouts
-from fabricsim.run.search.search import OUT, search
+from fabricsim.run.search.search import OUT, Budget, search
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -126,3 +130,35 @@ def test_a_search_wants_a_job(tmp_path: Path) -> None:
 def test_layouts_that_all_do_not_fit_are_refused_with_a_reason(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none of .* layouts fits; such as: needs"):
         search(load("llama3-405b", {**MACHINE, "cluster.gpu.memory": "2GiB"}), tmp_path, given={"job.micro_batch": [8]})
+
+
+@pytest.mark.slow
+def test_the_best_at_each_cost_is_what_simulating_all_finds(tmp_path: Path) -> None:
+    few = {"job.schedule": ["1f1b"], "job.parallelism.zero": [1], "job.parallelism.tensor": [1, 8]}
+    keys = {**KEYS, **few, "job.parallelism.pipeline": [1, 2], "fabric.link_rate": ["200Gbps", "400Gbps"]}
+    pruned = search(small(), tmp_path / "pruned", given=keys, budget=Budget("list-400g"))
+    whole = search(small(), tmp_path / "whole", given=keys, budget=Budget("list-400g"), exhaustive=True)
+
+    def frontier(rows: list[dict[str, Any]]) -> dict[float, float]:
+        best: dict[float, float] = {}
+        for row in (row for row in rows if row["status"] == "done"):
+            cost = row[COST]
+            best[cost] = min(best.get(cost, row["iteration_time_s"]), row["iteration_time_s"])
+        return best
+
+    # 16 GPUs on one switch of 128 x 200 or 64 x 400 Gb/s with a transceiver at both ends of each cable
+    assert set(frontier(whole.rows)) == {36_000 / 16 + 2 * 320, 36_000 / 16 + 2 * 640}
+    assert frontier(pruned.rows) == frontier(whole.rows)
+    assert pruned.simulated < whole.simulated
+    cheap = search(small(), tmp_path / "pruned", given=keys, budget=Budget("list-400g", cost=3000))
+    assert {row[COST] for row in cheap.rows if row["status"] == "done"} == {2890}
+    assert any(row["error"].startswith("costs US$ 3,530") for row in cheap.rows)
+    text = Console(width=160, record=True, file=io.StringIO())
+    for part in searched_text(pruned.rows, pruned.keys, pruned.layouts, pruned.simulated):
+        text.print(part)
+    assert "Best at each cost of the network" in text.export_text()
+
+
+def test_networks_without_a_price_cannot_be_searched_by_cost(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no price of switch of 16 x 100 Gb/s"):
+        search(small(), tmp_path, given={**KEYS, "fabric.link_rate": ["100Gbps"]}, budget=Budget("list-400g"))
