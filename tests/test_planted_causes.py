@@ -33,6 +33,14 @@ def leaves(spines: int, rate: str, more: str = "") -> str:
     return f'fabric={{topology="leaf-spine",hosts_per_leaf=2,spines={spines},uplink_rate="{rate}"{more}}}'
 
 
+RAILS = (
+    MODEL, "cluster.hosts=4", "cluster.gpus_per_host=2", "cluster.nics_per_host=2", 'cluster.intra_host="nvlink"',
+    "cluster.gpu=a100-sxm-40gb", "cluster.gpudirect=true", "cluster.pxn=true", "transport=roce-100g",
+    "job.micro_batch=1", "job.global_batch=8", "job.parallelism={data=8}",
+)  # fmt: skip
+EXPERTS = 'job.model={include="mixtral-8x7b",layers=2,hidden=512,feed_forward=1024,vocabulary=512}'
+
+
 class Planted(NamedTuple):
     settings: tuple[str, ...]
     first: str | tuple[str, ...]
@@ -96,6 +104,64 @@ PLANTS = {
     ),
     "optimizer": Planted(
         (*TENSOR, "cluster.gpu=a100-sxm-40gb", "job.launch=graph", "job.sequence=64"), "compute", "mostly optimizer"
+    ),
+    "second job": Planted(
+        (MODEL, "cluster.hosts=4", "job.micro_batch=1", "job.global_batch=2", "job.parallelism.data=2",
+         leaves(1, "50Gbps"), 'jobs={red={ranks="0,2"},blue={ranks="1,3"}}'),
+        "wire leaf0->spine0, red data all_reduce", "shared with blue",
+    ),
+    "checkpoint to storage": Planted(
+        (*FOUR, 'traffic={checkpoint={to_host=0,size="4GB"}}'), "wire switch0->host0", "shared with traffic checkpoint"
+    ),
+    "slow host": Planted(
+        (*FOUR, 'cluster.kinds.old={hosts="2",gpu="t4"}'), "compute, rank 2", "times as long as the median rank"
+    ),
+    "throttled GPU": Planted((*FOUR, "cluster.gpu_speed.3=0.4"), "compute, rank 3", "2.14 times as long"),
+    "jitter of kernels": Planted((*FOUR, "cluster.kernel_jitter={lognormal=0.8}"), "compute, rank", "times as long"),
+    "thread-bound receiver": Planted(
+        (*FOUR, "transport=ipoib-100g", "transport.send_copy=0.02ns/B", "transport.receive_copy=1ns/B"),
+        "proxy thread host", "data all_reduce",
+    ),
+    "slot of one adapter": Planted(
+        (*FOUR, 'cluster.kinds.old={hosts="2",nic={include="connectx-5-edr",pcie={generation=1,lanes=4}}}'),
+        "PCIe host2/nic/pcie", "data all_reduce",
+    ),
+    "NIC lost": Planted(
+        (*RAILS, "cluster.nic_failover=true", 'fabric.failures=[{nic="host1/nic0"}]'), "wire host", "host1/nic0 is down"
+    ),
+    "slow cable of a rail": Planted(
+        (*RAILS, 'fabric.cables.host1/nic0-*.rate="25Gbps"'), "wire host1/nic0->", "it runs at 25 Gb/s"
+    ),
+    "degraded switch": Planted(
+        (*FOUR, leaves(1, "100Gbps", ',failures=[{switch="leaf0",rate="10Gbps"}]')),
+        "wire host", "leaf0 is degraded to 10Gbps",
+    ),
+    "slow cable between stages": Planted(
+        ("cluster.hosts=4", "job.parallelism={data=1,pipeline=4}", "job.global_batch=64", "job.micro_batch=1",
+         'job.model={include="gpt2-medium",layers=4}', "transport=tcp-10g", 'fabric.cables.host2-*.rate="1Gbps"'),
+        "wire switch0->host2, pipeline send_recv", "it runs at 1 Gb/s, its tier at up to 10 Gb/s",
+    ),
+    "all-to-all of experts": Planted(
+        (EXPERTS, "cluster.hosts=4", "job.micro_batch=4", "job.global_batch=64", "job.parallelism={data=4,expert=4}",
+         "transport=tcp-10g"),
+        "wire host", "expert all_to_all",
+    ),
+    "tensor parallelism over the network": Planted(
+        (MODEL, "cluster.hosts=2", "job.micro_batch=4", "job.global_batch=4", "job.parallelism={tensor=2,data=1}",
+         "transport=tcp-10g"),
+        "wire host", "tensor all_reduce",
+    ),
+    "timeouts": Planted(
+        (*PACKETS, "transport=tcp-10g", leaves(1, "5Gbps", f',switch={{{PLAIN},buffer={{per_port="3kB"}}}}')),
+        "timeouts, data all_reduce", " drops",
+    ),
+    "cable that flaps": Planted(
+        (*PACKETS, "transport=tcp-10g", 'fabric.failures=[{link="host0-switch0",from="25ms",until="60ms"}]'),
+        "failed link host0->switch0, data all_reduce", " timeouts",
+    ),
+    "small window on a long way": Planted(
+        (*PACKETS, "transport=tcp-10g", 'fabric.host_cable="200km"', 'transport.packet.maximum_window="64KiB"'),
+        "latency, data all_reduce",
     ),
 }  # fmt: skip
 

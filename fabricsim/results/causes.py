@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import numpy as np
@@ -186,7 +187,8 @@ def _detail(result: RunRecord, cause: str, parts: list[_Part], limit: int) -> st
     if cause == "compute":
         return ", ".join(text for text in (_straggler(result, _most(parts)), _timer(parts)) if text)
     if limit != NONE and cause != _RESTS[Rest.FAILURE]:
-        said = _sharing(result, parts[0].of, limit), _slower(result, limit), _unevenness(result, limit)
+        said = _sharing(result, parts[0].of, limit), _slower(result, limit), _failed(result, limit)
+        said += (_unevenness(result, limit),)
         return ", ".join(text for text in said if text)
     if result.packets is None or cause not in NETWORK or cause == Rest.LATENCY.name.lower():
         return ""
@@ -241,6 +243,28 @@ def _slower(result: RunRecord, limit: int) -> str:
     fastest = max(alike, key=lambda other: other.capacity)
     slow = link.kind == "wire" and link.capacity < _SLOW * fastest.capacity
     return f"it runs at {_gbps(link)}, its tier at up to {_gbps(fastest)}" if slow else ""
+
+
+def _failed(result: RunRecord, limit: int) -> str:
+    """Say what fails in the scenario so that a wire or PCIe slot is slow, or has more to carry."""
+    link = result.links[limit]
+    told = []
+    for failure in result.resolved.get("fabric", {}).get("failures", ()):
+        what = next((key for key in ("link", "switch", "nic", "host") if isinstance(failure.get(key), str)), None)
+        if what is None or link.kind not in {"wire", "PCIe"}:
+            continue
+        if not failure.get("rate"):
+            told += [f"{failure[what]} is down"] if what == "nic" and "bit_error_rate" not in failure else []
+        elif _at(failure[what], what, link.name):
+            told.append(f"{failure[what]} is degraded to {failure['rate']}")
+    return ", ".join(told)
+
+
+def _at(pattern: str, what: str, name: str) -> bool:
+    """Whether a failure of a part meets a wire."""
+    source, _, target = name.partition("->")
+    names = [name, f"{source}-{target}", f"{target}-{source}"] if what == "link" else [source, target]
+    return any(fnmatchcase(each, pattern) for each in names)
 
 
 def _gbps(link: LinkRecord) -> str:
