@@ -11,7 +11,6 @@ import typer
 from fabricsim.cli.common import (
     JsonOption,
     SettingsOption,
-    announce_compilation,
     as_settings,
     check_output_file,
     columns,
@@ -85,7 +84,6 @@ def bench(  # noqa: PLR0913  one parameter per option
     found = _load(scenario, parts, [*(settings or []), *as_settings(rest)])
     sizes = benchtable.sizes(smallest, largest)
     reference = None if against is None else benchtable.read_reference(against, test)
-    announce_compilation(found.engine)
     with progress(f"{test} on {found.cluster.name}") as report:
         measured = benchtable.run(found, test, sizes, reference, report)
     log, told = measured.to_text(), json.dumps(measured.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)

@@ -12,7 +12,6 @@ from fabricsim.cli.calibrate_gpu import are_kernel_traces, calibrate_gpu
 from fabricsim.cli.common import (
     JsonOption,
     SettingsOption,
-    announce_compilation,
     check_output_file,
     note,
     progress,
@@ -143,7 +142,6 @@ def _tables(logs: Sequence[str], test: str | None, smallest: str, largest: str) 
 def _fitted(chosen: Sequence[str], tables: Sequence[Measurement], hold_out: str | None) -> Calibration:
     from fabricsim.calibration import calibrate as fitting  # noqa: PLC0415  --help must not pay for it
 
-    announce_compilation()
     with progress("calibrate") as report:
         return fitting.calibrate(_BASE, chosen, tables, hold_out, report)
 
@@ -158,7 +156,6 @@ def _check_halves(hold_out: str | None, output: Path | None) -> None:
 def _halves(chosen: Sequence[str], tables: Sequence[Measurement], count: int) -> list[Half]:
     from fabricsim.calibration import halves  # noqa: PLC0415  --help must not pay for it
 
-    announce_compilation()
     with progress("calibrate") as report:
         return halves.halves(_BASE, chosen, tables, count, report)
 

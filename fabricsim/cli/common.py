@@ -187,12 +187,11 @@ _COMPILE_SECONDS = {"flow": 15, "packet": 40, "reference": 10}
 """What compiling the kernels of an engine takes on one core, about."""
 
 
-def announce_compilation(engine: str = "flow") -> None:
-    """Say on standard error that kernels are compiled for the first time, or why they cannot be kept."""
+def announce_compilation(engine: str) -> None:
+    """Say on standard error that kernels are compiled, which takes long, or why they cannot be kept."""
     from fabricsim.jit.cache import can_keep  # noqa: PLC0415  imports numba
-    from fabricsim.jit.compile import is_compiled  # noqa: PLC0415  as above
 
-    if not is_compiled(engine) and can_keep():
+    if can_keep():
         seconds = _COMPILE_SECONDS[engine]
         note(f"compiling kernels of the {engine} engine, once (about {seconds} s; later runs start at once) ...")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fabricsim.cli.common import JsonOption, ScenarioArgument, SettingsOption, announce_compilation, progress, say, show
+from fabricsim.cli.common import JsonOption, ScenarioArgument, SettingsOption, progress, say, show
 from fabricsim.errors import InputError
 from fabricsim.units import PERIOD, PS_PER_S, parse
 
@@ -62,7 +62,6 @@ def goodput(  # noqa: PLR0913  one parameter per option
         msg = "--time and --mtbf: a time of nothing has no goodput; give longer ones"
         raise InputError(msg)
     chosen = None if interval is None else _positive("--interval", interval)
-    announce_compilation(loaded.scenario.engine)
     with progress(loaded.scenario.name) as report:
         result = simulate(loaded, progress=report)
     ranks = result.ranks or int(result.ops["rank"].max()) + 1

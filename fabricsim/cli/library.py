@@ -12,7 +12,6 @@ from fabricsim.cli.common import (
     JsonOption,
     ScenarioArgument,
     SettingsOption,
-    announce_compilation,
     check_output_folder,
     columns,
     note,
@@ -195,7 +194,6 @@ def warmup() -> None:
         note("kernels are compiled already")
     began = time.monotonic()
     for engine in ("flow", "packet"):
-        announce_compilation(engine)
         compile_kernels(engine)
     kept = f"; compiled kernels are in {cache_directory()}" if can_keep() else ""
     note(f"ready after {time.monotonic() - began:.1f} s{kept}")

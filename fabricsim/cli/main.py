@@ -29,9 +29,10 @@ from fabricsim.cli import (
     topology,
     traffic,
 )
-from fabricsim.cli.common import note
+from fabricsim.cli.common import announce_compilation, note
 from fabricsim.cli.interrupt import ending_at_once
 from fabricsim.errors import FabricsimError, FabricsimWarning
+from fabricsim.jit import engines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,6 +119,7 @@ def main() -> None:
             with ending_at_once(), warnings.catch_warnings():
                 warnings.simplefilter("once", FabricsimWarning)
                 warnings.showwarning = _warn
+                engines.announce = announce_compilation
                 command()(prog_name="fabricsim")  # ends in SystemExit
         finally:
             sys.stdout.flush()  # at interpreter exit nobody could catch what it raises

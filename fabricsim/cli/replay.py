@@ -15,7 +15,6 @@ from fabricsim.cli.common import (
     ResultOption,
     SettingsOption,
     TapOption,
-    announce_compilation,
     as_settings,
     check_output_file,
     finish,
@@ -210,6 +209,5 @@ def replay_on(loaded: LoadedScenario, rebuilt: Rebuilt, form: str, watch: Watch 
     """Replay, with progress."""
     from fabricsim.run import pipeline  # noqa: PLC0415  --help must not pay for it
 
-    announce_compilation(loaded.scenario.engine)
     with progress(f"{form} on {loaded.scenario.name}") as report:
         return pipeline.replay(loaded, rebuilt, form, watch=watch, progress=report)

@@ -19,7 +19,6 @@ from fabricsim.cli.common import (
     SettingsOption,
     TapOption,
     UncertaintyOption,
-    announce_compilation,
     as_settings,
     check_output_file,
     check_output_folder,
@@ -165,7 +164,6 @@ def _send_again(earlier: TrafficRecord, watch: Watch | None) -> TrafficRecord:
     from fabricsim.scenario.load import from_tables  # noqa: PLC0415  --help must not pay for it
 
     scenario = from_tables(earlier.resolved)
-    announce_compilation(scenario.engine)
     with progress(f"{earlier.matrix.name} on {scenario.name}") as report:
         result = simulate(scenario, earlier.matrix, watch=watch, progress=report)
     return replace(result, source=earlier.source, resolved=earlier.resolved)
@@ -261,8 +259,6 @@ def _variants(
     by, every = variants(scenarios, found, fixed)
     with naming_options({**chosen}):
         loaded = [load_variant(each, with_job=with_job) for each in every]
-    for name in sorted({each.scenario.engine for each in loaded}):
-        announce_compilation(name)
     return loaded, (by, [", ".join(each.labels) or each.scenario for each in every])
 
 
@@ -409,8 +405,6 @@ def _names(option: str, text: str, example: str) -> list[str]:
 def _simulate(loaded: LoadedScenario, watch: Watch | None = None, *, matrix: bool = False) -> RunRecord:
     from fabricsim.run.pipeline import pairs_of, simulate  # noqa: PLC0415  --help must not pay for it
 
-    if loaded.scenario.job is not None:
-        announce_compilation(loaded.scenario.engine)
     pairs = pairs_of(loaded) if matrix else None
     with progress(loaded.scenario.name) as report:
         result = simulate(loaded, watch=watch, progress=report)

@@ -12,7 +12,6 @@ from fabricsim.cli.common import (
     JsonOption,
     ScenarioArgument,
     SettingsOption,
-    announce_compilation,
     check_output_folder,
     note,
     progress,
@@ -80,7 +79,6 @@ def search(  # noqa: PLR0913  one parameter per option
     budget = _budget(prices, most_cost, most_power)
     fixed, given = _sorted(settings or [])
     loaded = load(scenario, fixed)
-    announce_compilation(loaded.scenario.engine)
     folder = output or Path(f"{loaded.scenario.name}-search")
     with progress(f"layouts of {loaded.scenario.name}") as report:
         found = find(

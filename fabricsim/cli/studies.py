@@ -11,7 +11,6 @@ import typer
 from fabricsim.cli.common import (
     JsonOption,
     UncertaintyOption,
-    announce_compilation,
     check_output_folder,
     columns,
     note,
@@ -55,7 +54,6 @@ def validate(
     """
     chosen = _chosen(study, engine)
     check_output_folder(output)
-    announce_compilation()
     done = []
     for each in chosen:
         try:

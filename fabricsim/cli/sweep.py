@@ -15,7 +15,6 @@ import typer
 from fabricsim.cli.common import (
     JsonOption,
     SettingsOption,
-    announce_compilation,
     check_output_folder,
     note,
     progress,
@@ -73,8 +72,6 @@ def sweep(  # noqa: PLR0913  one parameter per option
     part = None if shard is None else sweeps.Shard.parse(shard)
     found = sweeps.read(study, dict(map(read_setting, settings or [])))
     folder = output or Path(found.name)
-    for engine in sorted(found.engines()):
-        announce_compilation(engine)
     began = time.monotonic()
     with reporting(f"{len(found.points):,} runs of {found.name}") as report:
         result = sweeps.run(

@@ -16,7 +16,6 @@ from fabricsim.cli.common import (
     PcapOption,
     SettingsOption,
     TapOption,
-    announce_compilation,
     as_settings,
     check_output_folder,
     naming_options,
@@ -107,7 +106,6 @@ def traffic(  # noqa: PLR0913  one parameter per option
     found = loaded.scenario
     if demand is None:
         demand = request(matrix, found, size=size, flows=flows, load=load)
-    announce_compilation(found.engine)
     with progress(f"{demand.name} on {found.name}") as report:
         result = simulate(found, demand, watch=watch, progress=report)
     _finish(replace(result, source=loaded.source, resolved=loaded.resolved), output, as_json=as_json)

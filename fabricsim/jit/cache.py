@@ -30,6 +30,7 @@ from numba.core.serialize import dumps
 from fabricsim.errors import FabricsimWarning
 from fabricsim.files.atomic import passing
 from fabricsim.jit.digest import digest, digest_of, sources
+from fabricsim.jit.engines import announce_if_long
 from fabricsim.jit.unused import mark_used, remove_unused
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class ProgramCache(NullCache):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         source = Path(inspect.getfile(function)).resolve()
+        self._source, self._name = source, function.__name__
         self._folder = programs_of(source)
         self._stem = f"{source.stem}.{function.__qualname__}-{digest_of(function.__code__)}"
         cells = [cell.cell_contents for cell in function.__closure__ or ()]
@@ -88,6 +90,7 @@ class ProgramCache(NullCache):
         path = self._path(sig, target_context.codegen())
         content = None if path is None else _read(path)
         if path is None or content is None:
+            announce_if_long(self._source, self._name)
             return None
         mark_used(path.parent)
         return CompileResult._rebuild(target_context, *pickle.loads(content))  # noqa: S301, SLF001  our own bytes; as numba's cache does

@@ -11,20 +11,15 @@ if TYPE_CHECKING:
 
 DISABLED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in {"", "0"}
 """Whether kernels stay plain Python."""
-_ENGINES = {
-    "flow": ("engine/flow/kernels/main_loop.py", "advance"),
-    "packet": ("engine/packet/kernels/main_loop.py", "advance"),
-    "reference": ("engine/program/dispatch.py", "handle"),
-}
-"""Of the kernels that Python enters, one that takes long to compile: file and name."""
 
 
 def is_compiled(engine: str = "flow") -> bool:
     """Whether an earlier run has filled the cache with the kernels of an engine, so that nothing needs compiling."""
     from fabricsim.jit.cache import programs_of  # noqa: PLC0415  imports numba
     from fabricsim.jit.digest import PACKAGE  # noqa: PLC0415  as above
+    from fabricsim.jit.engines import ENGINES  # noqa: PLC0415  a program is the same whatever is said of it
 
-    file, kernel = _ENGINES[engine]
+    file, kernel = ENGINES[engine]
     source = PACKAGE / file
     folder = programs_of(source)
     try:
@@ -65,15 +60,21 @@ class Kernel:
         """Call the compiled program."""
         return self._program(*arguments)
 
+    def compile_for(self, *arguments: Any) -> None:  # noqa: ANN401  as above
+        """Compile the program for arguments like these, and call nothing."""
+        import numba  # noqa: PLC0415  as in `_njit`
+
+        self._program.compile(tuple(map(numba.typeof, arguments)))
+
     @functools.cached_property
-    def _program(self) -> Callable[..., Any]:
+    def _program(self) -> Any:  # noqa: ANN401  numba's dispatchers have no types
         from fabricsim.jit.cache import ProgramCache  # noqa: PLC0415  imports numba
         from fabricsim.jit.program import ProgramCompiler  # noqa: PLC0415  as above
 
         function = self.__wrapped__  # type: ignore[attr-defined]  # by update_wrapper
         program = _njit(pipeline_class=ProgramCompiler)(function)
         program._cache = ProgramCache(function)  # noqa: SLF001  as its `enable_caching` does with numba's own
-        return program  # type: ignore[no-any-return]
+        return program
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:

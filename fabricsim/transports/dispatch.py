@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fabricsim.errors import InputError
-from fabricsim.jit.compile import inlined, kernel
+from fabricsim.jit.compile import DISABLED, inlined, kernel
+from fabricsim.jit.mistakes import compile_alone
 from fabricsim.records.transport import FLOW, LAW, extended
 from fabricsim.scenario.balancing import RULES, LoadBalancing
 from fabricsim.scenario.congestion import LAWS, Law
@@ -97,6 +98,22 @@ class Dispatch:
                     raise InputError(msg)
         return found
 
+    def check(self) -> None:
+        """Compile each kernel of a user's law and rule alone: what is wrong with one is found early, and by its place.
+
+        Raises InputError if one cannot be compiled.
+        """
+        numbers = dict.fromkeys(("now", "packets", "marked", "rtt", "number", "wire", "place", "drain"), 0)
+        given = {"flow": np.zeros(1, self.flow)[0], "law": np.zeros(1, self.law)[0], **numbers}
+        shapes = {**_OF_LAWS, **{name: arguments for name, (arguments, _) in _OF_RULES.items()}}
+        own = {*self.laws, *self.rules} - {*built_in().laws, *built_in().rules}
+        for choice in sorted(own, key=lambda each: each.__name__):
+            for name, arguments in shapes.items():
+                act = hook(choice, name)
+                unknown = name == "acknowledge" and getattr(choice, "telemetry", False)  # the type of telemetry
+                if act is not None and not DISABLED and not unknown:
+                    compile_alone(act, [given[each] for each in arguments.split(", ")], f"{name}({arguments})")
+
     def note(self, rows: np.ndarray) -> None:
         """Fill in what records of transports say of law and rule beside their numbers."""
         laws = [self.laws[number] for number in rows["law"]]
@@ -156,7 +173,9 @@ def built_in() -> Dispatch:
 @cache
 def _of(law: type[Law], rule: type[LoadBalancing]) -> Dispatch:
     both = built_in()
-    return Dispatch(both.laws if law in both.laws else (law,), both.rules if rule in both.rules else (rule,))
+    made = Dispatch(both.laws if law in both.laws else (law,), both.rules if rule in both.rules else (rule,))
+    made.check()
+    return made
 
 
 def dispatch(transport: Transport) -> Dispatch:

@@ -28,6 +28,7 @@ def fabricsim(
     monkeypatch.chdir(tmp_path)
     # whether this test happens to be the first that compiles must not show
     monkeypatch.setattr("fabricsim.jit.compile.is_compiled", lambda _engine: True)
+    monkeypatch.setattr("fabricsim.cli.main.announce_compilation", lambda _engine: None)
 
     def run(*arguments: str) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["fabricsim", *arguments])

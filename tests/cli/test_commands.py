@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fabricsim import provenance
-from fabricsim.cli.common import show
+from fabricsim.cli.common import announce_compilation, show
 from fabricsim.cli.main import app
 from fabricsim.errors import AbsentTracesError
 from fabricsim.results.hdf5 import read
@@ -457,15 +457,9 @@ def test_warmup_says_where_kernels_are(fabricsim: Fabricsim) -> None:
     assert err.startswith("kernels are compiled already\nready after ")
 
 
-def test_compilation_is_announced_before_a_first_run(
-    fabricsim: Fabricsim, small: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fabricsim.jit.compile.is_compiled", lambda _engine: False)
-
-    _, out, err = fabricsim("run", small.name, "--json")
-
-    assert json.loads(out)
-    assert err.startswith("compiling kernels of the flow engine, once")
+def test_compilation_is_announced_with_what_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    announce_compilation("flow")
+    assert capsys.readouterr().err.startswith("compiling kernels of the flow engine, once (about ")
 
 
 # ---- text ---------------------------------------------------------------------------------------

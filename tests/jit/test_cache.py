@@ -14,9 +14,13 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
+from numba.core.registry import cpu_target
 
-from fabricsim.jit.cache import cache_directory
+from fabricsim.engine.flow.kernels.main_loop import advance
+from fabricsim.jit import engines
+from fabricsim.jit.cache import ProgramCache, cache_directory
 from fabricsim.jit.unused import mark_used, remove_unused
+from fabricsim.topology.shortest_paths import flow_hash
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -269,6 +273,15 @@ def test_a_cache_that_can_only_be_read_is_read(here: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+def test_what_takes_long_to_compile_is_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(engines, "announce", told.append)
+    monkeypatch.setattr("fabricsim.jit.cache.programs_of", lambda _source: tmp_path)
+    for kernel in (advance, flow_hash):
+        assert ProgramCache(kernel.__wrapped__).load_overload((), cpu_target.target_context) is None
+    assert told == ["flow"]
+
+
 def test_processes_that_start_at_once_share_one_program(here: Path, tmp_path: Path) -> None:
     runs = [start(here, tmp_path) for _ in range(4)]
     outs = [run.communicate() for run in runs]

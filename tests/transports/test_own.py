@@ -16,6 +16,7 @@ import simpy
 from fabricsim import extensions, load
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import InputError
+from fabricsim.jit.compile import DISABLED
 from fabricsim.run.traffic import request
 from fabricsim.scenario.balancing import RULES
 from fabricsim.scenario.congestion import LAWS
@@ -135,6 +136,44 @@ def test_what_a_file_lacks_is_said(files: Path, before: str, after: str, problem
         Fabric(simpy.Environment(), load("ideal-16", ["engine=packet", *_settings(files)]).scenario)
     cubic = ["engine=packet", "transport.congestion_control.law=cubic"]
     assert load("ideal-16", cubic).scenario.transport.congestion_control.law == "cubic"  # type: ignore[union-attr]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("before", "after", "problem"),
+    [
+        ("max(flow", "mx(flow", r"aimd\.py:LINE: kernel \w+ cannot be compiled: NameError: name 'mx' is not defined;"),
+        (
+            "flow.cut_at = now",
+            "flow.cut_of = now",
+            r"aimd\.py:LINE: kernel \w+ cannot .*: there is no column 'cut_of', add",
+        ),
+        ("law.factor", "law.fctor", r"aimd\.py:LINE: kernel \w+ cannot .*: there is no column 'fctor', add"),
+        ("flow.cut_at = 0", "flow.cut_at = 'never'", r"aimd\.py:LINE: kernel start cannot .*: Cannot cast"),
+        (
+            "@kernel\ndef _cut",
+            "def _cut",
+            r"aimd\.py:\d+: kernel acknowledge cannot .*: _cut is called and is no kernel",
+        ),
+        ("@kernel\ndef time_out", "def time_out", r"aimd\.py:\d+: time_out is no kernel; write @kernel above it"),
+        (
+            "lose(flow, law, now)",
+            "lose(flow, law)",
+            r"kernel lose takes 2 arguments; write it as lose\(flow, law, now\)",
+        ),
+    ],
+)
+@pytest.mark.skipif(DISABLED, reason="kernels are not compiled")
+def test_a_kernel_that_does_not_compile_is_one_error(files: Path, before: str, after: str, problem: str) -> None:
+    text = (files / "aimd.py").read_text("utf-8")
+    assert before in text
+    (files / "aimd.py").write_text(text.replace(before, after), encoding="utf-8")
+    line = text[: text.index(before)].count("\n") + 1
+
+    with pytest.raises(InputError, match=problem.replace("LINE", str(line))) as caught:
+        Fabric(simpy.Environment(), load("ideal-16", ["engine=packet", *_settings(files)]).scenario)
+    assert "\n" not in str(caught.value)
+    assert "\x1b" not in str(caught.value)
 
 
 @pytest.mark.parametrize(("name", "attribute", "registry"), [("aimd", "LAW", LAWS), ("two", "BALANCING", RULES)])

@@ -1,0 +1,64 @@
+"""What is wrong with a user's kernel, as one error with its place; numba says it in twenty lines."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fabricsim.errors import InputError
+from fabricsim.jit.compile import Kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_PLACE = re.compile(r'File "([^"\n]+)", line (\d+)|\bat (\S+) \((\d+)\)')
+_NO_KERNEL = re.compile(r"Untyped global name '(\w+)': [^\n]* <class 'function'>")
+_NO_COLUMN = re.compile(r"^'(\w+)'$|Unknown attribute '(\w+)' of type Record|Field '(\w+)' was not found in record")
+_LONGEST = 160
+_WAY_OUT = "a kernel takes numbers and records, makes no arrays, and calls kernels only; see docs/howto/own-law.md"
+
+
+def compile_alone(function: Callable[..., Any], arguments: Sequence[Any], shape: str) -> None:
+    """Compile a user's kernel for some arguments.
+
+    `shape`: how it is to be written, such as ``"lose(flow, law, now)"``.
+    Raises InputError if it is no kernel, takes other arguments, or cannot be compiled.
+    """
+    code = getattr(function, "__wrapped__", function).__code__
+    place = f"{code.co_filename}:{code.co_firstlineno}"
+    if not isinstance(function, Kernel):
+        msg = f"{place}: {code.co_name} is no kernel; write @kernel above it, from fabricsim.jit.compile"
+        raise InputError(msg)
+    if code.co_argcount != len(arguments):
+        msg = f"{place}: kernel {code.co_name} takes {code.co_argcount} arguments; write it as {shape}"
+        raise InputError(msg)
+    try:
+        function.compile_for(*arguments)
+    except Exception as error:  # numba raises what it happens to meet
+        line, problem = _told(error, Path(code.co_filename), code.co_firstlineno)
+        msg = f"{code.co_filename}:{line}: kernel {code.co_name} cannot be compiled: {problem}; {_WAY_OUT}"
+        raise InputError(msg) from error
+
+
+def _told(error: Exception, file: Path, first: int) -> tuple[int, str]:
+    """Find the line of a mistake, and what numba says first that is not about itself."""
+    text = _COLOURS.sub("", str(error))
+    said = (line.strip() for line in text.splitlines())
+    problem = next((line for line in said if line and not line.startswith(("Failed in", "During:"))), text)
+    places = [(Path(one or other).name, int(line or at)) for one, line, other, at in _PLACE.findall(text)]
+    line = next((line for name, line in places if name == file.name), first)
+    name = None
+    if found := _NO_KERNEL.search(text):
+        name, problem = found[1], f"{found[1]} is called and is no kernel, write @kernel above it"
+    elif found := _NO_COLUMN.search(text):
+        name = next(filter(None, found.groups()))
+        problem = f"there is no column {name!r}, add it to `state` or `parameters`, or mend its name"
+    elif found := re.search(r"name '(\w+)'", problem):
+        name = found[1]
+    if name is not None:  # numba's place may be that of a call
+        lines = enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), 1)
+        use = re.compile(rf"(?<!def )\b{name}\b")
+        line = next((at for at, written in lines if use.search(written)), line)
+    return line, problem if len(problem) <= _LONGEST else f"{problem[:_LONGEST]} ..."
