@@ -14,6 +14,7 @@ from fabricsim.cli.common import (
     as_settings,
     check_output_file,
     columns,
+    names_of,
     naming_options,
     note,
     progress,
@@ -35,11 +36,24 @@ ScenarioArgument = Annotated[
     typer.Argument(metavar="SCENARIO", help="TOML file or shipped scenario, whose job is left aside; or --cluster."),
 ]
 ClusterOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Cluster of the library, or a file; behind one switch.")
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Cluster of the library, or a file; behind one switch.",
+        autocompletion=names_of("clusters"),
+    ),
 ]
-TransportOption = Annotated[str | None, typer.Option(metavar="NAME", help="Transport of the library, or a file.")]
+TransportOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Transport of the library, or a file.", autocompletion=names_of("transports")),
+]
 CollectivesOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Collectives of the library; by default those of a cluster's GPU.")
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Collectives of the library; by default those of a cluster's GPU.",
+        autocompletion=names_of("collectives"),
+    ),
 ]
 AlgorithmOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="Algorithm, an XML file of MSCCL, or Chakra files name.*.et.")

@@ -13,6 +13,7 @@ from fabricsim.cli.common import (
     JsonOption,
     SettingsOption,
     check_output_file,
+    names_of,
     note,
     progress,
     say,
@@ -43,14 +44,28 @@ LogsArgument = Annotated[
     ),
 ]
 ClusterOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Cluster of the library; the log says its hosts and GPUs.")
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Cluster of the library; the log says its hosts and GPUs.",
+        autocompletion=names_of("clusters"),
+    ),
 ]
 TransportOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Transport to begin with: of the library, or a file.")
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Transport to begin with: of the library, or a file.",
+        autocompletion=names_of("transports"),
+    ),
 ]
 GpuOption = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="GPU that the kernels of traces are laid over: of the library, or a file."),
+    typer.Option(
+        metavar="NAME",
+        help="GPU that the kernels of traces are laid over: of the library, or a file.",
+        autocompletion=names_of("gpus"),
+    ),
 ]
 PresetOption = Annotated[
     Path | None,
@@ -68,7 +83,12 @@ HalvesOption = Annotated[
 ]
 TestOption = Annotated[str | None, typer.Option(metavar="NAME", help="Collective of logs that do not name it.")]
 CollectivesOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Collectives of the library; by default NCCL as the log says.")
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Collectives of the library; by default NCCL as the log says.",
+        autocompletion=names_of("collectives"),
+    ),
 ]
 SmallestOption = Annotated[str, typer.Option("--min-bytes", metavar="SIZE", help="Smallest size that counts.")]
 LargestOption = Annotated[str, typer.Option("--max-bytes", metavar="SIZE", help="Largest size that counts.")]

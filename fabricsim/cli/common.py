@@ -29,9 +29,25 @@ if TYPE_CHECKING:
 
 SETTINGS_HELP = "Override a setting, such as cluster.hosts=16; may be repeated."
 
+
+def names_of(*kinds: str) -> Callable[[str], list[str]]:
+    """Complete names of presets for a shell, which itself completes names of files where none fits."""
+
+    def complete(incomplete: str) -> list[str]:
+        from fabricsim.scenario import library  # noqa: PLC0415  --help must not pay for it
+
+        return [name for kind in kinds for name in library.names(kind) if name.startswith(incomplete)]
+
+    return complete
+
+
 ScenarioArgument = Annotated[
     str,
-    typer.Argument(metavar="SCENARIO", help="TOML file, or name of a shipped scenario (fabricsim list scenarios)."),
+    typer.Argument(
+        metavar="SCENARIO",
+        help="TOML file, or name of a shipped scenario (fabricsim list scenarios).",
+        autocompletion=names_of("scenarios"),
+    ),
 ]
 SettingsOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=SETTINGS_HELP)]
 UncertaintyOption = Annotated[
@@ -63,7 +79,13 @@ PcapOption = Annotated[
     ),
 ]
 EngineOption = Annotated[
-    str | None, typer.Option("--engine", metavar="NAME", help="Engine: flow (the default, fast), packet or reference.")
+    str | None,
+    typer.Option(
+        "--engine",
+        metavar="NAME",
+        help="Engine: flow (the default, fast), packet or reference.",
+        autocompletion=lambda: ["flow", "packet", "reference"],
+    ),
 ]
 
 ResultOption = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the result as HDF5.")]

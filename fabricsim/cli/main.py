@@ -42,7 +42,6 @@ app = typer.Typer(
     name="fabricsim",
     help="What would this training job do on that fabric? Begin with: fabricsim run gpt2-medium-dp",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -18,6 +18,7 @@ from fabricsim.cli.common import (
     as_settings,
     check_output_file,
     finish,
+    names_of,
     naming_options,
     progress,
     save,
@@ -59,7 +60,12 @@ FabricOption = Annotated[
     ),
 ]
 TransportOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Transport (fabricsim list transports) in place of the scenario's.")
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Transport (fabricsim list transports) in place of the scenario's.",
+        autocompletion=names_of("transports"),
+    ),
 ]
 SpeedOption = Annotated[
     float, typer.Option(metavar="X", help="How many times faster kernels run than they were captured.")

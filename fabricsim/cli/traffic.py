@@ -18,6 +18,7 @@ from fabricsim.cli.common import (
     TapOption,
     as_settings,
     check_output_folder,
+    names_of,
     naming_options,
     note,
     output_folder,
@@ -41,9 +42,15 @@ _BARE = "ideal-16"
 
 MatrixArgument = Annotated[str, typer.Argument(metavar="MATRIX", help=_MATRIX)]
 FabricArgument = Annotated[str | None, typer.Argument(metavar="SCENARIO", help=_SCENARIO)]
-ClusterOption = Annotated[str | None, typer.Option(metavar="NAME", help="Cluster of the library.")]
-NetworkOption = Annotated[str | None, typer.Option(metavar="NAME", help="Fabric of the library.")]
-TransportOption = Annotated[str | None, typer.Option(metavar="NAME", help="Transport of the library.")]
+ClusterOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Cluster of the library.", autocompletion=names_of("clusters"))
+]
+NetworkOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Fabric of the library.", autocompletion=names_of("fabrics"))
+]
+TransportOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Transport of the library.", autocompletion=names_of("transports"))
+]
 SizeOption = Annotated[
     str | None, typer.Option(metavar="SIZE", help="Size of each flow, or a distribution: websearch, hadoop, ...")
 ]

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import json
 import platform
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fabricsim import provenance
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     import pytest
 
@@ -27,4 +27,8 @@ def test_it_says_what_a_report_needs(
     assert told["kernels"]["cache"] == str(tmp_path / "fabricsim")
     assert told["kernels"]["can be kept"] is True
     assert told["environment"]["NUMBA_CACHE_DIR"] == str(tmp_path)
-    assert str(tmp_path) in fabricsim("doctor")[1]
+    assert Path(told["installation"]["fabricsim"], "cli", "doctor.py").is_file()
+    assert told["machine"]["cores"] <= told["machine"]["cores of the machine"]
+    text = fabricsim("doctor")[1]
+    assert str(tmp_path) in text
+    assert "extensions: none" in text
