@@ -88,6 +88,7 @@ def assemble(scenario: Scenario, *, taps: bool, watch: Watch | None) -> Assembly
         model.costs,
         scenario.seed,
         kinds,
+        reduces=scenario.engine != "flow" and scenario.collectives.reduces_in_network,
     )
     recorded = tapped(platform) if taps else ()
     if scenario.engine != "flow":

@@ -15,6 +15,7 @@ from fabricsim.topology.platform import Path
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fabricsim.topology.host import Hop
     from fabricsim.topology.platform import Platform
 
 
@@ -52,6 +53,10 @@ class Switches:
     def is_in_network(self, endpoint: int) -> bool:
         """Whether an endpoint is a switch of the network."""
         return endpoint >= self._first_node
+
+    def reducer(self, endpoint: int) -> int | None:
+        """Give the node of the adapter by which packets reach a switch; None if it has none, or is no switch."""
+        return self.platform.reducer(endpoint - self._first_node)
 
     def group_for(self, collective: str, algorithm: str, ranks: Sequence[int]) -> Group | None:
         """Say where ranks are to an algorithm that looks at it; None to others."""
@@ -144,8 +149,11 @@ class Switches:
 
     def _network_path(self, source: int, target: int, port: int) -> Path:
         platform, wires = self.platform, self.platform.wires
+        reducers = [self.reducer(end) for end in (source, target)]
         if self.is_in_network(source) and self.is_in_network(target):
             way = self._way(source - self._first_node, target - self._first_node)
+            if None not in reducers:
+                return self._packets((), way, (), reducers)
             hops = tuple((wire, platform.costs.wire) for wire in way)
             return Path(hops, self._latency(way), network=True)
         rank, node = (source, target) if self.is_in_network(target) else (target, source)
@@ -159,10 +167,21 @@ class Switches:
             at = on_wire[0 if outwards else -1]
             wire = path.hops[at][0]
             if (wires.target if outwards else wires.source)[wire] == node - self._first_node:
+                if self.reducer(node) is not None:
+                    ends = (path.hops[:at], ()) if outwards else ((), path.hops[at + 1 :])
+                    return self._packets(ends[0], [wire], ends[1], reducers)
                 hops, out = (path.hops[: at + 1], at) if outwards else (path.hops[at:], 0)
                 return Path(hops, self._latency([wire]), network=True, out=out)
         msg = f"rank {rank} has no cable to switch {wires.nodes[node - self._first_node]}"
         raise SimulationError(msg)
+
+    def _packets(self, out: Sequence[Hop], way: Sequence[int], back: Sequence[Hop], ends: Sequence[int | None]) -> Path:
+        """Find the way of packets over some wires, from and to the adapters inside of switches at its ends."""
+        first, reverse = self.platform.wires.first, self.platform.wires.reverse
+        up, down = ([] if end is None else [int(first[end])] for end in ends)
+        wires = [*up, *way, *(int(reverse[wire]) for wire in down)]
+        hops = (*out, *[(wire, self.platform.costs.wire) for wire in wires], *back)
+        return Path(hops, self.platform.latency(wires), network=True, out=len(out), wires=tuple(wires))
 
     def _latency(self, way: Sequence[int]) -> int:
         """Time over wires and through the switches at which each begins or ends, ps."""

@@ -318,9 +318,6 @@ def _in_switches(scenario: Parts) -> Iterator[Mistake]:
         if switches == "host" and scenario.cluster.intra_host != "nvlink":
             way_out = 'set cluster.intra_host = "nvlink", or choose another algorithm'
             yield Mistake(key, f"{show(name)} needs the switch that joins the GPUs of a host", way_out)
-        if switches == "network" and scenario.engine != "flow":
-            way_out = 'set engine = "flow", or choose another algorithm'
-            yield Mistake(key, f"{show(name)} needs switches that reduce, and the packet engine has none", way_out)
 
 
 def _moderation(scenario: Parts, adapter: str) -> Iterator[Mistake]:

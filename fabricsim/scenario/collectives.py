@@ -189,6 +189,12 @@ class Collectives(Spec):
             return name if name in PROTOCOLS else None
         return name if has(collective, name) or (isinstance(named, dict) and is_described(name)) else None
 
+    @property
+    def reduces_in_network(self) -> bool:
+        """Whether a collective takes an algorithm for which switches of the network add up."""
+        named = [self.algorithm] if isinstance(self.algorithm, str) else self.algorithm.values()
+        return any(found.switches == "network" for name in named if (found := ALGORITHMS.find(name)) is not None)
+
     def algorithm_of(self, collective: str) -> str:
         """Name of the algorithm that a collective takes."""
         if isinstance(self.algorithm, dict):

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
+REDUCER = "/reducer"
+"""What the name of the adapter inside of a switch ends with, by which packets reach what adds them up."""
+
+
 @dataclass(frozen=True)
 class Ends:
     """The nodes at the edge of a network: hosts, or their NICs if each host has several."""
@@ -118,6 +122,29 @@ class Network:
     def join(self, a: str, b: str, cable: Cable, times: int = 1) -> None:
         """Join two nodes, which are entered if they are not there yet, by one or more cables."""
         self.links.append(CableBundle(self.add(a), self.add(b), cable, times))
+
+    def add_reducers(self, ends: Ends, rate: float) -> dict[str, str]:
+        """Give each switch an adapter inside of it, for what it adds up, numbered behind those of the `ends`.
+
+        It has the rate of all cables of its switch, those that name none being of `rate`, bytes/s. There are a multiple
+        of a host's adapters of them, so that no group of as many has switches among it.
+
+        Returns: the name of each, by that of the switch.
+        """
+        total: dict[str, float] = {}
+        for link in self.links:
+            for node in (link.a, link.b):
+                total[node] = total.get(node, 0.0) + (link.cable.rate or rate) * link.cable.times_rate * link.times
+        names = [*self.nodes]
+        switches = names[ends.count :]
+        made = {switch: f"{switch}{REDUCER}" for switch in switches}
+        spare = [f"{switches[-1]}{REDUCER}{number}" for number in range(-len(switches) % ends.nics_per_host)]
+        nodes = [*names[: ends.count], *made.values(), *spare, *switches]
+        self.nodes = {name: number for number, name in enumerate(nodes)}
+        for reducer in [*made.values(), *spare]:
+            switch = reducer.partition(REDUCER)[0]
+            self.links.append(CableBundle(reducer, switch, Cable(total[switch], delay=0), 1))
+        return made
 
     def require_ports(self, radix: int | None) -> None:
         """Refuse a switch with more cables than `radix`, by a `SimulationError`; those inside of hosts do not count."""

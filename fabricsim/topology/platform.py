@@ -65,6 +65,8 @@ class Platform:
         Of the ECMP hashes.
     kinds
         Of hosts, if they are not all alike.
+    reduces
+        Whether switches have an adapter each by which packets reach what adds them up.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  what a platform is made of, in one place
@@ -76,6 +78,8 @@ class Platform:
         costs: ProtocolCosts,
         seed: int,
         kinds: HostKinds | None = None,
+        *,
+        reduces: bool = False,
     ) -> None:
         self.cluster = cluster
         self._ranks, self._per_host = cluster.ranks, cluster.gpus_per_host
@@ -86,8 +90,12 @@ class Platform:
         self._hash_seed = (seed ^ seed >> 31) % 2**31  # the upper half of a seed counts, too
         resources = ResourceList()
         hosts, nics = cluster.hosts, cluster.nics_per_host
-        network = fabric.network(Ends(hosts, nics))
+        ends = Ends(hosts, nics)
+        network = fabric.network(ends)
         network.require_ports(fabric.radix)
+        reducers = network.add_reducers(ends, link_rate) if reduces else {}
+        self._nics = ends.count + -(-len(reducers) // nics) * nics
+        self._reducer = {network.nodes[switch]: network.nodes[name] for switch, name in reducers.items()}
         self._wires = freeze(network, link_rate, resources, fabric)
         speed = cluster.host_speed.of(hosts, seed, "host speed")
         self.kinds = HostKinds(((cluster, costs),), [0] * hosts) if kinds is None else kinds
@@ -113,8 +121,12 @@ class Platform:
 
     @property
     def nics(self) -> int:
-        """How many NICs there are; their nodes are the first of the network, host by host."""
-        return self.cluster.hosts * self.cluster.nics_per_host
+        """How many NICs there are; their nodes are the first of the network, host by host, then those in switches."""
+        return self._nics
+
+    def reducer(self, switch: int) -> int | None:
+        """Give the node of the adapter inside of a switch; None if it has none."""
+        return self._reducer.get(switch)
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -215,7 +227,7 @@ class Platform:
         back = self.way_in(target, costs=costs, nic=nics[1])
         cost = costs.wire
         hops = (*out, *[(wire, cost) for wire in wires], *back)
-        return Path(hops, self._latency(wires), network=True, out=len(out), wires=tuple(wires), key=key)
+        return Path(hops, self.latency(wires), network=True, out=len(out), wires=tuple(wires), key=key)
 
     def paths(self, sources: NDArray[np.int64], targets: NDArray[np.int64], ports: NDArray[np.int64]) -> Paths | None:
         """Find what `path` does for many pairs of GPUs of different hosts; None if their ways are not `is_plain`."""
@@ -363,7 +375,7 @@ class Platform:
             self._ways_in[key] = self._ports(host).enter(*key[1:3], staged=costs.staged, nic=number)
         return self._hosts.of(host, self._ways_in[key])
 
-    def _latency(self, path: list[int]) -> int:
+    def latency(self, path: Sequence[int]) -> int:
         """Time over cables and through switches, ps."""
         return sum([self._delay[wire] for wire in path]) - self._switching[path[0]]
 

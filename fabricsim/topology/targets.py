@@ -86,8 +86,8 @@ def _hosts(platform: Platform, name: str) -> Iterator[FabricPart]:
 
 def _nics(platform: Platform, name: str) -> Iterator[FabricPart]:
     per_host = platform.cluster.nics_per_host
-    names = [f"host{nic // per_host}/nic{nic % per_host}" for nic in range(platform.nics)]
-    found = _numbers(names, name) or _numbers(platform.nodes[: platform.nics], name)
+    names = [f"host{nic // per_host}/nic{nic % per_host}" for nic in range(platform.hosts * per_host)]
+    found = _numbers(names, name) or _numbers(platform.nodes[: len(names)], name)
     return (FabricPart(names[nic], _wires_at(platform, [nic])) for nic in found)
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fabricsim.scenario.network import REDUCER
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 _PLURALS = {"leaf": "leaves", "switch": "switches"}
 _EDGE = "edge"
+_INSIDE = 2**20  # level of what is inside of switches
 _FULL_NAMES = {name: f"{name} switch" for name in (_EDGE, "aggregation", "core")}
 
 
@@ -42,9 +45,9 @@ def tiers(wires: Wires, nics: int) -> list[Tier]:
     level = _levels(wires, nics)
     here, there = level[wires.source], level[wires.target]
     found = []
-    for number in range(1, int(level.max(initial=0)) + 1):
+    for number in range(1, int(level[level < _INSIDE].max(initial=0)) + 1):
         switches, of = np.flatnonzero(level == number), here == number
-        down, up = np.flatnonzero(of & (there < number)), np.flatnonzero(of & (there > number))
+        down, up = np.flatnonzero(of & (there < number)), np.flatnonzero(of & (there > number) & (there < _INSIDE))
         found.append(Tier(_name(wires, switches, number), switches, down, up))
     return found
 
@@ -53,6 +56,7 @@ def _levels(wires: Wires, nics: int) -> Indices:
     """Cables from each node to the nearest NIC; -1 if there is no way, shape ``(nodes,)``."""
     level = np.full(len(wires.nodes), -1, np.int64)
     level[:nics] = 0
+    level[[node for node, name in enumerate(wires.nodes[:nics]) if REDUCER in name]] = _INSIDE
     # Edge switches of a fat tree that have no hosts are reached from above only.
     level[[node for node, name in enumerate(wires.nodes) if name.startswith(_EDGE)]] = 1
     reached = 0

@@ -333,17 +333,15 @@ def test_packets_take_what_the_fluid_takes_and_their_acknowledgements(
     assert least * fluid <= packets <= 1.01 * fluid
 
 
-def test_hosts_switches_reduce_in_the_packet_engine_and_those_of_the_network_do_not(ideal_scenario: Make) -> None:
+def test_switches_of_hosts_and_of_the_network_reduce_in_the_packet_engine(ideal_scenario: Make) -> None:
     cluster = {"gpus_per_host": 4, "intra_host": "nvlink"}
-    made = _with(ideal_scenario(2, cluster=cluster), algorithm="nvls_tree", intra_host_step=2_000_000)
-    fluid, _ = _run(made, "all_reduce", range(8), 2**22)
-    packets, _ = _run(made.model_copy(update={"engine": "packet"}), "all_reduce", range(8), 2**22)
-    assert packets == pytest.approx(fluid, rel=0.05)
-    other = _with(made, algorithm="collnet_chain").model_copy(update={"engine": "packet"})
-    with pytest.raises(SimulationError, match="no switch reduces in the packet engine"):
-        _run(other, "all_reduce", range(8), 2**22)
-    with pytest.raises(ScenarioError, match="needs switches that reduce"):
-        load("ideal-16", ["engine=packet", "collectives.algorithm=collnet_direct"])
+    for algorithm in ("nvls_tree", "collnet_chain", "collnet_direct"):
+        made = _with(ideal_scenario(2, cluster=cluster), algorithm=algorithm, intra_host_step=2_000_000)
+        fluid, _ = _run(made, "all_reduce", range(8), 2**22)
+        packets, _ = _run(made.model_copy(update={"engine": "packet"}), "all_reduce", range(8), 2**22)
+        assert packets == pytest.approx(fluid, rel=0.05)
+        exact, _ = _run(made.model_copy(update={"engine": "reference"}), "all_reduce", range(8), 2**22)
+        assert exact == packets
     with pytest.raises(ScenarioError, match="needs the switch that joins the GPUs"):
         load("ideal-16", ["collectives.algorithm.all_reduce=nvls"])
 

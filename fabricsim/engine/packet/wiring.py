@@ -173,8 +173,9 @@ class PacketWiring(Wiring):
                 self._packet_world.react_within(int(latencies[route]))
 
     def _path(self, key: Connection) -> Path:
-        if self._switches.is_in_network(max(key.source, key.target)):
-            msg = 'no switch reduces in the packet engine: choose another algorithm than collnet, or engine = "flow"'
+        end = max(key.source, key.target)
+        if self._switches.is_in_network(end) and self._switches.reducer(end) is None:
+            msg = "switches reduce packets only if collectives.algorithm names an algorithm for which they do: set it"
             raise SimulationError(msg)
         return super()._path(key)
 
