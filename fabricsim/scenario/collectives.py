@@ -164,6 +164,8 @@ class Collectives(Spec):
     is that of a call. Small calls go by ``ll`` if that is there.
     ``reduction_rate`` is what one channel reduces per second of what it has received; left out, that takes no time
     of its own, as where the reduction of one slice hides behind the arrival of the next.
+    A process with ``process_gpus`` GPUs launches their kernels one after the other, each in ``launch``: calls that
+    follow each other, as in nccl-tests, take no less than all of that.
     """
 
     nccl: str | None = None
@@ -180,6 +182,8 @@ class Collectives(Spec):
     adapter_latency: Duration = 0
     min_channels: Annotated[int, Field(ge=1, le=64)] | None = None
     max_channels: Annotated[int, Field(ge=1, le=64)] | None = None
+    process_gpus: Annotated[int, Field(ge=1, le=64)] = 1
+    launch: Duration = 0
 
     def wanted(self, key: Literal["algorithm", "protocol"], collective: str) -> str | None:
         """Name that the scenario gives for a collective; None if the choice is free."""

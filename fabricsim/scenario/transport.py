@@ -48,10 +48,12 @@ class Nccl(Spec):
     """NCCL's messages over this transport, by protocol, as `fabricsim calibrate` measures them.
 
     ``step`` is the fixed time of a message whose protocol is not measured, in the place of that of NCCL's table: if
-    messages go by a plugin, its progress takes as long by LL as by Simple.
+    messages go by a plugin, its progress takes as long by LL as by Simple. Messages above ``handshake_above`` bytes
+    wait for a round trip first, in which the receiver says where they go, or asks for them; 0 is never.
     """
 
     step: Duration | None = None
+    handshake_above: Bytes = 0
     ll: NcclProtocol | None = None
     ll128: NcclProtocol | None = None
     simple: NcclProtocol | None = None

@@ -88,10 +88,13 @@ def share(collective: str, algorithm: Algorithm, protocol: Protocol, size: int, 
 
     By NCCL's own measurements: of LL and LL128 on each generation in one host, of trees by size, of NVLS. Between
     hosts LL and LL128 lose to their flags alone: what else they lose is lost on the GPU, not on a slower network.
+    What trees lose was measured on hosts of eight GPUs; hosts of one have no chain, and what fills them is simulated.
     """
     if algorithm in ("nvls", "nvls-tree"):
         return NVLS_EFFICIENCY[generation(group.capability) - 1]
     within = "simple" if group.hosts > 1 else protocol
+    if algorithm == "tree" and group.hosts == group.ranks:
+        return PAYLOAD[protocol]
     reached = _bus(collective, algorithm, within, group) / _full_bus(algorithm, group)
     if group.hosts > 1:
         reached *= PAYLOAD[protocol]

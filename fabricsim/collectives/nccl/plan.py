@@ -13,8 +13,10 @@ from fabricsim.collectives.nccl.choice import Pick, pick
 from fabricsim.collectives.nccl.chunks import RING_STEPS
 from fabricsim.collectives.nccl.gpus import nvlinks
 from fabricsim.collectives.nccl.graph import describe
+from fabricsim.collectives.nccl.load import slot_rate
 from fabricsim.collectives.nccl.tuning import ALGORITHMS as NAMES
-from fabricsim.collectives.nccl.tuning import PROTOCOLS, tuning
+from fabricsim.collectives.nccl.trees import one_after_the_other
+from fabricsim.collectives.nccl.tuning import PAYLOAD, PROTOCOLS, tuning
 from fabricsim.scenario.collectives import PAIRED, is_described
 from fabricsim.units import PS_PER_S
 
@@ -42,6 +44,12 @@ _HOPPER_STEP = 2_500_000
 """ps of a ring's message on the GPU that NCCL's table of NVLS is of, an H100; other GPUs are in proportion."""
 _P2P_LL_THRESHOLD, _P2P_LL_SINCE = 2**14, (2, 14)
 """Bytes up to which a send goes by LL, and the version since when: NCCL_P2P_LL_THRESHOLD, src/enqueue.cc."""
+_POLL = 24e-9 / 64
+"""s in which a proxy looks at a byte of LL: it reads each line to see the flag of the GPU (``sendProxyProgress``,
+src/transport/net.cc) out of the last-level cache, where PCIe has put it: 77 cycles on Skylake-SP for 64 bytes, some 24 ns
+(anandtech.com/show/11550). T: of one generation of CPUs."""
+_ONE_AFTER_THE_OTHER = (2, 8)
+"""Version before which a tree first reduces all and then broadcasts, but for LL128 (src/collectives/device/all_reduce.h)."""
 _NVLINK_STEP = 4
 """NCCL_P2P_NVL_CHUNKSIZE by NCCL_P2P_NET_CHUNKSIZE, which is also that over PCIe: 512 and 128 KiB, src/init.cc."""
 _MANY = 4  # channels up to which each is simulated
@@ -66,7 +74,9 @@ class NcclPlan:
         self._gpu = gpu
         self._copy_rate = gpu.nccl_copy_rate or gpu.memory_rate * gpu.memory_efficiency / 2  # read and written
         self._measured = scenario.transport.nccl
+        self._round_trip = 2 * scenario.transport.latency
         self._sockets = scenario.transport.kind in _SOCKETS
+        self._direct = scenario.cluster.gpudirect and not self._sockets
         self._packets = scenario.engine != "flow"
         self._plain = from_settings(scenario.collectives, scenario.cluster)
         self._group = cache(self._describe)
@@ -119,18 +129,20 @@ class NcclPlan:
         alone = found.algorithm == "tree" and found.channels == 1
         if found.algorithm == "tree" and not alone:
             merged /= 2  # half of the channels go by each tree, and one of the engine's by both
+        line = _LINES[found.protocol] if measured else self._line(collective, found, size, group)
+        late = self._stored(found, simulated, line, group)
         return Choice(
             algorithm="single_tree" if alone else _ENGINE[found.algorithm],
             channels=simulated,
             chunk=max(1, round(chunk * max(1.0, merged))),
-            network_step=0 if measured else self._step("network", found.algorithm, found.protocol, group),
+            network_step=0 if measured else self._network_step(found, size, chunk, group),
             intra_host_step=self._step(group.within, found.algorithm, found.protocol, group),
-            line=_LINES[found.protocol] if measured else self._line(collective, found, size, group),
+            line=line,
             stripes=self._stripes(found, group),
             window=_WINDOWS[found.algorithm == "ring" and found.protocol == "simple"],
             start=self._start(found.algorithm, found.protocol, group),
             latency=_latency(measured, _ENGINE[found.algorithm]) if measured else None,
-            byte_latency=self._byte_latency(measured, found, group) / merged if measured else 0.0,
+            byte_latency=self._byte_latency(measured, found, group) / merged if measured else late,
             copy_rate=self._copy_rate if found.algorithm == "ring" else 0.0,
         )
 
@@ -203,6 +215,28 @@ class NcclPlan:
         together = max(1.0, found.channels / self._stripes(found, group)) if waiting else 1.0
         return measured.byte_latency * PS_PER_S * together
 
+    def _network_step(self, found: Pick, size: int, chunk: int, group: GroupShape) -> int:
+        """Look up the fixed time of a message between hosts, ps, with a round trip if the transport asks for it."""
+        above = self._measured.handshake_above if self._measured is not None else 0
+        part = size / found.channels / (group.ranks if found.algorithm == "ring" else 1)
+        asks = 0 < above < min(part, chunk) / PAYLOAD[found.protocol]
+        return self._step("network", found.algorithm, found.protocol, group) + (self._round_trip if asks else 0)
+
+    def _stored(self, found: Pick, simulated: int, line: tuple[int, int], group: GroupShape) -> float:
+        """Work out for how long a byte lies in host memory until all of its message is there, ps.
+
+        A proxy looks at all lines of LL, in turn for the channels that it serves; the two trees send at different times.
+        Without GPUDirect a tree's message by Simple goes to host memory before it leaves and is read after all of it
+        has come. A ring's goes in two slices, which overlap as much as they wait.
+        """
+        lines = found.protocol == "ll"
+        staged = found.protocol == "simple" and found.algorithm == "tree" and not self._direct
+        if group.hosts == 1 or not (lines or staged):
+            return 0.0
+        each = _POLL / PAYLOAD["ll"] if lines else 2 / (slot_rate(self._cluster.gpu_pcie) * 1e9)
+        data = each * line[0] / line[1]  # the engine's bytes are those of lines
+        return data * PS_PER_S * simulated / self._stripes(found, group)
+
     def _own_part(self, collective: str, group: GroupShape, size: int) -> int:
         """Count the time to copy what a rank of an all-to-all keeps, by the thread blocks that send, ps.
 
@@ -229,6 +263,8 @@ class NcclPlan:
     def _line(collective: str, found: Pick, size: int, group: GroupShape) -> tuple[int, int]:
         """Payload and bytes of a line that leave the data the share of the links that NCCL reckons with."""
         share = cost.share(collective, found.algorithm, found.protocol, size, group)
+        if found.algorithm == "tree" and found.channels == 1 and found.protocol != "ll128":
+            share /= one_after_the_other(group.hosts) if group.tuning.version < _ONE_AFTER_THE_OTHER else 1.0
         reached = Fraction(share).limit_denominator(_FINEST)
         return reached.numerator, reached.denominator
 

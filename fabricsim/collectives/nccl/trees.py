@@ -95,6 +95,17 @@ def splits(cluster: Cluster) -> bool:
     return cluster.gpus_per_host > 1 and cluster.intra_host != "nvlink"
 
 
+def one_after_the_other(hosts: int) -> float:
+    """Give how much longer a single tree takes that reduces all before it broadcasts, if hosts are the bottleneck.
+
+    One after the other, the host with most children receives all of them and then sends to all of them; at once, it
+    does so beside what goes to its parent and comes from it.
+    """
+    tree = binary_tree(hosts)
+    most = max(len(place.children) for place in tree)
+    return 2 * most / max(len(place.children) + (place.parent is not None) for place in tree) if hosts > 1 else 1.0
+
+
 def rank_tree(tree: Sequence[TreePlace], order: Sequence[int], *, split: bool) -> list[TreePlace]:
     """Tree over all ranks.
 
