@@ -16,12 +16,20 @@ if TYPE_CHECKING:
     from fabricsim.collectives.base import Group, Template
 
 
-def all_reduce(group: Group) -> Template:
+def split_all_reduce(group: Group) -> Template:
+    """Take a tree in which one member of a host talks to the parent and another to the children."""
+    return all_reduce(group, split=True)
+
+
+def all_reduce(group: Group, *, split: bool = False) -> Template:
     """All of the data up and down one tree."""
     builder = Builder(len(group.hosts), shards=1, strands=2)
-    hung = dict(enumerate(over_hosts(group, binary_parents(len(group.on_host)))))
+    hung = dict(enumerate(over_hosts(group, binary_parents(len(group.on_host)), split=split)))
     add_tree(builder, hung, 0, 0, 1)
     return builder.build()
 
 
-ALGORITHM = Algorithm("single_tree", {"all_reduce": all_reduce}, by_host=True, striped=True)
+ALGORITHM = (
+    Algorithm("single_tree", {"all_reduce": all_reduce}, by_host=True, striped=True),
+    Algorithm("split_single_tree", {"all_reduce": split_all_reduce}, by_host=True, striped=True),
+)

@@ -50,10 +50,13 @@ def double_parents(nodes: int) -> tuple[Parents, Parents]:
     return first, second
 
 
-def over_hosts(group: Group, parents: Parents) -> Parents:
-    """Hang the members of each host in a chain below its first one, and these in the tree of hosts."""
+def over_hosts(group: Group, parents: Parents, *, split: bool = False) -> Parents:
+    """Hang the members of each host in a chain below its first one, and these in the tree of hosts.
+
+    `split`: whether the hosts below hang on the second member of the chain: the first talks to the parent alone.
+    """
     members: Parents = [None] * len(group.hosts)
-    heads = [on_host[0] for on_host in group.on_host]
+    heads = [on_host[min(int(split), len(on_host) - 1)] for on_host in group.on_host]
     for host, on_host in enumerate(group.on_host):
         for above, below in pairwise(on_host):
             members[below] = above
@@ -83,11 +86,16 @@ def add_tree(builder: Builder, parents: Mapping[int, int | None], shard: int, up
             builder.send(here_down, down * n + child, shard)
 
 
-def all_reduce(group: Group) -> Template:
+def split_all_reduce(group: Group) -> Template:
+    """Take trees in which one member of a host talks to the parent and another to the children."""
+    return all_reduce(group, split=True)
+
+
+def all_reduce(group: Group, *, split: bool = False) -> Template:
     """Half of the data up and down each of two trees."""
     builder = Builder(len(group.hosts), shards=2, strands=4)
     for number, parents in enumerate(double_parents(len(group.on_host))):
-        hung = dict(enumerate(over_hosts(group, parents)))
+        hung = dict(enumerate(over_hosts(group, parents, split=split)))
         add_tree(builder, hung, number, 2 * number, 2 * number + 1)
     return builder.build()
 
@@ -102,4 +110,7 @@ def depth(parents: Parents) -> int:
     return max(above(node) for node in range(len(parents)))
 
 
-ALGORITHM = Algorithm("tree", {"all_reduce": all_reduce}, by_host=True, striped=True)
+ALGORITHM = (
+    Algorithm("tree", {"all_reduce": all_reduce}, by_host=True, striped=True),
+    Algorithm("split_tree", {"all_reduce": split_all_reduce}, by_host=True, striped=True),
+)

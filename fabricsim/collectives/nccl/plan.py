@@ -15,7 +15,7 @@ from fabricsim.collectives.nccl.gpus import nvlinks
 from fabricsim.collectives.nccl.graph import describe
 from fabricsim.collectives.nccl.load import slot_rate
 from fabricsim.collectives.nccl.tuning import ALGORITHMS as NAMES
-from fabricsim.collectives.nccl.trees import one_after_the_other
+from fabricsim.collectives.nccl.trees import one_after_the_other, splits
 from fabricsim.collectives.nccl.tuning import PAYLOAD, PROTOCOLS, tuning
 from fabricsim.scenario.collectives import PAIRED, is_described
 from fabricsim.units import PS_PER_S
@@ -74,6 +74,7 @@ class NcclPlan:
         self._gpu = gpu
         self._copy_rate = gpu.nccl_copy_rate or gpu.memory_rate * gpu.memory_efficiency / 2  # read and written
         self._measured = scenario.transport.nccl
+        self._overhead = scenario.transport.send_overhead
         self._round_trip = 2 * scenario.transport.latency
         self._sockets = scenario.transport.kind in _SOCKETS
         self._direct = scenario.cluster.gpudirect and not self._sockets
@@ -132,7 +133,7 @@ class NcclPlan:
         line = _LINES[found.protocol] if measured else self._line(collective, found, size, group)
         late = self._stored(found, simulated, line, group)
         return Choice(
-            algorithm="single_tree" if alone else _ENGINE[found.algorithm],
+            algorithm=self._named(found),
             channels=simulated,
             chunk=max(1, round(chunk * max(1.0, merged))),
             network_step=0 if measured else self._network_step(found, size, chunk, group),
@@ -215,6 +216,13 @@ class NcclPlan:
         together = max(1.0, found.channels / self._stripes(found, group)) if waiting else 1.0
         return measured.byte_latency * PS_PER_S * together
 
+    def _named(self, found: Pick) -> str:
+        """Give the engine's name of an algorithm; before 2.8 trees have two GPUs at the NIC, where no NVLink joins them."""
+        if found.algorithm != "tree":
+            return _ENGINE[found.algorithm]
+        split = self._tuning.version < _ONE_AFTER_THE_OTHER and splits(self._cluster)
+        return ("split_" if split else "") + ("single_tree" if found.channels == 1 else "tree")
+
     def _network_step(self, found: Pick, size: int, chunk: int, group: GroupShape) -> int:
         """Look up the fixed time of a message between hosts, ps, with a round trip if the transport asks for it."""
         above = self._measured.handshake_above if self._measured is not None else 0
@@ -294,7 +302,8 @@ class NcclPlan:
         if link == "network":
             if self._measured is not None and self._measured.step is not None:
                 return self._measured.step
-            return round(max(0.0, hop - APART) * _PS_PER_US)
+            # src/transport/net_socket.cc: the size goes ahead on a connection of its own, in calls of its own
+            return round(max(0.0, hop - APART) * _PS_PER_US) + (self._overhead if self._sockets else 0)
         if algorithm in ("nvls", "nvls-tree"):
             hop /= _NVLS_MESSAGES
             if self._gpu.nccl_step is not None:
