@@ -78,12 +78,13 @@ _SIXTEEN = ("cluster.hosts=16", "cluster.gpus_per_pcie_switch=1", *_ALONE)
 _H200 = (*_hosts("dgx-h100", 1), "cluster.gpu=h200-sxm")
 _ONE_PROCESS = ("collectives.process_gpus=8", "collectives.launch=5.48us")
 _LAUNCH = (
-    "launches calibrated on the smallest row of eight A100 of another table, not judged: 43.83 us by all_reduce_perf -g 8 "
-    "(github.com/stas00/ml-engineering, network/README.md)"
+    "launches calibrated on the smallest row of eight A100 of another table, not judged: 43.83 us by "
+    "all_reduce_perf -g 8 (github.com/stas00/ml-engineering, network/README.md)"
 )
 _CALIBRATES = "reduce_scatter"
 _AS_MEASURED_ELSEWHERE = "h200-sxm"  # GPU whose NCCL figures are another's, so that no row of its own gave them
-_SOCKETS, _BY_HOST, _EFA_CLASS = "TCP sockets", "RDMA without GPUDirect", "EFA with GPUDirect"
+_SOCKETS, _EFA_CLASS, _EFA_STAGED = "TCP sockets", "EFA with GPUDirect", "EFA without GPUDirect"
+_IB_STAGED, _ROCE_STAGED = "100G InfiniBand without GPUDirect", "400 Gb/s RoCE without GPUDirect"
 _GOOGLE, _ROCE, _SLINGSHOT = "TCPX and TCPXO", "400 Gb/s RDMA with GPUDirect", "Slingshot"
 _ONE_HOST, _RACK, _AMD = "one host of H100 or H200", "GB200 NVL72", "MI300X"
 CASES = (
@@ -94,9 +95,9 @@ CASES = (
         ("transport=tcp-10g", _NCCL_2_4),
         "NCCL 2.4.7: NCCL_TREE_THRESHOLD=0, one channel in the log",
     ),
-    TableCase("hkbu-100g-ib-default", _BY_HOST, ()),
-    TableCase("hkbu-100g-ib-ring", _BY_HOST, (_NCCL_2_4,), "as hkbu-10gbe-ring"),
-    TableCase("hkbu-16-100g-ib", _BY_HOST, _SIXTEEN, "version not stated, taken as in hkbu-100g-ib-default"),
+    TableCase("hkbu-100g-ib-default", _IB_STAGED, ()),
+    TableCase("hkbu-100g-ib-ring", _IB_STAGED, (_NCCL_2_4,), "as hkbu-10gbe-ring"),
+    TableCase("hkbu-16-100g-ib", _IB_STAGED, _SIXTEEN, "version not stated, taken as in hkbu-100g-ib-default"),
     TableCase(
         "hkbu-16-10gbe-tree",
         _SOCKETS,
@@ -118,13 +119,13 @@ CASES = (
     TableCase("nccl-p5", _ONE_HOST, (*_hosts("aws-p5", 1), 'collectives={nccl="2.18"}')),
     TableCase(
         "nccl-g4dn",
-        _BY_HOST,
+        _EFA_STAGED,
         (*_hosts("aws-g4dn-metal", 2), *_ALONE, "transport=efa-100g-staged", _SIMPLE),
         "aws-ofi-nccl sets NCCL_PROTO to simple where 128 bytes may arrive out of order, as on p4d",
     ),
     TableCase(
         "nccl-efa-eks",
-        _BY_HOST,
+        _EFA_STAGED,
         (*_hosts("aws-g4dn-metal", 2), *_ALONE, "transport=efa-100g-staged", _EFA_ANY),
         "instance not stated: taken as g4dn, with the latency of aws-ofi-nccl and no protocol forced, since its times "
         "double from 128 KiB to 1 MiB and fall beyond, as if LL gave way to Simple",
@@ -203,13 +204,13 @@ CASES = (
     ),
     TableCase(
         "nccl-400g-sendrecv",
-        _BY_HOST,
+        _ROCE_STAGED,
         (*_hosts("dgx-h100", 2), *_ALONE, *_STAGED, "transport=rdma-400g", 'collectives={nccl="2.26"}'),
         "what kernels load from host memory is calibrated on the all-reduce of these hosts, gpus/h100-sxm",
     ),
     TableCase(
         "nccl-400g-staged",
-        _BY_HOST,
+        _ROCE_STAGED,
         (*_hosts("dgx-h100", 2), *_ALONE, *_STAGED, "transport=rdma-400g", 'collectives={nccl="2.26"}'),
         "gave staged_rate of gpus/h100-sxm: printed, and in no median",
         calibrates=True,

@@ -356,3 +356,13 @@ def test_a_single_tree_sends_three_times_the_data_from_a_host_with_two_below_it(
 
     assert took["single_tree"] == pytest.approx(3 * size / rate, rel=0.02)
     assert took["tree"] < took["single_tree"]
+
+
+def test_split_trees_have_a_hop_more_in_each_host_that_passes_on(ideal_scenario: Make) -> None:
+    """Host 0 of 0 - 2 - (1, 3), and host 2: up and down, a hop more in each."""
+    made = _with(ideal_scenario(4, cluster={"gpus_per_host": 4, "intra_host": "nvlink"}), intra_host_step=1_000_000)
+    took = {
+        name: _run(_with(made, algorithm=name), "all_reduce", range(16), 64)[0]
+        for name in ("single_tree", "split_single_tree")
+    }
+    assert took["split_single_tree"] - took["single_tree"] == pytest.approx(4e-6, rel=0.05)

@@ -63,6 +63,14 @@ def test_progress_counts_sizes(hkbu: Scenario, test: str) -> None:
     assert seen == [0.25, 0.5, 0.75, 1.0]
 
 
+def test_one_process_launches_for_its_gpus_one_after_the_other(hkbu: Scenario) -> None:
+    several = edited(hkbu, "collectives", process_gpus=4, launch=250_000_000)
+    alone, together = (collective_times(made, "all_reduce", [4, 2**22]) for made in (hkbu, several))
+
+    assert alone[0].seconds < together[0].seconds == pytest.approx(1e-3)
+    assert together[1] == alone[1]  # takes longer than the launches
+
+
 def test_devices_are_numbered_within_their_hosts(hkbu: Scenario) -> None:
     listed = devices(hkbu)
 

@@ -14,8 +14,8 @@ from fabricsim.collectives.nccl.chunks import RING_STEPS
 from fabricsim.collectives.nccl.gpus import nvlinks
 from fabricsim.collectives.nccl.graph import describe
 from fabricsim.collectives.nccl.load import slot_rate
-from fabricsim.collectives.nccl.tuning import ALGORITHMS as NAMES
 from fabricsim.collectives.nccl.trees import one_after_the_other, splits
+from fabricsim.collectives.nccl.tuning import ALGORITHMS as NAMES
 from fabricsim.collectives.nccl.tuning import PAYLOAD, PROTOCOLS, tuning
 from fabricsim.scenario.collectives import PAIRED, is_described
 from fabricsim.units import PS_PER_S
@@ -46,10 +46,12 @@ _P2P_LL_THRESHOLD, _P2P_LL_SINCE = 2**14, (2, 14)
 """Bytes up to which a send goes by LL, and the version since when: NCCL_P2P_LL_THRESHOLD, src/enqueue.cc."""
 _POLL = 24e-9 / 64
 """s in which a proxy looks at a byte of LL: it reads each line to see the flag of the GPU (``sendProxyProgress``,
-src/transport/net.cc) out of the last-level cache, where PCIe has put it: 77 cycles on Skylake-SP for 64 bytes, some 24 ns
-(anandtech.com/show/11550). T: of one generation of CPUs."""
+src/transport/net.cc) out of the last-level cache, where PCIe has put it: 77 cycles on Skylake-SP for 64 bytes, some
+24 ns (anandtech.com/show/11550). T: of one generation of CPUs."""
 _ONE_AFTER_THE_OTHER = (2, 8)
-"""Version before which a tree first reduces all and then broadcasts, but for LL128 (src/collectives/device/all_reduce.h)."""
+"""Version before which a tree first reduces all and then broadcasts, but for LL128.
+
+``ncclAllReduceTreeKernel``, src/collectives/device/all_reduce.h. Its graph splits a host between two GPUs, too."""
 _NVLINK_STEP = 4
 """NCCL_P2P_NVL_CHUNKSIZE by NCCL_P2P_NET_CHUNKSIZE, which is also that over PCIe: 512 and 128 KiB, src/init.cc."""
 _MANY = 4  # channels up to which each is simulated
@@ -217,7 +219,7 @@ class NcclPlan:
         return measured.byte_latency * PS_PER_S * together
 
     def _named(self, found: Pick) -> str:
-        """Give the engine's name of an algorithm; before 2.8 trees have two GPUs at the NIC, where no NVLink joins them."""
+        """Give the engine's name of an algorithm; old trees have two GPUs at the NIC if no NVLink joins them."""
         if found.algorithm != "tree":
             return _ENGINE[found.algorithm]
         split = self._tuning.version < _ONE_AFTER_THE_OTHER and splits(self._cluster)
@@ -233,7 +235,7 @@ class NcclPlan:
     def _stored(self, found: Pick, simulated: int, line: tuple[int, int], group: GroupShape) -> float:
         """Work out for how long a byte lies in host memory until all of its message is there, ps.
 
-        A proxy looks at all lines of LL, in turn for the channels that it serves; the two trees send at different times.
+        A proxy looks at all lines of LL, in turn for the channels that it serves; two trees send at different times.
         Without GPUDirect a tree's message by Simple goes to host memory before it leaves and is read after all of it
         has come. A ring's goes in two slices, which overlap as much as they wait.
         """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fabricsim.collectives.nccl import plan
+from fabricsim.collectives.nccl import plan, trees
 from fabricsim.collectives.nccl.plan import NcclPlan
 from fabricsim.errors import FabricsimError
 from fabricsim.run.bench import collective_times
@@ -28,7 +28,7 @@ def test_small_calls_go_by_trees_and_large_ones_by_rings() -> None:
     choose = NcclPlan(_scenario())
     ranks = tuple(range(32))
     small, large = choose("all_reduce", ranks, 64), choose("all_reduce", ranks, 2**26)
-    assert (small.algorithm, small.window) == ("single_tree", 8)  # it has one channel
+    assert (small.algorithm, small.window) == ("split_single_tree", 8)  # one channel; GPUs without NVLink
     assert (large.algorithm, large.channels, large.chunk, large.line, large.window) == ("ring", 2, 2**21, (1, 1), 2)
     assert large.network_step == pytest.approx(4.46e6)  # 6.6 us less what the engine counts apart
 
@@ -138,7 +138,7 @@ def test_lines_of_a_tree_wait_for_those_of_the_other_but_over_sockets(transport:
     )
     found = measured("all_reduce", tuple(range(32)), 2**13)
 
-    assert found.algorithm == "tree"
+    assert found.algorithm == "split_tree"
     assert found.byte_latency == pytest.approx(waits * 500.0)
 
 
@@ -152,3 +152,53 @@ def test_a_ring_of_measured_messages_takes_what_they_take() -> None:
         for settings in (more, few)
     )
     assert 14 * 100e-6 <= slow - fast <= 16 * 100e-6
+
+
+def test_proxies_look_at_lines_of_ll_for_each_channel_in_turn() -> None:
+    """24 ns for 64 bytes, of which half are data."""
+    choose = NcclPlan(_scenario("collectives.algorithm=ring", "collectives.protocol=ll"))
+    one, two = (choose("all_reduce", tuple(range(32)), size) for size in (2**10, 2**22))
+    assert (one.line, one.byte_latency) == ((1, 2), pytest.approx(24e3 / 64))
+    assert (two.channels, two.byte_latency) == (2, pytest.approx(2 * 24e3 / 64))
+    simple = NcclPlan(_scenario("collectives.algorithm=ring", "collectives.protocol=simple"))
+    assert simple("all_reduce", tuple(range(32)), 2**10).byte_latency == 0
+
+
+def test_a_tree_by_simple_is_stored_and_read_without_gpudirect() -> None:
+    """Over a slot of 16 lanes of PCIe 3, 12 GB/s, twice."""
+    tree = ["collectives.algorithm=tree", "collectives.protocol=simple", "collectives.max_channels=1"]
+    staged = ["cluster.gpus_per_host=1", "cluster.gpus_per_pcie_switch=1", *tree]
+    found = NcclPlan(_scenario(*staged))("all_reduce", tuple(range(8)), 2**20)
+    data = found.line[0] / found.line[1]
+    assert found.byte_latency == pytest.approx(data * 2e12 / 12e9)
+    direct = NcclPlan(_scenario("cluster.gpudirect=true", *staged))("all_reduce", tuple(range(8)), 2**20)
+    assert direct.byte_latency == 0
+
+
+def test_a_transport_asks_before_messages_that_are_too_long() -> None:
+    def step(size: int, *more: str) -> int:
+        made = _scenario(
+            "transport=efa-100g-staged", "collectives.algorithm=ring", "collectives.protocol=simple", *more
+        )
+        return NcclPlan(made)("all_reduce", tuple(range(32)), size).network_step
+
+    long = 2**16 * 32 * 2  # of two channels and 32 ranks
+    assert step(long) == 11_860_000
+    assert step(long + 64 * 32) == 11_860_000 + 2 * 15_500_000
+    assert step(2 * long, "transport.nccl.handshake_above=0B") == 11_860_000
+
+
+@pytest.mark.parametrize(("hosts", "ratio"), [(1, 1), (2, 2), (3, 1), (4, 4 / 3), (16, 4 / 3)])
+def test_a_single_tree_that_broadcasts_last(hosts: int, ratio: float) -> None:
+    assert trees.one_after_the_other(hosts) == pytest.approx(ratio)
+
+
+def test_old_trees_reduce_all_before_they_broadcast() -> None:
+    single = ["cluster.gpus_per_host=1", "cluster.gpus_per_pcie_switch=1", "collectives.max_channels=1"]
+
+    def line(version: str, protocol: str) -> tuple[int, int]:
+        named = [f"collectives.nccl='{version}'", "collectives.algorithm=tree", f"collectives.protocol={protocol}"]
+        return NcclPlan(_scenario(*single, *named))("all_reduce", tuple(range(8)), 2**26).line
+
+    assert (line("2.6", "simple"), line("2.6", "ll"), line("2.6", "ll128")) == ((3, 4), (3, 8), (15, 16))
+    assert line("2.8", "simple") == (1, 1)
