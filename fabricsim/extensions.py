@@ -54,10 +54,7 @@ def run(name: str) -> str:
 
     Its module is called after the digest: an edited file is another module, the same one is run once.
 
-    Raises
-    ------
-    InputError
-        If there is no such file, or it cannot be run.
+    Raises InputError if there is no such file, or it cannot be run.
     """
     source = _read(Path(name))
     digest = hashlib.sha256(source).hexdigest()
@@ -69,17 +66,9 @@ def run(name: str) -> str:
 def supply(needed: Mapping[str, str], given: Iterable[str]) -> None:
     """Run the files that a result was made with, if they are among those that the user gives.
 
-    Parameters
-    ----------
-    needed
-        SHA-256 by the name that the result has for each.
-    given
-        Paths of the user.
-
-    Raises
-    ------
-    InputError
-        If a given file is none of those, or cannot be read or run.
+    `needed`: SHA-256 by the name that the result has for each.
+    `given`: paths of the user.
+    Raises InputError if a given file is none of those, or cannot be read or run.
     """
     for path in given:
         digest = hashlib.sha256(_read(Path(path))).hexdigest()
@@ -152,21 +141,13 @@ _entry_points = cache(entry_points)
 class Registry(Generic[T]):
     """What there is of one kind, by name.
 
-    Parameters
-    ----------
-    kind
-        In the plural; entry points are in the group ``fabricsim.<kind>``.
-    package
-        Of fabricsim, whose modules hold its own.
-    attribute
-        Of a module, that holds its declaration; in fabricsim's own also a tuple of several.
-    of
-        Type of a declaration, or its base class.
-
-    Notes
-    -----
     A declaration's name is its ``name``, else that of its module with hyphens; that of an installed one is its entry
     point's, that of a user's file its path.
+
+    `kind`: in the plural; entry points are in the group ``fabricsim.<kind>``.
+    `package`: of fabricsim, whose modules hold its own.
+    `attribute`: of a module, that holds its declaration; in fabricsim's own also a tuple of several.
+    `of`: type of a declaration, or its base class.
     """
 
     def __init__(self, kind: str, package: str, attribute: str, of: type) -> None:
@@ -187,10 +168,7 @@ class Registry(Generic[T]):
     def installed(self) -> dict[str, T]:
         """Those of other distributions.
 
-        Raises
-        ------
-        InputError
-            If one cannot be imported, or has the name of another.
+        Raises InputError if one cannot be imported, or has the name of another.
         """
         found: dict[str, T] = {}
         for point in _entry_points().select(group=self._group):
@@ -217,10 +195,7 @@ class Registry(Generic[T]):
     def find(self, name: str) -> T | None:
         """Return one by its name; None if it is not known.
 
-        Raises
-        ------
-        InputError
-            If a file of that name was run, and declares none.
+        Raises InputError if a file of that name was run, and declares none.
         """
         if name in self.own:
             return self.own[name]

@@ -93,23 +93,15 @@ def fit(
 ) -> Fit:
     """Fit parameters to measured times.
 
-    Parameters
-    ----------
-    parameters
-        At least one.
-    measured
-        Seconds, shape ``(n,)``.
-    predict
-        From values of the parameters to seconds, shape ``(n,)``.
-    progress
-        Called with the share of the rounds done.
-
-    Notes
-    -----
     Levenberg and Marquardt's method on Huber's loss. Intervals are those of the linear model at the optimum: the
     inverse of the weighted normal matrix over the variance of the residuals, with what was known before, and Student's
     quantile. Its degrees of freedom are the rows less the parameters that they tell of, each counted by the share of
     its variance that the rows took away. Intervals hold for errors that are independent from row to row.
+
+    `parameters`: at least one.
+    `measured`: seconds, shape ``(n,)``.
+    `predict`: from values of the parameters to seconds, shape ``(n,)``.
+    `progress`: called with the share of the rounds done.
     """
     search = _Search(parameters, np.log(measured), predict)
     place = search.start

@@ -50,24 +50,14 @@ def _from_files(path: str, collective: str, members: int) -> Template:
 def register(collective: str, name: str, algorithm: Steps, *, shards: int | Callable[[int], int] | None = None) -> None:
     """Make an algorithm of one's own known, for scenarios that are loaded from then on.
 
-    Parameters
-    ----------
-    collective
-        What it carries out.
-    name
-        Under which ``collectives.algorithm`` names it.
-    algorithm
-        Called with a rank's number in the group and the number of ranks; yields what that rank does in each round:
-        `send`, `recv_reduce` and `recv_copy`.
-    shards
-        Equal parts of a round's buffer, also as a function of the number of ranks; by default one per rank. An
+    `collective`: what it carries out.
+    `name`: under which ``collectives.algorithm`` names it.
+    `algorithm`: called with a rank's number in the group and the number of ranks; yields what that rank does in each
+        round: `send`, `recv_reduce` and `recv_copy`.
+    `shards`: equal parts of a round's buffer, also as a function of the number of ranks; by default one per rank. An
         all-gather begins with the shards of rank ``i`` at rank ``i``, an all-to-all with those for rank ``i`` at ``i``.
-
-    Raises
-    ------
-    InputError
-        If there is no such collective, or the name is taken. What the algorithm does is checked when it is first
-        used with a number of ranks: an `fabricsim.collectives.semantics.WrongAlgorithmError` says which rank
+    Raises InputError if there is no such collective, or the name is taken. What the algorithm does is checked when it
+        is first used with a number of ranks: an `fabricsim.collectives.semantics.WrongAlgorithmError` says which rank
         ends with what.
     """
     if collective not in DEFAULTS:
@@ -96,19 +86,10 @@ def by_host(collective: str, name: str) -> bool:
 def template(collective: str, members: int, algorithm: str | None = None, group: Group | None = None) -> Template:
     """Return the template of an algorithm, made once.
 
-    Parameters
-    ----------
-    collective, members
-        What is done, and by how many.
-    algorithm
-        Its name; the first of the collective if left out.
-    group
-        If the members are, for algorithms that look at it; by default each on a host of its own below one switch.
-
-    Raises
-    ------
-    SimulationError
-        If the algorithm does not work for such a group.
+    `collective`, `members`: what is done, and by how many.
+    `algorithm`: its name; the first of the collective if left out.
+    `group`: if the members are, for algorithms that look at it; by default each on a host of its own below one switch.
+    Raises SimulationError if the algorithm does not work for such a group.
     """
     name = algorithm or DEFAULTS[collective]
     if is_described(name):

@@ -31,22 +31,13 @@ _MOST_TAPS = 256
 class Assembly:
     """The parts of a fabric.
 
-    Attributes
-    ----------
-    model
-        The transport as the flow engine sees it.
-    platform
-        Hosts, wires and routes.
-    taps
-        Resources whose payload rate the flow engine records.
-    world
-        What the kernels work on.
-    wiring
-        Routes and communicators in it.
-    failures
-        What fails.
-    recorder
-        Of a packet run; None in a flow run.
+    `model`: the transport as the flow engine sees it.
+    `platform`: hosts, wires and routes.
+    `taps`: resources whose payload rate the flow engine records.
+    `world`: what the kernels work on.
+    `wiring`: routes and communicators in it.
+    `failures`: what fails.
+    `recorder`: of a packet run; None in a flow run.
     """
 
     model: FlowModel
@@ -61,17 +52,9 @@ class Assembly:
 def assemble(scenario: Scenario, *, taps: bool, watch: Watch | None) -> Assembly:
     """Make the parts of a scenario's fabric.
 
-    Parameters
-    ----------
-    scenario
-        Cluster, fabric, transport and collectives; the job is not looked at.
-    taps, watch
-        As of `fabricsim.engine.fabric.Fabric`.
-
-    Raises
-    ------
-    InputError
-        If `watch` names a wire that is not there, or the engine is not that of packets.
+    `scenario`: cluster, fabric, transport and collectives; the job is not looked at.
+    `taps`, `watch`: as of `fabricsim.engine.fabric.Fabric`.
+    Raises InputError if `watch` names a wire that is not there, or the engine is not that of packets.
     """
     views = scenario.of_kinds
     models = tuple(map(_model, views))

@@ -44,16 +44,10 @@ _MOST_NAMED = 3
 class FabricEvent:
     """Something that happens to a part of a fabric.
 
-    Attributes
-    ----------
-    time
-        ps.
-    target
-        The part.
-    what
-        Happens to it.
-    value
-        The new rate, bytes/s, or bit error rate; NaN: that of the scenario.
+    `time`: ps.
+    `target`: the part.
+    `what`: happens to it.
+    `value`: the new rate, bytes/s, or bit error rate; NaN: that of the scenario.
     """
 
     time: int
@@ -74,25 +68,13 @@ class Outage(NamedTuple):
 class Failures:
     """The events of a fabric in order of time, and which of its parts are down.
 
-    Parameters
-    ----------
-    world, wiring, platform
-        Those of the fabric.
-    scenario
-        Its failures and seed.
-
-    Attributes
-    ----------
-    since
-        Wires that are down, and since when, ps.
-    withdrawn
-        Wires that routing avoids.
-    gone
-        Endpoints that are down.
-    intact
-        Whether nothing is down, and nothing will happen.
-    outages
-        All so far.
+    `world`, `wiring`, `platform`: those of the fabric.
+    `scenario`: its failures and seed.
+    `since`: wires that are down, and since when, ps.
+    `withdrawn`: wires that routing avoids.
+    `gone`: endpoints that are down.
+    `intact`: whether nothing is down, and nothing will happen.
+    `outages`: all so far.
     """
 
     def __init__(self, world: World, wiring: Wiring, platform: Platform, scenario: Scenario) -> None:
@@ -137,10 +119,8 @@ class Failures:
     def post(self, event: FabricEvent) -> None:
         """Have an event happen at its time.
 
-        Raises
-        ------
-        SimulationError
-            If a rate or bit errors are of something without cables, or hardly any packet would arrive.
+        Raises SimulationError if a rate or bit errors are of something without cables, or hardly any packet would
+            arrive.
         """
         if event.what in {"rate", "loss"} and not event.target.wires:
             msg = f"{event.target.name} has no cables that are slow or lossy: name its NIC"

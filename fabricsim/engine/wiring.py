@@ -41,22 +41,13 @@ _COLUMNS = ROUTE.names or ()
 class Connection(NamedTuple):
     """What distinguishes one connection from another.
 
-    Attributes
-    ----------
-    source, target
-        Endpoints.
-    port
-        Tells connections of one pair apart.
-    network_step, intra_host_step
-        Added to the latency if the route leaves the host, or if it does not, ps.
-    latency
-        Takes the place of the transport's own latency, ps.
-    stripes
-        Pairs of endpoints by whose NICs the message goes in equal parts; its own if left out.
-    byte_latency
-        Added to the latency for each byte of a message that leaves the host, ps.
-    polled
-        Whether no interrupt that may be moderated announces a message.
+    `source`, `target`: endpoints.
+    `port`: tells connections of one pair apart.
+    `network_step`, `intra_host_step`: added to the latency if the route leaves the host, or if it does not, ps.
+    `latency`: takes the place of the transport's own latency, ps.
+    `stripes`: pairs of endpoints by whose NICs the message goes in equal parts; its own if left out.
+    `byte_latency`: added to the latency for each byte of a message that leaves the host, ps.
+    `polled`: whether no interrupt that may be moderated announces a message.
     """
 
     source: int
@@ -112,18 +103,11 @@ def _renumbered(lanes: NDArray[np.int32], members: int, fewer: int) -> NDArray[n
 class Wiring:
     """Makes routes and communicators in a world's tables, each once.
 
-    Parameters
-    ----------
-    world
-        Whose tables are filled.
-    platform
-        Gives the paths.
-    model
-        The transport.
-    choose
-        What each collective call runs with.
-    moderation
-        Interrupt moderation of the NIC, in force where the transport uses interrupts.
+    `world`: whose tables are filled.
+    `platform`: gives the paths.
+    `model`: the transport.
+    `choose`: what each collective call runs with.
+    `moderation`: interrupt moderation of the NIC, in force where the transport uses interrupts.
     """
 
     def __init__(
@@ -166,10 +150,7 @@ class Wiring:
     def routes(self, keys: Sequence[Connection]) -> list[int]:
         """Index of the route of each connection.
 
-        Raises
-        ------
-        SimulationError
-            If there is no way for one of them, or it takes too long; none is made then.
+        Raises SimulationError if there is no way for one of them, or it takes too long; none is made then.
         """
         if self.folding is not None:
             keys = [self._stand_in(key, self.folding) for key in keys]
@@ -223,10 +204,7 @@ class Wiring:
     def reroute(self, withdrawn: Iterable[int]) -> list[int]:
         """Have connections avoid wires that are withdrawn, and go back to their ways where they are not any more.
 
-        Returns
-        -------
-        list of int
-            Indices of the routes that have changed.
+        Returns: indices of the routes that have changed.
         """
         avoid = set(withdrawn)
         some = set().union(*self.routes_over(avoid).values(), self._moved)
@@ -384,15 +362,8 @@ class Wiring:
     def call(self, collective: str, ranks: tuple[int, ...], size: int) -> tuple[int, int]:
         """Wire a group of ranks for a call of `size` bytes.
 
-        Returns
-        -------
-        tuple of int
-            Index of the communicator, and the most bytes of a shard in one round and channel.
-
-        Raises
-        ------
-        SimulationError
-            If the chunk cuts the buffer into more messages than a lane can count.
+        Returns: index of the communicator, and the most bytes of a shard in one round and channel.
+        Raises SimulationError if the chunk cuts the buffer into more messages than a lane can count.
         """
         key = (collective, ranks, size)
         if key not in self._calls:

@@ -222,12 +222,8 @@ TELEMETRY = np.dtype(
 def extended(record: np.dtype[np.void], columns: Mapping[str, type]) -> np.dtype[np.void]:
     """Add columns to a record.
 
-    Parameters
-    ----------
-    record
-        ``FLOW`` or ``LAW``.
-    columns
-        Types by name, none of them a name of `record`.
+    `record`: ``FLOW`` or ``LAW``.
+    `columns`: types by name, none of them a name of `record`.
     """
     own = [(name, record[name].type) for name in record.names or ()]
     return on_lines([*own, *columns.items()])

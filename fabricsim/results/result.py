@@ -78,16 +78,10 @@ class Limits(NamedTuple):
 class CallRecords:
     """The collective calls of a run, in program order.
 
-    Attributes
-    ----------
-    kinds
-        Those that differ.
-    kind
-        Index into `kinds` of each call, shape ``(n_calls,)``.
-    start, end
-        As of `CallRecord`, ps; shape ``(n_calls,)`` each.
-    limits
-        What held each.
+    `kinds`: those that differ.
+    `kind`: index into `kinds` of each call, shape ``(n_calls,)``.
+    `start`, `end`: as of `CallRecord`, ps; shape ``(n_calls,)`` each.
+    `limits`: what held each.
     """
 
     kinds: tuple[CallKind, ...]
@@ -181,16 +175,10 @@ class LinkRecord(NamedTuple):
 class Series:
     """Payload rate of the tapped resources over time.
 
-    Attributes
-    ----------
-    interval
-        Width of a bin, ps.
-    names
-        The resources, ``n``.
-    rate
-        Bytes per second, shape ``(n, bins)``; bin ``i`` covers ``[i, i + 1) * interval``.
-    capacity
-        Payload bytes per second that each resource can carry, shape ``(n,)``.
+    `interval`: width of a bin, ps.
+    `names`: the resources, ``n``.
+    `rate`: bytes per second, shape ``(n, bins)``; bin ``i`` covers ``[i, i + 1) * interval``.
+    `capacity`: payload bytes per second that each resource can carry, shape ``(n,)``.
     """
 
     interval: int
@@ -203,47 +191,26 @@ class Series:
 class RunRecord:
     """One run of one scenario.
 
-    Attributes
-    ----------
-    source
-        The scenario file as the user wrote it.
-    resolved
-        The scenario with everything included, as TOML-like nested tables of strings and numbers.
-    ops
-        ``OP`` records of the program, shape ``(n_ops,)``.
-    spans
-        ``SPAN`` records, one per op.
-    timers
-        Names of the timers that ``ops["timer"]`` points at.
-    calls
-        The collective calls, in program order.
-    links
-        All resources of the fabric, wires first.
-    series
-        Payload rates over time of wires; of a packet run only those that were tapped.
-    slowdowns
-        Messages by how much longer their transfer took than alone on their route, shape
-        ``(SLOWDOWN_BINS,)``; the bins are those of `fabricsim.records.program`.
-    counters
-        What the engine counted: ``messages``, ``events``, ``dag_nodes``, and what else its engine counts.
-    iteration
-        End of the last op, ps.
-    wall_seconds
-        Time the simulation itself took; never stored in tables.
-    packets
-        What the packet engine recorded besides; None in a flow run.
-    ranks
-        Ranks of a folded run: those that `ops` have stand for all. None where `ops` have all ranks.
-    capture
-        Of a replayed trace what was captured; else None.
-    notes
-        What a reader has to know about how the run was made, a sentence each.
-    work
-        What an iteration does; None if that is not known.
-    jobs
-        Those of a run of several, or of one beside other traffic.
-    pairs
-        Bytes of an iteration between pairs of ranks, if they were asked for.
+    `source`: the scenario file as the user wrote it.
+    `resolved`: the scenario with everything included, as TOML-like nested tables of strings and numbers.
+    `ops`: ``OP`` records of the program, shape ``(n_ops,)``.
+    `spans`: ``SPAN`` records, one per op.
+    `timers`: names of the timers that ``ops["timer"]`` points at.
+    `calls`: the collective calls, in program order.
+    `links`: all resources of the fabric, wires first.
+    `series`: payload rates over time of wires; of a packet run only those that were tapped.
+    `slowdowns`: messages by how much longer their transfer took than alone on their route, shape ``(SLOWDOWN_BINS,)``;
+        the bins are those of `fabricsim.records.program`.
+    `counters`: what the engine counted: ``messages``, ``events``, ``dag_nodes``, and what else its engine counts.
+    `iteration`: end of the last op, ps.
+    `wall_seconds`: time the simulation itself took; never stored in tables.
+    `packets`: what the packet engine recorded besides; None in a flow run.
+    `ranks`: ranks of a folded run: those that `ops` have stand for all. None where `ops` have all ranks.
+    `capture`: of a replayed trace what was captured; else None.
+    `notes`: what a reader has to know about how the run was made, a sentence each.
+    `work`: what an iteration does; None if that is not known.
+    `jobs`: those of a run of several, or of one beside other traffic.
+    `pairs`: bytes of an iteration between pairs of ranks, if they were asked for.
     """
 
     name: str

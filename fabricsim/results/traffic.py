@@ -45,17 +45,11 @@ HOTTEST = 10
 class Matrix:
     """Who sends how much to whom, and when.
 
-    Attributes
-    ----------
-    flows
-        ``DEMAND`` records in the order of the file, shape ``(n,)``, at least one; their ids differ, none sends to
+    `flows`: ``DEMAND`` records in the order of the file, shape ``(n,)``, at least one; their ids differ, none sends to
         itself, each has at least a byte.
-    endpoints
-        Ranks are below this number.
-    name
-        File or pattern.
-    line
-        Of the file, from 1, that says how many endpoints there are; 0 for a pattern.
+    `endpoints`: ranks are below this number.
+    `name`: file or pattern.
+    `line`: of the file, from 1, that says how many endpoints there are; 0 for a pattern.
     """
 
     flows: NDArray[np.void]
@@ -78,29 +72,18 @@ class ResourceUse(NamedTuple):
 class TrafficRecord:
     """One traffic matrix on one fabric.
 
-    Attributes
-    ----------
-    name
-        Of the scenario.
-    matrix
-        What was asked for.
-    completion
-        From the start of each flow until its last byte is handed over, ps, shape ``(n,)``.
-    alone
-        Time that each flow takes at least: send overhead, its bytes at the rate of the narrowest resource of its route,
-        and the latency, ps, shape ``(n,)``.
-    links
-        Resources that carried something, in the order of the fabric.
-    counters
-        What the engine counted.
-    wall_seconds
-        Time the simulation itself took.
-    packets
-        What the packet engine recorded besides; None in a flow run.
-    series
-        Payload rates of the wires that were tapped; None in a flow run.
-    source, resolved
-        The scenario as it was written, and with everything included, as of `fabricsim.results.result.RunRecord`.
+    `name`: of the scenario.
+    `matrix`: what was asked for.
+    `completion`: from the start of each flow until its last byte is handed over, ps, shape ``(n,)``.
+    `alone`: time that each flow takes at least: send overhead, its bytes at the rate of the narrowest resource of its
+        route, and the latency, ps, shape ``(n,)``.
+    `links`: resources that carried something, in the order of the fabric.
+    `counters`: what the engine counted.
+    `wall_seconds`: time the simulation itself took.
+    `packets`: what the packet engine recorded besides; None in a flow run.
+    `series`: payload rates of the wires that were tapped; None in a flow run.
+    `source`, `resolved`: the scenario as it was written, and with everything included, as of
+        `fabricsim.results.result.RunRecord`.
     """
 
     name: str
@@ -191,10 +174,7 @@ class TrafficSummary(TypedDict):
 def summarise_traffic(result: TrafficRecord) -> TrafficSummary:
     """Summarise a run.
 
-    Returns
-    -------
-    TrafficSummary
-        A plain dict of strings, integers and finite floats; ``links`` are the `HOTTEST` by utilisation.
+    Returns: a plain dict of strings, integers and finite floats; ``links`` are the `HOTTEST` by utilisation.
     """
     flows = result.matrix.flows
     summary: TrafficSummary = {

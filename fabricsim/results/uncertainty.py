@@ -27,16 +27,11 @@ class UncertaintySummary(TypedDict):
 class Influence:
     """What the doubt about one parameter makes of the iteration.
 
-    Attributes
-    ----------
-    key, value, certainty
-        Its path, what the preset says, and how certain that is, see `fabricsim.scenario.certainty`.
-    spread
-        Standard deviation of the logarithm of its factor.
-    change
-        Of the iteration if the parameter is one such deviation larger, relative.
-    share
-        Of the variance of the iteration, among all parameters; each taken by itself.
+    `key`, `value`, `certainty`: its path, what the preset says, and how certain that is, see
+        `fabricsim.scenario.certainty`.
+    `spread`: standard deviation of the logarithm of its factor.
+    `change`: of the iteration if the parameter is one such deviation larger, relative.
+    `share`: of the variance of the iteration, among all parameters; each taken by itself.
     """
 
     key: str
@@ -51,14 +46,9 @@ class Influence:
 class Uncertainty:
     """An iteration simulated many times, each with other values of what is not known exactly.
 
-    Attributes
-    ----------
-    low, high
-        Between them lie the middle `INSIDE` of the iterations, s.
-    runs, seed
-        How many were drawn, and from which seed.
-    influences
-        Parameters that change the iteration, the one that it owes most to first.
+    `low`, `high`: between them lie the middle `INSIDE` of the iterations, s.
+    `runs`, `seed`: how many were drawn, and from which seed.
+    `influences`: parameters that change the iteration, the one that it owes most to first.
     """
 
     low: float

@@ -20,16 +20,13 @@ _MOST_FAILURES = 10_000_000
 class Reliability:
     """What befalls a job, times in s.
 
-    Attributes
-    ----------
-    gpus, mtbf
-        GPUs, all of which the job needs, and the mean time between failures of each: they come at a constant rate.
-    checkpoint
-        Time that a checkpoint holds the job up.
-    detection, restart
-        Time until a failure is noticed, and from then until training goes on from the last checkpoint.
-    spares, repair
-        GPUs that stand by (None: enough), and the time after which one that failed is one of them again.
+    `gpus`, `mtbf`: GPUs, all of which the job needs, and the mean time between failures of each: they come at a
+        constant rate.
+    `checkpoint`: time that a checkpoint holds the job up.
+    `detection`, `restart`: time until a failure is noticed, and from then until training goes on from the last
+        checkpoint.
+    `spares`, `repair`: GPUs that stand by (None: enough), and the time after which one that failed is one of them
+        again.
     """
 
     gpus: int
@@ -84,21 +81,11 @@ class Goodput(TypedDict):
 def simulate_failures(job: Reliability, interval: float, horizon: float, seed: int) -> Goodput:
     """Have a job's GPUs fail at random, for a time.
 
-    Parameters
-    ----------
-    job
-        What befalls it.
-    interval
-        Time of training between two checkpoints, s.
-    horizon
-        Length of the whole, s.
-    seed
-        Of the failures.
-
-    Raises
-    ------
-    InputError
-        If there would be too many failures.
+    `job`: what befalls it.
+    `interval`: time of training between two checkpoints, s.
+    `horizon`: length of the whole, s.
+    `seed`: of the failures.
+    Raises InputError if there would be too many failures.
     """
     if horizon / job.between > _MOST_FAILURES:
         msg = f"{horizon / job.between:.2g} failures are too many to go through: shorten --time, or raise --mtbf"

@@ -82,21 +82,11 @@ def uncertainty(
 ) -> Uncertainty:
     """Simulate a scenario with drawn values of its uncertain parameters.
 
-    Parameters
-    ----------
-    loaded
-        With a job.
-    runs, seed
-        How many to draw, at least 10, and from which seed.
-    progress
-        Called with the share that is done.
-
-    Raises
-    ------
-    InputError
-        If there are too few runs, or none of its parameters has a grade: all were written by the user.
-    FabricsimError
-        As of `fabricsim.simulate`.
+    `loaded`: with a job.
+    `runs`, `seed`: how many to draw, at least 10, and from which seed.
+    `progress`: called with the share that is done.
+    Raises InputError if there are too few runs, or none of its parameters has a grade: all were written by the user;
+        FabricsimError as of `fabricsim.simulate`.
     """
     if runs < FEWEST:
         msg = f"--uncertainty {runs}: too few runs for an interval; take {FEWEST} or more"

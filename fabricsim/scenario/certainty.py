@@ -35,10 +35,7 @@ GRADES = {
 def graded(table: TreeNode) -> TreeNode:
     """Take the table of certainties out of a preset, and mark the values that it names.
 
-    Raises
-    ------
-    InputError
-        If there is no such grade, or the preset has no such key.
+    Raises InputError if there is no such grade, or the preset has no such key.
     """
     said = table.value.get(KEY)
     if said is None:

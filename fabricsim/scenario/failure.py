@@ -54,11 +54,8 @@ class Failure(Spec):
     def intervals(self, draw: Callable[[], float]) -> Iterator[tuple[int, int | None]]:
         """Yield beginning and end (None: never) of each failure, ps, one after the other.
 
-        Parameters
-        ----------
-        draw
-            Gives exponentially distributed numbers of mean 1, for ``mtbf`` and ``mttr``: failures and repairs that come
-            at constant rates.
+        `draw`: gives exponentially distributed numbers of mean 1, for ``mtbf`` and ``mttr``: failures and repairs that
+            come at constant rates.
         """
         if self.mtbf is not None and self.mttr is not None:
             now = self.begin

@@ -68,12 +68,8 @@ EXTENSIBLE: dict[TablePath, Registry[Any]] = {
 class _Choice:
     """Keys that decide what else a table may hold.
 
-    Parameters
-    ----------
-    keys
-        One key, which chooses by its value, or several, which choose by which of them is there.
-    dependents
-        Keys that are given up with a choice; None: the whole table.
+    `keys`: one key, which chooses by its value, or several, which choose by which of them is there.
+    `dependents`: keys that are given up with a choice; None: the whole table.
     """
 
     keys: tuple[str, ...]
@@ -137,14 +133,9 @@ def is_file_name(name: object) -> bool:
 def anchored(node: TreeNode, folder: Path, path: TablePath = ()) -> TreeNode:
     """Take the files that stand for tables, and Python files, as lying in a folder.
 
-    Parameters
-    ----------
-    node
-        What a file in that folder says.
-    folder
-        Where it lies.
-    path
-        If `node` stands in the scenario.
+    `node`: what a file in that folder says.
+    `folder`: where it lies.
+    `path`: if `node` stands in the scenario.
     """
     named = alike(path) in INCLUDABLE and is_file_name(node.value)
     if named or (_registry(path) and extensions.is_file(node.value)):
@@ -161,10 +152,7 @@ def anchored(node: TreeNode, folder: Path, path: TablePath = ()) -> TreeNode:
 def extended(node: TreeNode, path: TablePath = ()) -> TreeNode:
     """Run the Python files that settings name, and return the settings; only for what users have written themselves.
 
-    Raises
-    ------
-    InputError
-        If a file cannot be run, or declares nothing of its kind.
+    Raises InputError if a file cannot be run, or declares nothing of its kind.
     """
     for key, registry, name in _extensible(node, path):
         if extensions.is_file(name.value):
@@ -203,12 +191,8 @@ def overlay(below: TreeNode, above: TreeNode, path: TablePath = ()) -> TreeNode:
     stay; a table that was written in full is replaced. If a key chooses what else a table may hold, as
     ``law`` does, another choice drops what went with the one below.
 
-    Parameters
-    ----------
-    below, above
-        With library names written as ``include``.
-    path
-        If both stand in the scenario.
+    `below`, `above`: with library names written as ``include``.
+    `path`: if both stand in the scenario.
     """
     if not (below.is_table and above.is_table):
         return above
@@ -236,16 +220,9 @@ def _without_shape(below: TreeNode, topology: object) -> TreeNode:
 def override(text: str) -> TreeNode:
     """Read one ``--set`` such as ``"cluster.hosts=4"``.
 
-    Returns
-    -------
-    TreeNode
-        The override as a tree of tables. The value is read as TOML; what is no TOML value, such as
-        ``tcp-10g`` or ``25MB``, is taken as text.
-
-    Raises
-    ------
-    InputError
-        If there is no equals sign or no dotted key before it.
+    Returns: the override as a tree of tables. The value is read as TOML; what is no TOML value, such as ``tcp-10g`` or
+        ``25MB``, is taken as text.
+    Raises InputError if there is no equals sign or no dotted key before it.
     """
     key, equals, value = text.partition("=")
     if not equals or not _KEYS.fullmatch(key.strip()):
@@ -275,15 +252,10 @@ def _value(text: str) -> object:
 class Includer:
     """Resolves library names and notes what is wrong with them.
 
-    Attributes
-    ----------
-    mistakes
-        Of names, in the order in which they were met.
-    broken
-        Tables whose library file was not found: what they lack is not worth a message each. The
-        empty path stands for the whole scenario.
-    trusted
-        Whether what includes was written by the user, so that Python files that are named are run.
+    `mistakes`: of names, in the order in which they were met.
+    `broken`: tables whose library file was not found: what they lack is not worth a message each. The empty path stands
+        for the whole scenario.
+    `trusted`: whether what includes was written by the user, so that Python files that are named are run.
     """
 
     trusted: bool = True

@@ -47,24 +47,12 @@ class ListedCable(NamedTuple):
 def read(path: Path | str, hosts: int, nics_per_host: int = 1) -> list[ListedCable]:
     """Read the cables of a fabric.
 
-    Parameters
-    ----------
-    path
-        CSV: plain text, gzip or xz, at most 256 MiB unpacked.
-    hosts, nics_per_host
-        How many hosts the fabric has, and how many NICs each.
-
-    Returns
-    -------
-    list of ListedCable
-        In the order of the file. Nodes are named ``host0``, ``host1``, ...; switches as in the file, or ``switch128``
-        for the number 128.
-
-    Raises
-    ------
-    TraceError
-        With file and line, if it cannot be read or is no list of cables, a cable leads back to its own node or is
-        given twice, a rate or delay is impossible, or a NIC has no cable or several.
+    `path`: CSV: plain text, gzip or xz, at most 256 MiB unpacked.
+    `hosts`, `nics_per_host`: how many hosts the fabric has, and how many NICs each.
+    Returns: in the order of the file. Nodes are named ``host0``, ``host1``, ...; switches as in the file, or
+        ``switch128`` for the number 128.
+    Raises TraceError with file and line, if it cannot be read or is no list of cables, a cable leads back to its own
+        node or is given twice, a rate or delay is impossible, or a NIC has no cable or several.
     """
     path = Path(path)
     ends = Ends(hosts, nics_per_host)
@@ -78,19 +66,11 @@ def read(path: Path | str, hosts: int, nics_per_host: int = 1) -> list[ListedCab
 def rows(path: Path, columns: Sequence[str], needed: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield line number and values by column of each line below the header of a CSV file.
 
-    Parameters
-    ----------
-    path
-        The file.
-    columns
-        Those that it may have.
-    needed
-        Those that it must have.
-
-    Raises
-    ------
-    TraceError
-        If the file cannot be read, its header has other columns, a line has more or fewer values, or there is none.
+    `path`: the file.
+    `columns`: those that it may have.
+    `needed`: those that it must have.
+    Raises TraceError if the file cannot be read, its header has other columns, a line has more or fewer values, or
+        there is none.
     """
     header: list[str] | None = None
     empty = True
@@ -134,10 +114,7 @@ def is_number(node: str) -> bool:
 def node_name(path: Path, line: int, text: str, ends: Ends) -> str:
     """Name the node that a file means by a number or a name: ``host3``, ``switch128``, ``spine0``.
 
-    Raises
-    ------
-    TraceError
-        If it is neither, or a host or NIC that is not there.
+    Raises TraceError if it is neither, or a host or NIC that is not there.
     """
     if is_number(text):
         number = int(text)

@@ -53,20 +53,12 @@ class Path(NamedTuple):
 class Platform:
     """All resources of a cluster on a fabric, and paths over them.
 
-    Parameters
-    ----------
-    cluster, fabric, switch
-        What is built.
-    link_rate
-        Rate of links for which the fabric names none, bytes/s.
-    costs
-        What the transport adds per byte.
-    seed
-        Of the ECMP hashes.
-    kinds
-        Of hosts, if they are not all alike.
-    reduces
-        Whether switches have an adapter each by which packets reach what adds them up.
+    `cluster`, `fabric`, `switch`: what is built.
+    `link_rate`: rate of links for which the fabric names none, bytes/s.
+    `costs`: what the transport adds per byte.
+    `seed`: of the ECMP hashes.
+    `kinds`: of hosts, if they are not all alike.
+    `reduces`: whether switches have an adapter each by which packets reach what adds them up.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  what a platform is made of, in one place
@@ -198,17 +190,9 @@ class Platform:
     def path(self, source: int, target: int, port: int = 0) -> Path:
         """Find the way from one endpoint to another.
 
-        Parameters
-        ----------
-        source, target
-            Endpoint numbers.
-        port
-            Distinguishes connections of one pair; ECMP hashes it.
-
-        Raises
-        ------
-        SimulationError
-            If there is no such endpoint, both are one, or no cable leads there.
+        `source`, `target`: endpoint numbers.
+        `port`: distinguishes connections of one pair; ECMP hashes it.
+        Raises SimulationError if there is no such endpoint, both are one, or no cable leads there.
         """
         if not (0 <= source < self._endpoints > target >= 0):
             self._require(source, self._endpoints)
@@ -264,24 +248,11 @@ class Platform:
     def route_links(self, source_nic: int, target_nic: int, key: int, port: int = 0) -> list[int]:
         """Find the wires from one NIC to another, by the fabric's routing or its given paths.
 
-        Parameters
-        ----------
-        source_nic, target_nic
-            Two nodes, such as `nics_of` gives.
-        key
-            Of the connection, as `key` makes it; only ECMP looks at it.
-        port
-            Of the connection; it picks among the given paths of the pair.
-
-        Returns
-        -------
-        list of int
-            Numbers of wires in the order in which they are crossed.
-
-        Raises
-        ------
-        SimulationError
-            If no cable leads there.
+        `source_nic`, `target_nic`: two nodes, such as `nics_of` gives.
+        `key`: of the connection, as `key` makes it; only ECMP looks at it.
+        `port`: of the connection; it picks among the given paths of the pair.
+        Returns: numbers of wires in the order in which they are crossed.
+        Raises SimulationError if no cable leads there.
         """
         way = self.router.route(source_nic, target_nic, key, port)
         return way if self.withdrawn.isdisjoint(way) else self._around.route(source_nic, target_nic, key, port)
@@ -321,14 +292,9 @@ class Platform:
     def way_out(self, source: int, copy: float | None = None, *, target: int | None = None) -> list[Hop]:
         """List the hops from an endpoint's memory onto the wire.
 
-        Parameters
-        ----------
-        source
-            Endpoint number.
-        copy
-            CPU seconds per payload byte of the sending thread; that of the transport if left out.
-        target
-            Endpoint to be reached, on which the NIC may depend; without it the source's own NIC is taken.
+        `source`: endpoint number.
+        `copy`: CPU seconds per payload byte of the sending thread; that of the transport if left out.
+        `target`: endpoint to be reached, on which the NIC may depend; without it the source's own NIC is taken.
         """
         costs = self.kinds.hosts[self.spoken(source, source if target is None else target)][1]
         copy = costs.send_copy if copy is None else copy
@@ -355,16 +321,10 @@ class Platform:
     ) -> list[Hop]:
         """List the hops from the wire into an endpoint's memory.
 
-        Parameters
-        ----------
-        target
-            Endpoint number.
-        copy
-            CPU seconds per payload byte of the receiving thread; that of the transport if left out.
-        costs
-            Of the transport; those of the cluster's if left out.
-        nic
-            Node of the NIC by which it enters; the target's own if left out.
+        `target`: endpoint number.
+        `copy`: CPU seconds per payload byte of the receiving thread; that of the transport if left out.
+        `costs`: of the transport; those of the cluster's if left out.
+        `nic`: node of the NIC by which it enters; the target's own if left out.
         """
         costs = costs or self.costs
         copy = costs.receive_copy if copy is None else copy

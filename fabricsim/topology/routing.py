@@ -40,15 +40,11 @@ Given = dict[tuple[int, int], list[list[int]]]
 class NextHops:
     """By which wires a switch may forward to a NIC: those that lead a hop nearer.
 
-    Attributes
-    ----------
-    group_of
-        Group of ``switch * nics + nic``, switches numbered in the order of the nodes; -1 if no cable leads there.
-    groups
-        Group ``g`` is ``group_links[groups[g]:groups[g + 1]]``; destinations of one switch share a group if they
+    `group_of`: group of ``switch * nics + nic``, switches numbered in the order of the nodes; -1 if no cable leads
+        there.
+    `groups`: group ``g`` is ``group_links[groups[g]:groups[g + 1]]``; destinations of one switch share a group if they
         share all wires.
-    group_links
-        Wires, within a group in order of their numbers.
+    `group_links`: wires, within a group in order of their numbers.
     """
 
     group_of: NDArray[np.int32]
@@ -69,11 +65,8 @@ class NextHops:
 def read_given(path: Path | str, wires: Wires, hosts: int, nics_per_host: int = 1) -> Given:
     """Read a file of paths over these wires.
 
-    Raises
-    ------
-    TraceError
-        If `fabricsim.topology.path_file.read` refuses the file, or a path names a node that is not there or passes from
-        a node to another without a cable between them.
+    Raises TraceError if `fabricsim.topology.path_file.read` refuses the file, or a path names a node that is not there
+        or passes from a node to another without a cable between them.
     """
     number = {node: index for index, node in enumerate(wires.nodes)}
     pairs = zip(wires.source.tolist(), wires.target.tolist(), strict=True)
@@ -124,18 +117,11 @@ def _searched(wires: Wires, rank: NDArray[np.int32], base: int) -> _Searched:
 class Router:
     """Finds ways over the wires.
 
-    Parameters
-    ----------
-    wires
-        The network; its first nodes are the NICs.
-    nics
-        How many.
-    routing
-        How to choose among equally short ways, or whether to take longer ones.
-    given
-        Paths that connections take instead.
-    fixed
-        Whether all connections between two edge switches take the same way.
+    `wires`: the network; its first nodes are the NICs.
+    `nics`: how many.
+    `routing`: how to choose among equally short ways, or whether to take longer ones.
+    `given`: paths that connections take instead.
+    `fixed`: whether all connections between two edge switches take the same way.
     """
 
     def __init__(self, wires: Wires, nics: int, routing: Routing, given: Given, *, fixed: bool = False) -> None:
@@ -188,19 +174,10 @@ class Router:
     def route(self, source: int, target: int, key: int, port: int) -> list[int]:
         """Find the wires from one NIC to another.
 
-        Parameters
-        ----------
-        source, target
-            Nodes of NICs.
-        key
-            What ECMP hashes, 32 bits.
-        port
-            Of the connection; it picks among the given paths of the pair.
-
-        Raises
-        ------
-        SimulationError
-            If no cable leads there.
+        `source`, `target`: nodes of NICs.
+        `key`: what ECMP hashes, 32 bits.
+        `port`: of the connection; it picks among the given paths of the pair.
+        Raises SimulationError if no cable leads there.
         """
         given = self._given.get((source, target), [])
         if port < len(given):
@@ -374,16 +351,9 @@ class Router:
 def _grouped(bits: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.bool_]]:
     """Give equal sets of ports of a switch one number.
 
-    Parameters
-    ----------
-    bits
-        A bit for each port, the first one highest, shape ``(switches, destinations, bytes)``, in words of 4 bytes.
-
-    Returns
-    -------
-    tuple of numpy.ndarray
-        Number of each switch and destination, switch by switch; -1 if there are no ports. Of each number, its switch
-        and whether each port is in it.
+    `bits`: a bit for each port, the first one highest, shape ``(switches, destinations, bytes)``, in words of 4 bytes.
+    Returns: number of each switch and destination, switch by switch; -1 if there are no ports. Of each number, its
+        switch and whether each port is in it.
     """
     switches, destinations, width = bits.shape
     rows = bits.reshape(switches * destinations, width)

@@ -18,14 +18,9 @@ if TYPE_CHECKING:
 class FabricPart(NamedTuple):
     """A part of a fabric.
 
-    Attributes
-    ----------
-    name
-        As it was written.
-    wires
-        Numbers of the wires that are down with it; of a cable both directions.
-    endpoints
-        Ranks and host memories that are gone with it.
+    `name`: as it was written.
+    `wires`: numbers of the wires that are down with it; of a cable both directions.
+    `endpoints`: ranks and host memories that are gone with it.
     """
 
     name: str
@@ -36,25 +31,12 @@ class FabricPart(NamedTuple):
 def find(platform: Platform, name: str, kind: str | None = None) -> list[FabricPart]:
     """Find what a name or a pattern of names stands for.
 
-    Parameters
-    ----------
-    platform
-        That has it.
-    name
-        Such as ``"leaf0-spine1"``, ``"leaf0->spine1"``, ``"spine1"``, ``"host3"``, ``"host3/nic0"`` or ``"gpu7"``;
+    `platform`: that has it.
+    `name`: such as ``"leaf0-spine1"``, ``"leaf0->spine1"``, ``"spine1"``, ``"host3"``, ``"host3/nic0"`` or ``"gpu7"``;
         ``*`` and ``?`` stand for any characters.
-    kind
-        ``"link"``, ``"switch"``, ``"nic"``, ``"host"`` or ``"gpu"``; whichever has the name if it is left out.
-
-    Returns
-    -------
-    list of FabricPart
-        One for each switch, NIC, host, GPU or cable.
-
-    Raises
-    ------
-    SimulationError
-        If there is no such thing.
+    `kind`: ``"link"``, ``"switch"``, ``"nic"``, ``"host"`` or ``"gpu"``; whichever has the name if it is left out.
+    Returns: one for each switch, NIC, host, GPU or cable.
+    Raises SimulationError if there is no such thing.
     """
     kinds = ("gpu", "host", "nic", "switch", "link") if kind is None else (kind,)
     for each in kinds:

@@ -39,30 +39,17 @@ class Wires:
 
     A wire's number is that of its resource. With ``first`` and ``target`` the wires are a graph in CSR form.
 
-    Attributes
-    ----------
-    nodes
-        Names, the NICs first, in order of hosts and of NICs in each.
-    first
-        Wires ``first[node]`` to ``first[node + 1] - 1`` leave a node, shape ``(nodes + 1,)``.
-    source, target
-        Nodes that a wire joins, shape ``(wires,)``.
-    reverse
-        The wire of the other direction, shape ``(wires,)``.
-    rate
-        Bytes/s, shape ``(wires,)``.
-    propagation
-        ps, shape ``(wires,)``.
-    cost
-        What routing adds up, shape ``(wires,)``.
-    rank
-        In dimension-order routing, lower ones come first, shape ``(wires,)``.
-    loss
-        Bit error rate, shape ``(wires,)``.
-    group
-        Of each node that detours lead through, -1 of others, shape ``(nodes,)``.
-    names
-        Such as ``"host0->leaf0"``; of parallel cables ``"leaf0->spine0#0"``, ``"leaf0->spine0#1"``.
+    `nodes`: names, the NICs first, in order of hosts and of NICs in each.
+    `first`: wires ``first[node]`` to ``first[node + 1] - 1`` leave a node, shape ``(nodes + 1,)``.
+    `source`, `target`: nodes that a wire joins, shape ``(wires,)``.
+    `reverse`: the wire of the other direction, shape ``(wires,)``.
+    `rate`: bytes/s, shape ``(wires,)``.
+    `propagation`: ps, shape ``(wires,)``.
+    `cost`: what routing adds up, shape ``(wires,)``.
+    `rank`: in dimension-order routing, lower ones come first, shape ``(wires,)``.
+    `loss`: bit error rate, shape ``(wires,)``.
+    `group`: of each node that detours lead through, -1 of others, shape ``(nodes,)``.
+    `names`: such as ``"host0->leaf0"``; of parallel cables ``"leaf0->spine0#0"``, ``"leaf0->spine0#1"``.
     """
 
     nodes: tuple[str, ...]
@@ -123,21 +110,11 @@ def _propagation(cable: Cable) -> int:
 def freeze(network: Network, link_rate: float, resources: ResourceList, fabric: FabricSpec | None = None) -> Wires:
     """Give nodes and wires their numbers, and enter the wires as the first resources.
 
-    Parameters
-    ----------
-    network
-        As a topology makes it.
-    link_rate
-        Of cables that name none, bytes/s.
-    resources
-        Still empty.
-    fabric
-        Gives bit errors and changes of single cables.
-
-    Raises
-    ------
-    SimulationError
-        If no cable is called as a change has it.
+    `network`: as a topology makes it.
+    `link_rate`: of cables that name none, bytes/s.
+    `resources`: still empty.
+    `fabric`: gives bit errors and changes of single cables.
+    Raises SimulationError if no cable is called as a change has it.
     """
     nodes, number, links = tuple(network.nodes), network.nodes, network.links
     times = np.array([link.times for link in links], np.int64)
@@ -199,10 +176,7 @@ def named(pattern: str, names: Sequence[str]) -> list[int]:
 
     Parallel cables are meant together unless one is named: ``leaf0-spine0#1``.
 
-    Raises
-    ------
-    SimulationError
-        If there is none.
+    Raises SimulationError if there is none.
     """
     found = matching(pattern, names)
     if not found:

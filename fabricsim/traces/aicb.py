@@ -65,23 +65,12 @@ def recognises(name: str, head: bytes) -> bool:  # noqa: ARG001  the header says
 def read(source: Source) -> Iterator[Recording]:
     """Give the operations of rank 0.
 
-    Parameters
-    ----------
-    source
-        The file.
-
-    Yields
-    ------
-    Recording
-        One, with one stream, as AICB waits for each operation. Durations are those measured, if there are; the end
+    `source`: the file.
+    Yields: one, with one stream, as AICB waits for each operation. Durations are those measured, if there are; the end
         of an iteration is a node of kind WAIT, and where its time was measured a step, too, before which a node of the
         host has what its operations did not take. What comes before the first of them sets up and is no step; nor is
         the first iteration where others follow: connections are opened in it, and AICB reports it as "Init time".
-
-    Raises
-    ------
-    TraceError
-        If the columns are others, a row is cut, or a value cannot be used.
+    Raises TraceError if the columns are others, a row is cut, or a value cannot be used.
     """
     reader = _Reader(source)
     for number, line in lines(source):

@@ -70,10 +70,7 @@ def recognises(name: str, head: bytes) -> bool:  # noqa: ARG001  the name says n
 def read(source: Source) -> Iterator[Recording]:
     """Read the dump of a rank; the name of its file says which, such as ``nccl_trace_rank_3.json``.
 
-    Raises
-    ------
-    TraceError
-        If the file is a pickle, is cut or damaged, or is no dump.
+    Raises TraceError if the file is a pickle, is cut or damaged, or is no dump.
     """
     if _PICKLE.match(source.head):
         msg = (

@@ -133,17 +133,11 @@ def recognises(name: str, head: bytes) -> bool:  # noqa: ARG001  the name says n
 def read(source: Source, ranks_per_host: int = NONE) -> Iterator[Recording]:
     """Read the timeline of a job, which its rank 0 writes.
 
-    Parameters
-    ----------
-    source
-        The file.
-    ranks_per_host
-        Of all hosts alike; if left out what fits the parts of hierarchical all-reduces, if that is one number.
-
-    Raises
-    ------
-    TraceError
-        If an event is damaged, spans of a tensor end that have not begun, or `ranks_per_host` does not fit.
+    `source`: the file.
+    `ranks_per_host`: of all hosts alike; if left out what fits the parts of hierarchical all-reduces, if that is one
+        number.
+    Raises TraceError if an event is damaged, spans of a tensor end that have not begun, or `ranks_per_host` does not
+        fit.
     """
     timeline = _Timeline(source.label, ranks_per_host)
     events = ObjectList(source, _OPENING, may_end=True)

@@ -19,22 +19,13 @@ if TYPE_CHECKING:
 class FlowModel:
     """A transport as the flow engine sees it.
 
-    Parameters
-    ----------
-    costs
-        Units of each resource per payload byte.
-    latency
-        One-way software and adapter latency, without cables and serialisation, ps.
-    overhead
-        Of the sender before each message, ps.
-    window
-        Initial congestion window in bytes; 0 if there is no slow start.
-    idle_restart
-        Idle time after which slow start begins anew, ps; `fabricsim.records.program.NEVER`: it does not.
-    interrupts
-        Whether the receiver waits for (moderated) interrupts rather than polls.
-    read_ahead
-        Bytes of a message that the adapter takes ahead of the wire; 0 if the transport paces its packets.
+    `costs`: units of each resource per payload byte.
+    `latency`: one-way software and adapter latency, without cables and serialisation, ps.
+    `overhead`: of the sender before each message, ps.
+    `window`: initial congestion window in bytes; 0 if there is no slow start.
+    `idle_restart`: idle time after which slow start begins anew, ps; `fabricsim.records.program.NEVER`: it does not.
+    `interrupts`: whether the receiver waits for (moderated) interrupts rather than polls.
+    `read_ahead`: bytes of a message that the adapter takes ahead of the wire; 0 if the transport paces its packets.
     """
 
     costs: ProtocolCosts

@@ -68,10 +68,7 @@ def tell(choice: Choice, name: str, *told: Any) -> Any:  # noqa: ANN401  what ke
 class Dispatch:
     """The laws and rules that a network knows; their numbers are their places.
 
-    Parameters
-    ----------
-    laws, rules
-        At least one of each.
+    `laws`, `rules`: at least one of each.
     """
 
     laws: tuple[type[Law], ...]

@@ -49,11 +49,8 @@ def law_row(transport: Transport) -> np.ndarray:
 
     The transport's ``efficiency`` is not in it: it slows the host's link.
 
-    Returns
-    -------
-    numpy.ndarray
-        One row of the record of `dispatch`; times ps, rates bytes/s, windows packets. Parameters
-        that its law has no use for are zero.
+    Returns: one row of the record of `dispatch`; times ps, rates bytes/s, windows packets. Parameters that its law has
+        no use for are zero.
     """
     law, rule, known = law_in_force(transport), rule_in_force(transport), dispatch(transport)
     table = np.zeros(1, known.law)

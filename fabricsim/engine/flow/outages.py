@@ -28,12 +28,8 @@ _BITS = 8
 class Failed(NamedTuple):
     """What will not be done any more.
 
-    Attributes
-    ----------
-    reason
-        And the way out.
-    messages, calls, ranks
-        Their numbers.
+    `reason`: and the way out.
+    `messages`, `calls`, `ranks`: their numbers.
     """
 
     reason: str
@@ -96,14 +92,9 @@ class Timer(NamedTuple):
 class Outages(State):
     """Tables of the flow engine, and what failures do to them.
 
-    Attributes
-    ----------
-    failures
-        Of the fabric.
-    timer
-        By which a sender of the transport notices that packets were lost.
-    packet, window
-        Wire bytes of a full packet, and the most bytes that a sender sends without an acknowledgement.
+    `failures`: of the fabric.
+    `timer`: by which a sender of the transport notices that packets were lost.
+    `packet`, `window`: wire bytes of a full packet, and the most bytes that a sender sends without an acknowledgement.
     """
 
     failures: KnownFailures | None = None
@@ -180,12 +171,8 @@ class Outages(State):
     def reroute(self, routes: Iterable[int], *, at_once: bool = False) -> None:
         """Have flows in transfer take the new ways of their routes: those that stand still with their next timeout.
 
-        Parameters
-        ----------
-        routes
-            Their indices.
-        at_once
-            Nothing waits for a timeout: other packets of the same flow arrive, and tell what is missing.
+        `routes`: their indices.
+        `at_once`: nothing waits for a timeout: other packets of the same flow arrive, and tell what is missing.
         """
         flows = self.flows
         some = np.flatnonzero((flows["owner"] != NONE) & (flows["legs"] > 0) & np.isin(flows["route"], list(routes)))

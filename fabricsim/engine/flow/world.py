@@ -49,17 +49,9 @@ class Batch:
 class World(Outages):
     """One simulated fabric.
 
-    Parameters
-    ----------
-    capacities
-        Of the resources, units per second.
-    taps
-        Resources whose payload rate is recorded over time.
-
-    Raises
-    ------
-    SimulationError
-        If a capacity is not above 0.
+    `capacities`: of the resources, units per second.
+    `taps`: resources whose payload rate is recorded over time.
+    Raises SimulationError if a capacity is not above 0.
     """
 
     def __init__(self, capacities: Sequence[float], taps: Sequence[int]) -> None:
@@ -72,21 +64,11 @@ class World(Outages):
     def post_message(self, now: int, route: int, size: int, weight: float, delay: int) -> int:
         """Send a message from outside.
 
-        Parameters
-        ----------
-        now, delay
-            Its first byte leaves at ``now + delay`` ps.
-        route
-            Index into the routes.
-        size
-            Bytes.
-        weight
-            Share of a contended resource relative to other messages.
-
-        Returns
-        -------
-        int
-            The number under which it will be in the outbox.
+        `now`, `delay`: its first byte leaves at ``now + delay`` ps.
+        `route`: index into the routes.
+        `size`: bytes.
+        `weight`: share of a contended resource relative to other messages.
+        Returns: the number under which it will be in the outbox.
         """
         (message,) = self._take_messages(1)
         self.messages[message] = (route, weight, size, NONE, 0)
@@ -114,12 +96,8 @@ class World(Outages):
     def post_batch(self, starts: NDArray[np.int64], routes: Sequence[int], sizes: NDArray[np.int64]) -> Batch:
         """Send messages at given times, which nobody reacts to before the last is there.
 
-        Parameters
-        ----------
-        starts
-            When each first byte leaves, ps, not before now.
-        routes, sizes
-            Of each message; bytes.
+        `starts`: when each first byte leaves, ps, not before now.
+        `routes`, `sizes`: of each message; bytes.
         """
         job = self._take_job(0, 0, 0).number
         self.jobs[job] = (len(starts), 0)
@@ -141,18 +119,10 @@ class World(Outages):
     ) -> ProgramPlace:
         """Start a program: its ops without predecessors become ready now.
 
-        Parameters
-        ----------
-        now
-            Time, ps.
-        ops, successors, calls
-            ``OP`` records, their edges as in `fabricsim.workload.program.Program`, and ``CALL``
-            records with ``first_lane`` NONE.
-
-        Raises
-        ------
-        SimulationError
-            If an op takes longer than the clock can tell.
+        `now`: time, ps.
+        `ops`, `successors`, `calls`: ``OP`` records, their edges as in `fabricsim.workload.program.Program`, and
+            ``CALL`` records with ``first_lane`` NONE.
+        Raises SimulationError if an op takes longer than the clock can tell.
         """
         longest = int(ops["duration"].max(initial=0))
         if longest > _LONGEST_OP:
@@ -208,23 +178,11 @@ class World(Outages):
     def advance(self, horizon: int, budget: int) -> int:
         """Run the kernel until it stops for something other than a lack of lanes, or than what happens to the fabric.
 
-        Parameters
-        ----------
-        horizon
-            Nothing after this time (ps) is done.
-        budget
-            Number of events after which it pauses.
-
-        Returns
-        -------
-        int
-            ``IDLE``, ``HORIZON``, ``COMPLETIONS`` or ``PAUSED`` of `fabricsim.engine.program.dispatch`. COMPLETIONS may
-            also mean that `take_failed` has something.
-
-        Raises
-        ------
-        SimulationError
-            If simulated time runs past the end of the clock.
+        `horizon`: nothing after this time (ps) is done.
+        `budget`: number of events after which it pauses.
+        Returns: ``IDLE``, ``HORIZON``, ``COMPLETIONS`` or ``PAUSED`` of `fabricsim.engine.program.dispatch`.
+            COMPLETIONS may also mean that `take_failed` has something.
+        Raises SimulationError if simulated time runs past the end of the clock.
         """
         self.reserve_outbox()
         if self.intact() and not self._failed:

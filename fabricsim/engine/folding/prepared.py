@@ -70,10 +70,7 @@ def fold_onto(fabric: Fabric, folding: Folding) -> None:
 
     Only the program of the folding can run then. Rates are recorded of wires that stand for others.
 
-    Raises
-    ------
-    SimulationError
-        If the fabric has been used already, or simulates packets.
+    Raises SimulationError if the fabric has been used already, or simulates packets.
     """
     if fabric.recorder is not None or fabric.wiring.connections:
         msg = "only a fabric of the flow engine that nothing was sent on yet can be folded"
@@ -87,10 +84,7 @@ def fold_onto(fabric: Fabric, folding: Folding) -> None:
 def survey(fabric: Fabric, plan: Plan) -> str:
     """Build all that a run of a plan builds but its program, and say what crosses the fabric.
 
-    Raises
-    ------
-    FabricsimError
-        If the plan cannot run there.
+    Raises FabricsimError if the plan cannot run there.
     """
     fabric.require_ranks(plan.ranks)
     footprint = footprint_of(fabric, plan)

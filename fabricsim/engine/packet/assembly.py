@@ -34,12 +34,8 @@ def make(
 ) -> tuple[PacketWorld, PacketWiring, Recorder]:
     """Make the packet engine's world for a platform, and what records it.
 
-    Raises
-    ------
-    SimulationError
-        If the scenario asks for what this engine does not have, or for what can never move.
-    InputError
-        If `watch` names a wire that is not there.
+    Raises SimulationError if the scenario asks for what this engine does not have, or for what can never move;
+        InputError if `watch` names a wire that is not there.
     """
     law = law_row(scenario.transport)
     law["stacks"] = model.stacks

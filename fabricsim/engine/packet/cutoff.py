@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 class CutOff:
     """Finds flows that time out again and again, and have no way left.
 
-    Parameters
-    ----------
-    network
-        Its tables.
+    `network`: its tables.
     """
 
     def __init__(self, network: PacketState) -> None:

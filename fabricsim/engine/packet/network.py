@@ -31,12 +31,8 @@ _HOST_RESUME = 0.75
 def build(platform: Platform, scenario: Scenario) -> PacketState:
     """Make the tables of a network.
 
-    Parameters
-    ----------
-    platform
-        Its nodes and wires.
-    scenario
-        Switch type, adapter efficiency and seed.
+    `platform`: its nodes and wires.
+    `scenario`: switch type, adapter efficiency and seed.
     """
     wires, hosts, switch = platform.wires, platform.nics, scenario.switch  # to the packets each NIC is a host
     _check_ports(wires)

@@ -76,16 +76,10 @@ class PacketState(Net):
     Those that it is given are from `fabricsim.engine.flow.state.table`, and its own from then on. `network_of` has the
     class for some laws and load-balancing rules.
 
-    Parameters
-    ----------
-    nodes
-        ``NODE`` records; incoming links and agendas are filled in here.
-    links
-        ``LINK`` records with source, target and reverse; FIFOs are made here.
-    ports, queues, ingress
-        ``PORT``, ``QUEUE`` (`CLASSES` per port) and ``INGRESS`` (`CLASSES` per link) records.
-    seed
-        Of all random choices.
+    `nodes`: ``NODE`` records; incoming links and agendas are filled in here.
+    `links`: ``LINK`` records with source, target and reverse; FIFOs are made here.
+    `ports`, `queues`, `ingress`: ``PORT``, ``QUEUE`` (`CLASSES` per port) and ``INGRESS`` (`CLASSES` per link) records.
+    `seed`: of all random choices.
     """
 
     dispatch: ClassVar[Dispatch]
@@ -348,10 +342,7 @@ class PacketState(Net):
     def lookahead(self, smallest: int) -> tuple[int, int]:
         """Least time from what a node of side 0 and of side 1 does to what another sees of it, ps.
 
-        Parameters
-        ----------
-        smallest
-            Bytes of the smallest packet.
+        `smallest`: bytes of the smallest packet.
         """
         least = min(smallest, CONTROL_BYTES) if self.wakes else smallest
         serialisation = np.floor(least * self.links["ps_per_byte"] + 0.5).astype(np.int64)
@@ -363,14 +354,9 @@ class PacketState(Net):
     def set_window(self, longest: int, smallest: int, *, calendar: bool | None = None) -> None:
         """Fix the length of windows, and how nodes are found.
 
-        Parameters
-        ----------
-        longest
-            Bound of the length beside the lookahead, ps.
-        smallest
-            Wire bytes of the smallest packet.
-        calendar
-            Whether nodes are found by the tournament; chosen if it is None.
+        `longest`: bound of the length beside the lookahead, ps.
+        `smallest`: wire bytes of the smallest packet.
+        `calendar`: whether nodes are found by the tournament; chosen if it is None.
         """
         world = self.world[0]
         busiest = int(self.nodes["ins"].max(initial=1))
@@ -413,17 +399,9 @@ class PacketState(Net):
 def sides(hosts: NDArray[np.bool_], source: NDArray[np.int32], target: NDArray[np.int32]) -> NDArray[np.int64]:
     """Part nodes so that each link joins a node of side 0, which hosts are on, and one of side 1.
 
-    Parameters
-    ----------
-    hosts
-        Which nodes are hosts.
-    source, target
-        Nodes of each link.
-
-    Returns
-    -------
-    numpy.ndarray
-        Side of each node; 0 for all if there is no such parting, or hosts do not tell it.
+    `hosts`: which nodes are hosts.
+    `source`, `target`: nodes of each link.
+    Returns: side of each node; 0 for all if there is no such parting, or hosts do not tell it.
     """
     side = np.where(hosts, 0, -1)
     ahead = (side[source] >= 0) & (side[target] < 0)

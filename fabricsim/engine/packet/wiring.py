@@ -47,12 +47,8 @@ class _Way(NamedTuple):
 class PacketWiring(Wiring):
     """Makes routes, communicators and flows in a packet world's tables.
 
-    Parameters
-    ----------
-    world, platform, model, choose, moderation
-        As for `Wiring`.
-    law
-        One ``LAW`` record: the transport of all flows.
+    `world`, `platform`, `model`, `choose`, `moderation`: as for `Wiring`.
+    `law`: one ``LAW`` record: the transport of all flows.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  those of the parent, and the law

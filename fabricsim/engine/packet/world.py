@@ -33,20 +33,12 @@ _BETWEEN_LOOKS = 10_000_000_000
 class PacketWorld(World):
     """One simulated fabric, packet by packet.
 
-    Parameters
-    ----------
-    capacities
-        Of the resources, units per second.
-    network
-        Its tables.
-    smallest
-        Wire bytes of the smallest packet, but for those that end a message.
-    names
-        Of its links, for messages.
-    calendar
-        Whether nodes are found by the tournament over their next times; chosen if it is None.
-    check
-        Called before the network runs on, with all flows so far made.
+    `capacities`: of the resources, units per second.
+    `network`: its tables.
+    `smallest`: wire bytes of the smallest packet, but for those that end a message.
+    `names`: of its links, for messages.
+    `calendar`: whether nodes are found by the tournament over their next times; chosen if it is None.
+    `check`: called before the network runs on, with all flows so far made.
     """
 
     def __init__(  # noqa: PLR0913  the last two are rarely given, and by name only

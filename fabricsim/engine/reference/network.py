@@ -30,12 +30,8 @@ if TYPE_CHECKING:
 class Reference(NetworkParts):
     """The packet engine's semantics in SimPy.
 
-    Parameters
-    ----------
-    tables
-        The initial tables; they are left as they are.
-    environment
-        The SimPy environment to run in, whose time is integer picoseconds; by default a new one.
+    `tables`: the initial tables; they are left as they are.
+    `environment`: the SimPy environment to run in, whose time is integer picoseconds; by default a new one.
     """
 
     def __init__(self, tables: NetworkTables, environment: simpy.Environment | None = None) -> None:

@@ -96,10 +96,7 @@ class ReferenceWorld(PacketWorld):
     def run(self, horizon: int, budget: int) -> int:
         """Run until there is something to tell; as `World.run`.
 
-        Raises
-        ------
-        SimulationError
-            If simulated time runs past the end of the clock.
+        Raises SimulationError if simulated time runs past the end of the clock.
         """
         run, limit = self._reference, min(horizon, CLOCK_END)
         run.take_in_flows()

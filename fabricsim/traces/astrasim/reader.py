@@ -64,20 +64,9 @@ def recognises(name: str, head: bytes) -> bool:  # noqa: ARG001  the first line 
 def read(source: Source) -> Iterator[Recording]:
     """Give what rank 0 does in one pass, which stands for all ranks.
 
-    Parameters
-    ----------
-    source
-        The file.
-
-    Yields
-    ------
-    Recording
-        One. Sizes of its groups, and their ranks where all sizes are known, are those that the first line gives.
-
-    Raises
-    ------
-    TraceError
-        If the first line, the number of layers, or a layer cannot be used.
+    `source`: the file.
+    Yields: one. Sizes of its groups, and their ranks where all sizes are known, are those that the first line gives.
+    Raises TraceError if the first line, the number of layers, or a layer cannot be used.
     """
     reader = _Reader(source)
     for number, line in lines(source):

@@ -97,10 +97,7 @@ _LARGEST = {
 class NodeCollector:
     """Collects the nodes of a file.
 
-    Parameters
-    ----------
-    source
-        File, for messages.
+    `source`: file, for messages.
     """
 
     def __init__(self, source: str) -> None:
@@ -291,10 +288,7 @@ class NodeCollector:
     def recording(self, rank: int, world: int = NONE) -> Recording:
         """Finish; parameters are as of `Recording`.
 
-        Raises
-        ------
-        TraceError
-            If two nodes have the same id, or nodes wait for themselves.
+        Raises TraceError if two nodes have the same id, or nodes wait for themselves.
         """
         if not self._ids:
             raise TraceError(self.source, "holds no nodes; capture at least one iteration")

@@ -69,22 +69,13 @@ class Timeline(NamedTuple):
 class Events:
     """What is in a file.
 
-    Attributes
-    ----------
-    rows
-        ``ROW`` records in the order of the file.
-    names, places, notes
-        What they refer to.
-    steps
-        Number, start and end of each step.
-    head
-        Values beside the events.
-    origin
-        us of the file's clock where times are counted from.
-    negative
-        How many durations are below 0.
-    inputs
-        What operators were called with, if that was asked for.
+    `rows`: ``ROW`` records in the order of the file.
+    `names`, `places`, `notes`: what they refer to.
+    `steps`: number, start and end of each step.
+    `head`: values beside the events.
+    `origin`: us of the file's clock where times are counted from.
+    `negative`: how many durations are below 0.
+    `inputs`: what operators were called with, if that was asked for.
     """
 
     rows: NDArray[np.void]
@@ -101,12 +92,8 @@ class Events:
 def read_events(source: Source, operators: Callable[[str], bool] | None = None) -> Events:
     """Read a file.
 
-    Parameters
-    ----------
-    source
-        The file.
-    operators
-        Whether the inputs of operators of a name matter; if it is not given, plain operators are left out.
+    `source`: the file.
+    `operators`: whether the inputs of operators of a name matter; if it is not given, plain operators are left out.
     """
     file = KinetoFile(Window(source))
     collector = _Collector(source.label, file, operators)

@@ -45,18 +45,12 @@ _PASSED = (  # what schema 1.1.0 adds, and how Kineto calls it; lists of splits 
 class Record(NamedTuple):
     """A record of a communication, or of a wait for one.
 
-    Attributes
-    ----------
-    name
-        As PyTorch calls it, such as ``"allreduce"`` or ``"wait"``.
-    note
-        What it says of the communication.
-    sequence
-        Number of the communication within its group; NONE if not captured.
-    named
-        Whether its group has a name that is the same on all ranks; else `note.group` is an address in this process.
-    reads, writes
-        Tensors.
+    `name`: as PyTorch calls it, such as ``"allreduce"`` or ``"wait"``.
+    `note`: what it says of the communication.
+    `sequence`: number of the communication within its group; NONE if not captured.
+    `named`: whether its group has a name that is the same on all ranks; else `note.group` is an address in this
+        process.
+    `reads`, `writes`: tensors.
     """
 
     name: str
@@ -70,10 +64,7 @@ class Record(NamedTuple):
 def record_of(node: OperatorNode, label: str) -> Record:
     """Read the arguments of a node ``record_param_comms``.
 
-    Raises
-    ------
-    TraceError
-        If they are not of the form above.
+    Raises TraceError if they are not of the form above.
     """
     values = node.arguments
     # a name may stand first among a node's arguments but never before a sequence number, a group and a rank
@@ -123,12 +114,8 @@ def _layout(numbers: list[int]) -> dict[str, int]:
 class Membership(NamedTuple):
     """A process group as ``## process_group:init ##`` lists it.
 
-    Attributes
-    ----------
-    name, description
-        As PyTorch calls it.
-    ranks, size
-        As of `fabricsim.traces.trace.ProcessGroup`.
+    `name`, `description`: as PyTorch calls it.
+    `ranks`, `size`: as of `fabricsim.traces.trace.ProcessGroup`.
     """
 
     name: str
@@ -140,10 +127,7 @@ class Membership(NamedTuple):
 class Groups:
     """The process groups of a rank, by name and by address.
 
-    Parameters
-    ----------
-    label
-        Name of the file.
+    `label`: name of the file.
     """
 
     def __init__(self, label: str) -> None:

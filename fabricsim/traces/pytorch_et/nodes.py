@@ -23,14 +23,10 @@ Microseconds = Annotated[float, msgspec.Meta(ge=0, lt=2**63 / 1e6)]
 class Tensor(NamedTuple):
     """A tensor as a node names it.
 
-    Attributes
-    ----------
-    number, storage
-        Of the tensor, and of the memory that it lies in; memory that was freed may get the number of what follows it.
-    elements, item
-        How many elements, of how many bytes.
-    device
-        Such as ``"cuda:0"``.
+    `number`, `storage`: of the tensor, and of the memory that it lies in; memory that was freed may get the number of
+        what follows it.
+    `elements`, `item`: how many elements, of how many bytes.
+    `device`: such as ``"cuda:0"``.
     """
 
     number: int
@@ -123,10 +119,7 @@ _TENSOR = 6  # values that stand for one
 def node_of(text: bytes, label: str, number: int) -> OperatorNode:
     """Decode the node of that number.
 
-    Raises
-    ------
-    TraceError
-        If it is no node.
+    Raises TraceError if it is no node.
     """
     node = decoded(_decode, text, label, f"node {number}")
     if node.parent is None and node.ctrl_deps is None:

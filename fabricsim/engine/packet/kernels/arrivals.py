@@ -93,11 +93,8 @@ def _look_up_ways(net, node, count):
 def gather(net, node, origin, until):
     """List what arrives at a switch before `until`, and take packets off their links; they stay in their places.
 
-    Returns
-    -------
-    tuple of int
-        How many arrive, the time of the next arrival after that (ps), and whether they may be out of
-        order. Their keys are in arrival order per link, all packets before all control frames.
+    Returns: how many arrive, the time of the next arrival after that (ps), and whether they may be out of order. Their
+        keys are in arrival order per link, all packets before all control frames.
     """
     row = net.nodes[node]
     keys, arrivals, pool = net.keys, net.arrivals, net.pool

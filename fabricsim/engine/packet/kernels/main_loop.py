@@ -144,21 +144,11 @@ def _act_on(sim, net, todo, target, extra):
 def advance(horizon, budget, sim, net):
     """Advance until something is in the outbox, the horizon is reached, or nothing is left.
 
-    Parameters
-    ----------
-    horizon
-        Nothing after this time (ps) is done.
-    budget
-        Stop when this many events are used up, so that somebody can be told of the progress.
-    sim
-        Tables of programs, messages and routes.
-    net
-        The network.
-
-    Returns
-    -------
-    int
-        IDLE, HORIZON, COMPLETIONS, LANES, PAUSED, ROOM or SMALLER.
+    `horizon`: nothing after this time (ps) is done.
+    `budget`: stop when this many events are used up, so that somebody can be told of the progress.
+    `sim`: tables of programs, messages and routes.
+    `net`: the network.
+    Returns: IDLE, HORIZON, COMPLETIONS, LANES, PAUSED, ROOM or SMALLER.
     """
     world = sim.world[0]
     network = net.world[0]

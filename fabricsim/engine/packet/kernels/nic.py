@@ -250,10 +250,7 @@ def send_in_turn(net, node, now):
 
     It is a full packet, sent for the first time, and others before it have the timer run.
 
-    Returns
-    -------
-    bool
-        Whether it was such a packet; if not, nothing was done.
+    Returns: whether it was such a packet; if not, nothing was done.
     """
     index = np.int64(net.nodes[node].port)
     port = net.ports[index]
