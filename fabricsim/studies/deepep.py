@@ -54,6 +54,5 @@ STUDY = by_row(
     __doc__,
     rows,
     statistics=signed_agreement,
-    parameters=lambda: dict(measured.load("deepep").conditions),
     pictures=scatter("Rates of dispatch and combine", lambda quantity: quantity.split(",")[1].strip()),
 )

@@ -8,18 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fabricsim import measured
 from fabricsim.studies.frame import recipes
-from fabricsim.studies.frame.study import Published, by_row
-from fabricsim.studies.frame.training import scatter, spread_agreement
 
 if TYPE_CHECKING:
     import numpy as np
-
-
-def rows() -> list[Published]:
-    """List the published steps."""
-    return recipes.published("dgxc", _groups)
 
 
 def _groups(record: np.void) -> tuple[str, ...]:
@@ -27,11 +19,4 @@ def _groups(record: np.void) -> tuple[str, ...]:
     return str(record["model"]), scheme
 
 
-STUDY = by_row(
-    "dgxc",
-    __doc__,
-    rows,
-    statistics=spread_agreement,
-    parameters=lambda: dict(measured.load("dgxc").conditions),
-    pictures=scatter("Steps of DGX Cloud recipes", lambda quantity: quantity.split(",")[0]),
-)
+STUDY = recipes.study("dgxc", __doc__, _groups, "Steps of DGX Cloud recipes", lambda quantity: quantity.split(",")[0])

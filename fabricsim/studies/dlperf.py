@@ -66,6 +66,5 @@ STUDY = by_row(
     __doc__,
     rows,
     statistics=spread_agreement,
-    parameters=lambda: dict(measured.load("dlperf").conditions),
     pictures=scatter("Iterations of BERT-base on V100", lambda quantity: quantity.split(",")[0]),
 )

@@ -87,6 +87,5 @@ STUDY = by_row(
     __doc__,
     rows,
     statistics=signed_agreement,
-    parameters=lambda: dict(measured.load("fsdp").conditions),
     pictures=scatter("Iterations under FullyShardedDataParallel", _first),
 )

@@ -61,6 +61,5 @@ STUDY = by_row(
     __doc__,
     rows,
     statistics=agreement,
-    parameters=lambda: dict(measured.load("megatron").conditions),
     pictures=scatter("Iterations of published training runs", lambda quantity: quantity.split(",")[0].split(" ")[0]),
 )

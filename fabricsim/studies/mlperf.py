@@ -6,31 +6,8 @@ Nothing is fitted to a row; what logs and configurations leave out is guessed by
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from fabricsim import measured
 from fabricsim.studies.frame import recipes
-from fabricsim.studies.frame.study import Published, by_row
-from fabricsim.studies.frame.training import scatter, spread_agreement
 
-if TYPE_CHECKING:
-    import numpy as np
-
-
-def rows() -> list[Published]:
-    """List the published steps."""
-    return recipes.published("mlperf", _groups)
-
-
-def _groups(record: np.void) -> tuple[str, ...]:
-    return str(record["model"]), str(record["run"]).split(" ", maxsplit=1)[0]
-
-
-STUDY = by_row(
-    "mlperf",
-    __doc__,
-    rows,
-    statistics=spread_agreement,
-    parameters=lambda: dict(measured.load("mlperf").conditions),
-    pictures=scatter("Steps of MLPerf Training", lambda quantity: quantity.split(",")[1].strip()),
+STUDY = recipes.study(
+    "mlperf", __doc__, recipes.by_run, "Steps of MLPerf Training", lambda quantity: quantity.split(",")[1].strip()
 )

@@ -9,21 +9,20 @@ off), and machines are the reference systems of their GPU (`_MACHINES`). All GPU
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fabricsim import measured
 from fabricsim.run.pipeline import load
-from fabricsim.studies.frame.study import Published
-from fabricsim.studies.frame.training import PublishedRun
+from fabricsim.studies.frame.study import Published, Study, by_row
+from fabricsim.studies.frame.training import PublishedRun, scatter, spread_agreement
 from fabricsim.workload.fit import fullest, usable_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-
     from fabricsim.scenario.job import Job
 
 _SCENARIO = "recipes"
@@ -45,13 +44,28 @@ _UNSAID = {
 }
 
 
-def published(table: str, groups: Callable[[np.void], tuple[str, ...]]) -> list[Published]:
-    """List the rows of a table of recipes; `groups` names those of a row besides GPU, precision and scale."""
+Groups = Callable[[np.void], tuple[str, ...]]
+"""Names the groups of a row besides GPU, precision and scale."""
+
+
+def by_run(record: np.void) -> tuple[str, ...]:
+    """Group a row with others of its model, and of its framework or release."""
+    return str(record["model"]), str(record["run"]).split(" ", maxsplit=1)[0]
+
+
+def study(name: str, about: str, groups: Groups, title: str, label: Callable[[str], str]) -> Study:
+    """Make the study of a table of recipes; `title` and `label`, from a row's quantity, are those of its picture."""
+    rows = partial(published, name, groups)
+    return by_row(name, about, rows, statistics=spread_agreement, pictures=scatter(title, label))
+
+
+def published(table: str, groups: Groups) -> list[Published]:
+    """List the rows of a table of recipes."""
     found = measured.load(table)
     return [_row(record, found.certainty, groups) for record in found.rows]
 
 
-def _row(record: np.void, certainty: measured.Certainty, groups: Callable[[np.void], tuple[str, ...]]) -> Published:
+def _row(record: np.void, certainty: measured.Certainty, groups: Groups) -> Published:
     run = published_run(record)
     said = str(record["guessed"])
     named = f"{run.name}{f' ({said})' if said else ''}"

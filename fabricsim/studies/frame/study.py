@@ -161,8 +161,8 @@ def by_row(  # noqa: PLR0913  what a study declares, by name
     rows: Callable[[], Sequence[Published]],
     *,
     statistics: Callable[[Sequence[ValidationRow]], Mapping[str, float]],
-    parameters: Callable[[], Mapping[str, Any]],
     pictures: Pictures,
+    parameters: Callable[[], Mapping[str, Any]] | None = None,
     first: tuple[str, ...] = ("all",),
 ) -> Study:
     """Make a study whose rows are predicted one after the other.
@@ -176,7 +176,7 @@ def by_row(  # noqa: PLR0913  what a study declares, by name
     statistics
         Condenses the rows of a group, such as `fabricsim.studies.frame.training.agreement`.
     parameters
-        What was assumed and set.
+        What was assumed and set; the conditions of the measured table of that name if left out.
     first
         Groups that come first in the summary, others as they are met; ``"all"`` has all rows.
     """
@@ -205,7 +205,8 @@ def by_row(  # noqa: PLR0913  what a study declares, by name
         }
         if asked := [row for row in found if row.interval is not None]:
             summary["inside_their_interval"] = sum(row.inside for row in asked) / len(asked)
-        return Validation(name, found, summary, parameters(), left_out)
+        said = dict(measured.load(name).conditions) if parameters is None else parameters()
+        return Validation(name, found, summary, said, left_out)
 
     return Study(name, about, compare, pictures, uncertain=uncertain)
 
