@@ -104,9 +104,33 @@ def searched_text(rows: Rows, keys: Sequence[str], layouts: int, simulated: int)
     if priced:
         cheaper = [row for at, row in enumerate(ranked) if all(row[priced[0]] < one[priced[0]] for one in ranked[:at])]
         tables.append(table_of("Best at each cost of the network", cheaper))
+    own = next((row for row in rows if row.get("own")), None)
+    if own is not None:
+        tables.append(_own_text(own, ranked[0]))
     reasons = Counter(_kind(row) for row in rows if row["status"] != "done")
     counted = [f"{count:,} {reason}" for reason, count in reasons.most_common()]
     return [*tables, f"{layouts:,} layouts: {simulated:,} simulated; out: {', '.join(counted) or 'none'}"]
+
+
+_PARTS = {
+    "compute": "compute_s",
+    "exposed communication": "exposed_communication_s",
+    "bubble": "bubble_s",
+    "host": "host_s",
+}
+
+
+def _own_text(own: Mapping[str, Any], best: Mapping[str, Any]) -> str:
+    """Say how far the layout of the scenario is from the best, and in what they differ."""
+    if own["status"] != "done":
+        return f"The scenario's own layout is out: {own['error']}"
+    took, least = float(own["iteration_time_s"]), float(best["iteration_time_s"])
+    if own is best:
+        return "The scenario's own layout is the best."
+    parts = {name: float(own[key] or 0) - float(best[key] or 0) for name, key in _PARTS.items()}
+    told = [f"{name} {more:+.3g} s" for name, more in parts.items() if abs(more) >= took / 1000]
+    said = f"The scenario's own layout takes {took:.4g} s, {took / least - 1:.1%} longer than the best"
+    return f"{said}: {', '.join(told)}." if told else f"{said}."
 
 
 def _kind(row: Mapping[str, Any]) -> str:

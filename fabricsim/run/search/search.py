@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fabricsim.run.search.layouts import Layout
+    from fabricsim.scenario.scenario import Scenario
 
+_UNSAID = {"job.parallelism.zero": 0, "job.recompute": "none", "job.schedule": "1f1b"}
 OUT = "out"
 """Status of a layout that is not simulated."""
 
@@ -68,7 +70,7 @@ class _Networks:
     """Scenarios with what layouts have of keys that are no part of the job, and their costs, each made once."""
 
     def __init__(self, loaded: LoadedScenario, budget: Budget | None) -> None:
-        self._loaded, self._prices = loaded, None if budget is None else read_prices(budget.prices)
+        self._loaded, self.prices = loaded, None if budget is None else read_prices(budget.prices)
         self._made: dict[str, tuple[LoadedScenario, dict[str, float]]] = {}
 
     def of(self, layout: Layout) -> tuple[LoadedScenario, dict[str, float]]:
@@ -78,7 +80,7 @@ class _Networks:
             base = self._loaded
             if others:
                 base = load({name: table for name, table in base.resolved.items() if name != "extensions"}, others)
-            costs = {} if self._prices is None else per_gpu(base.scenario, self._prices)
+            costs = {} if self.prices is None else per_gpu(base.scenario, self.prices)
             self._made[key] = base, costs
         return self._made[key]
 
@@ -90,6 +92,8 @@ class _Candidate:
     costs: dict[str, float]
     bound: float = 0.0
     reason: str = ""
+    scenario: Scenario | None = None
+    own: bool = False
 
     @property
     def cost(self) -> float:
@@ -124,7 +128,9 @@ def search(  # noqa: PLR0913  the rest are rarely given, and by name only
     keys = choices(loaded.scenario, job, given or {})
     networks = _Networks(loaded, budget)
     found = [_candidate(layout, networks, budget) for layout in layouts(loaded.scenario.cluster.ranks, keys)]
-    fitting = sorted((number for number, one in enumerate(found) if not one.reason), key=lambda n: (found[n].bound, n))
+    _mark_own(found, loaded, networks, [*keys, "job.parallelism.data"], budget)
+    places = (number for number, one in enumerate(found) if not one.reason)
+    fitting = sorted(places, key=lambda place: (not found[place].own, found[place].bound, place))
     if not fitting:
         msg = f"{loaded.path}: none of {len(found):,} layouts fits"
         reasons = sorted((one.reason for one in found), key=lambda reason: not reason.startswith("needs"))
@@ -143,35 +149,71 @@ def search(  # noqa: PLR0913  the rest are rarely given, and by name only
 def _candidate(layout: Layout, networks: _Networks, budget: Budget | None) -> _Candidate:
     """Say why a layout is out before anything is simulated, or what it takes at least."""
     base, costs = networks.of(layout)
-    tables = {**base.resolved, "job": job_tables(base.resolved["job"], layout)}
-    tables.pop("extensions", None)
-    one = _Candidate(layout, tables, costs)
-    if budget is not None and (one.cost > budget.cost or one.costs[POWER] > budget.power):
-        one.reason = f"costs US$ {one.cost:,.0f} and draws {one.costs[POWER]:.4g} W per GPU, over what it may"
-        return one
+    one = _Candidate(layout, _tables(base, job_tables(base.resolved["job"], layout)), costs)
+    _weigh(one, base, budget)
+    return one
+
+
+def _tables(base: LoadedScenario, job: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay a job over the tables of a scenario; code of users is loaded already."""
+    return {**{key: table for key, table in base.resolved.items() if key != "extensions"}, "job": job}
+
+
+def _mark_own(
+    found: list[_Candidate], loaded: LoadedScenario, networks: _Networks, keys: Sequence[str], budget: Budget | None
+) -> None:
+    """Mark the layout that the scenario has itself, which is simulated in any case; it is added if none is the same."""
+    same = next((one for one in found if one.scenario == loaded.scenario), None)
+    if same is None and found:
+        told = {key: _value(loaded.resolved, key) for key in keys}
+        same = _Candidate(told, _tables(loaded, loaded.resolved["job"]), networks.of({})[1])
+        _weigh(same, loaded, budget)
+        found.append(same)
+    if same is not None:
+        same.own = True
+
+
+def _value(tables: Mapping[str, Any], key: str) -> Any:  # noqa: ANN401  as of TOML
+    """Find the value of a key that a scenario has; the name of a table, and the default of what it does not write."""
+    found: Any = tables
+    for part in key.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    if isinstance(found, dict):
+        return found.get("name", "own")
+    return _UNSAID.get(key, 1) if found is None and key.startswith("job.") else found
+
+
+def _weigh(one: _Candidate, base: LoadedScenario, budget: Budget | None) -> None:
+    """Work out what a layout takes at least, or why it is out."""
+    _reject(one, base, budget)
+    if one.reason or one.scenario is None:
+        return
     try:
-        job = Job.model_validate(tables["job"])
-    except ValidationError as error:
-        one.reason = str(error.errors()[0]["msg"])
-        return one
-    if mistakes := job_problems(job):
-        one.reason = str(mistakes[0])
-        return one
-    gpu = base.scenario.cluster.gpu
-    stage, need = fullest(job)
-    if need.total > usable_memory(gpu):
-        one.reason = (
-            f"needs {human_bytes(need.total)} on each GPU of stage {stage}, has {human_bytes(usable_memory(gpu))}"
-        )
-        return one
-    scenario = base.scenario.model_copy(update={"job": job})
-    try:
-        plan = build_plan(LoadedScenario(scenario, "", {}, base.path))
+        plan = build_plan(LoadedScenario(one.scenario, "", {}, base.path))
     except FabricsimError as error:
         one.reason = str(error)
-        return one
-    one.bound = least_time(plan, scenario)
-    return one
+        return
+    one.bound = least_time(plan, one.scenario)
+
+
+def _reject(one: _Candidate, base: LoadedScenario, budget: Budget | None) -> None:
+    """Say what about a layout does not go together, fit or may not be; else make its scenario."""
+    if budget is not None and (one.cost > budget.cost or one.costs[POWER] > budget.power):
+        one.reason = f"costs US$ {one.cost:,.0f} and draws {one.costs[POWER]:.4g} W per GPU, over what it may"
+        return
+    try:
+        job = Job.model_validate(one.tables["job"])
+    except ValidationError as error:
+        one.reason = str(error.errors()[0]["msg"])
+        return
+    if mistakes := job_problems(job):
+        one.reason = str(mistakes[0])
+        return
+    (stage, need), has = fullest(job), usable_memory(base.scenario.cluster.gpu)
+    if need.total > has:
+        one.reason = f"needs {human_bytes(need.total)} on each GPU of stage {stage}, has {human_bytes(has)}"
+        return
+    one.scenario = base.scenario.model_copy(update={"job": job})
 
 
 def _simulated(
@@ -187,7 +229,7 @@ def _simulated(
     place = 0
 
     def beaten(number: int) -> bool:
-        return found[number].bound > _best(best, found[number].cost)
+        return not found[number].own and found[number].bound > _best(best, found[number].cost)
 
     for task, run, error in coming:
         outcome: SweptRun = crashed(task, error) if error is not None else run[0]
@@ -225,7 +267,10 @@ def _rows(found: Sequence[_Candidate], outcomes: Mapping[int, SweptRun], varied:
         best = _best(times, one.cost)
         reason = one.reason or f"takes {one.bound:.6g} s at least, and the best one {best:.6g} s"
         every[number] = outcomes.get(number, {"run": "", "status": OUT, "results": {}, "error": reason})
-    points = [{**{key: one.layout[key] for key in varied}, **one.costs, "bound_s": one.bound or None} for one in found]
+    points = [
+        {**{key: one.layout[key] for key in varied}, **one.costs, "bound_s": one.bound or None, "own": one.own or None}
+        for one in found
+    ]
     rows = index.rows(points, every)
 
     def rank(row: Mapping[str, Any]) -> tuple[bool, float, float]:

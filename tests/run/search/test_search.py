@@ -105,6 +105,24 @@ def test_no_simulation_is_below_the_bound(  # noqa: PLR0913, PLR0917  what jobs 
     assert 0.1 * took < bound <= took
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("tensor", "layouts_tried"), [(8, 1), (4, 2)])
+def test_the_layout_of_the_scenario_is_tried_and_compared(tmp_path: Path, tensor: int, layouts_tried: int) -> None:
+    usual = {"zero": 1, "context": 1, "virtual_stages": 1, "pipeline": 1, "tensor": tensor}
+    few = {"job.micro_batch": [1], "job.schedule": ["1f1b"], "job.recompute": ["none"]}
+    found = search(small(), tmp_path, given={**few, **{f"job.parallelism.{key}": [of] for key, of in usual.items()}})
+
+    (own,) = [row for row in found.rows if row["own"]]
+    assert (own["status"], found.layouts) == ("done", layouts_tried)
+    assert own["iteration_time_s"] == simulate(small()).iteration / 1e12
+    told = searched_text(found.rows, found.keys, found.layouts, found.simulated)[-2]
+    others = [row["iteration_time_s"] for row in found.rows if not row["own"] and row["status"] == "done"]
+    if all(own["iteration_time_s"] <= other for other in others):
+        assert told == "The scenario's own layout is the best."
+    else:
+        assert f"{own['iteration_time_s'] / min(others) - 1:.1%} longer than the best" in str(told)
+
+
 def test_layouts_use_all_gpus_and_none_is_there_twice() -> None:
     keys = {
         "job.parallelism.tensor": [1, 2, 4],
