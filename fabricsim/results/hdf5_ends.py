@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import sys
 import warnings
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from fabricsim.results import columns
 
-CPU_SECONDS = 5
+CPU_SECONDS = 2
 """In which names, shapes and attributes of any sound file are read; a result has a few hundred of them."""
+MEMORY = 1 << 28
+"""Bytes within which this is done."""
+GROUPS = tuple(group for group in vars(columns).values() if isinstance(group, columns.ColumnGroup))
+"""Those that the reader looks for by name."""
 
 
 def ends(path: Path) -> bool:
@@ -24,12 +28,26 @@ def ends(path: Path) -> bool:
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which the copy has no need of
         child = os.fork()
     if child == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # h5py prints there what it cannot raise
+        most = _limit()
         with suppress(BaseException):  # whatever it is, it comes again in the process that reads
-            signal.signal(signal.SIGXCPU, signal.SIG_DFL)
-            resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
             survey(path)
-        os._exit(0)
-    return not os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        os._exit(_peak() > most)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def _limit() -> int:
+    """Limit what this process takes from here on, and give the most bytes that a sound file leaves it with."""
+    signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+    with suppress(OSError):  # only Linux tells how much is taken, and keeps to a limit
+        taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, taken + MEMORY))
+    return _peak() + MEMORY // 2
+
+
+def _peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << (0 if sys.platform == "darwin" else 10)
 
 
 def survey(path: Path) -> None:
@@ -42,5 +60,9 @@ def survey(path: Path) -> None:
         getattr(found, "shape", None)
 
     with h5py.File(path, "r") as file:
+        for group in GROUPS:
+            for name in (group.index.name, *(column.name for column in group.columns)):
+                with suppress(KeyError, RuntimeError):  # one that is damaged does not hide the others
+                    _ = f"{group.group}/{name}" in file
         look("/", file)
         file.visititems(look)

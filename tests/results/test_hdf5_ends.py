@@ -30,6 +30,28 @@ def test_a_file_that_is_none_ends(tmp_path: Path) -> None:
     assert hdf5_ends.ends(tmp_path / "x.h5")
 
 
+def test_names_that_the_reader_looks_for_are_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    looked: list[str] = []
+
+    class Watched(h5py.File):
+        def __contains__(self, name: object) -> bool:
+            looked.append(str(name))
+            return super().__contains__(name)
+
+    h5py.File(tmp_path / "x.h5", "w").close()
+    monkeypatch.setattr(h5py, "File", Watched)
+
+    hdf5_ends.survey(tmp_path / "x.h5")
+
+    assert {"packets/packets", "calls/start", "demand/source"} <= set(looked)
+
+
+def test_what_takes_memory_without_end_is_no_sound_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hdf5_ends, "survey", lambda _: [bytearray(1 << 24) for _ in range(64)])
+
+    assert not hdf5_ends.ends(tmp_path / "x.h5")
+
+
 @pytest.mark.slow
 def test_what_loops_is_ended_by_its_cpu_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hdf5_ends, "CPU_SECONDS", 1)
