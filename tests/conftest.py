@@ -166,6 +166,12 @@ def kineto_traces() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def format_page() -> ModuleType:
+    """What makes the page of the file format."""
+    return _reference("format_page")
+
+
+@pytest.fixture(scope="session")
 def mutations() -> ModuleType:
     """Damage to trace files of any form."""
     return _reference("mutations")
