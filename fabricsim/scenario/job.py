@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from fabricsim.scenario.base import NameIn, Spec
-from fabricsim.scenario.model import Experts, Model, Positive
+from fabricsim.scenario.model import Experts, Latent, Model, Positive
 from fabricsim.scenario.quantity import Bytes, Duration
 from fabricsim.scenario.schedule import SCHEDULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["DIMENSIONS", "Experts", "Job", "Model", "Parallelism", "Positive"]
+__all__ = ["DIMENSIONS", "Adapters", "Experts", "Job", "Latent", "Model", "Parallelism", "Positive"]
 
 DIMENSIONS = ("tensor", "context", "data", "pipeline")
 """Parallel dimensions whose degrees multiply to the number of ranks; as Megatron-LM, the innermost first."""
@@ -84,6 +84,21 @@ def _since(modern: str | bool, before: str | bool) -> Callable[[dict[str, Any]],
     return lambda checked: modern if checked["model"].year >= MODERN else before
 
 
+class Adapters(Spec):
+    """Low-rank adapters beside frozen weights (Hu et al., arXiv 2106.09685).
+
+    A product of ``targets`` gets one beside it, through ``rank`` elements per token; the products of attention are
+    ``"qkv"`` and ``"projection"``, those of feed-forward networks ``"up"`` and ``"down"``. Adapters alone have
+    gradients and an optimizer.
+    """
+
+    rank: Positive
+    targets: Annotated[tuple[Literal["qkv", "projection", "up", "down"], ...], Field(strict=False)] = (
+        "qkv",
+        "projection",
+    )
+
+
 class Job(Spec):
     """One training job.
 
@@ -94,7 +109,7 @@ class Job(Spec):
 
     ``products`` is the precision of the products with weights of layers (Transformer Engine's ``fp8_autocast``): scaled
     per tensor (``"fp8"``) or per block (``"mxfp8"``, ``"nvfp4"``). All else, attention and logits too, stays in
-    ``precision``.
+    ``precision``. With ``adapters`` the weights of the model are frozen, and those in ``products`` kept as such.
 
     ``overlap = "none"`` reduces all gradients after the last backward pass, as Megatron-LM does by default;
     ``"ddp"`` reduces buckets of ``bucket`` bytes as soon as they are full, as PyTorch DistributedDataParallel
@@ -124,6 +139,7 @@ class Job(Spec):
     precision: Literal["fp16", "bf16", "fp32"] = Field(default_factory=_since("bf16", "fp16"))
     gradient_precision: Literal["fp16", "bf16", "fp32"] | None = None
     products: Literal["fp8", "mxfp8", "nvfp4"] | None = None
+    adapters: Adapters | None = None
     schedule: Annotated[str, NameIn(SCHEDULES)] = "1f1b"
     overlap: Literal["none", "ddp"] = "none"
     bucket: Bytes = 25 * 2**20

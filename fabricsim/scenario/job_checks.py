@@ -192,6 +192,27 @@ def _experts(job: Job) -> Iterator[Mistake]:
         yield Mistake("job.model.experts.dense_layers", problem, f"at most {job.model.layers}")
 
 
+def _latent(job: Job) -> Iterator[Mistake]:
+    model = job.model
+    if model.latent is None:
+        return
+    if model.family != "llama":
+        yield Mistake("job.model.latent", f"has no effect in a {model.family}", "use family llama")
+    if model.kv_heads is not None:
+        yield Mistake("job.model.kv_heads", "has no effect: keys of latent attention have all heads", "take it out")
+
+
+def _adapters(job: Job) -> Iterator[Mistake]:
+    if job.adapters is None:
+        return
+    model, key = job.model, "job.adapters"
+    if model.family != "llama" or model.experts is not None or model.latent is not None:
+        yield Mistake(key, f"{model.name!r} is none: adapters are for dense models of family llama", "take it out")
+    if job.parallelism.zero == 3:  # noqa: PLR2004  its usual name
+        problem = "zero = 3 shares out and gathers all weights, frozen ones too, which is not modelled"
+        yield Mistake(key, problem, "set job.parallelism.zero to 0, 1 or 2")
+
+
 def _spread_experts(job: Job) -> Iterator[Mistake]:
     experts, degrees = job.model.experts, job.parallelism
     if experts is None:
@@ -239,6 +260,8 @@ _CHECKS: tuple[Callable[[Job], Iterator[Mistake]], ...] = (
     _context,
     _no_experts,
     _experts,
+    _latent,
+    _adapters,
     _spread_experts,
     _megatron,
 )

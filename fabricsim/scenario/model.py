@@ -19,7 +19,8 @@ class Experts(Spec):
 
     A router sends each token to ``per_token`` of ``count`` experts of inner width ``feed_forward``
     (that of the model if it is left out), and every token goes through ``shared`` more of that
-    width. The first ``dense_layers`` layers have the model's plain feed-forward network.
+    width. The first ``dense_layers`` layers have the model's plain feed-forward network, and so have all but every
+    ``every``-th layer.
     """
 
     count: Positive
@@ -27,6 +28,20 @@ class Experts(Spec):
     feed_forward: Positive | None = None
     shared: Annotated[int, Field(ge=0, lt=2**31)] = 0
     dense_layers: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    every: Positive = 1
+
+
+class Latent(Spec):
+    """Multi-head latent attention (DeepSeek-AI, arXiv 2412.19437, section 2.1.1).
+
+    Queries are made of a latent vector of width ``query_rank`` for each token, keys and values of one of width
+    ``key_rank``. A head of queries and keys has ``rotary`` elements with positions besides ``head_width`` without;
+    those of keys are the same for all heads. Values have ``head_width``.
+    """
+
+    query_rank: Positive
+    key_rank: Positive
+    rotary: Positive
 
 
 class Model(Spec):
@@ -35,8 +50,8 @@ class Model(Spec):
     ``layers`` counts encoder layers of a ``t5``, which has ``decoder_layers`` besides;
     ``feed_forward`` defaults to ``4 * hidden`` and ``head_width`` to ``hidden / heads``. A ``llama`` has
     RMS norms, rotary positions, SwiGLU and no biases; with ``kv_heads`` below ``heads`` several query
-    heads share a key and value head. ``year`` says what was usual when the model was trained, see
-    `fabricsim.scenario.job.Job`; it defaults to that of the family (`YEARS`).
+    heads share a key and value head; with ``latent`` keys and values come of a latent vector. ``year`` says what was
+    usual when the model was trained, see `fabricsim.scenario.job.Job`; it defaults to that of the family (`YEARS`).
     """
 
     name: str
@@ -52,4 +67,5 @@ class Model(Spec):
     kv_heads: Positive | None = None
     tied_embedding: bool = True
     experts: Experts | None = None
+    latent: Latent | None = None
     year: Annotated[int, Field(ge=2017, le=2100)] = Field(default_factory=lambda checked: YEARS[checked["family"]])

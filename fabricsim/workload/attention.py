@@ -17,8 +17,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from fabricsim.workload.latent import latent_projections
 from fabricsim.workload.norms import branch, layer_norm, residual
-from fabricsim.workload.shapes import attention_width, key_width
+from fabricsim.workload.shapes import attention_width, key_width, rotary_width
 from fabricsim.workload.tape import FP32, MASK, Pass, decoder_sequence
 from fabricsim.workload.work import Exchange, Operation, Wait
 
@@ -36,7 +37,8 @@ _FUSED_TOGETHER = 4  # matrices of scores that a block of threads of the fused s
 class Core(NamedTuple):
     """The core of an attention on one rank.
 
-    Heads are those of the queries; `keys` of keys and values together count once, not per query head.
+    Heads are those of the queries; `keys` of keys and values together count once, not per query head. `head` is the
+    width of a head of values, and `rotary` what one of queries and keys has besides.
     """
 
     batch: int
@@ -46,16 +48,32 @@ class Core(NamedTuple):
     queries: int
     keys: int
     causal: bool
+    rotary: int = 0
 
     @property
     def query_elements(self) -> int:
         """Elements of the queries."""
+        return self.batch * self.queries * self.heads * (self.head + self.rotary)
+
+    @property
+    def output_elements(self) -> int:
+        """Elements of the result."""
         return self.batch * self.queries * self.heads * self.head
 
     @property
     def key_elements(self) -> int:
-        """Elements of the keys, and as many of the values."""
+        """Elements of the keys."""
+        return self.batch * self.keys * self.key_heads * (self.head + self.rotary)
+
+    @property
+    def value_elements(self) -> int:
+        """Elements of the values."""
         return self.batch * self.keys * self.key_heads * self.head
+
+    @property
+    def inputs(self) -> int:
+        """Elements of queries, keys and values."""
+        return self.query_elements + self.key_elements + self.value_elements
 
     @property
     def scores(self) -> int:
@@ -70,11 +88,14 @@ def self_attention(tape: Tape, job: Job, sequence: int, *, causal: bool) -> None
     tokens, biased = tape.tokens(sequence), model.family != "llama"
     branch(tape, tokens * hidden)
     layer_norm(tape, tokens * hidden)
-    tape.column("QKV", (tokens, hidden, width + 2 * keys))
-    bias = [Pass(1, 0, weight=True)] if biased else []
-    tape.stream("QKV join and bias", tokens * (width + 2 * keys), None, Pass(1, 1), *bias)
-    if not biased:
-        tape.stream("rotary positions", tokens * (width + keys), Pass(1, 1), Pass(1, 1))
+    if model.latent is not None:
+        latent_projections(tape, job, tokens)
+    else:
+        tape.column("QKV", (tokens, hidden, width + 2 * keys))
+        bias = [Pass(1, 0, weight=True)] if biased else []
+        tape.stream("QKV join and bias", tokens * (width + 2 * keys), None, Pass(1, 1), *bias)
+        if not biased:
+            tape.stream("rotary positions", tokens * (width + keys), Pass(1, 1), Pass(1, 1))
     core = _core_of(job, sequence // job.parallelism.context, sequence // job.parallelism.context, causal=causal)
     if job.parallelism.context == 1:
         _core_attention(tape, core)
@@ -108,7 +129,8 @@ def _core_of(job: Job, queries: int, keys: int, *, causal: bool) -> Core:
     model, tensor = job.model, job.parallelism.tensor
     head = attention_width(model) // model.heads
     key_heads = model.kv_heads or model.heads
-    return Core(job.micro_batch, model.heads // tensor, key_heads // tensor, head, queries, keys, causal)
+    rotary = rotary_width(model)
+    return Core(job.micro_batch, model.heads // tensor, key_heads // tensor, head, queries, keys, causal, rotary)
 
 
 def is_causal(operation: Operation) -> bool:
@@ -122,7 +144,7 @@ def _core_attention(tape: Tape, core: Core) -> None:
         tape.step(
             [fused(tape.width, core)],
             fused_gradient(tape.width, core),
-            tape.width * (core.query_elements + 2 * core.key_elements) + _row_sums(core),
+            tape.width * core.inputs + _row_sums(core),
         )
         return
     _separate_kernels(tape, core)
@@ -137,15 +159,16 @@ def _separate_kernels(tape: Tape, core: Core) -> None:
     batch = core.batch * core.heads
     if core.key_heads < core.heads:
         copies = core.heads // core.key_heads
-        tape.stream("repeat keys and values", 2 * core.key_elements, Pass(1, copies), Pass(copies, 1))
+        repeated = core.key_elements + core.value_elements
+        tape.stream("repeat keys and values", repeated, Pass(1, copies), Pass(copies, 1))
     inputs = core.query_elements + core.key_elements
-    tape.matrix_product("scores", (core.queries, core.head, core.keys), batch=batch, stored=inputs)
+    tape.matrix_product("scores", (core.queries, core.head + core.rotary, core.keys), batch=batch, stored=inputs)
     _softmax(tape, core, stored=tape.width * keeps)
     if tape.job.model.family != "llama":
         dropout, stored = Pass(1, 1, MASK), (tape.width + MASK) * keeps
         tape.stream("attention dropout", core.scores, dropout, dropout, stored=stored, kernel="function")
-    tape.matrix_product("context", (core.queries, core.keys, core.head), batch=batch, stored=core.key_elements)
-    tape.stream("context transpose", core.query_elements, Pass(1, 1), Pass(1, 1))
+    tape.matrix_product("context", (core.queries, core.keys, core.head), batch=batch, stored=core.value_elements)
+    tape.stream("context transpose", core.output_elements, Pass(1, 1), Pass(1, 1))
     if not keeps:
         tape.repeat(start)
 
@@ -175,33 +198,35 @@ def _row_sums(core: Core) -> int:
 
 def fused(width: int, core: Core) -> Operation:
     """Make the forward pass of fused attention on elements of `width` bytes."""
-    traffic = width * 2 * (core.query_elements + core.key_elements) + _row_sums(core)
+    traffic = width * (core.inputs + core.output_elements) + _row_sums(core)
     return _attention("attention", core, PRODUCTS, traffic)
 
 
 def fused_gradient(width: int, core: Core) -> tuple[Operation, Operation]:
     """Make the backward pass of fused attention, which begins with the sums of result times gradient."""
     rows = _row_sums(core)
-    sums = Operation("fused attention sums gradient", 0, width * 2 * core.query_elements + rows)
-    traffic = width * (3 * core.query_elements + 4 * core.key_elements) + 2 * rows
+    sums = Operation("fused attention sums gradient", 0, width * 2 * core.output_elements + rows)
+    traffic = width * (2 * core.inputs + core.output_elements) + 2 * rows
     return sums, _attention("attention-gradient", core, BACKWARD_PRODUCTS, traffic)
 
 
 def _attention(kernel: Kernel, core: Core, products: int, traffic: int) -> Operation:
-    flops = products * 2 * core.scores * core.head
-    shape = (core.batch * core.heads, core.queries, core.head, core.keys)
+    wide = 1 if products == PRODUCTS else 3  # products of queries and keys: once, or scores again and both gradients
+    flops = 2 * core.scores * (products * core.head + wide * core.rotary)
+    shape = (core.batch * core.heads, core.queries, core.head + wide * core.rotary // products, core.keys)
     return Operation(f"fused {kernel}", flops // 2 if core.causal else flops, traffic, kernel=kernel, shape=shape)
 
 
 def _ring(tape: Tape, core: Core) -> None:
     """Attend to one rank's keys after the other; each step's result is merged into an fp32 sum."""
     ranks = tape.job.parallelism.context
-    moved = 2 * core.key_elements * tape.width
-    merge = Operation("merge partial results", 0, core.query_elements * (tape.width + 2 * FP32))
+    keys = core.key_elements + core.value_elements
+    moved = keys * tape.width
+    merge = Operation("merge partial results", 0, core.output_elements * (tape.width + 2 * FP32))
     pass_on = Exchange("ring_exchange", "context", moved, asynchronous=True)
     both = Exchange("ring_exchange", "context", 2 * moved, asynchronous=True)
     part, part_back = fused(tape.width, core), fused_gradient(tape.width, core)
-    add = Operation("add key and value gradients", 0, 2 * core.key_elements * tape.width * 3)
+    add = Operation("add key and value gradients", 0, keys * tape.width * 3)
     forward: list[Item] = []
     backward: list[Item] = []
     for step in range(ranks):
@@ -210,8 +235,7 @@ def _ring(tape: Tape, core: Core) -> None:
         # Keys and values go on until the last rank has them; their gradients start one step later.
         sent = pass_on if last or not step else both
         backward += [sent, *part_back, Wait(), *([add] if step else [])]
-    kept = tape.width * (core.query_elements + 2 * core.key_elements) + _row_sums(core)
-    tape.step(forward, backward, kept)
+    tape.step(forward, backward, tape.width * core.inputs + _row_sums(core))
 
 
 def _ulysses(tape: Tape, core: Core) -> None:
@@ -223,10 +247,10 @@ def _ulysses(tape: Tape, core: Core) -> None:
         queries=core.queries * ranks,
         keys=core.keys * ranks,
     )
-    for elements in (core.query_elements, core.key_elements, core.key_elements):
+    for elements in (core.query_elements, core.key_elements, core.value_elements):
         _trade(tape, elements)
     _core_attention(tape, whole)
-    _trade(tape, core.query_elements)
+    _trade(tape, core.output_elements)
 
 
 def _trade(tape: Tape, elements: int) -> None:

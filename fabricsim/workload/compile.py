@@ -266,7 +266,7 @@ class _Compiler:
     def reduce_embedding(self) -> None:
         """All-reduce the word embedding's gradient over the stages that hold a copy of it."""
         holders, job = self.plan.embedding, self.plan.job
-        if self.stage not in holders or len(holders) == 1:
+        if self.stage not in holders or len(holders) == 1 or job.adapters is not None:
             return
         size = job.model.vocabulary // job.parallelism.tensor * job.model.hidden * gradient_bytes(job)
         group = tuple(self.pipeline.ranks[stage] for stage in holders)

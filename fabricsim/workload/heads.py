@@ -42,7 +42,7 @@ def embedding(tape: Tape, job: Job, sequence: int) -> None:
 def _gather(tape: Tape, elements: int, table: int) -> None:
     zero = Operation("zero table gradient", 0, table * tape.width, weight=True)
     add = Operation("gather gradient", 0, 3 * elements * tape.width, weight=True)
-    tape.step([Operation("gather", 0, 2 * elements * tape.width)], [zero, add])
+    tape.step([Operation("gather", 0, 2 * elements * tape.width)], [] if tape.frozen else [zero, add])
 
 
 def head(tape: Tape, job: Job) -> None:

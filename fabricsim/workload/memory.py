@@ -4,7 +4,9 @@ Bytes per parameter, with ``w`` of a weight and ``g`` of a gradient (Rajbhandari
 section 3.1): ``w + g + 12`` with Adam in mixed precision (fp32 weight and two moments), ``4 + 4 + 8`` in
 fp32; ZeRO 1 shares out the optimizer's part over ``n`` data-parallel ranks, ZeRO 2 the gradients, too, and
 ZeRO 3 all. While the optimizer runs, gradients of 16 bits have a copy in fp32: with that it is the 20
-bytes of Megatron-LM (Megatron Core, "Distributed Optimizer"), but no activations are left then.
+bytes of Megatron-LM (Megatron Core, "Distributed Optimizer"), but no activations are left then. Frozen weights beside
+adapters have neither gradients nor optimizer, and are kept in the precision of products (``fp8_model_init`` of
+Transformer Engine).
 
 Activations are what blocks keep for their backward pass (Korthikanti et al., arXiv 2205.05198, section 4),
 times the passes in flight (`fabricsim.workload.passes.in_flight`): in the first stage ``p`` micro-batches
@@ -18,13 +20,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fabricsim.workload import passes
+from fabricsim.workload.adapters import trained_parameters
 from fabricsim.workload.operations import PRECISION_BYTES, block_work, decoder_sequence, gradient_bytes
-from fabricsim.workload.parameter_counts import chunk_parameters, virtual_stages
+from fabricsim.workload.parameter_counts import Parameters, chunk_parameters, virtual_stages
 from fabricsim.workload.shapes import stage_blocks
+from fabricsim.workload.tape import NARROW_BYTES
 
 if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
-    from fabricsim.workload.parameter_counts import Parameters
     from fabricsim.workload.shapes import Block
 
 MASTER = 4
@@ -97,15 +100,19 @@ class _Need:
         """Memory of a rank of a pipeline stage."""
         stages = self.job.parallelism.pipeline
         held = [block for chunk in self.parameters[number::stages] for block in chunk]
+        weight = self.weight if self.job.adapters is None else NARROW_BYTES.get(self.job.products or "", self.weight)
+        trained = held
+        if self.job.adapters is not None:
+            trained = [Parameters(count) for chunk in trained_parameters(self.job)[number::stages] for count in chunk]
         master = MOMENTS + (MASTER if self.job.precision != "fp32" else 0)
         copied = MASTER if self.gradient != MASTER else 0
         return Memory(
-            weights=self.share(held, _PARAMETERS) * self.weight,
-            gradients=self.share(held, _GRADIENTS) * self.gradient,
-            optimizer=self.share(held, 1) * master,
+            weights=round(self.share(held, _PARAMETERS) * weight),
+            gradients=self.share(trained, _GRADIENTS) * self.gradient,
+            optimizer=self.share(trained, 1) * master,
             activations=self.activations(number),
             working=max(self.recomputed(number), self.logits(number)) + self.unsharded(number),
-            step=self.share(held, 1) * copied,
+            step=self.share(trained, 1) * copied,
         )
 
     @cached_property

@@ -35,7 +35,11 @@ def optimizer_operations(parameters: int, job: Job) -> tuple[Operation, ...]:
         ("clip", 2 * FP32, job.clip_gradients),
         ("Adam", 7 * FP32, True),
         ("copy parameters", FP32 + width, width != FP32),
-        ("quantise parameters", round(width + 2 * NARROW_BYTES[job.products or "fp8"]), job.products is not None),
+        (
+            "quantise parameters",
+            round(width + 2 * NARROW_BYTES[job.products or "fp8"]),
+            job.products is not None and job.adapters is None,
+        ),
     ]
     return tuple(Operation(name, 0, size * parameters) for name, size, done in rows if done)
 

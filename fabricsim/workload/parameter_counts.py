@@ -10,7 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from fabricsim.workload.shapes import RELATIVE_BUCKETS, TOKEN_TYPES, attention_width, feed_forward, layout
+from fabricsim.workload.shapes import (
+    RELATIVE_BUCKETS,
+    TOKEN_TYPES,
+    attention_width,
+    feed_forward,
+    has_experts,
+    layout,
+)
 
 if TYPE_CHECKING:
     from fabricsim.scenario.job import Job, Model, Parallelism
@@ -78,6 +85,10 @@ def _positions(model: Model) -> int:
 
 def _attention(model: Model, tensor: int) -> int:
     hidden, width = model.hidden, attention_width(model)
+    if model.latent is not None:
+        query, key, rotary = model.latent.query_rank, model.latent.key_rank, model.latent.rotary
+        split = query * (width + model.heads * rotary) + key * 2 * width + width * hidden
+        return _norm(model) + hidden * (query + key + rotary) + query + key + split // tensor
     shared = width * (model.kv_heads or model.heads) // model.heads  # of keys, and of values
     columns = width + 2 * shared
     biases = columns // tensor + hidden if _biased(model) else 0
@@ -95,7 +106,7 @@ def _feed_forward(model: Model, inner: int, tensor: int) -> int:
 def _layer(model: Model, degrees: Parallelism, number: int) -> Parameters:
     experts, tensor = model.experts, degrees.tensor
     attention = _attention(model, tensor) + _norm(model)
-    if experts is None or number < experts.dense_layers:
+    if experts is None or not has_experts(model, number):
         return Parameters(attention + _feed_forward(model, feed_forward(model), tensor))
     inner = experts.feed_forward or feed_forward(model)
     shared = _feed_forward(model, experts.shared * inner, tensor) if experts.shared else 0

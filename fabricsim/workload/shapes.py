@@ -7,7 +7,8 @@ have neither biases nor shifts, and one table of relative position biases per st
 arXiv 1910.10683). Llama layers have no biases, norms with a scale alone, a feed-forward network of
 three matrices (SwiGLU) and key and value heads that several query heads share (Grattafiori et al.,
 arXiv 2407.21783). A layer of experts has a router, the experts, and shared experts as one network of
-their joint width (Jiang et al., arXiv 2401.04088; Dai et al., arXiv 2401.06066).
+their joint width (Jiang et al., arXiv 2401.04088; Dai et al., arXiv 2401.06066). Latent attention has matrices to
+and from a latent vector of queries and one of keys and values, with a norm each (DeepSeek-AI, arXiv 2412.19437).
 
 The vocabulary is counted as given: Megatron-LM pads it to a multiple of 128 per tensor-parallel rank
 (50,257 becomes 50,304), which a user gets by writing the padded number.
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Literal
 from fabricsim.scenario.job import Parallelism
 
 if TYPE_CHECKING:
-    from fabricsim.scenario.job import Experts, Model
+    from fabricsim.scenario.job import Experts, Latent, Model
 
 BlockKind = Literal["embedding", "layer", "expert-layer", "encoder-norm", "decoder-embedding", "decoder-layer", "head"]
 
@@ -91,8 +92,13 @@ def attention_width(model: Model) -> int:
 
 
 def key_width(model: Model) -> int:
-    """Width of keys (and of values) of all their heads together."""
+    """Width of values, and of keys but for their part with positions of a latent attention, of all their heads."""
     return attention_width(model) // model.heads * (model.kv_heads or model.heads)
+
+
+def rotary_width(model: Model) -> int:
+    """Elements that a head of queries and keys has besides those that one of values has, too."""
+    return model.latent.rotary if model.latent is not None else 0
 
 
 def up_projections(model: Model) -> int:
@@ -114,9 +120,15 @@ def expert_width(model: Model) -> int:
     return width if width is not None else feed_forward(model)
 
 
-def dense_layers(model: Model) -> int:
-    """Count the layers, from the first on, that have one feed-forward network for all tokens."""
-    return model.layers if model.experts is None else model.experts.dense_layers
+def has_experts(model: Model, number: int) -> bool:
+    """Whether a layer, counted from 0, has experts in the place of one feed-forward network for all tokens."""
+    experts = model.experts
+    return experts is not None and number >= experts.dense_layers and (number + 1) % experts.every == 0
+
+
+def expert_layers(model: Model) -> int:
+    """Count the layers that have experts."""
+    return sum(has_experts(model, number) for number in range(model.layers))
 
 
 def decoder_layers(model: Model) -> int:
@@ -207,9 +219,9 @@ def _blocks_of_stage(shapes: _Shapes, plan: Layout, stage: int) -> tuple[Block, 
     if stage == 0:
         blocks.append(Block("embedding", shapes.embedding()))
         inputs = True
-    dense, first = dense_layers(shapes.model), sum(plan.encoder[:stage])
+    first = sum(plan.encoder[:stage])
     blocks += [
-        shapes.layer() if number < dense else shapes.expert_layer()
+        shapes.expert_layer() if has_experts(shapes.model, number) else shapes.layer()
         for number in range(first, first + plan.encoder[stage])
     ]
     if stage == plan.last_encoder:
@@ -263,8 +275,18 @@ class _Shapes:
 
     def attention(self) -> tuple[int, ...]:
         hidden, width = self.model.hidden, attention_width(self.model)
+        if self.model.latent is not None:
+            return self.latent_attention(self.model.latent)
         joint = self.column(hidden, width + 2 * key_width(self.model))
         return self.norm() + joint + self.row(width, hidden)
+
+    def latent_attention(self, latent: Latent) -> tuple[int, ...]:
+        """Return matrices to the latent vectors, which are on every rank, and those from them, split by heads."""
+        hidden, heads, width = self.model.hidden, self.model.heads, attention_width(self.model)
+        down = self.linear(hidden, latent.query_rank) + self.linear(hidden, latent.key_rank + latent.rotary)
+        up = self.column(latent.query_rank, width + heads * latent.rotary) + self.column(latent.key_rank, 2 * width)
+        norms = latent.query_rank, latent.key_rank
+        return (*self.norm(), *down, *norms, *up, *self.row(width, hidden))
 
     def cross_attention(self) -> tuple[int, ...]:
         hidden, width = self.model.hidden, attention_width(self.model)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
+from fabricsim.workload.adapters import trained
 from fabricsim.workload.issue import Span, row
 from fabricsim.workload.operations import PRECISION_BYTES, block_work, decoder_sequence
 from fabricsim.workload.roofline import kernels_span
@@ -42,7 +43,7 @@ class Stage:
     """One virtual stage of the pipeline; every rank of it does the same.
 
     `blocks`: passes of each block, in forward order.
-    `tensors`: elements of each parameter tensor of each block that a rank holds, in forward order, experts apart.
+    `tensors`: elements of each trained tensor of each block that a rank holds, in forward order, experts apart.
     `experts`: the same of experts.
     `message`: bytes of one micro-batch's activations that each of its ranks sends to the next stage, and of their
         gradients sent back; 0 on the last stage.
@@ -65,7 +66,7 @@ class Stage:
 
     @property
     def parameters(self) -> int:
-        """Parameters that a rank holds."""
+        """Trained parameters that a rank holds."""
         return sum(map(sum, self.tensors)) + sum(map(sum, self.experts))
 
 
@@ -85,8 +86,8 @@ def plan_stages(job: Job, gpu: Gpu) -> tuple[Stage, ...]:
         stages.append(
             Stage(
                 blocks=tuple(passes[block] for block in blocks),
-                tensors=tuple(block.tensors for block in blocks),
-                experts=tuple(block.experts for block in blocks),
+                tensors=tuple(trained(block, job)[0] for block in blocks),
+                experts=tuple(trained(block, job)[1] for block in blocks),
                 message=boundary_bytes(job, number),
             )
         )

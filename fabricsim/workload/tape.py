@@ -23,6 +23,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from fabricsim.workload.adapters import TARGETS, trained
 from fabricsim.workload.work import Exchange, Operation, Wait, Work
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class Tape:
         self.forward: list[Item] = []
         self.stored = 0
         self.plain = False  # whether products stay in the job's precision: those of embedding, head and router
+        self.frozen = job.adapters is not None  # whether weights have no gradients
         self._steps: list[tuple[Item, ...]] = []
         self._added: Counter[int] = Counter()
 
@@ -118,9 +120,10 @@ class Tape:
     ) -> None:
         """Record a kernel that streams through memory; `stored` bytes per element are kept."""
         width = width if width is not None else self.width
+        moves = [each for each in backward if not (each.weight and self.frozen)]
         self.step(
             [] if forward is None else [streamed(name, elements, forward, width, kernel)],
-            [streamed(f"{name} gradient", elements, each, width, kernel) for each in backward],
+            [streamed(f"{name} gradient", elements, each, width, kernel) for each in moves],
             elements * stored,
         )
 
@@ -157,46 +160,48 @@ class Tape:
 
     def linear(self, name: str, shape: tuple[int, int, int], *, batch: int = 1, stored: int) -> None:
         """Record a product with weights that are not split; `stored` elements are kept."""
-        to_input, to_weight = self.gradients(name, shape, batch)
         rows, inner, columns = shape
         forward = [*self.quantise("input", batch * rows * inner), self.weighted(name, shape, batch=batch)]
-        backward = [*self.quantise("gradient", batch * rows * columns), to_input, to_weight]
-        self.step(forward, backward, self.kept(stored))
+        backward = [*self.quantise("gradient", batch * rows * columns), *self.gradients(name, shape, batch)]
+        self.step(forward, backward, 0 if self.frozen else self.kept(stored))
 
     def column(self, name: str, shape: tuple[int, int, int], *, keeps_input: bool = True) -> None:
         """Record a product whose weights are split by columns; `shape` is that of one rank."""
         rows, inner, columns = shape
         size = rows * inner * self.width
         moved = self.kept(rows * inner)
-        product, (to_input, to_weight) = self.weighted(name, shape), self.gradients(name, shape)
+        product, (to_input, *to_weight) = self.weighted(name, shape), self.gradients(name, shape)
         forward: list[Item] = [product]
-        backward: list[Item] = [to_input, to_weight]
+        backward: list[Item] = [to_input, *to_weight]
         if self.gathers:
             again, reduce = _beside("all_gather", moved), _beside("reduce_scatter", size)
             forward = self.beside_product(Exchange("all_gather", "tensor", moved), product)
-            backward = [again, to_input, Wait(), reduce, to_weight, Wait()]
+            backward = [*([] if self.frozen else [again]), to_input, Wait(), reduce, *to_weight, Wait()]
         elif self.tensor > 1 and self.job.tensor_overlap:
-            backward = [to_input, _beside("all_reduce", size), to_weight, Wait()]
+            backward = [to_input, _beside("all_reduce", size), *to_weight, Wait()]
         elif self.tensor > 1:
-            backward = [to_input, to_weight, Exchange("all_reduce", "tensor", size)]
+            backward = [to_input, *to_weight, Exchange("all_reduce", "tensor", size)]
         forward = [*self.quantise("input", self.own(rows * inner)), *forward]
         backward = [*self.quantise("gradient", rows * columns), *backward]
-        self.step(forward, backward, self.own(moved) if keeps_input else 0)
+        self.step(forward, backward, self.own(moved) if keeps_input and not self.frozen else 0)
+        self.adapt(name, shape)
 
     def row(self, name: str, shape: tuple[int, int, int]) -> None:
         """Record a product whose weights are split by rows; `shape` is that of one rank."""
         rows, inner, columns = shape
-        product, (to_input, to_weight) = self.weighted(name, shape), self.gradients(name, shape)
+        product, (to_input, *to_weight) = self.weighted(name, shape), self.gradients(name, shape)
         quantised = self.quantise("gradient", self.own(rows * columns))
         forward: list[Item] = [product]
-        backward: list[Item] = [*quantised, to_input, to_weight]
+        backward: list[Item] = [*quantised, to_input, *to_weight]
         if self.gathers:
             size, moved = rows * columns * self.width, self.kept(rows * columns)
             forward = self.beside_product(Exchange("reduce_scatter", "tensor", size), product)
             again = self.beside_product(Exchange("all_gather", "tensor", moved), to_input)
-            backward = [*quantised, *again, to_weight]
+            backward = [*quantised, *again, *to_weight]
         forward = [*self.quantise("input", rows * inner), *forward]
-        self.step(forward, backward, self.kept(rows * inner))
+        read = not self.frozen or name == "projection"  # whose input the attention before it keeps
+        self.step(forward, backward, self.kept(rows * inner) if read else 0)
+        self.adapt(name, shape)
         if not self.gathers:
             self.sum_up(rows * columns)
 
@@ -225,10 +230,25 @@ class Tape:
         elif self.tensor > 1:
             self.step([Exchange("all_reduce", "tensor", size)], [])
 
-    def gradients(self, name: str, shape: tuple[int, int, int], batch: int = 1) -> tuple[Operation, Operation]:
-        """Make the products that give the gradients of input and weight."""
+    def adapt(self, name: str, shape: tuple[int, int, int]) -> None:
+        """Record the adapter beside a product, if there is one."""
+        adapters = self.job.adapters
+        if adapters is None or TARGETS.get(name) not in adapters.targets:
+            return
+        rows, inner, columns = shape
+        plain, self.plain, self.frozen = self.plain, True, False
+        self.linear("adapter in", (rows, inner, adapters.rank), stored=rows * inner)
+        self.linear("adapter out", (rows, adapters.rank, columns), stored=rows * adapters.rank)
+        self.stream("add adapter", rows * columns, Pass(2, 1))
+        self.stream("add input gradients", rows * inner, None, Pass(2, 1))
+        self.plain, self.frozen = plain, True
+
+    def gradients(self, name: str, shape: tuple[int, int, int], batch: int = 1) -> tuple[Operation, ...]:
+        """Make the products that give the gradients of input and weight; of input alone, if weights are frozen."""
         rows, inner, columns = shape
         to_input = self.weighted(f"{name} input gradient", (rows, columns, inner), batch=batch)
+        if self.frozen:
+            return (to_input,)
         output = None
         if self.job.fused_accumulation:
             output = 2 * gradient_bytes(self.job)  # reads and writes the buffer
@@ -244,7 +264,8 @@ class Tape:
     def accumulate(self, block: Block) -> None:
         """Record, behind all else, how each gradient of a weight is added to the gradient buffer."""
         size = self.width + 2 * gradient_bytes(self.job)
-        left = Counter(block.tensors + block.experts) - self._added
+        tensors, experts = trained(block, self.job)
+        left = Counter(tensors + experts) - self._added
         self._steps.insert(
             0, tuple(Operation("accumulate gradient", 0, elements * size, weight=True) for elements in left.elements())
         )

@@ -56,6 +56,8 @@ def closed_forms(job: Job) -> Iterator[EqualCalls]:
 def embedding_calls(job: Job) -> Iterator[EqualCalls]:
     """All-reduce of the word embedding's gradient over the stages that hold a copy of it."""
     degrees = job.parallelism
+    if job.adapters is not None:  # it is frozen
+        return
     holders = {stage % degrees.pipeline for stage in embedding_stages(job.model, virtual_stages(job))}
     size = job.model.vocabulary // degrees.tensor * job.model.hidden * gradient_bytes(job)
     yield EqualCalls("embedding", "all_reduce", len(holders), size, degrees.ranks // degrees.pipeline)

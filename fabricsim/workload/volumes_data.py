@@ -6,6 +6,7 @@ from itertools import chain
 from math import lcm
 from typing import TYPE_CHECKING, Literal
 
+from fabricsim.workload.adapters import trained, trained_parameters
 from fabricsim.workload.buckets import gradient_buckets
 from fabricsim.workload.operations import PRECISION_BYTES, gradient_bytes
 from fabricsim.workload.parameter_counts import chunk_parameters, virtual_stages
@@ -94,6 +95,9 @@ def _gathered(job: Job, part: Part, chunks: Iterable[int]) -> list[int]:
 
 
 def _blocks(job: Job, part: Part, chunks: Iterable[int]) -> list[int]:
+    if job.adapters is not None:
+        counts = trained_parameters(job)
+        return [count if part == "dense" else 0 for chunk in chunks for count in counts[chunk]]
     held = chunk_parameters(job)
     return [getattr(block, part) for chunk in chunks for block in held[chunk]]
 
@@ -102,5 +106,5 @@ def _buckets(job: Job, part: Part, chunk: int) -> list[int]:
     """Elements of the buckets of a chunk, filled as PyTorch DistributedDataParallel fills them."""
     caps = job.first_bucket // gradient_bytes(job), job.bucket // gradient_bytes(job)
     blocks = stage_blocks(job.model, virtual_stages(job), job.parallelism)[chunk]
-    tensors = [block.tensors if part == "dense" else block.experts for block in blocks]
+    tensors = [trained(block, job)[part == "experts"] for block in blocks]
     return [bucket.size for bucket in gradient_buckets(tensors, *caps)]

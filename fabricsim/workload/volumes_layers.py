@@ -6,7 +6,7 @@ from math import ceil, inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.workload.operations import PRECISION_BYTES, decoder_sequence
-from fabricsim.workload.shapes import attention_width, decoder_layers, dense_layers, key_width
+from fabricsim.workload.shapes import attention_width, decoder_layers, expert_layers, key_width, rotary_width
 from fabricsim.workload.tally import EqualCalls
 from fabricsim.workload.tape import NARROW_BYTES
 
@@ -70,13 +70,19 @@ def tensor_calls(job: Job) -> Iterator[EqualCalls]:
         if job.parallelism.sequence_parallel:
             narrow = NARROW_BYTES[job.products] / PRECISION_BYTES[job.precision] if job.products else 1
             gathered = round(size * narrow)
-            yield EqualCalls("tensor", "all_gather", members, gathered, times * (columns * (2 + again) + rows))
+            inputs = 1 + again + (job.adapters is None)  # frozen weights do not need theirs once more
+            yield EqualCalls("tensor", "all_gather", members, gathered, times * (columns * inputs + rows))
             yield EqualCalls("tensor", "reduce_scatter", members, size, times * columns)
             last = size // members if job.product_overlap else 0
             for part in (size - last, *([last] if last else [])):
                 yield EqualCalls("tensor", "reduce_scatter", members, part, times * rows * (1 + again))
         else:
             yield EqualCalls("tensor", "all_reduce", members, size, times * (columns + rows * (1 + again)))
+    if job.model.latent is not None and job.parallelism.sequence_parallel:
+        size, layers = activation_bytes(job, job.sequence) // job.model.hidden, job.model.layers
+        size *= job.model.latent.rotary
+        yield EqualCalls("tensor", "all_gather", members, size, layers * (1 + again))
+        yield EqualCalls("tensor", "reduce_scatter", members, size, layers)
     yield from _experts_split(job)
     yield from _ends(job)
 
@@ -88,12 +94,14 @@ def _again(job: Job) -> int:
 
 def _products(job: Job) -> Iterator[_Count]:
     """Split products of all layers: attention and network of each, and attention to the encoder in a T5."""
-    model, size = job.model, activation_bytes(job, job.sequence)
-    dense = min(dense_layers(model), model.layers)
-    with_experts = model.layers - dense
+    model, size, mixed = job.model, activation_bytes(job, job.sequence), expert_layers(job.model)
     shared = 1 if model.experts is not None and model.experts.shared else 0
-    yield _Count(size, 2, 2, dense)
-    yield _Count(size, 1 + shared, 1 + shared, with_experts)
+    joint = 1 if model.latent is None else 0  # product of queries, keys and values
+    yield _Count(size, 1 + joint, 2, model.layers - mixed)
+    yield _Count(size, joint + shared, 1 + shared, mixed)
+    if model.latent is not None:
+        for rank in (model.latent.query_rank, model.latent.key_rank):
+            yield _Count(size // model.hidden * rank, 1, 0, model.layers)
     if decoder_layers(model):
         yield _Count(activation_bytes(job, decoder_sequence(job)), 3, 3, decoder_layers(model))
         yield _Count(size, 1, 0, decoder_layers(model))
@@ -106,7 +114,7 @@ def _experts_split(job: Job) -> Iterator[EqualCalls]:
         return
     tokens = job.micro_batch * job.sequence // job.parallelism.context
     size = ceil(tokens * model.experts.per_token * _load(job)) * model.hidden * PRECISION_BYTES[job.precision]
-    layers = model.layers - dense_layers(model)
+    layers = expert_layers(model)
     if job.parallelism.sequence_parallel:
         for collective in ("all_gather", "reduce_scatter"):
             yield EqualCalls("tensor", collective, members, size, layers * (2 + again))
@@ -128,7 +136,8 @@ def _ends(job: Job) -> Iterator[EqualCalls]:
         if split:
             yield EqualCalls("tensor", "all_gather", members, size, 1)
     if split:
-        yield EqualCalls("tensor", "all_gather", members, output, 3 if model.family == "bert" else 2)
+        gathers = (3 if model.family == "bert" else 2) - (job.adapters is not None)
+        yield EqualCalls("tensor", "all_gather", members, output, gathers)
     yield EqualCalls("tensor", "reduce_scatter" if split else "all_reduce", members, output, 1)
     tokens = job.micro_batch * last // job.parallelism.context
     yield EqualCalls("tensor", "all_reduce", members, tokens * _LOSS, 3)
@@ -139,14 +148,17 @@ def context_calls(job: Job) -> Iterator[EqualCalls]:
     degrees, model, again = job.parallelism, job.model, _again(job)
     members = degrees.context
     tokens = job.micro_batch * job.sequence // members * PRECISION_BYTES[job.precision]
-    query, key = tokens * attention_width(model) // degrees.tensor, tokens * key_width(model) // degrees.tensor
+    result, value = tokens * attention_width(model) // degrees.tensor, tokens * key_width(model) // degrees.tensor
+    more = tokens * rotary_width(model) // degrees.tensor
+    query, key = result + more * model.heads, value + more * (model.kv_heads or model.heads)
     if degrees.context_method == "ulysses":
-        for size in (query, key):  # query and result; key and value
-            yield EqualCalls("context", "all_to_all", members, size, 2 * (2 + again) * model.layers)
+        for size in (query, key, value, result):
+            yield EqualCalls("context", "all_to_all", members, size, (2 + again) * model.layers)
     else:
         once = (members - 1) * (1 + again) + 2  # the first and the last step back have keys and values alone
-        yield EqualCalls("context", "ring_exchange", members, 2 * key, once * model.layers)
-        yield EqualCalls("context", "ring_exchange", members, 4 * key, max(members - 2, 0) * model.layers)
+        size = key + value
+        yield EqualCalls("context", "ring_exchange", members, size, once * model.layers)
+        yield EqualCalls("context", "ring_exchange", members, 2 * size, max(members - 2, 0) * model.layers)
 
 
 def expert_calls(job: Job) -> Iterator[EqualCalls]:
@@ -157,7 +169,7 @@ def expert_calls(job: Job) -> Iterator[EqualCalls]:
     tokens = job.micro_batch * job.sequence // degrees.context // (degrees.tensor if degrees.sequence_parallel else 1)
     copies = tokens * experts.per_token * job.model.hidden
     size = ceil(copies * _load(job)) * PRECISION_BYTES[job.precision]
-    layers = job.model.layers - dense_layers(job.model)
+    layers = expert_layers(job.model)
     yield EqualCalls("expert", "all_to_all", degrees.expert, size, layers * 2 * (2 + _again(job)))
 
 

@@ -233,6 +233,7 @@ def test_context_parallelism(table: dict[str, Any], gpu: Gpu) -> None:
             "per_token": st.integers(1, 3),
             "shared": st.integers(0, 2),
             "dense_layers": st.integers(0, 2),
+            "every": st.integers(1, 2),
         }
     ),
     load=st.fixed_dictionaries(
@@ -246,7 +247,50 @@ def test_expert_parallelism(table: dict[str, Any], experts: dict[str, Any], load
     experts["dense_layers"] = min(experts["dense_layers"], table["model"]["layers"] - 1)
     volumes = agree({**table, **load, "model": {**table["model"], "experts": experts}}, gpu)
 
-    assert (("expert", "all_to_all") in volumes) == (degrees["expert"] > 1)
+    mixed = table["model"]["layers"] >= experts["every"]
+    assert (("expert", "all_to_all") in volumes) == (degrees["expert"] > 1 and mixed)
+
+
+@SHAPES
+@given(
+    table=jobs(
+        ("llama",),
+        data=st.integers(1, 2),
+        context=st.sampled_from([1, 2, 4]),
+        tensor=st.sampled_from([1, 2]),
+        sequence_parallel=st.booleans(),
+        context_method=st.sampled_from(["ring", "ulysses"]),
+    )
+)
+def test_latent_attention(table: dict[str, Any], gpu: Gpu) -> None:
+    degrees, model = table["parallelism"], table["model"]
+    degrees["sequence_parallel"] &= degrees["tensor"] > 1
+    if degrees["context"] == 1 or degrees["context"] * degrees["tensor"] > 4:
+        degrees.update(context=1)
+        del degrees["context_method"]
+    del model["kv_heads"]
+    latent = {"query_rank": 24, "key_rank": 16, "rotary": 8}
+    agree({**table, "model": {**model, "latent": latent}, "attention": "fused", "recompute": "none"}, gpu)
+
+
+@SHAPES
+@given(
+    table=jobs(
+        ("llama",),
+        data=st.integers(1, 3),
+        tensor=st.sampled_from([1, 2]),
+        sequence_parallel=st.booleans(),
+        pipeline=st.integers(1, 2),
+        zero=st.integers(0, 2),
+    ),
+    targets=st.sampled_from([("qkv",), ("qkv", "projection"), ("up", "down")]),
+)
+def test_adapters(table: dict[str, Any], targets: tuple[str, ...], gpu: Gpu) -> None:
+    degrees = table["parallelism"]
+    degrees["sequence_parallel"] &= degrees["tensor"] > 1
+    if degrees["data"] == 1:
+        degrees["zero"] = 0
+    agree({**table, "adapters": {"rank": 4, "targets": targets}}, gpu)
 
 
 def test_data_parallelism_sends_twice_the_gradients(make_job: MakeJob, make_model: MakeModel, gpu: Gpu) -> None:

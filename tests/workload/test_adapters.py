@@ -1,0 +1,63 @@
+"""Low-rank adapters against counts by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fabricsim.errors import ScenarioError
+from fabricsim.run.pipeline import load
+from fabricsim.workload.adapters import adapter_tensors, trained_parameters
+from fabricsim.workload.fit import fullest
+from fabricsim.workload.flops import model_flops
+from fabricsim.workload.operations import block_work
+from fabricsim.workload.shapes import parameters, stage_blocks
+from fabricsim.workload.work import Operation
+
+if TYPE_CHECKING:
+    from fabricsim.scenario.job import Job
+
+_ADAPTED = ["job.model.include=llama2-70b", "job.model.positions=8192", "job.adapters={rank=16}"]
+
+
+def job_of(*settings: str) -> Job:
+    job = load("recipes", ["job.parallelism.context=1", "job.parallelism.data=8", *settings]).scenario.job
+    assert job is not None
+    return job
+
+
+def test_adapters_have_the_parameters_of_their_rank() -> None:
+    job = job_of(*_ADAPTED)
+
+    assert adapter_tensors(job) == (8192 * 16, 16 * (8192 + 2 * 1024), 8192 * 16, 16 * 8192)
+    assert sum(map(sum, trained_parameters(job))) == 80 * 16 * (8192 + 10240 + 8192 + 8192)
+
+
+def test_a_third_of_the_work_of_frozen_weights_is_left_out() -> None:
+    whole, adapted = job_of(*_ADAPTED[:2]), job_of(*_ADAPTED)
+    weights = parameters(whole.model) - whole.model.vocabulary * whole.model.hidden
+    saved = 2 * weights * whole.global_batch * whole.sequence
+    added = 6 * sum(map(sum, trained_parameters(adapted))) * whole.global_batch * whole.sequence
+
+    assert model_flops(whole) - model_flops(adapted) == pytest.approx(saved - added, rel=1e-4)
+
+
+def test_only_adapters_have_gradients() -> None:
+    job = job_of(*_ADAPTED)
+    layer = next(block for block in stage_blocks(job.model, 1)[0] if block.kind == "layer")
+    names = {item.name for item in block_work(layer, job).backward if isinstance(item, Operation) and item.weight}
+
+    assert names == {"adapter in weight gradient", "adapter out weight gradient"}
+
+
+def test_memory_is_that_of_frozen_weights() -> None:
+    need = fullest(job_of(*_ADAPTED, "job.products=fp8"))[1]
+
+    assert need.weights == parameters(job_of(*_ADAPTED).model)
+    assert need.gradients < 0.002 * need.weights
+
+
+def test_what_is_not_modelled_is_refused() -> None:
+    with pytest.raises(ScenarioError, match=r"job\.adapters"):
+        job_of(*_ADAPTED, "job.parallelism.zero=3")

@@ -1,0 +1,50 @@
+"""Latent attention against counts by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from fabricsim.run.pipeline import load
+from fabricsim.workload.flops import model_flops
+from fabricsim.workload.operations import block_work
+from fabricsim.workload.shapes import parameters, stage_blocks
+from fabricsim.workload.work import Operation
+
+_SETTINGS = ["job.model.include=deepseek-v3", "job.sequence=4096", "job.parallelism.context=1"]
+
+
+def test_a_layer_has_the_matrices_of_the_report() -> None:
+    job = load("recipes", [*_SETTINGS, "job.parallelism.data=8"]).scenario.job
+    assert job is not None
+    down = 7168 * 1536 + 7168 * (512 + 64)
+    up = 1536 * 128 * (128 + 64) + 512 * 128 * (128 + 128)
+    attention = down + up + 128 * 128 * 7168 + 1536 + 512
+    layer = stage_blocks(job.model, 1)[0][1]
+
+    assert layer.parameters == attention + 2 * 7168 + 3 * 7168 * 18432
+    assert parameters(job.model) == pytest.approx(671e9, rel=1e-3)
+
+
+def test_scores_have_positions_and_values_none() -> None:
+    job = load("recipes", [*_SETTINGS, "job.parallelism.data=8"]).scenario.job
+    assert job is not None
+    work = block_work(stage_blocks(job.model, 1)[0][1], job)
+    forward, backward = (
+        next(item for item in items if isinstance(item, Operation) and item.kernel.startswith("attention"))
+        for items in (work.forward, work.backward)
+    )
+    scores = 128 * 4096**2 // 2  # causal
+
+    assert forward.flops == 2 * scores * (192 + 128)
+    assert backward.flops == 2 * scores * (3 * 192 + 2 * 128)
+
+
+def test_flops_are_those_of_what_a_token_passes_and_the_scores() -> None:
+    job = load("recipes", [*_SETTINGS, "job.parallelism.data=8", "job.global_batch=8"]).scenario.job
+    assert job is not None
+    attention = 7168 * 2112 + 1536 * 24576 + 512 * 32768 + 16384 * 7168
+    experts = 7168 * 256 + 9 * 3 * 7168 * 2048
+    active = 61 * attention + 58 * experts + 3 * 3 * 7168 * 18432 + 129280 * 7168  # 36.6 billion without the embedding
+    scores = 3 * 2 * 61 * 128 * 4096 * (192 + 128)
+
+    assert model_flops(job) / (8 * 4096) == pytest.approx(6 * active + scores, rel=1e-6)
