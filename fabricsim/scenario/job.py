@@ -116,7 +116,8 @@ class Job(Spec):
     does. With ``zero = 3`` parameters are gathered ``prefetch`` blocks ahead. ``recompute = "full"`` stores
     only layer inputs and repeats the forward pass before the backward pass of each layer; ``"selective"``
     repeats scores, softmax, dropout and context of the attention only, ``"feed-forward"`` up-projection and activation
-    of dense layers (``--recompute-modules mlp`` of Megatron-LM). ``attention = "fused"`` computes them in
+    of dense layers (``--recompute-modules mlp`` of Megatron-LM), ``"keep-qkv"`` all of them but queries, keys and
+    values, which are kept (``remat_policy: save_qkv_proj`` of MaxText). ``attention = "fused"`` computes them in
     one kernel that keeps no scores (FlashAttention). With ``fused_accumulation`` the products that give gradients
     of weights add them to the gradient buffer themselves, as Megatron-LM does with APEX. Without ``tensor_overlap``
     the tensor-parallel all-reduce of the gradient of an input comes behind the gradient of the weight, not beside
@@ -145,7 +146,9 @@ class Job(Spec):
     bucket: Bytes = 25 * 2**20
     first_bucket: Bytes = 2**20
     prefetch: Positive = 1
-    recompute: Literal["none", "selective", "feed-forward", "full"] = Field(default_factory=_since("none", "full"))
+    recompute: Literal["none", "selective", "feed-forward", "keep-qkv", "full"] = Field(
+        default_factory=_since("none", "full")
+    )
     attention: Literal["unfused", "fused"] = Field(default_factory=_since("fused", "unfused"))
     fused_accumulation: bool = Field(default_factory=_since(modern=True, before=False))
     tensor_overlap: bool = True

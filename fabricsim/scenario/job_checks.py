@@ -26,9 +26,9 @@ MOST_LAYERS = 100_000
 """Layers of a model, encoder and decoder together."""
 
 
-SHORT_STAGES = 2
+SHORT_STAGES = 3
 """Stages that may have one layer less than the others: the last, which has the head, and the first, which has the
-embedding, as in Llama 3 405B (arXiv 2407.21783, section 3.3.2)."""
+embedding, as in Llama 3 405B (arXiv 2407.21783, section 3.3.2), or one more of the 61 layers of DeepSeek-V3."""
 
 
 def job_problems(job: Job) -> list[Mistake]:
@@ -202,6 +202,15 @@ def _latent(job: Job) -> Iterator[Mistake]:
         yield Mistake("job.model.kv_heads", "has no effect: keys of latent attention have all heads", "take it out")
 
 
+def _keeps(job: Job) -> Iterator[Mistake]:
+    model = job.model
+    if job.recompute != "keep-qkv":
+        return
+    if job.parallelism.tensor > 1 or model.family != "llama" or model.experts or model.latent:
+        problem = "'keep-qkv' is for dense models of family llama without tensor parallelism"
+        yield Mistake("job.recompute", problem, "one of none, selective, feed-forward, full")
+
+
 def _adapters(job: Job) -> Iterator[Mistake]:
     if job.adapters is None:
         return
@@ -262,6 +271,7 @@ _CHECKS: tuple[Callable[[Job], Iterator[Mistake]], ...] = (
     _experts,
     _latent,
     _adapters,
+    _keeps,
     _spread_experts,
     _megatron,
 )

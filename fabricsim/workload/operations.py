@@ -45,6 +45,7 @@ from fabricsim.workload.feed_forward import mlp
 from fabricsim.workload.heads import embedding, head
 from fabricsim.workload.norms import layer_norm
 from fabricsim.workload.optimizer import gradient_copies, optimizer_operations
+from fabricsim.workload.shapes import attention_width, key_width
 from fabricsim.workload.tape import PRECISION_BYTES, Tape, decoder_sequence, gradient_bytes
 from fabricsim.workload.work import Work
 
@@ -65,6 +66,8 @@ _CAUSAL = ("gpt", "llama")
 
 _REPEATED = ("layer", "expert-layer", "decoder-layer")
 """Blocks of which full recomputation keeps the input only; embedding and head are kept as in Megatron-LM."""
+
+_KEPT = ("QKV", "rotary positions")
 
 
 def block_work(block: Block, job: Job) -> Work:
@@ -96,7 +99,21 @@ def block_work(block: Block, job: Job) -> Work:
         head(tape, job)
     tape.accumulate(block)
     work = tape.work()
-    return _repeated(work, block, job) if job.recompute == "full" and block.kind in _REPEATED else work
+    if block.kind in _REPEATED and job.recompute == "full":
+        return _repeated(work, block, job)
+    return _but_qkv(work, job) if block.kind in _REPEATED and job.recompute == "keep-qkv" else work
+
+
+def _but_qkv(work: Work, job: Job) -> Work:
+    """Keep input, queries, keys and values, and repeat what lies between these and the last product.
+
+    The norm before them is repeated as well, for the gradients of their weights.
+    """
+    last = max(place for place, item in enumerate(work.forward) if getattr(item, "name", "") == "feed-forward down")
+    again = tuple(item for item in work.forward[:last] if getattr(item, "name", "") not in _KEPT)
+    model, tape = job.model, Tape(job)
+    elements = tape.tokens(job.sequence) * (model.hidden + attention_width(model) + 2 * key_width(model))
+    return Work(work.forward, again + work.backward, tape.width * elements)
 
 
 def _repeated(work: Work, block: Block, job: Job) -> Work:

@@ -146,7 +146,7 @@ def _ends(job: Job) -> Iterator[EqualCalls]:
 def context_calls(job: Job) -> Iterator[EqualCalls]:
     """Give the calls of one context-parallel group for one micro-batch."""
     degrees, model, again = job.parallelism, job.model, _again(job)
-    members = degrees.context
+    members, again = degrees.context, 1 if job.recompute == "keep-qkv" else again
     tokens = job.micro_batch * job.sequence // members * PRECISION_BYTES[job.precision]
     result, value = tokens * attention_width(model) // degrees.tensor, tokens * key_width(model) // degrees.tensor
     more = tokens * rotary_width(model) // degrees.tensor

@@ -68,6 +68,22 @@ def test_feed_forward_networks_are_kept_or_repeated() -> None:
     assert flops[2] > flops[1]
 
 
+def test_queries_keys_and_values_are_kept_and_the_rest_repeated() -> None:
+    alone = "job.parallelism.context=1", "job.parallelism.data=8"
+    jobs = job_of(*alone), job_of(*alone, "job.recompute=keep-qkv"), job_of(*alone, "job.recompute=full")
+
+    works = [block_work(stage_blocks(job.model, 1)[0][1], job) for job in jobs]
+    forward, *backward = (
+        sum(item.flops for item in items if isinstance(item, Operation))
+        for items in (works[0].forward, *(work.backward for work in works))
+    )
+    flops = {item.name: item.flops for item in works[0].forward if isinstance(item, Operation)}
+
+    assert works[1].stored == 2 * 8192 * (4096 + 4096 + 2 * 1024)
+    assert backward[2] - backward[0] == forward
+    assert backward[2] - backward[1] == flops["QKV"] + flops["feed-forward down"]
+
+
 def test_gathers_and_scatters_beside_products_move_as_much() -> None:
     tensor = ["job.parallelism.tensor=4", "job.parallelism.context=1", "job.parallelism.data=2"]
     tensor.append("job.parallelism.sequence_parallel=true")

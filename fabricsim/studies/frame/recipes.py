@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
 
 _SCENARIO = "recipes"
-_RACK = 64  # GPUs of an NVL72 that a job takes of each rack: recipes ask for 16 trays of four
+_RACKS = (72, 64)  # GPUs of an NVL72 that a job takes of each rack: all, or 16 trays of four, as recipes ask for
 _MACHINES = {"h100": "h100-sxm", "h200": "h200-sxm", "b200": "b200-sxm", "b300": "b300-sxm"}
 # Standard deviation of the speed of GPUs of one type: a variation of 8 % on the mean of five clusters (Sinha et al.,
 # arXiv 2208.11035), which is that between the whiskers of a box plot, 5.4 standard deviations. U: theirs are V100, MI60
@@ -37,11 +37,16 @@ _EXPERTS = 16  # ranks whose all-to-alls with many layers and micro-batches are 
 _LONG = 6  # micro-batches per stage up to which all are simulated
 _RECOMPUTE = ("none", "feed-forward", "full")
 SCALES = ((256, "below 256 GPUs"), (1024, "256 to 1k GPUs"), (4096, "1k to 4k GPUs"), (10**9, "above 4k GPUs"))
-_UNSAID = {
-    "deepseek-v3": "latent attention is not modelled",
-    "kimi-k2": "latent attention is not modelled",
-    "llama4-maverick": "experts in every other layer alone are not modelled",
-}
+# Attention as flash-attn 2 has it on H100, which Grok's recipes ask for (NVTE_FUSED_ATTN=0, NVIDIA/dgxc-benchmarking,
+# grok1/configure.sh): 370 and 322 TFLOPS (Shah et al., arXiv 2407.08608, figures 5 and 6)
+_FLASH_ATTENTION_2 = ("cluster.gpu.attention_forward=0.37", "cluster.gpu.attention_backward=0.33")
+# JAX issues kernels from C++, and MaxText's recipe keeps queries, keys and values (remat_policy save_qkv_proj, maxtext/
+# configure.sh of the same repository)
+_MAXTEXT = ("job.launch=graph", "job.recompute=keep-qkv")
+# Of MLPerf's reference (rank 16 on qkv_proj and o_proj), whose submissions set MCORE_CUDA_GRAPH=1, and of NeMo's fine-tuning
+# recipes in performance mode (linear_qkv of nemo/collections/llm/recipes/llama3_8b.py, rank 8)
+_ADAPTERS = {True: '{rank=16, targets=["qkv", "projection"]}', False: '{rank=8, targets=["qkv"]}'}
+_PREDICTS = 62  # layers of DeepSeek-V3 with that of its module for the second token, whose logits are left out
 
 
 Groups = Callable[[np.void], tuple[str, ...]]
@@ -79,7 +84,9 @@ def _row(record: np.void, certainty: measured.Certainty, groups: Groups) -> Publ
 
 def missing_of(record: np.void) -> str:
     """Say why a row is not predicted; nothing if it is."""
-    said = str(record["missing"]) or _UNSAID.get(str(record["model"]), "")
+    said = str(record["missing"])
+    if str(record["model"]) == "deepseek-v3" and int(record["tensor"]) > 1:
+        said = "experts are spread over tensor-parallel ranks, too"
     ranks = int(record["expert"]) * int(record["pipeline"])
     slow = record["model"] != "grok-1" and int(record["expert"]) > 1 and ranks > _EXPERTS
     return said or (
@@ -89,40 +96,56 @@ def missing_of(record: np.void) -> str:
 
 def published_run(record: np.void) -> PublishedRun:
     """Describe the run of a row, without what is guessed from its memory."""
-    gpu, gpus = str(record["gpu"]), int(record["gpus"])
+    gpu, gpus, run = str(record["gpu"]), int(record["gpus"]), str(record["run"])
     tensor, context, pipeline = (int(record[key]) for key in ("tensor", "context", "pipeline"))
+    adapted = "lora" in run.lower()
+    if adapted and context == 1:  # more GPUs than sequences share these
+        context = max(gpus // (tensor * pipeline * int(record["global_batch"])), 1)
     data, name = max(gpus // (tensor * context * pipeline), 1), str(record["model"])
     degrees = {"tensor": tensor, "context": context, "pipeline": pipeline, "data": data}
     lines = [
         *_machine(gpu, gpus),
         f"job.model.include={name}",
-        *([f"job.model.layers={record['layers']}"] if record["layers"] else []),
+        *([f"job.model.layers={layers}"] if (layers := _layers(record)) else []),
+        *([f"job.adapters={_ADAPTERS['llama2_70b' in run]}"] if adapted else []),
+        *([f"job.model.positions={record['sequence']}"] if adapted else []),
+        *(["job.launch=graph"] if adapted and "llama2_70b" in run else []),
         *(f"job.parallelism.{key}={value}" for key, value in degrees.items()),
         f"job.parallelism.virtual_stages={record['chunks']}",
         f"job.parallelism.expert={record['expert']}",
         f"job.parallelism.sequence_parallel={str(tensor > 1).lower()}",
         *(f"job.{key}={record[key]}" for key in ("micro_batch", "global_batch", "sequence")),
     ]
-    if tensor > 1 and not str(record["run"]).startswith("v3.0"):
+    if tensor > 1 and not run.startswith("v3.0"):
         lines.append("job.product_overlap=true")
     if record["shards"]:
         lines += ["job.parallelism.zero=3", f"job.parallelism.replicate={max(data // int(record['shards']), 1)}"]
-    elif data * context > 1:
+        lines += _MAXTEXT if run.startswith("Maxtext") else ()
+    elif data * context > 1 and not adapted:
         lines += ["job.overlap=ddp", f"job.bucket={2 * max(_BUCKET, _BUCKET_PER_RANK * data * context)}B"]
     else:
         lines.append("job.parallelism.zero=0")
+    if record["model"] == "grok-1" and gpu == "h100":
+        lines += _FLASH_ATTENTION_2
     if record["precision"] != "bf16":
         lines.append(f"job.products={record['precision']}")
     shape = "".join(
         f" {key}{value}" for key, value in zip(("TP", "CP", "PP"), (tensor, context, pipeline), strict=True)
     )
-    text = f"{record['run']}, {gpus} {gpu.upper()}, {record['precision']},{shape}, batch {record['global_batch']}"
+    text = f"{run}, {gpus} {gpu.upper()}, {record['precision']},{shape}, batch {record['global_batch']}"
     return PublishedRun(text, _SCENARIO, tuple(lines))
+
+
+def _layers(record: np.void) -> int:
+    """Layers of a row, if not those of its model; 0 if they are."""
+    ahead = record["model"] == "deepseek-v3" and "w/o MTP" not in str(record["run"])
+    return _PREDICTS if ahead else int(record["layers"])
 
 
 def _machine(gpu: str, gpus: int) -> list[str]:
     rack = gpu.startswith("gb")
-    each = min(gpus, _RACK) if rack else min(gpus, 8)
+    full = next((size for size in _RACKS if gpus % size == 0), _RACKS[-1])
+    each = min(gpus, full) if rack else min(gpus, 8)
     lines = [f"cluster.hosts={-(-gpus // each)}", f"cluster.gpu.include={_MACHINES.get(gpu, gpu)}"]
     lines.append("cluster.gpu.memory=4TB")  # what fits is asked for before
     lines.append(f"cluster.gpu_speed={slowest(gpus):.4f}")
@@ -142,7 +165,8 @@ def slowest(gpus: int) -> float:
 @cache  # tables repeat runs from release to release
 def _predicted(settings: tuple[str, ...], gpu: str) -> float:
     job = PublishedRun("", _SCENARIO, settings).job()
-    return extended((*settings, f"job.recompute={recomputed(job, gpu)}"), job)
+    said = any(line.startswith("job.recompute=") for line in settings)
+    return extended(settings if said else (*settings, f"job.recompute={recomputed(job, gpu)}"), job)
 
 
 def extended(settings: tuple[str, ...], job: Job) -> float:
