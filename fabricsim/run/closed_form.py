@@ -162,7 +162,7 @@ class _Model:
         """One pass: what is exchanged beside kernels costs what these do not hide."""
         span, exposed, hidden, beside = EMPTY, 0.0, 0.0, EMPTY
         slow = Beside(self._plan.gpu.overlap_slowdown, self._plan.links)
-        parts = shares(items, lambda item: slow.seconds(item.collective, self._group_of(stage, item), item.size))
+        parts = shares(items, lambda item: slow.exchange(item, self._group_of(stage, item)))
         for item, part in zip(items, parts, strict=True):
             if isinstance(item, Span):
                 kernels = item.slowed(slow.factor(part)) if part else item

@@ -106,7 +106,7 @@ class RankOps:
     def least(self, item: Exchange) -> float:
         """Least time of an exchange, s."""
         group = self.group(item.dimension)
-        return self.slowed.seconds(item.collective, group, item.size) if len(group) > 1 else 0.0
+        return self.slowed.exchange(item, group) if len(group) > 1 else 0.0
 
     def add(self, items: Sequence[Timed], timer: str, *, slowed: float = 0.0) -> None:
         """Add spans of computing and exchanges; `slowed` is the part of them that something else goes on beside."""

@@ -65,6 +65,14 @@ class Beside(NamedTuple):
         """Least time of a collective, s."""
         return self.links.seconds(collective, ranks, size) if self.links is not None else math.inf
 
+    def exchange(self, item: Exchange, ranks: Sequence[int]) -> float:
+        """Least time of an exchange beside which kernels slow, s.
+
+        Products leave processors to tensor-parallel exchanges for their whole length: Transformer Engine gives cuBLAS
+        those alone that its user buffers do not take (``num_comm_sm``, NVTE_EXT_MARGIN_SM).
+        """
+        return math.inf if item.dimension == "tensor" else self.seconds(item.collective, ranks, item.size)
+
     def factor(self, part: float) -> float:
         """Factor by which kernels take longer of which a part is beside collectives."""
         return 1 + (self.slowdown - 1) * part

@@ -45,6 +45,13 @@ def test_kernels_slow_for_the_time_of_what_is_beside_them() -> None:
     assert shares(items, lambda _: 1.0) == [0, 0.25, 0.25, 0.25, 0, 0, 1, 1, 0]
 
 
+def test_products_leave_processors_to_tensor_parallel_exchanges_all_along() -> None:
+    beside = Beside(1.2, LINKS)
+
+    assert beside.exchange(_gather(), range(8)) == math.inf
+    assert beside.exchange(Exchange("ring_exchange", "context", 800), range(8)) == pytest.approx(1.75e-9)
+
+
 def test_a_sharded_pass_slows_by_its_gathers() -> None:
     settings = ["job.parallelism={context=1, data=8, zero=3}", "job.micro_batch=2", "cluster.gpu.memory=400GiB"]
     layer = 218_112_000 * 2 * 7 / 8 / (450e9 * 0.824)  # parameters of 2 bytes, over NVLink

@@ -230,7 +230,7 @@ class Footprint:
             return numbers
         for group, ranks in enumerate(layout.members.tolist()):
             for place, ends in enumerate(zip(sources[group].tolist(), targets[group].tolist(), strict=True)):
-                stripes = self._ways.stripes(*ends, tuple(ranks), layout.choice, channel)
+                stripes = self._ways.stripes(*map(self._ways.endpoint, ends), tuple(ranks), layout.choice, channel)
                 if stripes not in self._number:
                     self._number[stripes] = len(self._stripes)
                     self._stripes.append(stripes)

@@ -43,8 +43,8 @@ _FLASH_ATTENTION_2 = ("cluster.gpu.attention_forward=0.37", "cluster.gpu.attenti
 # JAX issues kernels from C++, and MaxText's recipe keeps queries, keys and values (remat_policy save_qkv_proj, maxtext/
 # configure.sh of the same repository)
 _MAXTEXT = ("job.launch=graph", "job.recompute=keep-qkv")
-# Of MLPerf's reference (rank 16 on qkv_proj and o_proj), whose submissions set MCORE_CUDA_GRAPH=1, and of NeMo's fine-tuning
-# recipes in performance mode (linear_qkv of nemo/collections/llm/recipes/llama3_8b.py, rank 8)
+# Of MLPerf's reference (rank 16 on qkv_proj and o_proj), whose submissions set MCORE_CUDA_GRAPH=1, and of NeMo's
+# fine-tuning recipes in performance mode (linear_qkv of nemo/collections/llm/recipes/llama3_8b.py, rank 8)
 _ADAPTERS = {True: '{rank=16, targets=["qkv", "projection"]}', False: '{rank=8, targets=["qkv"]}'}
 _PREDICTS = 62  # layers of DeepSeek-V3 with that of its module for the second token, whose logits are left out
 
