@@ -26,7 +26,6 @@ from fabricsim.run.pipeline import build_plan
 from fabricsim.units import PS_PER_S, seconds
 from fabricsim.workload.fit import check_fit
 from fabricsim.workload.issue import EMPTY, Span
-from fabricsim.workload.links import Beside, shares
 from fabricsim.workload.operations import gradient_bytes
 from fabricsim.workload.tally import TURNS
 from fabricsim.workload.work import Exchange, Wait
@@ -161,11 +160,9 @@ class _Model:
     def _pass(self, stage: int, items: list[Timed]) -> float:
         """One pass: what is exchanged beside kernels costs what these do not hide."""
         span, exposed, hidden, beside = EMPTY, 0.0, 0.0, EMPTY
-        slow = Beside(self._plan.gpu.overlap_slowdown, self._plan.links)
-        parts = shares(items, lambda item: slow.exchange(item, self._group_of(stage, item)))
-        for item, part in zip(items, parts, strict=True):
+        for item in items:
             if isinstance(item, Span):
-                kernels = item.slowed(slow.factor(part)) if part else item
+                kernels = item.slowed(self._plan.gpu.overlap_slowdown) if hidden else item
                 span, beside = span.then(kernels), beside.then(kernels)
             elif isinstance(item, Exchange) and item.asynchronous:
                 hidden, beside = hidden + self._exchange(stage, item), EMPTY
@@ -177,10 +174,8 @@ class _Model:
         return seconds(span.alone) + exposed
 
     def _exchange(self, stage: int, item: Exchange) -> float:
-        return self._fabric.collective(item.collective, self._group_of(stage, item), item.size)
-
-    def _group_of(self, stage: int, item: Exchange) -> tuple[int, ...]:
-        return self._plan.placement.group(item.dimension, self._first[stage])
+        group = self._plan.placement.group(item.dimension, self._first[stage])
+        return self._fabric.collective(item.collective, group, item.size)
 
     def _across(self) -> list[float]:
         """Time of one micro-batch's activations, or of their gradients, from each virtual stage to the next."""

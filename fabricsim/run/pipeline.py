@@ -43,7 +43,6 @@ from fabricsim.traces.form import FORMS
 from fabricsim.traces.rebuild.agreement import agreement
 from fabricsim.workload.fit import check_fit, memory_text
 from fabricsim.workload.flops import hardware_flops, model_flops, tokens
-from fabricsim.workload.links import Links
 from fabricsim.workload.machines import Machines
 from fabricsim.workload.mixed import plan_job
 
@@ -183,8 +182,7 @@ def build_plan(loaded: LoadedScenario) -> JobPlan:
     if job is None:
         msg = f"{loaded.path}: there is no [job] to run; add one, or use the fabric from a SimPy process"
         raise InputError(msg)
-    machines = machines_of(loaded.scenario, range(job.parallelism.ranks))
-    return plan_job(job, machines, Links.of(loaded.scenario))
+    return plan_job(job, machines_of(loaded.scenario, range(job.parallelism.ranks)))
 
 
 def _check_fit(job: Job, loaded: LoadedScenario) -> None:
@@ -338,10 +336,7 @@ def several(loaded: LoadedScenario) -> dict[str, tuple[JobPlan, tuple[int, ...]]
     found = {}
     for name, ranks in placed(scenario.jobs, cluster.hosts, cluster.gpus_per_host, scenario.seed).items():
         _check_fit(scenario.jobs[name], loaded)
-        each, links = cluster.gpus_per_host, Links.of(scenario)
-        apart = any(rank // each != ranks[place - place % each] // each for place, rank in enumerate(ranks))
-        machines = machines_of(scenario, ranks)
-        found[name] = plan_job(scenario.jobs[name], machines, None if apart else links), ranks
+        found[name] = plan_job(scenario.jobs[name], machines_of(scenario, ranks)), ranks
     return found
 
 

@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING
 
 from fabricsim.records.program import OVERLAPPED_STREAM
 from fabricsim.workload.issue import EMPTY, Span, collective, waited
-from fabricsim.workload.links import shares
 from fabricsim.workload.program import Call
 from fabricsim.workload.work import Exchange, Wait
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from fabricsim.workload.builder import ProgramBuilder
-    from fabricsim.workload.links import Beside
     from fabricsim.workload.placement import Placement
     from fabricsim.workload.program import CollectiveName
     from fabricsim.workload.stages import Timed
@@ -31,16 +29,15 @@ class RankOps:
     `builder`: takes the ops.
     `placement`: gives the rank's groups.
     `rank`: whose ops they are.
-    `beside`: how computing slows beside a collective.
+    `slowdown`: factor by which computing slows beside a collective.
     `launch`: how long the host takes to issue one, ps.
     """
 
-    def __init__(self, builder: ProgramBuilder, placement: Placement, rank: int, beside: Beside, launch: int) -> None:
+    def __init__(self, builder: ProgramBuilder, placement: Placement, rank: int, slowdown: float, launch: int) -> None:
         self.builder = builder
         self.placement = placement
         self.rank = rank
-        self.slowed = beside
-        self._shares: dict[int, list[float]] = {}
+        self._slowdown = slowdown
         self._launch = collective(launch)
         self._groups: dict[str, tuple[int, ...]] = {}
         self._outstanding: list[int] = []
@@ -103,19 +100,12 @@ class RankOps:
         self._ran = max(self._ran + span.run, done)
         self._level = False
 
-    def least(self, item: Exchange) -> float:
-        """Least time of an exchange, s."""
-        group = self.group(item.dimension)
-        return self.slowed.exchange(item, group) if len(group) > 1 else 0.0
-
-    def add(self, items: Sequence[Timed], timer: str, *, slowed: float = 0.0) -> None:
-        """Add spans of computing and exchanges; `slowed` is the part of them that something else goes on beside."""
-        if id(items) not in self._shares:
-            self._shares[id(items)] = shares(items, self.least)
-        for item, own in zip(items, self._shares[id(items)], strict=True):
+    def add(self, items: Iterable[Timed], timer: str, *, slowed: bool = False) -> None:
+        """Add spans of computing and exchanges; `slowed` says that something else goes on beside them."""
+        for item in items:
             if isinstance(item, Span):
-                factor = self.slowed.factor(max(own, slowed))
-                self.compute(item if factor == 1 else item.slowed(factor), timer)
+                beside = slowed or bool(self._outstanding)
+                self.compute(item.slowed(self._slowdown) if beside else item, timer)
             elif isinstance(item, Wait):
                 self.wait(self._outstanding)
                 self._outstanding = []

@@ -57,12 +57,12 @@ class Stage:
     @property
     def forward(self) -> int:
         """Time of all kernels of a forward pass, ps."""
-        return computing(block.forward for block in self.blocks)
+        return _computing(block.forward for block in self.blocks)
 
     @property
     def backward(self) -> int:
         """Time of all kernels of a backward pass, ps."""
-        return computing(block.backward for block in reversed(self.blocks))
+        return _computing(block.backward for block in reversed(self.blocks))
 
     @property
     def parameters(self) -> int:
@@ -70,8 +70,7 @@ class Stage:
         return sum(map(sum, self.tensors)) + sum(map(sum, self.experts))
 
 
-def computing(passes: Iterable[Iterable[Timed]]) -> int:
-    """Time of all kernels of some passes, one behind the other, ps."""
+def _computing(passes: Iterable[Iterable[Timed]]) -> int:
     return row(item for item in chain.from_iterable(passes) if isinstance(item, Span)).alone
 
 
