@@ -35,3 +35,12 @@ def test_reduction_in_the_network_behind_adapters_that_read_ahead_is_not_folded(
 
     with pytest.raises(InputError, match=r'read ahead of the wire .* set folding = "close"'):
         simulate(load(str(path)))
+
+
+def test_trees_over_switches_of_several_hosts_fold() -> None:
+    settings = ["cluster.hosts=2", "job.parallelism={data=16, context=1, zero=0}", "job.model.layers=1"]
+    settings += ["job.global_batch=16", "job.recompute=full", "cluster.gpu.memory=400GiB"]
+    settings += ["collectives.algorithm={all_reduce='nvls_tree'}"]
+    times = [simulate(load("recipes", [*settings, f"folding={how}"])).iteration for how in ("close", "off")]
+
+    assert times[0] == pytest.approx(times[1], rel=0.01)
