@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.report.trace_events.digits import integers, lines, microseconds
+from fabricsim.results.use_over_time import use_over_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,11 +16,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.results.packets import Packets
-    from fabricsim.results.result import Series
+    from fabricsim.results.result import RunRecord, Series
 
 MOST_LINKS = 64
 """Links whose rate is written at most: those that are used most at some time."""
 _AT_ONCE = 2**15
+_STRETCHES = 1024
 _UNITS = {"queue": ("B", 1.0), "window": ("packets", 1.0), "pace": ("Mb/s", 8e-6)}
 _LARGEST = 2.0**62
 
@@ -31,6 +33,16 @@ def rates(series: Series, pid: int) -> Iterator[bytes | memoryview]:
     time = np.arange(series.rate.shape[1], dtype=np.int64) * series.interval
     for link in busiest[series.rate[busiest].any(axis=1)].tolist():
         yield from _counter(f"rate {series.names[link]}", "Mb/s", pid, time, series.rate[link] * 8e-6)
+
+
+def held(result: RunRecord, pid: int) -> Iterator[bytes | memoryview]:
+    """Write the use of threads, NVLink and PCIe by the calls that they limit, thousandths of what they can do."""
+    edges, tiers = use_over_time(result, _STRETCHES)
+    for use in tiers:
+        if use.held:
+            yield from _counter(
+                f"use {use.kind} {use.tier}", "1/1000", pid, edges[:-1].astype(np.int64), 1e3 * use.most
+            )
 
 
 def taps(packets: Packets, pid: int) -> Iterator[bytes | memoryview]:

@@ -24,6 +24,8 @@ STEPS, COMPUTE_STREAM, BESIDE_STREAM, HOST_THREAD, FIRST_STREAM = 0, 7, 100, 500
 """Threads of a rank: its steps, its kernels, those beside them, its host; and from the last on a thousand numbers for
 the collectives of each dimension, as NCCL has a stream for each communicator."""
 _MOST_RANKS = 2**24
+_LARGEST = 2**63
+_FEW = 32
 _AT_ONCE = 2**15
 """Slices whose text is in memory at once."""
 
@@ -213,11 +215,7 @@ def threads_of(result: RunRecord, some: NDArray[np.int64]) -> NDArray[np.int64]:
     key = ops["rank"] * np.int64(len(names) + 2) * FIRST_STREAM + base
     order = np.lexsort((-spans["end"], spans["start"], key))
     key, start, end = key[order], spans["start"][order], spans["end"][order]
-    over = np.flatnonzero((key[1:] == key[:-1]) & (end[:-1] > start[1:])) + 1
-    lane = np.zeros(len(some), np.int64)
-    for busy in np.unique(key[over]).tolist():
-        here = slice(*np.searchsorted(key, [busy, busy + 1]))
-        lane[here] = _lanes(start[here].tolist(), end[here].tolist())
+    lane = _lanes(np.cumsum(np.diff(key, prepend=key[:1]) != 0), start, end)
     threads = np.empty(len(some), np.int64)
     threads[order] = base[order] + lane
     return threads
@@ -228,8 +226,42 @@ def dimensions(result: RunRecord) -> list[str]:
     return list(dict.fromkeys(kind.dimension for kind in result.calls.kinds))
 
 
-def _lanes(starts: list[int], ends: list[int]) -> list[int]:
-    """Give each span the first lane that is free."""
+def _lanes(group: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Give each span the first lane of its group that is free; spans in order of their group and start."""
+    lane = np.zeros(len(start), np.int64)
+    if not len(start):
+        return lane
+    if (int(group[-1]) + 1) * (int(end.max()) + 1) >= _LARGEST:  # their order will do
+        start, end = np.unique(np.concatenate([start, end]), return_inverse=True)[1].reshape(2, -1)
+    offset = group * (int(end.max()) + 1)
+    begin, until = start + offset, np.maximum.accumulate(end + offset)
+    # spans that overlap lie in one bunch; bunches of few spans are gone through side by side
+    fresh = np.flatnonzero(np.concatenate([[True], begin[1:] >= until[:-1]]))
+    sizes = np.diff(fresh, append=len(start))
+    few = (sizes > 1) & (sizes <= _FEW)
+    lane += _side_by_side(fresh[few], sizes[few], start, end)
+    for first, size in zip(fresh[sizes > _FEW].tolist(), sizes[sizes > _FEW].tolist(), strict=True):
+        some = slice(first, first + size)
+        lane[some] = _first_fit(start[some].tolist(), end[some].tolist())
+    return lane
+
+
+def _side_by_side(
+    fresh: NDArray[np.int64], sizes: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Lanes of the spans of some bunches, which begin at `fresh`: of each bunch the first span, then the second, ..."""
+    lane = np.zeros(len(start), np.int64)
+    free = np.zeros((len(fresh), int(sizes.max(initial=0))), np.int64)
+    for place in range(free.shape[1]):
+        bunch = np.flatnonzero(sizes > place)
+        span = fresh[bunch] + place
+        chosen = (free[bunch] <= start[span, None]).argmax(axis=1)
+        free[bunch, chosen] = end[span]
+        lane[span] = chosen
+    return lane
+
+
+def _first_fit(starts: list[int], ends: list[int]) -> list[int]:
     free: list[int] = []
     lanes = []
     for start, end in zip(starts, ends, strict=True):

@@ -106,8 +106,9 @@ def _all(slices: Slices, pid: int) -> Iterator[bytes | memoryview]:
     for some in slices.ranks():
         yield from _of_ranks(slices, *some)
     result = slices.result
-    yield _named("process_name", pid, 0, {"name": "fabric"})
+    yield _named("process_name", pid, 0, "name", '"fabric"')
     yield from counters.rates(result.series, pid)
+    yield from counters.held(result, pid)
     if result.packets is not None:
         yield from counters.taps(result.packets, pid)
 
@@ -117,18 +118,19 @@ def _of_ranks(
 ) -> Iterator[bytes | memoryview]:
     result = slices.result
     found, folded = places(result), result.ranks is not None
+    names = dimensions(result)
+    most = int(threads.max()) + 1
+    used = np.divmod(np.unique(result.ops["rank"][some] * np.int64(most) + threads), most)
+    streams = {thread: json.dumps(_stream(thread, names)) for thread in np.unique(used[1]).tolist()}
     for rank in ranks:
         place = place_of(found, rank)
         name = f"rank {rank}{f' ({place})' if place else ''}{', stands for others alike' if folded else ''}"
-        yield _named("process_name", rank, 0, {"name": name})
-        yield _named("process_sort_index", rank, 0, {"sort_index": rank})
+        yield _named("process_name", rank, 0, "name", json.dumps(name))
+        yield _named("process_sort_index", rank, 0, "sort_index", str(rank))
         yield b"".join(_steps(result, rank))
-    most = int(threads.max()) + 1
-    used = np.divmod(np.unique(result.ops["rank"][some] * np.int64(most) + threads), most)
-    names = dimensions(result)
     for rank, thread in zip(*(part.tolist() for part in used), strict=True):
-        yield _named("thread_name", rank, thread, {"name": _stream(thread, names)})
-        yield _named("thread_sort_index", rank, thread, {"sort_index": thread})
+        yield _named("thread_name", rank, thread, "name", streams[thread])
+        yield _named("thread_sort_index", rank, thread, "sort_index", str(thread))
     yield from slices.text(some, threads)
 
 
@@ -156,5 +158,6 @@ def _stream(thread: int, names: list[str]) -> str:
     return f"stream {thread}: compute{'' if thread < BESIDE_STREAM else ' beside'}" if thread >= COMPUTE_STREAM else ""
 
 
-def _named(what: str, pid: int, tid: int, args: dict[str, Any]) -> bytes:
-    return json.dumps({"ph": "M", "name": what, "pid": pid, "tid": tid, "args": args}).encode() + b",\n"
+def _named(what: str, pid: int, tid: int, key: str, value: str) -> bytes:
+    """Write metadata; there are dozens of them for a rank, so not by json."""
+    return f'{{"ph":"M","name":"{what}","pid":{pid},"tid":{tid},"args":{{"{key}":{value}}}}},\n'.encode()

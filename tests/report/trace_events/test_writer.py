@@ -17,8 +17,10 @@ from fabricsim.records.program import COLLECTIVE
 from fabricsim.records.program import COMPUTE as OPS_COMPUTE
 from fabricsim.report.trace_events.digits import integers, lines, microseconds, padded
 from fabricsim.report.trace_events.packed import Packed
+from fabricsim.report.trace_events.slices import _first_fit, _lanes
 from fabricsim.report.trace_events.writer import write_timeline, write_timelines
 from fabricsim.run.pipeline import load, simulate
+from fabricsim.run.verbs import replay
 from fabricsim.traces.readers import read
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE
 
@@ -46,6 +48,68 @@ def written(run: RunRecord, path: Path) -> dict[str, Any]:
 
 def slices(trace: dict[str, Any]) -> list[dict[str, Any]]:
     return [event for event in trace["traceEvents"] if event["ph"] == "X" and event["cat"] == "kernel"]
+
+
+NEEDED = {
+    "X": {"name": str, "cat": str, "pid": int, "tid": int, "ts": (int, float), "dur": (int, float)},
+    "M": {"name": str, "pid": int, "tid": int, "args": dict},
+    "C": {"name": str, "pid": int, "ts": (int, float), "args": dict},
+    "s": {"name": str, "cat": str, "pid": int, "tid": int, "ts": (int, float), "id": int},
+    "f": {"name": str, "cat": str, "pid": int, "tid": int, "ts": (int, float), "id": int, "bp": str},
+}
+"""Fields of each phase of "Trace Event Format" (Google, 2016) that viewers need."""
+METADATA = {
+    "process_name": "name", "thread_name": "name", "process_sort_index": "sort_index", "thread_sort_index": "sort_index"
+}  # fmt: skip
+
+
+def assert_valid(trace: dict[str, Any]) -> None:
+    """Hold a trace against the format: phases, types of fields, metadata, counters, pairs of arrows."""
+    assert trace["displayTimeUnit"] in {"ms", "ns"}
+    arrows: dict[int, list[str]] = defaultdict(list)
+    for event in trace["traceEvents"]:
+        for field, kind in NEEDED[event["ph"]].items():
+            assert isinstance(event[field], kind), event
+        assert event.get("ts", 0) >= 0
+        assert event.get("dur", 0) >= 0
+        if event["ph"] == "M":
+            assert METADATA[event["name"]] in event["args"]
+        elif event["ph"] == "C":
+            assert all(isinstance(value, int | float) for value in event["args"].values())
+        elif event["ph"] in "sf":
+            arrows[event["id"]].append(event["ph"])
+    assert all(sorted(ends) == ["f", "s"] for ends in arrows.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", [".json", ".json.gz"])
+def test_a_timeline_is_valid(run: RunRecord, tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"t{suffix}"
+    write_timeline(run, path)
+    assert_valid(json.loads(gzip.decompress(path.read_bytes()) if suffix == ".json.gz" else path.read_bytes()))
+
+
+@pytest.mark.slow
+def test_that_of_a_replay_is_valid_and_has_what_held_its_calls(tmp_path: Path) -> None:
+    replayed = replay("dlrm-v100", "dgx1-v100")
+    trace = written(replayed, tmp_path / "t.json.gz")
+
+    assert_valid(trace)
+    counters = {event["name"] for event in trace["traceEvents"] if event["ph"] == "C"}
+    assert any("NVLink" in name for name in counters)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(1, 9)), max_size=80), st.integers(1, 5))
+def test_lanes_are_first_fit_whatever_the_size_of_a_bunch(spans: list[tuple[int, int, int]], most: int) -> None:
+    spans = sorted(spans)
+    group, start, time = np.array(spans, np.int64).reshape(-1, 3).T
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fabricsim.report.trace_events.slices._FEW", most)
+        found = _lanes(np.unique(group, return_inverse=True)[1].reshape(-1), start, start + time)
+
+    for each in range(3):
+        mine = group == each
+        assert found[mine].tolist() == _first_fit(start[mine].tolist(), (start + time)[mine].tolist())
 
 
 @given(st.lists(st.integers(0, 8 * 10**18), min_size=1))
