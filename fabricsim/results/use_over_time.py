@@ -42,8 +42,13 @@ def use_over_time(result: RunRecord, bins: int = BINS) -> tuple[NDArray[np.float
     return edges, sorted([*wires, *_held(result, edges, {use.tier for use in wires})], key=lambda use: -use.most.mean())
 
 
-def of_series(series: Series, end: int, bins: int = BINS) -> tuple[NDArray[np.float64], list[TierUse]]:
-    """Give the use of recorded wires up to `end` (ps), as `use_over_time` does."""
+def held_over_time(result: RunRecord, bins: int = BINS) -> list[TierUse]:
+    """Give the use of what is not recorded, the busiest first, as `use_over_time` does."""
+    return [use for use in use_over_time(result, bins)[1] if use.held]
+
+
+def use_of_wires(series: Series, end: int, bins: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Give edges of stretches up to `end` in ps, and the use of each recorded wire in each, shape ``(wires, bins)``."""
     edges = np.linspace(0.0, max(end, 1), max(1, min(bins, -(-end // max(series.interval, 1)))) + 1)
     times = np.arange(series.rate.shape[1] + 1) * float(series.interval)
     use = np.zeros((len(series.names), len(edges) - 1))
@@ -51,6 +56,12 @@ def of_series(series: Series, end: int, bins: int = BINS) -> tuple[NDArray[np.fl
         if capacity > 0 and rate.any():
             carried = np.interp(edges, times, np.concatenate([[0.0], np.cumsum(rate)]) * series.interval)
             mine[:] = np.minimum(np.diff(carried) / (capacity * np.diff(edges)), 1.0)
+    return edges, use
+
+
+def of_series(series: Series, end: int, bins: int = BINS) -> tuple[NDArray[np.float64], list[TierUse]]:
+    """Give the use of recorded wires up to `end` (ps), as `use_over_time` does."""
+    edges, use = use_of_wires(series, end, bins)
     tiers: dict[str, list[int]] = {}
     for place, name in enumerate(series.names):
         tiers.setdefault(tier(name), []).append(place)

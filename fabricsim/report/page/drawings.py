@@ -11,6 +11,7 @@ import numpy as np
 from fabricsim.report.page.html import Html
 from fabricsim.results.resources import tier
 from fabricsim.results.slowdown import edges
+from fabricsim.results.use_over_time import use_of_wires
 from fabricsim.units import human_bytes, human_seconds, seconds
 
 if TYPE_CHECKING:
@@ -18,36 +19,63 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fabricsim.results.packets import Tap
     from fabricsim.results.result import LinkRecord, Series
+    from fabricsim.results.use_over_time import TierUse
 
 VIRIDIS = (
     "#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725",
 )  # fmt: skip
 MOST_LINKS = 32
 """Rows of the heat map at most."""
-_BINS = 120
+BINS = 120
 _MOST_NODES = 120
 _MOST_CELLS = 48
+_MOST_TAPS = 12
+_TAP_BINS = 240
 _NAME = 190  # width of names
 
 
-def heat_map(series: Series, iteration: int) -> Html:
-    """Draw the share of their rate that the busiest links carried over time; empty if none carried anything."""
-    share = np.divide(
-        series.rate, series.capacity[:, None], out=np.zeros_like(series.rate), where=series.capacity[:, None] > 0
-    )
-    order = np.argsort(-share.sum(axis=1), kind="stable")[:MOST_LINKS]
-    order = order[share[order].any(axis=1)]
-    used = min(share.shape[1], max(1, -(-iteration // max(series.interval, 1))))
-    if not len(order):
+def heat_map(series: Series, iteration: int, held: Sequence[TierUse] = ()) -> Html:
+    """Draw the use of the busiest links over time, below that of what `held` calls; empty if nothing was used."""
+    _, use = use_of_wires(series, iteration, BINS)
+    order = np.argsort(-use.sum(axis=1), kind="stable")[:MOST_LINKS]
+    rows = [(f"{tier.kind} {tier.tier}", tier.most) for tier in held if tier.most.any()]
+    rows += [(series.names[link], use[link]) for link in order.tolist() if use[link].any()]
+    if not rows:
         return Html("")
-    width = -(-used // _BINS)
-    padded = np.zeros((len(order), -(-used // width) * width))
-    padded[:, :used] = share[order, :used]
-    cells = padded.reshape(len(order), -1, width).mean(axis=2)
     span = human_seconds(seconds(iteration))
-    rows = [(series.names[link], row) for link, row in zip(order.tolist(), cells, strict=True)]
-    return _grid(rows, f"Share of the link's rate over time, from 0 to {span}", f"0 to {span}, left to right")
+    return _grid(rows, f"Use over time, from 0 to {span}", f"0 to {span}, left to right; with *: of calls it limits")
+
+
+def depths(taps: Sequence[Tap]) -> Html:
+    """Draw tapped queues over time, the deepest first: a band from the least to the most, each to its own scale."""
+    shown = sorted((tap for tap in taps if tap.kind == "queue" and tap.value.any()), key=lambda tap: -tap.value.max())
+    if not shown:
+        return Html("")
+    high, end, parts = 42, max(int(tap.time[-1]) for tap in shown[:_MOST_TAPS]), []
+    for place, tap in enumerate(shown[:_MOST_TAPS]):
+        slots = np.minimum(tap.time * _TAP_BINS // max(end, 1), _TAP_BINS - 1).astype(np.int64)
+        begins = np.flatnonzero(np.diff(slots, prepend=-1))
+        most, least = np.maximum.reduceat(tap.value, begins), np.minimum.reduceat(tap.value, begins)
+        x = _NAME + 720 * slots[begins] / _TAP_BINS
+        foot = (place + 1) * high - 6
+        scale = (high - 14) / float(tap.value.max())
+        upper = [f"{at:.1f},{foot - value * scale:.1f}" for at, value in zip(x, most, strict=True)]
+        lower = [f"{at:.1f},{foot - value * scale:.1f}" for at, value in zip(x[::-1], least[::-1], strict=True)]
+        deepest = human_bytes(int(tap.value.max()))
+        name = escape(tap.of[:34])
+        parts.append(f'<text x="0" y="{foot - 14}">{name}</text><text x="0" y="{foot}">up to {deepest}</text>')
+        parts.append(
+            f'<polygon points="{" ".join(upper + lower)}" fill="var(--accent)" stroke="var(--accent)">'
+            f"<title>{name}: up to {deepest}</title></polygon>"
+            f'<line x1="{_NAME}" y1="{foot}" x2="{_NAME + 720}" y2="{foot}" stroke="var(--line)"/>'
+        )
+    bottom = len(shown[:_MOST_TAPS]) * high
+    parts.append(f'<text x="{_NAME}" y="{bottom + 10}">0 to {human_seconds(seconds(end))}, left to right</text>')
+    return _svg(
+        _NAME + 720, bottom + 16, f"Tapped queues over time, {min(len(shown), _MOST_TAPS)} of {len(shown)}", parts
+    )
 
 
 def matrix(source: NDArray[np.int64], target: NDArray[np.int64], sent: NDArray[np.int64], ranks: int) -> Html:

@@ -8,15 +8,19 @@ import numpy as np
 
 from fabricsim.report.causes_text import cause_name
 from fabricsim.report.page import drawings
+from fabricsim.report.page.assumptions import assumptions
 from fabricsim.report.page.html import Html, bar, items, paragraph, section, table, text
 from fabricsim.report.queues_text import why
 from fabricsim.report.text import headline_text, human_number, parts_of, percent, sizes_of, whose_time
 from fabricsim.results.causes import LIMITS, NETWORK
+from fabricsim.results.use_over_time import held_over_time
 from fabricsim.units import human_bytes, human_seconds, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from fabricsim.results.capture import CaptureSummary
+    from fabricsim.results.jobs import JobSummary
     from fabricsim.results.packets import QueueSummary
     from fabricsim.results.resources import ResourceSummary
     from fabricsim.results.result import RunRecord
@@ -36,6 +40,10 @@ what runs beside it, and the host.</p>
 def run_sections(result: RunRecord, summary: Summary, names: Sequence[Sequence[str]]) -> Iterator[Html]:
     """Make the sections of a run; `names` are those of the timeline with their colours."""
     yield _top(summary)
+    if "jobs" in summary:
+        yield section("jobs", "Jobs", _jobs(summary["jobs"]))
+    if "capture" in summary:
+        yield section("capture", "Captured and replayed", *_capture(summary["capture"]))
     yield section("causes", "What the iteration waited for", *_causes(summary))
     yield section("time", "Where the time goes", _breakdown(summary), _timers(summary))
     keys = "".join(f'<li><i style="background:{colour}"></i>{text(name)}</li>' for name, colour in names)
@@ -43,7 +51,8 @@ def run_sections(result: RunRecord, summary: Summary, names: Sequence[Sequence[s
     if summary["collectives"]:
         yield section("collectives", "Collectives against their bound", _collectives(summary))
     yield section(
-        "links", "Use of links and hosts", *_use(summary), drawings.heat_map(result.series, result.iteration),
+        "links", "Use of links and hosts", *_use(summary),
+        drawings.heat_map(result.series, result.iteration, held_over_time(result, drawings.BINS)),
         drawings.fabric(result.links, seconds(result.iteration)),
     )  # fmt: skip
     if result.pairs is not None:
@@ -56,9 +65,11 @@ def run_sections(result: RunRecord, summary: Summary, names: Sequence[Sequence[s
     messages = [paragraph(told), drawings.histogram(result.slowdowns)] if slow["p50"] is not None else []
     if rows := summary.get("queues"):
         messages.append(queues(rows))
+    if result.packets is not None:
+        messages.append(drawings.depths(result.packets.taps))
     if messages:
         yield section("queues", "Messages and queues", *messages)
-    yield section("made", "How this was made", *_made(summary))
+    yield section("made", "How this was made", *_made(summary), assumptions(result.resolved))
 
 
 def _top(summary: Summary) -> Html:
@@ -71,6 +82,45 @@ def _top(summary: Summary) -> Html:
     boxes = "".join(f"<div><b>{text(value)}</b>{text(name)}</div>" for name, value in tiles.items())
     said = "".join(paragraph(line) for line in rest)
     return Html(f'<h1>{text(first)}</h1>{said}<div class="tiles">{boxes}</div>')
+
+
+def _jobs(jobs: Sequence[JobSummary]) -> Html:
+    rows = []
+    for job in jobs:
+        first = next((cause for cause in job["causes"] if cause["cause"] != "compute"), job["causes"][0])
+        times = (
+            job[name] for name in ("start_s", "iteration_time_s", "compute_s", "exposed_communication_s", "bubble_s")
+        )
+        told = cause_name(first) + (f" ({first['detail']})" if first["detail"] else "")
+        rows.append([job["name"], str(job["ranks"]), *map(human_seconds, times), f"{told}, {percent(first['share'])}"])
+    heads = ["Job", "Ranks", "Start", "Iteration", "Compute", "Exposed comm.", "Bubble", "First cause beside computing"]
+    return table("Each from its own start", heads, rows)
+
+
+def _capture(capture: CaptureSummary) -> Iterator[Html]:
+    captured, change = capture["captured_iteration_s"], capture["change"]
+    if captured is None or change is None:
+        yield paragraph("The trace does not say when its operations ran: there is no captured time to compare with.")
+    else:
+        took = f"Captured {human_seconds(captured)}, replayed {human_seconds(capture['replayed_iteration_s'])}"
+        yield paragraph(f"{took}: {100 * change:+.1f} %.")
+    rows = []
+    for row in capture["transfers"][:ROWS]:
+        size, time, off, most = row["size_bytes"], row["captured_s"], row["change"], row["captured_at_most"]
+        name = f"{row['group']} {row['operation']}".strip()
+        rows.append(
+            [
+                name, str(row["ranks"]), "-" if size is None else human_bytes(size),
+                str(row["count"]), "-" if time is None else "≤ " * most + human_seconds(time),
+                human_seconds(row["replayed_s"]), "-" if off is None else "≥ " * most + f"{100 * off:+.0f} %",
+            ]
+        )  # fmt: skip
+    if rows:
+        heads = ["Transfer", "Ranks", "Size", "Count", "Captured", "Replayed", "Change"]
+        caption = (
+            f"{len(rows)} of {len(capture['transfers'])} kinds, from the last rank ready to the last done (medians)"
+        )
+        yield table(caption, heads, rows)
 
 
 def _causes(summary: Summary) -> Iterator[Html]:
@@ -181,6 +231,6 @@ def _made(summary: Summary) -> Iterator[Html]:
     counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in summary["counters"].items() if count)
     yield paragraph(f"Engine {summary['engine']}, seed {summary['seed']}, fabricsim {summary['version']}; {counts}.")
     yield paragraph(
-        "What a value is taken from, and how certain it is, stands beside it in the output of fabricsim show; what the "
-        "model leaves out, and by how much it errs, in the documentation under accuracy and validation."
+        "What a value is taken from stands beside it in the output of fabricsim show; what the model leaves out, and "
+        "by how much it errs, in the documentation under accuracy and validation."
     )

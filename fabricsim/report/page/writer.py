@@ -120,4 +120,5 @@ def _traffic(result: TrafficRecord) -> Iterator[Html]:
     rates = Html("") if result.series is None else drawings.heat_map(result.series, result.makespan)
     yield section("links", "Use of links and hosts", tiers(summary["resources"]), hottest, rates, load)
     if "queues" in summary:
-        yield section("queues", "Queues", queues(summary["queues"]))
+        taps = () if result.packets is None else result.packets.taps
+        yield section("queues", "Queues", queues(summary["queues"]), drawings.depths(taps))

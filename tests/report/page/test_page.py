@@ -13,13 +13,15 @@ import pytest
 
 from fabricsim.errors import ResultError
 from fabricsim.report.causes_text import cause_name
+from fabricsim.report.page import drawings
 from fabricsim.report.page.html import text
 from fabricsim.report.page.spans import MOST_SPANS, spans
 from fabricsim.report.page.writer import page, write_page
 from fabricsim.results.breakdown import rank_time
+from fabricsim.results.packets import Tap
 from fabricsim.results.summary import summarise
 from fabricsim.run.pipeline import load, simulate
-from fabricsim.run.verbs import traffic
+from fabricsim.run.verbs import replay, traffic
 from fabricsim.units import human_seconds
 
 if TYPE_CHECKING:
@@ -122,6 +124,24 @@ def test_several_runs_are_compared(run: RunRecord) -> None:
 
 
 @pytest.mark.slow
+def test_jobs_captures_and_taps_have_their_sections(run: RunRecord) -> None:
+    jobs = page([("jobs.h5", simulate(load("two-jobs")))])
+    replayed = replay("dlrm-v100", "dgx1-v100")
+    captured = page([("replayed.h5", replayed)])
+    tap = Tap("queue", "host0->leaf0", np.arange(0, 10**6, 10), np.tile([0.0, 5e6], 50_000))
+    drawn = drawings.depths([tap])
+
+    assert "Each from its own start" in jobs
+    assert "red data all_reduce" in jobs
+    assert "Captured and replayed" in captured
+    assert f"replayed {human_seconds(summarise(replayed)['capture']['replayed_iteration_s'])}" in captured
+    assert "NVLink host*" in captured
+    assert "up to 4.768 MiB" in drawn
+    assert len(drawn) < 20_000
+    assert "Each from its own start" not in page([("run.h5", run)])
+
+
+@pytest.mark.slow
 def test_traffic_has_its_flows_and_stands_alone(run: RunRecord) -> None:
     sent = traffic("incast", "ideal-16", size="50kB", flows=4)
 
@@ -159,6 +179,9 @@ def test_a_browser_shows_it_and_its_controls_work(run: RunRecord, tmp_path: Path
         views.append(canvas.get_attribute("aria-label"))
         shown.locator("#closer").click()
         views.append(canvas.get_attribute("aria-label"))
+        shown.locator("summary").first.focus()
+        shown.keyboard.press("Enter")
+        opened = shown.locator("details").first.get_attribute("open")
         canvas.focus()
         shown.keyboard.press("n")
         told = shown.locator("#told").text_content()
@@ -170,4 +193,5 @@ def test_a_browser_shows_it_and_its_controls_work(run: RunRecord, tmp_path: Path
     assert views[0] == views[3] == views[4]  # as far out as it goes, and Home
     assert len({*views[:3], *views[5:]}) == 5
     assert told.startswith("rank ")
+    assert opened is not None
     assert wide <= 400
