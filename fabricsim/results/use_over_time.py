@@ -78,6 +78,8 @@ def of_series(series: Series, end: int, bins: int = BINS) -> tuple[NDArray[np.fl
 def _held(result: RunRecord, edges: NDArray[np.float64], recorded: set[str]) -> list[TierUse]:
     """Give the use of what limited calls and is not recorded."""
     limit = result.calls.limits.limit
+    by_limit = np.argsort(limit, kind="stable")
+    ordered = limit[by_limit]
     tiers: dict[str, list[int]] = {}
     for link in np.unique(limit[limit != NONE]).tolist():
         name = tier(result.links[link].name)
@@ -85,7 +87,9 @@ def _held(result: RunRecord, edges: NDArray[np.float64], recorded: set[str]) -> 
             tiers.setdefault(name, []).append(link)
     found = []
     for name, links in tiers.items():
-        by_link = np.array([_of_calls(result, limit == link, edges) for link in links])
+        by_link = np.array(
+            [_of_calls(result, by_limit[slice(*np.searchsorted(ordered, [link, link + 1]))], edges) for link in links]
+        )
         most = by_link.max(axis=0)
         busiest = result.links[links[int(np.argmax(by_link.mean(axis=1)))]]
         count = sum(link.copies for link in result.links if tier(link.name) == name)
@@ -93,7 +97,7 @@ def _held(result: RunRecord, edges: NDArray[np.float64], recorded: set[str]) -> 
     return found
 
 
-def _of_calls(result: RunRecord, some: NDArray[np.bool_], edges: NDArray[np.float64]) -> NDArray[np.float64]:
+def _of_calls(result: RunRecord, some: NDArray[np.int64], edges: NDArray[np.float64]) -> NDArray[np.float64]:
     """Mean over each stretch of the use by calls; each has that of all, so while several run the greatest counts."""
     start, end, used = result.calls.start[some], result.calls.end[some], result.calls.limits.used[some]
     times = np.unique(np.concatenate([start, end]))

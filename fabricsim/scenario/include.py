@@ -282,7 +282,7 @@ class Includer:
                 return beside
             met.append(name.value)
             try:
-                table = library_table(path, name.value)
+                table = _library_table(path, name.value)
                 if self.trusted:
                     extended(table, path)
             except InputError as error:  # of a user's file; those of the library can be read
@@ -306,8 +306,7 @@ class Includer:
         return None
 
 
-def library_table(path: TablePath, name: str) -> TreeNode:
-    """Read the preset, or the user's file, that stands for a table; what it includes itself stays a name."""
+def _library_table(path: TablePath, name: str) -> TreeNode:
     if is_file_name(name):
         table = anchored(parse(read_text(Path(name), name), name), Path(name).parent, path)
         return names_to_includes(graded(table), path)

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 from fabricsim.report.page.html import Html, paragraph, table
 from fabricsim.scenario import library
 from fabricsim.scenario.certainty import GRADES, grades
-from fabricsim.scenario.include import INCLUDABLE, library_table
-from fabricsim.scenario.tree import plain
+from fabricsim.scenario.include import INCLUDABLE, Includer
+from fabricsim.scenario.tree import build, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from fabricsim.scenario.tree import TreeNode
 
 _WORST = "UTE"
 
@@ -43,7 +41,7 @@ def _graded(resolved: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, str]]
         used = _at(resolved, path)
         name = used.get("name") if isinstance(used, dict) else None
         if isinstance(name, str) and name in library.names(kind):
-            preset: TreeNode = library_table(path, name)
+            preset = Includer(trusted=False).resolve(build({"include": name}), path)
             said = plain(preset)
             for inner, grade in grades(preset):
                 value = _at(used, inner)
