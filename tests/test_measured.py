@@ -43,6 +43,7 @@ def test_what_ships() -> None:
                 *NCCL_TABLES,
                 *SHOWN_LATER,
                 "anthony2024",
+                "dai-logs",
                 "dai2024",
                 "deepep",
                 "dgxc",

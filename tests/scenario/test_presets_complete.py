@@ -20,6 +20,7 @@ LINKS = {"nvlink_rate", "nvlink_efficiency"}
 LACKS = {  # and why
     "a100-pcie-40gb": LINKS | ON_NVLINK,  # no NVLink: PCIe is its cluster's
     "rtx-2080-ti": LINKS | ON_NVLINK,  # as above
+    "quadro-rtx-5000": LINKS | ON_NVLINK,  # as above
     "t4": LINKS | ON_NVLINK,  # as above
     "v100-sxm2-16gb": ON_NVLINK - {"nccl_ll_start", "nccl_ll_step"},  # those of NCCL's tables, by its version
     "v100-sxm2-32gb": ON_NVLINK - {"nccl_ll_start", "nccl_ll_step"},  # as above

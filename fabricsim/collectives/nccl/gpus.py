@@ -38,6 +38,7 @@ _BLACKWELL = Architecture(100, 50.0, 40.1, switched=True)
 _BY_NAME = {  # E: developer.nvidia.com/cuda-gpus
     "v100": _VOLTA,
     "rtx-2080": _TURING,
+    "quadro-rtx": _TURING,
     "t4": _TURING,
     "a100": _AMPERE,
     "a800": _AMPERE,
