@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -21,7 +22,15 @@ FABRICS = (
     'fabric={topology="leaf-spine",hosts_per_leaf=2,spines=2}',
     'fabric={topology="leaf-spine",hosts_per_leaf=3,spines=3,uplink_rate="50Gbps"}',
     'fabric={topology="fat-tree",k=4}',
+    'fabric={topology="torus",dimensions=[3,2]}',
+    'fabric={topology="mesh",dimensions=[2,3],parallel=2}',
+    'fabric={topology="multi-plane",planes=2,hosts_per_leaf=3,spines=2}',
+    'fabric={topology="dragonfly",hosts_per_switch=1,switches_per_group=2,global_cables=1}',
+    'fabric={topology="dragonfly-plus",hosts_per_leaf=1,leaves_per_group=2,spines_per_group=2,global_cables=1}',
+    'fabric={topology="full-mesh",hosts_per_switch=2,parallel=2,routing="valiant"}',
+    'fabric={topology="hammingmesh",board=[3,1],boards=[1,2]}',
 )
+SIX = ("torus", "mesh", "hammingmesh")  # all places of a grid are taken
 TIMEOUTS = {"initial": "300us", "minimum": "300us", "maximum": "50ms"}  # it has to outgrow queues before slow cables
 SOON = [f"transport.packet.{each}_timeout={time}" for each, time in TIMEOUTS.items()]
 SIZE = 5_000_000  # bytes: 400 us alone, so that nothing is delivered before all failures have begun
@@ -37,10 +46,19 @@ class Case(NamedTuple):
     ring: bool
 
 
+@cache
+def _parts(fabric: str, hosts: int) -> tuple[list[str], list[str]]:
+    """Give the names of the directions of all cables, and of all switches."""
+    platform = fs.Fabric(simpy.Environment(), fs.load("ideal-16", [f"cluster.hosts={hosts}", fabric])).platform
+    return [*platform.wires.names], [*platform.nodes[platform.nics :]]
+
+
 @st.composite
-def _failures(draw: st.DrawFn, hosts: int) -> str:
+def _failures(draw: st.DrawFn, fabric: str, hosts: int) -> str:
     host = draw(st.integers(0, hosts - 1))
+    cable, switch = (draw(st.sampled_from(each)) for each in _parts(fabric, hosts))
     kinds = [
+        *(f'link="{cable}"', f'link="{cable.replace("->", "-")}"', f'switch="{switch}"'),
         *('link="host{0}-*"', 'link="*-spine{1}"', 'link="leaf{1}-spine*"', 'link="edge{0}-aggregation*"'),
         *(
             'link="leaf0-spine{1}"',
@@ -60,14 +78,15 @@ def _failures(draw: st.DrawFn, hosts: int) -> str:
 
 @st.composite
 def _cases(draw: st.DrawFn) -> Case:
-    hosts = draw(st.integers(4, 6))
+    fabric = draw(st.sampled_from(FABRICS))
+    hosts = 6 if any(f'"{name}"' in fabric for name in SIX) else draw(st.integers(4, 6))
     pair = st.lists(st.integers(0, hosts - 1), min_size=2, max_size=2, unique=True)
     sends = st.lists(st.tuples(pair, st.integers(0, 9)), min_size=1, max_size=5)
     return Case(
-        draw(st.sampled_from(FABRICS)),
+        fabric,
         draw(st.sampled_from(["ideal-100g", "roce-100g", "uec-100g", "tcp-10g"])),
         hosts,
-        tuple(draw(st.lists(_failures(hosts), min_size=1, max_size=3))),
+        tuple(draw(st.lists(_failures(fabric, hosts), min_size=1, max_size=3))),
         tuple((*ends, port) for ends, port in draw(sends)),
         draw(st.booleans()),
     )

@@ -81,7 +81,10 @@ def _remedy(platform: Platform, scenario: Scenario) -> str:
     lanes = _lanes_needed(platform, platform.router.fixed().ways()) if few else CLASSES
     if lanes is None:
         return f"{CLASSES} virtual lanes do not break all circles: {rest.removeprefix('or ')}"
-    several = f"fabric.virtual_lanes = {max(2, lanes)} with as many classes of the switch"
+    lanes = max(2, lanes)
+    several = f"fabric.virtual_lanes = {lanes} and fabric.switch.classes = {lanes}"
+    if scenario.switch.pfc is not None:
+        several += f", fabric.switch.pfc.classes = {list(range(lanes))}"
     return f"set {several}, {rest}"
 
 
