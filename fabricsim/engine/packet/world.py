@@ -154,7 +154,7 @@ class PacketWorld(World):
 
     def _give_up(self, flows: Sequence[int], reason: str) -> None:
         """Abandon flows, and tell of those who wait for what they have not delivered."""
-        owned = [owner for flow in flows for owner in owners(self.network, flow)]
+        owned = [owner for flow in flows for owner in self.owners(flow)]
         messages = frozenset(-1 - owner for owner in owned if owner < 0)
         self.tell(Failed(reason, messages, frozenset(self._calls_of(owned))))
         self.abandon(flows)
@@ -164,11 +164,19 @@ class PacketWorld(World):
         calls: list[int] = self.lanes["call"][[owner >> INBOX_BITS for owner in owned if owner >= 0]].tolist()
         return calls
 
+    def owners(self, flow: int) -> list[int]:
+        """List whose messages a flow still has to deliver."""
+        return owners(self.network, flow)
+
+    def end_flow(self, flow: int) -> None:
+        """Have a flow send nothing any more."""
+        abandon(self.network, flow)
+
     def abandon(self, flows: Iterable[int]) -> None:
         """Have flows send nothing any more, and new ones carry what is sent between the same ends later on."""
         flows = list(flows)
         for flow in flows:
-            abandon(self.network, flow)
+            self.end_flow(flow)
         if self.renew is not None and flows:
             self.renew(flows)
 
@@ -176,7 +184,7 @@ class PacketWorld(World):
         """Send nothing more for some calls that have failed."""
         some = set(calls)
         waiting = unfinished(self.network)
-        self.abandon([flow for flow in waiting if not some.isdisjoint(self._calls_of(owners(self.network, flow)))])
+        self.abandon([flow for flow in waiting if not some.isdisjoint(self._calls_of(self.owners(flow)))])
 
     def explain(self) -> str | None:
         """Say why nothing moves any more; None if there is no deadlock."""

@@ -45,6 +45,10 @@ class Receiver:
         self._pulled = Pulled(sender)
         self._held: deque[tuple[int, Packet]] = deque()  # when an ACK leaves the stacks, and it
 
+    def waiting(self) -> list[int]:
+        """List whose messages are not delivered yet."""
+        return [owner for _, owner in self.messages[self._delivered :]]
+
     def receive(self, packet: Packet) -> None:
         """Take a data packet, whole or trimmed, and have another one pulled for it."""
         before = self._delivered

@@ -82,6 +82,15 @@ class Sender(Flow):
         self.row.posted = len(self.payloads)
         self.source.reconsider(self)
 
+    def abandon(self) -> None:
+        """Send nothing any more: what was taken counts as acknowledged."""
+        row = self.row
+        row.acknowledged = row.next_number = row.posted
+        row.lost = row.in_flight = 0
+        self._status.clear()
+        self._timeout_at = NEVER
+        self.source.reconsider(self)
+
     def _is_idle(self) -> bool:
         all_arrived = self.row.acknowledged == len(self.payloads)
         return bool(all_arrived and self.network.now - self.row.last_send >= self.law.idle_restart)

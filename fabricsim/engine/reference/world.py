@@ -100,12 +100,14 @@ class ReferenceWorld(PacketWorld):
         """
         run, limit = self._reference, min(horizon, CLOCK_END)
         run.take_in_flows()
+        looks = not self.intact() and self._lasting() and max(self.moves_at(), self._next_look) < limit
+        limit = max(self.moves_at(), self._next_look) if looks else limit
         last = int(self.world["events"][0]) + min(budget, _BUDGET)
         while True:
             now, first = int(next_time(self)), int(min(run.environment.peek(), NEVER))
             if min(now, first) > limit:
                 self._write_back()
-                return self._at_rest(min(now, first), horizon)
+                return self._at_horizon(limit, horizon) if looks else self._at_rest(min(now, first), horizon)
             if first < now:
                 self._run_network(min(now, limit + 1, first + int(self.network.world["window"][0])))
             else:
@@ -172,6 +174,22 @@ class ReferenceWorld(PacketWorld):
             report_arrival(self, message[1], done + latency, now)
         if inside.messages:
             post(self, inside.next_piece, PIECE, flow, NO_EXTRA)
+
+    # ---- what is given up -------------------------------------------------------------------------
+
+    def owners(self, flow: int) -> list[int]:
+        """List whose messages a flow still has to deliver."""
+        return self._reference.receivers[flow].waiting()
+
+    def end_flow(self, flow: int) -> None:
+        """Have a flow send nothing any more."""
+        self._reference.senders[flow].abandon()
+
+    def stop_calls(self, calls: Iterable[int]) -> None:
+        """Send nothing more for some calls that have failed."""
+        if self._run is not None:
+            self._write_back()
+        super().stop_calls(calls)
 
     # ---- programs ---------------------------------------------------------------------------------
 
