@@ -105,6 +105,8 @@ class Job(Spec):
     ``precision``, ``recompute``, ``attention`` and ``fused_accumulation`` default to what was usual in the model's year
     (`MODERN`), ``kernel_launch`` to that of ``launch`` (`KERNEL_LAUNCH`).
 
+    With ``packed`` a sequence is several documents of so many tokens, and attention stays within each.
+
     Of a BERT, ``predictions`` is how many tokens of a sequence are masked and get logits; all by default.
 
     ``products`` is the precision of the products with weights of layers (Transformer Engine's ``fp8_autocast``): scaled
@@ -137,6 +139,7 @@ class Job(Spec):
     sequence: Positive
     decoder_sequence: Positive | None = None
     predictions: Positive | None = None
+    packed: Positive | None = None
     precision: Literal["fp16", "bf16", "fp32"] = Field(default_factory=_since("bf16", "fp16"))
     gradient_precision: Literal["fp16", "bf16", "fp32"] | None = None
     products: Literal["fp8", "mxfp8", "nvfp4"] | None = None

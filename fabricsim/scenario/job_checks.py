@@ -211,6 +211,16 @@ def _keeps(job: Job) -> Iterator[Mistake]:
         yield Mistake("job.recompute", problem, "one of none, selective, feed-forward, full")
 
 
+def _packed(job: Job) -> Iterator[Mistake]:
+    if job.packed is None:
+        return
+    if job.sequence % job.packed:
+        problem = f"documents of {job.packed} tokens do not fill sequences of {job.sequence}"
+        yield Mistake("job.packed", problem, f"one of {_divisors(job.sequence)}")
+    if job.parallelism.context > 1 or job.model.family == "t5":
+        yield Mistake("job.packed", "is not for context parallelism nor a t5", "take it out")
+
+
 def _adapters(job: Job) -> Iterator[Mistake]:
     if job.adapters is None:
         return
@@ -271,6 +281,7 @@ _CHECKS: tuple[Callable[[Job], Iterator[Mistake]], ...] = (
     _experts,
     _latent,
     _adapters,
+    _packed,
     _keeps,
     _spread_experts,
     _megatron,

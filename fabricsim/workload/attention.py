@@ -129,8 +129,10 @@ def _core_of(job: Job, queries: int, keys: int, *, causal: bool) -> Core:
     model, tensor = job.model, job.parallelism.tensor
     head = attention_width(model) // model.heads
     key_heads = model.kv_heads or model.heads
-    rotary = rotary_width(model)
-    return Core(job.micro_batch, model.heads // tensor, key_heads // tensor, head, queries, keys, causal, rotary)
+    rotary, batch = rotary_width(model), job.micro_batch
+    if job.packed is not None:
+        batch, queries, keys = batch * queries // job.packed, job.packed, job.packed
+    return Core(batch, model.heads // tensor, key_heads // tensor, head, queries, keys, causal, rotary)
 
 
 def is_causal(operation: Operation) -> bool:

@@ -84,6 +84,23 @@ def test_queries_keys_and_values_are_kept_and_the_rest_repeated() -> None:
     assert backward[2] - backward[1] == flops["QKV"] + flops["feed-forward down"]
 
 
+def test_attention_stays_within_packed_documents() -> None:
+    alone = "job.parallelism.context=1", "job.parallelism.data=8"
+    whole, packed = job_of(*alone), job_of(*alone, "job.packed=256")
+    layers = [block_work(stage_blocks(job.model, 1)[0][1], job) for job in (whole, packed)]
+    flops = [
+        [
+            item.flops
+            for item in (*work.forward, *work.backward)
+            if isinstance(item, Operation) and "fused att" in item.name
+        ]
+        for work in layers
+    ]
+
+    assert layers[0].stored == layers[1].stored
+    assert [longer // shorter for longer, shorter in zip(*flops, strict=True) if shorter] == [32, 32]
+
+
 def test_gathers_and_scatters_beside_products_move_as_much() -> None:
     tensor = ["job.parallelism.tensor=4", "job.parallelism.context=1", "job.parallelism.data=2"]
     tensor.append("job.parallelism.sequence_parallel=true")

@@ -46,6 +46,10 @@ _MAXTEXT = ("job.launch=graph", "job.recompute=keep-qkv")
 # Of MLPerf's reference (rank 16 on qkv_proj and o_proj), whose submissions set MCORE_CUDA_GRAPH=1, and of NeMo's
 # fine-tuning recipes in performance mode (linear_qkv of nemo/collections/llm/recipes/llama3_8b.py, rank 8)
 _ADAPTERS = {True: '{rank=16, targets=["qkv", "projection"]}', False: '{rank=8, targets=["qkv"]}'}
+# Tokens of a record of SQuAD (a paragraph, a question and its answer), of which sequences of fine-tuning are packed
+# (NVIDIA/NeMo, docs/source/performance/performance_summary.md; SquadDataModule of llama3/finetuning/llama3_finetune.py of
+# dgxc-benchmarking). U: some 200; this divides sequences
+_SQUAD = 256
 _PREDICTS = 62  # layers of DeepSeek-V3 with that of its module for the second token, whose logits are left out
 
 
@@ -110,6 +114,7 @@ def published_run(record: np.void) -> PublishedRun:
         *([f"job.adapters={_ADAPTERS['llama2_70b' in run]}"] if adapted else []),
         *([f"job.model.positions={record['sequence']}"] if adapted else []),
         *(["job.launch=graph"] if adapted and "llama2_70b" in run else []),
+        *([f"job.packed={_SQUAD}"] if "SFT" in run or (adapted and "llama2_70b" not in run) else []),
         *(f"job.parallelism.{key}={value}" for key, value in degrees.items()),
         f"job.parallelism.virtual_stages={record['chunks']}",
         f"job.parallelism.expert={record['expert']}",
