@@ -47,8 +47,8 @@ _MAXTEXT = ("job.launch=graph", "job.recompute=keep-qkv")
 # fine-tuning recipes in performance mode (linear_qkv of nemo/collections/llm/recipes/llama3_8b.py, rank 8)
 _ADAPTERS = {True: '{rank=16, targets=["qkv", "projection"]}', False: '{rank=8, targets=["qkv"]}'}
 # Tokens of a record of SQuAD (a paragraph, a question and its answer), of which sequences of fine-tuning are packed
-# (NVIDIA/NeMo, docs/source/performance/performance_summary.md; SquadDataModule of llama3/finetuning/llama3_finetune.py of
-# dgxc-benchmarking). U: some 200; this divides sequences
+# (NVIDIA/NeMo, docs/source/performance/performance_summary.md; SquadDataModule of llama3/finetuning/llama3_finetune.py
+# of dgxc-benchmarking). U: some 200; this divides sequences
 _SQUAD = 256
 _PREDICTS = 62  # layers of DeepSeek-V3 with that of its module for the second token, whose logits are left out
 
