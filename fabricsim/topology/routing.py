@@ -11,6 +11,7 @@ import numpy as np
 
 from fabricsim.errors import SimulationError, TraceError
 from fabricsim.records.program import NONE
+from fabricsim.scenario.network import REDUCER
 from fabricsim.topology import path_file
 from fabricsim.topology.dependencies import Dependencies
 from fabricsim.topology.detours import Detours
@@ -289,8 +290,13 @@ class Router:
         return found
 
     def gates(self) -> list[int]:
-        """List the switches next to NICs, each once."""
-        return list(dict.fromkeys(self._gate_of))
+        """List the switches next to NICs of hosts, each once."""
+        return sorted(first := self._first_nics(), key=first.__getitem__)
+
+    def _first_nics(self) -> dict[int, int]:
+        """Give the first NIC at each switch next to NICs of hosts."""
+        nodes = self._wires.nodes
+        return {gate: nic for nic, gate in reversed([*enumerate(self._gate_of)]) if REDUCER not in nodes[nic]}
 
     def fixed(self) -> Router:
         """Make a router that gives all connections between two edge switches the same way."""
@@ -303,8 +309,8 @@ class Router:
 
     def ways(self, *, every: bool = False) -> Iterator[list[int]]:
         """Yield the way between each two edge switches, or between every pair of NICs; and given ones."""
-        first = {gate: nic for nic, gate in reversed([*enumerate(self._gate_of)])}
-        for source, target in permutations(range(self._nics) if every else first.values(), 2):
+        nics = [nic for nic in range(self._nics) if REDUCER not in self._wires.nodes[nic]]
+        for source, target in permutations(nics if every else self._first_nics().values(), 2):
             yield self.route(source, target, 0, _NO_PORT)
         yield from (way for ways in self._given.values() for way in ways)
 

@@ -124,3 +124,10 @@ def test_no_random_lossless_network_that_is_accepted_deadlocks(tmp_path: Path) -
         else:
             assert not deadlocks(fabric), seed
     assert 100 < refused < 700
+
+
+@pytest.mark.parametrize("control", [PFC, CREDITS])
+def test_sums_in_switches_of_a_tree_are_no_circle(control: str) -> None:
+    tree = "fabric={topology='leaf-spine', hosts_per_leaf=4, spines=2}"
+    fabric = fabric_of(tree, "collectives.algorithm={all_reduce='collnet_chain'}", control=control)
+    assert fabric.env.run(fabric.all_reduce(range(16), 200_000)) > 0
