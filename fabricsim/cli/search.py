@@ -48,6 +48,14 @@ ExhaustiveOption = Annotated[
 ]
 
 
+RowOption = Annotated[
+    str | None,
+    typer.Option(
+        "--row", metavar="TEXT", help="Search for the job of a study's row whose name begins so, such as dgxc's."
+    ),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add the command of this file."""
     app.command()(search)
@@ -58,6 +66,7 @@ def search(  # noqa: PLR0913  one parameter per option
     *,
     settings: SettingsOption = None,
     output: SearchFolderOption = None,
+    row: RowOption = None,
     prices: PricesOption = None,
     most_cost: CostOption = None,
     most_power: PowerOption = None,
@@ -78,7 +87,7 @@ def search(  # noqa: PLR0913  one parameter per option
     check_output_folder(output)
     budget = _budget(prices, most_cost, most_power)
     fixed, given = _sorted(settings or [])
-    loaded = load(scenario, fixed)
+    loaded = load(scenario, fixed) if row is None else load(*_row(scenario, row, fixed))
     folder = output or Path(f"{loaded.scenario.name}-search")
     with progress(f"layouts of {loaded.scenario.name}") as report:
         found = find(
@@ -101,6 +110,15 @@ def search(  # noqa: PLR0913  one parameter per option
     from fabricsim.report.swept import searched_text  # noqa: PLC0415  imports rich
 
     show(*searched_text(found.rows, found.keys, found.layouts, found.simulated))
+
+
+def _row(study: str, text: str, fixed: list[str]) -> tuple[str, list[str]]:
+    """Give the scenario and settings of a published run, and tell what was measured."""
+    from fabricsim.studies.frame.recipes import run_named  # noqa: PLC0415  --help must not pay for it
+
+    run, step = run_named(study, text)
+    note(f"{study}: {run.name}: measured {step:.4g} s")
+    return run.scenario, [*run.settings, *fixed]
 
 
 def _budget(prices: str | None, cost: float | None, power: float | None) -> Budget | None:
@@ -127,6 +145,11 @@ def _draw(found: Found, folder: Path, name: str) -> Iterator[Path]:
 
 
 def _sorted(settings: Iterable[str]) -> tuple[list[str], dict[str, list[Any]]]:
-    """Tell settings that all layouts have from keys with several values."""
-    several, fixed = axes((), (), (), settings)
-    return fixed, {axis.name: [read_setting(text)[1] for _, (text,) in axis.values] for axis in several}
+    """Tell settings that all layouts have from keys with values to choose from, of usual ones also a single value."""
+    from fabricsim.run.search.layouts import KEYS  # noqa: PLC0415  --help must not pay for it
+
+    several, single = axes((), (), (), settings)
+    given = {axis.name: [read_setting(text)[1] for _, (text,) in axis.values] for axis in several}
+    fixed = [text for text in single if text.partition("=")[0].strip() not in KEYS]
+    given |= {key: [value] for key, value in (read_setting(text) for text in single if text not in fixed)}
+    return fixed, given

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fabricsim import measured
+from fabricsim.errors import InputError
 from fabricsim.studies import deepep, dgxc, dlperf
 from fabricsim.studies.frame import recipes
 
@@ -90,3 +91,14 @@ def test_what_fits_is_not_recomputed() -> None:
 
     assert recipes.recomputed(job, "h100") == "none"
     assert recipes.recomputed(job.model_copy(update={"micro_batch": 64, "global_batch": 2048}), "h100") == "full"
+
+
+def test_a_row_is_found_by_the_beginning_of_its_name_and_has_what_memory_decides() -> None:
+    run, step = recipes.run_named("dgxc", "Llama 3.1 8b BF16, 8 H100")
+
+    assert run.name.startswith("Llama 3.1 8b BF16, 8 H100, bf16, TP1 CP2 PP1")
+    assert step == 12.91
+    assert any(setting.startswith("job.recompute=") for setting in run.settings)
+    for table, text, told in (("dgxc", "Llama 9", "no such row"), ("mlperf", "x", "dgxc or megatron-bridge")):
+        with pytest.raises(InputError, match=told):
+            recipes.run_named(table, text)

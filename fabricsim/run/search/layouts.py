@@ -21,6 +21,11 @@ _MOST_MICRO_BATCH, _MOST_CHUNKS = 8, 8
 _LONG = 8192
 """Tokens of a sequence from which on it is worth while to split it."""
 _FULLY_SHARDED = 3
+KEYS = (
+    *(f"{_DEGREE}{name}" for name in ("tensor", "pipeline", "context", "expert", "zero", "virtual_stages")),
+    *("job.micro_batch", "job.recompute", "job.schedule"),
+)
+"""What layouts differ in, unless other values are given."""
 MOST = 1_000_000
 """Layouts of one search."""
 

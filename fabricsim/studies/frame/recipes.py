@@ -10,6 +10,7 @@ off), and machines are the reference systems of their GPU (`_MACHINES`). All GPU
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 from statistics import NormalDist
 from typing import TYPE_CHECKING
@@ -17,7 +18,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim import measured
+from fabricsim.errors import InputError
 from fabricsim.run.pipeline import load
+from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.studies.frame.study import Published, Study, by_row
 from fabricsim.studies.frame.training import PublishedRun, scatter, spread_agreement
 from fabricsim.workload.fit import fullest, usable_memory
@@ -51,6 +54,7 @@ _ADAPTERS = {True: '{rank=16, targets=["qkv", "projection"]}', False: '{rank=8, 
 # of dgxc-benchmarking). U: some 200; this divides sequences
 _SQUAD = 256
 _PREDICTS = 62  # layers of DeepSeek-V3 with that of its module for the second token, whose logits are left out
+TABLES = ("dgxc", "megatron-bridge")
 
 
 Groups = Callable[[np.void], tuple[str, ...]]
@@ -96,6 +100,28 @@ def missing_of(record: np.void) -> str:
     return said or (
         f"all-to-alls of {record['expert']} ranks in {record['pipeline']} stages take minutes" if slow else ""
     )
+
+
+def run_named(table: str, text: str) -> tuple[PublishedRun, float]:
+    """Find the first run of a table of recipes whose name begins so, and its measured step, seconds.
+
+    Raises InputError if there is none, or its job is not modelled.
+    """
+    if table not in TABLES:
+        msg = f"--row is for rows of recipes: give {' or '.join(TABLES)} in place of {table}"
+        raise InputError(msg)
+    named = [(published_run(record), record) for record in measured.load(table).rows]
+    found = next(((run, record) for run, record in named if run.name.startswith(text)), None)
+    if found is None:
+        hint = did_you_mean(text, [run.name for run, _ in named], f"validate {table} --json names them")
+        msg = f"--row {text!r}: {table} has no such row; {hint}"
+        raise InputError(msg)
+    if missing := missing_of(found[1]):
+        msg = f"--row {text!r}: {found[0].name}: {missing}"
+        raise InputError(msg)
+    run, record = found
+    settings = _fitting(run.settings, run.job(), str(record["gpu"]))
+    return replace(run, settings=settings), float(record["step"])
 
 
 def published_run(record: np.void) -> PublishedRun:
@@ -170,8 +196,13 @@ def slowest(gpus: int) -> float:
 @cache  # tables repeat runs from release to release
 def _predicted(settings: tuple[str, ...], gpu: str) -> float:
     job = PublishedRun("", _SCENARIO, settings).job()
+    return extended(_fitting(settings, job, gpu), job)
+
+
+def _fitting(settings: tuple[str, ...], job: Job, gpu: str) -> tuple[str, ...]:
+    """Add what memory decides to be recomputed, unless the settings say it."""
     said = any(line.startswith("job.recompute=") for line in settings)
-    return extended(settings if said else (*settings, f"job.recompute={recomputed(job, gpu)}"), job)
+    return settings if said else (*settings, f"job.recompute={recomputed(job, gpu)}")
 
 
 def extended(settings: tuple[str, ...], job: Job) -> float:

@@ -8,12 +8,14 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from fabricsim.cli.search import _sorted
 from fabricsim.errors import FabricsimError, InputError
 from fabricsim.report.swept import searched_text
 from fabricsim.run.bill import COST
 from fabricsim.run.pipeline import build_plan, load, simulate
 from fabricsim.run.search.bound import least_time
-from fabricsim.run.search.layouts import layouts
+from fabricsim.run.search.layouts import KEYS as KEYS_OF_LAYOUTS
+from fabricsim.run.search.layouts import choices, layouts
 from fabricsim.run.search.search import OUT, Budget, search
 
 if TYPE_CHECKING:
@@ -180,3 +182,11 @@ def test_the_best_at_each_cost_is_what_simulating_all_finds(tmp_path: Path) -> N
 def test_networks_without_a_price_cannot_be_searched_by_cost(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no price of switch of 16 x 100 Gb/s"):
         search(small(), tmp_path, given={**KEYS, "fabric.link_rate": ["100Gbps"]}, budget=Budget("list-400g"))
+
+
+def test_a_single_value_of_what_layouts_differ_in_is_the_only_one_tried() -> None:
+    transports = [{"include": "roce-400g"}, {"include": "tcp-10g"}]
+    told = ["job.micro_batch=1", "cluster.hosts=4", "transport=roce-400g,tcp-10g"]
+
+    assert _sorted(told) == (["cluster.hosts=4"], {"transport": transports, "job.micro_batch": [1]})
+    assert set(choices(small().scenario, small().scenario.job, {})) == set(KEYS_OF_LAYOUTS)  # type: ignore[arg-type]
