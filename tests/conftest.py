@@ -46,6 +46,8 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     """Run the whole suite on all cores, where pytest-xdist is installed; part of it runs in this process."""
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.collectonly
     in_parallel = config.pluginmanager.has_plugin("xdist") and config.option.numprocesses is None
+    if getattr(config.option, "cov_source", None):
+        in_parallel = False  # pytest-cov has begun already, in this process
     if not (whole and in_parallel) or config.option.usepdb or hasattr(config, "workerinput"):
         return
     workers = config.hook.pytest_xdist_auto_num_workers(config=config)
