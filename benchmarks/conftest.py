@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from importlib import import_module
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
 REFERENCE = Path(__file__).resolve().parents[1] / "tests" / "reference"
 LOOPS = 2_000_000
 BUDGET = 0.6
-"""CPU seconds that the rounds of a benchmark take together, about."""
-FEWEST, MOST = 4, 100
+"""CPU seconds that the rounds of a benchmark take together, about; what comes before each counts a third."""
+FEWEST, MOST = 4, 2000
+STEADY, PATIENCE = 1.01, 4
+"""A minimum is taken for one once the three quickest rounds differ by less, or as many budgets are spent."""
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -90,14 +93,30 @@ def calibration() -> float:
     return min(_loop() for _ in range(5))
 
 
+def _timed(run: Callable[[T], R], subject: T, timer: Callable[[], float]) -> tuple[float, R]:
+    """Time a round without Python's collector."""
+    gc.disable()
+    began = timer()
+    answer = run(subject)
+    took = timer() - began
+    gc.enable()
+    return took, answer
+
+
+def _steady(rounds: list[float]) -> bool:
+    quickest, *_, third = sorted(rounds)[:3]
+    return third <= STEADY * quickest
+
+
 @pytest.fixture
 def measured(benchmark: BenchmarkFixture, calibration: float) -> Callable[..., Any]:
     """Run something warm many times and report its best rate.
 
     ``measured(run, make, unit)`` calls ``run(make())`` twice to warm up and then as often as `BUDGET` allows; only
     `run` counts, and it returns how much it did and anything else. Many short rounds have a minimum that the load of
-    the machine hardly moves. ``extra_info`` gets ``<unit>_per_cpu_second`` and ``<unit>_per_loop``: in the time of a
-    fixed loop of plain Python, which compares machines. `timer` is that of the benchmark, if it has its own.
+    the machine hardly moves; more of them follow until it is steady. ``extra_info`` gets ``<unit>_per_cpu_second`` and
+    ``<unit>_per_loop``: in the time of a fixed loop of plain Python, which compares machines. `timer` is that of the
+    benchmark, if it has its own.
     """
 
     def _(
@@ -113,12 +132,17 @@ def measured(benchmark: BenchmarkFixture, calibration: float) -> Callable[..., A
         if benchmark.disabled:
             return benchmark.pedantic(run, setup=warm)[1]  # type: ignore[no-any-return, no-untyped-call]
         run(make())  # compiles
-        subject = make()
         began = timer()
-        done, _ = run(subject)
-        took = timer() - began
-        rounds = min(max(int(BUDGET / max(took, 1e-6)), FEWEST), MOST)
+        subject = make()
+        made = timer() - began
+        took, (done, _) = _timed(run, subject, timer)
+        rounds = min(max(int(BUDGET / max(took, made / 3, 1e-6)), FEWEST), MOST)
         _, answer = benchmark.pedantic(run, setup=warm, rounds=rounds)  # type: ignore[no-untyped-call]
+        left = PATIENCE * BUDGET
+        while left > 0 and not _steady(benchmark.stats.stats.data):
+            took, _ = _timed(run, make(), timer)
+            benchmark.stats.update(took)
+            left -= max(took, made / 3)
         best = benchmark.stats.stats.min
         benchmark.extra_info |= {
             unit: done,
