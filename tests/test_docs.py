@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import fabricsim as fs
+
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -95,6 +97,33 @@ def test_commands_of_a_page_work_one_after_another(
                 fabricsim([*arguments[:at], "-o", arguments[at + 1]], tmp_path)
                 captured = True
             fabricsim(arguments, tmp_path)
+
+
+@pytest.mark.slow
+def test_readme_shows_what_its_first_command_gives() -> None:
+    table = (ROOT / "README.md").read_text(encoding="utf-8").split("| first cause |")[1].split("\n\n")[0]
+
+    shown = [[cell.strip(" `") for cell in row.strip("|").split("|")] for row in table.splitlines()[2:]]
+    results = fs.compare("gpt2-medium-dp", {"transport": [row[0] for row in shown]})
+
+    assert len(shown) == 3
+    for (_, iteration, exposed, cause), result in zip(shown, results, strict=True):
+        summary = result.summary()
+        assert iteration == f"{1e3 * summary['iteration_time_s']:.1f} ms"
+        assert exposed == f"{1e3 * summary['exposed_communication_s']:.1f} ms"
+        assert cause == summary["causes"][0]["cause"]
+
+
+@pytest.mark.slow
+def test_readme_shows_what_the_replays_give() -> None:
+    told = (ROOT / "README.md").read_text(encoding="utf-8")
+    home = fs.replay("dlrm-v100", "dgx1-v100")
+    away = fs.replay("dlrm-v100", "v100-vm", transport="tcp-10g")
+
+    assert f"takes the {1e3 * home.summary()['iteration_time_s']:.1f} ms that it took" in told
+    assert f"it takes {1e3 * away.summary()['iteration_time_s']:.1f} ms: exposed communication grows" in told
+    exposed = [1e3 * each.summary()["exposed_communication_s"] for each in (home, away)]
+    assert "from {:.1f} to {:.1f} ms".format(*exposed) in told
 
 
 def test_readme_gives_the_two_commands_between_their_markers() -> None:
