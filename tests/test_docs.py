@@ -115,6 +115,23 @@ def test_readme_shows_what_its_first_command_gives() -> None:
 
 
 @pytest.mark.slow
+def test_the_tutorial_shows_what_its_comparison_gives(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "tutorial" / "is-400g-worth-it.md"
+    (job,) = (text for name, _, text in blocks(page) if name == "job.toml")
+    (tmp_path / "job.toml").write_text(job, encoding="utf-8")
+    told = re.findall(r"^\| (\d+) Gb/s \| ([\d.]+) ms \| ([\d.]+) ms \|$", page.read_text("utf-8"), re.MULTILINE)
+
+    rates = [f"{rate}Gbps" for rate, _, _ in told]
+    results = fs.compare(tmp_path / "job.toml", {"fabric.link_rate": rates})
+
+    assert len(told) == 3
+    for (_, iteration, exposed), result in zip(told, results, strict=True):
+        summary = result.summary()
+        assert float(iteration) == pytest.approx(1e3 * summary["iteration_time_s"], abs=0.05)
+        assert float(exposed) == pytest.approx(1e3 * summary["exposed_communication_s"], abs=0.005)
+
+
+@pytest.mark.slow
 def test_readme_shows_what_the_replays_give() -> None:
     told = (ROOT / "README.md").read_text(encoding="utf-8")
     home = fs.replay("dlrm-v100", "dgx1-v100")
