@@ -38,6 +38,8 @@ def run_for(*names: str) -> set[str]:
         ("tests/reference/filling.py", "tests/kernels/test_maxmin.py"),
         ("tests/traces/test_goal.py", "tests/traces/test_goal.py"),
         ("README.md", "tests/test_docs.py"),
+        ("benchmarks/conftest.py", "benchmarks"),
+        ("benchmarks/test_ring.py", "benchmarks/test_ring.py"),
     ],
 )
 def test_what_mirrors_or_imports_a_module_is_run(name: str, expected: str) -> None:
