@@ -100,8 +100,9 @@ def job_tables(base: Mapping[str, Any], layout: Layout) -> dict[str, Any]:
         degrees.pop("context_method", None)
     if degrees["pipeline"] == 1:
         job.pop("schedule", None)
-    dropped = ("overlap", "bucket", "first_bucket") if degrees["zero"] == _FULLY_SHARDED else ("prefetch",)
-    for key in dropped:
+    sharded, alone = degrees["zero"] == _FULLY_SHARDED, degrees["data"] * degrees["context"] == 1
+    reduced = ("overlap", "bucket", "first_bucket") if sharded or alone else ()
+    for key in (*reduced, *(() if sharded else ("prefetch",))):
         job.pop(key, None)
     if degrees["zero"] != _FULLY_SHARDED:
         for key in ("replicate", "reshard_after_forward"):

@@ -15,7 +15,7 @@ from fabricsim.run.bill import COST
 from fabricsim.run.pipeline import build_plan, load, simulate
 from fabricsim.run.search.bound import least_time
 from fabricsim.run.search.layouts import KEYS as KEYS_OF_LAYOUTS
-from fabricsim.run.search.layouts import choices, layouts
+from fabricsim.run.search.layouts import choices, job_tables, layouts
 from fabricsim.run.search.search import OUT, Budget, search
 
 if TYPE_CHECKING:
@@ -190,3 +190,16 @@ def test_a_single_value_of_what_layouts_differ_in_is_the_only_one_tried() -> Non
 
     assert _sorted(told) == (["cluster.hosts=4"], {"transport": transports, "job.micro_batch": [1]})
     assert set(choices(small().scenario, small().scenario.job, {})) == set(KEYS_OF_LAYOUTS)  # type: ignore[arg-type]
+
+
+def test_a_layout_without_replicas_has_no_overlap_of_gradients() -> None:
+    base = {"overlap": "ddp", "bucket": "1GiB", "prefetch": "next", "parallelism": {}}
+    degrees = {"tensor": 8, "pipeline": 2, "context": 1, "zero": 0, "data": 1}
+
+    def kept(**more: int) -> set[str]:
+        layout = {f"job.parallelism.{key}": value for key, value in {**degrees, **more}.items()}
+        return set(job_tables(base, layout)) & {"overlap", "bucket", "prefetch"}
+
+    assert kept() == set()
+    assert kept(context=2) == kept(data=2, zero=1) == {"overlap", "bucket"}
+    assert kept(data=2, zero=3) == {"prefetch"}
