@@ -93,9 +93,12 @@ def _pairs(axes: Axes, unit: str, rows: Sequence[Mapping[str, object]]) -> None:
     axes.barh(places - 0.19, measured, 0.36, color=style.MEASURED_COLOUR, label="measured")
     axes.barh(places + 0.19, predicted, 0.36, color=style.PREDICTED_COLOUR, label="predicted")
     for place, truth, forecast, row in zip(places, measured, predicted, rows, strict=True):
-        _label(axes, place - 0.19, truth, f"{truth:.3g}")
-        _label(axes, place + 0.19, forecast, f"{forecast:.3g}{_error(row['relative_error'])}")
-    axes.set_yticks(places, [fill(str(row["quantity"]), 20 if style.narrow() else _LABEL_WIDTH) for row in rows])
+        _label(axes, place - 0.19, truth, _digits(truth))
+        _label(axes, place + 0.19, forecast, f"{_digits(forecast)}{_error(row['relative_error'])}")
+    names = [str(row["quantity"]) for row in rows]
+    if len({name.partition(": ")[0] for name in names}) == 1 < len(names):  # which the title says
+        names = [name.partition(": ")[2] or name for name in names]
+    axes.set_yticks(places, [fill(name, 20 if style.narrow() else _LABEL_WIDTH) for name in names])
     axes.set_ylim(len(rows) - 0.45, -0.55)
     # room for the labels beside the longest bar
     longest = max(1e-300, *measured, *predicted)
@@ -103,6 +106,11 @@ def _pairs(axes: Axes, unit: str, rows: Sequence[Mapping[str, object]]) -> None:
     if unit == "%" and longest <= 100:  # noqa: PLR2004  the whole
         axes.set_xticks(range(0, 101, 20))
     axes.set_xlabel(f"Value ({unit})" if unit else "Value (no unit)")
+
+
+def _digits(value: float) -> str:
+    """Three digits, or as many as stand before the point."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"  # noqa: PLR2004  digits
 
 
 def _label(axes: Axes, place: float, value: float, text: str) -> None:

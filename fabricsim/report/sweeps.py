@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _SWEEPS = {"sequence": "Sequence length (tokens)", "model": "Model"}
 _MARKERS = "osD^vPX"
+_BESIDE = 20  # letters that fit beside one another
 _BASE = 4
 """Step of the ticks of sizes, as a power of two: 16 times."""
 
@@ -35,21 +36,21 @@ def volume_sweeps(points: Points, schemes: Sequence[str], mixed: str) -> Figure:
     """
     style.require_some(len(points), "job", "the study counted nothing")
     below = style.narrow()
-    figure = style.new_figure(15.0 if below else 4.8)
+    figure = style.new_figure(10.0 if below else 4.8)
     panels = figure.subplots(3, len(_SWEEPS)).T if below else figure.subplots(len(_SWEEPS), 3)
     for line, (sweep, label) in zip(panels, _SWEEPS.items(), strict=True):
         swept = [point for point in points if point["sweep"] == sweep]
         ticks = list(dict.fromkeys(str(point[sweep]) for point in swept))
         for axes in line:
-            axes.set_xticks(range(len(ticks)), ticks, fontsize="small")
+            turned = sum(map(len, ticks)) > _BESIDE
+            axes.set_xticks(range(len(ticks)), ticks, rotation=60 if turned else 0, fontsize=6)
             axes.set_xlabel(label)
         _sizes(line[0], swept, schemes)
         _counts(line[1], swept, schemes)
         _shares(line[2], [point for point in swept if point["scheme"] == mixed], mixed)
-    handles, labels = panels[0][1].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower left", ncols=len(labels), frameon=False, fontsize="small")
-    handles, labels = panels[0][2].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower right", ncols=len(labels), frameon=False, fontsize="small")
+    for axes, where in ((panels[0][1], "left"), (panels[0][2], "right")):
+        handles, labels = axes.get_legend_handles_labels()
+        figure.legend(handles, labels, loc=f"outside lower {where}", ncols=1 if below else len(labels))
     figure.suptitle("Messages of one iteration, counted in the program of each job")
     return figure
 
@@ -89,9 +90,9 @@ def _counts(axes: Axes, points: Points, schemes: Sequence[str]) -> None:
 
 def _line(number: int) -> dict[str, Any]:
     """Make earlier lines broader, so that they show below later ones in the same place."""
-    width = max(6.0 - number, 1.0)
+    width = max(3.6 - 0.6 * number, 0.8)
     colour = style.SERIES_COLOURS[number]
-    return {"color": colour, "linewidth": width, "marker": _MARKERS[number], "markersize": width + 3}
+    return {"color": colour, "linewidth": width, "marker": _MARKERS[number], "markersize": width + 2}
 
 
 def _shares(axes: Axes, points: Points, mixed: str) -> None:

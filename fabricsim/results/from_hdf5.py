@@ -27,6 +27,7 @@ MOST_TOTALS = 2**24
 _LOG_NUMBERS = ("payload", "overhead", "ecn")
 _PAIRS_NUMBERS = ("ranks", "domain", "in_network")
 _MOST_BYTES = 2**62
+_HELD = ("limit", "used", "rest")
 _TEXT_ATTRIBUTES = ("name", "source", "transport", "engine", "version")
 
 
@@ -65,7 +66,7 @@ def read_result(reader: ResultFile) -> RunRecord:
         packets=read_packets(reader) if reader.has_group(columns.WIRES.group) else None,
         ranks=ranks,
         capture=_read_capture(reader) if reader.has_attribute("capture") else None,
-        notes=tuple(reader.text_attribute("notes").splitlines()),
+        notes=tuple(reader.text_attribute("notes").splitlines()) if reader.has_attribute("notes") else (),
         work=_read_work(reader) if reader.has_attribute("work") else None,
         jobs=_read_jobs(reader, ops, calls) if reader.has_attribute("jobs") else (),
         pairs=_read_pairs(reader) if reader.has_group(columns.PAIRS.group) else None,
@@ -91,6 +92,9 @@ def _read_resolved(reader: ResultFile) -> dict[str, Any]:
     cables = fabric.get("cables", {})
     changed = isinstance(cables, dict) and all(isinstance(each, dict) for each in cables.values())
     reader.require(changed, "attribute resolved has cables that are no tables")
+    failures = fabric.get("failures", [])
+    failing = isinstance(failures, list) and all(isinstance(each, dict) for each in failures)
+    reader.require(failing, "attribute resolved has failures that are no list of tables")
     algorithms = isinstance(collectives.get("algorithm"), (str, dict, type(None)))
     reader.require(algorithms, "attribute resolved has algorithms that are neither a name nor a table")
     return told
@@ -172,8 +176,11 @@ def _read_calls(reader: ResultFile) -> CallRecords:
     failures = reader.has_column(columns.CALLS.group, columns.FAILED.name)
     table = columns.CALLS_OF_FAILURES if failures else columns.CALLS
     count = len(reader.numbers(table.group, table.index))
-    data = [reader.values(table.group, column, count) for column in table.columns]
-    calls = [CallRecord(*row) for row in zip(*data, strict=True)]
+    older = not any(reader.has_column(table.group, name) for name in _HELD)  # from before it was told what held a call
+    some = [column for column in table.columns if not (older and column.name in _HELD)]
+    data = [reader.values(table.group, column, count) for column in some]
+    names = [column.name for column in some]
+    calls = [CallRecord(**dict(zip(names, row, strict=True))) for row in zip(*data, strict=True)]
     possible = all(call.ranks > 0 and call.size >= 0 and call.start <= call.end for call in calls)
     reader.require(possible, "group calls has calls of no ranks, of less than no bytes, or that end before they start")
     return CallRecords.of(calls)

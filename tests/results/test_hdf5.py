@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import os
 import subprocess
 import sys
@@ -12,11 +13,15 @@ import numpy as np
 import pytest
 
 from fabricsim.errors import ResultError
+from fabricsim.records.program import NONE
+from fabricsim.report.page.writer import write_page
 from fabricsim.results import hdf5
 from fabricsim.results.hdf5_reader import ResultFile
 from fabricsim.results.pairs import Pairs
 from fabricsim.results.result import CallRecords, RunRecord, Series
+from fabricsim.results.summary import summarise
 from fabricsim.results.throughput import IterationWork
+from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -169,6 +174,18 @@ def test_root_says_what_was_run(written: Path, two_ranks: RunRecord) -> None:
         assert file.attrs["seed"] == two_ranks.seed
         assert "numpy" in file.attrs["versions"]
         assert set(file) == {"ops", "calls", "links", "series", "flows"}
+
+
+def test_a_file_of_the_first_days_is_read(tmp_path: Path) -> None:
+    """It was written by commit 8ef9ea1, which told neither what held a call nor notes."""
+    (tmp_path / "old.h5").write_bytes(gzip.decompress((Path(__file__).parent / "first-days.h5.gz").read_bytes()))
+
+    result = hdf5.read(tmp_path / "old.h5")
+
+    assert (result.version, result.iteration, result.notes) == ("0.1.0", 11 * PS_PER_S, ())
+    assert [call.limit for call in result.calls] == [NONE] * len(result.calls)
+    assert summarise(result)["iteration_time_s"] == 11.0
+    write_page([("old.h5", result)], tmp_path / "old.html")
 
 
 def test_nothing_is_left_when_writing_fails(two_ranks: RunRecord, tmp_path: Path) -> None:
