@@ -26,7 +26,7 @@ def test_lines_are_means_over_models_of_gains_over_the_fewest_nodes(width: float
     assert slow.get_ydata()[-1] == pytest.approx(50 * (3 / 9 + 6 / 12))
     assert fast.get_ydata()[0] == 100
     ideal, slow, _ = strong.get_lines()
-    assert ideal.get_ydata() == [1, 2, 4]
+    assert list(ideal.get_ydata()) == [1, 2, 4]
     assert slow.get_ydata()[-1] == pytest.approx(0.5 * (2 / 1.25 + 5 / 2))
 
 
