@@ -128,13 +128,15 @@ def make_ready() -> None:
     It has one thread and does nothing more: a copy of this process could hold a lock or a kernel in its midst.
     """
     forkserver.set_forkserver_preload(["fabricsim.run.sweeps.ready"])
-    before = signal.pthread_sigmask(
-        signal.SIG_BLOCK, [signal.SIGINT]
-    )  # of its own: Ctrl-C ends this process, it follows
+    # Ctrl-C and kill end this process; what it started follows, and says nothing of semaphores that it clears away
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    warned = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = ",".join(filter(None, [warned, "ignore:resource_tracker:UserWarning"]))
     try:
         forkserver.ensure_running()
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        os.environ.pop("PYTHONWARNINGS") if warned is None else os.environ.update(PYTHONWARNINGS=warned)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 @contextmanager

@@ -122,6 +122,24 @@ def test_a_parent_that_is_killed_at_random_loses_nothing(tmp_path: Path) -> None
     ]  # of those killed in the midst of a file, at most
 
 
+@pytest.mark.slow
+def test_ctrl_c_ends_workers_too_and_says_one_line(tmp_path: Path) -> None:
+    study, out = tmp_path / "study.toml", tmp_path / "out"
+    grid = 'fabric.link_rate = { from = "20Gbps", to = "300Gbps", count = 5000 }'
+    study.write_text(f'scenario = "gpt2-medium-dp"\n[grid]\n{grid}\n')
+    command = [sys.executable, "-m", "fabricsim", "sweep", str(study), "-o", str(out), "--workers", "2"]
+    sweeping = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)  # noqa: S603  our own words
+    while not list(out.glob("runs/*.json")):
+        assert sweeping.poll() is None
+        time.sleep(0.1)
+
+    os.killpg(sweeping.pid, signal.SIGINT)
+    _, err = sweeping.communicate(timeout=60)  # until the last process that could write has ended
+
+    assert (sweeping.returncode, err) == (130, "fabricsim: interrupted\n")
+    assert len(list(out.glob("runs/*.json"))) < 5000
+
+
 def end_once(task: str) -> str:
     """Kill the process that runs the third task, the first time; the fourth always."""
     folder, number = task.split(" ")
