@@ -42,7 +42,8 @@ def measured_against_predicted(rows: Sequence[Mapping[str, object]], title: str)
     style.require_some(len(rows), "figure", "the study compared nothing")
     units = list(dict.fromkeys(str(row["unit"]) for row in rows))
     groups = [[row for row in rows if row["unit"] == unit] for unit in units]
-    heights = [len(group) + 0.8 for group in groups]
+    tall = 2.0 if style.narrow() else 1.0  # names take more lines there
+    heights = [tall * len(group) + 0.8 for group in groups]
     figure = style.new_figure(0.9 + 0.4 * sum(heights))
     panels = figure.subplots(len(units), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, unit, group in zip(panels, units, groups, strict=True):

@@ -279,6 +279,9 @@ def test_pictures(study: Validation, tmp_path: Path) -> None:
         "utilisation",
         "shares",
         "data-parallel",
+        "data-scaling",
         "pipeline-parallel",
+        "pipeline-scaling",
+        "rates",
     ]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
