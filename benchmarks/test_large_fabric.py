@@ -1,8 +1,8 @@
 """65,536 GPUs on a rail-optimised network of three tiers: what it takes to build it, and to run an iteration on it.
 
-Each runs in a process of its own, which tells its CPU time and most memory. Measured on two cores of a cloud machine that
-were shared with other work, Python and imports included: 7 s and 0.6 GB to build it with all routes of the job's groups;
-102 s and 1.2 GB for the iteration, of which 1,024 ranks stand for all.
+Each runs in a process of its own, which tells its CPU time and most memory. Measured on two cores of a cloud machine
+that were shared with other work, Python and imports included: 7 s and 0.6 GB to build it with all routes of the job's
+groups; 102 s and 1.2 GB for the iteration, of which 1,024 ranks stand for all.
 """
 
 from __future__ import annotations
