@@ -13,7 +13,7 @@ import congestion
 import numpy as np
 from congestion import MS, US, Sawtooth, Trace
 
-from fabricsim.report.style import SERIES_COLOURS, new_figure, save
+from fabricsim.report.style import SERIES_COLOURS, new_figure, picture, save
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,8 +37,9 @@ def steps(axes: Axes, trace: Trace, unit: float, scale: float = 1.0, **style: ob
     axes.step(times / unit, values * scale, where="post", linewidth=0.8, **style)  # type: ignore[arg-type]
 
 
+@picture
 def dctcp() -> Figure:
-    figure = new_figure(8.0, 5.5)
+    figure = new_figure(4.2)
     for axes, flows in zip(figure.subplots(2, 1, sharex=True), (2, 10), strict=True):
         seen = congestion.dctcp(flows)
         model = Sawtooth.of(seen)
@@ -46,36 +47,40 @@ def dctcp() -> Figure:
         for height, name in ((model.highest, "K + N"), (model.lowest, "K + N - A")):
             axes.axhline(height, color=THEORY, linestyle="--", linewidth=0.8)
             axes.annotate(name, (12.05, height), va="center", color=THEORY, annotation_clip=False)
-        axes.set(ylabel="queue, packets", ylim=(0, 70), title=f"{flows} flows", xlim=(4, 12))
-    axes.set_xlabel("time, ms")
+        axes.set(ylabel="Queue (packets)", ylim=(0, 70), title=f"{flows} flows", xlim=(4, 12))
+    axes.set_xlabel("Time (ms)")
     return figure
 
 
+@picture
 def dcqcn() -> Figure:
-    figure = new_figure(8.0, 3.5)
+    figure = new_figure(2.6)
     axes = figure.subplots()
     seen = congestion.dcqcn()
     for number, rate in enumerate(seen.rates):
         steps(axes, rate, MS, 8e-9, color=SERIES_COLOURS[2 * number], label=f"flow {number + 1}")
     axes.axhline(congestion.DCQCN_RATE * 4e-9, color=THEORY, linestyle="--", linewidth=0.8, label="fair share")
-    axes.set(xlabel="time, ms", ylabel="rate, Gb/s", xlim=(0, 60))
+    axes.set(xlabel="Time (ms)", ylabel="Rate (Gb/s)", xlim=(0, 60))
     axes.legend()
     return figure
 
 
+@picture
 def hpcc() -> Figure:
-    figure = new_figure(8.0, 3.5)
+    figure = new_figure(2.6)
     axes = figure.subplots()
     for number, senders in enumerate((2, 8)):
         queue = congestion.hpcc(senders).queue.between(0, MS // 2)
         steps(axes, queue, US, 1 / 1048, color=SERIES_COLOURS[2 * number], label=f"{senders} senders")
-    axes.set(xlabel="time, µs", ylabel="queue, packets of 1048 B", yscale="log", xlim=(0, 500))
+    axes.set(xlabel="Time (µs)", ylabel="Queue (packets of 1048 B)", yscale="log", xlim=(0, 500))
+    axes.yaxis.set_major_formatter("{x:g}")
     axes.legend()
     return figure
 
 
+@picture
 def cubic() -> Figure:
-    figure = new_figure(8.0, 3.5)
+    figure = new_figure(2.6)
     axes = figure.subplots()
     window = congestion.cubic().windows[0]
     steps(axes, window, 1e12, color=SERIES_COLOURS[0], label="window")
@@ -86,18 +91,20 @@ def cubic() -> Figure:
     time = np.linspace(begin, window.times[-1] * 1e-12, 200)
     law = congestion.CUBIC_SCALE * (time - begin - origin) ** 3 + peak
     axes.plot(time, law, color=SERIES_COLOURS[4], linestyle="--", label="C (t - K)³ + W_max")
-    axes.set(xlabel="time, s", ylabel="window, packets", ylim=(0, 1500))
+    axes.set(xlabel="Time (s)", ylabel="Window (packets)", ylim=(0, 1500))
     axes.legend(loc="lower right")
     return figure
 
 
+@picture
 def incast() -> Figure:
-    figure = new_figure(8.0, 3.5)
+    figure = new_figure(2.6)
     axes = figure.subplots()
     for number, (name, switch) in enumerate((("PFC", congestion.PAUSING), ("tail drop", congestion.TAIL_DROP))):
         took = np.sort(congestion.incast(switch).completion) / MS
         axes.step(took, np.arange(1, len(took) + 1), where="post", color=SERIES_COLOURS[2 * number], label=name)
-    axes.set(xlabel="time, ms", ylabel="flows complete", xscale="log")
+    axes.set(xlabel="Time (ms)", ylabel="Flows complete", xscale="log")
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.legend()
     return figure
 
