@@ -18,7 +18,7 @@ class Paths(NamedTuple):
     """Ways of many connections: of each its latency, ps, and how many hops it has; then all hops, way by way."""
 
     latency: NDArray[np.int64]
-    count: NDArray[np.int64]
+    length: NDArray[np.int64]
     resource: NDArray[np.int64]
     cost: NDArray[np.float64]
 

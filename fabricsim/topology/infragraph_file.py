@@ -33,7 +33,7 @@ _HOST_DELAY, _SWITCH_DELAY = 25.0, 150.0  # ns, of 5 and 30 m: what other topolo
 
 class _Component(NamedTuple):
     name: str
-    count: int
+    number: int
     kind: str
 
 
@@ -41,7 +41,7 @@ class _End(NamedTuple):
     """A component of an instance: name and index of that, the place of the component, and its kind."""
 
     instance: str
-    index: int
+    at: int
     place: Place
     kind: str
 
@@ -67,7 +67,7 @@ def rows(path: Path, whole: Any, ends: Ends) -> Iterator[tuple[int, dict[str, st
     between: dict[tuple[str, str, float], list[float]] = {}
     line: dict[tuple[str, str, float], int] = {}
     for edge in edges:
-        called = [names.get((end.instance, end.index, end.place), "") for end in (edge.one, edge.other)]
+        called = [names.get((end.instance, end.at, end.place), "") for end in (edge.one, edge.other)]
         if not all(called):  # of GPUs, which their hosts join
             continue
         host = graph.is_host(edge.one) or graph.is_host(edge.other)
@@ -197,7 +197,7 @@ class _Graph:
                 continue  # the device's own name may go before
             components = {each.name: (place, each) for place, each in enumerate(self.devices.get(device, []))}
             place, component = components[self._known(part.split("[")[0], components, number)]
-            here = [(place, index) for index in self._indices(part, component.count, number)]
+            here = [(place, index) for index in self._indices(part, component.number, number)]
             if len(places) * len(here) * len(indices) > MOST_EDGES:
                 raise TraceError(self.path, f"more than {MOST_EDGES} ends; describe a smaller network", number)
             places = [((*before, each), component.kind) for (before, _), each in product(places, here)]
@@ -227,7 +227,7 @@ class _Graph:
         used: dict[tuple[str, int], dict[Place, str]] = {}
         for edge in edges:
             for end in (edge.one, edge.other):
-                used.setdefault((end.instance, end.index), {})[end.place] = end.kind
+                used.setdefault((end.instance, end.at), {})[end.place] = end.kind
         hosts = [
             (name, index) for name, (_, count) in self.instances.items() if self._hosts[name] for index in range(count)
         ]

@@ -145,7 +145,7 @@ def test_many_ways_at_once_are_the_ways_one_by_one(build: Build, cluster: str, t
     sources, targets, ports = np.array([(*pair, port) for pair in pairs for port in (0, 5)]).T.copy()
     paths = platform.paths(sources, targets, ports)
     assert paths is not None
-    ends = np.cumsum(paths.count).tolist()
+    ends = np.cumsum(paths.length).tolist()
     hops = [*zip(paths.resource.tolist(), paths.cost.tolist(), strict=True)]
     for number, (source, target, port) in enumerate(zip(sources, targets, ports, strict=True)):
         one = platform.path(int(source), int(target), int(port))

@@ -269,8 +269,8 @@ class Footprint:
         latency, network, count = (np.zeros(len(codes), np.int64) for _ in range(3))
         if paths is not None:
             one_by_one[together] = False
-            latency[together], network[together], count[together] = paths.latency, 1, paths.count
-            columns.append((np.repeat(together, paths.count), paths.resource, paths.cost))
+            latency[together], network[together], count[together] = paths.latency, 1, paths.length
+            columns.append((np.repeat(together, paths.length), paths.resource, paths.cost))
         rest, hops = np.flatnonzero(one_by_one), list["Hop"]()
         for route in rest.tolist():
             way = self._ways.path(*self.ends_of(int(codes[route])))
