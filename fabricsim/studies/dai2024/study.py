@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 TRANSPORTS = ("tcp-10g", "ipoib-100g", "rdma-100g")
 _LARGEST = 8  # nodes of the largest run, which is drawn
-_OVER_TIME = "gpt2-large"  # model whose rates over time are drawn
+_OVER_TIME = "gpt2-medium"  # model whose rates over time are drawn
 _STRETCHES = 120  # of time
 _DEGREES = {"job.parallelism.pipeline", "job.parallelism.tensor"}
 """Keys that are to blame where a model cannot be split as it should be."""
