@@ -272,9 +272,9 @@ class Footprint:
             latency[together], network[together], count[together] = paths.latency, 1, paths.length
             columns.append((np.repeat(together, paths.length), paths.resource, paths.cost))
         rest, hops = np.flatnonzero(one_by_one), list["Hop"]()
-        for route in rest.tolist():
-            way = self._ways.path(*self.ends_of(int(codes[route])))
-            latency[route], network[route], count[route] = way.latency, way.network, len(way.hops)
+        for at in rest.tolist():
+            way = self._ways.path(*self.ends_of(int(codes[at])))
+            latency[at], network[at], count[at] = way.latency, way.network, len(way.hops)
             hops += way.hops
         resources = np.array([resource for resource, _ in hops], np.int64)
         columns.append((np.repeat(rest, count[rest]), resources, np.array([cost for _, cost in hops], np.float64)))
