@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^(?:<!-- (\S+\.\w+) -->\n)?```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILE_NAME = re.compile(r"# (\S+\.(?:toml|py|txt|yml|csv|cm|topo))\n")
-SCENARIO = re.compile(r"^(extends|cluster|\[cluster\])", re.MULTILINE)
+SCENARIO = re.compile(r"\A(?!.*^\[\[points).*?^(extends|cluster|\[cluster\])", re.MULTILINE | re.DOTALL)
 PYTHON = {
     ROOT / "docs" / page
     for page in (
@@ -28,7 +28,6 @@ PYTHON = {
         "howto/pandas.md",
         "howto/simpy.md",
         "howto/uncertainty.md",
-        "tutorial/rail-only.md",
     )
 } | {ROOT / "README.md"}
 """Pages whose Python is run, too."""
