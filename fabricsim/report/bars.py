@@ -104,7 +104,8 @@ def _stack(axes: Axes, times: Sequence[IterationParts], longest: float) -> None:
         left += width
     hidden = [time.overlapped for time in times]
     if max(hidden) >= _LEAST * longest:
-        look = {"facecolor": style.COMPUTE_COLOUR, "edgecolor": "white", "hatch": "////", "linewidth": 0.0}
-        axes.barh(places, np.array(hidden) / scale, 0.72, label="communication behind compute", **look)
+        bars = axes.barh(places, np.array(hidden) / scale, 0.72, label="communication behind compute")
+        for bar in bars:
+            bar.set(facecolor=style.COMPUTE_COLOUR, edgecolor="white", hatch="////", linewidth=0.0)
     axes.set_xlabel(f"Time in the iteration ({unit})")
     style.legend(axes.get_figure(), of=axes)  # type: ignore[arg-type]  # of a figure, no part of one

@@ -73,11 +73,11 @@ def _line(axes: Axes, runs: Sequence[ScaledRun], place: int) -> None:
             gains.setdefault(nodes, []).append(first / time * (100 if runs[0].weak else 1))
     if not gains:
         return
-    nodes = sorted(gains)
+    sizes = sorted(gains)
     colour = style.SERIES_COLOURS[place % len(style.SERIES_COLOURS)]
-    least, mean, most = ([float(pick(gains[count])) for count in nodes] for pick in (min, np.mean, max))
-    axes.fill_between(nodes, least, most, color=colour, alpha=0.15, linewidth=0)
-    axes.plot(nodes, mean, marker=_MARKERS[place % len(_MARKERS)], color=colour, label=runs[0].line)
+    least, mean, most = ([float(pick(gains[count])) for count in sizes] for pick in (min, np.mean, max))
+    axes.fill_between(sizes, least, most, color=colour, alpha=0.15, linewidth=0)
+    axes.plot(sizes, mean, marker=_MARKERS[place % len(_MARKERS)], color=colour, label=runs[0].line)
 
 
 @style.picture

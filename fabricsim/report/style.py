@@ -27,7 +27,7 @@ P = ParamSpec("P")
 FULL_WIDTH = 7.0
 """Inches across both columns of a paper; one column has about 3.3."""
 _WIDTH = ContextVar("width", default=FULL_WIDTH)
-_RC = {
+_RC: dict[Any, Any] = {
     "font.family": ["DejaVu Sans"],
     "font.size": 8.0,
     "axes.titlesize": 8.0,

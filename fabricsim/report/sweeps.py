@@ -48,9 +48,10 @@ def volume_sweeps(points: Points, schemes: Sequence[str], mixed: str) -> Figure:
         _sizes(line[0], swept, schemes)
         _counts(line[1], swept, schemes)
         _shares(line[2], [point for point in swept if point["scheme"] == mixed], mixed)
-    for axes, where in ((panels[0][1], "left"), (panels[0][2], "right")):
+    places: tuple[tuple[Axes, Any], ...] = ((panels[0][1], "outside lower left"), (panels[0][2], "outside lower right"))
+    for axes, place in places:
         handles, labels = axes.get_legend_handles_labels()
-        figure.legend(handles, labels, loc=f"outside lower {where}", ncols=1 if below else len(labels))
+        figure.legend(handles, labels, loc=place, ncols=1 if below else len(labels))
     figure.suptitle("Messages of one iteration, counted in the program of each job")
     return figure
 

@@ -86,5 +86,5 @@ def _panel(axes: Axes, use: TierUse, edges: NDArray[np.float64]) -> None:
         )  # fmt: skip
     axes.stairs(100 * use.mean, edges, color=colour, linewidth=1.0, baseline=None, label=label)
     kind = "" if use.kind == "wire" else f"{use.kind} "
-    told = f"{use.count} alike, busiest {use.busiest}" if use.count > 1 and not style.narrow() else ""
-    style.panel_title(axes, f"{kind}{use.tier if use.count > 1 else use.busiest}", told)
+    told = f"{use.alike} alike, busiest {use.busiest}" if use.alike > 1 and not style.narrow() else ""
+    style.panel_title(axes, f"{kind}{use.tier if use.alike > 1 else use.busiest}", told)

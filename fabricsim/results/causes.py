@@ -187,8 +187,8 @@ def _detail(result: RunRecord, cause: str, parts: list[_Part], limit: int) -> st
     if cause == "compute":
         return ", ".join(text for text in (_straggler(result, _most(parts)), _timer(parts)) if text)
     if limit != NONE and cause != _RESTS[Rest.FAILURE]:
-        said = _sharing(result, parts[0].of, limit), _slower(result, limit), _failed(result, limit)
-        said += (_unevenness(result, limit),)
+        of_limit = _slower(result, limit), _failed(result, limit), _unevenness(result, limit)
+        said = _sharing(result, parts[0].of, limit), *of_limit
         return ", ".join(text for text in said if text)
     if result.packets is None or cause not in NETWORK or cause == Rest.LATENCY.name.lower():
         return ""

@@ -21,14 +21,14 @@ BINS = 240
 class TierUse(NamedTuple):
     """Use of the resources of one tier.
 
-    ``count`` is how many were looked at, ``busiest`` the one with the highest mean use. ``least``, ``mean`` and
+    ``alike`` is how many were looked at, ``busiest`` the one with the highest mean use. ``least``, ``mean`` and
     ``most`` of them have a share of the capacity, 0 to 1, for each stretch of time. Of resources that are not recorded
     (``held``) there is the most alone: each call adds its mean use of the resource that limits it while it runs.
     """
 
     tier: str
     kind: str
-    count: int
+    alike: int
     busiest: str
     least: NDArray[np.float64]
     mean: NDArray[np.float64]
@@ -110,7 +110,7 @@ def _of_calls(result: RunRecord, some: NDArray[np.int64], edges: NDArray[np.floa
             level[gap], free[gap] = used[call], gap + 1
             gap = _next(free, gap)
     total = np.concatenate([[0.0], np.cumsum(level[:-1] * np.diff(times))])
-    return np.diff(np.interp(edges, times, total)) / np.diff(edges)
+    return np.asarray(np.diff(np.interp(edges, times, total)) / np.diff(edges))
 
 
 def _next(free: list[int], place: int) -> int:

@@ -17,6 +17,7 @@ from fabricsim.results.summary import summarise
 from fabricsim.results.traffic import summarise_traffic
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     import pandas as pd
@@ -133,9 +134,13 @@ class Result(_Shown, record.RunRecord):
         """
         from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
 
-        known = {"breakdown": plots.breakdown, "timeline": plots.timeline, "utilisation": plots.utilisation}
+        known: dict[str, Callable[[record.RunRecord], Figure]] = {
+            "breakdown": plots.breakdown,
+            "timeline": plots.timeline,
+            "utilisation": plots.utilisation,
+        }
         if (pairs := self.pairs) is not None:
-            known["matrix"] = lambda run: plots.heat_map(pairs, run.name)
+            known["matrix"] = lambda result: plots.heat_map(pairs, result.name)
         return _chosen(known, picture)(self)
 
     def _text(self) -> RenderableType:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 _TO_BYTES = 1e9 / 8  # from Gb/s
 
 
-class Part(NamedTuple):
+@dataclass(frozen=True)
+class Part:
     """So many alike pieces of a network.
 
     `kind`: ``switch``, ``transceiver``, ``cable`` or ``nic``. `name`: where they are. `gbps`: of their fastest port.
@@ -49,7 +50,7 @@ class BillLine(NamedTuple):
         """Give it as JSON has it."""
         count, price = self.part.count, self.price
         return {
-            **self.part._asdict(),
+            **asdict(self.part),
             "cost_each_usd": self.cost,
             "power_each_w": self.power,
             "cost_usd": None if self.cost is None else count * self.cost,

@@ -53,7 +53,7 @@ _TELEMETRY = "flow, law, now, packets, net.telemetry, echo, slot"
 _IS_OF_THIS_PACKET = "net.telemetry[flow.first_telemetry + slot * flow.hops].stamp == now - rtt"  # not of a later one
 
 
-def hook(choice: Choice, name: str) -> Kernel | None:
+def hook(choice: type[object], name: str) -> Kernel | None:
     """Return the kernel of a law or rule by its name; None if there is none beside its class."""
     return getattr(sys.modules[choice.__module__], name, None)
 

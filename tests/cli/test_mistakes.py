@@ -407,7 +407,7 @@ def test_unknown_study_and_kind(fabricsim: Fabricsim) -> None:
         (["run", "gpt2-medium-dp", "--sed", "1"], "No such option: --sed"),
         (["run", "gpt2-medium-dp", "--seed", "one"], "Invalid value for '--seed'"),
         (["compare", "gpt2-medium-dp", "--transport", "tcp-10g", "--jobs", "0"], "Invalid value for '--jobs'"),
-        (["plot", "x.h5", "--format", "pdf"], "Invalid value for '--format'"),
+        (["plot", "x.h5", "--format", "gif"], "Invalid value for '--format'"),
     ],
 )
 def test_usage_errors(fabricsim: Fabricsim, arguments: list[str], message: str) -> None:

@@ -221,7 +221,7 @@ def test_what_held_calls_is_shown_though_it_is_not_recorded(two_ranks: RunRecord
     held = dataclasses.replace(two_ranks, links=links, calls=dataclasses.replace(calls, limits=limits))
     _, tiers = use_over_time(held)
     (thread,) = [use for use in tiers if use.held]
-    assert (thread.kind, thread.busiest, thread.count) == ("proxy thread", "host0/gpu0/proxy", 1)
+    assert (thread.kind, thread.busiest, thread.alike) == ("proxy thread", "host0/gpu0/proxy", 1)
     busy = sum(call.end - call.start for call in calls) / two_ranks.iteration
     assert thread.most.mean() == pytest.approx(0.8 * busy)
     assert "what held each call, mean use while it ran" in _legend(plots.utilisation(held))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 S = PS_PER_S
-SOMETIMES = {"throughput", "simulated_ranks", "queues", "capture", "assumptions", "jobs", "uncertainty"}
+SOMETIMES = {"throughput", "simulated_ranks", "queues", "capture", "assumptions", "jobs", "uncertainty", "pairs"}
 """Keys of jobs and of several of them, of folded and packet runs, of replays, and of algorithms that nothing checks."""
 
 

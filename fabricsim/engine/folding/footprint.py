@@ -230,7 +230,8 @@ class Footprint:
             return numbers
         for group, ranks in enumerate(layout.members.tolist()):
             for place, ends in enumerate(zip(sources[group].tolist(), targets[group].tolist(), strict=True)):
-                stripes = self._ways.stripes(*map(self._ways.endpoint, ends), tuple(ranks), layout.choice, channel)
+                source, target = map(self._ways.endpoint, ends)
+                stripes = self._ways.stripes(source, target, tuple(ranks), layout.choice, channel)
                 if stripes not in self._number:
                     self._number[stripes] = len(self._stripes)
                     self._stripes.append(stripes)

@@ -225,7 +225,7 @@ STUDIES: Registry[Study] = Registry("studies", "fabricsim.studies", "STUDY", Stu
 
 def studies() -> list[Study]:
     """Return the studies that there are, in the order in which they are run."""
-    return sorted(STUDIES.all().values(), key=lambda study: AGAINST.index(study.against))
+    return sorted(STUDIES.all().values(), key=lambda study: (AGAINST.index(study.against), study.name))
 
 
 def study_of(name: str) -> Study:

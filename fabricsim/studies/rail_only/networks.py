@@ -83,7 +83,7 @@ def derived_rail_only(gpus: int, radix: int, domain: int) -> tuple[int, int]:
     return (2 * tiers - 1) * gpus // radix, 2 * tiers * gpus
 
 
-def savings() -> Iterator[tuple[int, int, float, float, float, float]]:
+def savings() -> Iterator[tuple[float, ...]]:
     """Give radix, domain, and the share of cost and of power saved: by implied prices, and by listed ones."""
     for radix, domain in CASES:
         networks = rail_only(GPUS, radix, domain), clos(GPUS, radix)
@@ -91,4 +91,4 @@ def savings() -> Iterator[tuple[int, int, float, float, float, float]]:
         for prices in (IMPLIED, LISTED):
             ours, theirs = (network.bill(prices, GPUS) for network in networks)
             saved += [1 - (getattr(ours, of) or 0.0) / (getattr(theirs, of) or 0.0) for of in ("cost", "power")]
-        yield radix, domain, *saved  # type: ignore[misc]  four of them
+        yield radix, domain, *saved
