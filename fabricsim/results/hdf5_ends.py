@@ -9,6 +9,7 @@ import sys
 import warnings
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 from fabricsim.results import columns
 
@@ -28,12 +29,21 @@ def ends(path: Path) -> bool:
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which the copy has no need of
         child = os.fork()
     if child == 0:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # h5py prints there what it cannot raise
+        _look(path)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def _look(path: Path) -> NoReturn:
+    """Survey a file within limits and end this process, whatever happens; not 0 if it took more than a sound one."""
+    code = 0
+    try:
         most = _limit()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # h5py prints there what it cannot raise
         with suppress(BaseException):  # whatever it is, it comes again in the process that reads
             survey(path)
-        os._exit(_peak() > most)
-    return os.waitpid(child, 0)[1] == 0
+        code = int(_peak() > most)
+    finally:
+        os._exit(code)
 
 
 def _limit() -> int:

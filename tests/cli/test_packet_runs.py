@@ -112,13 +112,11 @@ def test_run_records_and_plot_draws_it(fabricsim: Fabricsim, small: Path, tmp_pa
 
 
 @pytest.mark.slow
-def test_packet_run_without_taps_has_neither_rates_nor_queues_to_draw(
-    fabricsim: Fabricsim, small: Path, tmp_path: Path
-) -> None:
+def test_packet_run_without_taps_draws_what_held_its_calls(fabricsim: Fabricsim, small: Path, tmp_path: Path) -> None:
     assert fabricsim("run", small.name, "--engine", "packet", "-o", "mine.h5")[0] == 0
     assert fabricsim("plot", "mine.h5", "-o", "pictures")[0] == 0
 
-    assert names(tmp_path / "pictures") == ["mine-breakdown.png", "mine-timeline.png"]
+    assert names(tmp_path / "pictures") == ["mine-breakdown.png", "mine-timeline.png", "mine-utilisation.png"]
 
 
 def test_rerun_of_a_packet_result_gives_the_same_file(fabricsim: Fabricsim, small: Path, tmp_path: Path) -> None:

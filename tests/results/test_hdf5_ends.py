@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import h5py
@@ -50,6 +51,14 @@ def test_what_takes_memory_without_end_is_no_sound_file(tmp_path: Path, monkeypa
     monkeypatch.setattr(hdf5_ends, "survey", lambda _: [bytearray(1 << 24) for _ in range(64)])
 
     assert not hdf5_ends.ends(tmp_path / "x.h5")
+
+
+def test_the_copy_ends_whatever_goes_wrong_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = os.getpid()
+    monkeypatch.setattr(hdf5_ends, "_limit", lambda: 1 / 0)
+
+    assert hdf5_ends.ends(tmp_path / "x.h5")
+    assert os.getpid() == before  # or else two processes would go on from here
 
 
 @pytest.mark.slow

@@ -44,10 +44,11 @@ _HOPPER_STEP = 2_500_000
 """ps of a ring's message on the GPU that NCCL's table of NVLS is of, an H100; other GPUs are in proportion."""
 _P2P_LL_THRESHOLD, _P2P_LL_SINCE = 2**14, (2, 14)
 """Bytes up to which a send goes by LL, and the version since when: NCCL_P2P_LL_THRESHOLD, src/enqueue.cc."""
-_POLL = 24e-9 / 64
+_POLL = 24e-9 / 12 / 64
 """s in which a proxy looks at a byte of LL: it reads each line to see the flag of the GPU (``sendProxyProgress``,
 src/transport/net.cc) out of the last-level cache, where PCIe has put it: 77 cycles on Skylake-SP for 64 bytes, some
-24 ns (anandtech.com/show/11550). T: of one generation of CPUs."""
+24 ns (anandtech.com/show/11550). No read waits for another, and a core has 12 fill buffers (Intel's optimisation
+reference manual, table of Skylake's caches). T: of one generation of CPUs."""
 _ONE_AFTER_THE_OTHER = (2, 8)
 """Version before which a tree first reduces all and then broadcasts, but for LL128.
 

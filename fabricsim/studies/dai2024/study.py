@@ -122,6 +122,8 @@ def _outcome(result: RunRecord) -> Outcome:
 
 def _over_time(result: RunRecord) -> tuple[float, tuple[float, ...]]:
     series = result.series
+    if not len(series.names):  # a packet run records the wires that are tapped
+        return 0.0, ()
     rate = series.rate[int(series.rate.sum(axis=1).argmax())]
     times = np.arange(len(rate) + 1) * series.interval
     edges = np.linspace(0, result.iteration, _STRETCHES + 1)

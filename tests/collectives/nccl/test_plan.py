@@ -155,11 +155,11 @@ def test_a_ring_of_measured_messages_takes_what_they_take() -> None:
 
 
 def test_proxies_look_at_lines_of_ll_for_each_channel_in_turn() -> None:
-    """24 ns for 64 bytes, of which half are data."""
+    """24 ns for 64 bytes, of which half are data, and twelve lines at a time."""
     choose = NcclPlan(_scenario("collectives.algorithm=ring", "collectives.protocol=ll"))
     one, two = (choose("all_reduce", tuple(range(32)), size) for size in (2**10, 2**22))
-    assert (one.line, one.byte_latency) == ((1, 2), pytest.approx(24e3 / 64))
-    assert (two.channels, two.byte_latency) == (2, pytest.approx(2 * 24e3 / 64))
+    assert (one.line, one.byte_latency) == ((1, 2), pytest.approx(24e3 / 12 / 64))
+    assert (two.channels, two.byte_latency) == (2, pytest.approx(2 * 24e3 / 12 / 64))
     simple = NcclPlan(_scenario("collectives.algorithm=ring", "collectives.protocol=simple"))
     assert simple("all_reduce", tuple(range(32)), 2**10).byte_latency == 0
 
