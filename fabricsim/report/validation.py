@@ -65,16 +65,16 @@ def _wrapped(heading: str, lines: Sequence[str], width: int) -> str:
     return "\n".join([heading, *written]) + "\n"
 
 
-def _is_nested(value: object) -> TypeGuard[Mapping[str, Mapping[str, float]]]:
+def _is_nested(value: object) -> TypeGuard[Mapping[str, Mapping[str, object]]]:
     return isinstance(value, Mapping) and all(isinstance(inner, Mapping) for inner in value.values())
 
 
-def _nested(cases: Mapping[str, Mapping[str, float]]) -> Table:
+def _nested(cases: Mapping[str, Mapping[str, object]]) -> Table:
     """Cases one below the other, a column per figure; on a narrow terminal the last are left out."""
     keys = [key.replace("_", "\n") for key in next(iter(cases.values()), {})]
     fitted = FittedTable("Case", map(escape, keys), least=[*reversed(keys[1:])])
     for case, figures in cases.items():
-        fitted.add_row(escape(case), *map(_figure, figures.values()))
+        fitted.add_row(escape(case), *map(_shown, figures.values()))
     return fitted
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from fabricsim.errors import InputError
 from fabricsim.report.validation import to_text
+from fabricsim.results.validation import Validation
 from fabricsim.studies.frame.study import Published, Study, by_row
 
 
@@ -53,6 +54,13 @@ def test_what_is_not_predicted_says_why() -> None:
     assert [row.quantity for row in only.rows] == ["a", "b"]
     assert only.left_out == only.to_dict()["left_out"] == {"c [paper]": "no batch"}
     assert "no batch" in to_text(only)
+
+
+def test_series_in_a_table_of_cases_are_counted() -> None:
+    found = Validation("mine", [], {"rates": {"tcp-10g": {"interval_s": 0.25, "gbps": [1.0, 2.0, 3.0]}}}, {})
+
+    (line,) = [line for line in to_text(found).splitlines() if line.startswith("tcp-10g")]
+    assert line.split() == ["tcp-10g", "0.25", "3", "entries,", "in", "--json"]
 
 
 def test_groups_come_in_the_order_that_the_study_gives() -> None:
