@@ -130,6 +130,8 @@ class Guard:
             raise Forbidden(event, arguments)
 
     def _is_free(self, path: Any) -> bool:  # noqa: ANN401  a path of any kind, or the number of an open file
+        if path == os.devnull:  # which holds nothing
+            return True
         if not self.free or isinstance(path, int):
             return False
         whole = os.path.abspath(os.fsdecode(path))  # noqa: PTH100  pathlib leaves .. in
