@@ -27,7 +27,7 @@ from fabricsim.errors import InputError, SimulationError
 from fabricsim.records.program import CALL, CLOCK_END, COLLECTIVE, NONE, OP
 from fabricsim.scenario.load import LoadedScenario, load
 from fabricsim.scenario.scenario import Scenario
-from fabricsim.topology.targets import find
+from fabricsim.topology.targets import find, in_both_directions
 from fabricsim.units import PS_PER_S, RATE, parse
 
 if TYPE_CHECKING:
@@ -332,9 +332,9 @@ class Fabric:
         Parameters
         ----------
         name
-            A cable (``"leaf0-spine1"``) or one direction of it (``"leaf0->spine1"``), a switch (``"spine1"``), a NIC
-            (``"host3/nic0"``), a host (``"host3"``) or a GPU by its rank (``"gpu24"``); ``*`` and ``?`` stand for any
-            characters.
+            A cable (``"leaf0-spine1"``), which is down in both directions even if one is named (``"leaf0->spine1"``), a
+            switch (``"spine1"``), a NIC (``"host3/nic0"``), a host (``"host3"``) or a GPU by its rank (``"gpu24"``);
+            ``*`` and ``?`` stand for any characters.
 
         Raises
         ------
@@ -368,7 +368,8 @@ class Fabric:
     def _change(self, name: str, what: What, value: float = float("nan")) -> None:
         now = self._present()
         for target in self._targets(name):
-            self.failures.post(FabricEvent(now, target, what, value))
+            part = in_both_directions(self.platform, target) if what == "down" else target
+            self.failures.post(FabricEvent(now, part, what, value))
         self.world.act(now)
         self._pump.wake()
 

@@ -14,7 +14,7 @@ from fabricsim.engine.flow.outages import Timer
 from fabricsim.errors import SimulationError
 from fabricsim.records.program import CLOCK_END, NEVER
 from fabricsim.scenario.suggest import some_of
-from fabricsim.topology.targets import FabricPart, find
+from fabricsim.topology.targets import FabricPart, find, in_both_directions
 from fabricsim.transports.parameters import law_row
 from fabricsim.units import PS_PER_S, human_seconds
 
@@ -105,7 +105,8 @@ class Failures:
                 intervals = failure.intervals(draws.exponential)
                 changes: dict[What, float | None] = {"rate": failure.rate, "loss": failure.bit_error_rate}
                 values = {what: value for what, value in changes.items() if value is not None}
-                self._draw_from(_events(target, intervals, values))
+                whole = target if values else in_both_directions(platform, target)
+                self._draw_from(_events(whole, intervals, values))
         self._act_until(0)
 
     # ---- when ---------------------------------------------------------------------------------------
@@ -204,7 +205,7 @@ class Failures:
     def restore(self, now: int, target: FabricPart) -> None:
         """End all failures of a target that are in force; it is as fast and as faultless as built."""
         self._world.world["now"] = now
-        down = [wire for wire in target.wires if self._down[wire]]
+        down = [wire for wire in in_both_directions(self.platform, target).wires if self._down[wire]]
         for wire in down:
             self._down[wire] = 1
         self._bring_up(now, target._replace(wires=tuple(down)), down)

@@ -23,8 +23,9 @@ class Failure(Spec):
     """Something that fails: it is down, or is slower (``rate``) or loses packets (``bit_error_rate``) instead.
 
     One of ``link``, ``switch``, ``nic``, ``host`` and ``gpu`` names it; ``*`` and ``?`` stand for any characters. A
-    link is both directions of a cable, ``"host0-leaf0"``, or one, ``"host0->leaf0"``. Without ``until`` it lasts. With
-    ``every`` it comes again, ``times`` times or without end; with ``mtbf`` and ``mttr`` it comes at random.
+    link is both directions of a cable, ``"host0-leaf0"``, or one, ``"host0->leaf0"``, which can be slower or lossy; a
+    cable that is down is down in both. Without ``until`` it lasts. With ``every`` it comes again, ``times`` times or
+    without end; with ``mtbf`` and ``mttr`` it comes at random.
     """
 
     link: str | None = None

@@ -49,6 +49,15 @@ def find(platform: Platform, name: str, kind: str | None = None) -> list[FabricP
     raise SimulationError(msg)
 
 
+def in_both_directions(platform: Platform, part: FabricPart) -> FabricPart:
+    """Add the other direction of each cable of a part.
+
+    A cable has no single direction that is down: whoever hears nothing tells the other end, which then sends nothing
+    either (link fault signalling, IEEE 802.3, 46.3.4 and 81.3.4).
+    """
+    return part._replace(wires=tuple(sorted({*part.wires, *platform.wires.reverse[list(part.wires)].tolist()})))
+
+
 def _cable(wire: str) -> str:
     return wire.replace("->", "-")
 

@@ -37,7 +37,7 @@ def _errors(fabric: Fabric) -> dict[str, int]:
 
 def test_what_is_sent_while_a_link_is_down_is_lost_and_sent_again() -> None:
     env = simpy.Environment()
-    fabric = _fabric(env, "{ link = 'host0->switch0', until = '50us' }")
+    fabric = _fabric(env, "{ link = 'host0-switch0', until = '50us' }")
 
     taken = env.run(fabric.send(0, 1, SIZE))
 
@@ -45,9 +45,10 @@ def test_what_is_sent_while_a_link_is_down_is_lost_and_sent_again() -> None:
     assert taken > 1e-3  # the timeout of the ideal transport
 
 
-def test_a_cable_fails_in_both_directions() -> None:
+@pytest.mark.parametrize("name", ["switch0-host1", "switch0->host1"])
+def test_a_cable_fails_in_both_directions(name: str) -> None:
     env = simpy.Environment()
-    fabric = _fabric(env, "{ link = 'switch0-host1', until = '50us' }")
+    fabric = _fabric(env, f"{{ link = '{name}', until = '50us' }}")
 
     env.run(env.all_of([fabric.send(0, 1, SIZE), fabric.send(1, 0, SIZE)]))
 
@@ -77,16 +78,16 @@ def test_a_nic_sends_into_a_failed_link_at_its_rate_and_no_faster() -> None:
     assert _errors(fabric) == {"host0->switch0": 153}
 
 
-def test_messages_of_a_broadcast_are_kept_while_their_acknowledgements_are_lost() -> None:
+def test_messages_of_a_broadcast_are_kept_while_their_acknowledgements_wait() -> None:
     env = simpy.Environment()
-    failure = "fabric.failures=[{ link = 'host1->switch0', until = '200us' }]"
+    failure = "fabric.failures=[{ link = 'host1->switch0', until = '200us', rate = '10Mbps' }]"
     settings = ["engine=packet", "cluster.hosts=2", "collectives.chunk=4KiB", failure]
     fabric = Fabric(env, load("ideal-16", settings).scenario)
 
     env.run(fabric.broadcast(range(2), 4 * 2**20))
 
-    assert _errors(fabric)["host1->switch0"] > 32
-    assert fabric.world.network.world["transfers_left"][0] > 0
+    network = fabric.world.network
+    assert 0 < network.world["transfers_left"][0] < len(network.transfers) - 32  # two at most are kept otherwise
 
 
 def test_adaptive_switches_go_round_a_cable_that_has_failed() -> None:
@@ -125,7 +126,8 @@ def test_what_a_failure_cuts_off_for_good_is_named(transport: str) -> None:
 
 def test_what_goes_on_beside_a_failure_is_waited_for() -> None:
     env = simpy.Environment()
-    fabric = _fabric(env, "{ link = 'host0->switch0', from = '2s' }", "{ link = 'host1->switch0', until = '2s' }")
+    failures = "fabric.failures=[{ link = 'host2-switch0', from = '1s' }, { link = 'host1-switch0', until = '2s' }]"
+    fabric = Fabric(env, load("ideal-16", ["engine=packet", "cluster.hosts=3", failures]).scenario)
 
     assert env.run(fabric.send(1, 0, SIZE)) > 2
     assert env.now < 5

@@ -59,7 +59,7 @@ def _failures(draw: st.DrawFn, fabric: str, hosts: int) -> str:
     host = draw(st.integers(0, hosts - 1))
     cable, switch = (draw(st.sampled_from(each)) for each in _parts(fabric, hosts))
     kinds = [
-        *(f'link="{cable.replace("->", "-")}"', f'switch="{switch}"'),  # the flow engine knows no answers
+        *(f'link="{cable.replace("->", "-")}"', f'link="{cable}"', f'switch="{switch}"'),
         *('link="host{0}-*"', 'link="*-spine{1}"', 'link="leaf{1}-spine*"', 'link="edge{0}-aggregation*"'),
         *(
             'link="leaf0-spine{1}"',
