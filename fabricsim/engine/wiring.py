@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fabricsim.collectives import template
-from fabricsim.engine.folding.footprint import shape_of
+from fabricsim.engine.folding.turning import fewer, kept, used_by
 from fabricsim.engine.in_network import Switches
 from fabricsim.engine.ways import Ways
 from fabricsim.errors import SimulationError
@@ -88,18 +88,6 @@ def _chunk(made: Template, most: int, collective: str, ranks: tuple[int, ...], s
     return chunk
 
 
-def _kept(made: Template, lanes: int) -> NDArray[np.int64]:
-    """List the lanes of a template's first members, and those of its switches."""
-    every = np.arange(made.lanes)
-    return every[(every % made.members < lanes) | (every >= made.members * made.strands)]
-
-
-def _renumbered(lanes: NDArray[np.int32], members: int, fewer: int) -> NDArray[np.int32]:
-    """Give lanes the numbers that they have where each strand has fewer members, who stand for the others."""
-    strand, member = np.divmod(lanes, members)
-    return np.where(lanes < 0, lanes, strand * fewer + member % fewer).astype(np.int32)
-
-
 class Wiring:
     """Makes routes and communicators in a world's tables, each once.
 
@@ -127,7 +115,7 @@ class Wiring:
         self.choose = choose
         self.repairs = False
         self._routes: dict[Connection, int] = {}
-        self._templates: dict[tuple[int, int], int] = {}
+        self._templates: dict[tuple[int, int], tuple[Template, int]] = {}
         self._communicators: dict[tuple[str, tuple[int, ...], Choice], int] = {}
         self._groups: list[tuple[str, tuple[int, ...], Choice]] = []
         self._calls: dict[tuple[str, tuple[int, ...], int], tuple[int, int]] = {}
@@ -331,33 +319,34 @@ class Wiring:
         capacities = self._platform.resources.capacities
         return int(max(cost / capacities[resource] for resource, cost in hops) * model.read_ahead * PS_PER_S)
 
-    def _template(self, made: Template, lanes: int) -> int:
-        """Index of a template of which only the first members have lanes; whoever makes it keeps it."""
-        key = (id(made), lanes)
+    def _fewer(self, made: Template, members: int) -> tuple[Template, int]:
+        """Give a template of which only the first members have lanes, and its index."""
+        key = (id(made), members)
         if key not in self._templates:
-            symmetric = len(made.scripts) == 1
-            those = made.scripts if symmetric else [made.scripts[lane] for lane in _kept(made, lanes)]
-            scripts = np.zeros(len(those), SCRIPT)
-            first: dict[int, int] = {}
-            for script, steps in zip(scripts, those, strict=True):
-                if id(steps) not in first:
-                    first[id(steps)] = self._world.extend("steps", steps)
-                script["first_step"], script["steps"] = first[id(steps)], len(steps)
-            connections, inboxes = made.connections.shape[1], made.sources.shape[1]
-            row = (
-                self._world.extend("scripts", scripts),
-                symmetric,
-                made.relative,
-                lanes,
-                made.shards,
-                connections,
-                inboxes,
-                made.strands,
-                len(made.switches),
-            )
-            self._templates[key] = self._world.extend("templates", [row])
             self._kept.append(made)
+            those = made if members == made.members else fewer(made, members)
+            self._templates[key] = those, self._add_template(those)
         return self._templates[key]
+
+    def _add_template(self, made: Template) -> int:
+        scripts = np.zeros(len(made.scripts), SCRIPT)
+        first: dict[int, int] = {}
+        for script, steps in zip(scripts, made.scripts, strict=True):
+            if id(steps) not in first:
+                first[id(steps)] = self._world.extend("steps", steps)
+            script["first_step"], script["steps"] = first[id(steps)], len(steps)
+        row = (
+            self._world.extend("scripts", scripts),
+            len(made.scripts) == 1,
+            made.relative,
+            made.members,
+            made.shards,
+            made.connections.shape[1],
+            made.sources.shape[1],
+            made.strands,
+            len(made.switches),
+        )
+        return self._world.extend("templates", [row])
 
     def call(self, collective: str, ranks: tuple[int, ...], size: int) -> tuple[int, int]:
         """Wire a group of ranks for a call of `size` bytes.
@@ -382,21 +371,17 @@ class Wiring:
         return self._communicators[key]
 
     def _add_communicator(self, collective: str, ranks: tuple[int, ...], choice: Choice, made: Template) -> int:
-        lanes = made.members if self.folding is None else self.folding.lanes(collective, ranks, choice)
-        folded = lanes < made.members
-        kept = _kept(made, lanes)
-        connections, sources = made.connections[kept], made.sources[kept]
-        if folded:  # all members do the same
-            connections[:, :, 0] = _renumbered(connections[:, :, 0], made.members, lanes)
-            sources = _renumbered(sources, made.members, lanes)
+        members = made.members if self.folding is None else self.folding.lanes(collective, ranks, choice)
+        those, number = self._fewer(made, members)
+        lanes, connections = kept(made, members), those.connections
         rows = np.zeros((choice.channels, *connections.shape[:2]), CONNECTION)
         rows["member"] = connections[None, :, :, 0]
         rows["inbox"] = connections[None, :, :, 1]
         rows["route"] = rows["flow"] = NONE
         endpoints = [*ranks * made.strands, *self._switches.endpoints(ranks, made.switches)]
         places, ends = [], []
-        for lane, i in np.argwhere(shape_of(made).used[kept]).tolist():
-            source, target = endpoints[kept[lane]], endpoints[made.connections[kept[lane], i, 0]]
+        for lane, i in np.argwhere(used_by(those)).tolist():
+            source, target = endpoints[lanes[lane]], endpoints[made.connections[lanes[lane], i, 0]]
             if source != target:
                 places.append((lane, i))
                 ends.append((source, target))
@@ -407,10 +392,10 @@ class Wiring:
             rows["route"][:, lane, i] = np.reshape(routes, (choice.channels, -1))
             rows["flow"][:, lane, i] = np.reshape(self._connection_flows(routes), (choice.channels, -1))
         first_connection = self._world.extend("connections", rows.reshape(-1))
-        first_source = self._world.extend("sources", sources.reshape(-1).astype(np.int64))
+        first_source = self._world.extend("sources", those.sources.reshape(-1).astype(np.int64))
         per_byte = PS_PER_S / choice.reduction_rate if choice.reduction_rate else 0.0
         row = (
-            self._template(made, lanes),
+            number,
             choice.channels,
             first_connection,
             first_source,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fabricsim.engine.completions import Replay
     from fabricsim.engine.folding.folding import Folding
     from fabricsim.scenario.scenario import Scenario
-    from fabricsim.workload.program import Plan, Program
+    from fabricsim.workload.program import CollectiveName, Plan, Program
 
     Make = Callable[..., Scenario]
 
@@ -151,6 +151,29 @@ def test_members_of_an_all_to_all_fold_with_what_they_send_and_receive(
     for rank in range(8):
         builder.join(call, rank, "all")
     made = ideal_scenario(8 // cluster.get("gpus_per_host", 1), send_chunk="16KiB", cluster=cluster)
+
+    assert folded_to(made, WholeProgram(builder.build())) == ranks
+
+
+@pytest.mark.parametrize("collective", ["all_reduce", "reduce_scatter", "all_gather"])
+@pytest.mark.parametrize(("durations", "ranks"), [((10**6,), 2), ((10**6, 10**7), 4), ((10**6, 10**7, 10**8), 8)])
+@pytest.mark.parametrize("chunk", [2**40, 2**14])
+def test_members_that_a_switch_serves_in_a_row_fold(
+    ideal_scenario: Make, collective: CollectiveName, durations: tuple[int, ...], ranks: int, chunk: int
+) -> None:
+    """Three durations do not repeat among four members, so that none stands for another."""
+    builder = ProgramBuilder(["all"])
+    hosts = [tuple(range(first, first + 4)) for first in (0, 4)]
+    switched = [builder.call(Call(collective, host, 10**6, "tensor")) for host in hosts]
+    sent = [builder.call(Call("all_to_all", host, 4 * 10**5, "expert")) for host in hosts]
+    across = [builder.call(Call("send_recv", pair, 10**6, "pipeline")) for pair in zip(*hosts, strict=True)]
+    for rank in range(8):
+        builder.compute(rank, durations[rank % 4 % len(durations)], "all")
+        for call in (across[rank % 4], sent[rank // 4], switched[rank // 4]):
+            builder.join(call, rank, "all")
+    made = ideal_scenario(2, cluster=HOSTS_OF_4)
+    keys = {"algorithm": {collective: "nvls"}, "chunk": chunk, "intra_host_step": 2_000_000}
+    made = made.model_copy(update={"collectives": made.collectives.model_copy(update=keys)})
 
     assert folded_to(made, WholeProgram(builder.build())) == ranks
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fabricsim.collectives import template
-from fabricsim.records.program import NONE
+from fabricsim.engine.folding.turning import turns, used_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,7 +33,7 @@ class Shape(NamedTuple):
     `switches`: as of `fabricsim.collectives.base.Template`.
     `owner`: member of each lane, or beyond those its switch, shape ``(lanes,)``.
     `connections`, `inboxes`: receiving lane and its inbox, shape ``(lanes, c)``.
-    `used`: which of them carry something, shape ``(lanes, c)``: a chain's last member sends nothing.
+    `used`: which of them carry something, shape ``(lanes, c)``.
     `cyclic`: whether all members do the same, each counted from itself.
     `shards`: equal parts of a round's buffer.
     """
@@ -46,6 +46,24 @@ class Shape(NamedTuple):
     used: NDArray[np.bool_]
     cyclic: bool
     shards: int
+
+    @property
+    def between(self) -> tuple[Indices, Indices]:
+        """Lane and number of all connections that carry messages: lanes of one member hand over without."""
+        lane, number = np.nonzero(self.used)
+        between = self.owner[lane] != self.owner[self.connections[lane, number]]
+        return lane[between], number[between]
+
+    @property
+    def labels(self) -> Indices:
+        """What tells these connections of a member, or of a switch, apart; a switch's by the member's end if it can."""
+        lane, number = self.between
+        label: Indices = (lane - self.owner[lane]) // self.members * self.used.shape[1] + number
+        if not self.cyclic:
+            return label
+        strand = self.connections[lane, number] // self.members
+        there = strand * (self.inboxes.max() + 1) + self.inboxes[lane, number]
+        return np.asarray(np.where(self.owner[lane] < self.members, label, there))
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -61,22 +79,8 @@ class Shape(NamedTuple):
 def shape_of(made: Template) -> Shape:
     """Describe the connections of a template."""
     receivers, inboxes = (made.connections[:, :, column].astype(np.int64) for column in (0, 1))
-    used = np.zeros(receivers.shape, bool)
-    for lane in range(made.lanes if made.members > 1 else 0):
-        sends = made.script(lane)["send"]
-        used[lane, sends[sends >= 0]] = True
-    cyclic = made.relative and not made.switches and _alike(made, receivers, inboxes, used)
     owner = np.array([made.owner(lane) for lane in range(made.lanes)], np.int64)
-    return Shape(made.members, made.switches, owner, receivers, inboxes, used, cyclic, made.shards)
-
-
-def _alike(made: Template, receivers: NDArray[np.int64], inboxes: NDArray[np.int64], used: NDArray[np.bool_]) -> bool:
-    """Whether all members of a template do the same, by strand, with partners at the same distances."""
-    strand, number = np.divmod(receivers, made.members)
-    turned = strand * made.members + (number - np.arange(made.lanes)[:, None]) % made.members
-    columns = [np.where(used, column, NONE).reshape(made.strands, made.members, -1) for column in (turned, inboxes)]
-    scripts = [made.script(lane) is made.script(lane - lane % made.members) for lane in range(made.lanes)]
-    return all(scripts) and all(np.all(column == column[:, :1]) for column in columns)
+    return Shape(made.members, made.switches, owner, receivers, inboxes, used_by(made), turns(made), made.shards)
 
 
 class AlikeGroups(NamedTuple):
@@ -205,8 +209,7 @@ class Footprint:
         (_, seats), connections = seated.ends.shape, self.connections
         first = seated.first_membership + group * seats
         mine = np.flatnonzero((connections.source >= first) & (connections.source < first + seats))
-        strand, number = np.divmod(connections.label[mine] // seated.choice.channels, seated.shape.used.shape[1])
-        lane = connections.source[mine] - first + strand * seated.shape.members
+        lane, number = (np.tile(column, seated.choice.channels) for column in seated.shape.between)
         shares = self._template(collective, seated.members[group], seated.choice).shares()
         return connections.route[mine], shares[lane, number] / seated.choice.channels
 
@@ -242,16 +245,13 @@ class Footprint:
         columns: list[tuple[NDArray[np.generic], ...]] = [(np.zeros(0, np.int64),) * 4]
         for layout in self.layouts:
             shape = layout.shape
-            lane, number = np.nonzero(shape.used)
+            lane, number = shape.between
             member, receiver = shape.owner[lane], shape.owner[shape.connections[lane, number]]
-            between = member != receiver  # lanes of one member hand over without a message
-            lane, number, member, receiver = (column[between] for column in (lane, number, member, receiver))
             firsts = layout.first_membership + layout.ends.shape[1] * np.arange(len(layout.ends))[:, None]
             sources, targets = layout.ends[:, member], layout.ends[:, receiver]
-            strand = (lane - member) // max(shape.members, 1)
             for channel in range(layout.choice.channels):
                 striped = self._striped(layout, sources, targets, channel)
-                label = (strand * shape.used.shape[1] + number) * layout.choice.channels + channel
+                label = shape.labels * layout.choice.channels + channel
                 code = ((striped * _PORTS + channel) * self._endpoints + sources) * self._endpoints + targets
                 rows = (firsts + member, firsts + receiver, label, code)
                 columns.append(tuple(np.broadcast_to(row, sources.shape).ravel() for row in rows))

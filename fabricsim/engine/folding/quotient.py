@@ -91,7 +91,8 @@ def _structure(plan: Plan, resources: Resources, footprint: Footprint, apart: Ma
         ranks.append(layout.members.ravel().astype(np.int64))
         memberships = np.arange(count * seats).reshape(count, seats)
         of_rank.append(layout.first_membership + memberships[:, :size].ravel())
-        ways = np.zeros(seats, np.int64), np.arange(seats), memberships.ravel()
+        by_place = np.arange(seats)
+        ways = np.where(by_place < size, 0, by_place), by_place, memberships.ravel()
         place = np.resize(ways[apart.get(number, ALIKE if layout.shape.cyclic else BY_PLACE)], (count, seats))
         place[:, size:] = place[:, size:] + count * seats  # switches
         places.append(place.ravel())
