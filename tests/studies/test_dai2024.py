@@ -14,9 +14,10 @@ from fabricsim.run.pipeline import load
 from fabricsim.studies.dai2024 import STUDY
 from fabricsim.studies.dai2024 import study as dai2024
 from fabricsim.studies.dai2024.grid import (
+    AUTHORS,
     DATA,
+    EXAMPLES,
     PIPELINE,
-    SCRIPTS,
     STRONG,
     VARIATIONS,
     WEAK,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from fabricsim.results.validation import Validation
     from fabricsim.scenario.load import LoadedScenario
 
-SMALL = Assumptions(nodes=(2,), families=("bert-base",))
+SMALL = Assumptions(nodes=(2,), families=("bert-large",))
 CASES = {"as assumed": Assumptions(), **VARIATIONS}
 
 
@@ -48,7 +49,7 @@ def setting(point: Point, key: str) -> int:
 
 def test_grid_is_every_combination_once() -> None:
     grid = list(points(Assumptions()))
-    models = [model for script in SCRIPTS for model in script.models]
+    models = [model for script in AUTHORS for model in script.models]
 
     assert len(grid) == len(set(grid)) == len(models) * 3 * 2 * 2
     assert {(point.model, point.nodes, point.scaling, point.parallel) for point in grid} == {
@@ -133,7 +134,8 @@ def test_wrong_assumptions_are_no_reason_to_leave_runs_out() -> None:
 
 @pytest.mark.slow
 def test_heads_that_two_ranks_cannot_share_are_left_out() -> None:
-    found = dai2024.find(Assumptions(nodes=(2,), families=("gpt2-xl", "bert-base"), scalings=(STRONG,)))
+    families = ("gpt2-xl", "bert-base")
+    found = dai2024.find(Assumptions(nodes=(2,), families=families, scalings=(STRONG,), scripts=EXAMPLES))
 
     # GPT-2 XL has 25
     assert [(point.model, point.parallel) for point in found.outcomes] == [
@@ -144,9 +146,9 @@ def test_heads_that_two_ranks_cannot_share_are_left_out() -> None:
 
 
 def test_pipelines_that_cannot_share_the_layers_are_left_out() -> None:
-    found = dai2024.find(Assumptions(nodes=(2, 8), families=("bert-base",), scalings=(STRONG,)))
+    found = dai2024.find(Assumptions(nodes=(2, 8), families=("gpt2-large",), scalings=(STRONG,)))
 
-    # 12 layers go to 2 stages, but not to 8
+    # 36 layers go to 2 stages, but not to 8
     assert [(point.parallel, point.nodes) for point in found.outcomes] == [(DATA, 2), (PIPELINE, 2), (DATA, 8)]
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from fabricsim import measured
 from fabricsim.studies.dai2024 import packets
-from fabricsim.studies.dai2024.grid import DATA, PIPELINE, WEAK, Assumptions
+from fabricsim.studies.dai2024.grid import DATA, PIPELINE, WEAK
 from fabricsim.studies.dai2024.packets import AGREEMENT, CEILINGS, rate
 
 pytestmark = pytest.mark.slow
 
-SMALL = Assumptions(nodes=(2,), scalings=(WEAK,), families=("bert-base",), tensor=1)
+SMALL = replace(packets.SMALL, nodes=(2,), scalings=(WEAK,), families=("bert-base",))
 
 
 @pytest.fixture(scope="module")

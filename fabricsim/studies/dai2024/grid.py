@@ -38,7 +38,7 @@ class Script:
     settings: tuple[str, ...] = ()
 
 
-SCRIPTS = (
+EXAMPLES = (
     Script(("gpt2-medium", "gpt2-large", "gpt2-xl"), 8, 1024, 4, 16, ("job.recompute=full",)),
     Script(("bert-base", "bert-large"), 4, 512, 2, 16, ("job.recompute=none",)),
     Script(("t5-base", "t5-large"), 16, 512, 16, 128, ("job.recompute=none", "job.decoder_sequence=128")),
@@ -63,14 +63,15 @@ AUTHORS = (
 )
 """What the study's first author published later, github.com/dailiuyao/tmp-file@2019f5a, megatron-node1_2gpus.sh.
 
-It chooses between RDMA, IPoIB and TCP; whether the published figures come from it is not said. It splits no
-model; logs beside it are of pipelines whose whole batch is one micro-batch.
+It has two GPUs per node, and chooses between RDMA, IPoIB and TCP; whether the published figures come from it is not
+said. It splits no model; a log beside it is of a pipeline with tensor parallelism of 2, whose whole batch is one
+micro-batch.
 """
 
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What the abstracts leave open.
+    """What the abstracts leave open; if nothing else is said, what the author's scripts and logs have.
 
     `nodes`: of the runs in each kind of scaling.
     `scalings`: weak: the batch per rank stays that of the script. Strong: the batch of all ranks together stays that of
@@ -91,20 +92,21 @@ class Assumptions:
     micro_batch_factor: float = 1.0
     families: tuple[str, ...] = ("gpt2", "bert", "t5")
     settings: tuple[str, ...] = ()
-    gpus_per_host: int = 1
+    gpus_per_host: int = 2
     tensor: int = 2
     script_batches: bool = False
-    scripts: tuple[Script, ...] = SCRIPTS
+    scripts: tuple[Script, ...] = AUTHORS
 
 
 VARIATIONS: dict[str, Assumptions] = {
     "weak scaling only": Assumptions(scalings=(WEAK,)),
     "strong scaling only": Assumptions(scalings=(STRONG,)),
     "adapter on the other socket": Assumptions(settings=("cluster.nic.socket=1",)),
-    "two GPUs per node": Assumptions(gpus_per_host=2),
+    "one GPU per node": Assumptions(gpus_per_host=1),
     "pipelines alone": Assumptions(tensor=1),
-    "batches of the scripts that split": Assumptions(script_batches=True),
-    "scripts of an author": Assumptions(scripts=AUTHORS),
+    "examples of Megatron-LM": Assumptions(scripts=EXAMPLES),
+    "examples, batches of those that split": Assumptions(scripts=EXAMPLES, script_batches=True),
+    "examples on one GPU per node": Assumptions(scripts=EXAMPLES, gpus_per_host=1),
     "gradients in fp32": Assumptions(settings=("job.gradient_precision=fp32",)),
     # in 80 GB: T5-large would not fit into 40
     "twice the micro-batch": Assumptions(micro_batch_factor=2.0, settings=("cluster.gpu.memory=80GB",)),
@@ -112,7 +114,7 @@ VARIATIONS: dict[str, Assumptions] = {
     "hosts without delay": Assumptions(settings=("job.launch=graph", "job.batch_time=0s")),
     "NCCL 2.21 step costs": Assumptions(settings=("collectives=nccl",)),
 }
-"""One assumption changed at a time."""
+"""One assumption changed at a time, or two."""
 
 
 @dataclass(frozen=True)

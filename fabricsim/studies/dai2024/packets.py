@@ -1,9 +1,8 @@
 """The study of `fabricsim.studies.dai2024` on the packet engine, beside the flow engine on the same runs.
 
 Packets of one iteration are many, so the grid is smaller: the smallest model of each family on two and
-four hosts, and pipelines are not split further: what the ranks of a host exchange has no packets. Batches,
-sequences, layers and scalings are those of the whole study. The ceilings are those of a long transfer
-between two ranks.
+four hosts with one rank each, since what the ranks of a host exchange has no packets. Batches, sequences and
+layers are those of Megatron-LM's examples. The ceilings are those of a long transfer between two ranks.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from fabricsim.engine.fabric import Fabric
 from fabricsim.results.validation import Validation, ValidationRow
 from fabricsim.run.at_once import part
 from fabricsim.run.pipeline import load
-from fabricsim.studies.dai2024.grid import Assumptions
+from fabricsim.studies.dai2024.grid import EXAMPLES, Assumptions
 from fabricsim.studies.dai2024.study import find
 from fabricsim.studies.frame.study import Progress, silent
 
@@ -27,7 +26,9 @@ if TYPE_CHECKING:
 
 AGREEMENT = 0.05
 """Wanted of each figure, of the flow engine's."""
-SMALL = Assumptions(nodes=(2, 4), families=("gpt2-medium", "bert-base", "t5-base"), tensor=1)
+SMALL = Assumptions(
+    nodes=(2, 4), families=("gpt2-medium", "bert-base", "t5-base"), scripts=EXAMPLES, gpus_per_host=1, tensor=1
+)
 """What is run."""
 _ENGINES = ("flow", "packet")
 _BYTES = 2**28  # of the transfers that show the ceilings
@@ -151,6 +152,7 @@ def _parameters(assumptions: Assumptions) -> dict[str, Any]:
         "fitted": "nothing",
         "reduced: models": f"{', '.join(assumptions.families)} of seven",
         "reduced: nodes": f"{', '.join(map(str, assumptions.nodes))}; the whole study has 8, too",
-        "not reduced": "batches, sequences, layers, both kinds of scaling, all transports",
+        "reduced: ranks": "one per node; the whole study has two",
+        "not reduced": "batches, sequences and layers of Megatron-LM's examples, both kinds of scaling, all transports",
         "ceilings": f"{_BYTES // 2**20} MiB from each sending rank, two hosts",
     }

@@ -209,15 +209,15 @@ def _parameters() -> dict[str, Any]:
     return {
         "scenario": "dai2024 (workloads/scenarios/dai2024.toml); each figure's source stands beside it",
         "fitted": "nothing",
-        "chosen with the figures known": "one rank per node of data parallelism; tensor parallelism of 2 inside a node"
-        " where the model is split; the sensitivity shows others",
-        "assumed: nodes": "2, 4 and 8, one rank each, two where the model is split; adapter on the first GPU's socket",
-        "assumed: batches": "weak scaling keeps the micro-batch of Megatron-LM's script per rank; strong scaling keeps"
-        " the batch of two ranks; split models have the micro-batch of the scripts that split, one of them in their"
-        " smallest run",
+        "chosen for its source": "two ranks per node, models, sequences and micro-batches of an author's later scripts"
+        " (github.com/dailiuyao/tmp-file@2019f5a); tensor parallelism of 2 inside a node where the model is split, as"
+        " in a log beside them; the sensitivity shows others, some of which come closer",
+        "assumed: nodes": "2, 4 and 8; adapter on the first GPU's socket",
+        "assumed: batches": "weak scaling keeps the script's micro-batch per rank; strong scaling keeps the batch of"
+        " two nodes; split models have one micro-batch in their smallest run",
         "assumed: utilisation": "payload of the busiest wire over the whole iteration, as a counter read each second"
         " gives",
-        "left out": "pipelines whose stages cannot share the layers evenly; GPT-2 XL split in two, which has 25 heads",
+        "left out": "pipelines whose stages cannot share the layers evenly",
     }
 
 
