@@ -91,6 +91,8 @@ def _held(result: RunRecord, edges: NDArray[np.float64], recorded: set[str]) -> 
             [_of_calls(result, by_limit[slice(*np.searchsorted(ordered, [link, link + 1]))], edges) for link in links]
         )
         most = by_link.max(axis=0)
+        if not most.any():
+            continue
         busiest = result.links[links[int(np.argmax(by_link.mean(axis=1)))]]
         count = sum(link.copies for link in result.links if tier(link.name) == name)
         found.append(TierUse(name, busiest.kind, count, busiest.name, most, most, most, held=True))

@@ -267,6 +267,18 @@ def test_nothing_to_draw_is_an_error(two_ranks: RunRecord) -> None:
         plots.bus_bandwidth([0], [], [0.0], "all_reduce")
 
 
+def test_what_held_calls_and_was_not_used_is_not_drawn(two_ranks: RunRecord) -> None:
+    many = len(two_ranks.calls.kind)
+    limits = Limits(*(np.full(many, value) for value in (len(two_ranks.links) - 1, 0.0, 0, -1)))
+    unused = dataclasses.replace(
+        two_ranks,
+        series=Series(1, (), np.zeros((0, 4)), np.zeros(0)),
+        calls=dataclasses.replace(two_ranks.calls, limits=limits),
+    )
+    with pytest.raises(ResultError, match="to draw"):
+        plots.utilisation(unused)
+
+
 @pytest.mark.parametrize("name", ["plot.gif", "plot"])
 def test_other_formats_are_refused(two_ranks: RunRecord, tmp_path: Path, name: str) -> None:
     with pytest.raises(ResultError, match=r"use \.png, \.svg or \.pdf"):
