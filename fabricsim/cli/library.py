@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path  # noqa: TC003  typer looks at annotations
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from operator import attrgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,6 +25,7 @@ from fabricsim.cli.common import (
     write_text,
 )
 from fabricsim.errors import InputError
+from fabricsim.studies import names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,38 +143,53 @@ def list_(
 
     from fabricsim.scenario import library  # noqa: PLC0415  as above
 
-    declared = {} if kind in library.KINDS else _declared()
-    if kind is not None and kind not in declared:
+    listing = {each: partial(library.described, each) for each in library.KINDS}
+    listing |= {each: partial(_declared, each) for each in _DECLARED}
+    listing |= {"algorithms": _algorithms, "studies": _studies}
+    if kind is not None and kind not in listing:
         library.names(kind)  # an unknown kind ends here, with those that there are
-    kinds = library.listing() | declared
-    for name in sorted(kinds) if kind is None else [kind]:
+    for name in sorted(listing) if kind is None else [kind]:
         table = Table(title=name, title_justify="left", box=None, show_header=False, pad_edge=False)
         table.add_column(no_wrap=True)
-        for entry, description in kinds[name]:
+        for entry, description in listing[name]().items():
             table.add_row(entry, Text(description))
         show(table)
 
 
-def _declared() -> dict[str, list[tuple[str, str]]]:
-    """List what modules declare, fabricsim's own and installed ones, with what each says of itself first."""
-    from fabricsim.scenario.balancing import RULES  # noqa: PLC0415  --help must not pay for it
-    from fabricsim.scenario.collectives import DEFAULTS, algorithms  # noqa: PLC0415  as above
-    from fabricsim.scenario.congestion import LAWS  # noqa: PLC0415  as above
-    from fabricsim.scenario.fabric import TOPOLOGIES  # noqa: PLC0415  as above
-    from fabricsim.scenario.schedule import SCHEDULES  # noqa: PLC0415  as above
-    from fabricsim.studies.frame.study import studies  # noqa: PLC0415  as above
-    from fabricsim.traces.form import FORMS  # noqa: PLC0415  as above
+_DECLARED = {
+    "topologies": ("scenario.fabric", "TOPOLOGIES", "__doc__"),
+    "schedules": ("scenario.schedule", "SCHEDULES", "steps.__doc__"),
+    "laws": ("scenario.congestion", "LAWS", "__doc__"),
+    "load-balancing": ("scenario.balancing", "RULES", "__doc__"),
+    "forms": ("traces.form", "FORMS", "about"),
+}
+"""Kinds of what modules declare: the module and name of the registry, and what one of them says of itself."""
 
-    said: dict[str, dict[str, str | None]] = {
-        "topologies": {name: each.__doc__ for name, each in TOPOLOGIES.all().items()},
-        "schedules": {name: each.steps.__doc__ for name, each in SCHEDULES.all().items()},
-        "laws": {name: each.__doc__ for name, each in LAWS.all().items()},
-        "load-balancing": {name: each.__doc__ for name, each in RULES.all().items()},
-        "forms": {name: each.about for name, each in FORMS.all().items()},
-        "studies": {each.name: each.about for each in studies()},
-        "algorithms": {collective: ", ".join(algorithms(collective)) for collective in DEFAULTS},
-    }
-    return {kind: [(name, (text or "").split("\n")[0]) for name, text in told.items()] for kind, told in said.items()}
+
+def _declared(kind: str) -> dict[str, str]:
+    """First line of what each declaration of a kind says of itself, fabricsim's own and installed ones, by name."""
+    module, registry, text = _DECLARED[kind]
+    every = getattr(import_module(f"fabricsim.{module}"), registry).all()
+    return {name: (attrgetter(text)(each) or "").partition("\n")[0] for name, each in every.items()}
+
+
+def _algorithms() -> dict[str, str]:
+    from fabricsim.scenario.collectives import DEFAULTS, algorithms  # noqa: PLC0415  --help must not pay for it
+
+    return {collective: ", ".join(algorithms(collective)) for collective in DEFAULTS}
+
+
+def _studies() -> dict[str, str]:
+    from fabricsim.studies.frame.study import STUDIES  # noqa: PLC0415  --help must not pay for it
+
+    installed = {name: study.about.partition("\n")[0] for name, study in STUDIES.installed.items()}
+    return {name: _title(name) for name in names()} | installed
+
+
+def _title(study: str) -> str:
+    """Read the first line of a study's module: to import it takes the engines."""
+    spec = find_spec(f"fabricsim.studies.{study.replace('-', '_')}")
+    return "" if spec is None else Path(spec.origin or "").read_text(encoding="utf-8").partition("\n")[0].strip('"')
 
 
 def show_(

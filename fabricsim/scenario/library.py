@@ -72,12 +72,9 @@ def trace(given: Path) -> Path:
     return root() / "traces" / f"{given}.tar.xz"
 
 
-def listing() -> dict[str, list[tuple[str, str]]]:
-    """Everything there is, for people.
-
-    Returns: from each kind to its ``(name, description)`` pairs; the description is the first comment line of the file.
-    """
-    return {kind: [(name, _description(path(kind, name))) for name in names(kind)] for kind in KINDS}
+def described(kind: str) -> dict[str, str]:
+    """Say what each preset of a kind is, for people: the first comment line of its file."""
+    return {name: _description(path(kind, name)) for name in names(kind)}
 
 
 def _description(file: Path) -> str:

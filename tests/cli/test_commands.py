@@ -18,6 +18,10 @@ from fabricsim.results.hdf5 import read
 from fabricsim.results.validation import Validation, ValidationRow
 from fabricsim.run.bench import TESTS
 from fabricsim.scenario import library
+from fabricsim.scenario.balancing import RULES
+from fabricsim.scenario.congestion import LAWS
+from fabricsim.scenario.fabric import TOPOLOGIES
+from fabricsim.scenario.schedule import SCHEDULES
 from fabricsim.studies import names
 from fabricsim.studies.frame import study as frame
 from fabricsim.traces import nccl_tests, osu
@@ -31,6 +35,7 @@ from fabricsim.traces.chakra.schema import (
     encode_metadata,
     encode_node,
 )
+from fabricsim.traces.form import FORMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -438,6 +443,19 @@ def test_list_names_everything_in_the_library(fabricsim: Fabricsim) -> None:
     words = {line.split()[0] for line in out.splitlines() if line.strip()}
 
     assert {*library.KINDS, *(name for kind in library.KINDS for name in library.names(kind))} <= words
+
+
+def test_list_says_what_modules_declare(fabricsim: Fabricsim, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    said = {name: each.__doc__ for kind in (TOPOLOGIES, LAWS, RULES) for name, each in kind.own.items()}
+    said |= {name: each.steps.__doc__ for name, each in SCHEDULES.own.items()}
+    said |= {name: each.about for name, each in FORMS.own.items()}
+    said |= {name: sys.modules[f"fabricsim.studies.{name.replace('-', '_')}"].__doc__ for name in STUDIES}
+    said |= {"send_recv": "direct"}
+
+    lines = [line.strip().split(maxsplit=1) for line in fabricsim("list")[1].splitlines()]
+
+    assert [name for name, text in said.items() if [name, str(text).partition("\n")[0].strip()] not in lines] == []
 
 
 def test_list_of_one_kind(fabricsim: Fabricsim) -> None:

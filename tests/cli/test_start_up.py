@@ -17,6 +17,7 @@ HEAVY = {"h5py", "matplotlib", "networkx", "numba", "numpy", "rich", "simpy"}
         (["validate", "--help"], HEAVY),
         (["bench", "--help"], HEAVY),
         (["nonsense"], HEAVY),
+        (["list"], HEAVY - {"numpy", "rich"}),
         (["run", "gpt2-medium-dp", "--json"], {"h5py", "matplotlib", "networkx", "rich"}),
     ],
 )

@@ -10,8 +10,7 @@ from fabricsim.scenario import library
 from fabricsim.scenario.load import load
 from fabricsim.scenario.toml_text import comments
 
-LISTING = library.listing()
-ALL = [(kind, name) for kind, pairs in LISTING.items() for name, _ in pairs]
+ALL = [(kind, name) for kind in library.KINDS for name in library.names(kind)]
 SETTING = {
     "clusters": "cluster",
     "gpus": "cluster.gpu",
@@ -62,7 +61,7 @@ def test_every_preset_is_accepted(kind: str, name: str, tmp_path_factory: pytest
 def test_every_preset_says_what_it_is_and_is_called_as_its_file(kind: str, name: str) -> None:
     text = library.path(kind, name).read_text(encoding="utf-8")
 
-    assert len(dict(LISTING[kind])[name]) > 10
+    assert len(library.described(kind)[name]) > 10
     assert text.startswith("# ")
     if kind not in {"fabrics", "collectives"}:
         assert tomllib.loads(text)["name"] == name
@@ -84,9 +83,10 @@ def test_certainties_are_data_and_no_comments(kind: str) -> None:
         assert not said, f"{name}: write them into the table certainty: {said}"
 
 
-def test_listing_has_all_kinds() -> None:
-    assert set(LISTING) == set(library.KINDS)
-    assert ("gpt2-medium-dp", "GPT-2 medium, data parallel over 8 hosts with one GPU each") in LISTING["scenarios"]
+def test_a_preset_is_described_by_the_first_comment_of_its_file() -> None:
+    found = library.described("scenarios")["gpt2-medium-dp"]
+
+    assert found == "GPT-2 medium, data parallel over 8 hosts with one GPU each"
 
 
 def test_unknown_names_are_answered_with_the_closest_one() -> None:
