@@ -4,18 +4,15 @@ import gc
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 import pytest
 from hypothesis import settings
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import ModuleType
-
-    from fabricsim.scenario.scenario import Scenario
+from fabricsim.scenario.scenario import Scenario
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -4,20 +4,18 @@ import hashlib
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from fabricsim import extensions
 from fabricsim.errors import InputError, ScenarioError
+from fabricsim.extensions import Registry
 from fabricsim.scenario.collectives import ALGORITHMS
 from fabricsim.scenario.fabric import TOPOLOGIES
 from fabricsim.scenario.load import from_tables, load
 from fabricsim.scenario.schedule import SCHEDULES
 from fabricsim.traces.form import FORMS
-
-if TYPE_CHECKING:
-    from fabricsim.extensions import Registry
 
 TOPOLOGY = """
 from __future__ import annotations

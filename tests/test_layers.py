@@ -4,15 +4,12 @@ import ast
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 import networkx as nx
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "fabricsim"

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, get_args
+from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -10,9 +11,6 @@ from fabricsim import measured
 from fabricsim.errors import InputError
 from fabricsim.results.summary import bus_factor
 from fabricsim.traces import nccl_tests, osu
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NCCL_TABLES = {
     "hkbu-10gbe-default": "hkbu_10g_default",

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from rich.console import Console
 
 from fabricsim.report.text import summary_text
+from fabricsim.results.result import RunRecord
 from fabricsim.results.summary import summarise
 from fabricsim.run import pipeline
 from fabricsim.run.pipeline import load, simulate
 from fabricsim.units import PS_PER_S
 from fabricsim.workload.builder import ProgramBuilder
-from fabricsim.workload.program import Call
-
-if TYPE_CHECKING:
-    from fabricsim.results.result import RunRecord
-    from fabricsim.workload.program import Program
+from fabricsim.workload.program import Call, Program
 
 MS = PS_PER_S // 1000
 MODEL = 'job.model={include="gpt2-medium",layers=2}'

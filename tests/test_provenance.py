@@ -3,12 +3,10 @@ from __future__ import annotations
 import inspect
 import platform
 from importlib import metadata
-from typing import TYPE_CHECKING
+
+import pytest
 
 from fabricsim import provenance
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def test_versions_name_the_software_in_a_fixed_order() -> None:

@@ -7,15 +7,13 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Rows = list[dict[str, Any]]
+Rows = list[dict[str, Any]]
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs/howto/what-if.md").read_text("utf-8")
 COMMANDS = dict(re.findall(r"^### (.+?)\n(?:(?!^###).)*?^\$ fabricsim (compare .+?)$", PAGE, re.MULTILINE | re.DOTALL))

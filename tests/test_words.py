@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 import pytest
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[1]
 CODE = sorted([*(ROOT / "fabricsim").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")])

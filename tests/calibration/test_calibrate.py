@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,9 +17,6 @@ from fabricsim.cli.main import app
 from fabricsim.errors import InputError
 from fabricsim.run.bench import collective_times, point_to_point_times
 from fabricsim.scenario.load import load
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SMALL = ["cluster=hkbu", "transport=rdma-100g", "collectives=nccl-2.6"]
 TRUTH = [

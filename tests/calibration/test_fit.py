@@ -1,20 +1,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from fabricsim.calibration.fit import fit, students_quantile
 from fabricsim.calibration.parameters import Parameter
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
 SIZES = np.array([2.0**power for power in range(2, 28)])
 LATENCY = Parameter("nccl.ll.latency", ("nccl.ll.latency",), "time", "latency", 1e-7, 1e-1, 2e-5, 0.7)

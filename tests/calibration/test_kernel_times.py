@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 import pytest
 
@@ -13,18 +14,13 @@ from fabricsim.calibration import gpu_preset
 from fabricsim.calibration.kernel_times import KernelTime, KernelTimes, is_kernel_trace, read_kernels
 from fabricsim.errors import InputError, TraceError
 from fabricsim.run.pipeline import simulate
+from fabricsim.scenario.cluster import Gpu
 from fabricsim.scenario.job import Job
 from fabricsim.scenario.load import load
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.roofline import roofline_time
 from fabricsim.workload.shapes import stage_blocks
 from fabricsim.workload.work import Operation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import ModuleType
-
-    from fabricsim.scenario.cluster import Gpu
 
 US = 10**6  # ps
 MM = ("aten::mm", [[64, 32], [32, 16]])

@@ -1,16 +1,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fabricsim.calibration.measurements import Measurement, between, read, split
 from fabricsim.errors import InputError, TraceError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HEAD = "#       size         count      type   redop    time   algbw   busbw  error     time   algbw   busbw  error\n"
 DEVICE = "#   Rank {0:2} Pid  {0} on      node{1} device  {2} [0x3d] GeForce RTX 2080 Ti\n"

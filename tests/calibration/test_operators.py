@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_args
+from collections.abc import Sequence
+from typing import get_args
 
 import pytest
 
@@ -12,9 +13,6 @@ from fabricsim.traces.kineto.inputs import Inputs, inputs_of
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.shapes import stage_blocks
 from fabricsim.workload.work import Operation
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 HALF, BRAIN, SINGLE = "c10::Half", "c10::BFloat16", "float"
 Q, K = (2, 1024, 16, 64), (2, 1024, 4, 64)  # sequences, tokens, heads, width

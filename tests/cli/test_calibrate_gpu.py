@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -8,10 +11,6 @@ import pytest
 from fabricsim.scenario.load import load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-    from types import ModuleType
-
     from conftest import Outcome
 
     Run = Callable[..., Outcome]

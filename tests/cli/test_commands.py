@@ -3,10 +3,11 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -37,10 +38,7 @@ from fabricsim.traces.chakra.schema import (
 )
 from fabricsim.traces.form import FORMS
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Fabricsim = Callable[..., tuple[int, str, str]]
+Fabricsim = Callable[..., tuple[int, str, str]]
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "cli.md"
 COMMANDS = [

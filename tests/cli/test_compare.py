@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,8 +11,6 @@ import pytest
 from fabricsim.cli.variants import axes, fabric_settings, split, variants
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from conftest import Fabricsim
 
 QUICK = ("--set", "job.model.layers=1", "--set", "cluster.hosts=2", "--set", "job.parallelism.data=2")

@@ -6,14 +6,11 @@ import os
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from fabricsim.scenario import library
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def completed(words: str) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -11,11 +12,7 @@ from fabricsim.run.pipeline import build_plan, load
 from fabricsim.traces.export import exported
 from fabricsim.traces.readers import read
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    Fabricsim = Callable[..., tuple[int, str, str]]
+Fabricsim = Callable[..., tuple[int, str, str]]
 
 
 def _names(folder: Path) -> list[str]:

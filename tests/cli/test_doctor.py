@@ -2,15 +2,12 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 from fabricsim import provenance
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pytest
 
 
 def test_it_says_what_a_report_needs(

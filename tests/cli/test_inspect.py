@@ -3,16 +3,13 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-    from types import ModuleType
-
-    Fabricsim = Callable[..., tuple[int, str, str]]
+Fabricsim = Callable[..., tuple[int, str, str]]
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from fabricsim.errors import brief
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Fabricsim = Callable[..., tuple[int, str, str]]
+Fabricsim = Callable[..., tuple[int, str, str]]
 
 GARBAGE = bytes(range(256)) * 16
 BENCH = ["bench", "all_reduce", "--cluster", "hkbu", "--transport", "tcp-10g"]

@@ -2,17 +2,15 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    Fabricsim = Callable[..., tuple[int, str, str]]
+Fabricsim = Callable[..., tuple[int, str, str]]
 
 RATE = 12.5e9  # bytes/s of ideal-100g
 PACKET = 4096  # bytes, without header

@@ -2,15 +2,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Fabricsim = Callable[..., tuple[int, str, str]]
+Fabricsim = Callable[..., tuple[int, str, str]]
 
 ROOT = Path(__file__).resolve().parents[2]
 RATE = 12.5e9  # bytes/s of ideal-100g

@@ -1,18 +1,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from fabricsim.results.hdf5 import read, write
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    Fabricsim = Callable[..., tuple[int, str, str]]
+Fabricsim = Callable[..., tuple[int, str, str]]
 
 DEGREES = ["--set", "job.parallelism.data=2", "--set", "job.parallelism.pipeline=2", "--set", "cluster.hosts=4"]
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
 from fabricsim.scenario import library
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Fabricsim = Callable[..., tuple[int, str, str]]
+Fabricsim = Callable[..., tuple[int, str, str]]
 
 SCENARIOS = library.names("scenarios")
 WIDTHS = (60, 80, 200)

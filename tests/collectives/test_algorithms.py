@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,15 +20,11 @@ from fabricsim.collectives.base import Group
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import ScenarioError, SimulationError
 from fabricsim.scenario.load import load
+from fabricsim.scenario.scenario import Scenario
 from tests.reference import closed_forms
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fabricsim.scenario.scenario import Scenario
-
-    Make = Callable[..., Scenario]
-    Form = Callable[[int, float, float, float], float]
+Make = Callable[..., Scenario]
+Form = Callable[[int, float, float, float], float]
 
 B = 12.5e9
 A = 1e-6

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import tarfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 
 from fabricsim.collectives import chakra, recv_copy, recv_reduce, register, send, template, unregister
 from fabricsim.collectives.choice import from_settings
+from fabricsim.collectives.custom import AlgorithmStep
 from fabricsim.collectives.lowering import Lowering
 from fabricsim.collectives.nccl.plan import chooser
 from fabricsim.errors import InputError, ScenarioError, TraceError
@@ -21,6 +24,7 @@ from fabricsim.results.summary import summarise
 from fabricsim.run.pipeline import simulate
 from fabricsim.scenario.collectives import ALGORITHMS
 from fabricsim.scenario.load import load
+from fabricsim.scenario.scenario import Scenario
 from fabricsim.traces.astrasim import scenario as astrasim_scenario
 from fabricsim.traces.chakra.schema import (
     COMM_COLL,
@@ -39,19 +43,11 @@ from fabricsim.traces.chakra.schema import (
 from fabricsim.traces.chakra.writer import write
 from fabricsim.traces.export import exported
 from fabricsim.workload.builder import ProgramBuilder
-from fabricsim.workload.program import Call
+from fabricsim.workload.program import Call, CollectiveName
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import ModuleType
-
-    from fabricsim.collectives.custom import AlgorithmStep
-    from fabricsim.scenario.scenario import Scenario
-    from fabricsim.workload.program import CollectiveName
-
-    Make = Callable[..., Scenario]
-    Measure = Callable[..., float]
-    Ranks = list[list[ChakraNode]]
+Make = Callable[..., Scenario]
+Measure = Callable[..., float]
+Ranks = list[list[ChakraNode]]
 
 SIZE = 840_000  # whole shards for 2 to 8 ranks
 EXAMPLE = "examples/system/custom_collectives"

@@ -7,23 +7,18 @@ every message crosses two cables, ``a = 1 us``.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from types import ModuleType
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from fabricsim.scenario.scenario import Scenario
 from tests.reference import closed_forms
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import ModuleType
-
-    from numpy.typing import NDArray
-
-    from fabricsim.scenario.scenario import Scenario
-
-    Make = Callable[..., Scenario]
-    Measure = Callable[..., float]
+Make = Callable[..., Scenario]
+Measure = Callable[..., float]
 
 B = 12.5e9
 STAR = 1e-6

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import simpy
 
 from fabricsim.collectives import recv_copy, recv_reduce, register, send, template, unregister
+from fabricsim.collectives.custom import AlgorithmStep, Steps
 from fabricsim.collectives.semantics import WrongAlgorithmError, check
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import InputError, ScenarioError
 from fabricsim.scenario.load import load
+from fabricsim.scenario.scenario import Scenario
 from tests.reference import closed_forms
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from fabricsim.collectives.custom import Algorithm, AlgorithmStep
-    from fabricsim.scenario.scenario import Scenario
-
-    Make = Callable[..., Scenario]
+Make = Callable[..., Scenario]
 
 B = 12.5e9
 A = 1e-6
@@ -66,10 +63,10 @@ def endless(rank: int, ranks: int) -> Iterator[AlgorithmStep]:
 
 
 @pytest.fixture
-def mine() -> Iterator[Callable[[Algorithm], None]]:
+def mine() -> Iterator[Callable[[Steps], None]]:
     names: list[str] = []
 
-    def add(algorithm: Algorithm) -> None:
+    def add(algorithm: Steps) -> None:
         register("all_reduce", "mine", algorithm)
         names.append("mine")
 
@@ -87,7 +84,7 @@ def _took(made: Scenario, n: int, size: int, algorithm: str) -> float:
 
 
 def test_an_algorithm_of_ones_own_runs_as_that_of_the_project(
-    ideal_scenario: Make, mine: Callable[[Algorithm], None]
+    ideal_scenario: Make, mine: Callable[[Steps], None]
 ) -> None:
     mine(ring)
     assert _took(ideal_scenario(7), 7, 7 * 10**6, "mine") == pytest.approx(
@@ -112,7 +109,7 @@ def test_an_algorithm_of_ones_own_runs_as_that_of_the_project(
         (lambda _rank, _ranks: ["send"], "yield send"),
     ],
 )
-def test_a_wrong_algorithm_is_refused(mine: Callable[[Algorithm], None], algorithm: Algorithm, problem: str) -> None:
+def test_a_wrong_algorithm_is_refused(mine: Callable[[Steps], None], algorithm: Steps, problem: str) -> None:
     mine(algorithm)
     with pytest.raises(WrongAlgorithmError, match=problem):
         template("all_reduce", 4, "mine")

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,12 +7,9 @@ from hypothesis import strategies as st
 
 from fabricsim.collectives.nccl.plan import chooser
 from fabricsim.collectives.pairs import plan_pairs, program_pairs
-from fabricsim.results.pairs import summarise_pairs
+from fabricsim.results.pairs import Pairs, summarise_pairs
 from fabricsim.run.pipeline import build_plan, load, pairs_of, program
 from fabricsim.workload.tally import plan_calls
-
-if TYPE_CHECKING:
-    from fabricsim.results.pairs import Pairs
 
 SMALL = ["job.model.layers=4", "cluster.hosts=8"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,18 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricsim.collectives import by_host, template
-from fabricsim.collectives.base import Group, counted
+from fabricsim.collectives.base import Group, Template, counted
 from fabricsim.collectives.choice import LL, LL128, Choice, from_settings
 from fabricsim.collectives.semantics import check
 from fabricsim.engine.fabric import Fabric
 from fabricsim.scenario.collectives import ALGORITHMS, DEFAULTS, Collectives, has
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fabricsim.collectives.base import Template
-    from fabricsim.scenario.scenario import Scenario
-
+from fabricsim.scenario.scenario import Scenario
 
 NAMED = [(collective, name) for name, each in ALGORITHMS.own.items() for collective in each.of]
 FLAT = [each for each in NAMED if not by_host(*each)]

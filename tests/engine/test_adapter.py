@@ -3,7 +3,7 @@ that serves both directions."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 import simpy
@@ -11,9 +11,6 @@ import simpy
 from fabricsim.engine.fabric import Fabric
 from fabricsim.records.packet import READ_AHEAD
 from fabricsim.run.pipeline import load
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SIZE = 2**20
 PS = 1e-12

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator
+from typing import Any
 
 import pytest
 import simpy
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import SimulationError
+from fabricsim.scenario.scenario import Scenario
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from fabricsim.scenario.scenario import Scenario
-
-    Make = Callable[..., Scenario]
-    Process = Generator[simpy.Event, Any, None]
+Make = Callable[..., Scenario]
+Process = Generator[simpy.Event, Any, None]
 
 SECOND = 12_500_000_000  # bytes that a link carries in a second
 FAST = {"cable": "0m"}  # no latency: times are bytes over rate

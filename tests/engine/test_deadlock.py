@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import simpy
+from numpy.typing import NDArray
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import SimulationError
 from fabricsim.scenario.load import load
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    Ring = Callable[..., NDArray[np.int64]]
+Ring = Callable[..., NDArray[np.int64]]
 
 FLOWS = np.dtype([("source", np.int64), ("target", np.int64), ("bytes", np.int64), ("start", np.int64)])
 SIZE = 400_000  # bytes: far more than the buffers of the ring hold

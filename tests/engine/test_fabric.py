@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,16 +14,11 @@ from hypothesis import strategies as st
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import SimulationError
+from fabricsim.scenario.scenario import Scenario
 from fabricsim.units import PS_PER_S
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-    from types import ModuleType
-
-    from fabricsim.scenario.scenario import Scenario
-
-    Make = Callable[..., Scenario]
-    Process = Generator[simpy.Event, Any, None]
+Make = Callable[..., Scenario]
+Process = Generator[simpy.Event, Any, None]
 
 B = 12.5e9
 MB = 10**6

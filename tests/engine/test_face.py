@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import simpy
 
 import fabricsim as fs
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-    from pathlib import Path
-
-    Process = Generator[simpy.Event, Any, None]
+Process = Generator[simpy.Event, Any, None]
 
 SECOND = 12_500_000_000  # bytes that a link of the ideal fabric carries in a second
 

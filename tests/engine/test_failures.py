@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +14,7 @@ from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import SimulationError
 from fabricsim.results.traffic import DEMAND
 
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    Process = Generator[simpy.Event, Any, None]
+Process = Generator[simpy.Event, Any, None]
 
 SOON = (
     "transport.packet.initial_timeout=1ms",

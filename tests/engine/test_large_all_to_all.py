@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import time
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 import pytest
@@ -13,16 +14,12 @@ import simpy
 from fabricsim import Fabric
 from fabricsim.collectives import choice
 from fabricsim.engine import pump
+from fabricsim.engine.completions import Replay
 from fabricsim.engine.outcome import carried
 from fabricsim.scenario.load import machine
 from fabricsim.units import PS_PER_S
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call, Program
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fabricsim.engine.completions import Replay
 
 pytestmark = pytest.mark.slow
 

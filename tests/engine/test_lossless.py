@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -13,9 +14,6 @@ import simpy
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import ScenarioError, SimulationError
 from fabricsim.scenario.load import load
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FLOWS = np.dtype([("source", np.int64), ("target", np.int64), ("bytes", np.int64), ("start", np.int64)])
 PFC = 'pfc = {above = "12kB", below = "8kB", headroom = "60kB", classes = [0, 1, 2, 3, 4, 5, 6, 7]}'

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import simpy
@@ -10,13 +11,9 @@ import simpy
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import SimulationError
 from fabricsim.scenario.load import load
+from fabricsim.scenario.scenario import Scenario
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fabricsim.scenario.scenario import Scenario
-
-    Make = Callable[..., Scenario]
+Make = Callable[..., Scenario]
 
 SIZE = 8_192_000  # 2000 packets
 RATE = 12.5e9

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +15,7 @@ from fabricsim.engine.failures import ROUTING, SUBNET_MANAGER
 from fabricsim.engine.flow.outages import Timer
 from fabricsim.results.traffic import DEMAND
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    Process = Generator[simpy.Event, Any, None]
+Process = Generator[simpy.Event, Any, None]
 
 MIB = 2**20
 ENGINES = ("flow", "packet")

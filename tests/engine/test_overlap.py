@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import pytest
 import simpy
 
+from fabricsim.engine.completions import Replay
 from fabricsim.engine.fabric import Fabric
 from fabricsim.records.program import OVERLAPPED_STREAM
 from fabricsim.run.pipeline import load, simulate
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call, CollectiveName
-
-if TYPE_CHECKING:
-    from fabricsim.engine.fabric import Replay
 
 ENGINES = ["flow", "packet"]
 MS = 1e9

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 import pytest
 import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from fabricsim.engine.fabric import Fabric
+from fabricsim.engine.packet.state import PacketState
 from fabricsim.engine.packet.times import PacketTimes
+from fabricsim.engine.packet.world import PacketWorld
 from fabricsim.errors import FabricsimWarning, SimulationError
 from fabricsim.records.packet import HEADER_BYTES, LINK
 from fabricsim.records.program import NEVER, NONE
 from fabricsim.scenario.load import load
 from fabricsim.transports.dispatch import built_in
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fabricsim.engine.packet.state import PacketState
-    from fabricsim.engine.packet.world import PacketWorld
 
 FLOWS = np.dtype([("source", np.int64), ("target", np.int64), ("bytes", np.int64), ("start", np.int64)])
 LINKS = st.lists(

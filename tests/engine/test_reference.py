@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -18,9 +19,6 @@ from fabricsim.records.packet import ACK, DATA, DROPPED, LOST, MARKED, NACK, REA
 from fabricsim.records.program import NEVER
 from fabricsim.records.transport import SELECTIVE
 from fabricsim.topology.shortest_paths import mix
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 PAYLOAD = 4096
 WIRE = 4160

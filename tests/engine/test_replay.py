@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 import pytest
 import simpy
 
+from fabricsim.engine.completions import Replay
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import SimulationError
 from fabricsim.records.program import OVERLAPPED_STREAM
+from fabricsim.scenario.scenario import Scenario
 from fabricsim.workload.builder import ProgramBuilder
-from fabricsim.workload.program import Call, Program
+from fabricsim.workload.program import Call, CollectiveName, Program
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fabricsim.engine.completions import Replay
-    from fabricsim.scenario.scenario import Scenario
-    from fabricsim.workload.program import CollectiveName
-
-    Make = Callable[..., Scenario]
+Make = Callable[..., Scenario]
 
 US = 10**6  # ps
 BYTES_PER_US = 12_500

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -12,11 +12,8 @@ from hypothesis import strategies as st
 
 from fabricsim import load
 from fabricsim.engine.fabric import Fabric
-from fabricsim.engine.packet.state import sides
-
-if TYPE_CHECKING:
-    from fabricsim.engine.packet.state import PacketState
-    from fabricsim.engine.packet.world import PacketWorld
+from fabricsim.engine.packet.state import PacketState, sides
+from fabricsim.engine.packet.world import PacketWorld
 
 MESSAGE = np.dtype([("source", np.int64), ("target", np.int64), ("bytes", np.int64), ("start", np.int64)])
 HOSTS = 4

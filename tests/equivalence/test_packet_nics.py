@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
 
 import pytest
 import simpy
 
 from fabricsim.engine.fabric import Fabric
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import ModuleType
-
-    from fabricsim.engine.packet.state import PacketState
-    from fabricsim.scenario.scenario import Scenario
+from fabricsim.engine.packet.state import PacketState
+from fabricsim.scenario.scenario import Scenario
 
 pytestmark = pytest.mark.filterwarnings("ignore:transport.load_balancing.kind")  # go-back-N where packets overtake
 

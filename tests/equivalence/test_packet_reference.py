@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 from fabricsim.records.packet import DROPPED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import ModuleType
 
 CASES = int(os.environ.get("FABRICSIM_CASES", "108"))
 """Each 36 cases have every law with every kind of switch twice or so; the full comparison takes 2000."""

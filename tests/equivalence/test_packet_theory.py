@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from fabricsim.results.traffic import DEMAND, Matrix
 from fabricsim.run import traffic
 from fabricsim.scenario.load import load
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    from numpy.typing import NDArray
 
 MS = 10**9  # ps
 

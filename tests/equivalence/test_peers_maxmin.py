@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import csv
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 import pytest
 
+from fabricsim.scenario.scenario import Scenario
 from fabricsim.topology.platform import Platform, ProtocolCosts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import ModuleType
-
-    from fabricsim.scenario.scenario import Scenario
 
 RATE = 12.5e9
 FILES = {"ft_k4_F64_lat0.csv": 4, "ft_k8_F1000_lat0.csv": 8}

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator
+from typing import Any
 
 import pytest
 import simpy
 
 import fabricsim as fs
 
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    Process = Generator[simpy.Event, Any, None]
+Process = Generator[simpy.Event, Any, None]
 
 KIB = 1024
 LEAVES = 'fabric={topology="leaf-spine", hosts_per_leaf=2, spines=2}'

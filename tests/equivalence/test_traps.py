@@ -6,26 +6,23 @@ stand as they are.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Generator
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import simpy
 
+from fabricsim.engine.completions import Replay
 from fabricsim.engine.fabric import Fabric
 from fabricsim.engine.reference import Reference
 from fabricsim.results.summary import bus_factor
+from fabricsim.scenario.scenario import Scenario
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from fabricsim.engine.completions import Replay
-    from fabricsim.scenario.scenario import Scenario
-
-    Make = Callable[..., Scenario]
-    Measure = Callable[..., float]
+Make = Callable[..., Scenario]
+Measure = Callable[..., float]
 
 B = 12.5e9
 LINK = 500e-9

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from fabricsim.errors import InputError, ResultError
 from fabricsim.files.atomic import whole
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_file_takes_its_place_when_it_is_whole(tmp_path: Path) -> None:

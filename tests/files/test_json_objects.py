@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,9 +15,6 @@ from fabricsim.errors import TraceError
 from fabricsim.files import json_objects
 from fabricsim.files.json_objects import ObjectList
 from fabricsim.files.sources import Source
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 OPENING = re.compile(rb'\{"a": \[')
 VALUES = st.recursive(

@@ -7,15 +7,12 @@ import io
 import lzma
 import os
 import tarfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from fabricsim.errors import InputError, TraceError
 from fabricsim.files.sources import sources
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TEXT = b'{"events": [' + b"1, " * 100_000 + b"1]}"
 

@@ -5,17 +5,14 @@ import lzma
 import os
 import tarfile
 import zlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from fabricsim.errors import TraceError
 from fabricsim.files import text
 from fabricsim.files.lines import MOST_LINE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def read(path: Path) -> list[tuple[int, str]]:

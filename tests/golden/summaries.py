@@ -9,15 +9,13 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fabricsim.results.result import RunRecord
 from fabricsim.results.summary import summarise
 from fabricsim.run.bench import COLLECTIVES, collective_times, point_to_point_times
 from fabricsim.run.pipeline import LoadedScenario, load, simulate
 from fabricsim.scenario import library
-
-if TYPE_CHECKING:
-    from fabricsim.results.result import RunRecord
 
 FOLDER = Path(__file__).resolve().parent
 SIZES = (1, 2**10, 2**20, 2**26)

@@ -6,12 +6,10 @@ import json
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 FOLDER = Path(__file__).resolve().parent
 

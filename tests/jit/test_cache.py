@@ -9,9 +9,9 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 import pytest
 from numba.core.registry import cpu_target
@@ -21,9 +21,6 @@ from fabricsim.jit import engines
 from fabricsim.jit.cache import ProgramCache, cache_directory
 from fabricsim.jit.unused import mark_used, remove_unused
 from fabricsim.topology.shortest_paths import flow_hash
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PACKAGE = Path(__file__).resolve().parents[2] / "fabricsim"
 HASH = """

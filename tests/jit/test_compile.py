@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 from numba.core.errors import TypingError
+from numpy.typing import NDArray
 
 from fabricsim.jit.compile import inlined, kernel
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 @kernel

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from fabricsim.jit.digest import PACKAGE, digest, sources
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FLOW, PACKET = "engine/flow/kernels/main_loop.py", "engine/packet/kernels/main_loop.py"
 PATHS = "topology/shortest_paths.py"

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from fabricsim.jit.compile import DISABLED, kernel
 from fabricsim.jit.tables import Tables
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _PAIR = np.dtype([("left", np.int32), ("right", np.float64)], align=True)
 _ROWS = np.dtype((np.record, _PAIR))

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -9,9 +9,6 @@ from fabricsim.engine.flow.state import table
 from fabricsim.engine.flow.world import World
 from fabricsim.engine.program.queue import close_bucket, has_event_at, next_time, post, rehash, take
 from fabricsim.records.program import BUCKET, EVENT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Queue:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 import simpy
@@ -10,11 +10,7 @@ from hypothesis import strategies as st
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.engine.program.lane import block_class, cut, round_bytes, shards_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fabricsim.scenario.scenario import Scenario
+from fabricsim.scenario.scenario import Scenario
 
 
 @given(

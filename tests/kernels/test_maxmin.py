@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,9 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricsim.engine.program.dispatch import IDLE
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 SECOND = 10**12  # ps
 GIGA = 1e9

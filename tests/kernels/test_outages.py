@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 import pytest
 from hypothesis import given, settings
@@ -9,9 +9,6 @@ from hypothesis import strategies as st
 from fabricsim.engine.flow.kernels.flows import settle
 from fabricsim.engine.flow.kernels.outages import begin_again, go_on, park, set_capacity
 from fabricsim.engine.program.dispatch import HORIZON
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 GIGA = 1e9
 MS = 10**9  # ps

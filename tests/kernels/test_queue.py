@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,10 +12,6 @@ from hypothesis import strategies as st
 
 from fabricsim.engine.program.queue import first_finisher, set_finish
 from fabricsim.records.program import NEVER
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import ModuleType
 
 CAPACITY = 256
 # A few instants that collide often, and far ones whose hashes collide: the hash folds time by 11, 23 and 37 bits.

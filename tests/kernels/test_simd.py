@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from fabricsim.engine.packet.kernels.fast.simd import BLOCK, GROUP, bits_before, count_below, earliest_from, lowest_bit
 from fabricsim.jit.compile import kernel
 from fabricsim.records.program import NEVER
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _TIMES = st.integers(0, 3) | st.just(NEVER)
 _KEYS = st.integers(0, 3) | st.just((1 << 31) - 1)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from fabricsim.collectives.choice import LL128, SIMPLE, Choice
 from fabricsim.engine.fabric import Fabric
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from fabricsim.scenario.scenario import Scenario
+from fabricsim.scenario.scenario import Scenario
 
 ANYWHERE = [
     ("all_reduce", "ring"),

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from fabricsim.engine.fabric import Fabric
+from fabricsim.scenario.scenario import Scenario
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from fabricsim.scenario.scenario import Scenario
-
-    Make = Callable[..., Scenario]
+Make = Callable[..., Scenario]
 
 RINGS = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1}
 """Collectives on a ring, and how often each shard goes round."""

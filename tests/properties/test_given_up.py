@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator
+from typing import Any
 
 import pytest
 import simpy
@@ -11,10 +12,7 @@ from hypothesis import strategies as st
 
 import fabricsim as fs
 
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    Process = Generator[simpy.Event, Any, None]
+Process = Generator[simpy.Event, Any, None]
 
 TRANSPORTS = ["ideal-100g", "tcp-10g", "roce-100g", "peers-roce", "roce-100g-hpcc", "rdma-100g", "uec-100g"]
 LINKS = ["host0-leaf0", "host1->leaf0", "leaf0->spine0", "leaf0-spine1", "spine0->leaf1", "leaf1->host3"]

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import simpy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.records.packet import CHUNK, CLASS_SHIFT, CLASSES, DATA, DROPPED, HOST, LOST, SENT, TRIMMED
@@ -24,11 +26,6 @@ from fabricsim.records.program import NEVER
 from fabricsim.records.transport import GO_BACK_N
 from fabricsim.scenario.congestion import LAWS
 from fabricsim.scenario.load import load
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from numpy.typing import NDArray
 
 pytestmark = pytest.mark.filterwarnings("ignore:transport.load_balancing.kind")  # go-back-N where packets overtake
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import simpy
@@ -11,16 +12,12 @@ from hypothesis import strategies as st
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.scenario.job import Job
+from fabricsim.scenario.scenario import Scenario
 from fabricsim.workload.compile import compile_job
 from fabricsim.workload.tally import program_calls
 from fabricsim.workload.volumes import closed_forms
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fabricsim.scenario.scenario import Scenario
-
-    Make = Callable[..., Scenario]
+Make = Callable[..., Scenario]
 
 BOTH_ENDS = 2
 """On a single switch every byte crosses the link of the host that sends and of the one that receives."""

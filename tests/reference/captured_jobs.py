@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.records.program import COLLECTIVE
+from fabricsim.traces.rebuild.strand import Strand
 from fabricsim.traces.trace import (
     COMMUNICATION,
     COMPUTE,
@@ -18,11 +18,6 @@ from fabricsim.traces.trace import (
     RecordingBuilder,
     Trace,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fabricsim.traces.rebuild.strand import Strand
 
 US = 10**6
 """Picoseconds."""

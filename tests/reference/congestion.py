@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import simpy
+from numpy.typing import NDArray
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.scenario.load import load
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.scenario.scenario import Scenario
+from fabricsim.scenario.scenario import Scenario
 
 FLOWS = np.dtype([("source", np.int64), ("target", np.int64), ("bytes", np.int64), ("start", np.int64)])
 US, MS = 10**6, 10**9  # ps

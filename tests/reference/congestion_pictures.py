@@ -6,20 +6,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import congestion
 import numpy as np
 from congestion import MS, US, Sawtooth, Trace
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from fabricsim.report.style import SERIES_COLOURS, new_figure, picture, save
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 THEORY = "#666666"
 _POINTS = 4000

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import Any
 
 import h5py
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from random import Random
 
 _NUMBERS = (-1, 0, 1, 2, 2**15, 2**20, 2**24, 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1, -(2**63), 0.5, 1e18, 1e308,
             -1e300, float("nan"), float("inf"), float("-inf"))  # fmt: skip

@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
 from dataclasses import replace
 from functools import cache
 from io import StringIO
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from zlib import crc32
 
 import hdf5_damage
@@ -30,10 +32,6 @@ from fabricsim.scenario.load import from_tables
 from fabricsim.topology import cable_file, path_file
 from fabricsim.traces.astrasim import scenario as astrasim
 from fabricsim.workload import matrix
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from random import Random
 
 
 class Kind(NamedTuple):

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
+from fabricsim.scenario.cluster import Gpu
+from fabricsim.scenario.job import Job
 from fabricsim.workload.roofline import operations_time
-from fabricsim.workload.work import Operation
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from fabricsim.scenario.cluster import Gpu
-    from fabricsim.scenario.job import Job
-    from fabricsim.workload.work import Item
+from fabricsim.workload.work import Item, Operation
 
 
 def operation_time(operation: Operation, job: Job, gpu: Gpu) -> int:

@@ -10,11 +10,9 @@ captured traces with ``with_stack`` and ``record_shapes``: two thirds Python and
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 _HEAD = """{
   "schemaVersion": 1,

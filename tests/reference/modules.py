@@ -6,12 +6,10 @@ import ast
 import io
 import re
 import tokenize
+from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
+from pathlib import Path
+from typing import NamedTuple
 
 
 class Function(NamedTuple):

@@ -12,15 +12,13 @@ import json
 import lzma
 import re
 import tarfile
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import Any
 
 import wire_damage
 from hypothesis import strategies as st
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from random import Random
 
 STRANGE = (
     b"\x00",

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fabricsim.engine.packet.kernels.net import Net
 from fabricsim.engine.packet.kernels.sender import send_message
 from fabricsim.engine.packet.kernels.window import has_room, next_times, open_window, run_window
 from fabricsim.engine.packet.state import network_of
@@ -17,10 +19,7 @@ from fabricsim.records.program import NEVER, NONE
 from fabricsim.records.transport import SELECTIVE, TELEMETRY
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from packet_cases import Case
-
-    from fabricsim.engine.packet.kernels.net import Net
 
 
 @kernel

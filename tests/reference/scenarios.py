@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterable
+from typing import Any, cast
 
 import simpy
 
+from fabricsim.engine.completions import Replay
 from fabricsim.engine.fabric import Fabric
 from fabricsim.scenario.scenario import Scenario
 from fabricsim.scenario.transport import Transport
 from fabricsim.transports import flow_model
 from fabricsim.workload.builder import ProgramBuilder
-from fabricsim.workload.program import Call
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from fabricsim.engine.completions import Replay
-    from fabricsim.workload.program import CollectiveName, Program
+from fabricsim.workload.program import Call, CollectiveName, Program
 
 RATE = 12.5e9
 """Payload bytes/s of every ideal link: 100 Gb/s."""

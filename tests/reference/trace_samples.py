@@ -6,7 +6,8 @@ import io
 import json
 import random
 from itertools import accumulate, islice
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from fabricsim.files.sources import sources
 from fabricsim.traces.chakra.schema import (
@@ -20,9 +21,6 @@ from fabricsim.traces.chakra.schema import (
     encode_node,
     messages,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _GOAL = """\
 num_ranks 2

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.records.program import OVERLAPPED_STREAM
 from fabricsim.workload.builder import ProgramBuilder
-from fabricsim.workload.program import Call, GroupSet, Program
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.workload.program import CollectiveName
+from fabricsim.workload.program import Call, CollectiveName, GroupSet, Program
 
 MEGABYTE = 10**6
 US = 10**6  # ps

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.records.program import COLLECTIVE
-from fabricsim.workload.program import GroupSet
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.workload.program import CollectiveName, Program
+from fabricsim.workload.program import CollectiveName, GroupSet, Program
 
 _COLUMNS = ("kind", "stream", "timer", "duration")
 

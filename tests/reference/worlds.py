@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from fabricsim.engine.flow.world import World
 from fabricsim.engine.program.dispatch import COMPLETIONS
 from fabricsim.records.program import HOP, NEVER, NONE, ROUTE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _BUDGET = 10**9
 

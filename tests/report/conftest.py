@@ -3,14 +3,11 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 import pytest
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    from fabricsim.results.result import RunRecord
+from fabricsim.results.result import RunRecord
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,9 +9,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from fabricsim.report.fct import completion_times
 from fabricsim.report.style import save
 from fabricsim.results.traffic import DEMAND, Matrix, TrafficRecord
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def traffic(sizes: list[int], slowdown: list[float]) -> TrafficRecord:

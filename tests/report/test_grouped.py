@@ -1,19 +1,15 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from fabricsim.errors import ResultError
 from fabricsim.report.grouped import Bar, grouped
 from fabricsim.report.plots import save
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from matplotlib.axes import Axes
 
 BARS = [
     Bar("gpt2-medium", "tcp-10g", 1.0, 3.0),

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +11,6 @@ from fabricsim.errors import InputError, SimulationError
 from fabricsim.report.nccl_table import BenchRow, render
 from fabricsim.traces import nccl_tests
 from fabricsim.traces.nccl_tests import Device
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DEVICES = [Device(rank, f"host{rank // 4}", rank % 4, "GeForce RTX 2080 Ti") for rank in range(8)]
 

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-from rich.console import Console
+from matplotlib.axes import Axes
+from rich.console import Console, RenderableType
 
 from fabricsim.report import plots
 from fabricsim.report.text import comparison_table, human_number, summary_text
-from fabricsim.results.summary import summarise
+from fabricsim.results.result import RunRecord
+from fabricsim.results.summary import Summary, summarise
 from fabricsim.run import pipeline
 from fabricsim.scenario import library
 from fabricsim.traces.readers import read
 from fabricsim.traces.rebuild.programs import rebuild
 from fabricsim.units import human_seconds
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from rich.console import RenderableType
-
-    from fabricsim.results.result import RunRecord
-    from fabricsim.results.summary import Summary
 
 SLOW = {"gpt3-175b": ["job.global_batch=256"], "what-if-leaf-spine": ["job.global_batch=8", "job.model.layers=4"]}
 """What makes scenarios quick that take seconds."""

@@ -4,28 +4,22 @@ import dataclasses
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 from fabricsim.errors import ResultError
 from fabricsim.records.program import OP, SPAN
 from fabricsim.report import plots, style
-from fabricsim.results.result import CallRecords, Limits, Series
+from fabricsim.results.result import CallRecords, Limits, RunRecord, Series
 from fabricsim.results.use_over_time import use_over_time
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-    from types import ModuleType
-
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from fabricsim.results.result import RunRecord
 
 ROWS = [
     {"quantity": "gain", "unit": "x", "measured": 2.5, "predicted": 2.4, "relative_error": -0.04, "source": "paper"},

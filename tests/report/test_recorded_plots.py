@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from fabricsim.errors import ResultError
 from fabricsim.records.packet import AGAIN, DATA, DROPPED
@@ -17,15 +18,8 @@ from fabricsim.report.taps import MOST_POINTS, STRETCHES, queues, windows
 from fabricsim.report.text import summary_text
 from fabricsim.results.difference import difference
 from fabricsim.results.packets import Packets, Tap, congested
+from fabricsim.results.result import RunRecord
 from fabricsim.results.summary import summarise
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import ModuleType
-
-    from rich.console import RenderableType
-
-    from fabricsim.results.result import RunRecord
 
 MS = 10**9  # ps
 

@@ -1,21 +1,15 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 import pytest
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from fabricsim.errors import ResultError
 from fabricsim.report.text import ROWS, comparison_table, summary_text
+from fabricsim.results.result import RunRecord
 from fabricsim.results.summary import summarise
 from fabricsim.units import human_seconds
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    from rich.console import RenderableType
-
-    from fabricsim.results.result import RunRecord
 
 
 def _print(what: RenderableType, width: int = 120) -> str:

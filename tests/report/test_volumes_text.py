@@ -1,18 +1,13 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from fabricsim.errors import ResultError
 from fabricsim.report.sweeps import volume_sweeps
 from fabricsim.report.volumes_text import volumes_text
 from fabricsim.workload.tally import EqualCalls, tally
 from fabricsim.workload.volume_summary import summarise_volumes
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 FORMULA = [EqualCalls("data", "all_reduce", 4, 1000, 2), EqualCalls("tensor", "all_gather", 4, 64, 8)]
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -11,13 +11,8 @@ from fabricsim.results.breakdown import critical_rank
 from fabricsim.results.causes import causes
 from fabricsim.results.critical_path import critical_path
 from fabricsim.results.resources import resources, tier
-from fabricsim.results.result import Limits, Rest
+from fabricsim.results.result import Limits, Rest, RunRecord
 from fabricsim.units import PS_PER_S
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    from fabricsim.results.result import RunRecord
 
 S = PS_PER_S
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, cast
+from pathlib import Path
+from typing import cast
 
 import pytest
 from rich.console import Console
@@ -15,14 +16,10 @@ from fabricsim.results import hdf5
 from fabricsim.results.breakdown import critical_rank, rank_count, rank_time, simulated_ranks
 from fabricsim.results.causes import causes
 from fabricsim.results.resources import resources
+from fabricsim.results.result import RunRecord
 from fabricsim.results.summary import summarise
 from fabricsim.run.pipeline import load, simulate
 from fabricsim.topology.platform import WIRE
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fabricsim.results.result import RunRecord
 
 JOB = [
     "cluster=ideal",

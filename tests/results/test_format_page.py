@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 import pytest
 
 from fabricsim.results import columns
 from fabricsim.results.columns import Column, ColumnGroup
 from fabricsim.run.sweeps import sweep
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 METRICS = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
 

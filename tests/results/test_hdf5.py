@@ -5,8 +5,8 @@ import gzip
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import h5py
 import numpy as np
@@ -22,9 +22,6 @@ from fabricsim.results.result import CallRecords, RunRecord, Series
 from fabricsim.results.summary import summarise
 from fabricsim.results.throughput import IterationWork
 from fabricsim.units import PS_PER_S
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def _assert_equal(left: RunRecord, right: RunRecord) -> None:

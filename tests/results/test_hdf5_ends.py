@@ -1,16 +1,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import h5py
 import pytest
 
 from fabricsim.errors import ResultError
 from fabricsim.results import hdf5_ends, hdf5_reader
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def spin(_: Path) -> None:

@@ -3,7 +3,8 @@ from __future__ import annotations
 import shutil
 import struct
 import subprocess
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -12,9 +13,6 @@ from fabricsim.errors import ResultError
 from fabricsim.records.packet import ACK, AGAIN, CNP, DATA, DROPPED, MARKED, NACK, SENT, TRIMMED
 from fabricsim.results import pcapng
 from fabricsim.results.packets import ENTRY, PacketLog
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PS = 1000  # per nanosecond
 NUMBERS = {"tcp": (1448, 90), "roce": (4096, 82), "infiniband": (4096, 30), "uet": (4096, 64)}

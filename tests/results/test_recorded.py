@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from types import ModuleType
 
 import h5py
 import numpy as np
@@ -11,14 +12,9 @@ from fabricsim.errors import ResultError
 from fabricsim.results.difference import difference
 from fabricsim.results.hdf5 import read, read_any, write
 from fabricsim.results.packets import congested
+from fabricsim.results.result import RunRecord
 from fabricsim.results.summary import summarise, to_json
 from fabricsim.results.traffic import DEMAND, Matrix, ResourceUse, TrafficRecord, summarise_traffic
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import ModuleType
-
-    from fabricsim.results.result import RunRecord
 
 
 @pytest.fixture

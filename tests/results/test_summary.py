@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -15,9 +15,6 @@ from fabricsim.results.breakdown import critical_rank, rank_time
 from fabricsim.results.result import CallRecord, CallRecords, RunRecord, Series
 from fabricsim.results.summary import HOTTEST, Summary, bus_factor, summarise, timer_totals, to_json
 from fabricsim.units import PS_PER_S
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 S = PS_PER_S
 SOMETIMES = {"throughput", "simulated_ranks", "queues", "capture", "assumptions", "jobs", "uncertainty", "pairs"}

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,11 +11,7 @@ from fabricsim.results.hdf5 import write
 from fabricsim.run import at_once
 from fabricsim.run.at_once import part, simulate_all
 from fabricsim.run.pipeline import load
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fabricsim.scenario.load import LoadedScenario
+from fabricsim.scenario.load import LoadedScenario
 
 TWO_RANKS = ["cluster.hosts=2", "job.micro_batch=1", "job.global_batch=2", "job.parallelism.data=2"]
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -10,12 +10,8 @@ from fabricsim.run import benchtable
 from fabricsim.run.bench import COLLECTIVES, collective_times, devices, point_to_point_times
 from fabricsim.scenario import library
 from fabricsim.scenario.load import load
+from fabricsim.scenario.scenario import Scenario
 from fabricsim.traces import nccl_tests, osu
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fabricsim.scenario.scenario import Scenario
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,13 +12,9 @@ from fabricsim import provenance
 from fabricsim.errors import FabricsimError, InputError, SimulationError
 from fabricsim.records.program import COLLECTIVE, COMPUTE
 from fabricsim.results.hdf5 import read, write
+from fabricsim.results.result import RunRecord
 from fabricsim.run.pipeline import build_plan, check, load, reload, simulate
 from fabricsim.topology.platform import WIRE
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fabricsim.results.result import RunRecord
 
 TWO_RANKS = ["cluster.hosts=2", "job.micro_batch=1", "job.global_batch=2", "job.parallelism.data=2"]
 LEAF_SPINE = [

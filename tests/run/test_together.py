@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +16,6 @@ from fabricsim.results.jobs import of_job
 from fabricsim.results.summary import summarise
 from fabricsim.run.pipeline import check
 from fabricsim.scenario.toml_text import settings
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-    from pathlib import Path
 
 SMALL = ["job.model.layers=1", "job.micro_batch=1", "job.global_batch=8"]
 RED, BLUE = [0, 8, 1, 9, 2, 10, 3, 11], [4, 12, 5, 13, 6, 14, 7, 15]

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from math import exp, log
-from typing import TYPE_CHECKING
 
 import pytest
 
 from fabricsim.errors import InputError
+from fabricsim.results.uncertainty import Uncertainty
 from fabricsim.run.pipeline import load, simulate
 from fabricsim.run.uncertainty import SPREADS, parameters, uncertainty, varied
-
-if TYPE_CHECKING:
-    from fabricsim.results.uncertainty import Uncertainty
 
 SMALL = ["cluster.hosts=2", "job.parallelism.data=2", "job.global_batch=2", "job.micro_batch=1", "job.model.layers=2"]
 

@@ -1,18 +1,14 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from fabricsim.errors import InputError, ScenarioError
 from fabricsim.scenario import library
+from fabricsim.scenario.job import Job
 from fabricsim.scenario.load import from_tables, load
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fabricsim.scenario.job import Job
-    from fabricsim.scenario.scenario import Scenario
+from fabricsim.scenario.scenario import Scenario
 
 
 def _job(scenario: Scenario) -> Job:

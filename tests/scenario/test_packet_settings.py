@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import pytest
 
-from fabricsim.errors import ScenarioError
+from fabricsim.errors import Mistake, ScenarioError
 from fabricsim.scenario import library
 from fabricsim.scenario.in_force import law_in_force, setting
 from fabricsim.scenario.load import load
-
-if TYPE_CHECKING:
-    from fabricsim.errors import Mistake
-    from fabricsim.scenario.scenario import Scenario
+from fabricsim.scenario.scenario import Scenario
 
 DP = "gpt2-medium-dp"
 ROCE = "transport=roce-100g"

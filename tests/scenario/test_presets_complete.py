@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterator
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 import pytest
 
 from fabricsim.scenario import library
 from fabricsim.scenario.cluster import Gpu
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ON_NVLINK = {"nccl_start", "nccl_step", "nccl_copy_rate", "nccl_ll_start", "nccl_ll_step"}
 LINKS = {"nvlink_rate", "nvlink_efficiency"}

@@ -2,19 +2,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from fabricsim.scenario.balancing import RULES
+from fabricsim.scenario.base import Spec
 from fabricsim.scenario.congestion import LAWS
 from fabricsim.scenario.explain import spec_at
 from fabricsim.scenario.fabric import TOPOLOGIES
 from fabricsim.scenario.load import load
 from fabricsim.scenario.scenario import Scenario
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.base import Spec
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "scenario.md"
 SWITCH = [("switch", table) for table in ("buffer", "ecn", "pfc", "credits", "scheduler")]

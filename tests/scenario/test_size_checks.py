@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,12 +12,8 @@ from hypothesis import strategies as st
 from fabricsim.errors import SimulationError
 from fabricsim.run.pipeline import load
 from fabricsim.scenario.network import FabricSize
+from fabricsim.scenario.scenario import Scenario
 from fabricsim.scenario.size_checks import size_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fabricsim.scenario.scenario import Scenario
 
 FABRICS = [
     "{ topology = 'single-switch' }",

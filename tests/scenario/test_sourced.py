@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +12,6 @@ from fabricsim.errors import InputError
 from fabricsim.scenario import library
 from fabricsim.scenario.load import load
 from fabricsim.scenario.sourced import show
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.slow

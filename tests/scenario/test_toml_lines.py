@@ -1,16 +1,13 @@
 from __future__ import annotations
 
 import tomllib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from fabricsim.scenario import library
 from fabricsim.scenario.toml_lines import key_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 TEXT = '''\
 # a comment = 1

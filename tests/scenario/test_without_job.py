@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +11,6 @@ from fabricsim.cli.runs import run
 from fabricsim.errors import InputError, ScenarioError
 from fabricsim.run.pipeline import build_plan
 from fabricsim.scenario.load import from_tables, load
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 JOBLESS = ["hkbu", "ideal-16"]
 

@@ -1,16 +1,12 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
+from fabricsim.scenario.scenario import Scenario
 from fabricsim.topology.platform import Platform
 from fabricsim.transports import flow_model
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fabricsim.scenario.scenario import Scenario
 
 
 def _build(scenario: Scenario) -> Platform:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -16,9 +16,6 @@ from fabricsim.run.bill import bill_of
 from fabricsim.scenario.load import load
 from fabricsim.scenario.prices import PriceList, read_prices
 from fabricsim.topology.bill import Bill, Part, make_bill
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LIST = """
 name = "mine"

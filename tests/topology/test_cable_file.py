@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import gzip
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,9 +10,6 @@ from hypothesis import strategies as st
 from fabricsim.errors import TraceError
 from fabricsim.topology import cable_file
 from fabricsim.topology.cable_file import ListedCable
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HEADER = "a,b,gbps,delay_ns\n"
 NUMBERS = HEADER + "0,2,100,1000\n1,2,100,1000\n"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,9 +16,6 @@ from fabricsim.errors import TraceError
 from fabricsim.scenario.fabric import fabric_of
 from fabricsim.scenario.network import Ends
 from fabricsim.topology import cable_file
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NETWORK = "topology: [ {} ]\nnpus_count: [ {} ]\nbandwidth: [ {} ]\nlatency: [ {} ]\n"
 GBPS = 2**30 * 8 / 1e9  # what ASTRA-sim writes as 1 GB/s

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import pytest
@@ -11,16 +13,11 @@ from pydantic import ValidationError
 from fabricsim.errors import SimulationError, TraceError
 from fabricsim.scenario.fabric import fabric_of
 from fabricsim.scenario.network import Cable, Ends
+from fabricsim.scenario.scenario import Scenario
+from fabricsim.topology.platform import Platform
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from fabricsim.scenario.scenario import Scenario
-    from fabricsim.topology.platform import Platform
-
-    Build = Callable[[Scenario], Platform]
-    Make = Callable[..., Platform]
+Build = Callable[[Scenario], Platform]
+Make = Callable[..., Platform]
 
 SQUARE = (
     "a,b,gbps,delay_ns\n0,4,100,10\n1,4,100,20\n2,7,50,30\n3,7,100,40\n7,5,100,50\n4,5,200,60\n4,6,100,70\n6,7,100,80\n"

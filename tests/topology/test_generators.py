@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import permutations
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import networkx as nx
 import pytest
@@ -12,20 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricsim.errors import SimulationError
-from fabricsim.scenario.fabric import TOPOLOGIES, fabric_of
+from fabricsim.scenario.fabric import TOPOLOGIES, FabricSpec, fabric_of
 from fabricsim.scenario.load import load
-from fabricsim.scenario.network import Ends, FabricSize
+from fabricsim.scenario.network import Ends, FabricSize, Network
+from fabricsim.scenario.scenario import Scenario
+from fabricsim.topology.platform import Platform
 from fabricsim.topology.resources import ResourceList
 from fabricsim.topology.routing import Router
 from fabricsim.topology.wires import freeze
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fabricsim.scenario.fabric import FabricSpec
-    from fabricsim.scenario.network import Network
-    from fabricsim.scenario.scenario import Scenario
-    from fabricsim.topology.platform import Platform
 
 few, ports = st.integers(1, 4), st.integers(1, 6)
 dimensions = st.lists(st.integers(1, 5), min_size=1, max_size=3).filter(lambda sides: 2 <= prod(sides) <= 60)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import networkx as nx
 import pytest
@@ -15,9 +15,6 @@ from fabricsim.errors import TraceError
 from fabricsim.scenario.fabric import fabric_of
 from fabricsim.scenario.network import Ends
 from fabricsim.topology import cable_file
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TREE = nx.Graph()
 TREE.add_edges_from([(f"host{n}", f"leaf{n // 2}", {"rate": "100Gbps", "delay": "25ns"}) for n in range(4)])

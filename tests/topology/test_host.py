@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
 from fabricsim.scenario.cluster import Cpu, Nic, Pcie
+from fabricsim.scenario.scenario import Scenario
+from fabricsim.topology.platform import Platform
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fabricsim.scenario.scenario import Scenario
-    from fabricsim.topology.platform import Platform
-
-    Make = Callable[..., Scenario]
-    Costs = Callable[..., dict[str, float]]
-    Build = Callable[[Scenario], Platform]
+Make = Callable[..., Scenario]
+Costs = Callable[..., dict[str, float]]
+Build = Callable[[Scenario], Platform]
 
 STORE = 1 + 24 / 128  # of a GPU kernel, towards the root complex
 LOAD = {"up": 24 / 128, "down": 1 + 20 / 128}

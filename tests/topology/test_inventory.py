@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -14,9 +14,6 @@ from fabricsim.scenario.load import load
 from fabricsim.topology.inventory import Inventory, take_inventory
 from fabricsim.topology.resources import ResourceList
 from fabricsim.topology.wires import Wires, freeze
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def survey(hosts: int, fabric: str, *more: str) -> tuple[Inventory, Wires]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +11,6 @@ import simpy
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.scenario.load import load
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 FLOWS = np.dtype([("source", np.int64), ("target", np.int64), ("bytes", np.int64), ("start", np.int64)])
 RATE = 12.5e9  # bytes/s of all cables here

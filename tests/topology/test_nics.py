@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -14,15 +16,10 @@ from fabricsim.errors import SimulationError, TraceError
 from fabricsim.scenario.cluster import Cpu
 from fabricsim.scenario.fabric import fabric_of
 from fabricsim.scenario.network import Ends
+from fabricsim.scenario.scenario import Scenario
+from fabricsim.topology.platform import Platform
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from fabricsim.scenario.scenario import Scenario
-    from fabricsim.topology.platform import Platform
-
-    Make = Callable[..., Platform]
+Make = Callable[..., Platform]
 
 EIGHT = {"gpus_per_host": 8, "nics_per_host": 8}
 LEAVES = {"topology": "leaf-spine", "hosts_per_leaf": 2, "spines": 2}

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,9 +9,6 @@ from hypothesis import strategies as st
 from fabricsim.errors import TraceError
 from fabricsim.topology import path_file
 from fabricsim.topology.path_file import GivenPath
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HOSTS = 16
 HEADER = "id,src,dst,hops,node_path\n"

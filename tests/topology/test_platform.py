@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import pairwise, permutations
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,15 +12,11 @@ from hypothesis import strategies as st
 from fabricsim.errors import SimulationError
 from fabricsim.scenario.library import names
 from fabricsim.scenario.load import load
+from fabricsim.scenario.scenario import Scenario
+from fabricsim.topology.platform import Platform
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fabricsim.scenario.scenario import Scenario
-    from fabricsim.topology.platform import Platform
-
-    Make = Callable[..., Scenario]
-    Build = Callable[[Scenario], Platform]
+Make = Callable[..., Scenario]
+Build = Callable[[Scenario], Platform]
 
 
 def _names(platform: Platform, source: int, target: int, port: int = 0) -> list[str]:

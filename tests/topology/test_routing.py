@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import os
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import networkx as nx
 import numpy as np
@@ -14,15 +14,11 @@ import pytest
 
 from fabricsim.scenario.fabric import fabric_of
 from fabricsim.scenario.network import Ends
+from fabricsim.scenario.scenario import Scenario
 from fabricsim.topology.platform import Platform, ProtocolCosts
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fabricsim.scenario.scenario import Scenario
-
-    Make = Callable[..., Scenario]
-    Build = Callable[[Scenario], Platform]
+Make = Callable[..., Scenario]
+Build = Callable[[Scenario], Platform]
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -1,18 +1,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from fabricsim.topology.shortest_paths import d_mod_k_path, distances_to, flow_hash, mix, shortest_path
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 class Graph:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
+from fabricsim.scenario.scenario import Scenario
+from fabricsim.topology.platform import Platform
 from fabricsim.topology.tiers import describe, idle_tiers
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fabricsim.scenario.scenario import Scenario
-    from fabricsim.topology.platform import Platform
-
-    Make = Callable[..., Scenario]
-    Build = Callable[[Scenario], Platform]
+Make = Callable[..., Scenario]
+Build = Callable[[Scenario], Platform]
 
 
 EDGE = "2 edge switches x"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,13 +10,7 @@ from hypothesis import strategies as st
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces import aicb, readers
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, HOST, WAIT, Communication
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import ModuleType
-
-    from fabricsim.traces.trace import Recording
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, HOST, WAIT, Communication, Recording
 
 WORKLOAD = f"""\
 [rank0 ~ rank7]

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import tarfile
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,16 +11,10 @@ from hypothesis import strategies as st
 
 from fabricsim.errors import InputError, TraceError
 from fabricsim.scenario.load import load
+from fabricsim.scenario.scenario import Scenario
 from fabricsim.topology import astrasim_file
 from fabricsim.topology.astrasim_file import NetworkDimension
 from fabricsim.traces.astrasim import scenario as astrasim_scenario
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-    from types import ModuleType
-
-    from fabricsim.scenario.scenario import Scenario
 
 NETWORK = """\
 # a comment

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import lzma
-from typing import TYPE_CHECKING
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,13 +13,7 @@ from fabricsim.records.program import NONE
 from fabricsim.traces import readers
 from fabricsim.traces.astrasim import reader as astrasim_text
 from fabricsim.traces.rank_groups import Sizes, groups_of_rank_0
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import ModuleType
-
-    from fabricsim.traces.trace import Recording
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, Recording
 
 SIMAI = """\
 HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 2 ep: 2 pp: 2 vpp: 1 ga: 1 all_gpus: 16 \

@@ -5,8 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,13 +34,7 @@ from fabricsim.traces.chakra.schema import (
     encode_node,
 )
 from fabricsim.traces.readers import read
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, Communication, Lane, ProcessGroup
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from fabricsim.traces.trace import Recording
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, Communication, Lane, ProcessGroup, Recording
 
 
 def _file(*nodes: ChakraNode) -> bytes:

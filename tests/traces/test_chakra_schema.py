@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 from google.protobuf.message import DecodeError
@@ -13,10 +14,6 @@ from hypothesis import strategies as st
 from fabricsim.files.sources import sources
 from fabricsim.traces.chakra import schema
 from fabricsim.traces.chakra.schema import SCALARS, WireError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import ModuleType
 
 _WORDS = st.text(st.characters(codec="utf-8"), max_size=12)
 _VALUES = {

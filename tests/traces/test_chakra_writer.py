@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,9 +21,6 @@ from fabricsim.traces.chakra.writer import write
 from fabricsim.traces.groups import ALL_RANKS
 from fabricsim.traces.readers import read
 from fabricsim.traces.trace import Communication, Recording, RecordingBuilder, Trace
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 _RANKS = 3
 _NUMBERS = st.integers(0, 2**40)

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 import pickle
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,13 +14,7 @@ from fabricsim.errors import TraceError
 from fabricsim.files.sources import sources
 from fabricsim.records.program import NONE
 from fabricsim.traces import flight_recorder, readers
-from fabricsim.traces.trace import COMMUNICATION, KINDS, ProcessGroup
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import ModuleType
-
-    from fabricsim.traces.trace import Recording
+from fabricsim.traces.trace import COMMUNICATION, KINDS, ProcessGroup, Recording
 
 
 def entry(number: int, name: str, sent: list[list[int]], got: list[list[int]], **more: object) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,9 +17,6 @@ from fabricsim.errors import InputError
 from fabricsim.traces.form import FORMS
 from fabricsim.traces.inspecting import inspect
 from fabricsim.traces.log_views import VIEWS
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL = sorted({**FORMS.own, **VIEWS})

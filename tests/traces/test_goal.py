@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -18,15 +19,10 @@ from fabricsim.traces.trace import (
     WAIT,
     Communication,
     Lane,
+    Recording,
     RecordingBuilder,
     Trace,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import ModuleType
-
-    from fabricsim.traces.trace import Recording
 
 SCHEDULE = """\
 /* two ranks,

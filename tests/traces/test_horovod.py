@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,13 +16,7 @@ from fabricsim.run.verbs import replay
 from fabricsim.traces import horovod, nccl_tests, readers
 from fabricsim.traces.horovod_parts import Ran, fitting, parts
 from fabricsim.traces.rebuild.programs import rebuild
-from fabricsim.traces.trace import COMMUNICATION, COPY, KINDS, WAIT, Communication, ProcessGroup
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import ModuleType
-
-    from fabricsim.traces.trace import Recording
+from fabricsim.traces.trace import COMMUNICATION, COPY, KINDS, WAIT, Communication, ProcessGroup, Recording
 
 Event = dict[str, Any]
 

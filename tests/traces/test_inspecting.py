@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -10,14 +10,8 @@ import pytest
 from fabricsim.errors import InputError, TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.inspecting import inspect
-from fabricsim.traces.inspection import summarise_trace
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, Communication, RecordingBuilder, Trace
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    from fabricsim.traces.inspection import TraceSummary
-    from fabricsim.traces.trace import Recording
+from fabricsim.traces.inspection import TraceSummary, summarise_trace
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, Communication, Recording, RecordingBuilder, Trace
 
 US, MS = 10**6, 10**9  # ps
 

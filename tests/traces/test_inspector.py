@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,14 +14,8 @@ from fabricsim.files.lines import MOST_BLANK
 from fabricsim.files.sources import sources
 from fabricsim.records.program import NONE
 from fabricsim.traces import inspector, readers
-from fabricsim.traces.trace import ProcessGroup
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import ModuleType
-
-    from fabricsim.traces.inspector import InspectedOp
-    from fabricsim.traces.trace import Recording
+from fabricsim.traces.inspector import InspectedOp
+from fabricsim.traces.trace import ProcessGroup, Recording
 
 HEADER = {"id": "0x9e7a479f95a66c", "comm_name": "DP Group 0", "rank": 31, "n_ranks": 32, "nnodes": 4}
 SMALL = {"id": "0x11", "rank": 1, "n_ranks": 2, "nnodes": 1}

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,12 +10,16 @@ from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces import readers
 from fabricsim.traces.joined import join
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, LAUNCH, Communication, ProcessGroup, RecordingBuilder
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fabricsim.traces.trace import Operation, Recording
+from fabricsim.traces.trace import (
+    COMMUNICATION,
+    COMPUTE,
+    LAUNCH,
+    Communication,
+    Operation,
+    ProcessGroup,
+    Recording,
+    RecordingBuilder,
+)
 
 Told = list[tuple["Operation", int]]
 

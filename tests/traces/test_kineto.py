@@ -4,7 +4,9 @@ import gzip
 import json
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,13 +24,7 @@ from fabricsim.traces.kineto import file as kineto_file
 from fabricsim.traces.kineto import reader as kineto
 from fabricsim.traces.readers import read
 from fabricsim.traces.rebuild.programs import rebuild
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, LAUNCH, WAIT, Communication, Trace
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import ModuleType
-
-    from fabricsim.traces.trace import Recording
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, LAUNCH, WAIT, Communication, Recording, Trace
 
 US = 10**6  # ps
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,9 +14,6 @@ from fabricsim.traces.kineto import file as kineto_file
 from fabricsim.traces.kineto import trace_events as kinds
 from fabricsim.traces.kineto.events import Events, read_events
 from fabricsim.traces.kineto.file import MOST_NESTED, NO_JSON, past_value
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PS_PER_NS = 1000
 Found = "Callable[[object], Events]"

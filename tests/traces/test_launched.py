@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +15,6 @@ from fabricsim.files.sources import sources
 from fabricsim.records.program import NONE
 from fabricsim.traces.kineto.launched import LaunchedKernels, read_launched
 from fabricsim.traces.pytorch_et.inputs import read_inputs
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import ModuleType
 
 FIXTURES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 MM = {"Input Dims": [[8, 3], [3, 5]], "Input type": ["float", "float"]}

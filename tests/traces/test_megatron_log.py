@@ -1,17 +1,13 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from fabricsim.errors import TraceError
 from fabricsim.traces.inspecting import inspect
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import ModuleType
-
-    from fabricsim.traces.megatron_log import MegatronSummary
+from fabricsim.traces.megatron_log import MegatronSummary
 
 
 def seen(path: Path, content: bytes | None = None) -> MegatronSummary:

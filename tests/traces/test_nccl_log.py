@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,16 +12,10 @@ from fabricsim.files.sources import sources
 from fabricsim.records.program import NONE
 from fabricsim.traces.nccl_log.lines import messages
 from fabricsim.traces.nccl_log.reader import read_log, recognises
-from fabricsim.traces.nccl_log.records import LoggedChoice, LoggedPlace
+from fabricsim.traces.nccl_log.records import LoggedChoice, LoggedPlace, NcclLog
 from fabricsim.traces.readers import read
 from fabricsim.traces.rebuild.programs import rebuild
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, ProcessGroup
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fabricsim.traces.nccl_log.records import NcclLog
-    from fabricsim.traces.trace import Recording
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, ProcessGroup, Recording
 
 
 def said(rank: int, text: str) -> str:

@@ -3,7 +3,8 @@ from __future__ import annotations
 import gzip
 import lzma
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,12 +14,7 @@ from hypothesis import strategies as st
 from fabricsim.errors import TraceError
 from fabricsim.results.summary import bus_factor
 from fabricsim.traces import nccl_tests
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from fabricsim.traces.nccl_tests import NcclTestsTable
+from fabricsim.traces.nccl_tests import NcclTestsTable
 
 # An old form (no root, `error`) and the current one, as a run of 4 ranks on 2 hosts would print them.
 OLD = """\

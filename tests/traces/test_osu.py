@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,11 +9,7 @@ from hypothesis import strategies as st
 
 from fabricsim.errors import TraceError
 from fabricsim.traces import osu
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fabricsim.traces.osu import OsuTable
+from fabricsim.traces.osu import OsuTable
 
 LATENCY = """\
 # OSU MPI Latency Test v5.7

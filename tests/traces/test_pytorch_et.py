@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import gzip
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,13 +17,18 @@ from fabricsim.traces import readers
 from fabricsim.traces.pytorch_et import reader as pytorch_et
 from fabricsim.traces.pytorch_et.nodes import OperatorNode
 from fabricsim.traces.pytorch_et.operators import work_of
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, KINDS, LAUNCH, WAIT, ProcessGroup
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import ModuleType
-
-    from fabricsim.traces.trace import Communication, Recording
+from fabricsim.traces.trace import (
+    COMMUNICATION,
+    COMPUTE,
+    COPY,
+    HOST,
+    KINDS,
+    LAUNCH,
+    WAIT,
+    Communication,
+    ProcessGroup,
+    Recording,
+)
 
 MM = "aten::mm(Tensor self, Tensor mat2) -> Tensor"
 ADD = "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"

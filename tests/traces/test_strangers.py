@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from fabricsim.errors import TraceError
 from fabricsim.traces.inspecting import inspect
 from fabricsim.traces.readers import read
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 AICB = "comm_type,comm_group,comm_group_size,msg_size"
 

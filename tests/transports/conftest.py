@@ -1,16 +1,14 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from fabricsim.transports.dispatch import built_in
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Make = Callable[..., np.ndarray[Any, Any]]
+Make = Callable[..., np.ndarray[Any, Any]]
 
 
 def _row(kind: np.dtype[Any], fields: dict[str, float]) -> np.ndarray[Any, Any]:

@@ -1,18 +1,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricsim.transports.laws import cubic
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
 
 C, BETA = 0.4, 0.7  # RFC 9438, sections 5 and 4.6
 ALPHA = 3 * (1 - BETA) / (1 + BETA)  # section 4.3

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,11 +11,8 @@ from hypothesis import strategies as st
 from fabricsim.records.program import NEVER
 from fabricsim.transports.laws import dcqcn
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Make = Callable[..., Any]
-    Begin = Callable[..., tuple[np.record, np.record]]
+Make = Callable[..., Any]
+Begin = Callable[..., tuple[np.record, np.record]]
 
 US = 10**6
 MS = 10**9

@@ -1,19 +1,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricsim.transports.laws import dctcp
 from fabricsim.transports.laws.dctcp import AT_MARKS, EVERY_WINDOW, PROPORTIONAL
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
 
 G = 1 / 16  # RFC 8257, section 4.2
 PARAMETERS = {

@@ -1,14 +1,10 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from fabricsim.scenario.transport import Transport
 from fabricsim.transports import TRANSPORTS, flow_model
-
-if TYPE_CHECKING:
-    from fabricsim.transports.base import FlowModel
+from fabricsim.transports.base import FlowModel
 
 SOCKETS = ["tcp", "ipoib"]
 VERBS = ["infiniband", "roce"]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,10 +11,7 @@ from hypothesis import strategies as st
 from fabricsim.records.transport import TELEMETRY
 from fabricsim.transports.laws import hpcc
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Make = Callable[..., Any]
+Make = Callable[..., Any]
 
 US = 10**6
 LINE = 12.5e9  # 80 ps per byte

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import simpy
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.run import pipeline
-from fabricsim.scenario.load import load
+from fabricsim.scenario.load import LoadedScenario, load
 from fabricsim.traces import readers
 from fabricsim.traces.rebuild.programs import rebuild
 from fabricsim.units import seconds
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fabricsim.scenario.load import LoadedScenario
 
 BARE = """\
 cluster = {{ include = "ideal", hosts = {hosts} }}

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from fabricsim.scenario.load import load
 from fabricsim.transports.laws import ndp
 from fabricsim.transports.parameters import law_row
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 FIRST = 8.0
 

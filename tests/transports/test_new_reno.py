@@ -1,18 +1,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricsim.transports.laws import new_reno
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
 
 PARAMETERS = {
     "initial_window": 10.0,

@@ -1,21 +1,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricsim.transports.laws import nscc
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-
-    Make = Callable[..., Any]
-    Begin = Callable[..., tuple[np.record, np.record]]
+Make = Callable[..., Any]
+Begin = Callable[..., tuple[np.record, np.record]]
 
 # The consortium's reference network: 100 Gb/s and a round trip of 12 us, so that a = 1; trimming, so
 # that the target is 0.75 of the round trip, b = 0.75.

@@ -8,7 +8,8 @@ import sys
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import pytest
 import simpy
@@ -16,16 +17,12 @@ import simpy
 from fabricsim import extensions, load
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import InputError
+from fabricsim.extensions import Registry
 from fabricsim.jit.compile import DISABLED
 from fabricsim.run.traffic import request
 from fabricsim.scenario.balancing import RULES
 from fabricsim.scenario.congestion import LAWS
 from fabricsim.transports.dispatch import Dispatch
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    from fabricsim.extensions import Registry
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "howto" / "own-law.md"

@@ -1,17 +1,14 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricsim.transports.laws import round_trip
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
 
 MS = 10**9  # ps
 INITIAL, LEAST, MOST = 1000 * MS, 200 * MS, 120_000 * MS

@@ -1,20 +1,17 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricsim.transports.laws import timely
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-
-    Make = Callable[..., Any]
-    Begin = Callable[..., tuple[np.record, np.record]]
+Make = Callable[..., Any]
+Begin = Callable[..., tuple[np.record, np.record]]
 
 US = 10**6
 LINE = 12.5e9

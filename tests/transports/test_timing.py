@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from typing import cast
 
 import pytest
 import simpy
 
+from fabricsim.engine.completions import Replay
 from fabricsim.engine.fabric import Fabric
 from fabricsim.scenario.load import load
+from fabricsim.scenario.scenario import Scenario
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fabricsim.engine.completions import Replay
-    from fabricsim.scenario.scenario import Scenario
-
-    Make = Callable[..., Scenario]
+Make = Callable[..., Scenario]
 
 B = 12.5e9
 MB = 10**6

@@ -1,19 +1,16 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from fabricsim.records.program import COLLECTIVE
 from fabricsim.scenario.cluster import Gpu
 from fabricsim.scenario.job import Job, Model, Parallelism
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fabricsim.workload.program import Program
+from fabricsim.workload.program import Program
 
 GPT2 = {"family": "gpt", "vocabulary": 50257, "positions": 1024}
 BERT = {"family": "bert", "vocabulary": 30522, "positions": 512}

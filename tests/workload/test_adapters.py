@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from fabricsim.errors import ScenarioError
 from fabricsim.run.pipeline import load
+from fabricsim.scenario.job import Job
 from fabricsim.workload.adapters import adapter_tensors, trained_parameters
 from fabricsim.workload.fit import fullest
 from fabricsim.workload.flops import model_flops
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.shapes import parameters, stage_blocks
 from fabricsim.workload.work import Operation
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.job import Job
 
 _ADAPTED = ["job.model.include=llama2-70b", "job.model.positions=8192", "job.adapters={rank=16}"]
 

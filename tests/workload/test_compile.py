@@ -10,16 +10,15 @@ from hypothesis import strategies as st
 
 from fabricsim.errors import InputError, ScenarioError
 from fabricsim.records.program import COLLECTIVE, COMPUTE, OVERLAPPED_STREAM
+from fabricsim.scenario.cluster import Gpu
 from fabricsim.workload.compile import TIMERS, JobPlan, compile_job
 from fabricsim.workload.issue import Span, row
+from fabricsim.workload.program import Program
 from fabricsim.workload.shapes import embedding_stages, parameters
 from fabricsim.workload.stages import Timed, plan_stages
 
 if TYPE_CHECKING:
     from conftest import MakeJob, MakeModel, Replay
-
-    from fabricsim.scenario.cluster import Gpu
-    from fabricsim.workload.program import Program
 
 
 def volumes(program: Program) -> dict[str, int]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,16 +11,13 @@ import pytest
 from fabricsim.errors import ScenarioError
 from fabricsim.run.pipeline import load, simulate
 from fabricsim.scenario import library
+from fabricsim.scenario.cluster import Gpu
 from fabricsim.scenario.job import Job
 from fabricsim.workload.fit import check_fit, fullest, memory_problems, memory_text, usable_memory
 from fabricsim.workload.memory import stage_memory
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from conftest import MakeJob
-
-    from fabricsim.scenario.cluster import Gpu
 
 TABLES = {"measured_multi_node.csv": 55, "measured_single_node.csv": 480}
 COLUMNS = {

@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 
 from fabricsim.records.program import COLLECTIVE, COMPUTE, OVERLAPPED_STREAM
+from fabricsim.scenario.cluster import Gpu
+from fabricsim.scenario.job import Job
 from fabricsim.scenario.job_checks import job_problems
 from fabricsim.workload.compile import compile_job
+from fabricsim.workload.program import Program
 
 if TYPE_CHECKING:
     from conftest import MakeJob
-
-    from fabricsim.scenario.cluster import Gpu
-    from fabricsim.scenario.job import Job
-    from fabricsim.workload.program import Program
 
 
 def calls_of(program: Program, rank: int = 0) -> Counter[tuple[str, tuple[int, ...]]]:

@@ -15,13 +15,12 @@ from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.issue import EMPTY, Span, kernel, row, waited
 from fabricsim.workload.lane import RankOps
 from fabricsim.workload.placement import Placement
+from fabricsim.workload.program import Program
+from fabricsim.workload.stages import Timed
 from fabricsim.workload.work import Exchange
 
 if TYPE_CHECKING:
     from conftest import MakeJob, Replay
-
-    from fabricsim.workload.program import Program
-    from fabricsim.workload.stages import Timed
 
 TIMES = st.integers(0, 50).map(lambda microseconds: microseconds * 10**6)
 LAUNCH = KERNEL_LAUNCH["graph"]

@@ -6,18 +6,15 @@ import csv
 import statistics
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from fabricsim import load
+from fabricsim.scenario.cluster import Gpu
 from fabricsim.scenario.job import Job
 from fabricsim.scenario.library import root
 from fabricsim.workload.work import Kernel, Operation
 from tests.reference.kernels import operation_time
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.cluster import Gpu
 
 FOLDER = Path(__file__).parent / "kernels"
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import statistics
 import tarfile
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fabricsim.scenario.job import KERNEL_LAUNCH
 from fabricsim.units import PS_PER_S
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 US = PS_PER_S // 10**6
 _IDLE = 500

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,16 +10,12 @@ from hypothesis import strategies as st
 
 from fabricsim.scenario.job import Job, Model
 from fabricsim.scenario.library import path
-from fabricsim.workload.memory import in_flight, stage_memory
+from fabricsim.workload.memory import Memory, in_flight, stage_memory
 from fabricsim.workload.parameter_counts import chunk_parameters, virtual_stages
 from fabricsim.workload.shapes import parameters, stage_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from conftest import MakeModel
-
-    from fabricsim.workload.memory import Memory
 
 GB = 10**9
 USABLE = 0.95 * 79.25 * 2**30

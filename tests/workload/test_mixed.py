@@ -10,16 +10,15 @@ import pytest
 
 from fabricsim.errors import InputError
 from fabricsim.records.program import COMPUTE
+from fabricsim.scenario.cluster import Gpu
 from fabricsim.scenario.variation import Drawn
 from fabricsim.workload.compile import JobPlan, compile_job
 from fabricsim.workload.machines import Machines, at_speed, on_host
 from fabricsim.workload.mixed import MixedPlan, plan_job
+from fabricsim.workload.program import Program
 
 if TYPE_CHECKING:
     from conftest import MakeJob
-
-    from fabricsim.scenario.cluster import Gpu
-    from fabricsim.workload.program import Program
 
 
 def _machines(preset: Gpu, ranks: int, **changes: object) -> Machines:

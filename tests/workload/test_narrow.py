@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from fabricsim.errors import ScenarioError
 from fabricsim.run.pipeline import load
+from fabricsim.scenario.job import Job
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.roofline import roofline_time
 from fabricsim.workload.shapes import stage_blocks
 from fabricsim.workload.work import Exchange, Operation
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.job import Job
 
 SETTINGS = ["cluster.hosts=1"]
 

@@ -1,22 +1,19 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fabricsim.scenario.job import Model
 from fabricsim.workload.operations import block_work, gradient_copies, optimizer_operations
 from fabricsim.workload.shapes import Block, stage_blocks
-from fabricsim.workload.work import Operation
+from fabricsim.workload.work import Item, Operation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from conftest import MakeJob, MakeModel
-
-    from fabricsim.scenario.job import Model
-    from fabricsim.workload.work import Item
 
 SIZES = st.tuples(st.integers(1, 64), st.integers(1, 1024), st.integers(1, 32), st.integers(1, 128))
 """Micro-batch, sequence, heads and width of a head."""

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fabricsim.scenario.job import Job
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.shapes import stage_blocks
-from fabricsim.workload.work import Exchange, Operation, Wait
+from fabricsim.workload.work import Exchange, Item, Operation, Wait, Work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from conftest import MakeJob, MakeModel
-
-    from fabricsim.scenario.job import Job
-    from fabricsim.workload.work import Item, Work
 
 SHAPES = st.tuples(st.integers(1, 4), st.integers(1, 8).map(lambda n: 64 * n), st.integers(1, 4), st.integers(1, 16))
 """Micro-batch, sequence, heads per tensor-parallel rank and width of a head."""

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from fabricsim.scenario.cluster import Gpu
 from fabricsim.workload.compile import JobPlan
 from fabricsim.workload.data_parallel import AtOnce, Bucketed, Reducer
+from fabricsim.workload.program import Program
 
 if TYPE_CHECKING:
     from conftest import MakeJob, MakeModel
-
-    from fabricsim.scenario.cluster import Gpu
-    from fabricsim.workload.program import Program
 
 TENSOR = {"tensor": 2, "sequence_parallel": True}
 

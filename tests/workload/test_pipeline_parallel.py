@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Sequence
+from typing import cast
 
 import pytest
 import simpy
 
+from fabricsim.engine.completions import Replay
 from fabricsim.engine.fabric import Fabric
 from fabricsim.records.program import COLLECTIVE, MAIN_STREAM, OVERLAPPED_STREAM
+from fabricsim.scenario.scenario import Scenario
 from fabricsim.scenario.schedule import Step
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.passes import ordered
 from fabricsim.workload.pipeline_parallel import TIMERS, Pipeline, run_stage
+from fabricsim.workload.program import Call, Program
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from fabricsim.engine.completions import Replay
-    from fabricsim.scenario.scenario import Scenario
-    from fabricsim.workload.program import Call, Program
-
-    Make = Callable[..., Scenario]
+Make = Callable[..., Scenario]
 
 US = 10**6  # ps
 FORWARD, BACKWARD, WEIGHT = 300 * US, 400 * US, 200 * US  # without, and of the weights; forward longer than weight

@@ -8,7 +8,6 @@ comparison had come out 5 % fast.)
 from __future__ import annotations
 
 import tomllib
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,11 +16,8 @@ from fabricsim.scenario.job import Job
 from fabricsim.scenario.library import root
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.shapes import stage_blocks
-from fabricsim.workload.work import Exchange, Operation
+from fabricsim.workload.work import Exchange, Item, Operation
 from tests.reference.kernels import operation_time
-
-if TYPE_CHECKING:
-    from fabricsim.workload.work import Item
 
 BUS_BANDWIDTH = 230e9
 """All-reduce over the NVLinks of eight A100, 200 to 235 GB/s (github.com/NVIDIA/nccl-tests/issues/149)."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricsim.scenario.cluster import MeasuredKernel, MeasuredStream
+from fabricsim.scenario.cluster import Gpu, MeasuredKernel, MeasuredStream
 from fabricsim.workload.attention import Core, fused, fused_gradient, is_causal
 from fabricsim.workload.operations import block_work, optimizer_operations
 from fabricsim.workload.roofline import FUNCTION_SHARE, operations_time
@@ -16,8 +16,6 @@ from tests.reference.kernels import items_time, operation_time
 
 if TYPE_CHECKING:
     from conftest import MakeJob
-
-    from fabricsim.scenario.cluster import Gpu
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fabricsim.scenario.cluster import Gpu
 from fabricsim.workload.compile import compile_job
 from fabricsim.workload.tally import TURNS, EqualCalls, program_calls, tally
 from fabricsim.workload.volume_summary import summarise_volumes
 
 if TYPE_CHECKING:
     from conftest import MakeJob
-
-    from fabricsim.scenario.cluster import Gpu
 
 CALLS = st.lists(
     st.builds(

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,9 +13,6 @@ from fabricsim.scenario import library
 from fabricsim.scenario.traffic import FlowSizes, SizePoint, load_sizes
 from fabricsim.workload import traffic
 from fabricsim.workload.traffic import PATTERNS, Request, draw_sizes, generate, mean_size
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 RATE = 12.5e9
 MEANS = {"websearch": 1_711_250.0, "hadoop": 120_420.75, "alibaba-storage": 40_869.8}

@@ -8,18 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabricsim.scenario.job import Job
+from fabricsim.scenario.cluster import Gpu
+from fabricsim.scenario.job import Job, Model
 from fabricsim.workload.compile import JobPlan, compile_job
 from fabricsim.workload.shapes import parameters
-from fabricsim.workload.tally import plan_calls, program_calls, tally
+from fabricsim.workload.tally import Volumes, plan_calls, program_calls, tally
 from fabricsim.workload.volumes import closed_forms
 
 if TYPE_CHECKING:
     from conftest import MakeJob, MakeModel
-
-    from fabricsim.scenario.cluster import Gpu
-    from fabricsim.scenario.job import Model
-    from fabricsim.workload.tally import Volumes
 
 SHAPES = settings(max_examples=30)
 

@@ -6,7 +6,8 @@ import json
 import re
 import shutil
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,15 +20,11 @@ from fabricsim.report.page.spans import MOST_SPANS, spans
 from fabricsim.report.page.writer import page, write_page
 from fabricsim.results.breakdown import rank_time
 from fabricsim.results.packets import Tap
+from fabricsim.results.result import RunRecord
 from fabricsim.results.summary import summarise
 from fabricsim.run.pipeline import load, simulate
 from fabricsim.run.verbs import replay, traffic
 from fabricsim.units import human_seconds
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fabricsim.results.result import RunRecord
 
 MODEL = 'job.model={include="gpt2-medium",layers=4}'
 SMALL = (MODEL, "job.micro_batch=1", "job.global_batch=8", "job.parallelism={tensor=2,pipeline=2,data=2}")

@@ -6,7 +6,8 @@ import gzip
 import json
 from collections import Counter, defaultdict
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,15 +20,11 @@ from fabricsim.report.trace_events.digits import integers, lines, microseconds, 
 from fabricsim.report.trace_events.packed import Packed
 from fabricsim.report.trace_events.slices import _first_fit, _lanes
 from fabricsim.report.trace_events.writer import write_timeline, write_timelines
+from fabricsim.results.result import RunRecord
 from fabricsim.run.pipeline import load, simulate
 from fabricsim.run.verbs import replay
 from fabricsim.traces.readers import read
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fabricsim.results.result import RunRecord
 
 SMALL = (
     'job.model={include="gpt2-medium",layers=4}', "job.micro_batch=1", "job.global_batch=8", "cluster.hosts=8",

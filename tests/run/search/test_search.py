@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -17,11 +18,7 @@ from fabricsim.run.search.bound import least_time
 from fabricsim.run.search.layouts import KEYS as KEYS_OF_LAYOUTS
 from fabricsim.run.search.layouts import choices, job_tables, layouts
 from fabricsim.run.search.search import OUT, Budget, search
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fabricsim.scenario.load import LoadedScenario
+from fabricsim.scenario.load import LoadedScenario
 
 MACHINE: dict[str, Any] = {
     "cluster.hosts": 2,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,12 +13,7 @@ from hypothesis import strategies as st
 from fabricsim.records.program import HOST_STREAM, MAIN_STREAM
 from fabricsim.traces.rebuild.dependencies import Ordered, delayed, order
 from fabricsim.traces.rebuild.strand import TIMERS, strand
-from fabricsim.traces.trace import Communication
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    from fabricsim.traces.trace import Recording
+from fabricsim.traces.trace import Communication, Recording
 
 US = 10**6
 REDUCTION = Communication("all_reduce", size=4)

@@ -6,20 +6,15 @@ import gzip
 import json
 import tarfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 from fabricsim.errors import TraceError
 from fabricsim.traces.readers import read
-from fabricsim.traces.rebuild.programs import rebuild
-from fabricsim.traces.trace import Communication
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    from fabricsim.traces.rebuild.programs import Rebuilt
-    from fabricsim.traces.trace import Recording
+from fabricsim.traces.rebuild.programs import Rebuilt, rebuild
+from fabricsim.traces.trace import Communication, Recording
 
 SAID = "communications at the beginning, of which the trace does not say what they move"
 UNKNOWN = Communication("unknown")

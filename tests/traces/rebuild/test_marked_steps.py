@@ -1,19 +1,14 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from fabricsim.records.program import NONE
 from fabricsim.traces import aicb, readers
 from fabricsim.traces.rebuild.programs import rebuild
-from fabricsim.traces.trace import COMPUTE
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import ModuleType
-
-    from fabricsim.traces.trace import Trace
+from fabricsim.traces.trace import COMPUTE, Trace
 
 US = 10**6
 """Picoseconds."""

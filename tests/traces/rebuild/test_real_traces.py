@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -10,17 +10,11 @@ from rich.console import Console
 from fabricsim.records.program import NONE
 from fabricsim.report.text import summary_text
 from fabricsim.results.breakdown import iteration_parts
-from fabricsim.results.capture import summarise_capture
+from fabricsim.results.capture import Capture, CaptureSummary, summarise_capture
 from fabricsim.results.summary import summarise
 from fabricsim.run import pipeline
 from fabricsim.traces.readers import read
 from fabricsim.traces.rebuild.programs import rebuild
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fabricsim.results.capture import Capture, CaptureSummary
-
 
 TCP = {"v100-vm": "tcp-10g", "dgx1-v100": None, "dgx-a100": None}
 

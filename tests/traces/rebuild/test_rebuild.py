@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 import pytest
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.rebuild.programs import rebuild
-from fabricsim.traces.trace import Communication, Trace
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    from fabricsim.traces.trace import Operation, Recording
+from fabricsim.traces.trace import Communication, Operation, Recording, Trace
 
 US = 10**6
 ALL = Communication("all_reduce", size=4096)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 import pytest
 from hypothesis import given
@@ -10,15 +10,9 @@ from hypothesis import strategies as st
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import COMPUTE
-from fabricsim.traces.rebuild.programs import rebuild
+from fabricsim.traces.rebuild.programs import Rebuilt, rebuild
 from fabricsim.traces.rebuild.roles import resemble
-from fabricsim.traces.trace import Communication, RecordingBuilder, Trace
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    from fabricsim.traces.rebuild.programs import Rebuilt
-    from fabricsim.traces.trace import Recording
+from fabricsim.traces.trace import Communication, Recording, RecordingBuilder, Trace
 
 US = 10**6
 HOST, WORLD = 4, 8

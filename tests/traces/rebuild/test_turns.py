@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from fabricsim.traces import readers
 from fabricsim.traces.rebuild.dependencies import order
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SCHEDULE = """\
 num_ranks 1

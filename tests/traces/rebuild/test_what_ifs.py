@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from fabricsim.report.text import summary_text
+from fabricsim.results.result import RunRecord
 from fabricsim.results.summary import summarise
 from fabricsim.run import pipeline
 from fabricsim.traces.readers import read
 from fabricsim.traces.rebuild.programs import rebuild
 from fabricsim.traces.rebuild.sizes import resized
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fabricsim.results.result import RunRecord
 
 NVLINK = ("dgx-a100", None, ("cluster.gpu.nvlink_rate={}GBps", 300))
 RDMA = ("pinnacles", "rdma-100g", ("transport.line_rate={}Gbps", 100))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,14 +10,9 @@ from hypothesis import strategies as st
 
 from fabricsim.errors import TraceError
 from fabricsim.traces import readers
-from fabricsim.traces.rebuild.programs import rebuild
+from fabricsim.traces.rebuild.programs import Rebuilt, rebuild
 from fabricsim.traces.rebuild.wildcards import settled
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fabricsim.traces.rebuild.programs import Rebuilt
-    from fabricsim.traces.trace import Trace
+from fabricsim.traces.trace import Trace
 
 
 def read(folder: Path, *ranks: str) -> Trace:
