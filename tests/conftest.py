@@ -4,15 +4,13 @@ import gc
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from hypothesis import settings
 
-from fabricsim.scenario.scenario import Scenario
+from fabricsim.results.result import RunRecord
+from tests.reference import factory
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -80,109 +78,16 @@ def traces() -> Path:
     return folder
 
 
-def _reference(name: str) -> ModuleType:
-    # tests are no packages: a helper module among them is found by its folder
-    folder = str(Path(__file__).parent / "reference")
-    sys.path.insert(0, folder)
-    try:
-        return import_module(name)
-    finally:
-        sys.path.remove(folder)
+@pytest.fixture
+def two_ranks() -> RunRecord:
+    return factory.two_ranks()
 
 
-@pytest.fixture(scope="session")
-def modules() -> ModuleType:
-    """What modules of the project hold."""
-    return _reference("modules")
+@pytest.fixture
+def bucketed() -> RunRecord:
+    return factory.bucketed()
 
 
-@pytest.fixture(scope="session")
-def filling() -> ModuleType:
-    """Max-min fairness in plain Python."""
-    return _reference("filling")
-
-
-@pytest.fixture(scope="session")
-def ring() -> ModuleType:
-    """A ring collective in plain Python."""
-    return _reference("ring")
-
-
-@pytest.fixture(scope="session")
-def worlds() -> ModuleType:
-    """The compiled world without hosts and SimPy."""
-    return _reference("worlds")
-
-
-@pytest.fixture(scope="session")
-def training() -> ModuleType:
-    """A small training job in three dimensions, by hand."""
-    return _reference("training")
-
-
-@pytest.fixture(scope="session")
-def packet_cases() -> ModuleType:
-    """Small networks of packets, drawn from a seed."""
-    return _reference("packet_cases")
-
-
-@pytest.fixture(scope="session")
-def packet_runs() -> ModuleType:
-    """The compiled packet engine without hosts' programs and SimPy, and the reference."""
-    return _reference("packet_runs")
-
-
-@pytest.fixture(scope="session")
-def ideal_scenario() -> Callable[..., Scenario]:
-    """Makes scenarios of round numbers: ``ideal_scenario(hosts, topology, channels=1, ...)``."""
-    make: Callable[..., Scenario] = _reference("scenarios").scenario
-    return make
-
-
-@pytest.fixture(scope="session")
-def measure() -> Callable[..., float]:
-    """Runs one collective on an idle fabric: ``measure(scenario, "all_reduce", ranks, size)``, seconds."""
-    run: Callable[..., float] = _reference("scenarios").measure
-    return run
-
-
-@pytest.fixture(scope="session")
-def chakra_messages() -> ModuleType:
-    """Chakra's messages by the protobuf package."""
-    return _reference("chakra_messages")
-
-
-@pytest.fixture(scope="session")
-def jobs() -> ModuleType:
-    """Small captured jobs made by hand."""
-    return _reference("captured_jobs")
-
-
-@pytest.fixture(scope="session")
-def kineto_traces() -> ModuleType:
-    """Made-up traces of PyTorch's profiler."""
-    return _reference("kineto_traces")
-
-
-@pytest.fixture(scope="session")
-def format_page() -> ModuleType:
-    """What makes the page of the file format."""
-    return _reference("format_page")
-
-
-@pytest.fixture(scope="session")
-def mutations() -> ModuleType:
-    """Damage to trace files of any form."""
-    return _reference("mutations")
-
-
-@pytest.fixture(scope="session")
-def fuzz_uses() -> ModuleType:
-    """What is done with traces that have been read."""
-    return _reference("fuzz_uses")
-
-
-@pytest.fixture(scope="session")
-def trace_samples() -> ModuleType:
-    """One small sample or two of each form of traces and logs."""
-    return _reference("trace_samples")
+@pytest.fixture
+def pipeline() -> RunRecord:
+    return factory.pipeline()

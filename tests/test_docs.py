@@ -5,11 +5,11 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 import fabricsim as fs
+from tests.reference import kineto_traces
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -66,9 +66,7 @@ def test_links_lead_to_files(page: Path) -> None:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if page in PYTHON or "$ fabricsim " in page.read_text("utf-8")], ids=page_name
 )
-def test_commands_of_a_page_work_one_after_another(
-    page: Path, tmp_path: Path, kineto_traces: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_of_a_page_work_one_after_another(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     captured = False
     if "$ fabricsim inspect traces" in page.read_text("utf-8"):

@@ -6,10 +6,11 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import networkx as nx
 import pytest
+
+from tests.reference import modules
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "fabricsim"
@@ -54,7 +55,7 @@ def test_the_tree_in_the_docs_is_that_of_the_packages() -> None:
     assert f"```text\n{text}\n```" in (ROOT / "docs" / "explanation" / "design.md").read_text("utf-8")
 
 
-def test_no_modules_import_each_other_in_a_circle(modules: ModuleType) -> None:
+def test_no_modules_import_each_other_in_a_circle() -> None:
     """Imports for type hints count."""
     graph = nx.DiGraph()
     paths = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+
+from tests.reference import modules
 
 PACKAGE = Path(__file__).resolve().parents[1] / "fabricsim"
 MOST_LINES = 60
@@ -36,9 +37,9 @@ def too_large(path: Path, functions: Iterable[Any]) -> list[str]:
         ("def many(a, b, c, d, e, f, g, *, h, i): ...", "cli", 0),
     ],
 )
-def test_what_is_too_large_is_found(source: str, folder: str, count: int, modules: ModuleType) -> None:
+def test_what_is_too_large_is_found(source: str, folder: str, count: int) -> None:
     assert len(too_large(PACKAGE / folder / "x.py", modules.read_text(source).functions)) == count
 
 
-def test_functions_are_small(modules: ModuleType) -> None:
+def test_functions_are_small() -> None:
     assert [each for path in PACKAGE.rglob("*.py") for each in too_large(path, modules.read(path).functions)] == []

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+from tests.reference import modules
 
 ROOT = Path(__file__).resolve().parents[1]
 CODE = sorted([*(ROOT / "fabricsim").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")])
@@ -26,7 +27,7 @@ WHERE = re.compile(
 """``where`` that says a condition: write ``if``."""
 
 
-def test_conditions_are_said_with_if(modules: ModuleType) -> None:
+def test_conditions_are_said_with_if() -> None:
     texts = [(path, text) for path in CODE for text in modules.read(path).told] + [
         (page, page.read_text("utf-8")) for page in PAGES
     ]
@@ -48,7 +49,7 @@ def test_no_private_names() -> None:
     assert found == []
 
 
-def test_a_class_name_is_one_thing(modules: ModuleType) -> None:
+def test_a_class_name_is_one_thing() -> None:
     """Names that begin with an underscore are known in their module only."""
     homes = defaultdict(list)
     for path in CODE:

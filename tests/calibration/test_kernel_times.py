@@ -6,7 +6,6 @@ import json
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -21,6 +20,7 @@ from fabricsim.workload.operations import block_work
 from fabricsim.workload.roofline import roofline_time
 from fabricsim.workload.shapes import stage_blocks
 from fabricsim.workload.work import Operation
+from tests.reference import kineto_traces
 
 US = 10**6  # ps
 MM = ("aten::mm", [[64, 32], [32, 16]])
@@ -32,7 +32,7 @@ def of_shape(found: KernelTimes, *shape: int) -> KernelTime:
 
 
 @pytest.fixture
-def measure(tmp_path: Path, kineto_traces: ModuleType) -> Callable[..., KernelTimes]:
+def measure(tmp_path: Path) -> Callable[..., KernelTimes]:
     """Write a trace of calls, and read what it says of kernels."""
 
     def read(*calls: object, **options: object) -> KernelTimes:
@@ -42,7 +42,7 @@ def measure(tmp_path: Path, kineto_traces: ModuleType) -> Callable[..., KernelTi
     return read
 
 
-def test_a_layer(measure: Callable[..., KernelTimes], kineto_traces: ModuleType) -> None:
+def test_a_layer(measure: Callable[..., KernelTimes]) -> None:
     found = measure(*kineto_traces.LAYER)
 
     assert [(each.what.kind, each.median) for each in found.kernels] == [
@@ -57,9 +57,7 @@ def test_a_layer(measure: Callable[..., KernelTimes], kineto_traces: ModuleType)
     assert (found.matched, found.total) == (877 * US, 967 * US)
 
 
-def test_calls_of_one_shape_are_told_by_median_and_quartiles(
-    measure: Callable[..., KernelTimes], kineto_traces: ModuleType
-) -> None:
+def test_calls_of_one_shape_are_told_by_median_and_quartiles(measure: Callable[..., KernelTimes]) -> None:
     calls = [kineto_traces.Call(*MM, [(kineto_traces.GEMM, ns)]) for ns in (9000, 1000, 2000, 4000, 3000)]
     one = of_shape(measure(*calls), 1, 64, 32, 16)
 
@@ -67,9 +65,7 @@ def test_calls_of_one_shape_are_told_by_median_and_quartiles(
     assert not one.beside
 
 
-def test_calls_beside_another_kernel_count_only_where_there_are_no_others(
-    measure: Callable[..., KernelTimes], kineto_traces: ModuleType
-) -> None:
+def test_calls_beside_another_kernel_count_only_where_there_are_no_others(measure: Callable[..., KernelTimes]) -> None:
     alone = kineto_traces.Call(*MM, [(kineto_traces.GEMM, 10_000)])
     slowed = kineto_traces.Call(*MM, [(kineto_traces.GEMM, 15_000)])
     other = kineto_traces.Call("aten::tanh", [[4]], [("void at::native::tanh_kernel", 5_000)], beside=True)
@@ -85,9 +81,7 @@ def test_calls_beside_another_kernel_count_only_where_there_are_no_others(
     assert "# measured, trace rank0.json, once, always beside another kernel" in gpu_preset.render("x", found)
 
 
-def test_the_roofline_is_held_against_the_measured_time(
-    measure: Callable[..., KernelTimes], kineto_traces: ModuleType
-) -> None:
+def test_the_roofline_is_held_against_the_measured_time(measure: Callable[..., KernelTimes]) -> None:
     gpu = gpu_preset.gpu_of("a100-sxm-40gb")
     found = measure(*kineto_traces.LAYER)
     one = of_shape(found, 1, 8192, 1024, 3072)
@@ -101,9 +95,7 @@ def test_the_roofline_is_held_against_the_measured_time(
     assert "v100-sxm2-16gb has no peak for bf16, so no job in it runs there" in warnings
 
 
-def test_what_the_preset_says_is_what_was_measured(
-    measure: Callable[..., KernelTimes], kineto_traces: ModuleType, tmp_path: Path
-) -> None:
+def test_what_the_preset_says_is_what_was_measured(measure: Callable[..., KernelTimes], tmp_path: Path) -> None:
     attention = [[2, 1024, 16, 64]] * 3
     causal = kineto_traces.Call(
         "aten::_flash_attention_forward", attention, [("flash_fwd_kernel", 50_000)], values=[*[""] * 8, "True"]
@@ -131,9 +123,7 @@ def lines_of_times(path: Path) -> list[str]:
     return [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("time")]
 
 
-def test_a_preset_is_laid_over_a_file_beside_it(
-    measure: Callable[..., KernelTimes], kineto_traces: ModuleType, tmp_path: Path
-) -> None:
+def test_a_preset_is_laid_over_a_file_beside_it(measure: Callable[..., KernelTimes], tmp_path: Path) -> None:
     mine = tmp_path / "mine.toml"
     mine.write_text('include = "a100-sxm-40gb"\nkernel_latency = "9us"\n', encoding="utf-8")
     found = measure(*kineto_traces.LAYER)
@@ -158,7 +148,7 @@ def products_of(job: Job) -> dict[tuple[int, int, int, int], int]:
     return found
 
 
-def test_a_run_takes_the_measured_times(tmp_path: Path, kineto_traces: ModuleType) -> None:
+def test_a_run_takes_the_measured_times(tmp_path: Path) -> None:
     """Products of a whole job, each slower than the roofline's by a time of its own: the iteration is by their sum."""
     alone = ["cluster.hosts=1", "job.parallelism.data=1", "job.global_batch=8", "collectives=ideal"]
     settings = [*alone, "job.kernel_launch=0s"]
@@ -220,11 +210,7 @@ def test_dlrm_on_v100(traces: Path) -> None:
     ],
 )
 def test_a_trace_that_tells_nothing_is_an_error(
-    options: dict[str, bool],
-    calls: list[tuple[object, ...]] | None,
-    problem: str,
-    measure: Callable[..., KernelTimes],
-    kineto_traces: ModuleType,
+    options: dict[str, bool], calls: list[tuple[object, ...]] | None, problem: str, measure: Callable[..., KernelTimes]
 ) -> None:
     given = kineto_traces.LAYER if calls is None else [kineto_traces.Call(*call) for call in calls]
     with pytest.raises(TraceError, match=problem):
@@ -238,14 +224,14 @@ def test_a_trace_without_operators_is_an_error(tmp_path: Path) -> None:
         read_kernels([tmp_path / "rank0.json"])
 
 
-def test_traces_of_two_types_of_gpus_are_an_error(tmp_path: Path, kineto_traces: ModuleType) -> None:
+def test_traces_of_two_types_of_gpus_are_an_error(tmp_path: Path) -> None:
     for rank, device in enumerate(("NVIDIA A100-SXM4-40GB", "NVIDIA H100 80GB HBM3")):
         kineto_traces.write_calls(tmp_path / f"rank{rank}.json", kineto_traces.LAYER, device=device)
     with pytest.raises(TraceError, match=r"rank1.json: is of a NVIDIA H100 80GB HBM3, but .*rank0.json of a"):
         read_kernels([tmp_path])
 
 
-def recorded(kineto_traces: ModuleType) -> list[tuple[object, ...]]:
+def recorded() -> list[tuple[object, ...]]:
     return [call._replace(record=number) for number, call in enumerate(kineto_traces.LAYER, start=7)]
 
 
@@ -253,12 +239,11 @@ def recorded(kineto_traces: ModuleType) -> list[tuple[object, ...]]:
 def test_shapes_of_an_execution_trace_are_as_good(
     nested: bool,  # noqa: FBT001  a column
     tmp_path: Path,
-    kineto_traces: ModuleType,
 ) -> None:
     kineto_traces.write_calls(tmp_path / "kineto.json", kineto_traces.LAYER)
     alone = read_kernels([tmp_path / "kineto.json"])
-    kineto_traces.write_calls(tmp_path / "kineto.json", recorded(kineto_traces), shapes=False)
-    kineto_traces.write_execution_trace(tmp_path / "et.json", recorded(kineto_traces), nested=nested)
+    kineto_traces.write_calls(tmp_path / "kineto.json", recorded(), shapes=False)
+    kineto_traces.write_execution_trace(tmp_path / "et.json", recorded(), nested=nested)
     both = read_kernels([tmp_path / "kineto.json", tmp_path / "et.json"])
 
     assert [(each.what, each.median) for each in both.kernels] == [(each.what, each.median) for each in alone.kernels]
@@ -267,8 +252,8 @@ def test_shapes_of_an_execution_trace_are_as_good(
         read_kernels([tmp_path / "kineto.json"])
 
 
-def test_execution_traces_of_several_ranks_are_told_by_their_names(tmp_path: Path, kineto_traces: ModuleType) -> None:
-    calls = recorded(kineto_traces)
+def test_execution_traces_of_several_ranks_are_told_by_their_names(tmp_path: Path) -> None:
+    calls = recorded()
     for rank, some in enumerate((calls[:1], calls[3:4])):
         kineto_traces.write_calls(tmp_path / f"kineto_{rank}.json", some, shapes=False)
         kineto_traces.write_execution_trace(tmp_path / f"et_{rank}.json", some, nested=True)
@@ -280,8 +265,8 @@ def test_execution_traces_of_several_ranks_are_told_by_their_names(tmp_path: Pat
         read_kernels([tmp_path])
 
 
-def test_an_execution_trace_of_another_run_is_an_error(tmp_path: Path, kineto_traces: ModuleType) -> None:
-    calls = recorded(kineto_traces)
+def test_an_execution_trace_of_another_run_is_an_error(tmp_path: Path) -> None:
+    calls = recorded()
     kineto_traces.write_calls(tmp_path / "kineto.json", calls, shapes=False)
     for others in (calls[1:], [call._replace(operator="aten::bmm") for call in calls]):
         kineto_traces.write_execution_trace(tmp_path / "et.json", others, nested=True)
@@ -300,7 +285,7 @@ def test_resnet_has_no_shapes(traces: Path) -> None:
         read_kernels([kineto, traces / "pytorch_et" / "resnet_2gpu_et.json.gz"])
 
 
-def test_traces_are_known_by_their_contents(tmp_path: Path, kineto_traces: ModuleType) -> None:
+def test_traces_are_known_by_their_contents(tmp_path: Path) -> None:
     kineto_traces.write_calls(tmp_path / "log.txt", kineto_traces.LAYER)
     (tmp_path / "et.json").write_text('{"schema": "1.0.1", "pid": 1, "nodes": []}')
     (tmp_path / "table.txt").write_text("# nccl-tests\n")

@@ -3,12 +3,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
 
 from fabricsim.scenario.load import load
+from tests.reference import kineto_traces
 
 if TYPE_CHECKING:
     from conftest import Outcome
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def trace(tmp_path: Path, kineto_traces: ModuleType) -> str:
+def trace(tmp_path: Path) -> str:
     """A trace of some operators of a layer, in the folder where the program runs."""
     kineto_traces.write_calls(tmp_path / "trace.json", kineto_traces.LAYER)
     return "trace.json"

@@ -5,9 +5,10 @@ import json
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+from tests.reference import trace_samples
 
 Fabricsim = Callable[..., tuple[int, str, str]]
 
@@ -28,9 +29,7 @@ Fabricsim = Callable[..., tuple[int, str, str]]
         ("osu", ["Table of MPI Latency 5.7: 3 rows", "2.53 us"]),
     ],
 )
-def test_what_is_shown(
-    form: str, shown: list[str], tmp_path: Path, fabricsim: Fabricsim, trace_samples: ModuleType
-) -> None:
+def test_what_is_shown(form: str, shown: list[str], tmp_path: Path, fabricsim: Fabricsim) -> None:
     (tmp_path / "file").write_bytes(trace_samples.SAMPLES[form][0])
 
     code, out, err = fabricsim("inspect", str(tmp_path / "file"))
@@ -41,7 +40,7 @@ def test_what_is_shown(
 
 
 @pytest.mark.parametrize("form", ["kineto", "nccl_log", "osu"])
-def test_json(form: str, tmp_path: Path, fabricsim: Fabricsim, trace_samples: ModuleType) -> None:
+def test_json(form: str, tmp_path: Path, fabricsim: Fabricsim) -> None:
     (tmp_path / "file").write_bytes(trace_samples.SAMPLES[form][0])
 
     code, out, err = fabricsim("inspect", str(tmp_path / "file"), "--form", form, "--json")
@@ -66,9 +65,7 @@ def test_names_of_an_archive_do_not_reach_the_terminal(tmp_path: Path, fabricsim
     assert err.count("\n") == 1
 
 
-def test_names_in_a_trace_do_not_command_the_terminal(
-    tmp_path: Path, fabricsim: Fabricsim, trace_samples: ModuleType
-) -> None:
+def test_names_in_a_trace_do_not_command_the_terminal(tmp_path: Path, fabricsim: Fabricsim) -> None:
     sample = trace_samples.SAMPLES["kineto"][0].replace(b"NVIDIA", rb"\u001b[2J\u009b31m")
     (tmp_path / "file").write_bytes(sample)
 

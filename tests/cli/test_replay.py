@@ -3,19 +3,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import h5py
 import pytest
 
 from fabricsim.results.hdf5 import read
 from fabricsim.scenario import library
+from tests.reference import kineto_traces
 
 Fabricsim = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def captured(fabricsim: Fabricsim, small: Path, kineto_traces: ModuleType) -> str:
+def captured(fabricsim: Fabricsim, small: Path) -> str:
     """One rank of 16, as PyTorch's profiler would have written it."""
     assert fabricsim is not None  # it changes to the folder
     kineto_traces.write(small.parent / "rank3.json", 2**20)

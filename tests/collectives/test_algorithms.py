@@ -22,8 +22,8 @@ from fabricsim.errors import ScenarioError, SimulationError
 from fabricsim.scenario.load import load
 from fabricsim.scenario.scenario import Scenario
 from tests.reference import closed_forms
+from tests.reference.scenarios import ideal_scenario
 
-Make = Callable[..., Scenario]
 Form = Callable[[int, float, float, float], float]
 
 B = 12.5e9
@@ -89,13 +89,7 @@ CASES = [(name, algorithm, form, n, share) for name, algorithm, form, groups, sh
 @pytest.mark.parametrize("per_rank", [16, 10_000, 1_000_000])
 @pytest.mark.parametrize(("collective", "algorithm", "form", "n", "share"), CASES, ids=lambda value: str(value)[:24])
 def test_an_algorithm_takes_its_closed_form_and_moves_its_bytes(  # noqa: PLR0913, PLR0917  a row of the table
-    ideal_scenario: Make,
-    collective: str,
-    algorithm: str,
-    form: Form,
-    n: int,
-    share: Callable[[int], float],
-    per_rank: int,
+    collective: str, algorithm: str, form: Form, n: int, share: Callable[[int], float], per_rank: int
 ) -> None:
     size = per_rank * n
     took, fabric = _run(_with(ideal_scenario(n), algorithm={collective: algorithm}), collective, range(n), size)
@@ -111,7 +105,7 @@ def _received(fabric: Fabric) -> list[float]:
 
 
 @pytest.mark.parametrize("n", [2, 3, 8, 20])
-def test_a_reduction_takes_the_time_of_a_broadcast(ideal_scenario: Make, n: int) -> None:
+def test_a_reduction_takes_the_time_of_a_broadcast(n: int) -> None:
     size, chunks = 2**24, 16
     took, fabric = _run(ideal_scenario(n, chunk="1MiB"), "reduce", range(n), size)
     assert took == pytest.approx(closed_forms.chain(n, size, B, A, chunks), rel=EXACT)
@@ -127,9 +121,7 @@ BETWEEN = [
 
 @pytest.mark.parametrize("n", [3, 5, 6, 7, 12, 33])
 @pytest.mark.parametrize(("algorithm", "form"), BETWEEN)
-def test_between_powers_of_two_messages_of_different_steps_share_links(
-    ideal_scenario: Make, algorithm: str, form: Form, n: int
-) -> None:
+def test_between_powers_of_two_messages_of_different_steps_share_links(algorithm: str, form: Form, n: int) -> None:
     made = _with(ideal_scenario(n), algorithm={"all_reduce": algorithm})
     short, _ = _run(made, "all_reduce", range(n), 32)
     assert math.log2(n) * A <= short <= form(n, 32, B, A) * 1.03
@@ -139,7 +131,7 @@ def test_between_powers_of_two_messages_of_different_steps_share_links(
     assert most / B <= took <= 2.2 * form(n, size, B, A)
 
 
-def test_three_ranks_are_longer_by_the_message_that_comes_early(ideal_scenario: Make) -> None:
+def test_three_ranks_are_longer_by_the_message_that_comes_early() -> None:
     # Rank 1 receives from rank 0 what it reduces, and at the same time half of a buffer from rank 2.
     size = 2**26
     took, _ = _run(_with(ideal_scenario(3), algorithm="halving_doubling"), "all_reduce", range(3), size)
@@ -147,7 +139,7 @@ def test_three_ranks_are_longer_by_the_message_that_comes_early(ideal_scenario: 
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 7, 16, 31, 64])
-def test_the_double_tree_is_as_deep_as_it_says_and_uses_all_links(ideal_scenario: Make, n: int) -> None:
+def test_the_double_tree_is_as_deep_as_it_says_and_uses_all_links(n: int) -> None:
     made = _with(ideal_scenario(n), algorithm={"all_reduce": "tree"})
     short, _ = _run(made, "all_reduce", range(n), 2)
     # Bytes of one message after the other, and of two children that share their parent's link.
@@ -162,13 +154,13 @@ def test_the_double_tree_is_as_deep_as_it_says_and_uses_all_links(ideal_scenario
     assert most / B <= long <= 1.1 * model
 
 
-def test_a_tree_of_two_is_exact(ideal_scenario: Make) -> None:
+def test_a_tree_of_two_is_exact() -> None:
     # Each is the other's parent in one tree: half of the buffer goes up, then half comes down.
     took, _ = _run(_with(ideal_scenario(2), algorithm="tree"), "all_reduce", range(2), 2**20)
     assert took == pytest.approx(2 * (A + 2**19 / B), rel=EXACT)
 
 
-def test_trees_over_hosts_leave_each_host_once(ideal_scenario: Make) -> None:
+def test_trees_over_hosts_leave_each_host_once() -> None:
     made = _with(ideal_scenario(4, cluster={"gpus_per_host": 4}), algorithm="tree", chunk=2**17)
     size = 2**24
     _, fabric = _run(made, "all_reduce", range(16), size)
@@ -176,7 +168,7 @@ def test_trees_over_hosts_leave_each_host_once(ideal_scenario: Make) -> None:
 
 
 @pytest.mark.parametrize(("hosts", "local"), [(2, 2), (3, 4), (4, 8)])
-def test_two_dimensions_take_their_closed_form(ideal_scenario: Make, hosts: int, local: int) -> None:
+def test_two_dimensions_take_their_closed_form(hosts: int, local: int) -> None:
     cluster = {"gpus_per_host": local, "intra_host": "nvlink"}
     made = _with(ideal_scenario(hosts, cluster=cluster), algorithm="hierarchical")
     size = 2**22 * hosts * local
@@ -188,7 +180,7 @@ def test_two_dimensions_take_their_closed_form(ideal_scenario: Make, hosts: int,
 
 
 @pytest.mark.parametrize("local", [2, 4, 8])
-def test_nvls_takes_its_closed_form_and_half_of_the_bytes(ideal_scenario: Make, local: int) -> None:
+def test_nvls_takes_its_closed_form_and_half_of_the_bytes(local: int) -> None:
     cluster = {"gpus_per_host": local, "intra_host": "nvlink"}
     made = _with(ideal_scenario(1, cluster=cluster), algorithm="nvls", intra_host_step=2_000_000)
     size = 2**22 * local
@@ -203,7 +195,7 @@ def test_nvls_takes_its_closed_form_and_half_of_the_bytes(ideal_scenario: Make, 
     assert many == pytest.approx((local + 1) / local * 64 * size / NVLINK, rel=0.05)
 
 
-def test_nvls_tree_sends_each_shard_over_a_tree_of_hosts(ideal_scenario: Make) -> None:
+def test_nvls_tree_sends_each_shard_over_a_tree_of_hosts() -> None:
     cluster = {"gpus_per_host": 4, "intra_host": "nvlink"}
     made = _with(ideal_scenario(4, cluster=cluster), algorithm="nvls_tree", chunk=2**18)
     size = 2**24
@@ -215,7 +207,7 @@ def test_nvls_tree_sends_each_shard_over_a_tree_of_hosts(ideal_scenario: Make) -
 
 @pytest.mark.parametrize("hosts", [2, 5, 16])
 @pytest.mark.parametrize("algorithm", ["collnet_direct", "collnet_chain"])
-def test_switches_that_reduce_carry_each_byte_once(ideal_scenario: Make, algorithm: str, hosts: int) -> None:
+def test_switches_that_reduce_carry_each_byte_once(algorithm: str, hosts: int) -> None:
     made = _with(ideal_scenario(hosts), algorithm=algorithm)
     size = 2**22
     took, fabric = _run(made, "all_reduce", range(hosts), size)
@@ -226,7 +218,7 @@ def test_switches_that_reduce_carry_each_byte_once(ideal_scenario: Make, algorit
     assert many == pytest.approx(16 * size / B, rel=0.02)
 
 
-def test_switches_of_two_tiers_send_one_sum_upwards(ideal_scenario: Make) -> None:
+def test_switches_of_two_tiers_send_one_sum_upwards() -> None:
     made = ideal_scenario(12, "leaf-spine", hosts_per_leaf=4, spines=2, cluster={"gpus_per_host": 2})
     size = 2**22
     took, fabric = _run(_with(made, algorithm="collnet_direct"), "all_reduce", range(24), size)
@@ -238,7 +230,7 @@ def test_switches_of_two_tiers_send_one_sum_upwards(ideal_scenario: Make) -> Non
 
 
 @pytest.mark.parametrize("algorithm", ["ring", "tree", "rabenseifner"])
-def test_reducing_takes_time_at_its_rate(ideal_scenario: Make, algorithm: str) -> None:
+def test_reducing_takes_time_at_its_rate(algorithm: str) -> None:
     made = _with(ideal_scenario(2), algorithm=algorithm)
     size, rate = 2**20, 10e9
     plain, _ = _run(made, "all_reduce", range(2), size)
@@ -247,7 +239,7 @@ def test_reducing_takes_time_at_its_rate(ideal_scenario: Make, algorithm: str) -
 
 
 @pytest.mark.parametrize(("collective", "algorithm", "steps"), [("all_reduce", "ring", 7), ("reduce", "ring", 7)])
-def test_every_reducing_step_costs(ideal_scenario: Make, collective: str, algorithm: str, steps: int) -> None:
+def test_every_reducing_step_costs(collective: str, algorithm: str, steps: int) -> None:
     made = _with(ideal_scenario(8), algorithm={collective: algorithm})
     size, rate = 2**20, 10e9
     piece = size / 8 if collective == "all_reduce" else size
@@ -264,15 +256,13 @@ def test_every_reducing_step_costs(ideal_scenario: Make, collective: str, algori
         ({"all_reduce": "collnet_chain"}, "one", "several hosts"),
     ],
 )
-def test_an_algorithm_that_does_not_fit_says_so(
-    ideal_scenario: Make, algorithm: dict[str, str], group: str, problem: str
-) -> None:
+def test_an_algorithm_that_does_not_fit_says_so(algorithm: dict[str, str], group: str, problem: str) -> None:
     made = _with(ideal_scenario(4 if group == "hosts" else 1, cluster={} if group == "hosts" else {"gpus_per_host": 4}))
     with pytest.raises(SimulationError, match=problem):
         _run(_with(made, algorithm=algorithm), "all_reduce", range(4), 4096)
 
 
-def test_nvls_needs_nvlink(ideal_scenario: Make) -> None:
+def test_nvls_needs_nvlink() -> None:
     made = _with(ideal_scenario(1, cluster={"gpus_per_host": 4}), algorithm="nvls")
     with pytest.raises(SimulationError, match="intra_host"):
         _run(made, "all_reduce", range(4), 4096)
@@ -317,9 +307,7 @@ def test_nccl_trees_are_those_of_its_source() -> None:
         ("ring_exchange", "ring", 5),
     ],
 )
-def test_packets_take_what_the_fluid_takes_and_their_acknowledgements(
-    ideal_scenario: Make, collective: str, algorithm: str, n: int
-) -> None:
+def test_packets_take_what_the_fluid_takes_and_their_acknowledgements(collective: str, algorithm: str, n: int) -> None:
     made = _with(ideal_scenario(n), algorithm={collective: algorithm}, reduction_rate=50e9)
     fluid, _ = _run(made, collective, range(n), 2**20 * n)
     packets, _ = _run(made.model_copy(update={"engine": "packet"}), collective, range(n), 2**20 * n)
@@ -330,7 +318,7 @@ def test_packets_take_what_the_fluid_takes_and_their_acknowledgements(
     assert least * fluid <= packets <= 1.01 * fluid
 
 
-def test_switches_of_hosts_and_of_the_network_reduce_in_the_packet_engine(ideal_scenario: Make) -> None:
+def test_switches_of_hosts_and_of_the_network_reduce_in_the_packet_engine() -> None:
     cluster = {"gpus_per_host": 4, "intra_host": "nvlink"}
     for algorithm in ("nvls_tree", "collnet_chain", "collnet_direct"):
         made = _with(ideal_scenario(2, cluster=cluster), algorithm=algorithm, intra_host_step=2_000_000)
@@ -343,7 +331,7 @@ def test_switches_of_hosts_and_of_the_network_reduce_in_the_packet_engine(ideal_
         load("ideal-16", ["collectives.algorithm.all_reduce=nvls"])
 
 
-def test_a_single_tree_sends_three_times_the_data_from_a_host_with_two_below_it(ideal_scenario: Make) -> None:
+def test_a_single_tree_sends_three_times_the_data_from_a_host_with_two_below_it() -> None:
     """Of the tree 0 - 2 - (1, 3) host 2 sends all data up once and down twice; two trees need twice the data."""
     size, rate = 2**26, 12.5e9
     took = {
@@ -355,7 +343,7 @@ def test_a_single_tree_sends_three_times_the_data_from_a_host_with_two_below_it(
     assert took["tree"] < took["single_tree"]
 
 
-def test_split_trees_have_a_hop_more_in_each_host_that_passes_on(ideal_scenario: Make) -> None:
+def test_split_trees_have_a_hop_more_in_each_host_that_passes_on() -> None:
     """Host 0 of 0 - 2 - (1, 3), and host 2: up and down, a hop more in each."""
     made = _with(ideal_scenario(4, cluster={"gpus_per_host": 4, "intra_host": "nvlink"}), intra_host_step=1_000_000)
     took = {

@@ -6,7 +6,6 @@ import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -44,9 +43,9 @@ from fabricsim.traces.chakra.writer import write
 from fabricsim.traces.export import exported
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call, CollectiveName
+from tests.reference import mutations
+from tests.reference.scenarios import ideal_scenario, measure
 
-Make = Callable[..., Scenario]
-Measure = Callable[..., float]
 Ranks = list[list[ChakraNode]]
 
 SIZE = 840_000  # whole shards for 2 to 8 ranks
@@ -91,7 +90,7 @@ _KNOWN = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("key", "ranks"), _KNOWN)
 def test_what_the_writer_writes_runs_as_the_algorithm_itself(
-    ideal_scenario: Make, measure: Measure, tmp_path: Path, key: tuple[CollectiveName, str], ranks: int
+    tmp_path: Path, key: tuple[CollectiveName, str], ranks: int
 ) -> None:
     (collective, algorithm), made = key, ideal_scenario(ranks)
     name = written(tmp_path, collective, algorithm, ranks)
@@ -104,7 +103,7 @@ def test_what_the_writer_writes_runs_as_the_algorithm_itself(
     np.testing.assert_allclose(_shares(collective, name, ranks), _shares(collective, algorithm, ranks), atol=1e-12)
 
 
-def test_packets_take_the_same_time(ideal_scenario: Make, measure: Measure, tmp_path: Path) -> None:
+def test_packets_take_the_same_time(tmp_path: Path) -> None:
     made = ideal_scenario(4).model_copy(update={"engine": "packet"})
     name = written(tmp_path, "all_reduce", "ring", 4)
 
@@ -115,9 +114,7 @@ def test_packets_take_the_same_time(ideal_scenario: Make, measure: Measure, tmp_
 @pytest.mark.slow
 @settings(max_examples=25)
 @given(data=st.data())
-def test_a_python_function_and_its_chakra_files_take_the_same_time(
-    ideal_scenario: Make, measure: Measure, data: st.DataObject
-) -> None:
+def test_a_python_function_and_its_chakra_files_take_the_same_time(data: st.DataObject) -> None:
     """Any tree of ranks reduces up and copies down, in one part or two."""
     above = data.draw(st.lists(st.integers(0, 5), min_size=1, max_size=5))
     above = [parent % (child + 1) for child, parent in enumerate(above)]  # of ranks 1, 2, ...
@@ -183,7 +180,7 @@ def files(folder: Path, made: Ranks, about: tuple[Attribute, ...] = ()) -> str:
     return str(folder / "mine.*.et")
 
 
-def test_computations_take_the_time_that_the_files_say(ideal_scenario: Make, measure: Measure, tmp_path: Path) -> None:
+def test_computations_take_the_time_that_the_files_say(tmp_path: Path) -> None:
     name = files(tmp_path, ring(duration=7)) + "@3000B"
     made = _with(ideal_scenario(3), "all_reduce", name)
 
@@ -194,13 +191,13 @@ def test_computations_take_the_time_that_the_files_say(ideal_scenario: Make, mea
     assert measure(faster, "all_reduce", range(3), 3000) == pytest.approx(plain + 2 * 1e-6, rel=1e-9)
 
 
-def test_ranks_of_a_group_of_its_own_are_places_in_it(ideal_scenario: Make, measure: Measure, tmp_path: Path) -> None:
+def test_ranks_of_a_group_of_its_own_are_places_in_it(tmp_path: Path) -> None:
     made = _with(ideal_scenario(6), "all_reduce", files(tmp_path, ring()) + "@3000B")
     plain = measure(_with(made, "all_reduce", "ring"), "all_reduce", (1, 5, 2), 9000)
     assert measure(made, "all_reduce", (1, 5, 2), 9000) == pytest.approx(plain, rel=1e-9)
 
 
-def test_a_chunk_bounds_the_largest_message(ideal_scenario: Make, tmp_path: Path) -> None:
+def test_a_chunk_bounds_the_largest_message(tmp_path: Path) -> None:
     name = written(tmp_path, "all_reduce", "halving_doubling", 8)  # of which half the buffer goes at once
     made = _with(ideal_scenario(8, chunk="1MiB"), "all_reduce", name)
     assert chakra.read(name, "all_reduce", 8).most == 4
@@ -394,9 +391,7 @@ def test_more_nodes_than_any_algorithm_needs_are_refused(tmp_path: Path, monkeyp
 @pytest.mark.slow
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_damaged_files_end_in_an_algorithm_or_an_error(
-    tmp_path: Path, mutations: ModuleType, data: st.DataObject
-) -> None:
+def test_damaged_files_end_in_an_algorithm_or_an_error(tmp_path: Path, data: st.DataObject) -> None:
     name = files(tmp_path, ring()) + "@3000B"
     samples = [(tmp_path / f"mine.{rank}.et").read_bytes() for rank in range(3)]
     (tmp_path / "mine.1.et").write_bytes(data.draw(mutations.damaged(samples)))
@@ -452,7 +447,7 @@ def test_nccl_leaves_the_choice_to_a_file(tmp_path: Path, kind: str) -> None:
     assert found.line == ((8, 16) if kind == "xml" else (1, 1))
 
 
-def test_a_custom_collective_of_astrasim(traces: Path, tmp_path: Path, ideal_scenario: Make, measure: Measure) -> None:
+def test_a_custom_collective_of_astrasim(traces: Path, tmp_path: Path) -> None:
     with tarfile.open(traces / "astrasim" / "examples.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")
     folder = tmp_path / EXAMPLE / "custom_ring_allreduce_8npus_1MB"

@@ -7,18 +7,13 @@ every message crosses two cables, ``a = 1 us``.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from types import ModuleType
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fabricsim.scenario.scenario import Scenario
-from tests.reference import closed_forms
-
-Make = Callable[..., Scenario]
-Measure = Callable[..., float]
+from tests.reference import closed_forms, ring
+from tests.reference.scenarios import ideal_scenario, measure
 
 B = 12.5e9
 STAR = 1e-6
@@ -31,7 +26,7 @@ CASES = [*itertools.product(GROUPS, SIZES), *LARGE]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "size"), [*CASES, (1024, 2**30)])
-def test_ring_all_reduce(ideal_scenario: Make, measure: Measure, n: int, size: int) -> None:
+def test_ring_all_reduce(n: int, size: int) -> None:
     took = measure(ideal_scenario(n), "all_reduce", range(n), size)
     assert took == pytest.approx(2 * (n - 1) * (STAR + size / n / B), rel=PERMILLE)
 
@@ -39,9 +34,7 @@ def test_ring_all_reduce(ideal_scenario: Make, measure: Measure, n: int, size: i
 @pytest.mark.slow
 @pytest.mark.parametrize("collective", ["reduce_scatter", "all_gather"])
 @pytest.mark.parametrize(("n", "size"), CASES)
-def test_ring_reduce_scatter_and_all_gather(
-    ideal_scenario: Make, measure: Measure, collective: str, n: int, size: int
-) -> None:
+def test_ring_reduce_scatter_and_all_gather(collective: str, n: int, size: int) -> None:
     took = measure(ideal_scenario(n), collective, range(n), size)
     assert took == pytest.approx((n - 1) * (STAR + size / n / B), rel=PERMILLE)
 
@@ -49,21 +42,19 @@ def test_ring_reduce_scatter_and_all_gather(
 @pytest.mark.slow
 @pytest.mark.parametrize(("collective", "turns"), [("all_reduce", 2), ("reduce_scatter", 1), ("all_gather", 1)])
 @pytest.mark.parametrize("n", [127, 1000])
-def test_a_ring_that_does_not_divide_the_size_waits_for_its_largest_piece(
-    ideal_scenario: Make, measure: Measure, n: int, collective: str, turns: int
-) -> None:
+def test_a_ring_that_does_not_divide_the_size_waits_for_its_largest_piece(n: int, collective: str, turns: int) -> None:
     took = measure(ideal_scenario(n), collective, range(n), 1024)
     assert took == pytest.approx(turns * (n - 1) * (STAR + -(-1024 // n) / B), rel=1e-9)
 
 
 @pytest.mark.parametrize(("n", "size"), CASES)
-def test_broadcast_in_one_chunk(ideal_scenario: Make, measure: Measure, n: int, size: int) -> None:
+def test_broadcast_in_one_chunk(n: int, size: int) -> None:
     took = measure(ideal_scenario(n), "broadcast", range(n), size)
     assert took == pytest.approx((n - 1) * (STAR + size / B), rel=PERMILLE)
 
 
 @pytest.mark.parametrize("n", [2, 3, 8, 64])
-def test_broadcast_pipelines_its_chunks(ideal_scenario: Make, measure: Measure, n: int) -> None:
+def test_broadcast_pipelines_its_chunks(n: int) -> None:
     # a chunk takes 84 us to send, so that the 1 us of latency is hidden behind the one that follows
     size, chunks = 2**26, 64
     took = measure(ideal_scenario(n, chunk="1MiB"), "broadcast", range(n), size)
@@ -71,13 +62,13 @@ def test_broadcast_pipelines_its_chunks(ideal_scenario: Make, measure: Measure, 
 
 
 @pytest.mark.parametrize("size", [1, 1500, *SIZES])
-def test_send_recv(ideal_scenario: Make, measure: Measure, size: int) -> None:
+def test_send_recv(size: int) -> None:
     assert measure(ideal_scenario(2), "send_recv", (1, 0), size) == pytest.approx(STAR + size / B, rel=PERMILLE)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "k"), [(16, 4), (128, 8), (1024, 16)])
-def test_ring_all_reduce_on_a_fat_tree(ideal_scenario: Make, measure: Measure, n: int, k: int) -> None:
+def test_ring_all_reduce_on_a_fat_tree(n: int, k: int) -> None:
     size = 2**28
     took = measure(ideal_scenario(n, "fat-tree", k=k), "all_reduce", range(n), size)
     # A shard goes round the ring almost twice; the one that meets the longest hops comes in last.
@@ -91,9 +82,7 @@ def test_ring_all_reduce_on_a_fat_tree(ideal_scenario: Make, measure: Measure, n
 @pytest.mark.slow
 @pytest.mark.parametrize("tree", [(16, 4), (100, 8), (128, 8), (1024, 16)])
 @pytest.mark.parametrize("shard", [1, 1000, 100_000])
-def test_ring_all_reduce_on_a_fat_tree_equals_its_recurrence(
-    ideal_scenario: Make, measure: Measure, ring: ModuleType, tree: tuple[int, int], shard: int
-) -> None:
+def test_ring_all_reduce_on_a_fat_tree_equals_its_recurrence(tree: tuple[int, int], shard: int) -> None:
     n, k = tree
     # Where messages are short, what limits is how far a sender may be ahead on the longest hop.
     took = measure(ideal_scenario(n, "fat-tree", k=k), "all_reduce", range(n), shard * n)
@@ -111,11 +100,11 @@ def _hop_latencies(n: int, k: int) -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize("collective", ["all_reduce", "reduce_scatter", "all_gather", "broadcast"])
-def test_a_group_of_one_takes_no_time(ideal_scenario: Make, measure: Measure, collective: str) -> None:
+def test_a_group_of_one_takes_no_time(collective: str) -> None:
     assert measure(ideal_scenario(2), collective, [1], 2**20) == 0.0
 
 
-def test_the_order_of_ranks_is_the_order_of_the_ring(ideal_scenario: Make, measure: Measure) -> None:
+def test_the_order_of_ranks_is_the_order_of_the_ring() -> None:
     # Two hosts of four GPUs: in order, one flow leaves each host; alternating, all four do.
     made = ideal_scenario(2, cluster={"gpus_per_host": 4})
     size = 2**26
@@ -127,9 +116,7 @@ def test_the_order_of_ranks_is_the_order_of_the_ring(ideal_scenario: Make, measu
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 8])
 @pytest.mark.parametrize("chunk", ["64KiB", "1MiB", "1TiB"])
-def test_chunks_and_channels_hide_latency_and_leave_the_bandwidth(
-    ideal_scenario: Make, measure: Measure, channels: int, chunk: str
-) -> None:
+def test_chunks_and_channels_hide_latency_and_leave_the_bandwidth(channels: int, chunk: str) -> None:
     n, size = 8, 2**26
     took = measure(ideal_scenario(n, channels=channels, chunk=chunk), "all_reduce", range(n), size)
     bandwidth = 2 * (n - 1) * size / n / B
@@ -140,7 +127,7 @@ def test_chunks_and_channels_hide_latency_and_leave_the_bandwidth(
         assert took == pytest.approx(bandwidth + rounds * 2 * (n - 1) * STAR, rel=1e-6)
 
 
-def test_a_second_channel_hides_the_latency_of_the_first(ideal_scenario: Make, measure: Measure) -> None:
+def test_a_second_channel_hides_the_latency_of_the_first() -> None:
     alone = measure(ideal_scenario(8, channels=1, chunk="64KiB"), "all_reduce", range(8), 2**24)
     both = measure(ideal_scenario(8, channels=2, chunk="64KiB"), "all_reduce", range(8), 2**24)
     assert both < 0.97 * alone

@@ -17,8 +17,7 @@ from fabricsim.errors import InputError, ScenarioError
 from fabricsim.scenario.load import load
 from fabricsim.scenario.scenario import Scenario
 from tests.reference import closed_forms
-
-Make = Callable[..., Scenario]
+from tests.reference.scenarios import ideal_scenario
 
 B = 12.5e9
 A = 1e-6
@@ -83,9 +82,7 @@ def _took(made: Scenario, n: int, size: int, algorithm: str) -> float:
     return float(took)
 
 
-def test_an_algorithm_of_ones_own_runs_as_that_of_the_project(
-    ideal_scenario: Make, mine: Callable[[Steps], None]
-) -> None:
+def test_an_algorithm_of_ones_own_runs_as_that_of_the_project(mine: Callable[[Steps], None]) -> None:
     mine(ring)
     assert _took(ideal_scenario(7), 7, 7 * 10**6, "mine") == pytest.approx(
         closed_forms.ring_all_reduce(7, 7e6, B, A), rel=1e-9
@@ -162,7 +159,7 @@ GPU = """<gpu id="{me}" i_chunks="1" o_chunks="1" s_chunks="1">
 """
 
 
-def test_an_xml_file_runs_as_the_ring_that_it_describes(ideal_scenario: Make, tmp_path: Path) -> None:
+def test_an_xml_file_runs_as_the_ring_that_it_describes(tmp_path: Path) -> None:
     file = tmp_path / "ring.xml"
     file.write_text(_ring_xml(5))
     took = _took(ideal_scenario(5), 5, 5 * 10**6, str(file))
@@ -174,7 +171,7 @@ def test_an_xml_file_runs_as_the_ring_that_it_describes(ideal_scenario: Make, tm
     )
 
 
-def test_thread_blocks_wait_for_one_another(ideal_scenario: Make, tmp_path: Path) -> None:
+def test_thread_blocks_wait_for_one_another(tmp_path: Path) -> None:
     file = tmp_path / "pair.xml"
     file.write_text(TWO_BLOCKS.format(gpus="".join(GPU.format(me=me, other=1 - me) for me in (0, 1))))
     made = template("all_reduce", 2, str(file))

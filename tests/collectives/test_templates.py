@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import simpy
@@ -16,7 +14,7 @@ from fabricsim.collectives.choice import LL, LL128, Choice, from_settings
 from fabricsim.collectives.semantics import check
 from fabricsim.engine.fabric import Fabric
 from fabricsim.scenario.collectives import ALGORITHMS, DEFAULTS, Collectives, has
-from fabricsim.scenario.scenario import Scenario
+from tests.reference.scenarios import ideal_scenario
 
 NAMED = [(collective, name) for name, each in ALGORITHMS.own.items() for collective in each.of]
 FLAT = [each for each in NAMED if not by_host(*each)]
@@ -96,7 +94,7 @@ def test_every_collective_has_its_default() -> None:
     assert {collective for collective, _ in NAMED} == set(DEFAULTS)
 
 
-def test_settings_choose_the_same_for_every_call(ideal_scenario: Callable[..., Scenario]) -> None:
+def test_settings_choose_the_same_for_every_call() -> None:
     settings = Collectives(channels=3, chunk="1MiB", send_chunk="4KiB", network_step="2us", intra_host_step="1us")
     cluster = ideal_scenario(2).cluster
     choose = from_settings(settings, cluster)
@@ -106,7 +104,7 @@ def test_settings_choose_the_same_for_every_call(ideal_scenario: Callable[..., S
     assert named("broadcast", (0,), 1).algorithm == "ring"
 
 
-def test_small_calls_go_by_the_low_latency_protocol_if_there_is_one(ideal_scenario: Callable[..., Scenario]) -> None:
+def test_small_calls_go_by_the_low_latency_protocol_if_there_is_one() -> None:
     small = {"up_to": "1KiB", "start": "3us", "network_step": "2us", "intra_host_step": "1us"}
     choose = from_settings(Collectives(channels=1, start="9us", ll=small), ideal_scenario(2).cluster)  # type: ignore[arg-type]
 
@@ -115,9 +113,7 @@ def test_small_calls_go_by_the_low_latency_protocol_if_there_is_one(ideal_scenar
 
 
 @pytest.mark.parametrize(("line", "moved"), [(LL, 2 * 1000), (LL128, 9 * 128)])
-def test_a_protocol_sends_whole_lines(
-    ideal_scenario: Callable[..., Scenario], line: tuple[int, int], moved: int
-) -> None:
+def test_a_protocol_sends_whole_lines(line: tuple[int, int], moved: int) -> None:
     fabric = Fabric(simpy.Environment(), ideal_scenario(2, cable="0m"))
     fabric.wiring.choose = lambda *_: Choice("ring", 1, 2**20, line=line)
     took = fabric.env.run(fabric.broadcast(range(2), 1000))

@@ -11,8 +11,8 @@ import simpy
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import SimulationError
 from fabricsim.scenario.scenario import Scenario
+from tests.reference.scenarios import ideal_scenario
 
-Make = Callable[..., Scenario]
 Process = Generator[simpy.Event, Any, None]
 
 SECOND = 12_500_000_000  # bytes that a link carries in a second
@@ -28,7 +28,7 @@ def _at(env: simpy.Environment, time: float, action: Callable[[], None]) -> None
     env.timeout(time).callbacks.append(lambda _: action())
 
 
-def test_a_cancelled_transfer_gives_its_half_of_the_link_to_the_other(ideal_scenario: Make) -> None:
+def test_a_cancelled_transfer_gives_its_half_of_the_link_to_the_other() -> None:
     env, fabric = _fabric(ideal_scenario(3, **FAST))
     one, other = fabric.send(0, 1, SECOND), fabric.send(0, 2, SECOND)
     _at(env, 0.5, one.cancel)
@@ -41,13 +41,13 @@ def test_a_cancelled_transfer_gives_its_half_of_the_link_to_the_other(ideal_scen
     assert wires["switch0->host1"] == pytest.approx(0.25 * SECOND)
 
 
-def test_a_cancelled_transfer_of_packets_gives_its_bandwidth_back(ideal_scenario: Make) -> None:
+def test_a_cancelled_transfer_of_packets_gives_its_bandwidth_back() -> None:
     env, fabric = _fabric(ideal_scenario(3, **FAST), "packet")
     size = SECOND // 1000  # 3052 packets
     one, other = fabric.send(0, 1, size), fabric.send(0, 2, size)
     _at(env, 0.5e-3, one.cancel)
 
-    alone = _alone(ideal_scenario, size)
+    alone = _alone(size)
     # half of the wire by then, but for the packets of both that were on their way
     assert env.run(other) == pytest.approx(1.25 * alone, rel=0.02)
     env.run()
@@ -55,13 +55,13 @@ def test_a_cancelled_transfer_of_packets_gives_its_bandwidth_back(ideal_scenario
     assert taken == pytest.approx(1.25 * size, rel=0.02)
 
 
-def _alone(ideal_scenario: Make, size: int) -> float:
+def _alone(size: int) -> float:
     env, fabric = _fabric(ideal_scenario(3, **FAST), "packet")
     return float(env.run(fabric.send(0, 2, size)))
 
 
 @pytest.mark.parametrize("engine", ["flow", "packet"])
-def test_messages_behind_a_cancelled_one_arrive_sooner(ideal_scenario: Make, engine: str) -> None:
+def test_messages_behind_a_cancelled_one_arrive_sooner(engine: str) -> None:
     size = SECOND // 1000
 
     def end(*, cancel: bool) -> float:
@@ -78,7 +78,7 @@ def test_messages_behind_a_cancelled_one_arrive_sooner(ideal_scenario: Make, eng
     assert end(cancel=True) == pytest.approx(expected[engine], rel=0.02)
 
 
-def test_who_waits_for_a_cancelled_transfer_is_told(ideal_scenario: Make) -> None:
+def test_who_waits_for_a_cancelled_transfer_is_told() -> None:
     env, fabric = _fabric(ideal_scenario(2, **FAST))
     told = []
 
@@ -95,7 +95,7 @@ def test_who_waits_for_a_cancelled_transfer_is_told(ideal_scenario: Make) -> Non
     assert told == [(0.25, "the transfer was cancelled")]
 
 
-def test_a_cancelled_transfer_that_nobody_waits_for_stops_nothing(ideal_scenario: Make) -> None:
+def test_a_cancelled_transfer_that_nobody_waits_for_stops_nothing() -> None:
     env, fabric = _fabric(ideal_scenario(2, **FAST))
     sent = fabric.send(0, 1, SECOND)
     sent.cancel()
@@ -106,7 +106,7 @@ def test_a_cancelled_transfer_that_nobody_waits_for_stops_nothing(ideal_scenario
 
 
 @pytest.mark.parametrize("engine", ["flow", "packet"])
-def test_cancelling_what_is_delivered_is_harmless(ideal_scenario: Make, engine: str) -> None:
+def test_cancelling_what_is_delivered_is_harmless(engine: str) -> None:
     env, fabric = _fabric(ideal_scenario(2, **FAST), engine)
     sent = fabric.send(0, 1, 1_000_000)
     took = env.run(sent)
@@ -117,7 +117,7 @@ def test_cancelling_what_is_delivered_is_harmless(ideal_scenario: Make, engine: 
 
 @pytest.mark.parametrize("engine", ["flow", "packet"])
 @pytest.mark.parametrize("overhead", ["0us", "20us"])
-def test_a_transfer_may_be_cancelled_at_any_time(ideal_scenario: Make, engine: str, overhead: str) -> None:
+def test_a_transfer_may_be_cancelled_at_any_time(engine: str, overhead: str) -> None:
     """Each time, the numbers of messages and flows are free again, and what follows takes as long as alone."""
     made = ideal_scenario(2, **FAST)
     transport = made.transport.model_copy(update={"send_overhead": int(float(overhead[:-2]) * 1e6)})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,9 @@ from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import SimulationError
 from fabricsim.scenario.scenario import Scenario
 from fabricsim.units import PS_PER_S
+from tests.reference import filling
+from tests.reference.scenarios import ideal_scenario
 
-Make = Callable[..., Scenario]
 Process = Generator[simpy.Event, Any, None]
 
 B = 12.5e9
@@ -34,14 +34,14 @@ def _fabric(made: Scenario, time_unit: int = PS_PER_S) -> tuple[simpy.Environmen
 # ---- values and clocks --------------------------------------------------------------------------
 
 
-def test_an_event_carries_the_time_taken_in_the_units_of_its_environment(ideal_scenario: Make) -> None:
+def test_an_event_carries_the_time_taken_in_the_units_of_its_environment() -> None:
     env = simpy.Environment(initial_time=3.0)
     fabric = Fabric(env, ideal_scenario(2))
     assert env.run(fabric.send(0, 1, 12_500)) == pytest.approx(2e-6, rel=1e-9)
     assert env.now == pytest.approx(3.000_002, rel=1e-12)
 
 
-def test_an_environment_may_count_picoseconds(ideal_scenario: Make) -> None:
+def test_an_environment_may_count_picoseconds() -> None:
     env, fabric = _fabric(ideal_scenario(2), time_unit=1)
     assert env.run(fabric.send(0, 1, 12_501)) == 2_000_080
     assert env.now == 2_000_080
@@ -49,12 +49,12 @@ def test_an_environment_may_count_picoseconds(ideal_scenario: Make) -> None:
     assert env.now == 6_000_080
 
 
-def test_an_environment_may_count_microseconds(ideal_scenario: Make) -> None:
+def test_an_environment_may_count_microseconds() -> None:
     env, fabric = _fabric(ideal_scenario(2), time_unit=10**6)
     assert env.run(fabric.send(0, 1, 12_500)) == pytest.approx(2.0)
 
 
-def test_processes_take_turns_with_the_fabric(ideal_scenario: Make) -> None:
+def test_processes_take_turns_with_the_fabric() -> None:
     env, fabric = _fabric(ideal_scenario(4, **FAST))
     log = []
 
@@ -70,7 +70,7 @@ def test_processes_take_turns_with_the_fabric(ideal_scenario: Make) -> None:
     assert [time for pair in log for time in pair] == pytest.approx([1.5, 1.0, 4.0, 1.5])
 
 
-def test_events_of_other_processes_change_nothing(ideal_scenario: Make) -> None:
+def test_events_of_other_processes_change_nothing() -> None:
     def end(*, ticks: bool) -> float:
         env, fabric = _fabric(ideal_scenario(4))
 
@@ -86,7 +86,7 @@ def test_events_of_other_processes_change_nothing(ideal_scenario: Make) -> None:
     assert end(ticks=True) == pytest.approx(end(ticks=False), abs=2e-12)
 
 
-def test_a_run_may_stop_anywhere_and_go_on(ideal_scenario: Make) -> None:
+def test_a_run_may_stop_anywhere_and_go_on() -> None:
     env, fabric = _fabric(ideal_scenario(2, **FAST))
     sent = fabric.send(0, 1, 12_500 * MB)
     for stop in (0.1, 0.25, 0.999):
@@ -95,7 +95,7 @@ def test_a_run_may_stop_anywhere_and_go_on(ideal_scenario: Make) -> None:
     assert env.run(sent) == pytest.approx(1.0, rel=1e-12)
 
 
-def test_a_long_idle_time_costs_nothing_and_keeps_the_clock(ideal_scenario: Make) -> None:
+def test_a_long_idle_time_costs_nothing_and_keeps_the_clock() -> None:
     env, fabric = _fabric(ideal_scenario(2, **FAST), time_unit=1)
     env.run(fabric.send(0, 1, 12_500))
     before = int(fabric.world.world[0].events)
@@ -105,7 +105,7 @@ def test_a_long_idle_time_costs_nothing_and_keeps_the_clock(ideal_scenario: Make
     assert env.run(fabric.send(0, 1, 12_500)) == pytest.approx(1_000_000, abs=256)
 
 
-def test_what_nobody_waits_for_still_happens(ideal_scenario: Make) -> None:
+def test_what_nobody_waits_for_still_happens() -> None:
     env, fabric = _fabric(ideal_scenario(2, **FAST))
     sent = fabric.send(0, 1, 12_500 * MB)
     env.run()
@@ -113,7 +113,7 @@ def test_what_nobody_waits_for_still_happens(ideal_scenario: Make) -> None:
     assert env.now == pytest.approx(1.0)
 
 
-def test_two_fabrics_live_in_one_environment(ideal_scenario: Make) -> None:
+def test_two_fabrics_live_in_one_environment() -> None:
     env = simpy.Environment()
     one, other = Fabric(env, ideal_scenario(2, **FAST)), Fabric(env, ideal_scenario(2, **FAST))
     sends = [one.send(0, 1, 12_500 * MB), other.send(0, 1, 25_000 * MB)]
@@ -124,7 +124,7 @@ def test_two_fabrics_live_in_one_environment(ideal_scenario: Make) -> None:
 # ---- sharing ------------------------------------------------------------------------------------
 
 
-def test_a_flow_that_joins_later_takes_half(ideal_scenario: Make) -> None:
+def test_a_flow_that_joins_later_takes_half() -> None:
     env, fabric = _fabric(ideal_scenario(3, **FAST))
     size = 12_500 * MB  # a second alone
     ends = {}
@@ -141,14 +141,14 @@ def test_a_flow_that_joins_later_takes_half(ideal_scenario: Make) -> None:
     assert ends == pytest.approx({"early": 0.4 + 2 * 0.6, "late": 2.0})
 
 
-def test_flows_that_meet_nowhere_do_not_slow_each_other(ideal_scenario: Make) -> None:
+def test_flows_that_meet_nowhere_do_not_slow_each_other() -> None:
     env, fabric = _fabric(ideal_scenario(4, **FAST))
     sends = [fabric.send(0, 1, 12_500 * MB), fabric.send(2, 3, 12_500 * MB), fabric.send(1, 0, 12_500 * MB)]
     env.run(env.all_of(sends))
     assert [send.value for send in sends] == pytest.approx([1.0] * 3)
 
 
-def test_three_flows_share_a_parking_lot_by_max_min(ideal_scenario: Make) -> None:
+def test_three_flows_share_a_parking_lot_by_max_min() -> None:
     # Into host 2: flows from 0, 1 and 3 get a third each; the second flow of host 0 gets what is left there.
     env, fabric = _fabric(ideal_scenario(5, **FAST), time_unit=1)
     size = 12_500 * MB
@@ -159,7 +159,7 @@ def test_three_flows_share_a_parking_lot_by_max_min(ideal_scenario: Make) -> Non
     assert [send.value for send in shared] == pytest.approx([3.0 * SECOND] * 3)
 
 
-def test_a_collective_beside_a_send_gets_half_of_what_they_share(ideal_scenario: Make) -> None:
+def test_a_collective_beside_a_send_gets_half_of_what_they_share() -> None:
     env, fabric = _fabric(ideal_scenario(2, **FAST))
     size = 12_500 * MB
     ring, send = fabric.all_reduce(range(2), size), fabric.send(0, 1, 3 * size)
@@ -169,7 +169,7 @@ def test_a_collective_beside_a_send_gets_half_of_what_they_share(ideal_scenario:
     assert send.value == pytest.approx(4.0, rel=1e-6)
 
 
-def test_two_jobs_on_the_same_links_take_twice_as_long(ideal_scenario: Make) -> None:
+def test_two_jobs_on_the_same_links_take_twice_as_long() -> None:
     env, fabric = _fabric(ideal_scenario(4, **FAST))
     both = [fabric.all_reduce(range(4), 100 * MB) for _ in range(2)]
     env.run(env.all_of(both))
@@ -177,7 +177,7 @@ def test_two_jobs_on_the_same_links_take_twice_as_long(ideal_scenario: Make) -> 
     assert [ring.value for ring in both] == pytest.approx([2 * alone] * 2, rel=1e-6)
 
 
-def test_posts_of_one_instant_are_treated_alike(ideal_scenario: Make) -> None:
+def test_posts_of_one_instant_are_treated_alike() -> None:
     env, fabric = _fabric(ideal_scenario(2, **FAST))
 
     took: list[float] = []
@@ -192,7 +192,7 @@ def test_posts_of_one_instant_are_treated_alike(ideal_scenario: Make) -> None:
     assert took == pytest.approx([20 * 0.01] * 20, rel=1e-9)
 
 
-def test_a_message_posted_at_an_arrival_joins_at_that_instant(ideal_scenario: Make) -> None:
+def test_a_message_posted_at_an_arrival_joins_at_that_instant() -> None:
     env, fabric = _fabric(ideal_scenario(3, **FAST), time_unit=1)
     size = 12_500 * MB
     long = fabric.send(0, 1, 3 * size)
@@ -207,7 +207,7 @@ def test_a_message_posted_at_an_arrival_joins_at_that_instant(ideal_scenario: Ma
     assert env.run(long) == pytest.approx(5 * SECOND, abs=2)  # each change of rate rounds up to a ps
 
 
-def test_a_weight_is_a_share(ideal_scenario: Make) -> None:
+def test_a_weight_is_a_share() -> None:
     env, fabric = _fabric(ideal_scenario(3, **FAST))
     heavy, light = fabric.send(0, 1, 12_500 * MB, weight=4.0), fabric.send(0, 2, 12_500 * MB)
     env.run()
@@ -215,7 +215,7 @@ def test_a_weight_is_a_share(ideal_scenario: Make) -> None:
     assert light.value == pytest.approx(2.0)
 
 
-def test_the_packet_engine_refuses_a_weight(ideal_scenario: Make) -> None:
+def test_the_packet_engine_refuses_a_weight() -> None:
     env, fabric = _fabric(ideal_scenario(2).model_copy(update={"engine": "packet"}))
     with pytest.raises(SimulationError, match=r"a weight of 2.0 has no effect in the packet engine: leave it out"):
         fabric.send(0, 1, MB, weight=2.0)
@@ -232,9 +232,7 @@ def test_the_packet_engine_refuses_a_weight(ideal_scenario: Make) -> None:
         max_size=10,
     )
 )
-def test_processes_get_what_the_plain_model_gives_them(
-    ideal_scenario: Make, filling: ModuleType, sends: list[tuple[int, int, int, float]]
-) -> None:
+def test_processes_get_what_the_plain_model_gives_them(sends: list[tuple[int, int, int, float]]) -> None:
     env, fabric = _fabric(ideal_scenario(5, **FAST))
     ends = [0.0] * len(sends)
 
@@ -255,7 +253,7 @@ def test_processes_get_what_the_plain_model_gives_them(
 # ---- determinism and memory ---------------------------------------------------------------------
 
 
-def test_the_same_run_twice_gives_the_same_times(ideal_scenario: Make) -> None:
+def test_the_same_run_twice_gives_the_same_times() -> None:
     def times() -> list[object]:
         env, fabric = _fabric(ideal_scenario(16, "fat-tree", k=4, channels=2, chunk="256KiB", seed=5))
         events = [fabric.send(a, (a * 7 + 3) % 16, MB + a) for a in range(16) if a != (a * 7 + 3) % 16]
@@ -266,7 +264,7 @@ def test_the_same_run_twice_gives_the_same_times(ideal_scenario: Make) -> None:
     assert times() == times()
 
 
-def test_tables_do_not_grow_with_the_number_of_calls(ideal_scenario: Make) -> None:
+def test_tables_do_not_grow_with_the_number_of_calls() -> None:
     env, fabric = _fabric(ideal_scenario(4, channels=2))
 
     def lengths() -> dict[str, int]:
@@ -332,7 +330,7 @@ def test_tables_do_not_grow_with_the_number_of_calls(ideal_scenario: Make) -> No
     ],
 )
 def test_a_mistake_is_said_at_once_and_leaves_the_fabric_as_it_was(
-    ideal_scenario: Make, call: Callable[[Fabric], simpy.Event], message: str
+    call: Callable[[Fabric], simpy.Event], message: str
 ) -> None:
     env, fabric = _fabric(ideal_scenario(4, **FAST))
     with pytest.raises(SimulationError, match=message):
@@ -340,7 +338,7 @@ def test_a_mistake_is_said_at_once_and_leaves_the_fabric_as_it_was(
     assert env.run(fabric.all_reduce(range(4), 12_500)) == pytest.approx(1.5e-6)
 
 
-def test_whole_numbers_may_be_of_any_type(ideal_scenario: Make) -> None:
+def test_whole_numbers_may_be_of_any_type() -> None:
     env, fabric = _fabric(ideal_scenario(4, **FAST), time_unit=1)
     same = [
         env.run(fabric.send(np.int32(0), 1.0, 1e6, port=np.float32(0), weight=np.float64(1))),
@@ -352,12 +350,12 @@ def test_whole_numbers_may_be_of_any_type(ideal_scenario: Make) -> None:
 
 
 @pytest.mark.parametrize("unit", [0, -1, 0.5, float("nan"), "1", 10**30])
-def test_a_time_unit_that_is_no_time_is_refused(ideal_scenario: Make, unit: Any) -> None:  # noqa: ANN401  the mistake
+def test_a_time_unit_that_is_no_time_is_refused(unit: Any) -> None:  # noqa: ANN401  the mistake
     with pytest.raises(SimulationError, match=r"time_unit, picoseconds per unit of the environment's time, is"):
         Fabric(simpy.Environment(), ideal_scenario(2), time_unit=unit)
 
 
-def test_an_environment_outside_the_clock_is_refused(ideal_scenario: Make) -> None:
+def test_an_environment_outside_the_clock_is_refused() -> None:
     for start in (-5.0, 1e7):
         env = simpy.Environment(initial_time=start)
         fabric = Fabric(env, ideal_scenario(2, **FAST))
@@ -365,7 +363,7 @@ def test_an_environment_outside_the_clock_is_refused(ideal_scenario: Make) -> No
             fabric.send(0, 1, 8)
 
 
-def test_a_message_that_ends_after_the_clock_is_an_error_not_a_time(ideal_scenario: Make) -> None:
+def test_a_message_that_ends_after_the_clock_is_an_error_not_a_time() -> None:
     env, fabric = _fabric(ideal_scenario(2, link_rate="1Mbps"))
     with pytest.raises(SimulationError, match="nothing can happen any more"):
         env.run(fabric.send(0, 1, 2**50))

@@ -19,11 +19,12 @@ from fabricsim.run.pipeline import build_plan
 from fabricsim.scenario.load import load
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call, GroupSet
+from tests.reference import training
+from tests.reference.scenarios import ideal_scenario
 from tests.reference.whole_program import WholeProgram
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import ModuleType
 
     from fabricsim.engine.completions import Replay
     from fabricsim.engine.folding.folding import Folding
@@ -88,7 +89,7 @@ def folded_to(made: Scenario, plan: Plan) -> int:
     return len(folded.program.representatives or ())
 
 
-def test_a_folded_call_uses_what_limits_it_as_all_calls_alike_do(training: ModuleType, ideal_scenario: Make) -> None:
+def test_a_folded_call_uses_what_limits_it_as_all_calls_alike_do() -> None:
     """Four rings side by side over one adapter use it as one: 3/4 of 4 x 1 MB at 12.5 GB/s, in 246 us."""
     made = ideal_scenario(4, channels=2, chunk="64KiB", cluster=HOSTS_OF_4)
     plan = training.Training(data=4, tensor=4)
@@ -133,9 +134,7 @@ def test_slow_gpus_fold_if_they_come_again_and_no_further() -> None:
         ({"tensor": 2, "data": 3}, HOSTS_OF_4, 3),
     ],
 )
-def test_alike_ranks_fold(
-    training: ModuleType, ideal_scenario: Make, job: dict[str, Any], cluster: dict[str, Any], ranks: int
-) -> None:
+def test_alike_ranks_fold(job: dict[str, Any], cluster: dict[str, Any], ranks: int) -> None:
     plan = training.Training(**job)
     made = ideal_scenario(-(-plan.ranks // cluster.get("gpus_per_host", 1)), channels=2, chunk="64KiB", cluster=cluster)
 
@@ -143,9 +142,7 @@ def test_alike_ranks_fold(
 
 
 @pytest.mark.parametrize(("cluster", "ranks"), [({}, 1), (HOSTS_OF_4, 4)])
-def test_members_of_an_all_to_all_fold_with_what_they_send_and_receive(
-    ideal_scenario: Make, cluster: dict[str, Any], ranks: int
-) -> None:
+def test_members_of_an_all_to_all_fold_with_what_they_send_and_receive(cluster: dict[str, Any], ranks: int) -> None:
     builder = ProgramBuilder(["all"])
     call = builder.call(Call("all_to_all", tuple(range(8)), 8 * 10**5, "expert"))
     for rank in range(8):
@@ -179,20 +176,20 @@ def test_members_that_a_switch_serves_in_a_row_fold(
 
 
 @pytest.mark.parametrize(("routing", "ranks"), [("ecmp", 8), ("d-mod-k", 4)])
-def test_folding_follows_the_routes(training: ModuleType, ideal_scenario: Make, routing: str, ranks: int) -> None:
+def test_folding_follows_the_routes(routing: str, ranks: int) -> None:
     made = ideal_scenario(16, "leaf-spine", channels=2, chunk="64KiB", hosts_per_leaf=4, spines=4, routing=routing)
 
     assert folded_to(made, training.Training(data=16, data_bytes=32 * 10**5)) == ranks
 
 
-def test_adapters_that_read_ahead_keep_ranks_apart(training: ModuleType, ideal_scenario: Make) -> None:
+def test_adapters_that_read_ahead_keep_ranks_apart() -> None:
     plan = training.Training(data=8)
 
     assert folded_to(ideal_scenario(8, channels=2, cluster={"join": "pcie"}), plan) == 8
     assert folded_to(ideal_scenario(8, channels=2, cluster={"join": "pcie"}, transport=ROCE), plan) == 1
 
 
-def test_a_plan_that_folds_never_writes_out_all_ranks(training: ModuleType, ideal_scenario: Make) -> None:
+def test_a_plan_that_folds_never_writes_out_all_ranks() -> None:
     plan = training.Training(tensor=4, pipeline=4, data=64, data_bytes=128 * 10**4)
     made = ideal_scenario(256, channels=2, cluster=HOSTS_OF_4)
 
@@ -204,7 +201,7 @@ def test_a_plan_that_folds_never_writes_out_all_ranks(training: ModuleType, idea
     assert {len(call.ranks) for call in folded.program.calls if call.dimension == "data"} == {64}
 
 
-def test_groups_alike_are_one_though_their_stand_ins_are_in_different_ones(ideal_scenario: Make) -> None:
+def test_groups_alike_are_one_though_their_stand_ins_are_in_different_ones() -> None:
     def crossed(size: int) -> WholeProgram:
         builder = ProgramBuilder(["all"])
         calls = [builder.call(Call("all_reduce", ring, size, "data")) for ring in ((0, 3), (2, 1))]
@@ -224,7 +221,7 @@ def test_groups_alike_are_one_though_their_stand_ins_are_in_different_ones(ideal
     assert folded.program.ops["member"][folded.program.ops["call"] == 0].tolist() == [0, 1]
 
 
-def test_calls_that_ranks_issue_in_different_orders_stay_as_they_are(ideal_scenario: Make) -> None:
+def test_calls_that_ranks_issue_in_different_orders_stay_as_they_are() -> None:
     builder = ProgramBuilder(["all"])
     calls = [[builder.call(Call("all_reduce", ring, 10**6, "data")) for _ in "ab"] for ring in ((0, 2), (1, 3))]
     for rank in range(4):
@@ -289,9 +286,7 @@ def places(draw: st.DrawFn) -> dict[str, Any]:
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(job=jobs(), place=places())
-def test_any_folded_run_is_the_unfolded_one(
-    training: ModuleType, ideal_scenario: Make, job: dict[str, Any], place: dict[str, Any]
-) -> None:
+def test_any_folded_run_is_the_unfolded_one(job: dict[str, Any], place: dict[str, Any]) -> None:
     plan = training.Training(**job)
     assume(plan.ranks > 1)
     hosts = -(-plan.ranks // place["cluster"]["gpus_per_host"])
@@ -302,9 +297,7 @@ def test_any_folded_run_is_the_unfolded_one(
 @pytest.mark.slow
 @settings(max_examples=20)
 @given(job=jobs())
-def test_ranks_that_are_written_out_fold_as_the_plan_does(
-    training: ModuleType, ideal_scenario: Make, job: dict[str, Any]
-) -> None:
+def test_ranks_that_are_written_out_fold_as_the_plan_does(job: dict[str, Any]) -> None:
     plan = training.Training(**job)
     assume(plan.ranks > 1)
     made = ideal_scenario(plan.ranks)
@@ -315,14 +308,14 @@ def test_ranks_that_are_written_out_fold_as_the_plan_does(
 # ---- what cannot be folded ----------------------------------------------------------------------
 
 
-def test_programs_of_some_ranks_need_their_folding(training: ModuleType, ideal_scenario: Make) -> None:
+def test_programs_of_some_ranks_need_their_folding() -> None:
     fabric = Fabric(simpy.Environment(), ideal_scenario(4))
 
     with pytest.raises(SimulationError, match="operations of some ranks only: give the fabric its folding first"):
         fabric.replay(training.Training(data=4).program([0]))
 
 
-def test_used_fabrics_cannot_be_folded(training: ModuleType, ideal_scenario: Make) -> None:
+def test_used_fabrics_cannot_be_folded() -> None:
     fabric = Fabric(simpy.Environment(), ideal_scenario(4))
     _, folding = fold(fabric, training.Training(data=4)) or (None, None)
     assert folding is not None
@@ -332,7 +325,7 @@ def test_used_fabrics_cannot_be_folded(training: ModuleType, ideal_scenario: Mak
         fold_onto(fabric, folding)
 
 
-def test_folded_fabrics_carry_their_program_only(training: ModuleType, ideal_scenario: Make) -> None:
+def test_folded_fabrics_carry_their_program_only() -> None:
     fabric = Fabric(simpy.Environment(), ideal_scenario(4))
     _, folding = fold(fabric, training.Training(data=4)) or (None, None)
     assert folding is not None
@@ -344,7 +337,7 @@ def test_folded_fabrics_carry_their_program_only(training: ModuleType, ideal_sce
         fabric.broadcast([0, 1], 10)
 
 
-def test_calls_over_groups_that_the_plan_lacks_are_refused(training: ModuleType, ideal_scenario: Make) -> None:
+def test_calls_over_groups_that_the_plan_lacks_are_refused() -> None:
     class Forgetful(training.Training):  # type: ignore[name-defined, misc]
         @property
         def groups(self) -> tuple[GroupSet, ...]:
@@ -354,6 +347,6 @@ def test_calls_over_groups_that_the_plan_lacks_are_refused(training: ModuleType,
         fold(Fabric(simpy.Environment(), ideal_scenario(4)), Forgetful(data=4))
 
 
-def test_plans_larger_than_the_cluster_are_refused(training: ModuleType, ideal_scenario: Make) -> None:
+def test_plans_larger_than_the_cluster_are_refused() -> None:
     with pytest.raises(SimulationError, match="runs on 8 ranks, the cluster has 4: add hosts"):
         fold(Fabric(simpy.Environment(), ideal_scenario(4)), training.Training(data=8))

@@ -11,9 +11,7 @@ import simpy
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import SimulationError
 from fabricsim.scenario.load import load
-from fabricsim.scenario.scenario import Scenario
-
-Make = Callable[..., Scenario]
+from tests.reference.scenarios import ideal_scenario
 
 SIZE = 8_192_000  # 2000 packets
 RATE = 12.5e9
@@ -34,7 +32,7 @@ NVLINK = {"intra_host": "nvlink"}
 
 
 @pytest.fixture
-def send(ideal_scenario: Make) -> Callable[..., list[float]]:
+def send() -> Callable[..., list[float]]:
     """Sends messages at once; returns the time of each, s."""
 
     def _(
@@ -116,7 +114,7 @@ def test_a_narrow_nvlink_slows_what_is_forwarded(send: Callable[..., list[float]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_rings_on_rails_are_as_fast_as_one_alone(ideal_scenario: Make, engine: str) -> None:
+def test_rings_on_rails_are_as_fast_as_one_alone(engine: str) -> None:
     # 8 rings of 4 ranks, one on each rail: each has its wires alone, as if its hosts had one GPU
     def times(cluster: dict[str, int], rings: int, **fabric: bool) -> list[float]:
         made = ideal_scenario(4, cluster=cluster, **fabric).model_copy(update={"engine": engine})

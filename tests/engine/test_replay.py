@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import cast
 
 import numpy as np
@@ -16,8 +15,7 @@ from fabricsim.records.program import OVERLAPPED_STREAM
 from fabricsim.scenario.scenario import Scenario
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call, CollectiveName, Program
-
-Make = Callable[..., Scenario]
+from tests.reference.scenarios import ideal_scenario
 
 US = 10**6  # ps
 BYTES_PER_US = 12_500
@@ -32,7 +30,7 @@ def _call(builder: ProgramBuilder, ranks: tuple[int, ...], size: int, collective
     return builder.call(Call(collective, ranks, size, "data"))
 
 
-def test_ops_of_a_rank_run_one_after_the_other(ideal_scenario: Make) -> None:
+def test_ops_of_a_rank_run_one_after_the_other() -> None:
     builder = ProgramBuilder(timers=["all"])
     for duration in (5, 0, 7):
         builder.compute(0, duration * US, "all")
@@ -42,7 +40,7 @@ def test_ops_of_a_rank_run_one_after_the_other(ideal_scenario: Make) -> None:
     assert (replay.start, replay.end) == (0, 12 * US)
 
 
-def test_an_op_waits_for_all_that_it_comes_after(ideal_scenario: Make) -> None:
+def test_an_op_waits_for_all_that_it_comes_after() -> None:
     builder = ProgramBuilder(timers=["all"])
     first = builder.compute(0, 5 * US, "all")
     second = builder.compute(1, 9 * US, "all")
@@ -51,7 +49,7 @@ def test_an_op_waits_for_all_that_it_comes_after(ideal_scenario: Make) -> None:
     assert replay.spans[last].tolist() == (9 * US, 10 * US)
 
 
-def test_a_call_starts_with_its_last_rank_and_keeps_the_first_ones_waiting(ideal_scenario: Make) -> None:
+def test_a_call_starts_with_its_last_rank_and_keeps_the_first_ones_waiting() -> None:
     builder = ProgramBuilder(timers=["all"])
     call = _call(builder, (0, 1), 2 * BYTES_PER_US)
     for rank, duration in ((0, 3), (1, 10)):
@@ -65,7 +63,7 @@ def test_a_call_starts_with_its_last_rank_and_keeps_the_first_ones_waiting(ideal
     assert joins["end"].tolist() == [12 * US, 12 * US]
 
 
-def test_the_overlapped_stream_runs_beside_computation(ideal_scenario: Make) -> None:
+def test_the_overlapped_stream_runs_beside_computation() -> None:
     builder = ProgramBuilder(timers=["all"])
     call = _call(builder, (0, 1), 20 * BYTES_PER_US)
     for rank in (0, 1):
@@ -78,7 +76,7 @@ def test_the_overlapped_stream_runs_beside_computation(ideal_scenario: Make) -> 
     assert replay.end == 25 * US
 
 
-def test_calls_joined_at_once_share_the_wire(ideal_scenario: Make) -> None:
+def test_calls_joined_at_once_share_the_wire() -> None:
     builder = ProgramBuilder(timers=["all"])
     calls = [_call(builder, (0, 1), 10 * BYTES_PER_US, "send_recv") for _ in range(2)]
     for rank in (0, 1):
@@ -86,7 +84,7 @@ def test_calls_joined_at_once_share_the_wire(ideal_scenario: Make) -> None:
     assert _run(ideal_scenario(2, cable="0m"), builder.build()).end == 20 * US
 
 
-def test_a_sender_need_not_wait_for_its_receiver_beyond_the_join(ideal_scenario: Make) -> None:
+def test_a_sender_need_not_wait_for_its_receiver_beyond_the_join() -> None:
     # Ten pieces of 1 us, of which the FIFO holds eight: the last is in it when the second has arrived, at 3 us.
     builder = ProgramBuilder(timers=["all"])
     call = _call(builder, (0, 1), 10 * BYTES_PER_US, "send_recv")
@@ -95,7 +93,7 @@ def test_a_sender_need_not_wait_for_its_receiver_beyond_the_join(ideal_scenario:
     assert spans["end"][ops].tolist() == [3 * US, 11 * US]
 
 
-def test_a_send_that_fits_its_fifo_keeps_the_sender_no_time(ideal_scenario: Make) -> None:
+def test_a_send_that_fits_its_fifo_keeps_the_sender_no_time() -> None:
     builder = ProgramBuilder(timers=["all"])
     call = _call(builder, (0, 1), 10 * BYTES_PER_US, "send_recv")
     ops = [builder.join(call, rank, "all") for rank in (0, 1)]
@@ -103,7 +101,7 @@ def test_a_send_that_fits_its_fifo_keeps_the_sender_no_time(ideal_scenario: Make
     assert spans["end"][ops].tolist() == [0, 11 * US]
 
 
-def test_two_programs_at_once_share_the_fabric(ideal_scenario: Make) -> None:
+def test_two_programs_at_once_share_the_fabric() -> None:
     builder = ProgramBuilder(timers=["all"])
     call = _call(builder, (0, 1), 10 * BYTES_PER_US, "send_recv")
     for rank in (0, 1):
@@ -116,7 +114,7 @@ def test_two_programs_at_once_share_the_fabric(ideal_scenario: Make) -> None:
     assert [cast("Replay", replay.value).end for replay in both] == [20 * US, 20 * US]
 
 
-def test_a_program_may_be_replayed_again_and_leaves_itself_unchanged(ideal_scenario: Make) -> None:
+def test_a_program_may_be_replayed_again_and_leaves_itself_unchanged() -> None:
     builder = ProgramBuilder(timers=["all"])
     call = _call(builder, (0, 1, 2), 30 * BYTES_PER_US)
     for rank in range(3):
@@ -134,7 +132,7 @@ def test_a_program_may_be_replayed_again_and_leaves_itself_unchanged(ideal_scena
         assert (second.spans[name] - second.start == first.spans[name]).all()
 
 
-def test_every_node_is_counted_and_ends_after_its_predecessors(ideal_scenario: Make) -> None:
+def test_every_node_is_counted_and_ends_after_its_predecessors() -> None:
     generator = np.random.default_rng(11)
     builder = ProgramBuilder(timers=["all"])
     edges: list[tuple[int, int]] = []
@@ -153,7 +151,7 @@ def test_every_node_is_counted_and_ends_after_its_predecessors(ideal_scenario: M
 
 
 @pytest.mark.slow
-def test_the_number_of_nodes_done_is_reported(ideal_scenario: Make) -> None:
+def test_the_number_of_nodes_done_is_reported() -> None:
     seen: list[int] = []
     env = simpy.Environment()
     fabric = Fabric(env, ideal_scenario(64, channels=2, chunk="1KiB"), progress=seen.append)
@@ -170,7 +168,7 @@ def test_the_number_of_nodes_done_is_reported(ideal_scenario: Make) -> None:
 # ---- mistakes -----------------------------------------------------------------------------------
 
 
-def test_calls_joined_in_opposite_orders_are_a_deadlock(ideal_scenario: Make) -> None:
+def test_calls_joined_in_opposite_orders_are_a_deadlock() -> None:
     builder = ProgramBuilder(timers=["all"])
     one, other = (_call(builder, (0, 1), 1000) for _ in range(2))
     for rank, calls in ((0, (one, other)), (1, (other, one))):
@@ -182,7 +180,7 @@ def test_calls_joined_in_opposite_orders_are_a_deadlock(ideal_scenario: Make) ->
         env.run(replay)
 
 
-def test_a_deadlock_that_nobody_waits_for_is_not_silent(ideal_scenario: Make) -> None:
+def test_a_deadlock_that_nobody_waits_for_is_not_silent() -> None:
     builder = ProgramBuilder(timers=["all"])
     one, other = (_call(builder, (0, 1), 1000) for _ in range(2))
     for rank, calls in ((0, (one, other)), (1, (other, one))):
@@ -194,7 +192,7 @@ def test_a_deadlock_that_nobody_waits_for_is_not_silent(ideal_scenario: Make) ->
         env.run()
 
 
-def test_a_program_larger_than_the_cluster_is_refused(ideal_scenario: Make) -> None:
+def test_a_program_larger_than_the_cluster_is_refused() -> None:
     builder = ProgramBuilder(timers=["all"])
     builder.compute(4, US, "all")
     with pytest.raises(SimulationError, match="the program runs on 5 ranks, the cluster has 4"):
@@ -202,7 +200,7 @@ def test_a_program_larger_than_the_cluster_is_refused(ideal_scenario: Make) -> N
 
 
 @pytest.mark.parametrize("size", [0, -5])
-def test_a_call_that_moves_nothing_is_refused(ideal_scenario: Make, size: int) -> None:
+def test_a_call_that_moves_nothing_is_refused(size: int) -> None:
     builder = ProgramBuilder(timers=["all"])
     call = _call(builder, (0, 1), size)
     for rank in (0, 1):

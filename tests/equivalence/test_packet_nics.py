@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -12,7 +10,8 @@ import simpy
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.engine.packet.state import PacketState
-from fabricsim.scenario.scenario import Scenario
+from tests.reference import packet_cases, packet_runs
+from tests.reference.scenarios import ideal_scenario
 
 pytestmark = pytest.mark.filterwarnings("ignore:transport.load_balancing.kind")  # go-back-N where packets overtake
 
@@ -51,14 +50,7 @@ def tables_of(state: PacketState) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("lossless", [False, True])
 @pytest.mark.parametrize("name", CASES)
-def test_equals_the_reference(
-    *,
-    name: str,
-    lossless: bool,
-    ideal_scenario: Callable[..., Scenario],
-    packet_cases: ModuleType,
-    packet_runs: ModuleType,
-) -> None:
+def test_equals_the_reference(*, name: str, lossless: bool) -> None:
     cluster, fabric = CASES[name]
     switch = {"name": "round", "latency": "100ns", "forwarding": "store-and-forward", **(LOSSLESS if lossless else {})}
     made = ideal_scenario(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from fabricsim.records.packet import DROPPED
+from tests.reference import packet_cases, packet_runs
 
 CASES = int(os.environ.get("FABRICSIM_CASES", "108"))
 """Each 36 cases have every law with every kind of switch twice or so; the full comparison takes 2000."""
@@ -24,9 +24,7 @@ def _first_difference(ours: list[tuple[int, ...]], theirs: list[tuple[int, ...]]
     return next((f"entry {i}: {ours} != {theirs}" for i, (ours, theirs) in pairs if ours != theirs), "lengths differ")
 
 
-def _assert_equal(
-    seed: int, packet_cases: ModuleType, packet_runs: ModuleType, draw: Callable[[int], Any] | None = None
-) -> None:
+def _assert_equal(seed: int, draw: Callable[[int], Any] | None = None) -> None:
     draw = packet_cases.draw if draw is None else draw
     case = draw(seed)
     expected = packet_runs.reference(case)
@@ -40,22 +38,20 @@ def _assert_equal(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, CASES, CHUNK))
-def test_equals_the_reference(first: int, packet_cases: ModuleType, packet_runs: ModuleType) -> None:
+def test_equals_the_reference(first: int) -> None:
     for seed in range(first, min(first + CHUNK, CASES)):
-        _assert_equal(seed, packet_cases, packet_runs)
+        _assert_equal(seed)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [223, 1258])
-def test_equals_the_reference_in_rare_cases(seed: int, packet_cases: ModuleType, packet_runs: ModuleType) -> None:
+def test_equals_the_reference_in_rare_cases(seed: int) -> None:
     """HPCC with more copies than it has telemetry for, and with trimmed ones."""
-    _assert_equal(seed, packet_cases, packet_runs)
+    _assert_equal(seed)
 
 
 @pytest.mark.slow
-def test_equals_the_reference_where_stacks_hold_acknowledgements_and_the_first_are_quick(
-    packet_cases: ModuleType, packet_runs: ModuleType
-) -> None:
+def test_equals_the_reference_where_stacks_hold_acknowledgements_and_the_first_are_quick() -> None:
     def draw(seed: int) -> Any:  # noqa: ANN401  a class of the module
         case = packet_cases.draw(seed)
         laws = case.tables["laws"]
@@ -64,13 +60,11 @@ def test_equals_the_reference_where_stacks_hold_acknowledgements_and_the_first_a
         return case
 
     for seed in range(CHUNK):
-        _assert_equal(seed, packet_cases, packet_runs, draw)
+        _assert_equal(seed, draw)
 
 
 @pytest.mark.slow
-def test_equals_the_reference_where_flows_leave_the_round_of_a_nic_that_lacks_credits(
-    packet_cases: ModuleType, packet_runs: ModuleType
-) -> None:
+def test_equals_the_reference_where_flows_leave_the_round_of_a_nic_that_lacks_credits() -> None:
     """Of two laws, each with a class of its own, one passes servers: its flows do not wait for the wire."""
 
     def draw(seed: int) -> Any:  # noqa: ANN401  a class of the module
@@ -89,7 +83,7 @@ def test_equals_the_reference_where_flows_leave_the_round_of_a_nic_that_lacks_cr
         return case
 
     for seed in range(2 * CHUNK):
-        _assert_equal(seed, packet_cases, packet_runs, draw)
+        _assert_equal(seed, draw)
 
 
 @pytest.mark.slow
@@ -97,9 +91,7 @@ def test_equals_the_reference_where_flows_leave_the_round_of_a_nic_that_lacks_cr
     ("window", "calendar", "many"),
     [(10**12, True, False), (20_000, False, False), (1, True, False), (10**12, False, True)],
 )
-def test_windows_calendar_and_fetching_do_not_matter(
-    *, window: int, calendar: bool, many: bool, packet_cases: ModuleType, packet_runs: ModuleType
-) -> None:
+def test_windows_calendar_and_fetching_do_not_matter(*, window: int, calendar: bool, many: bool) -> None:
     for seed in range(CHUNK):
         expected = packet_runs.Compiled(packet_cases.draw(seed)).run()
         found = packet_runs.Compiled(packet_cases.draw(seed), window=window, calendar=calendar, many=many).run()
@@ -109,7 +101,7 @@ def test_windows_calendar_and_fetching_do_not_matter(
 
 
 @pytest.mark.slow
-def test_cases_are_eventful(packet_cases: ModuleType, packet_runs: ModuleType) -> None:
+def test_cases_are_eventful() -> None:
     """Marks, drops, errors, trims and pauses all happen, and most messages arrive."""
     totals = [0] * len(packet_runs.COUNTERS)
     dropped = delivered = posted = 0

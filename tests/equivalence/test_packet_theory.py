@@ -6,10 +6,6 @@ Tolerances are those of the models, which are fluid: they know neither whole pac
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-from types import ModuleType
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -17,19 +13,9 @@ from numpy.typing import NDArray
 from fabricsim.results.traffic import DEMAND, Matrix
 from fabricsim.run import traffic
 from fabricsim.scenario.load import load
+from tests.reference import congestion
 
 MS = 10**9  # ps
-
-
-@pytest.fixture(scope="module")
-def congestion(worlds: ModuleType) -> ModuleType:
-    folder = str(Path(str(worlds.__file__)).parent)
-    sys.path.insert(0, folder)
-    try:
-        import congestion as found  # noqa: PLC0415  only found from here
-    finally:
-        sys.path.remove(folder)
-    return found
 
 
 def jain(rates: NDArray[np.float64]) -> float:
@@ -41,7 +27,7 @@ def jain(rates: NDArray[np.float64]) -> float:
 
 
 @pytest.mark.parametrize("flows", [2, 10, 40])
-def test_dctcp_queue_swings_about_its_threshold_as_the_fluid_model_says(congestion: ModuleType, flows: int) -> None:
+def test_dctcp_queue_swings_about_its_threshold_as_the_fluid_model_says(flows: int) -> None:
     seen = congestion.dctcp(flows)
     model = congestion.Sawtooth.of(seen)
     begin, end = 5 * MS, 12 * MS
@@ -57,7 +43,7 @@ def test_dctcp_queue_swings_about_its_threshold_as_the_fluid_model_says(congesti
     assert (seen.flows["retransmissions"] == 0).all()
 
 
-def test_dctcp_window_has_the_period_of_the_model(congestion: ModuleType) -> None:
+def test_dctcp_window_has_the_period_of_the_model() -> None:
     seen = congestion.dctcp(2)
     model = congestion.Sawtooth.of(seen)
     window = seen.windows[0].between(5 * MS, 12 * MS)
@@ -68,7 +54,7 @@ def test_dctcp_window_has_the_period_of_the_model(congestion: ModuleType) -> Non
     assert np.diff(cuts).mean() * 1e-12 == pytest.approx(trips * (model.round_trip + queue), rel=0.15)
 
 
-def test_dctcp_keeps_the_link_busy(congestion: ModuleType) -> None:
+def test_dctcp_keeps_the_link_busy() -> None:
     seen = congestion.dctcp(10)
     rate = seen.bottleneck["bytes"] / (seen.completion.max() * 1e-12)
     assert rate > 0.93 * 1.25e9  # slow start, and the end when few flows are left, included
@@ -77,7 +63,7 @@ def test_dctcp_keeps_the_link_busy(congestion: ModuleType) -> None:
 # ---- DCQCN --------------------------------------------------------------------------------------
 
 
-def test_dcqcn_is_fair_when_additive_increase_has_had_its_time(congestion: ModuleType) -> None:
+def test_dcqcn_is_fair_when_additive_increase_has_had_its_time() -> None:
     seen = congestion.dcqcn()
     line, begin = congestion.DCQCN_RATE, 5 * MS
 
@@ -98,7 +84,7 @@ def test_dcqcn_is_fair_when_additive_increase_has_had_its_time(congestion: Modul
 
 
 @pytest.mark.parametrize("senders", [1, 2, 8])
-def test_hpcc_uses_95_percent_and_no_queue(congestion: ModuleType, senders: int) -> None:
+def test_hpcc_uses_95_percent_and_no_queue(senders: int) -> None:
     seen = congestion.hpcc(senders)
     packet = 1048
     end = int(seen.completion.min())
@@ -122,7 +108,7 @@ def test_hpcc_fills_short_paths_both_ways(cable: str) -> None:
 # ---- CUBIC --------------------------------------------------------------------------------------
 
 
-def test_cubic_window_follows_its_cubic_after_a_loss(congestion: ModuleType) -> None:
+def test_cubic_window_follows_its_cubic_after_a_loss() -> None:
     seen = congestion.cubic()
     times, window = seen.windows[0].times * 1e-12, seen.windows[0].values
     cut = np.flatnonzero(np.diff(window) < -0.2 * window[:-1])[-1] + 1
@@ -140,7 +126,7 @@ def test_cubic_window_follows_its_cubic_after_a_loss(congestion: ModuleType) -> 
 # ---- incast -------------------------------------------------------------------------------------
 
 
-def test_incast_loses_nothing_under_pfc(congestion: ModuleType) -> None:
+def test_incast_loses_nothing_under_pfc() -> None:
     seen = congestion.incast(congestion.PAUSING)
     links = seen.network.links
     assert links["pauses"].sum() > 0
@@ -150,7 +136,7 @@ def test_incast_loses_nothing_under_pfc(congestion: ModuleType) -> None:
     assert wire < seen.completion.max() * 1e-12 < wire * 1.01
 
 
-def test_incast_with_tail_drop_waits_for_timers(congestion: ModuleType) -> None:
+def test_incast_with_tail_drop_waits_for_timers() -> None:
     seen = congestion.incast(congestion.TAIL_DROP)
     timeout = 10 * MS
     assert seen.bottleneck["drops"] > 0

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from fabricsim.scenario.scenario import Scenario
 from fabricsim.topology.platform import Platform, ProtocolCosts
+from tests.reference import worlds
+from tests.reference.scenarios import ideal_scenario
 
 RATE = 12.5e9
 FILES = {"ft_k4_F64_lat0.csv": 4, "ft_k8_F1000_lat0.csv": 8}
@@ -34,7 +33,7 @@ def flows(request: pytest.FixtureRequest) -> tuple[int, list[dict[str, str]]]:
 
 
 @pytest.fixture(scope="module")
-def played(worlds: ModuleType, flows: tuple[int, list[dict[str, str]]]) -> tuple[list[float], list[float]]:
+def played(flows: tuple[int, list[dict[str, str]]]) -> tuple[list[float], list[float]]:
     """Initial rate, bytes/s, and finish time, s, of each flow as the engine has them."""
     _, rows = flows
     links: dict[str, int] = {}
@@ -59,9 +58,7 @@ def test_finish_times_agree(flows: tuple[int, list[dict[str, str]]], played: tup
     assert played[1] == pytest.approx([float(row["finish_s"]) for row in flows[1]], rel=1e-6, abs=0.51e-9)
 
 
-def test_the_fat_tree_is_the_same(
-    ideal_scenario: Callable[..., Scenario], flows: tuple[int, list[dict[str, str]]]
-) -> None:
+def test_the_fat_tree_is_the_same(flows: tuple[int, list[dict[str, str]]]) -> None:
     k, rows = flows
     made = ideal_scenario(k**3 // 4, "fat-tree", k=k)
     costs = ProtocolCosts(wire=1.0, send_copy=0.0, receive_copy=0.0, packet=4096, staged=False)

@@ -6,7 +6,7 @@ stand as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Any, cast
 
 import numpy as np
@@ -20,9 +20,7 @@ from fabricsim.results.summary import bus_factor
 from fabricsim.scenario.scenario import Scenario
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call
-
-Make = Callable[..., Scenario]
-Measure = Callable[..., float]
+from tests.reference.scenarios import ideal_scenario, measure
 
 B = 12.5e9
 LINK = 500e-9
@@ -38,16 +36,14 @@ def _with(made: Scenario, **keys: object) -> Scenario:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "milliseconds"), [(16, 10.096), (128, 10.908), (1024, 12.773)])
-def test_trap_1_a_ring_on_a_star_takes_its_closed_form(
-    ideal_scenario: Make, measure: Measure, n: int, milliseconds: float
-) -> None:
+def test_trap_1_a_ring_on_a_star_takes_its_closed_form(n: int, milliseconds: float) -> None:
     took = measure(ideal_scenario(n), "all_reduce", range(n), 64 * MIB)
     assert took == pytest.approx(2 * (n - 1) * (64 * MIB / n / B + 2 * LINK), rel=1e-6)
     assert took * 1e3 == pytest.approx(milliseconds, abs=5e-4)
 
 
 @pytest.mark.parametrize("pieces", [{"channels": 4}, {"chunk": "256KiB"}, {"channels": 4, "chunk": "256KiB"}])
-def test_trap_1_pieces_leave_the_bandwidth_term(ideal_scenario: Make, measure: Measure, pieces: dict[str, Any]) -> None:
+def test_trap_1_pieces_leave_the_bandwidth_term(pieces: dict[str, Any]) -> None:
     n, size = 16, 64 * MIB
     bandwidth = 2 * (n - 1) * size / n / B
     whole = measure(ideal_scenario(n, cable="0m"), "all_reduce", range(n), size)
@@ -62,9 +58,7 @@ def test_trap_1_pieces_leave_the_bandwidth_term(ideal_scenario: Make, measure: M
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "milliseconds"), [(16, 5.03), (128, 5.33), (256, 5.35)])
-def test_trap_2_direct_all_to_all_shares_the_network_adapters(
-    ideal_scenario: Make, n: int, milliseconds: float
-) -> None:
+def test_trap_2_direct_all_to_all_shares_the_network_adapters(n: int, milliseconds: float) -> None:
     env = simpy.Environment()
     fabric = Fabric(env, ideal_scenario(n))
 
@@ -79,7 +73,7 @@ def test_trap_2_direct_all_to_all_shares_the_network_adapters(
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "milliseconds"), [(16, 5.03), (128, 5.33), (256, 5.35)])
 @pytest.mark.parametrize("algorithm", ["direct", "pairwise"])
-def test_trap_2_so_does_the_collective(ideal_scenario: Make, n: int, milliseconds: float, algorithm: str) -> None:
+def test_trap_2_so_does_the_collective(n: int, milliseconds: float, algorithm: str) -> None:
     env = simpy.Environment()
     env.run(Fabric(env, _with(ideal_scenario(n), algorithm=algorithm)).all_to_all(range(n), 64 * MIB))
     steps = 1 if algorithm == "direct" else n - 1
@@ -91,7 +85,7 @@ def test_trap_2_so_does_the_collective(ideal_scenario: Make, n: int, millisecond
 
 
 @pytest.mark.parametrize(("n", "milliseconds"), [(8, 42.95), (64, 343.6)])
-def test_trap_3_incast_fills_the_receivers_link(ideal_scenario: Make, n: int, milliseconds: float) -> None:
+def test_trap_3_incast_fills_the_receivers_link(n: int, milliseconds: float) -> None:
     env = simpy.Environment()
     fabric = Fabric(env, ideal_scenario(n + 1))
     env.run(env.all_of([fabric.send(sender, 0, 64 * MIB) for sender in range(1, n + 1)]))
@@ -103,13 +97,13 @@ def test_trap_3_incast_fills_the_receivers_link(ideal_scenario: Make, n: int, mi
 
 
 @pytest.mark.parametrize("n", [2, 8, 9, 16])
-def test_trap_4_a_ring_of_many_rounds_ends_on_time(ideal_scenario: Make, measure: Measure, n: int) -> None:
+def test_trap_4_a_ring_of_many_rounds_ends_on_time(n: int) -> None:
     rounds, chunk = 20, 2**14
     took = measure(ideal_scenario(n, chunk="16KiB"), "all_reduce", range(n), rounds * n * chunk)
     assert took == pytest.approx(rounds * 2 * (n - 1) * (chunk / B + 2 * LINK), rel=1e-6)
 
 
-def test_trap_4_sends_of_one_pair_end_in_the_order_of_their_steps(ideal_scenario: Make) -> None:
+def test_trap_4_sends_of_one_pair_end_in_the_order_of_their_steps() -> None:
     # Six messages both ways, each of another size; the receiver of each computes before it answers.
     sizes = [5 * MIB, MIB, 7 * MIB, 3 * MIB, 2 * MIB, 4 * MIB]
     pause = 10_000_000  # ps
@@ -131,7 +125,7 @@ def test_trap_4_sends_of_one_pair_end_in_the_order_of_their_steps(ideal_scenario
 # ---- 5: 100 Gb/s is 12.5e9 bytes/s --------------------------------------------------------------
 
 
-def test_trap_5_a_hundred_gigabit_are_twelve_and_a_half_thousand_million_bytes(ideal_scenario: Make) -> None:
+def test_trap_5_a_hundred_gigabit_are_twelve_and_a_half_thousand_million_bytes() -> None:
     # Neither 2**30 nor a rounded number of ns per byte: 12.5e9 wire bytes take a second.
     env = simpy.Environment()
     fabric = Fabric(env, ideal_scenario(2, cable="0m", link_rate="100Gbps"))
@@ -142,7 +136,7 @@ def test_trap_5_a_hundred_gigabit_are_twelve_and_a_half_thousand_million_bytes(i
 
 
 @pytest.mark.parametrize(("size", "picoseconds"), [(1, 80), (3, 240), (4096, 327_680), (10**12, 80 * 10**12)])
-def test_trap_5_every_byte_counts(ideal_scenario: Make, size: int, picoseconds: int) -> None:
+def test_trap_5_every_byte_counts(size: int, picoseconds: int) -> None:
     env = simpy.Environment()
     took = env.run(Fabric(env, ideal_scenario(2, cable="0m"), time_unit=1).send(0, 1, size))
     assert took == picoseconds
@@ -152,14 +146,14 @@ def test_trap_5_every_byte_counts(ideal_scenario: Make, size: int, picoseconds: 
 
 
 @pytest.mark.parametrize("collective", ["all_reduce", "reduce_scatter", "all_gather", "broadcast"])
-def test_trap_6_zero_delay_is_legal(ideal_scenario: Make, measure: Measure, collective: str) -> None:
+def test_trap_6_zero_delay_is_legal(collective: str) -> None:
     n, size = 8, 8 * MIB
     messages = {"all_reduce": 2 * (n - 1) / n, "broadcast": n - 1}.get(collective, (n - 1) / n)
     took = measure(ideal_scenario(n, cable="0m"), collective, range(n), size)
     assert took == pytest.approx(messages * size / B, rel=1e-6)
 
 
-def test_trap_6_the_environment_runs_dry(ideal_scenario: Make) -> None:
+def test_trap_6_the_environment_runs_dry() -> None:
     env = simpy.Environment()
     fabric = Fabric(env, ideal_scenario(4, cable="0m"))
     done = fabric.all_reduce(range(4), MIB)
@@ -172,7 +166,7 @@ def test_trap_6_the_environment_runs_dry(ideal_scenario: Make) -> None:
 # ---- 7: shares are max-min, whatever the round trip ---------------------------------------------
 
 
-def test_trap_7_a_longer_round_trip_gets_no_smaller_share(ideal_scenario: Make) -> None:
+def test_trap_7_a_longer_round_trip_gets_no_smaller_share() -> None:
     # Both flows leave host 0; one stays under the leaf, the other crosses cables a hundred times longer.
     env = simpy.Environment()
     made = ideal_scenario(4, "leaf-spine", hosts_per_leaf=2, spines=1, switch_cable="10km")
@@ -188,7 +182,7 @@ def test_trap_7_a_longer_round_trip_gets_no_smaller_share(ideal_scenario: Make) 
 # ---- 8: a setting that is accepted has an effect ------------------------------------------------
 
 
-def test_trap_8_channels_and_chunk_have_an_effect(ideal_scenario: Make, measure: Measure) -> None:
+def test_trap_8_channels_and_chunk_have_an_effect() -> None:
     def took(**pieces: object) -> float:
         return measure(ideal_scenario(8, **pieces), "all_reduce", range(8), 16 * MIB)
 
@@ -196,7 +190,7 @@ def test_trap_8_channels_and_chunk_have_an_effect(ideal_scenario: Make, measure:
     assert took(chunk="64KiB", channels=4) < 0.95 * took(chunk="64KiB")
 
 
-def test_trap_8_the_seed_has_an_effect(ideal_scenario: Make) -> None:
+def test_trap_8_the_seed_has_an_effect() -> None:
     def finish_times(seed: int) -> list[object]:
         env = simpy.Environment()
         fabric = Fabric(env, ideal_scenario(16, "fat-tree", k=4, seed=seed))
@@ -208,7 +202,7 @@ def test_trap_8_the_seed_has_an_effect(ideal_scenario: Make) -> None:
     assert len({tuple(finish_times(seed)) for seed in range(5)}) > 1
 
 
-def test_trap_8_the_weight_has_an_effect(ideal_scenario: Make) -> None:
+def test_trap_8_the_weight_has_an_effect() -> None:
     env = simpy.Environment()
     fabric = Fabric(env, ideal_scenario(2, cable="0m"))
     heavy, light = fabric.send(0, 1, 3 * MIB, weight=3.0), fabric.send(0, 1, 3 * MIB)
@@ -217,7 +211,7 @@ def test_trap_8_the_weight_has_an_effect(ideal_scenario: Make) -> None:
     assert light.value == pytest.approx(6 * MIB / B, rel=1e-6)
 
 
-def test_trap_8_the_step_times_have_an_effect(ideal_scenario: Make, measure: Measure) -> None:
+def test_trap_8_the_step_times_have_an_effect() -> None:
     plain = ideal_scenario(4)
     slow = plain.model_copy(update={"collectives": plain.collectives.model_copy(update={"network_step": 3_000_000})})
     size = 4 * MIB
@@ -225,7 +219,7 @@ def test_trap_8_the_step_times_have_an_effect(ideal_scenario: Make, measure: Mea
     assert added == pytest.approx(2 * 3 * 3e-6, rel=1e-6)
 
 
-def test_trap_8_the_algorithm_has_an_effect_on_time_and_links(ideal_scenario: Make, measure: Measure) -> None:
+def test_trap_8_the_algorithm_has_an_effect_on_time_and_links() -> None:
     names = ("ring", "tree", "halving_doubling", "recursive_doubling")
     took = [measure(_with(ideal_scenario(16), algorithm=name), "all_reduce", range(16), 64 * 1024) for name in names]
     assert len(set(took)) == len(names)
@@ -246,7 +240,7 @@ def _packets(made: Scenario) -> Scenario:
 
 
 @pytest.mark.parametrize("pieces", [{}, {"channels": 4}, {"chunk": "256KiB"}])
-def test_trap_1_with_packets(ideal_scenario: Make, measure: Measure, pieces: dict[str, Any]) -> None:
+def test_trap_1_with_packets(pieces: dict[str, Any]) -> None:
     n, size = 16, 16 * MIB
     took = measure(_packets(ideal_scenario(n, cable="0m", **pieces)), "all_reduce", range(n), size)
     bandwidth = 2 * (n - 1) * size / n / B
@@ -256,13 +250,13 @@ def test_trap_1_with_packets(ideal_scenario: Make, measure: Measure, pieces: dic
 
 
 @pytest.mark.parametrize(("n", "milliseconds"), [(16, 5.03), (64, 5.285)])
-def test_trap_2_with_packets(ideal_scenario: Make, measure: Measure, n: int, milliseconds: float) -> None:
+def test_trap_2_with_packets(n: int, milliseconds: float) -> None:
     took = measure(_packets(ideal_scenario(n)), "all_to_all", range(n), 64 * MIB)
     assert milliseconds * 0.999 <= took * 1e3 <= milliseconds * (1 + ACKS) + 0.005
 
 
 @pytest.mark.parametrize(("n", "milliseconds"), [(8, 42.95), (64, 343.6)])
-def test_trap_3_with_packets(ideal_scenario: Make, n: int, milliseconds: float) -> None:
+def test_trap_3_with_packets(n: int, milliseconds: float) -> None:
     env = simpy.Environment()
     fabric = Fabric(env, _packets(ideal_scenario(n + 1)))
     size = 64 * MIB if n == 8 else 8 * MIB
@@ -272,14 +266,14 @@ def test_trap_3_with_packets(ideal_scenario: Make, n: int, milliseconds: float) 
 
 
 @pytest.mark.parametrize("n", [2, 8, 9, 16])
-def test_trap_4_with_packets(ideal_scenario: Make, measure: Measure, n: int) -> None:
+def test_trap_4_with_packets(n: int) -> None:
     rounds, chunk = 20, 2**14
     took = measure(_packets(ideal_scenario(n, chunk="16KiB")), "all_reduce", range(n), rounds * n * chunk)
     step = chunk / B + 2 * LINK
     assert rounds * 2 * (n - 1) * step <= took <= rounds * 2 * (n - 1) * step * 1.02
 
 
-def test_trap_5_with_packets(ideal_scenario: Make) -> None:
+def test_trap_5_with_packets() -> None:
     env = simpy.Environment()
     fabric = Fabric(env, _packets(ideal_scenario(2, cable="0m", link_rate="100Gbps")))
     packets = 100_000
@@ -289,7 +283,7 @@ def test_trap_5_with_packets(ideal_scenario: Make) -> None:
 
 
 @pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "broadcast", "reduce", "all_to_all"])
-def test_trap_6_with_packets(ideal_scenario: Make, collective: str) -> None:
+def test_trap_6_with_packets(collective: str) -> None:
     env = simpy.Environment()
     fabric = Fabric(env, _packets(ideal_scenario(4, cable="0m")))
     done = getattr(fabric, collective)(range(4), MIB)
@@ -298,7 +292,7 @@ def test_trap_6_with_packets(ideal_scenario: Make, collective: str) -> None:
     assert env.peek() == float("inf")
 
 
-def test_trap_7_with_packets_without_congestion_control_queues_are_fair(ideal_scenario: Make) -> None:
+def test_trap_7_with_packets_without_congestion_control_queues_are_fair() -> None:
     # Two senders under one switch fill a third's link; round trips differ a hundred times.
     env = simpy.Environment()
     made = ideal_scenario(6, "leaf-spine", hosts_per_leaf=2, spines=1, switch_cable="1km")
@@ -310,7 +304,7 @@ def test_trap_7_with_packets_without_congestion_control_queues_are_fair(ideal_sc
         assert took == pytest.approx(2 * size / B, rel=0.01)
 
 
-def test_trap_8_with_packets_the_algorithm_has_an_effect(ideal_scenario: Make, measure: Measure) -> None:
+def test_trap_8_with_packets_the_algorithm_has_an_effect() -> None:
     names = ("ring", "tree", "halving_doubling", "recursive_doubling")
     made = [_packets(_with(ideal_scenario(8), algorithm=name)) for name in names]
     assert len({measure(each, "all_reduce", range(8), 64 * 1024) for each in made}) == len(names)
@@ -339,7 +333,7 @@ def _reference(made: Scenario, sends: list[tuple[int, int, int]]) -> tuple[list[
     return [there[owner] for owner in range(len(sends))], [int(event.value) for event in ended]
 
 
-def test_traps_2_5_6_and_7_in_the_reference(ideal_scenario: Make) -> None:
+def test_traps_2_5_6_and_7_in_the_reference() -> None:
     n, size = 6, 200_000
     sends = [(a, b, size) for a in range(n) for b in range(n) if a != b]
     for cable in ("0m", "100m"):
@@ -350,14 +344,14 @@ def test_traps_2_5_6_and_7_in_the_reference(ideal_scenario: Make) -> None:
         assert min(reference) >= 0.9 * max(reference)
 
 
-def test_trap_3_in_the_reference(ideal_scenario: Make) -> None:
+def test_trap_3_in_the_reference() -> None:
     n, size = 5, 400_000
     reference, compiled = _reference(ideal_scenario(n + 1), [(sender, 0, size) for sender in range(1, n + 1)])
     assert reference == compiled
     assert max(reference) * 1e-12 == pytest.approx(n * size / B + 2 * LINK, rel=0.01)
 
 
-def test_trap_4_in_the_reference(ideal_scenario: Make) -> None:
+def test_trap_4_in_the_reference() -> None:
     sizes = [50_000, 1, 70_000, 4096, 8192, 3]
     reference, compiled = _reference(ideal_scenario(2), [(0, 1, size) for size in sizes])
     assert reference == compiled

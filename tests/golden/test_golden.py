@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+from tests.golden import summaries
+
 FOLDER = Path(__file__).resolve().parent
-
-
-def _summaries() -> ModuleType:
-    sys.path.insert(0, str(FOLDER))
-    try:
-        return import_module("summaries")
-    finally:
-        sys.path.remove(str(FOLDER))
-
-
-SUMMARIES = _summaries()
 
 
 def differences(path: str, found: Any, golden: Any) -> list[str]:  # noqa: ANN401  JSON values are of many types
@@ -42,15 +30,15 @@ def differences(path: str, found: Any, golden: Any) -> list[str]:  # noqa: ANN40
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SUMMARIES.names())
+@pytest.mark.parametrize("name", summaries.names())
 def test_scenario_gives_what_it_gave(name: str) -> None:
     golden = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
 
-    assert differences(name, json.loads(json.dumps(SUMMARIES.summary(name))), golden) == []
+    assert differences(name, json.loads(json.dumps(summaries.summary(name))), golden) == []
 
 
 def test_no_golden_file_is_left_over() -> None:
-    assert sorted(file.stem for file in FOLDER.glob("*.json")) == sorted(SUMMARIES.names())
+    assert sorted(file.stem for file in FOLDER.glob("*.json")) == sorted(summaries.names())
 
 
 def test_differences_are_found() -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import pytest
 import simpy
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.engine.program.lane import block_class, cut, round_bytes, shards_bytes
-from fabricsim.scenario.scenario import Scenario
+from tests.reference.scenarios import ideal_scenario
 
 
 @given(
@@ -55,7 +54,7 @@ def test_blocks_come_in_powers_of_two(lanes: int, expected: int) -> None:
     assert block_class(lanes) == expected
 
 
-def test_lanes_of_finished_calls_are_used_again(ideal_scenario: Callable[..., Scenario]) -> None:
+def test_lanes_of_finished_calls_are_used_again() -> None:
     env = simpy.Environment()
     fabric = Fabric(env, ideal_scenario(8, channels=2))
     world = fabric.world.world[0]
@@ -67,9 +66,7 @@ def test_lanes_of_finished_calls_are_used_again(ideal_scenario: Callable[..., Sc
     assert world.next_lane == first
 
 
-def test_calls_at_once_take_lanes_each_and_calls_of_other_sizes_other_blocks(
-    ideal_scenario: Callable[..., Scenario],
-) -> None:
+def test_calls_at_once_take_lanes_each_and_calls_of_other_sizes_other_blocks() -> None:
     env = simpy.Environment()
     fabric = Fabric(env, ideal_scenario(8))
     together = [fabric.all_reduce(range(4), 4096) for _ in range(3)] + [fabric.broadcast(range(3, 6), 4096)]
@@ -79,7 +76,7 @@ def test_calls_at_once_take_lanes_each_and_calls_of_other_sizes_other_blocks(
     assert fabric.world.world[0].next_lane == 4 * 4 + 8
 
 
-def test_a_sender_is_at_most_two_messages_ahead_of_its_receiver(ideal_scenario: Callable[..., Scenario]) -> None:
+def test_a_sender_is_at_most_two_messages_ahead_of_its_receiver() -> None:
     # The chain's middle link is 2000 times longer than it takes to send a chunk: with two chunks on
     # their way at most, a round trip of the window limits the rate to 2 chunks per latency.
     chunk, chunks, latency = 12_500, 40, 2e-3

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -9,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricsim.engine.program.dispatch import IDLE
+from tests.reference import filling, worlds
 
 SECOND = 10**12  # ps
 GIGA = 1e9
@@ -29,37 +29,35 @@ def _networks(draw: st.DrawFn) -> Network:
     return [c * GIGA for c in capacities], draw(st.lists(st.tuples(weights, crossed), min_size=1, max_size=10))
 
 
-def _model(filling: ModuleType, flows: Flows) -> list[Any]:
+def _model(flows: Flows) -> list[Any]:
     return [filling.Flow(weight, crossed) for weight, crossed in flows]
 
 
 @pytest.mark.slow
 @settings(max_examples=80)
 @given(network=_networks())
-def test_rates_equal_progressive_filling(worlds: ModuleType, filling: ModuleType, network: Network) -> None:
+def test_rates_equal_progressive_filling(network: Network) -> None:
     capacities, flows = network
     bare = worlds.BareWorld(capacities)
     messages = [bare.send(bare.route(crossed), 10**9, weight=weight) for weight, crossed in flows]
     bare.run(until=0)
     rates = [bare.rates()[message] for message in messages]
-    expected = filling.progressive_filling(capacities, _model(filling, flows))
+    expected = filling.progressive_filling(capacities, _model(flows))
     assert rates == pytest.approx(expected, rel=1e-9)
-    assert not filling.violations(capacities, _model(filling, flows), rates)
+    assert not filling.violations(capacities, _model(flows), rates)
 
 
 @pytest.mark.slow
 @settings(max_examples=80)
 @given(network=_networks(), data=st.data())
-def test_rates_stay_max_min_through_arrivals_and_departures(
-    worlds: ModuleType, filling: ModuleType, network: Network, data: st.DataObject
-) -> None:
+def test_rates_stay_max_min_through_arrivals_and_departures(network: Network, data: st.DataObject) -> None:
     capacities, flows = network
     size = st.integers(1, 40).map(lambda k: k * 50_000_000)
     start = st.integers(0, 8).map(lambda k: k * SECOND // 40)
     sizes = data.draw(st.lists(size, min_size=len(flows), max_size=len(flows)))
     starts = data.draw(st.lists(start, min_size=len(flows), max_size=len(flows)))
     bare = worlds.BareWorld(capacities)
-    model = _model(filling, flows)
+    model = _model(flows)
     posted = zip(flows, sizes, starts, strict=True)
     messages = [bare.send(bare.route(crossed), size, weight=w, at=at) for (w, crossed), size, at in posted]
     number = {message: index for index, message in enumerate(messages)}
@@ -78,7 +76,7 @@ def test_rates_stay_max_min_through_arrivals_and_departures(
 
 @settings(max_examples=40)
 @given(network=_networks())
-def test_every_resource_is_empty_when_all_is_delivered(worlds: ModuleType, network: Network) -> None:
+def test_every_resource_is_empty_when_all_is_delivered(network: Network) -> None:
     capacities, flows = network
     bare = worlds.BareWorld(capacities)
     for weight, crossed in flows:
@@ -94,7 +92,7 @@ def test_every_resource_is_empty_when_all_is_delivered(worlds: ModuleType, netwo
     assert bare.world.resources["load"] == pytest.approx(load)
 
 
-def test_only_flows_that_feel_a_change_are_touched(worlds: ModuleType) -> None:
+def test_only_flows_that_feel_a_change_are_touched() -> None:
     bare = worlds.BareWorld([GIGA] * 10)
     for resource in range(10):
         for _ in range(10):
@@ -106,14 +104,14 @@ def test_only_flows_that_feel_a_change_are_touched(worlds: ModuleType) -> None:
     assert bare.world.world[0].rate_updates - before == 11  # those of resource 0 and the new one
 
 
-def test_a_flow_alone_runs_at_its_narrowest_resource(worlds: ModuleType) -> None:
+def test_a_flow_alone_runs_at_its_narrowest_resource() -> None:
     bare = worlds.BareWorld([4 * GIGA, 3 * GIGA, GIGA])
     message = bare.send(bare.route({0: 1.0, 1: 2.0}), 10**9)
     bare.run(until=0)
     assert bare.rates() == {message: 1.5 * GIGA}
 
 
-def test_a_heavy_flow_gets_its_multiple(worlds: ModuleType) -> None:
+def test_a_heavy_flow_gets_its_multiple() -> None:
     bare = worlds.BareWorld([4 * GIGA])
     route = bare.route({0: 1.0})
     heavy, light = bare.send(route, 10**9, weight=3.0), bare.send(route, 10**9)
@@ -121,7 +119,7 @@ def test_a_heavy_flow_gets_its_multiple(worlds: ModuleType) -> None:
     assert bare.rates() == {heavy: 3 * GIGA, light: GIGA}
 
 
-def test_routes_widen_while_flows_are_in_transfer(worlds: ModuleType) -> None:
+def test_routes_widen_while_flows_are_in_transfer() -> None:
     bare = worlds.BareWorld([GIGA] * 8)
     early = [bare.send(bare.route({0: 1.0, 1: 1.0}), 10**9) for _ in range(3)]
     bare.run(until=SECOND)

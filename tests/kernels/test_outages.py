@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from types import ModuleType
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,6 +7,7 @@ from hypothesis import strategies as st
 from fabricsim.engine.flow.kernels.flows import settle
 from fabricsim.engine.flow.kernels.outages import begin_again, go_on, park, set_capacity
 from fabricsim.engine.program.dispatch import HORIZON
+from tests.reference import filling, worlds
 
 GIGA = 1e9
 MS = 10**9  # ps
@@ -20,9 +19,7 @@ ways = st.sets(st.integers(0, 4), min_size=1, max_size=3)
     flows=st.lists(ways, min_size=1, max_size=8),
     changes=st.lists(st.tuples(st.integers(0, 4), st.sampled_from([0.0, 1.0, 2.0, 5.0])), min_size=1, max_size=6),
 )
-def test_rates_stay_max_min_while_capacities_change(
-    worlds: ModuleType, filling: ModuleType, flows: list[set[int]], changes: list[tuple[int, float]]
-) -> None:
+def test_rates_stay_max_min_while_capacities_change(flows: list[set[int]], changes: list[tuple[int, float]]) -> None:
     capacities = [GIGA * (1 + resource) for resource in range(5)]
     bare = worlds.BareWorld(capacities)
     messages = [bare.send(bare.route(dict.fromkeys(way, 1.0)), 10**12) for way in flows]
@@ -44,7 +41,7 @@ def test_rates_stay_max_min_while_capacities_change(
         assert [rates[message] for message in messages] == pytest.approx(expected, rel=1e-9)
 
 
-def test_a_flow_is_booked_where_it_went(worlds: ModuleType) -> None:
+def test_a_flow_is_booked_where_it_went() -> None:
     bare = worlds.BareWorld([GIGA, 2 * GIGA, GIGA])
     first, other = bare.route({0: 1.0}), bare.route({1: 2.0})
     message = bare.send(first, 3_000_000)

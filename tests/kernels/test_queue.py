@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from fabricsim.engine.program.queue import first_finisher, set_finish
 from fabricsim.records.program import NEVER
+from tests.reference import worlds
 
 CAPACITY = 256
 # A few instants that collide often, and far ones whose hashes collide: the hash folds time by 11, 23 and 37 bits.
@@ -120,7 +120,7 @@ def test_finish_tree_gives_the_earliest_and_among_equals_the_lowest_flow(
         assert first_finisher(tree) == times.index(min(times))
 
 
-def test_messages_posted_while_tables_grow_leave_at_their_times(worlds: ModuleType) -> None:
+def test_messages_posted_while_tables_grow_leave_at_their_times() -> None:
     bare = worlds.BareWorld([1e9] * 300)
     routes = [bare.route({resource: 1.0}) for resource in range(300)]
     starts = np.random.default_rng(3).integers(0, 50, 300) * 1_000_000

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import simpy
@@ -13,7 +11,7 @@ from numpy.typing import NDArray
 
 from fabricsim.collectives.choice import LL128, SIMPLE, Choice
 from fabricsim.engine.fabric import Fabric
-from fabricsim.scenario.scenario import Scenario
+from tests.reference.scenarios import ideal_scenario
 
 ANYWHERE = [
     ("all_reduce", "ring"),
@@ -50,7 +48,6 @@ WHOLE = [*ANYWHERE, ("all_reduce", "hierarchical"), ("all_reduce", "nvls_tree"),
     size=st.integers(1, 300_000),
 )
 def test_calls_of_all_kinds_at_once_end_and_leave_nothing(  # noqa: PLR0913, PLR0917  drawn by name
-    ideal_scenario: Callable[..., Scenario],
     hosts: int,
     gpus: int,
     channels: int,

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.scenario.scenario import Scenario
+from tests.reference.scenarios import ideal_scenario
 
 Make = Callable[..., Scenario]
 
@@ -95,7 +96,7 @@ def _messages(load: Load) -> list[tuple[int, int, int, float]]:
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(load=_loads())
-def test_every_resource_books_the_bytes_of_the_messages_that_cross_it(ideal_scenario: Make, load: Load) -> None:
+def test_every_resource_books_the_bytes_of_the_messages_that_cross_it(load: Load) -> None:
     fabric, _ = _run(ideal_scenario, load)
     payload: dict[int, float] = defaultdict(float)
     units: dict[int, float] = defaultdict(float)
@@ -112,7 +113,7 @@ def test_every_resource_books_the_bytes_of_the_messages_that_cross_it(ideal_scen
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(load=_loads())
-def test_recorded_rates_keep_to_capacity_and_add_up(ideal_scenario: Make, load: Load) -> None:
+def test_recorded_rates_keep_to_capacity_and_add_up(load: Load) -> None:
     fabric, _ = _run(ideal_scenario, load)
     world = fabric.world
     taps = list(fabric.taps)
@@ -130,7 +131,7 @@ def test_recorded_rates_keep_to_capacity_and_add_up(ideal_scenario: Make, load: 
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(load=_loads())
-def test_nothing_arrives_before_its_bytes_and_the_light_can(ideal_scenario: Make, load: Load) -> None:
+def test_nothing_arrives_before_its_bytes_and_the_light_can(load: Load) -> None:
     fabric, took = _run(ideal_scenario, load)
     capacities = fabric.platform.resources.capacities
     for (source, target, size, port), seconds in zip(load.sends, took, strict=False):
@@ -143,7 +144,7 @@ def test_nothing_arrives_before_its_bytes_and_the_light_can(ideal_scenario: Make
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(load=_loads())
-def test_all_memory_is_free_again_at_the_end(ideal_scenario: Make, load: Load) -> None:
+def test_all_memory_is_free_again_at_the_end(load: Load) -> None:
     fabric, _ = _run(ideal_scenario, load)
     world = fabric.world
     scalars: Any = world.world[0]
@@ -170,7 +171,7 @@ def _chain(following: NDArray[np.integer], first: int) -> int:
 
 @settings(max_examples=20)
 @given(load=_loads())
-def test_a_run_repeats_itself(ideal_scenario: Make, load: Load) -> None:
+def test_a_run_repeats_itself(load: Load) -> None:
     one, other = _run(ideal_scenario, load), _run(ideal_scenario, load)
     assert one[1] == other[1]
     assert (one[0].world.series == other[0].world.series).all()

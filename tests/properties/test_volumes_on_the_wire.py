@@ -16,6 +16,7 @@ from fabricsim.scenario.scenario import Scenario
 from fabricsim.workload.compile import compile_job
 from fabricsim.workload.tally import program_calls
 from fabricsim.workload.volumes import closed_forms
+from tests.reference.scenarios import ideal_scenario
 
 Make = Callable[..., Scenario]
 
@@ -86,11 +87,11 @@ def _check(make: Make, job: Job, channels: int, chunk: str) -> None:
 
 @settings(max_examples=25)
 @given(job=jobs(), channels=st.integers(1, 3), chunk=st.sampled_from(["4KiB", "2MiB"]))
-def test_links_carry_what_the_calls_send(ideal_scenario: Make, job: Job, channels: int, chunk: str) -> None:
+def test_links_carry_what_the_calls_send(job: Job, channels: int, chunk: str) -> None:
     _check(ideal_scenario, job, channels, chunk)
 
 
 @settings(max_examples=25)
 @given(job=spread(), channels=st.integers(1, 3))
-def test_links_carry_what_exchanges_of_context_and_experts_send(ideal_scenario: Make, job: Job, channels: int) -> None:
+def test_links_carry_what_exchanges_of_context_and_experts_send(job: Job, channels: int) -> None:
     _check(ideal_scenario, job, channels, "2MiB")

@@ -1,6 +1,6 @@
 """Draws the pictures of docs/explanation/congestion-control.md.
 
-``python tests/reference/congestion_pictures.py docs/images``
+``python -m tests.reference.congestion_pictures docs/images``
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-import congestion
 import numpy as np
-from congestion import MS, US, Sawtooth, Trace
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fabricsim.report.style import SERIES_COLOURS, new_figure, picture, save
+from tests.reference import congestion
+from tests.reference.congestion import MS, US, Sawtooth, Trace
 
 THEORY = "#666666"
 _POINTS = 4000

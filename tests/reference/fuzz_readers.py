@@ -6,7 +6,7 @@ which may write into an output folder only. A reader runs in processes of its ow
 have after a first reading, and ``--memory`` more). What the file system or another program would see is caught by an
 audit hook of Python. Run from the project's folder::
 
-    python tests/reference/fuzz_readers.py --form kineto --inputs 100000 --jobs 2 --output failures
+    python -m tests.reference.fuzz_readers --form kineto --inputs 100000 --jobs 2 --output failures
 
 The forms csv, hdf5, toml, xml and yaml are of files that users write, and of results (`input_samples`).
 
@@ -31,12 +31,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
-import fuzz_trial
-import mutations
-import trace_samples
-from fuzz_trial import FileTrial, Limits, Tally, Trial
-from input_samples import KINDS
+from tests.reference import fuzz_trial, mutations, trace_samples
+from tests.reference.fuzz_trial import FileTrial, Limits, Tally, Trial
+from tests.reference.input_samples import KINDS
 
 
 def input_of(form: str, seed: int, number: int, samples: list[bytes], bombs: int) -> bytes:

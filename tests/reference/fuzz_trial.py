@@ -18,13 +18,10 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import fuzz_uses
-import input_samples
-import trace_samples
-
 from fabricsim.errors import InputError, ScenarioError
 from fabricsim.records.program import CLOCK_END
 from fabricsim.traces.inspecting import inspect
+from tests.reference import fuzz_uses, input_samples, trace_samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable

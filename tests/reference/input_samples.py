@@ -17,7 +17,6 @@ from typing import NamedTuple
 from zlib import crc32
 
 import hdf5_damage
-import mutations
 
 from fabricsim.cli.runs import plot
 from fabricsim.collectives import msccl
@@ -32,6 +31,7 @@ from fabricsim.scenario.load import from_tables
 from fabricsim.topology import cable_file, path_file
 from fabricsim.traces.astrasim import scenario as astrasim
 from fabricsim.workload import matrix
+from tests.reference import mutations
 
 
 class Kind(NamedTuple):

@@ -17,8 +17,9 @@ from functools import cache
 from random import Random
 from typing import Any
 
-import wire_damage
 from hypothesis import strategies as st
+
+from tests.reference import wire_damage
 
 STRANGE = (
     b"\x00",

@@ -48,7 +48,7 @@ def _cluster(hosts: int, keys: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def scenario(  # noqa: PLR0913  a factory for tests: all but the first two by name
+def ideal_scenario(  # noqa: PLR0913  a factory for tests: all but the first two by name
     hosts: int,
     topology: str = "single-switch",
     *,

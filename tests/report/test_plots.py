@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -20,6 +19,7 @@ from fabricsim.records.program import OP, SPAN
 from fabricsim.report import plots, style
 from fabricsim.results.result import CallRecords, Limits, RunRecord, Series
 from fabricsim.results.use_over_time import use_over_time
+from tests.reference import factory
 
 ROWS = [
     {"quantity": "gain", "unit": "x", "measured": 2.5, "predicted": 2.4, "relative_error": -0.04, "source": "paper"},
@@ -125,14 +125,14 @@ def test_breakdown_stacks_each_rank_up_to_the_iteration(two_ranks: RunRecord) ->
     assert _lengths(axes, "communication behind compute") == [2.0, 2.0]
 
 
-def test_the_legend_has_no_part_that_cannot_be_seen(factory: ModuleType) -> None:
+def test_the_legend_has_no_part_that_cannot_be_seen() -> None:
     for sending, parts in ((10**10, 3), (10**9, 3), (10**11, 4)):  # of 11 s
         labels = _legend(plots.breakdown(factory.two_ranks(sending)))
         assert len(labels) == parts
         assert ("communication behind compute" in labels) == (parts == 4)
 
 
-def test_many_ranks_are_thinned_and_the_axis_says_so(factory: ModuleType) -> None:
+def test_many_ranks_are_thinned_and_the_axis_says_so() -> None:
     result = factory.pipeline(ranks=20, batches=2)
     for figure in (plots.breakdown(result), plots.timeline(result)):
         assert figure.axes[0].get_ylabel() == "Rank (16 of 20)"
@@ -142,7 +142,7 @@ def test_many_ranks_are_thinned_and_the_axis_says_so(factory: ModuleType) -> Non
     assert (labels[0], labels[-1]) == ("0", "19")
 
 
-def test_comparison_labels_speed_up_over_the_slowest(factory: ModuleType) -> None:
+def test_comparison_labels_speed_up_over_the_slowest() -> None:
     slow, fast = factory.pipeline(slow=8), factory.pipeline(transport="rdma-100g")
     (axes,) = plots.comparison([slow, fast]).axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["tcp-10g", "rdma-100g"]

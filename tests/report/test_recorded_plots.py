@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -20,12 +19,13 @@ from fabricsim.results.difference import difference
 from fabricsim.results.packets import Packets, Tap, congested
 from fabricsim.results.result import RunRecord
 from fabricsim.results.summary import summarise
+from tests.reference import factory
 
 MS = 10**9  # ps
 
 
 @pytest.fixture
-def packets(factory: ModuleType) -> Packets:
+def packets() -> Packets:
     made: Packets = factory.packets()
     return made
 
@@ -155,7 +155,7 @@ def test_table_leaves_out_what_never_happened(packets: Packets) -> None:
     assert "Most congested: host0 > leaf0, 16.7 % of 6 packets marked, up to 62.5 KiB waiting" in text
 
 
-def test_reasons_are_in_words(factory: ModuleType) -> None:
+def test_reasons_are_in_words() -> None:
     row = {"packets": 1000, "deepest": 2048, "drops": 3, "trims": 1200, "pauses": 2, "paused": 5 * MS}
     (found,) = congested(factory.packets(wires={"a->b": row}))
 

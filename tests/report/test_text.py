@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from types import ModuleType
-
 import pytest
 from rich.console import Console, RenderableType
 
@@ -10,6 +8,7 @@ from fabricsim.report.text import ROWS, comparison_table, summary_text
 from fabricsim.results.result import RunRecord
 from fabricsim.results.summary import summarise
 from fabricsim.units import human_seconds
+from tests.reference import factory
 
 
 def _print(what: RenderableType, width: int = 120) -> str:
@@ -72,7 +71,7 @@ def test_everything_fits_a_terminal_of_eighty_columns(pipeline: RunRecord) -> No
     assert "…" not in text
 
 
-def test_comparison_is_against_the_slowest(factory: ModuleType) -> None:
+def test_comparison_is_against_the_slowest() -> None:
     summaries = [summarise(factory.pipeline(transport=name, slow=slow)) for name, slow in (("fast", 1), ("slow", 8))]
     text = _print(comparison_table(summaries))
     ratio = summaries[1]["iteration_time_s"] / summaries[0]["iteration_time_s"]
@@ -82,7 +81,7 @@ def test_comparison_is_against_the_slowest(factory: ModuleType) -> None:
     assert f"{first['cause']}, {first['of']}" in text
 
 
-def test_times_of_a_compared_run_add_up(factory: ModuleType) -> None:
+def test_times_of_a_compared_run_add_up() -> None:
     summary = summarise(factory.pipeline())
     assert summary["breakdown_s"]["bubble"] > 0
     cells = _line(_print(comparison_table([summary])), summary["transport"])

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from fabricsim.results.critical_path import critical_path
 from fabricsim.results.resources import resources, tier
 from fabricsim.results.result import Limits, Rest, RunRecord
 from fabricsim.units import PS_PER_S
+from tests.reference import factory
 
 S = PS_PER_S
 
@@ -56,14 +56,14 @@ def test_a_call_without_a_resource_waits_for_its_latency(two_ranks: RunRecord) -
     assert _rows(two_ranks)["latency", "data all_reduce"] == 4.0
 
 
-def test_waiting_for_other_stages_is_the_pipeline_bubble(factory: ModuleType) -> None:
+def test_waiting_for_other_stages_is_the_pipeline_bubble() -> None:
     result = factory.pipeline(ranks=4, batches=1)
     first = causes(result)[0]
     assert (first["cause"], first["of"]) == ("pipeline bubble", "waiting for other stages")
 
 
 @pytest.mark.parametrize("batches", [1, 3, 8])
-def test_times_add_up_to_the_iteration(factory: ModuleType, batches: int) -> None:
+def test_times_add_up_to_the_iteration(batches: int) -> None:
     result = factory.pipeline(ranks=4, batches=batches)
     path = critical_path(result, critical_rank(result), 0, result.iteration)
     assert [piece.begin for piece in path[:-1]] == [piece.end for piece in path[1:]]

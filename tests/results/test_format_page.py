@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from fabricsim.results import columns
 from fabricsim.results.columns import Column, ColumnGroup
 from fabricsim.run.sweeps import sweep
+from tests.reference import format_page
 
 METRICS = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
 
 
-def test_the_page_of_the_format_is_what_the_writer_declares(format_page: ModuleType) -> None:
+def test_the_page_of_the_format_is_what_the_writer_declares() -> None:
     assert format_page.PAGE.read_text(encoding="utf-8") == format_page.page(), "run tests/reference/format_page.py"
 
 
-def test_the_page_of_the_format_leaves_out_no_group(format_page: ModuleType) -> None:
+def test_the_page_of_the_format_leaves_out_no_group() -> None:
     declared = {name for name, value in vars(columns).items() if isinstance(value, Column | ColumnGroup)}
     shown = [part for parts in format_page.GROUPS.values() for part in parts]
 

@@ -83,8 +83,9 @@ def test_bytes_do_not_depend_on_run_process_or_wall_clock(two_ranks: RunRecord, 
     first, second, third = (tmp_path / name for name in ("a.h5", "b.h5", "c.h5"))
     hdf5.write(two_ranks, first)
     hdf5.write(dataclasses.replace(two_ranks, wall_seconds=9.0), second)
-    code = f"import factory; from fabricsim.results import hdf5; hdf5.write(factory.two_ranks(), {str(third)!r})"
-    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    write = f"hdf5.write(factory.two_ranks(), {str(third)!r})"
+    code = f"from fabricsim.results import hdf5; from tests.reference import factory; {write}"
+    paths = os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])
     # fills memory that is never set: what of it reached the file would differ
     environment = {**os.environ, "PYTHONPATH": paths, "MALLOC_PERTURB_": "165"}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)  # noqa: S603  our own code

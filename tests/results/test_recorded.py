@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import h5py
 import numpy as np
@@ -15,17 +14,18 @@ from fabricsim.results.packets import congested
 from fabricsim.results.result import RunRecord
 from fabricsim.results.summary import summarise, to_json
 from fabricsim.results.traffic import DEMAND, Matrix, ResourceUse, TrafficRecord, summarise_traffic
+from tests.reference import factory
 
 
 @pytest.fixture
-def recorded(factory: ModuleType, two_ranks: RunRecord) -> RunRecord:
+def recorded(two_ranks: RunRecord) -> RunRecord:
     return replace(two_ranks, engine="packet", packets=factory.packets())
 
 
 # ---- the most congested wires -------------------------------------------------------------------
 
 
-def test_losses_count_more_than_marks_than_depth_than_pauses(factory: ModuleType) -> None:
+def test_losses_count_more_than_marks_than_depth_than_pauses() -> None:
     packets = factory.packets(
         wires={
             "paused": {"packets": 9, "deepest": 1, "pauses": 5, "paused": 10**9},
@@ -190,7 +190,7 @@ def test_damaged_recording_is_refused(
 # ---- two runs -----------------------------------------------------------------------------------
 
 
-def test_difference_of_two_runs(factory: ModuleType) -> None:
+def test_difference_of_two_runs() -> None:
     fast, slow = factory.pipeline(), factory.pipeline(slow=2)
     found = difference(fast, slow)
 

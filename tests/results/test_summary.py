@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from fabricsim.results.breakdown import critical_rank, rank_time
 from fabricsim.results.result import CallRecord, CallRecords, RunRecord, Series
 from fabricsim.results.summary import HOTTEST, Summary, bus_factor, summarise, timer_totals, to_json
 from fabricsim.units import PS_PER_S
+from tests.reference import factory
 
 S = PS_PER_S
 SOMETIMES = {"throughput", "simulated_ranks", "queues", "capture", "assumptions", "jobs", "uncertainty", "pairs"}
@@ -62,9 +62,7 @@ SPANS = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0, 
 
 
 @given(spans=SPANS)
-def test_time_in_which_ops_of_a_timer_overlap_counts_once(
-    factory: ModuleType, spans: list[tuple[int, int, int, int]]
-) -> None:
+def test_time_in_which_ops_of_a_timer_overlap_counts_once(spans: list[tuple[int, int, int, int]]) -> None:
     ops, times = np.zeros(len(spans), OP), np.zeros(len(spans), SPAN)
     inside: dict[tuple[int, int], set[int]] = {(rank, timer): set() for rank in (0, 1) for timer in (0, 1)}
     for index, (rank, timer, start, length) in enumerate(spans):
@@ -152,7 +150,7 @@ def test_the_hottest_link_comes_first(two_ranks: RunRecord) -> None:
     assert rows[0]["payload_rate_peak_bytes_per_s"] is None
 
 
-def test_links_are_cut_to_the_hottest(factory: ModuleType) -> None:
+def test_links_are_cut_to_the_hottest() -> None:
     rows = summarise(factory.pipeline(ranks=16, batches=2))["links"]
     assert len(rows) == HOTTEST
     assert [row["utilisation"] for row in rows] == sorted((row["utilisation"] for row in rows), reverse=True)

@@ -15,6 +15,7 @@ from fabricsim.scenario.fabric import fabric_of
 from fabricsim.scenario.network import Cable, Ends
 from fabricsim.scenario.scenario import Scenario
 from fabricsim.topology.platform import Platform
+from tests.reference.scenarios import ideal_scenario
 
 Build = Callable[[Scenario], Platform]
 Make = Callable[..., Platform]
@@ -26,7 +27,7 @@ SQUARE = (
 
 
 @pytest.fixture
-def make(ideal_scenario: Callable[..., Scenario], build: Build, tmp_path: Path) -> Make:
+def make(build: Build, tmp_path: Path) -> Make:
     """Builds a platform of the cables in a text, with given paths in another."""
 
     def _(cables: str = SQUARE, hosts: int = 4, given: str | None = None, **keys: Any) -> Platform:  # noqa: ANN401
@@ -129,9 +130,7 @@ def test_a_path_that_the_fabric_does_not_have_is_refused(make: Make, line: str, 
         make(given=f"src,dst,node_path\n{line}\n")
 
 
-def test_paths_over_a_made_fabric_name_its_nodes(
-    ideal_scenario: Callable[..., Scenario], build: Build, tmp_path: Path
-) -> None:
+def test_paths_over_a_made_fabric_name_its_nodes(build: Build, tmp_path: Path) -> None:
     (tmp_path / "paths.csv").write_text("src,dst,node_path\n0,3,0-leaf0-spine1-leaf1-3\n", encoding="utf-8")
     keys = {"hosts_per_leaf": 2, "spines": 2, "paths": str(tmp_path / "paths.csv")}
     platform = build(ideal_scenario(4, "leaf-spine", **keys))

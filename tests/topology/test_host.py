@@ -9,8 +9,8 @@ import pytest
 from fabricsim.scenario.cluster import Cpu, Nic, Pcie
 from fabricsim.scenario.scenario import Scenario
 from fabricsim.topology.platform import Platform
+from tests.reference.scenarios import ideal_scenario
 
-Make = Callable[..., Scenario]
 Costs = Callable[..., dict[str, float]]
 Build = Callable[[Scenario], Platform]
 
@@ -30,7 +30,7 @@ def _costs(platform: Platform, source: int, target: int) -> dict[str, float]:
 
 
 @pytest.fixture
-def costs(ideal_scenario: Make, build: Build) -> Costs:
+def costs(build: Build) -> Costs:
     def _(
         source: int, target: int, *, hosts: int = 2, transport: dict[str, str] | None = None, **cluster: object
     ) -> dict[str, float]:

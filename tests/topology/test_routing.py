@@ -16,8 +16,8 @@ from fabricsim.scenario.fabric import fabric_of
 from fabricsim.scenario.network import Ends
 from fabricsim.scenario.scenario import Scenario
 from fabricsim.topology.platform import Platform, ProtocolCosts
+from tests.reference.scenarios import ideal_scenario
 
-Make = Callable[..., Scenario]
 Build = Callable[[Scenario], Platform]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,7 +44,7 @@ def from_file(scenario: Scenario, **keys: str) -> Platform:
 # ---- D-mod-k ------------------------------------------------------------------------------------
 
 
-def test_d_mod_k_of_a_small_fat_tree(ideal_scenario: Make, build: Build) -> None:
+def test_d_mod_k_of_a_small_fat_tree(build: Build) -> None:
     # k = 4: going up, the edge switch takes aggregation d mod 2 of its pod, and that one core d // 2 mod 2 of its own
     platform = build(ideal_scenario(16, "fat-tree", k=4, routing="d-mod-k"))
     names = platform.nodes
@@ -61,7 +61,7 @@ def test_d_mod_k_of_a_small_fat_tree(ideal_scenario: Make, build: Build) -> None
             assert [names[node] for node in found] == [*way, f"host{target}"]
 
 
-def test_d_mod_k_keeps_shifts_free_of_conflicts(ideal_scenario: Make, build: Build) -> None:
+def test_d_mod_k_keeps_shifts_free_of_conflicts(build: Build) -> None:
     # the property for which it was made: when host i sends to i + s, no wire carries two flows
     platform = build(ideal_scenario(16, "fat-tree", k=4, routing="d-mod-k"))
     for shift in range(1, 16):
@@ -69,7 +69,7 @@ def test_d_mod_k_keeps_shifts_free_of_conflicts(ideal_scenario: Make, build: Bui
         assert set(used.values()) == {1}
 
 
-def test_d_mod_k_gives_the_paths_of_another_simulator(ideal_scenario: Make, peers: Path) -> None:
+def test_d_mod_k_gives_the_paths_of_another_simulator(peers: Path) -> None:
     platform = from_file(ideal_scenario(128), links=str(peers / "inputs" / "fattree_k8.csv"), routing="d-mod-k")
     with (peers / "paths" / "perm128_dmodk_htsim_roce.csv").open(newline="") as lines:
         rows = list(csv.DictReader(lines))
@@ -80,7 +80,7 @@ def test_d_mod_k_gives_the_paths_of_another_simulator(ideal_scenario: Make, peer
 
 
 @pytest.mark.parametrize("name", ["perm128_dmodk_htsim_roce.csv", "perm128_ecmp_htsim_roce.csv"])
-def test_paths_of_another_simulator_can_be_given(ideal_scenario: Make, peers: Path, name: str) -> None:
+def test_paths_of_another_simulator_can_be_given(peers: Path, name: str) -> None:
     file = peers / "paths" / name
     platform = from_file(ideal_scenario(128), links=str(peers / "inputs" / "fattree_k8.csv"), paths=str(file))
     with file.open(newline="") as lines:
@@ -92,7 +92,7 @@ def test_paths_of_another_simulator_can_be_given(ideal_scenario: Make, peers: Pa
 # ---- what a packet engine asks for --------------------------------------------------------------
 
 
-def test_wires_are_the_first_resources_and_know_their_reverse(ideal_scenario: Make, build: Build) -> None:
+def test_wires_are_the_first_resources_and_know_their_reverse(build: Build) -> None:
     made = ideal_scenario(4, "leaf-spine", hosts_per_leaf=2, spines=2, uplink_rate="400Gbps", switch_cable="30m")
     platform = build(made)
     wires = platform.wires
@@ -113,14 +113,14 @@ def test_wires_are_the_first_resources_and_know_their_reverse(ideal_scenario: Ma
         assert wire in range(wires.first[wires.source[wire]], wires.first[wires.source[wire] + 1])
 
 
-def test_route_links_are_the_wires_of_a_path(ideal_scenario: Make, build: Build) -> None:
+def test_route_links_are_the_wires_of_a_path(build: Build) -> None:
     platform = build(ideal_scenario(16, "fat-tree", k=4, cluster={"gpus_per_host": 2}))
     for port in range(20):
         links = platform.route_links(0, 15, platform.key(1, 31, port), port)
         assert [wire for wire, _ in platform.path(1, 31, port).hops] == links
 
 
-def test_ways_of_a_host_take_the_copy_that_is_asked_for(ideal_scenario: Make, build: Build) -> None:
+def test_ways_of_a_host_take_the_copy_that_is_asked_for(build: Build) -> None:
     copying = {"kind": "ipoib", "mtu": 2044, "send_copy": "0.2ns/B", "receive_copy": "0.3ns/B"}
     platform = build(ideal_scenario(2, transport=copying, cluster={"gpus_per_host": 2}))
     proxies = [platform.resources.names.index(f"host{host}/gpu0/proxy") for host in range(2)]
@@ -145,7 +145,7 @@ def test_ways_of_a_host_take_the_copy_that_is_asked_for(ideal_scenario: Make, bu
     ],
 )
 def test_next_hops_are_the_neighbours_on_shortest_paths(
-    ideal_scenario: Make, build: Build, hosts: int, topology: str, keys: dict[str, int]
+    build: Build, hosts: int, topology: str, keys: dict[str, int]
 ) -> None:
     made = ideal_scenario(hosts, topology, **keys)
     platform, graph = build(made), made.fabric.network(Ends(hosts)).graph()
@@ -161,7 +161,7 @@ def test_next_hops_are_the_neighbours_on_shortest_paths(
             assert np.all(np.diff(links) > 0)
 
 
-def test_the_graph_of_the_wires_has_the_cables_of_the_topology(ideal_scenario: Make, build: Build) -> None:
+def test_the_graph_of_the_wires_has_the_cables_of_the_topology(build: Build) -> None:
     made = ideal_scenario(16, "fat-tree", k=4)
     network = made.fabric.network(Ends(16)).graph()
     platform = build(made)
@@ -173,7 +173,7 @@ def test_the_graph_of_the_wires_has_the_cables_of_the_topology(ideal_scenario: M
         assert cable == {"rate": platform.wires.rate[wire], "propagation": platform.wires.propagation[wire]}
 
 
-def test_what_cannot_change_a_run_cannot_be_edited(ideal_scenario: Make, build: Build) -> None:
+def test_what_cannot_change_a_run_cannot_be_edited(build: Build) -> None:
     platform = build(ideal_scenario(16, "fat-tree", k=4))
     graph = platform.wires.graph()
 
@@ -190,7 +190,7 @@ def test_what_cannot_change_a_run_cannot_be_edited(ideal_scenario: Make, build: 
     assert len(own.edges) == len(graph.edges) - 1
 
 
-def test_next_hops_share_groups(ideal_scenario: Make, build: Build) -> None:
+def test_next_hops_share_groups(build: Build) -> None:
     # k = 4. Edge: 2 hosts, and up; aggregation: 2 edges, and up; core: 4 pods.
     found = build(ideal_scenario(16, "fat-tree", k=4)).next_hops()
     assert len(found.groups) - 1 == 8 * 3 + 8 * 3 + 4 * 4
@@ -198,7 +198,7 @@ def test_next_hops_share_groups(ideal_scenario: Make, build: Build) -> None:
     assert sorted(set(found.group_of.tolist())) == list(range(64))
 
 
-def test_routes_follow_next_hops(ideal_scenario: Make, build: Build) -> None:
+def test_routes_follow_next_hops(build: Build) -> None:
     platform = build(ideal_scenario(16, "fat-tree", k=4))
     found = platform.next_hops()
     for key in range(50):

@@ -11,8 +11,8 @@ import pytest
 from fabricsim.scenario.scenario import Scenario
 from fabricsim.topology.platform import Platform
 from fabricsim.topology.tiers import describe, idle_tiers
+from tests.reference.scenarios import ideal_scenario
 
-Make = Callable[..., Scenario]
 Build = Callable[[Scenario], Platform]
 
 
@@ -48,13 +48,13 @@ TWO_EDGES = "2 aggregation switches x 2 down (100 Gb/s) / 2 up (100 Gb/s), 1:1; 
         ),
     ],
 )
-def test_tiers_are_told(ideal_scenario: Make, build: Build, hosts: int, fabric: dict[str, Any], said: str) -> None:
+def test_tiers_are_told(build: Build, hosts: int, fabric: dict[str, Any], said: str) -> None:
     platform = build(ideal_scenario(hosts, link_rate="100Gbps", **fabric))
 
     assert describe(platform.wires, platform.nics) == said
 
 
-def test_tiers_that_nothing_reaches(ideal_scenario: Make, build: Build) -> None:
+def test_tiers_that_nothing_reaches(build: Build) -> None:
     platform = build(ideal_scenario(8, "leaf-spine", hosts_per_leaf=4, spines=2))
     within, across = (np.array(platform.path(0, target).wires) for target in (1, 4))
 

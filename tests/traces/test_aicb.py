@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,6 +10,7 @@ from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces import aicb, readers
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, HOST, WAIT, Communication, Recording
+from tests.reference import mutations
 
 WORKLOAD = f"""\
 [rank0 ~ rank7]
@@ -134,9 +134,7 @@ def test_iterations_end_before_the_clock_does(tmp_path: Path) -> None:
 @pytest.mark.slow
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_damaged_files_end_in_a_recording_or_a_trace_error(
-    tmp_path: Path, mutations: ModuleType, data: st.DataObject
-) -> None:
+def test_damaged_files_end_in_a_recording_or_a_trace_error(tmp_path: Path, data: st.DataObject) -> None:
     try:
         read = recording(tmp_path, data.draw(mutations.damaged([WORKLOAD.encode(), LOG.encode()])))
     except TraceError:

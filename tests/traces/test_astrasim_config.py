@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,6 +13,8 @@ from fabricsim.scenario.scenario import Scenario
 from fabricsim.topology import astrasim_file
 from fabricsim.topology.astrasim_file import NetworkDimension
 from fabricsim.traces.astrasim import scenario as astrasim_scenario
+from tests.reference import mutations
+from tests.reference.scenarios import measure
 
 NETWORK = """\
 # a comment
@@ -70,9 +70,7 @@ def test_block_lists_are_the_same(tmp_path: Path) -> None:
     ("topology", "npus", "hops"),
     [("Switch", 8, 2), ("Ring", 8, 1), ("FullyConnected", 8, 1), ("Ring", 2, 1)],
 )
-def test_a_ring_takes_what_links_and_hops_say(
-    tmp_path: Path, measure: Callable[..., float], topology: str, npus: int, hops: int
-) -> None:
+def test_a_ring_takes_what_links_and_hops_say(tmp_path: Path, topology: str, npus: int, hops: int) -> None:
     made, losses = converted(tmp_path, network(topology, str(npus), "50", "500"), SYSTEM % "ring")
 
     took = measure(made, "all_reduce", range(npus), 64 * MIB)
@@ -81,9 +79,7 @@ def test_a_ring_takes_what_links_and_hops_say(
 
 
 @pytest.mark.parametrize(("second", "hops"), [("Switch", 2), ("Ring", 1)])
-def test_a_switch_in_hosts_and_a_network_between_them(
-    tmp_path: Path, measure: Callable[..., float], second: str, hops: int
-) -> None:
+def test_a_switch_in_hosts_and_a_network_between_them(tmp_path: Path, second: str, hops: int) -> None:
     made, _ = converted(tmp_path, network(f"Switch, {second}", "4, 3", "400, 50", "900, 700"), SYSTEM % "ring")
 
     assert (made.cluster.hosts, made.cluster.gpus_per_host, made.cluster.nics_per_host) == (3, 4, 4)
@@ -94,7 +90,7 @@ def test_a_switch_in_hosts_and_a_network_between_them(
     assert measure(made, "all_gather", range(12), size) > 0
 
 
-def test_a_torus_has_a_router_for_each_npu(tmp_path: Path, measure: Callable[..., float]) -> None:
+def test_a_torus_has_a_router_for_each_npu(tmp_path: Path) -> None:
     made, losses = converted(tmp_path, network("Ring, Ring", "3, 4", "80, 40", "1000, 2000"), SYSTEM % "ring")
 
     assert made.cluster.hosts == 12
@@ -229,9 +225,7 @@ def test_a_network_of_too_many_links_is_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_damaged_configurations_end_in_a_scenario_or_an_error(
-    tmp_path: Path, mutations: ModuleType, data: st.DataObject
-) -> None:
+def test_damaged_configurations_end_in_a_scenario_or_an_error(tmp_path: Path, data: st.DataObject) -> None:
     samples = [network("Switch, Ring", "4, 3", "400, 50", "900, 700").encode(), network("Ring", "8", "5", "5").encode()]
     (tmp_path / "net.yml").write_bytes(data.draw(mutations.damaged(samples)))
     (tmp_path / "system.json").write_bytes(data.draw(mutations.damaged([(SYSTEM % "ring").encode()])))

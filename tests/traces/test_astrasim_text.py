@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import lzma
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,6 +13,7 @@ from fabricsim.traces import readers
 from fabricsim.traces.astrasim import reader as astrasim_text
 from fabricsim.traces.rank_groups import Sizes, groups_of_rank_0
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, Recording
+from tests.reference import mutations
 
 SIMAI = """\
 HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 2 ep: 2 pp: 2 vpp: 1 ga: 1 all_gpus: 16 \
@@ -229,9 +229,7 @@ def test_form_is_known_by_its_first_lines(tmp_path: Path) -> None:
 @pytest.mark.slow
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_damaged_workloads_end_in_a_recording_or_a_trace_error(
-    tmp_path: Path, mutations: ModuleType, data: st.DataObject
-) -> None:
+def test_damaged_workloads_end_in_a_recording_or_a_trace_error(tmp_path: Path, data: st.DataObject) -> None:
     repeated = "HYBRID_TRANSFORMER_FWD_IN_BCKWD checkpoints: 1 0 checkpoint_initiates: 1 2"
     samples = [SIMAI, PLAIN.format(policy=repeated), PLAIN.format(policy="HYBRID_DLRM DLRM_LAST_BOTTOM_LAYER: 1")]
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from google.protobuf.message import DecodeError
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from fabricsim.files.sources import sources
 from fabricsim.traces.chakra import schema
 from fabricsim.traces.chakra.schema import SCALARS, WireError
+from tests.reference import chakra_messages
 
 _WORDS = st.text(st.characters(codec="utf-8"), max_size=12)
 _VALUES = {
@@ -66,7 +66,7 @@ _METADATA = st.builds(schema.Metadata, _WORDS, _SEVERAL)
 
 @settings(max_examples=60)
 @given(node=_NODES)
-def test_nodes_are_as_the_package_has_them(chakra_messages: ModuleType, node: schema.ChakraNode) -> None:
+def test_nodes_are_as_the_package_has_them(node: schema.ChakraNode) -> None:
     data = chakra_messages.encoded(node)
     assert schema.decode_node(data) == node == chakra_messages.decoded(data, first=False)
     assert schema.encode_node(node) == data
@@ -74,7 +74,7 @@ def test_nodes_are_as_the_package_has_them(chakra_messages: ModuleType, node: sc
 
 @settings(max_examples=30)
 @given(metadata=_METADATA)
-def test_metadata_is_as_the_package_has_it(chakra_messages: ModuleType, metadata: schema.Metadata) -> None:
+def test_metadata_is_as_the_package_has_it(metadata: schema.Metadata) -> None:
     data = chakra_messages.encoded(metadata)
     assert schema.decode_metadata(data) == metadata == chakra_messages.decoded(data, first=True)
     assert schema.encode_metadata(metadata) == data
@@ -83,9 +83,7 @@ def test_metadata_is_as_the_package_has_it(chakra_messages: ModuleType, metadata
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(data=st.lists(_NODES.map(schema.encode_node), min_size=1, max_size=2).map(b"".join), flips=st.data())
-def test_damaged_and_joined_messages_are_as_the_package_has_them(
-    chakra_messages: ModuleType, data: bytes, flips: st.DataObject
-) -> None:
+def test_damaged_and_joined_messages_are_as_the_package_has_them(data: bytes, flips: st.DataObject) -> None:
     damaged = bytearray(data)
     for _ in range(flips.draw(st.integers(0, 2)) if data else 0):
         damaged[flips.draw(st.integers(0, len(data) - 1))] ^= 1 << flips.draw(st.integers(0, 7))
@@ -177,9 +175,7 @@ def test_what_is_no_file(file: bytes, problem: str) -> None:
         ("astrasim/examples.tar.xz", "*.et"),
     ],
 )
-def test_real_files_are_as_the_package_has_them(
-    traces: Path, chakra_messages: ModuleType, archive: str, only: str | None
-) -> None:
+def test_real_files_are_as_the_package_has_them(traces: Path, archive: str, only: str | None) -> None:
     for source in sources([traces / archive], only):
         for number, message in enumerate(schema.messages(source.stream)):
             mine = schema.decode_node(message) if number else schema.decode_metadata(message)

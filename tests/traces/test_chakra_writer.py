@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from fabricsim.traces.chakra.writer import write
 from fabricsim.traces.groups import ALL_RANKS
 from fabricsim.traces.readers import read
 from fabricsim.traces.trace import Communication, Recording, RecordingBuilder, Trace
+from tests.reference import chakra_messages
 
 _RANKS = 3
 _NUMBERS = st.integers(0, 2**40)
@@ -106,7 +106,7 @@ def _plain(recording: Recording) -> dict[str, Any]:
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(trace=_TRACES)
-def test_read_back_equal_and_as_the_package_has_it(chakra_messages: ModuleType, trace: Trace) -> None:
+def test_read_back_equal_and_as_the_package_has_it(trace: Trace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         assert write(trace, Path(folder) / "job") == ()
         again = read([folder])

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import pickle
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from fabricsim.files.sources import sources
 from fabricsim.records.program import NONE
 from fabricsim.traces import flight_recorder, readers
 from fabricsim.traces.trace import COMMUNICATION, KINDS, ProcessGroup, Recording
+from tests.reference import mutations
 
 
 def entry(number: int, name: str, sent: list[list[int]], got: list[list[int]], **more: object) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def test_mistakes(text: bytes, says: str, tmp_path: Path) -> None:
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=st.data())
-def test_damage_ends_in_recordings_or_one_error(drawn: st.DataObject, tmp_path: Path, mutations: ModuleType) -> None:
+def test_damage_ends_in_recordings_or_one_error(drawn: st.DataObject, tmp_path: Path) -> None:
     text = drawn.draw(mutations.damaged([written(DUMP)]))
     try:
         recordings = read_text(text, tmp_path)

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,13 +16,14 @@ from fabricsim.errors import InputError
 from fabricsim.traces.form import FORMS
 from fabricsim.traces.inspecting import inspect
 from fabricsim.traces.log_views import VIEWS
+from tests.reference import fuzz_uses, mutations, trace_samples
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL = sorted({**FORMS.own, **VIEWS})
 
 
 @pytest.mark.parametrize("form", ALL)
-def test_samples_are_whole(form: str, tmp_path: Path, trace_samples: ModuleType) -> None:
+def test_samples_are_whole(form: str, tmp_path: Path) -> None:
     for sample in trace_samples.SAMPLES[form]:
         (tmp_path / "nccl_trace_rank_1").write_bytes(sample)
         found = inspect([tmp_path / "nccl_trace_rank_1"])
@@ -32,7 +32,7 @@ def test_samples_are_whole(form: str, tmp_path: Path, trace_samples: ModuleType)
 
 
 @pytest.mark.parametrize("form", sorted(FORMS.own))
-def test_a_file_is_of_one_form(form: str, traces: Path, trace_samples: ModuleType) -> None:
+def test_a_file_is_of_one_form(form: str, traces: Path) -> None:
     """So that the order in which forms are tried does not matter."""
     for sample in trace_samples.SAMPLES[form] + trace_samples.real_samples(form, traces):
         assert [name for name, each in FORMS.own.items() if each.recognises("file", sample[: 2**16])] == [form]
@@ -41,9 +41,7 @@ def test_a_file_is_of_one_form(form: str, traces: Path, trace_samples: ModuleTyp
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
 @pytest.mark.parametrize("form", ALL)
 @given(drawn=st.data())
-def test_damage_ends_in_a_trace_or_one_error(
-    form: str, drawn: st.DataObject, tmp_path: Path, mutations: ModuleType, trace_samples: ModuleType
-) -> None:
+def test_damage_ends_in_a_trace_or_one_error(form: str, drawn: st.DataObject, tmp_path: Path) -> None:
     file = tmp_path / "nccl_trace_rank_1"
     file.write_bytes(drawn.draw(mutations.damaged(trace_samples.SAMPLES[form])))
     try:
@@ -56,14 +54,7 @@ def test_damage_ends_in_a_trace_or_one_error(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=10)
 @pytest.mark.parametrize("form", sorted(FORMS.own))
 @given(drawn=st.data())
-def test_what_was_read_is_used_or_refused(  # noqa: PLR0913, PLR0917  fixtures
-    form: str,
-    drawn: st.DataObject,
-    tmp_path: Path,
-    mutations: ModuleType,
-    trace_samples: ModuleType,
-    fuzz_uses: ModuleType,
-) -> None:
+def test_what_was_read_is_used_or_refused(form: str, drawn: st.DataObject, tmp_path: Path) -> None:
     file, output = tmp_path / "nccl_trace_rank_1", tmp_path / "output"
     output.mkdir(exist_ok=True)
     file.write_bytes(drawn.draw(mutations.damaged(trace_samples.SAMPLES[form])))
@@ -86,7 +77,7 @@ def test_beginnings_are_looked_at_in_no_time(filler: bytes, tmp_path: Path) -> N
         inspect([file])
 
 
-def test_a_bomb_is_refused(tmp_path: Path, mutations: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fabricsim.files.sources._FREELY", 2**18)
     monkeypatch.setattr(mutations, "BOMB", 3 * 2**20)
     for number, bomb in enumerate(mutations.bombs.__wrapped__()):
@@ -97,7 +88,7 @@ def test_a_bomb_is_refused(tmp_path: Path, mutations: ModuleType, monkeypatch: p
 
 @pytest.mark.slow
 def test_a_long_run(tmp_path: Path) -> None:
-    script = [sys.executable, str(ROOT / "tests/reference/fuzz_readers.py"), "--form", "osu", "--inputs", "40"]
+    script = [sys.executable, "-m", "tests.reference.fuzz_readers", "--form", "osu", "--inputs", "40"]
     command = [*script, "--bombs", "0", "--output", str(tmp_path / "failures")]
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environment = {key: value for key, value in os.environ.items() if key != "FABRICSIM_TRACES"} | {"PYTHONPATH": paths}
@@ -126,8 +117,7 @@ def test_what_a_trial_finds(tmp_path: Path) -> None:
     code = f"""
 import os, sys, time
 from pathlib import Path
-sys.path.insert(0, {str(ROOT / "tests/reference")!r})
-import fuzz_trial
+from tests.reference import fuzz_trial
 from fabricsim.errors import InputError
 trial = fuzz_trial.Trial("osu", Path({str(tmp_path)!r}))
 trial.prepare([], fuzz_trial.Limits(seconds=0.3))

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -23,6 +22,7 @@ from fabricsim.traces.trace import (
     RecordingBuilder,
     Trace,
 )
+from tests.reference import mutations
 
 SCHEDULE = """\
 /* two ranks,
@@ -226,9 +226,7 @@ def test_a_schedule_of_some_ranks_only_is_not_written(tmp_path: Path) -> None:
 
 @settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_damaged_schedules_end_in_a_trace_or_a_trace_error(
-    tmp_path: Path, mutations: ModuleType, data: st.DataObject
-) -> None:
+def test_damaged_schedules_end_in_a_trace_or_a_trace_error(tmp_path: Path, data: st.DataObject) -> None:
     text = data.draw(mutations.damaged([SCHEDULE.encode(), b"num_ranks 1\nrank 0 {\na: calc 5\n}\n"]))
     try:
         trace = schedule(tmp_path, text)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from fabricsim.traces import horovod, nccl_tests, readers
 from fabricsim.traces.horovod_parts import Ran, fitting, parts
 from fabricsim.traces.rebuild.programs import rebuild
 from fabricsim.traces.trace import COMMUNICATION, COPY, KINDS, WAIT, Communication, ProcessGroup, Recording
+from tests.reference import mutations
 
 Event = dict[str, Any]
 
@@ -272,7 +272,7 @@ def test_mistakes(text: bytes, says: str, tmp_path: Path) -> None:
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=st.data())
-def test_damage_ends_in_recordings_or_one_error(drawn: st.DataObject, tmp_path: Path, mutations: ModuleType) -> None:
+def test_damage_ends_in_recordings_or_one_error(drawn: st.DataObject, tmp_path: Path) -> None:
     samples = [written(ALONE), written(FUSED), written(hierarchical((1,), 1026, BOTH, 4))]
     text = drawn.draw(mutations.damaged(samples))
     try:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from fabricsim.records.program import NONE
 from fabricsim.traces.inspecting import inspect
 from fabricsim.traces.inspection import TraceSummary, summarise_trace
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, Communication, Recording, RecordingBuilder, Trace
+from tests.reference import trace_samples
 
 US, MS = 10**6, 10**9  # ps
 
@@ -102,7 +102,7 @@ def test_a_trace_without_times() -> None:
     assert found["histogram"] == []
 
 
-def test_a_log_with_a_table_and_the_set_up(tmp_path: Path, trace_samples: ModuleType) -> None:
+def test_a_log_with_a_table_and_the_set_up(tmp_path: Path) -> None:
     table, log = trace_samples.SAMPLES["nccl_tests"][0], trace_samples.SAMPLES["nccl_log"][0]
     setup = b"".join(line for line in log.splitlines(keepends=True) if b"opCount" not in line)
     (tmp_path / "log").write_bytes(table.replace(b"#       size", setup + b"#       size"))
@@ -117,7 +117,7 @@ def test_a_log_with_a_table_and_the_set_up(tmp_path: Path, trace_samples: Module
     assert only["nccl"]["communicators"][0]["transports"] == {"NET/IB/GDRDMA": 2}
 
 
-def test_a_damaged_table_is_told_beside_what_can_be_read(tmp_path: Path, trace_samples: ModuleType) -> None:
+def test_a_damaged_table_is_told_beside_what_can_be_read(tmp_path: Path) -> None:
     table, log = trace_samples.SAMPLES["nccl_tests"][0], trace_samples.SAMPLES["nccl_log"][0]
     (tmp_path / "log").write_bytes(table[: table.index(b"0.05")] + b"\n" + log.replace(b"opCount", b"count"))
     (only,) = inspect([tmp_path / "log"])["logs"]
@@ -126,7 +126,7 @@ def test_a_damaged_table_is_told_beside_what_can_be_read(tmp_path: Path, trace_s
     assert "the row of 1024 bytes is cut or damaged" in only["problems"][0]
 
 
-def test_a_log_whose_beginning_shows_nothing(tmp_path: Path, trace_samples: ModuleType) -> None:
+def test_a_log_whose_beginning_shows_nothing(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"Epoch 1\n" * 10_000 + trace_samples.SAMPLES["nccl_log"][0])
     found = inspect([tmp_path / "log"])
 

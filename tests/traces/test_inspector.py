@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from fabricsim.records.program import NONE
 from fabricsim.traces import inspector, readers
 from fabricsim.traces.inspector import InspectedOp
 from fabricsim.traces.trace import ProcessGroup, Recording
+from tests.reference import mutations
 
 HEADER = {"id": "0x9e7a479f95a66c", "comm_name": "DP Group 0", "rank": 31, "n_ranks": 32, "nnodes": 4}
 SMALL = {"id": "0x11", "rank": 1, "n_ranks": 2, "nnodes": 1}
@@ -158,7 +158,7 @@ def test_kernels_of_one_job(tmp_path: Path) -> None:
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=st.data())
-def test_damage_ends_in_recordings_or_one_error(drawn: st.DataObject, tmp_path: Path, mutations: ModuleType) -> None:
+def test_damage_ends_in_recordings_or_one_error(drawn: st.DataObject, tmp_path: Path) -> None:
     one = [line for text in (OLD, NEW) for line in text.splitlines()]
     text = drawn.draw(mutations.damaged([OLD, NEW, *one]))
     try:

@@ -5,7 +5,6 @@ import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from fabricsim.traces.kineto import reader as kineto
 from fabricsim.traces.readers import read
 from fabricsim.traces.rebuild.programs import rebuild
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, LAUNCH, WAIT, Communication, Recording, Trace
+from tests.reference import kineto_traces, mutations
 
 US = 10**6  # ps
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
@@ -665,9 +665,7 @@ HEAD = {
 @pytest.mark.slow
 @given(data=st.data())
 @settings(FIXTURES, max_examples=150)
-def test_damaged_files_end_in_a_recording_or_a_trace_error(
-    tmp_path: Path, mutations: ModuleType, data: st.DataObject
-) -> None:
+def test_damaged_files_end_in_a_recording_or_a_trace_error(tmp_path: Path, data: st.DataObject) -> None:
     content = data.draw(mutations.damaged([sample(**HEAD), sample(), json.dumps([kernel(1, 1)]).encode()]))
     try:
         read_ = recording(tmp_path, content, name="rank1.json")
@@ -690,7 +688,7 @@ def test_recognised(tmp_path: Path) -> None:
     assert not kineto.recognises("", b'{"schema": "1.0.1", "nodes": [')
 
 
-def test_a_made_up_trace(tmp_path: Path, kineto_traces: ModuleType) -> None:
+def test_a_made_up_trace(tmp_path: Path) -> None:
     file = tmp_path / "made.json"
     operations = kineto_traces.write(file, 2**20)
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from fabricsim.files.sources import sources
 from fabricsim.records.program import NONE
 from fabricsim.traces.kineto.launched import LaunchedKernels, read_launched
 from fabricsim.traces.pytorch_et.inputs import read_inputs
+from tests.reference import kineto_traces, mutations
 
 FIXTURES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 MM = {"Input Dims": [[8, 3], [3, 5]], "Input type": ["float", "float"]}
@@ -125,9 +125,7 @@ def test_the_innermost_of_nested_operators(drawn: st.DataObject, tmp_path: Path)
 
 @FIXTURES
 @given(drawn=st.data())
-def test_damage_ends_in_kernels_or_one_error(
-    drawn: st.DataObject, tmp_path: Path, mutations: ModuleType, kineto_traces: ModuleType
-) -> None:
+def test_damage_ends_in_kernels_or_one_error(drawn: st.DataObject, tmp_path: Path) -> None:
     file = tmp_path / "rank0.json"
     kineto_traces.write_calls(file, kineto_traces.LAYER)
     file.write_bytes(drawn.draw(mutations.damaged([file.read_bytes()])))
@@ -142,9 +140,7 @@ def test_damage_ends_in_kernels_or_one_error(
 @pytest.mark.slow
 @FIXTURES
 @given(drawn=st.data())
-def test_damaged_execution_traces_end_in_inputs_or_one_error(
-    drawn: st.DataObject, tmp_path: Path, mutations: ModuleType, kineto_traces: ModuleType
-) -> None:
+def test_damaged_execution_traces_end_in_inputs_or_one_error(drawn: st.DataObject, tmp_path: Path) -> None:
     samples = []
     for nested in (False, True):
         kineto_traces.write_execution_trace(tmp_path / "et.json", kineto_traces.LAYER, nested=nested)

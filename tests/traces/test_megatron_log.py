@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from fabricsim.errors import TraceError
 from fabricsim.traces.inspecting import inspect
 from fabricsim.traces.megatron_log import MegatronSummary
+from tests.reference import trace_samples
 
 
 def seen(path: Path, content: bytes | None = None) -> MegatronSummary:
@@ -18,7 +18,7 @@ def seen(path: Path, content: bytes | None = None) -> MegatronSummary:
     return log["megatron"]
 
 
-def test_the_first_iterations_do_not_count(tmp_path: Path, trace_samples: ModuleType) -> None:
+def test_the_first_iterations_do_not_count(tmp_path: Path) -> None:
     log = seen(tmp_path / "log", trace_samples.SAMPLES["megatron"][0])
     assert (log["iterations"], log["warm_up"], log["interval"], log["skipped_updates"]) == (3, 1, 1, 1)
     assert log["time_s"] == pytest.approx({"median": 0.3, "p10": 0.22, "p90": 0.38})
@@ -32,7 +32,7 @@ def test_the_first_iterations_do_not_count(tmp_path: Path, trace_samples: Module
     }
 
 
-def test_timers_of_one_rank(tmp_path: Path, trace_samples: ModuleType) -> None:
+def test_timers_of_one_rank(tmp_path: Path) -> None:
     log = seen(tmp_path / "log", trace_samples.SAMPLES["megatron"][0])
     assert log["timers_of"] == "the rank that prints"
     assert {row["name"]: (row["iterations"], row["min_s"], row["max_s"]) for row in log["timers"]} == {
@@ -42,7 +42,7 @@ def test_timers_of_one_rank(tmp_path: Path, trace_samples: ModuleType) -> None:
     }
 
 
-def test_timers_of_all_ranks(tmp_path: Path, trace_samples: ModuleType) -> None:
+def test_timers_of_all_ranks(tmp_path: Path) -> None:
     log = seen(tmp_path / "log", trace_samples.SAMPLES["megatron"][1])
     assert (log["interval"], log["timers_of"]) == (10, "all ranks")
     assert log["tflops_per_gpu"] is not None

@@ -3,7 +3,6 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -29,6 +28,7 @@ from fabricsim.traces.trace import (
     ProcessGroup,
     Recording,
 )
+from tests.reference import mutations
 
 MM = "aten::mm(Tensor self, Tensor mat2) -> Tensor"
 ADD = "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"
@@ -467,9 +467,7 @@ class TestMistakes:
     @pytest.mark.slow
     @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(drawn=st.data())
-    def test_damage_ends_in_recordings_or_one_error(
-        self, drawn: st.DataObject, tmp_path: Path, mutations: ModuleType
-    ) -> None:
+    def test_damage_ends_in_recordings_or_one_error(self, drawn: st.DataObject, tmp_path: Path) -> None:
         samples = [flat(STEP), nested(GROUPED), nested(PLUS)]
         text = drawn.draw(mutations.damaged(samples))
         try:

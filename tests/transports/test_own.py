@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import random
 import re
-import sys
-from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -23,6 +20,7 @@ from fabricsim.run.traffic import request
 from fabricsim.scenario.balancing import RULES
 from fabricsim.scenario.congestion import LAWS
 from fabricsim.transports.dispatch import Dispatch
+from tests.reference import packet_cases, packet_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "howto" / "own-law.md"
@@ -39,14 +37,6 @@ def files(tmp_path: Path) -> Path:
     for name, text in re.findall(r"^```python\n# (\S+)\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE):
         (tmp_path / name).write_text(text, encoding="utf-8")
     return tmp_path
-
-
-def _helper(name: str) -> ModuleType:
-    sys.path.insert(0, str(ROOT / "tests" / "reference"))
-    try:
-        return import_module(name)
-    finally:
-        sys.path.pop(0)
 
 
 def _settings(files: Path) -> list[str]:
@@ -86,7 +76,6 @@ def test_a_scenario_names_them_and_runs_alike_in_both_engines(files: Path) -> No
 
 @pytest.mark.slow
 def test_each_packet_goes_alike_in_both_engines(files: Path) -> None:
-    cases, runs = _helper("packet_cases"), _helper("packet_runs")
     names = [str(files / name) for name in ("aimd.py", "two.py")]
     for name in names:
         extensions.run(name)
@@ -97,8 +86,8 @@ def test_each_packet_goes_alike_in_both_engines(files: Path) -> None:
     for seed in range(20):
         rng = random.Random(seed)  # noqa: S311  no secret
         packets = rng.randint(2, 12)
-        options = cases.Options(limit=packets * 1064, mark_low=1064, mark_high=2 * 1064, bit_error_rate=1e-6)
-        builder = cases.leaves_and_spine(4, 100.0, 25.0, US, options)
+        options = packet_cases.Options(limit=packets * 1064, mark_low=1064, mark_high=2 * 1064, bit_error_rate=1e-6)
+        builder = packet_cases.leaves_and_spine(4, 100.0, 25.0, US, options)
         builder.dispatch, builder.seed = Dispatch((law,), (rule,)), seed
         selective = {"recovery": 1, "span": 128, "payload": 1000, "maximum_window": 40.0, "initial_window": 10.0}
         own = {"law": 0, "balance": 0, "step": 1.0, "factor": 0.5, "pause": 5 * US, "margin": 1000}
@@ -106,9 +95,9 @@ def test_each_packet_goes_alike_in_both_engines(files: Path) -> None:
         builder.add_law(**selective, **own, **timers)
         for _ in range(5):
             builder.add_flow(*rng.sample(range(4), 2))
-        posts = cases.draw_posts(rng, 5, 1000)
-        case = cases.Case(builder.build(), posts, cases.END, f"seed {seed}", builder.dispatch)
-        expected, found = runs.reference(case), runs.Compiled(case).run()
+        posts = packet_cases.draw_posts(rng, 5, 1000)
+        case = packet_cases.Case(builder.build(), posts, packet_cases.END, f"seed {seed}", builder.dispatch)
+        expected, found = packet_runs.reference(case), packet_runs.Compiled(case).run()
         assert found == expected
         assert len(expected.deliveries) == len(posts)
 

@@ -14,6 +14,7 @@ from fabricsim.scenario.load import load
 from fabricsim.scenario.scenario import Scenario
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call
+from tests.reference.scenarios import ideal_scenario
 
 Make = Callable[..., Scenario]
 
@@ -28,12 +29,12 @@ def _send(made: Scenario, size: int, latency: int | None = None) -> float:
 
 
 @pytest.mark.parametrize("kind", ["infiniband", "roce", "tcp", "ipoib"])
-def test_latency_and_overhead_come_once_per_message(ideal_scenario: Make, kind: str) -> None:
+def test_latency_and_overhead_come_once_per_message(kind: str) -> None:
     made = ideal_scenario(2, transport={"kind": kind, "latency": "5us", "send_overhead": "2us"})
     assert _send(made, MB) == pytest.approx(MB / B + CABLES + 7e-6, rel=1e-9)
 
 
-def test_switch_latency_comes_once_per_switch(ideal_scenario: Make) -> None:
+def test_switch_latency_comes_once_per_switch() -> None:
     made = ideal_scenario(16, "fat-tree", k=4, switch_latency="300ns")
     env = simpy.Environment()
     fabric = Fabric(env, made)
@@ -42,7 +43,7 @@ def test_switch_latency_comes_once_per_switch(ideal_scenario: Make) -> None:
     assert took == pytest.approx([MB / B + n * 0.5e-6 + (n - 1) * 0.3e-6 for n in links], rel=1e-9)
 
 
-def test_store_and_forward_serialises_a_packet_again_at_every_switch(ideal_scenario: Make) -> None:
+def test_store_and_forward_serialises_a_packet_again_at_every_switch() -> None:
     made = ideal_scenario(16, "fat-tree", k=4, forwarding="store-and-forward", uplink_rate="40Gbps")
     packet = 4096 + 26
     edge = 12.5e9 * packet / 4096
@@ -55,12 +56,12 @@ def test_store_and_forward_serialises_a_packet_again_at_every_switch(ideal_scena
     assert across == pytest.approx(MB * packet / 4096 / 5e9 + 6 * 0.5e-6 + 4 * packet / 5e9 + packet / edge, rel=1e-6)
 
 
-def test_headers_and_efficiency_take_their_share_of_the_wire(ideal_scenario: Make) -> None:
+def test_headers_and_efficiency_take_their_share_of_the_wire() -> None:
     made = ideal_scenario(2, cable="0m", link_rate="100Gbps", transport={"kind": "roce", "efficiency": 0.9})
     assert _send(made, MB) == pytest.approx(MB * (4096 + 82) / 4096 / 0.9 / 12.5e9, rel=1e-6)
 
 
-def test_the_latency_of_one_message_can_be_given(ideal_scenario: Make) -> None:
+def test_the_latency_of_one_message_can_be_given() -> None:
     made = ideal_scenario(2, transport={"latency": "5us", "send_overhead": "2us"})
     assert _send(made, MB, latency=50_000) == pytest.approx(MB / B + CABLES + 50e-9, rel=1e-9)
 
@@ -68,12 +69,12 @@ def test_the_latency_of_one_message_can_be_given(ideal_scenario: Make) -> None:
 # ---- sockets ------------------------------------------------------------------------------------
 
 
-def test_a_copying_thread_bounds_the_rate(ideal_scenario: Make) -> None:
+def test_a_copying_thread_bounds_the_rate() -> None:
     copying = {"kind": "ipoib", "mtu": 2044, "send_copy": "0.2ns/B", "receive_copy": "0.4ns/B"}
     assert _send(ideal_scenario(2, transport=copying), MB) == pytest.approx(MB * 0.4e-9 + CABLES, rel=1e-6)
 
 
-def test_sending_and_receiving_share_one_thread_unless_there_are_more(ideal_scenario: Make) -> None:
+def test_sending_and_receiving_share_one_thread_unless_there_are_more() -> None:
     copying = {"kind": "ipoib", "mtu": 2044, "send_copy": "0.2ns/B", "receive_copy": "0.3ns/B"}
 
     def both_ways(**more: object) -> float:
@@ -107,7 +108,7 @@ def _calls(made: Scenario, pauses: list[float], size: int) -> list[float]:
     return list((calls["ended"] - calls["started"]) * 1e-12)
 
 
-def test_slow_start_waits_for_the_acknowledgements_of_its_first_windows(ideal_scenario: Make) -> None:
+def test_slow_start_waits_for_the_acknowledgements_of_its_first_windows() -> None:
     # Round trip 100 us = 1.25 MB at full rate; windows of 14480, 28960, ... leave the sender idle.
     size, window = 100_000, 14_480
     rounds = [window, 2 * window]  # 100 kB: the third window, of 57,920, holds what is left
@@ -115,7 +116,7 @@ def test_slow_start_waits_for_the_acknowledgements_of_its_first_windows(ideal_sc
     assert _calls(_tcp(ideal_scenario), [0.0], size) == pytest.approx([size / B + 50e-6 + idle], rel=1e-6)
 
 
-def test_a_warm_connection_starts_at_full_rate_and_an_idle_one_anew(ideal_scenario: Make) -> None:
+def test_a_warm_connection_starts_at_full_rate_and_an_idle_one_anew() -> None:
     cold, warm, still_warm, restarted = _calls(_tcp(ideal_scenario), [0.0, 0.0, 0.9e-3, 1.1e-3], 100_000)
     assert [warm, still_warm] == pytest.approx([100_000 / B + 50e-6] * 2, rel=1e-6)
     assert cold == pytest.approx(restarted) == pytest.approx(warm + 200e-6 - 3 * 14_480 / B, rel=1e-6)
@@ -123,7 +124,7 @@ def test_a_warm_connection_starts_at_full_rate_and_an_idle_one_anew(ideal_scenar
 
 @pytest.mark.parametrize("engine", ["flow", "packet"])
 @pytest.mark.parametrize("law", ["new-reno", "cubic", "dctcp"])
-def test_engines_agree_on_when_a_connection_starts_anew(ideal_scenario: Make, engine: str, law: str) -> None:
+def test_engines_agree_on_when_a_connection_starts_anew(engine: str, law: str) -> None:
     # 1 km of cable on either side: a round trip is 20 us, and acknowledgements come over the cables in both engines.
     # They come for every other packet after so short a pause, and at first as well without `quick_acks`.
     def calls(idle_restart: str | None) -> list[float]:
@@ -139,12 +140,12 @@ def test_engines_agree_on_when_a_connection_starts_anew(ideal_scenario: Make, en
     assert calls(None)[1:] == pytest.approx([warm] * 3, rel=1e-6)
 
 
-def test_a_send_of_a_process_starts_as_slowly_as_one_of_a_call(ideal_scenario: Make) -> None:
+def test_a_send_of_a_process_starts_as_slowly_as_one_of_a_call() -> None:
     made = _tcp(ideal_scenario)
     assert _send(made, 100_000) == pytest.approx(_calls(made, [0.0], 100_000)[0], rel=1e-6)
 
 
-def test_without_an_initial_window_there_is_no_slow_start(ideal_scenario: Make) -> None:
+def test_without_an_initial_window_there_is_no_slow_start() -> None:
     made = _tcp(ideal_scenario, initial_window=None, idle_restart=None)
     assert _calls(made, [0.0], 100_000) == pytest.approx([100_000 / B + 50e-6], rel=1e-6)
 
@@ -153,9 +154,7 @@ def test_without_an_initial_window_there_is_no_slow_start(ideal_scenario: Make) 
     ("size", "least"), [(100, 0.0), (256, 0.0), (257, 20e-6), (8000, 20e-6), (8193, 60e-6), (10 * MB, 60e-6)]
 )
 @pytest.mark.parametrize("kind", ["tcp", "infiniband"])
-def test_moderated_interrupts_hold_messages_back_on_sockets_only(
-    ideal_scenario: Make, kind: str, size: int, least: float
-) -> None:
+def test_moderated_interrupts_hold_messages_back_on_sockets_only(kind: str, size: int, least: float) -> None:
     steps = [{"above": "256B", "interval": "20us"}, {"above": "8KiB", "interval": "60us"}]
     nic = {"name": "round", "pcie": {"generation": 4}, "interrupt_moderation": steps}
     made = ideal_scenario(2, transport={"kind": kind, "latency": "5us"}, cluster={"nic": nic})
@@ -164,7 +163,7 @@ def test_moderated_interrupts_hold_messages_back_on_sockets_only(
     assert _send(made, size) == pytest.approx(expected, rel=1e-6)
 
 
-def test_byte_latency_is_paid_once_per_message_and_takes_no_bandwidth(ideal_scenario: Make) -> None:
+def test_byte_latency_is_paid_once_per_message_and_takes_no_bandwidth() -> None:
     made = ideal_scenario(2)
     env = simpy.Environment()
     fabric = Fabric(env, made)

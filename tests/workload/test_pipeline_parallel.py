@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 import pytest
@@ -12,14 +12,12 @@ import simpy
 from fabricsim.engine.completions import Replay
 from fabricsim.engine.fabric import Fabric
 from fabricsim.records.program import COLLECTIVE, MAIN_STREAM, OVERLAPPED_STREAM
-from fabricsim.scenario.scenario import Scenario
 from fabricsim.scenario.schedule import Step
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.passes import ordered
 from fabricsim.workload.pipeline_parallel import TIMERS, Pipeline, run_stage
 from fabricsim.workload.program import Call, Program
-
-Make = Callable[..., Scenario]
+from tests.reference.scenarios import ideal_scenario
 
 US = 10**6  # ps
 FORWARD, BACKWARD, WEIGHT = 300 * US, 400 * US, 200 * US  # without, and of the weights; forward longer than weight
@@ -64,8 +62,8 @@ def bubble(name: str, stages: int, micro_batches: int, chunks: int) -> int:
 
 @pytest.mark.parametrize("overlap", [False, True])
 @pytest.mark.parametrize(("name", "stages", "micro_batches", "chunks"), GRID)
-def test_the_engine_takes_the_closed_form_and_its_messages(  # noqa: PLR0913  the letters of the formula
-    name: str, stages: int, micro_batches: int, chunks: int, *, overlap: bool, ideal_scenario: Make
+def test_the_engine_takes_the_closed_form_and_its_messages(
+    name: str, stages: int, micro_batches: int, chunks: int, *, overlap: bool
 ) -> None:
     program = compiled(name, stages, micro_batches, chunks, overlap=overlap)
     env = simpy.Environment()

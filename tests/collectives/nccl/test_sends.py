@@ -10,6 +10,7 @@ import pytest
 from fabricsim.collectives.nccl.plan import NcclPlan
 from fabricsim.scenario.load import machine
 from fabricsim.transports import flow_model
+from tests.reference.scenarios import measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +40,7 @@ def _wire(made: Scenario) -> float:
     return made.link_rate / flow_model(made.transport).costs.wire
 
 
-def _rate(measure: Measure, made: Scenario, collective: str, size: int = SIZE) -> float:
+def _rate(made: Scenario, collective: str, size: int = SIZE) -> float:
     """Bytes/s that each sender sends."""
     ranks = range(2 if collective == "send_recv" else made.cluster.ranks)
     sent = size * (len(ranks) - 1) / len(ranks) if collective == "all_to_all" else size
@@ -50,9 +51,9 @@ def _rate(measure: Measure, made: Scenario, collective: str, size: int = SIZE) -
 @pytest.mark.parametrize("collective", ["all_to_all", "send_recv", "ring_exchange"])
 @pytest.mark.parametrize("gbps", [100, 400, 800])
 @pytest.mark.parametrize("hosts", [2, 4, 8])
-def test_sends_fill_the_wire_in_both_engines(measure: Measure, hosts: int, gbps: int, collective: str) -> None:
+def test_sends_fill_the_wire_in_both_engines(hosts: int, gbps: int, collective: str) -> None:
     flows, packets = (_hosts(hosts, f"{gbps}Gbps", engine) for engine in ("flow", "packet"))
-    by_flows, by_packets = _rate(measure, flows, collective), _rate(measure, packets, collective)
+    by_flows, by_packets = _rate(flows, collective), _rate(packets, collective)
     assert 0.9 * _wire(flows) < by_flows < _wire(flows)
     assert by_packets == pytest.approx(by_flows, rel=0.05)
 
@@ -68,9 +69,9 @@ def test_over_nvlink_all_channels_of_the_pair_take_longer_steps() -> None:
     assert NcclPlan(made)("send_recv", (0, 1), SIZE).chunk == 16 * 2**19
 
 
-def test_measured_sends_run_at_the_rate_of_measured_rings(measure: Measure) -> None:
+def test_measured_sends_run_at_the_rate_of_measured_rings() -> None:
     """Two tables of the same hosts: with the rate of one, the other comes out 8 % too fast."""
     made = _hosts(2, "400Gbps")
     made = _hosts(2, f"{MOC_ALL_REDUCE * 1e9 * made.link_rate / _wire(made):.0f}Bps")
-    errors = [_rate(measure, made, "ring_exchange", size) / rate / 1e9 - 1 for size, rate in MOC_SENDRECV.items()]
+    errors = [_rate(made, "ring_exchange", size) / rate / 1e9 - 1 for size, rate in MOC_SENDRECV.items()]
     assert abs(median(errors)) < 0.15

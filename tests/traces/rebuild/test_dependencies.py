@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,13 @@ from fabricsim.records.program import HOST_STREAM, MAIN_STREAM
 from fabricsim.traces.rebuild.dependencies import Ordered, delayed, order
 from fabricsim.traces.rebuild.strand import TIMERS, strand
 from fabricsim.traces.trace import Communication, Recording
+from tests.reference import captured_jobs as jobs
 
 US = 10**6
 REDUCTION = Communication("all_reduce", size=4)
 
 
-def replayed(jobs: ModuleType, recording: Recording, **options: float) -> tuple[Ordered, list[float], list[float]]:
+def replayed(recording: Recording, **options: float) -> tuple[Ordered, list[float], list[float]]:
     """Order a recording and let it run with communication that takes no time; gives starts and ends of nodes, us."""
     ordered = order(recording)
     calls = [()] * int(np.count_nonzero(ordered.nodes["kind"] == 1))
@@ -53,7 +53,7 @@ def schedules(draw: st.DrawFn) -> tuple[list[tuple[str, int, int, int]], int]:
 
 @pytest.mark.slow
 @given(schedules())
-def test_what_was_captured_is_what_is_replayed(jobs: ModuleType, schedule: tuple[list[Any], int]) -> None:
+def test_what_was_captured_is_what_is_replayed(schedule: tuple[list[Any], int]) -> None:
     """Whatever the order of launches, waits and gaps: each operation ends when it was captured."""
     job = jobs.Captured()
     for name, called, start, duration in schedule[0]:
@@ -63,68 +63,68 @@ def test_what_was_captured_is_what_is_replayed(jobs: ModuleType, schedule: tuple
             job.launch(int(name.split()[1]), called, start, duration)
     recording = job.recording()
     nodes = recording.nodes[np.argsort(recording.nodes["start"], kind="stable")]
-    _, _, ends = replayed(jobs, recording)
+    _, _, ends = replayed(recording)
     assert ends == pytest.approx(((nodes["start"] - nodes["start"].min() + nodes["duration"]) / US).tolist())
 
 
-def test_a_slower_gpu_keeps_the_host_waiting_where_it_waits(jobs: ModuleType) -> None:
+def test_a_slower_gpu_keeps_the_host_waiting_where_it_waits() -> None:
     job = jobs.Captured()
     job.launch(7, called=0, start=5, duration=100)
     job.wait("cudaStreamSynchronize", 10, 97)  # until 107, 2 after the kernel has ended
     job.launch(7, called=120, start=125, duration=10)
-    _, starts, _ = replayed(jobs, job.recording(), gpu_speed=0.5)
+    _, starts, _ = replayed(job.recording(), gpu_speed=0.5)
     assert starts == [0, 5, 205, 220, 225]  # the wait takes until 207, and the host goes on 13 later
 
 
-def test_a_slower_gpu_does_not_hold_a_host_that_does_not_wait(jobs: ModuleType) -> None:
+def test_a_slower_gpu_does_not_hold_a_host_that_does_not_wait() -> None:
     job = jobs.Captured()
     job.launch(7, called=0, start=5, duration=100)
     job.launch(7, called=10, start=105, duration=10)
-    _, starts, _ = replayed(jobs, job.recording(), gpu_speed=0.5)
+    _, starts, _ = replayed(job.recording(), gpu_speed=0.5)
     assert starts == [0, 5, 10, 205]
 
 
-def test_a_stream_told_to_wait_goes_on_after_the_other(jobs: ModuleType) -> None:
+def test_a_stream_told_to_wait_goes_on_after_the_other() -> None:
     """The second kernel of stream 7 began long after what it waited for; it waits for it none the less."""
     job = jobs.Captured()
     job.launch(20, called=0, start=5, duration=30)
     job.host("cudaStreamWaitEvent", 10, 1)
     job.launch(7, called=100, start=105, duration=10)
-    _, starts, _ = replayed(jobs, job.recording(), gpu_speed=0.1)
+    _, starts, _ = replayed(job.recording(), gpu_speed=0.1)
     assert starts[-1] == 305 + 3  # what a kernel takes to begin
 
 
-def test_a_late_start_just_when_another_stream_was_done_is_taken_for_waiting(jobs: ModuleType) -> None:
+def test_a_late_start_just_when_another_stream_was_done_is_taken_for_waiting() -> None:
     job = jobs.Captured()
     job.launch(20, called=0, start=5, duration=300)
     job.launch(7, called=10, start=306, duration=10)
-    ordered, starts, _ = replayed(jobs, job.recording(), gpu_speed=0.5)
+    ordered, starts, _ = replayed(job.recording(), gpu_speed=0.5)
     assert ordered.inferred == 1
     assert starts[-1] == 606
 
 
-def test_threads_hand_work_to_one_another(jobs: ModuleType) -> None:
+def test_threads_hand_work_to_one_another() -> None:
     """The backward pass runs in a thread of its own, after what the main thread had done and before it goes on."""
     job = jobs.Captured()
     job.host("forward", 0, 10)
     other = job.builder.lane("thread", "thread 2")
     job.host("backward", 20, 30, thread=other)
     job.host("step", 60, 5)
-    ordered, _, _ = replayed(jobs, job.recording())
+    ordered, _, _ = replayed(job.recording())
     assert {(int(before), int(after)) for before, after, _ in ordered.edges.tolist()} >= {(0, 1), (1, 2)}
     assert (ordered.gaps / US).tolist() == [0, 10, 10]
 
 
-def test_overlaps_of_rounding_are_cut_and_real_ones_kept(jobs: ModuleType) -> None:
+def test_overlaps_of_rounding_are_cut_and_real_ones_kept() -> None:
     job = jobs.Captured()
     job.launch(7, called=0, start=5, duration=11)
     job.launch(7, called=3, start=15, duration=40)  # one before the first has ended, by its rounded times
     job.launch(7, called=8, start=25, duration=10)  # in the midst of the second
-    _, starts, _ = replayed(jobs, job.recording())
+    _, starts, _ = replayed(job.recording())
     assert [starts[place] for place in (2, 4, 5)] == [5, 15, 25]
 
 
-def test_steps_begin_and_end_where_they_were_marked(jobs: ModuleType) -> None:
+def test_steps_begin_and_end_where_they_were_marked() -> None:
     job = jobs.Captured()
     job.step(3, 4, 90)
     job.launch(7, called=10, start=15, duration=100)
@@ -138,7 +138,7 @@ def test_steps_begin_and_end_where_they_were_marked(jobs: ModuleType) -> None:
     assert start[first] == 0
 
 
-def test_a_rank_that_begins_later_does_all_of_it_later(jobs: ModuleType) -> None:
+def test_a_rank_that_begins_later_does_all_of_it_later() -> None:
     job = jobs.Captured()
     job.launch(7, called=0, start=5, duration=10)
     job.host("more", 30, 5)
@@ -148,7 +148,7 @@ def test_a_rank_that_begins_later_does_all_of_it_later(jobs: ModuleType) -> None
     assert start.max() / US == 80
 
 
-def test_without_times_lanes_and_edges_are_all_the_order_there_is(jobs: ModuleType) -> None:
+def test_without_times_lanes_and_edges_are_all_the_order_there_is() -> None:
     builder = jobs.RecordingBuilder("a.et")
     lane, free = builder.lane("stream", "stream 0"), builder.lane("any", "")
     nodes = [builder.node(0, lane, "a", duration=3), builder.node(0, free, "b", duration=4)]
@@ -162,7 +162,7 @@ def test_without_times_lanes_and_edges_are_all_the_order_there_is(jobs: ModuleTy
     assert ordered.unknown == 1
 
 
-def test_kinds_of_ops_say_what_works(jobs: ModuleType) -> None:
+def test_kinds_of_ops_say_what_works() -> None:
     job = jobs.Captured()
     job.launch(7, called=0, start=5, duration=10)
     job.communicate(20, called=20, start=30, duration=10, what=REDUCTION)
@@ -174,9 +174,9 @@ def test_kinds_of_ops_say_what_works(jobs: ModuleType) -> None:
     assert by_kind == {(0, MAIN_STREAM), (2, MAIN_STREAM), (2, HOST_STREAM)}
 
 
-def test_short_kernels_side_by_side_do_not_wait_for_each_other_in_a_circle(jobs: ModuleType) -> None:
+def test_short_kernels_side_by_side_do_not_wait_for_each_other_in_a_circle() -> None:
     job = jobs.Captured()
     job.launch(7, called=0, start=100, duration=1)
     job.launch(20, called=3, start=102, duration=2)
-    ordered, _, _ = replayed(jobs, job.recording())
+    ordered, _, _ = replayed(job.recording())
     assert all(before < after for before, after, _ in ordered.edges.tolist())

@@ -6,7 +6,6 @@ import gzip
 import json
 import tarfile
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from fabricsim.errors import TraceError
 from fabricsim.traces.readers import read
 from fabricsim.traces.rebuild.programs import Rebuilt, rebuild
 from fabricsim.traces.trace import Communication, Recording
+from tests.reference import captured_jobs as jobs
 
 SAID = "communications at the beginning, of which the trace does not say what they move"
 UNKNOWN = Communication("unknown")
@@ -98,7 +98,7 @@ def test_a_rank_that_describes_nothing_among_others_is_refused_by_name(traces: P
         rebuilt(tmp_path, documents)
 
 
-def job(jobs: ModuleType, rank: int, *whats: tuple[int, Communication]) -> Recording:
+def job(rank: int, *whats: tuple[int, Communication]) -> Recording:
     """One rank whose communications, each on a stream, follow one another."""
     captured = jobs.Captured(f"rank{rank}.json")
     for place, (stream, what) in enumerate(whats):
@@ -110,26 +110,26 @@ def reduces(*sizes: int) -> list[tuple[int, Communication]]:
     return [(20, Communication("all_reduce", size=size)) for size in sizes]
 
 
-def test_a_stream_may_lead_with_unknown_kernels_after_others_have_begun(jobs: ModuleType) -> None:
+def test_a_stream_may_lead_with_unknown_kernels_after_others_have_begun() -> None:
     last = (21, Communication("all_reduce", size=32))
-    both = [job(jobs, rank, *reduces(8), (21, UNKNOWN), *reduces(16), last) for rank in (0, 1)]
+    both = [job(rank, *reduces(8), (21, UNKNOWN), *reduces(16), last) for rank in (0, 1)]
     assert [call.size for call in rebuild(jobs.trace_of(*both)).program.calls] == [8, 16, 32]
 
 
-def test_an_unknown_kernel_between_known_ones_is_refused_and_none_asks_for_what_is_there(jobs: ModuleType) -> None:
-    both = [job(jobs, rank, *reduces(8), (20, UNKNOWN), *reduces(16)) for rank in (0, 1)]
+def test_an_unknown_kernel_between_known_ones_is_refused_and_none_asks_for_what_is_there() -> None:
+    both = [job(rank, *reduces(8), (20, UNKNOWN), *reduces(16)) for rank in (0, 1)]
     with pytest.raises(TraceError, match="others before it are described, so the capture is not whole"):
         rebuild(jobs.trace_of(*both))
 
 
-def test_ranks_begin_at_different_communications_and_end_with_the_same(jobs: ModuleType) -> None:
-    first = job(jobs, 0, (20, UNKNOWN), *reduces(2, 3, 4))
-    second = job(jobs, 1, (20, UNKNOWN), (20, UNKNOWN), *reduces(3, 4))
+def test_ranks_begin_at_different_communications_and_end_with_the_same() -> None:
+    first = job(0, (20, UNKNOWN), *reduces(2, 3, 4))
+    second = job(1, (20, UNKNOWN), (20, UNKNOWN), *reduces(3, 4))
     assert [call.size for call in rebuild(jobs.trace_of(first, second)).program.calls] == [3, 4]
 
 
-def test_a_rank_that_lacks_more_than_it_leads_with_is_refused(jobs: ModuleType) -> None:
-    first = job(jobs, 0, *reduces(1, 2, 3, 4))
-    second = job(jobs, 1, (20, UNKNOWN), *reduces(3, 4))
+def test_a_rank_that_lacks_more_than_it_leads_with_is_refused() -> None:
+    first = job(0, *reduces(1, 2, 3, 4))
+    second = job(1, (20, UNKNOWN), *reduces(3, 4))
     with pytest.raises(TraceError, match="was captured on 1 of them, not on rank 1"):
         rebuild(jobs.trace_of(first, second))

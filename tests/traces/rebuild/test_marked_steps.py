@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -9,6 +8,7 @@ from fabricsim.records.program import NONE
 from fabricsim.traces import aicb, readers
 from fabricsim.traces.rebuild.programs import rebuild
 from fabricsim.traces.trace import COMPUTE, Trace
+from tests.reference import captured_jobs as jobs
 
 US = 10**6
 """Picoseconds."""
@@ -41,7 +41,7 @@ def test_iterations_of_a_log_without_starts_are_those_between_its_waits(
     assert rebuilt.steps.max() == rebuilt.steps[0, -1, 1] == len(rebuilt.program.ops) // 2 - 1  # of two ranks
 
 
-def test_an_iteration_has_the_flops_of_its_steps_or_all_without_any(jobs: ModuleType) -> None:
+def test_an_iteration_has_the_flops_of_its_steps_or_all_without_any() -> None:
     def computing(steps: list[tuple[int, int, int]]) -> Trace:
         job = jobs.Captured()
         for start, flops in ((0, 7), (10, 100), (15, 20), (20, 3), (30, NONE)):

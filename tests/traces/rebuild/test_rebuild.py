@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-
 import pytest
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.rebuild.programs import rebuild
 from fabricsim.traces.trace import Communication, Operation, Recording, Trace
+from tests.reference import captured_jobs as jobs
 
 US = 10**6
 ALL = Communication("all_reduce", size=4096)
 
 
-def reducing(jobs: ModuleType, rank: int, called: int, end: int, **about: object) -> Recording:
+def reducing(rank: int, called: int, end: int, **about: object) -> Recording:
     """One rank that all-reduces once."""
     job = jobs.Captured(f"rank{rank}.json")
     job.host("begin", 0, 1)
@@ -23,8 +22,8 @@ def reducing(jobs: ModuleType, rank: int, called: int, end: int, **about: object
     return job.recording(rank, 2, **about)
 
 
-def test_a_transfer_lasts_from_the_last_start_to_the_last_end(jobs: ModuleType) -> None:
-    trace = jobs.trace_of(reducing(jobs, 0, 10, 131), reducing(jobs, 1, 100, 130))
+def test_a_transfer_lasts_from_the_last_start_to_the_last_end() -> None:
+    trace = jobs.trace_of(reducing(0, 10, 131), reducing(1, 100, 130))
     rebuilt = rebuild(trace)
     assert [call.ranks for call in rebuilt.program.calls] == [(0, 1)]
     assert rebuilt.captured_transfers.tolist() == [(131 - 105) * US]
@@ -32,17 +31,17 @@ def test_a_transfer_lasts_from_the_last_start_to_the_last_end(jobs: ModuleType) 
     assert rebuilt.assumptions == ()
 
 
-def test_clocks_of_two_hosts_are_brought_together_by_common_ends(jobs: ModuleType) -> None:
+def test_clocks_of_two_hosts_are_brought_together_by_common_ends() -> None:
     """The second host's clock is 7 ms ahead; without that its rank would begin 7 ms later."""
-    plain = rebuild(jobs.trace_of(reducing(jobs, 0, 10, 131), reducing(jobs, 1, 100, 131)))
-    ahead = reducing(jobs, 1, 100, 131, origin=7_000_000)
-    shifted = rebuild(jobs.trace_of(reducing(jobs, 0, 10, 131), ahead))
+    plain = rebuild(jobs.trace_of(reducing(0, 10, 131), reducing(1, 100, 131)))
+    ahead = reducing(1, 100, 131, origin=7_000_000)
+    shifted = rebuild(jobs.trace_of(reducing(0, 10, 131), ahead))
     assert shifted.captured_transfers.tolist() == plain.captured_transfers.tolist()
     assert shifted.captured_span == plain.captured_span
 
 
-def test_a_rank_that_was_not_captured_does_as_another(jobs: ModuleType) -> None:
-    rebuilt = rebuild(Trace("kineto", (reducing(jobs, 0, 10, 131),), 2))
+def test_a_rank_that_was_not_captured_does_as_another() -> None:
+    rebuilt = rebuild(Trace("kineto", (reducing(0, 10, 131),), 2))
     assert rebuilt.program.ranks == 2
     assert rebuilt.captured_transfers.tolist() == [(131 - 15) * US]  # at most: it may have waited for the other
     assert rebuilt.captured_parts.tolist() == [1]
@@ -50,20 +49,18 @@ def test_a_rank_that_was_not_captured_does_as_another(jobs: ModuleType) -> None:
 
 
 @pytest.mark.parametrize(("operation", "captured"), [("broadcast", NONE), ("reduce", NONE), ("all_gather", 20 * US)])
-def test_a_rank_that_may_leave_before_others_bounds_no_transfer(
-    jobs: ModuleType, operation: Operation, captured: int
-) -> None:
+def test_a_rank_that_may_leave_before_others_bounds_no_transfer(operation: Operation, captured: int) -> None:
     job = jobs.Captured("rank0.json")
     job.communicate(20, 0, 5, 20, Communication(operation, size=4096, peer=0))
     assert rebuild(Trace("kineto", (job.recording(0, 2),), 2)).captured_transfers.tolist() == [captured]
 
 
-def test_a_transfer_of_more_ranks_than_the_job_had_is_not_bounded_by_it(jobs: ModuleType) -> None:
-    rebuilt = rebuild(jobs.trace_of(reducing(jobs, 0, 10, 131), reducing(jobs, 1, 100, 130)), scale_to=4)
+def test_a_transfer_of_more_ranks_than_the_job_had_is_not_bounded_by_it() -> None:
+    rebuilt = rebuild(jobs.trace_of(reducing(0, 10, 131), reducing(1, 100, 130)), scale_to=4)
     assert rebuilt.captured_transfers.tolist() == [NONE]
 
 
-def test_a_trace_of_one_rank_without_communication_is_that_of_a_job_of_one(jobs: ModuleType) -> None:
+def test_a_trace_of_one_rank_without_communication_is_that_of_a_job_of_one() -> None:
     job = jobs.Captured("trace.json")
     job.host("step", 0, 10)
     rebuilt = rebuild(Trace("kineto", (job.recording(NONE, NONE),), NONE))
@@ -71,7 +68,7 @@ def test_a_trace_of_one_rank_without_communication_is_that_of_a_job_of_one(jobs:
     assert "one (see --ranks)" in rebuilt.assumptions[0]
 
 
-def test_a_job_is_scaled_by_its_data_parallel_groups(jobs: ModuleType) -> None:
+def test_a_job_is_scaled_by_its_data_parallel_groups() -> None:
     """Two tensor-parallel pairs, joined by data parallelism, twice as often."""
     job = jobs.Captured()
     tensor = job.builder.group("7", "tp", (0, 1), 2)
@@ -88,7 +85,7 @@ def test_a_job_is_scaled_by_its_data_parallel_groups(jobs: ModuleType) -> None:
     assert any("repeated 2 times" in line for line in rebuilt.assumptions)
 
 
-def test_an_uneven_all_to_all_is_sent_pair_by_pair(jobs: ModuleType) -> None:
+def test_an_uneven_all_to_all_is_sent_pair_by_pair() -> None:
     sizes = ((1, 20, 300), (4, 50, 0), (7, 80, 900))
     recordings = []
     for rank, sent in enumerate(sizes):
@@ -102,7 +99,7 @@ def test_an_uneven_all_to_all_is_sent_pair_by_pair(jobs: ModuleType) -> None:
     assert moved == {(0, 1): 20, (0, 2): 300, (1, 0): 4, (2, 0): 7, (2, 1): 80}
 
 
-def test_numbered_communications_need_not_begin_at_the_same_one(jobs: ModuleType) -> None:
+def test_numbered_communications_need_not_begin_at_the_same_one() -> None:
     recordings = []
     for rank, numbers in enumerate(((4, 5, 6), (5, 6, 7))):
         builder = jobs.RecordingBuilder(f"rank{rank}.json")
@@ -115,7 +112,7 @@ def test_numbered_communications_need_not_begin_at_the_same_one(jobs: ModuleType
     assert "2 communications that not all of their ranks captured are left out" in rebuilt.assumptions
 
 
-def _sending(jobs: ModuleType, rank: int, what: Communication) -> Recording:
+def _sending(rank: int, what: Communication) -> Recording:
     job = jobs.Captured(f"rank{rank}.json")
     job.communicate(20, 0, 5, 10, what)
     return job.recording(rank, 2)
@@ -140,21 +137,19 @@ def _sending(jobs: ModuleType, rank: int, what: Communication) -> Recording:
         ),
     ],
 )
-def test_what_does_not_fit_together_is_said(
-    jobs: ModuleType, one: Communication, other: Communication, problem: str
-) -> None:
-    trace = jobs.trace_of(_sending(jobs, 0, one), _sending(jobs, 1, other))
+def test_what_does_not_fit_together_is_said(one: Communication, other: Communication, problem: str) -> None:
+    trace = jobs.trace_of(_sending(0, one), _sending(1, other))
     with pytest.raises(TraceError, match=problem):
         rebuild(trace)
 
 
-def test_sends_cannot_be_taken_over_by_other_ranks(jobs: ModuleType) -> None:
+def test_sends_cannot_be_taken_over_by_other_ranks() -> None:
     what = Communication("send", size=8, peer=1)
     with pytest.raises(TraceError, match="cannot be taken to do as rank 0 does; give the files of all 2 ranks"):
-        rebuild(Trace("kineto", (_sending(jobs, 0, what),), 2))
+        rebuild(Trace("kineto", (_sending(0, what),), 2))
 
 
-def test_a_circle_of_operations_is_refused(jobs: ModuleType) -> None:
+def test_a_circle_of_operations_is_refused() -> None:
     builder = jobs.RecordingBuilder("a.et")
     lane = builder.lane("any", "")
     first, second = builder.node(0, lane, "a", duration=1), builder.node(0, lane, "b", duration=1)
@@ -164,7 +159,7 @@ def test_a_circle_of_operations_is_refused(jobs: ModuleType) -> None:
         rebuild(Trace("chakra", (builder.build(0, 1),), 1))
 
 
-def test_how_many_ranks_there_are_must_be_known(jobs: ModuleType) -> None:
+def test_how_many_ranks_there_are_must_be_known() -> None:
     builder = jobs.RecordingBuilder("a.log")
     builder.node(1, builder.lane("stream", "0"), "AllReduce", communication=ALL)
     trace = Trace("nccl_log", (builder.build(0),), NONE)
@@ -173,14 +168,14 @@ def test_how_many_ranks_there_are_must_be_known(jobs: ModuleType) -> None:
     assert rebuild(trace, ranks=4).program.ranks == 4
 
 
-def test_a_job_cannot_be_scaled_to_a_part_of_itself(jobs: ModuleType) -> None:
-    trace = jobs.trace_of(reducing(jobs, 0, 10, 131), reducing(jobs, 1, 100, 130))
+def test_a_job_cannot_be_scaled_to_a_part_of_itself() -> None:
+    trace = jobs.trace_of(reducing(0, 10, 131), reducing(1, 100, 130))
     with pytest.raises(TraceError, match="scaled to a multiple of that, not to 3"):
         rebuild(trace, scale_to=3)
 
 
-def test_what_is_too_much_is_refused_before_it_is_made(jobs: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = reducing(jobs, 0, 10, 131)
+def test_what_is_too_much_is_refused_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = reducing(0, 10, 131)
     with pytest.raises(TraceError, match="is to be replayed on 2097152 ranks; at most 1048576 can be"):
         rebuild(Trace("kineto", (one,), 2**21))
     monkeypatch.setattr("fabricsim.traces.rebuild.programs.MOST_OPERATIONS", 9)
@@ -189,14 +184,12 @@ def test_what_is_too_much_is_refused_before_it_is_made(jobs: ModuleType, monkeyp
     monkeypatch.setattr("fabricsim.traces.rebuild.matching.MOST_CALLS", 1)
     uneven = Communication("all_to_all", size=6, sent=(1, 5), received=(1, 5))
     with pytest.raises(TraceError, match="makes more than 1 calls"):
-        rebuild(
-            jobs.trace_of(_sending(jobs, 0, uneven), _sending(jobs, 1, uneven._replace(sent=(5, 1), received=(5, 1))))
-        )
+        rebuild(jobs.trace_of(_sending(0, uneven), _sending(1, uneven._replace(sent=(5, 1), received=(5, 1)))))
 
 
-def test_many_ranks_of_which_only_a_file_says_are_asked_for(jobs: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_ranks_of_which_only_a_file_says_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Damage makes 2 ranks into 42235 by a few letters, and a replay into minutes."""
-    one = reducing(jobs, 0, 10, 131)
+    one = reducing(0, 10, 131)
     monkeypatch.setattr("fabricsim.traces.rebuild.programs.MOST_UNASKED", 20)
     with pytest.raises(TraceError, match=r"makes 24 operations on 8 ranks, of which 1 were captured; .* --ranks 8"):
         rebuild(Trace("kineto", (one,), 8))
@@ -204,7 +197,7 @@ def test_many_ranks_of_which_only_a_file_says_are_asked_for(jobs: ModuleType, mo
     assert rebuild(Trace("kineto", (one,), 4)).program.ranks == 4
 
 
-def test_all_to_alls_between_ranks_of_which_only_a_file_says_are_few(jobs: ModuleType) -> None:
+def test_all_to_alls_between_ranks_of_which_only_a_file_says_are_few() -> None:
     job = jobs.Captured("rank0.json")
     job.communicate(20, 10, 15, 100, Communication("all_to_all", size=4096))
     one = job.recording(0, 500)
@@ -213,7 +206,7 @@ def test_all_to_alls_between_ranks_of_which_only_a_file_says_are_few(jobs: Modul
     assert rebuild(Trace("kineto", (one,), 500), ranks=500).program.ranks == 500
 
 
-def test_a_group_of_unknown_ranks_is_asked_for(jobs: ModuleType) -> None:
+def test_a_group_of_unknown_ranks_is_asked_for() -> None:
     job = jobs.Captured("rank0.json")
     for name in ("7", "8"):
         job.communicate(20, 0, 5, 10, Communication("all_reduce", job.builder.group(name, size=2), 64))
@@ -221,7 +214,7 @@ def test_a_group_of_unknown_ranks_is_asked_for(jobs: ModuleType) -> None:
         rebuild(Trace("kineto", (job.recording(0, 4),), 4))
 
 
-def test_groups_of_which_nothing_is_known_are_assumed_and_that_is_said(jobs: ModuleType) -> None:
+def test_groups_of_which_nothing_is_known_are_assumed_and_that_is_said() -> None:
     """Beside tensor-parallel pairs, data parallelism has one rank of each pair."""
     job = jobs.Captured("rank0.json")
     for group in (job.builder.group("TP", "", (0, 1), 2), job.builder.group("DP"), job.builder.group("EP")):
@@ -232,7 +225,7 @@ def test_groups_of_which_nothing_is_known_are_assumed_and_that_is_said(jobs: Mod
     assert "group 'DP' has the 2 ranks 0, 2, which the trace does not say" in rebuilt.assumptions
 
 
-def test_roots_move_along_with_their_group(jobs: ModuleType) -> None:
+def test_roots_move_along_with_their_group() -> None:
     job = jobs.Captured("rank0.json")
     group = job.builder.group("7", "tp", (0, 1), 2)
     data = job.builder.group("8", "dp", (0, 2), 2)
@@ -243,7 +236,7 @@ def test_roots_move_along_with_their_group(jobs: ModuleType) -> None:
     assert roots == {(1, 0), (3, 2), (5, 4), (7, 6)}
 
 
-def test_clocks_are_brought_together_through_ranks_in_between(jobs: ModuleType) -> None:
+def test_clocks_are_brought_together_through_ranks_in_between() -> None:
     """Ranks 0 and 3 do nothing together; the clock of the host of ranks 2 and 3 is a second ahead."""
     recordings = []
     for rank in range(4):
@@ -257,7 +250,7 @@ def test_clocks_are_brought_together_through_ranks_in_between(jobs: ModuleType) 
     assert rebuild(jobs.trace_of(*recordings)).captured_span == 75 * US
 
 
-def test_messages_are_matched_by_their_ends_whatever_their_numbers(jobs: ModuleType) -> None:
+def test_messages_are_matched_by_their_ends_whatever_their_numbers() -> None:
     """PyTorch counts the sends of a process, whoever they go to."""
     recordings = []
     for rank, sequences in enumerate((((1, 0), (2, 1)), ((0, 0),), ((0, 0),))):
@@ -270,7 +263,7 @@ def test_messages_are_matched_by_their_ends_whatever_their_numbers(jobs: ModuleT
     assert {call.ranks for call in rebuild(jobs.trace_of(*recordings)).program.calls} == {(0, 1), (0, 2)}
 
 
-def test_steps_are_those_that_all_ranks_have_marked(jobs: ModuleType) -> None:
+def test_steps_are_those_that_all_ranks_have_marked() -> None:
     recordings = []
     for rank, numbers in enumerate(((5, 6, 7), (6, 7))):
         job = jobs.Captured(f"rank{rank}.json")
@@ -283,7 +276,7 @@ def test_steps_are_those_that_all_ranks_have_marked(jobs: ModuleType) -> None:
     assert rebuilt.captured_steps.tolist() == [[11 * US, 12 * US], [11 * US, 12 * US]]
 
 
-def test_a_rank_that_does_nothing_is_no_obstacle(jobs: ModuleType) -> None:
+def test_a_rank_that_does_nothing_is_no_obstacle() -> None:
     empty = jobs.RecordingBuilder("rank2.json").build(2, 3)
     job = [jobs.Captured(f"rank{rank}.json") for rank in range(2)]
     for rank, each in enumerate(job):
@@ -295,13 +288,13 @@ def test_a_rank_that_does_nothing_is_no_obstacle(jobs: ModuleType) -> None:
     assert rebuilt.captured_span == 15 * US
 
 
-def test_ranks_that_move_different_amounts_do_not_belong_together(jobs: ModuleType) -> None:
-    trace = jobs.trace_of(_sending(jobs, 0, ALL), _sending(jobs, 1, ALL._replace(size=8192)))
+def test_ranks_that_move_different_amounts_do_not_belong_together() -> None:
+    trace = jobs.trace_of(_sending(0, ALL), _sending(1, ALL._replace(size=8192)))
     with pytest.raises(TraceError, match="move 4096 and 8192 bytes in what should be one all_reduce"):
         rebuild(trace)
 
 
-def test_clocks_that_nothing_brings_together_are_refused(jobs: ModuleType) -> None:
+def test_clocks_that_nothing_brings_together_are_refused() -> None:
     recordings = []
     for rank in range(2):
         job = jobs.Captured(f"rank{rank}.json")

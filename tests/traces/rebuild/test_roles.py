@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +11,7 @@ from fabricsim.records.program import COMPUTE
 from fabricsim.traces.rebuild.programs import Rebuilt, rebuild
 from fabricsim.traces.rebuild.roles import resemble
 from fabricsim.traces.trace import Communication, Recording, RecordingBuilder, Trace
+from tests.reference import captured_jobs as jobs
 
 US = 10**6
 HOST, WORLD = 4, 8
@@ -32,7 +31,7 @@ def groups(builder: RecordingBuilder, rank: int, layout: Layout) -> dict[str, in
     return made
 
 
-def computing(jobs: ModuleType, rank: int, layout: Layout) -> Recording:
+def computing(rank: int, layout: Layout) -> Recording:
     """One rank of two hosts of 4 that works for so many microseconds as its number says, and reduces in each group."""
     job = jobs.Captured(f"rank{rank}.json")
     job.launch(7, 0, 5, 10 + rank)
@@ -42,7 +41,7 @@ def computing(jobs: ModuleType, rank: int, layout: Layout) -> Recording:
     return job.recording(rank, WORLD)
 
 
-def staged(jobs: ModuleType, rank: int) -> Recording:
+def staged(rank: int) -> Recording:
     """One rank of two pipeline stages, a host each: the first sends to the second, and both reduce in their host."""
     job = jobs.Captured(f"rank{rank}.json")
     made = groups(job.builder, rank, TENSOR_PIPELINE)
@@ -62,8 +61,8 @@ def likeness(rebuilt: Rebuilt) -> list[int]:
     return [int(duration) // US - 10 for duration in kernels["duration"]]
 
 
-def test_one_rank_of_each_host_stands_for_the_ranks_of_its_stage(jobs: ModuleType) -> None:
-    rebuilt = rebuild(Trace("kineto", (staged(jobs, 0), staged(jobs, 4)), WORLD))
+def test_one_rank_of_each_host_stands_for_the_ranks_of_its_stage() -> None:
+    rebuilt = rebuild(Trace("kineto", (staged(0), staged(4)), WORLD))
 
     calls = sorted((call.collective, call.ranks, call.size) for call in rebuilt.program.calls)
     assert calls == [
@@ -77,9 +76,9 @@ def test_one_rank_of_each_host_stands_for_the_ranks_of_its_stage(jobs: ModuleTyp
     assert rebuilt.assumptions[1] == "ranks that were not captured send to the same places of their groups"
 
 
-def test_stages_of_which_no_rank_was_captured_cannot_send(jobs: ModuleType) -> None:
+def test_stages_of_which_no_rank_was_captured_cannot_send() -> None:
     with pytest.raises(TraceError, match=r"rank 4 cannot be taken to do as rank 0 does; give the files of all 8 ranks"):
-        rebuild(Trace("kineto", tuple(staged(jobs, rank) for rank in range(HOST)), WORLD))
+        rebuild(Trace("kineto", tuple(staged(rank) for rank in range(HOST)), WORLD))
 
 
 @pytest.mark.parametrize("layout", [TENSOR_PIPELINE, TENSOR_DATA, UNNAMED, {"dp": (1, 8)}, {"tp": (1, 2)}])
@@ -88,10 +87,8 @@ def test_stages_of_which_no_rank_was_captured_cannot_send(jobs: ModuleType) -> N
     [((0, 4), [0, 0, 0, 0, 4, 4, 4, 4]), (range(HOST), [0, 1, 2, 3] * 2), (range(HOST, WORLD), [4, 5, 6, 7] * 2)],
     ids=["one of each host", "the first host", "the second host"],
 )
-def test_ranks_do_as_those_with_their_place(
-    jobs: ModuleType, captured: tuple[int, ...], wanted: list[int], layout: Layout
-) -> None:
-    rebuilt = rebuild(Trace("kineto", tuple(computing(jobs, rank, layout) for rank in captured), WORLD))
+def test_ranks_do_as_those_with_their_place(captured: tuple[int, ...], wanted: list[int], layout: Layout) -> None:
+    rebuilt = rebuild(Trace("kineto", tuple(computing(rank, layout) for rank in captured), WORLD))
 
     assert likeness(rebuilt) == wanted
     (said,) = (line for line in rebuilt.assumptions if line.startswith(f"{len(captured)} of 8 ranks were captured"))
@@ -99,10 +96,10 @@ def test_ranks_do_as_those_with_their_place(
     assert said.endswith("1, 2, 3 as 0; 5, 6, 7 as 4" if len(captured) == 2 else "; ".join(pairs))
 
 
-def test_the_stage_decides_before_the_host(jobs: ModuleType) -> None:
+def test_the_stage_decides_before_the_host() -> None:
     """Tensor-parallel pairs and two stages in each host, which are those of ranks 0 and 6."""
     layout = {"tp": (1, 2), "pp": (2, 2), "dp": (4, 2)}
-    recordings = tuple(computing(jobs, rank, layout) for rank in (0, 6))
+    recordings = tuple(computing(rank, layout) for rank in (0, 6))
     # stages differ in what they do, so that only likeness is asked for
     assert resemble({one.rank: one for one in recordings}, WORLD).of == (0, 0, 6, 6, 0, 0, 6, 6)
 
