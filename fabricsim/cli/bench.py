@@ -14,9 +14,9 @@ from fabricsim.cli.common import (
     as_settings,
     check_output_file,
     columns,
-    names_of,
     naming_options,
     note,
+    preset,
     progress,
     say,
     show,
@@ -35,25 +35,10 @@ ScenarioArgument = Annotated[
     str | None,
     typer.Argument(metavar="SCENARIO", help="TOML file or shipped scenario, whose job is left aside; or --cluster."),
 ]
-ClusterOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Cluster of the library, or a file; behind one switch.",
-        autocompletion=names_of("clusters"),
-    ),
-]
-TransportOption = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Transport of the library, or a file.", autocompletion=names_of("transports")),
-]
+ClusterOption = Annotated[str | None, preset("clusters", "Cluster of the library, or a file; behind one switch.")]
+TransportOption = Annotated[str | None, preset("transports", "Transport of the library, or a file.")]
 CollectivesOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Collectives of the library; by default those of a cluster's GPU.",
-        autocompletion=names_of("collectives"),
-    ),
+    str | None, preset("collectives", "Collectives of the library; by default those of a cluster's GPU.")
 ]
 AlgorithmOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="Algorithm, an XML file of MSCCL, or Chakra files name.*.et.")
@@ -64,11 +49,6 @@ LogOption = Annotated[
 OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the log of nccl-tests, or the JSON.")
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command of this file."""
-    app.command()(bench)
 
 
 def bench(  # noqa: PLR0913  one parameter per option

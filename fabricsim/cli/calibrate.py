@@ -13,8 +13,8 @@ from fabricsim.cli.common import (
     JsonOption,
     SettingsOption,
     check_output_file,
-    names_of,
     note,
+    preset,
     progress,
     say,
     show,
@@ -43,29 +43,10 @@ LogsArgument = Annotated[
         "or the profiler's (Kineto) traces of a job, with shapes.",
     ),
 ]
-ClusterOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Cluster of the library; the log says its hosts and GPUs.",
-        autocompletion=names_of("clusters"),
-    ),
-]
-TransportOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Transport to begin with: of the library, or a file.",
-        autocompletion=names_of("transports"),
-    ),
-]
+ClusterOption = Annotated[str | None, preset("clusters", "Cluster of the library; the log says its hosts and GPUs.")]
+TransportOption = Annotated[str | None, preset("transports", "Transport to begin with: of the library, or a file.")]
 GpuOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="GPU that the kernels of traces are laid over: of the library, or a file.",
-        autocompletion=names_of("gpus"),
-    ),
+    str | None, preset("gpus", "GPU that the kernels of traces are laid over: of the library, or a file.")
 ]
 PresetOption = Annotated[
     Path | None,
@@ -83,20 +64,10 @@ HalvesOption = Annotated[
 ]
 TestOption = Annotated[str | None, typer.Option(metavar="NAME", help="Collective of logs that do not name it.")]
 CollectivesOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Collectives of the library; by default NCCL as the log says.",
-        autocompletion=names_of("collectives"),
-    ),
+    str | None, preset("collectives", "Collectives of the library; by default NCCL as the log says.")
 ]
 SmallestOption = Annotated[str, typer.Option("--min-bytes", metavar="SIZE", help="Smallest size that counts.")]
 LargestOption = Annotated[str, typer.Option("--max-bytes", metavar="SIZE", help="Largest size that counts.")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command of this file."""
-    app.command()(calibrate)
 
 
 def calibrate(  # noqa: PLR0913  one parameter per option

@@ -9,7 +9,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -39,6 +39,11 @@ def names_of(*kinds: str) -> Callable[[str], list[str]]:
         return [name for kind in kinds for name in library.names(kind) if name.startswith(incomplete)]
 
     return complete
+
+
+def preset(kind: str, what: str) -> Any:  # noqa: ANN401  as typer.Option itself
+    """Declare an option that names a preset of a kind."""
+    return typer.Option(metavar="NAME", help=what, autocompletion=names_of(kind))
 
 
 ScenarioArgument = Annotated[

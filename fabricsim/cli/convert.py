@@ -53,11 +53,6 @@ AlgorithmOption = Annotated[
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that are there.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands of this file."""
-    app.command()(convert)
-
-
 def convert(  # noqa: PLR0913  one parameter per option
     inputs: InputsArgument,
     *,

@@ -10,22 +10,14 @@ import sys
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fabricsim.cli.common import JsonOption, columns, say
 from fabricsim.cli.sweep import cores
 
-if TYPE_CHECKING:
-    import typer
-
 _OPTIONAL = ("pandas", "pyarrow", "xarray", "h5netcdf", "distributed", "optuna")
 
 _VARIABLES = ("XDG_CACHE_HOME", "PYTHONPATH", "OMP_NUM_THREADS", "COLUMNS", "LANG", "LC_ALL", "SLURM_JOB_ID")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command of this file."""
-    app.command()(doctor)
 
 
 def doctor(*, as_json: JsonOption = False) -> None:

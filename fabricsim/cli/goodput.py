@@ -28,11 +28,6 @@ RepairOption = Annotated[str, typer.Option(metavar=_TIME, help="Time after which
 LengthOption = Annotated[str, typer.Option("--time", metavar=_TIME, help="Length of the training.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command of this file."""
-    app.command()(goodput)
-
-
 def goodput(  # noqa: PLR0913  one parameter per option
     scenario: ScenarioArgument,
     *,

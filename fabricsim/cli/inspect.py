@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 from fabricsim.cli.common import JsonOption, progress, say, show
 from fabricsim.cli.replay import FormOption, OnlyOption, TracesArgument  # noqa: TC001  typer reads annotations
-
-if TYPE_CHECKING:
-    import typer
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this file."""
-    app.command()(inspect)
 
 
 def inspect(

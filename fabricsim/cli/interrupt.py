@@ -13,13 +13,11 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Never
+from typing import Never
 
 from fabricsim.files.atomic import drop_parts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 INTERRUPTED = 130
 """Exit code, as a shell reports a program that SIGINT ends."""

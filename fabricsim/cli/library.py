@@ -36,15 +36,6 @@ if TYPE_CHECKING:
     from fabricsim.scenario.load import LoadedScenario
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands of this file."""
-    app.command()(check)
-    app.command()(volumes)
-    app.command(name="list")(list_)
-    app.command(name="show")(show_)
-    app.command()(warmup)
-
-
 def check(scenario: ScenarioArgument, settings: SettingsOption = None) -> None:
     """Read a scenario, build its fabric and refuse what a run would refuse, without running it."""
     from rich.text import Text  # noqa: PLC0415  --help must not pay for it

@@ -66,24 +66,32 @@ def _program(
     """Hold the options of the program itself."""
 
 
-for module in (
-    runs,
-    replay,
-    report,
-    inspect,
-    convert,
-    calibrate,
-    studies,
-    sweep,
-    search,
-    bench,
-    traffic,
-    goodput,
-    library,
-    topology,
-    doctor,
+for each in (
+    runs.run,
+    runs.compare,
+    runs.rerun,
+    runs.plot,
+    replay.replay,
+    report.report,
+    report.timeline,
+    inspect.inspect,
+    convert.convert,
+    calibrate.calibrate,
+    studies.validate,
+    sweep.sweep,
+    search.search,
+    bench.bench,
+    traffic.traffic,
+    goodput.goodput,
+    library.check,
+    library.volumes,
+    library.list_,
+    library.show_,
+    library.warmup,
+    topology.topology,
+    doctor.doctor,
 ):
-    module.register(app)
+    app.command(each.__name__.rstrip("_"))(each)
 
 
 @functools.cache

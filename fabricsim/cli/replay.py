@@ -18,8 +18,8 @@ from fabricsim.cli.common import (
     as_settings,
     check_output_file,
     finish,
-    names_of,
     naming_options,
+    preset,
     progress,
     save,
     show_comparison,
@@ -60,12 +60,7 @@ FabricOption = Annotated[
     ),
 ]
 TransportOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Transport (fabricsim list transports) in place of the scenario's.",
-        autocompletion=names_of("transports"),
-    ),
+    str | None, preset("transports", "Transport (fabricsim list transports) in place of the scenario's.")
 ]
 SpeedOption = Annotated[
     float, typer.Option(metavar="X", help="How many times faster kernels run than they were captured.")
@@ -94,11 +89,6 @@ AgainstOption = Annotated[
     ),
 ]
 CAPTURED = "captured"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this file."""
-    app.command()(replay)
 
 
 def replay(  # noqa: PLR0913  one parameter per option

@@ -23,12 +23,6 @@ TraceOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands of this file."""
-    app.command()(report)
-    app.command()(timeline)
-
-
 def report(
     results: ResultsArgument,
     *,

@@ -86,14 +86,6 @@ MatrixOption = Annotated[
 ResultArgument = Annotated[Path, typer.Argument(metavar="RESULT", help="HDF5 file that fabricsim wrote.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands of this file."""
-    app.command()(run)
-    app.command()(compare)
-    app.command()(rerun)
-    app.command()(plot)
-
-
 def run(  # noqa: PLR0913  one parameter per option
     scenario: ScenarioArgument,
     *,

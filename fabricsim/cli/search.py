@@ -56,11 +56,6 @@ RowOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command of this file."""
-    app.command()(search)
-
-
 def search(  # noqa: PLR0913  one parameter per option
     scenario: ScenarioArgument,
     *,

@@ -31,11 +31,6 @@ OutputOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command of this file."""
-    app.command()(validate)
-
-
 def validate(
     study: Annotated[
         str | None,

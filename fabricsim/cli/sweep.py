@@ -47,11 +47,6 @@ SchedulerOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command of this file."""
-    app.command()(sweep)
-
-
 def sweep(  # noqa: PLR0913  one parameter per option
     study: StudyArgument,
     *,

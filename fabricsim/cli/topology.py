@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path  # noqa: TC003  typer looks at annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,11 +18,6 @@ PricesOption = Annotated[
     str | None,
     typer.Option(metavar="LIST", help="Price it: by a list of the library, such as list-400g, or a TOML file."),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command of this file."""
-    app.command()(topology)
 
 
 def topology(

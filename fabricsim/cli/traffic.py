@@ -18,10 +18,10 @@ from fabricsim.cli.common import (
     TapOption,
     as_settings,
     check_output_folder,
-    names_of,
     naming_options,
     note,
     output_folder,
+    preset,
     progress,
     save,
     show_traffic,
@@ -42,15 +42,9 @@ _BARE = "ideal-16"
 
 MatrixArgument = Annotated[str, typer.Argument(metavar="MATRIX", help=_MATRIX)]
 FabricArgument = Annotated[str | None, typer.Argument(metavar="SCENARIO", help=_SCENARIO)]
-ClusterOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Cluster of the library.", autocompletion=names_of("clusters"))
-]
-NetworkOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Fabric of the library.", autocompletion=names_of("fabrics"))
-]
-TransportOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Transport of the library.", autocompletion=names_of("transports"))
-]
+ClusterOption = Annotated[str | None, preset("clusters", "Cluster of the library.")]
+NetworkOption = Annotated[str | None, preset("fabrics", "Fabric of the library.")]
+TransportOption = Annotated[str | None, preset("transports", "Transport of the library.")]
 SizeOption = Annotated[
     str | None, typer.Option(metavar="SIZE", help="Size of each flow, or a distribution: websearch, hadoop, ...")
 ]
@@ -64,11 +58,6 @@ OutputOption = Annotated[
         "--output", "-o", metavar="FOLDER", help="Write pictures, times as JSON and what was recorded into this folder."
     ),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command of this file."""
-    app.command()(traffic)
 
 
 def traffic(  # noqa: PLR0913  one parameter per option
