@@ -14,13 +14,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
+from pathlib import Path
 
 _LONG = re.compile(r"""(?<!\w)(['"])(?:(?!\1)[^\n]){80,}\1(?!\w)|[^\s/'"]{200,}""")
 """What files and users write and a message repeats: a long quotation, or what has no spaces and is no path."""

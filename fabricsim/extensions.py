@@ -13,18 +13,16 @@ import pkgutil
 import re
 import sys
 import traceback
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache, cached_property
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeGuard, TypeVar, cast
+from typing import Generic, NamedTuple, TypeGuard, TypeVar, cast
 
 from fabricsim.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 T = TypeVar("T")
 

@@ -8,16 +8,14 @@ import lzma
 import stat
 import tarfile
 import zlib
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
+from typing import BinaryIO, Protocol, cast
 
 from fabricsim.errors import InputError, TraceError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
 
 MOST_BYTES = 64 * 2**30
 """Bytes of the largest file, unpacked."""

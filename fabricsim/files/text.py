@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from fabricsim.errors import TraceError
 from fabricsim.files.lines import lines
 from fabricsim.files.sources import one
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MAX_BYTES = 256 * 2**20
 """Most text that is read from one file, unpacked: bytes, or letters where those have several."""

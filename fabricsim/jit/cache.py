@@ -20,8 +20,9 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
@@ -32,9 +33,6 @@ from fabricsim.files.atomic import passing
 from fabricsim.jit.digest import digest, digest_of, sources
 from fabricsim.jit.engines import announce_if_long
 from fabricsim.jit.unused import mark_used, remove_unused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _BEGAN = time.time()
 """When this process read its first kernel, seconds since the epoch."""

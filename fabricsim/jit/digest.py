@@ -14,18 +14,16 @@ import functools
 import hashlib
 import inspect
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import llvmlite  # type: ignore[import-untyped]
 import numba
 import numpy as np
 from numba.core import config as _config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 config: Any = _config  # its attributes are made at run time
 PACKAGE = Path(__file__).resolve().parents[1]

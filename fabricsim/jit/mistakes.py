@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fabricsim.errors import InputError
 from fabricsim.jit.compile import Kernel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _PLACE = re.compile(r'File "([^"\n]+)", line (\d+)|\bat (\S+) \((\d+)\)')

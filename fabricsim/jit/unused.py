@@ -8,10 +8,7 @@ import re
 import stat
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 _DAY = 24 * 3600
 _KEPT = 30 * _DAY  # how long programs are kept after their last use, s

@@ -6,14 +6,11 @@ bytes, rates bytes per second, windows packets. An index of ``-1`` means none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import numpy as np
 
 from fabricsim.records.packet import on_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # Kinds of loss recovery.
 GO_BACK_N = 0

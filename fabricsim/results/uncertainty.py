@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from typing import Any, TypedDict
 
 INSIDE = 0.8
 """Share of the runs that the interval holds."""

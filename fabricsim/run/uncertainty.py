@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import exp, log
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,9 +23,6 @@ from fabricsim.scenario.explain import spec_at
 from fabricsim.scenario.load import LoadedScenario, from_tables
 from fabricsim.scenario.scenario import Scenario
 from fabricsim.units import PS_PER_S, seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 SPREADS = {"T": log(1.05), "U": log(1.3)}
 """Standard deviation of the logarithm of a parameter's factor, by grade; what is exact is not varied.

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from fabricsim.extensions import Registry
 from fabricsim.scenario.base import Spec
 from fabricsim.scenario.congestion import Columns, Interval
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["RULES", "Entropies", "Interval", "LoadBalancing"]
 

@@ -12,14 +12,11 @@ What a user writes in a scenario or with ``--set`` has no grade: it is what was 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from fabricsim.errors import InputError
 from fabricsim.scenario.suggest import show
 from fabricsim.scenario.tree import TreeNode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 KEY = "certainty"
 """Of the table in a preset."""

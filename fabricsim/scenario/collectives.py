@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -12,9 +13,6 @@ from fabricsim import units
 from fabricsim.extensions import Registry
 from fabricsim.scenario.base import Spec
 from fabricsim.scenario.quantity import Bytes, Duration, Rate
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
 
 DEFAULTS = {
     "all_reduce": "ring",

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from itertools import count
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
 from fabricsim.scenario.base import Spec
 from fabricsim.scenario.quantity import Duration, Rate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _TARGETS = ("link", "switch", "nic", "host", "gpu")
 _Interval = Annotated[Duration, Field(gt=0)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -10,9 +11,6 @@ from fabricsim.scenario.base import NameIn, Spec
 from fabricsim.scenario.model import Experts, Latent, Model, Positive
 from fabricsim.scenario.quantity import Bytes, Duration
 from fabricsim.scenario.schedule import SCHEDULES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["DIMENSIONS", "Adapters", "Experts", "Job", "Latent", "Model", "Parallelism", "Positive"]
 

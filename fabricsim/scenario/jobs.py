@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from typing import Literal
 
 import numpy as np
 
 from fabricsim.scenario.job import Job
 from fabricsim.scenario.quantity import Duration  # noqa: TC001  pydantic reads it
 from fabricsim.scenario.variation import Numbers, stream
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class PlacedJob(Job):

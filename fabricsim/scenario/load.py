@@ -9,10 +9,10 @@ Every mistake is noted with its place, and all are reported together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from pydantic import ValidationError
 
@@ -30,9 +30,6 @@ from fabricsim.scenario.source import parse, read_text
 from fabricsim.scenario.suggest import did_you_mean, show
 from fabricsim.scenario.toml_text import lines, settings
 from fabricsim.scenario.tree import TreeNode, build, plain, where
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 _OF_JOBS = frozenset({"job", "jobs", "traffic"})  # keys that a fabric without a job has no use for
 Overrides = Mapping[str, Any] | Sequence[str]

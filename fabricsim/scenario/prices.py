@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
 
@@ -16,9 +17,6 @@ from fabricsim.scenario.quantity import Length, Rate
 from fabricsim.scenario.source import parse, read_text
 from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.scenario.validated import validated
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Medium = Literal["copper", "SR", "DR", "FR", "LR", "coherent"]
 _Amount = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from fabricsim.extensions import Registry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 Direction = Literal["forward", "backward", "weight"]
 Phase = Literal["warm-up", "steady", "cool-down"]

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 import tomllib
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from fabricsim.errors import InputError
 from fabricsim.scenario.toml_lines import key_lines
 from fabricsim.scenario.tree import TreeNode, build
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LARGEST = 2**20
 """Bytes of a scenario file; the largest sensible ones have some thousand."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Self
+from pathlib import Path
+from typing import Annotated, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -13,9 +14,6 @@ from fabricsim.scenario.base import Spec
 from fabricsim.scenario.quantity import Bytes
 from fabricsim.scenario.source import parse, read_text
 from fabricsim.scenario.tree import plain
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class SizePoint(Spec):

@@ -10,10 +10,11 @@ out. Nodes are numbers or names, one of the two in a whole file. Of ``n`` hosts 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from fabricsim.errors import TraceError
 from fabricsim.files.text import read_lines
@@ -21,9 +22,6 @@ from fabricsim.scenario.network import Ends
 from fabricsim.scenario.suggest import did_you_mean, show
 from fabricsim.topology.graph_file import form_of
 from fabricsim.units import DURATION, RATE, parse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 MOST_CABLES = 500_000
 """Cables of the largest file: bounds the time that it takes to a few seconds."""

@@ -10,16 +10,14 @@ port 1, and so on.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from fabricsim.errors import TraceError
 from fabricsim.scenario.network import Ends
 from fabricsim.scenario.suggest import show
 from fabricsim.topology.cable_file import node_name, rows
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 MOST_PATHS = 1_000_000
 """Paths of the largest file."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fabricsim.errors import SimulationError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 def unusable(capacities: Sequence[float]) -> list[int]:

@@ -10,12 +10,10 @@ Hosts with different numbers of ranks share nothing out: their first ranks reduc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection
+from typing import NamedTuple
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 UNIT = 64
 """Elements of a fusion buffer for each rank of a host are a multiple of these: ``FUSION_BUFFER_ATOMIC_UNIT``."""

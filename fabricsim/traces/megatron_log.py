@@ -15,16 +15,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 import numpy as np
 
 from fabricsim.errors import TraceError
 from fabricsim.files.text import without_launcher_prefix
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 MOST_ITERATIONS = 2**20
 MOST_TIMERS = 256

@@ -7,11 +7,8 @@ connected mode RFC 4755.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ETHERNET = 14 + 4 + 8 + 12  # header, frame check sequence, preamble, inter-frame gap
 IPV4 = 20

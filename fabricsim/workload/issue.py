@@ -13,10 +13,8 @@ with it at ``max(f + sum of runs, b + d_n)``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
+from typing import NamedTuple
 
 
 class Span(NamedTuple):

@@ -12,9 +12,9 @@ starts picoseconds: that is what htsim's loader takes them for (``ConnectionMatr
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,9 +22,6 @@ from fabricsim.errors import TraceError
 from fabricsim.files.text import read_lines
 from fabricsim.results.traffic import DEMAND, LARGEST_FLOW, LATEST_START, MOST_ENDPOINTS, MOST_FLOWS, Matrix
 from fabricsim.scenario.suggest import did_you_mean, show
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PS_PER_NS = 1000
 

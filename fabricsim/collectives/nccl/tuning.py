@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping  # noqa: TC003  msgspec reads the annotations
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from fabricsim.report.page.html import Html, paragraph, table
 from fabricsim.scenario import library
 from fabricsim.scenario.certainty import GRADES, grades
 from fabricsim.scenario.include import INCLUDABLE, Includer
 from fabricsim.scenario.tree import build, plain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _WORST = "UTE"
 

@@ -6,10 +6,8 @@ import gzip
 import zlib
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, BinaryIO, Self
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import BinaryIO, Self
 
 _LEVEL = 1
 _THREADS = 2  # whatever the machine has: each piece is compressed by itself, so that the bytes are the same

@@ -13,16 +13,14 @@ import os
 import signal
 import threading
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import connection, forkserver
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fabricsim.errors import InputError, SimulationError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 AHEAD = 4
 """Tasks of each worker that are handed out at once: what others wait for is short, and few are lost with a worker."""

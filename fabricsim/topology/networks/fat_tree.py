@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from collections.abc import Iterator
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
 from fabricsim.errors import Mistake, SimulationError
 from fabricsim.scenario.fabric import MOST_PORTS, Ports, Switched
 from fabricsim.scenario.network import Ends, FabricSize, Network
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class _Shape(NamedTuple):

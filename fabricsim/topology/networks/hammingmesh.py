@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
 from fabricsim.errors import Mistake
 from fabricsim.scenario.fabric import Ports, Routing, Switched
 from fabricsim.scenario.network import Ends, FabricSize, Network
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _Side = Annotated[int, Field(ge=1, le=512)]
 _Sides = Annotated[tuple[_Side, _Side], Field(strict=False)]

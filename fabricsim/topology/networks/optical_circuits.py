@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator
+from typing import Annotated
 
 from pydantic import Field
 
@@ -11,9 +12,6 @@ from fabricsim.errors import Mistake
 from fabricsim.scenario.fabric import Ports, Switched
 from fabricsim.scenario.network import Ends, FabricSize, Network
 from fabricsim.scenario.quantity import Duration
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _Pod = Annotated[int, Field(ge=0, lt=2**20)]
 _Matching = Annotated[tuple[Annotated[tuple[_Pod, _Pod], Field(strict=False)], ...], Field(strict=False)]

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from fabricsim.errors import Mistake
 from fabricsim.scenario.fabric import Ports, Routing, Switched
 from fabricsim.scenario.network import Ends, FabricSize, Network
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _Length = Annotated[int, Field(ge=1, le=1024)]
 

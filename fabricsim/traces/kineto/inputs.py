@@ -7,12 +7,10 @@ captured at the same time, ``"Record function id"`` is the ``rf_id`` of its node
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from fabricsim.records.program import NONE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _MOST_ARGUMENTS = 64
 _MOST_DIMENSIONS = 16

@@ -8,13 +8,11 @@ after ``src/debug.cc`` of github.com/NVIDIA/nccl.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from fabricsim.records.program import NONE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Process = tuple[str, int]
 """Host and process number."""

@@ -6,15 +6,13 @@ are those that Chakra's ``trace_link`` adds (github.com/mlcommons/chakra).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from fabricsim.errors import TraceError
 from fabricsim.files.json_objects import decoded
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 Id = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Microseconds = Annotated[float, msgspec.Meta(ge=0, lt=2**63 / 1e6)]
