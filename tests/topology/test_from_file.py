@@ -13,11 +13,10 @@ from pydantic import ValidationError
 from fabricsim.errors import SimulationError, TraceError
 from fabricsim.scenario.fabric import fabric_of
 from fabricsim.scenario.network import Cable, Ends
-from fabricsim.scenario.scenario import Scenario
 from fabricsim.topology.platform import Platform
+from tests.reference.platforms import build
 from tests.reference.scenarios import ideal_scenario
 
-Build = Callable[[Scenario], Platform]
 Make = Callable[..., Platform]
 
 SQUARE = (
@@ -27,7 +26,7 @@ SQUARE = (
 
 
 @pytest.fixture
-def make(build: Build, tmp_path: Path) -> Make:
+def make(tmp_path: Path) -> Make:
     """Builds a platform of the cables in a text, with given paths in another."""
 
     def _(cables: str = SQUARE, hosts: int = 4, given: str | None = None, **keys: Any) -> Platform:  # noqa: ANN401
@@ -130,7 +129,7 @@ def test_a_path_that_the_fabric_does_not_have_is_refused(make: Make, line: str, 
         make(given=f"src,dst,node_path\n{line}\n")
 
 
-def test_paths_over_a_made_fabric_name_its_nodes(build: Build, tmp_path: Path) -> None:
+def test_paths_over_a_made_fabric_name_its_nodes(tmp_path: Path) -> None:
     (tmp_path / "paths.csv").write_text("src,dst,node_path\n0,3,0-leaf0-spine1-leaf1-3\n", encoding="utf-8")
     keys = {"hosts_per_leaf": 2, "spines": 2, "paths": str(tmp_path / "paths.csv")}
     platform = build(ideal_scenario(4, "leaf-spine", **keys))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import permutations
 from math import prod
 from typing import Any
@@ -16,11 +15,10 @@ from fabricsim.errors import SimulationError
 from fabricsim.scenario.fabric import TOPOLOGIES, FabricSpec, fabric_of
 from fabricsim.scenario.load import load
 from fabricsim.scenario.network import Ends, FabricSize, Network
-from fabricsim.scenario.scenario import Scenario
-from fabricsim.topology.platform import Platform
 from fabricsim.topology.resources import ResourceList
 from fabricsim.topology.routing import Router
 from fabricsim.topology.wires import freeze
+from tests.reference.platforms import build
 
 few, ports = st.integers(1, 4), st.integers(1, 6)
 dimensions = st.lists(st.integers(1, 5), min_size=1, max_size=3).filter(lambda sides: 2 <= prod(sides) <= 60)
@@ -143,7 +141,7 @@ def test_superpod_h100_has_the_published_counts(hosts: int, leaves: int, spines:
     assert size.switches == leaves + spines
 
 
-def test_a_switch_with_more_cables_than_ports_is_named(build: Callable[[Scenario], Platform]) -> None:
+def test_a_switch_with_more_cables_than_ports_is_named() -> None:
     keys = ["fabric={topology='leaf-spine', hosts_per_leaf=6, spines=2, radix=7}", "cluster.hosts=12"]
     with pytest.raises(SimulationError, match=r"leaf0 has 8 cables, and a switch has 7 ports \(fabric.radix\)"):
         build(load("ideal-16", keys).scenario)

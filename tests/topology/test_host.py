@@ -7,12 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from fabricsim.scenario.cluster import Cpu, Nic, Pcie
-from fabricsim.scenario.scenario import Scenario
 from fabricsim.topology.platform import Platform
+from tests.reference.platforms import build
 from tests.reference.scenarios import ideal_scenario
 
 Costs = Callable[..., dict[str, float]]
-Build = Callable[[Scenario], Platform]
 
 STORE = 1 + 24 / 128  # of a GPU kernel, towards the root complex
 LOAD = {"up": 24 / 128, "down": 1 + 20 / 128}
@@ -30,7 +29,7 @@ def _costs(platform: Platform, source: int, target: int) -> dict[str, float]:
 
 
 @pytest.fixture
-def costs(build: Build) -> Costs:
+def costs() -> Costs:
     def _(
         source: int, target: int, *, hosts: int = 2, transport: dict[str, str] | None = None, **cluster: object
     ) -> dict[str, float]:

@@ -16,8 +16,8 @@ from fabricsim.errors import SimulationError, TraceError
 from fabricsim.scenario.cluster import Cpu
 from fabricsim.scenario.fabric import fabric_of
 from fabricsim.scenario.network import Ends
-from fabricsim.scenario.scenario import Scenario
 from fabricsim.topology.platform import Platform
+from tests.reference.platforms import build
 from tests.reference.scenarios import ideal_scenario
 
 Make = Callable[..., Platform]
@@ -30,7 +30,7 @@ NVLINK = {"intra_host": "nvlink"}
 
 
 @pytest.fixture
-def make(build: Callable[[Scenario], Platform]) -> Make:
+def make() -> Make:
     def _(hosts: int = 2, *, fabric: dict[str, Any] | None = None, **cluster: Any) -> Platform:  # noqa: ANN401
         return build(ideal_scenario(hosts, cluster=cluster, **(fabric or {})))
 
@@ -196,7 +196,7 @@ def test_a_file_must_join_all_nics(tmp_path: Path) -> None:
         fabric.network(Ends(2, 2))
 
 
-def test_given_paths_lead_from_nic_to_nic(build: Callable[[Scenario], Platform], tmp_path: Path) -> None:
+def test_given_paths_lead_from_nic_to_nic(tmp_path: Path) -> None:
     file = tmp_path / "paths.csv"
     file.write_text("src,dst,node_path\nhost0/nic1,7,1-leaf1-spine1-leaf3-host3/nic1\n", encoding="utf-8")
     cluster = {"gpus_per_host": 2, "nics_per_host": 2}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import os
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import networkx as nx
@@ -16,9 +15,8 @@ from fabricsim.scenario.fabric import fabric_of
 from fabricsim.scenario.network import Ends
 from fabricsim.scenario.scenario import Scenario
 from fabricsim.topology.platform import Platform, ProtocolCosts
+from tests.reference.platforms import build
 from tests.reference.scenarios import ideal_scenario
-
-Build = Callable[[Scenario], Platform]
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -44,7 +42,7 @@ def from_file(scenario: Scenario, **keys: str) -> Platform:
 # ---- D-mod-k ------------------------------------------------------------------------------------
 
 
-def test_d_mod_k_of_a_small_fat_tree(build: Build) -> None:
+def test_d_mod_k_of_a_small_fat_tree() -> None:
     # k = 4: going up, the edge switch takes aggregation d mod 2 of its pod, and that one core d // 2 mod 2 of its own
     platform = build(ideal_scenario(16, "fat-tree", k=4, routing="d-mod-k"))
     names = platform.nodes
@@ -61,7 +59,7 @@ def test_d_mod_k_of_a_small_fat_tree(build: Build) -> None:
             assert [names[node] for node in found] == [*way, f"host{target}"]
 
 
-def test_d_mod_k_keeps_shifts_free_of_conflicts(build: Build) -> None:
+def test_d_mod_k_keeps_shifts_free_of_conflicts() -> None:
     # the property for which it was made: when host i sends to i + s, no wire carries two flows
     platform = build(ideal_scenario(16, "fat-tree", k=4, routing="d-mod-k"))
     for shift in range(1, 16):
@@ -92,7 +90,7 @@ def test_paths_of_another_simulator_can_be_given(peers: Path, name: str) -> None
 # ---- what a packet engine asks for --------------------------------------------------------------
 
 
-def test_wires_are_the_first_resources_and_know_their_reverse(build: Build) -> None:
+def test_wires_are_the_first_resources_and_know_their_reverse() -> None:
     made = ideal_scenario(4, "leaf-spine", hosts_per_leaf=2, spines=2, uplink_rate="400Gbps", switch_cable="30m")
     platform = build(made)
     wires = platform.wires
@@ -113,14 +111,14 @@ def test_wires_are_the_first_resources_and_know_their_reverse(build: Build) -> N
         assert wire in range(wires.first[wires.source[wire]], wires.first[wires.source[wire] + 1])
 
 
-def test_route_links_are_the_wires_of_a_path(build: Build) -> None:
+def test_route_links_are_the_wires_of_a_path() -> None:
     platform = build(ideal_scenario(16, "fat-tree", k=4, cluster={"gpus_per_host": 2}))
     for port in range(20):
         links = platform.route_links(0, 15, platform.key(1, 31, port), port)
         assert [wire for wire, _ in platform.path(1, 31, port).hops] == links
 
 
-def test_ways_of_a_host_take_the_copy_that_is_asked_for(build: Build) -> None:
+def test_ways_of_a_host_take_the_copy_that_is_asked_for() -> None:
     copying = {"kind": "ipoib", "mtu": 2044, "send_copy": "0.2ns/B", "receive_copy": "0.3ns/B"}
     platform = build(ideal_scenario(2, transport=copying, cluster={"gpus_per_host": 2}))
     proxies = [platform.resources.names.index(f"host{host}/gpu0/proxy") for host in range(2)]
@@ -144,9 +142,7 @@ def test_ways_of_a_host_take_the_copy_that_is_asked_for(build: Build) -> None:
         (4, "leaf-spine", {"hosts_per_leaf": 2, "spines": 70}),  # more ports than there are bits in two words
     ],
 )
-def test_next_hops_are_the_neighbours_on_shortest_paths(
-    build: Build, hosts: int, topology: str, keys: dict[str, int]
-) -> None:
+def test_next_hops_are_the_neighbours_on_shortest_paths(hosts: int, topology: str, keys: dict[str, int]) -> None:
     made = ideal_scenario(hosts, topology, **keys)
     platform, graph = build(made), made.fabric.network(Ends(hosts)).graph()
     found = platform.next_hops()
@@ -161,7 +157,7 @@ def test_next_hops_are_the_neighbours_on_shortest_paths(
             assert np.all(np.diff(links) > 0)
 
 
-def test_the_graph_of_the_wires_has_the_cables_of_the_topology(build: Build) -> None:
+def test_the_graph_of_the_wires_has_the_cables_of_the_topology() -> None:
     made = ideal_scenario(16, "fat-tree", k=4)
     network = made.fabric.network(Ends(16)).graph()
     platform = build(made)
@@ -173,7 +169,7 @@ def test_the_graph_of_the_wires_has_the_cables_of_the_topology(build: Build) -> 
         assert cable == {"rate": platform.wires.rate[wire], "propagation": platform.wires.propagation[wire]}
 
 
-def test_what_cannot_change_a_run_cannot_be_edited(build: Build) -> None:
+def test_what_cannot_change_a_run_cannot_be_edited() -> None:
     platform = build(ideal_scenario(16, "fat-tree", k=4))
     graph = platform.wires.graph()
 
@@ -190,7 +186,7 @@ def test_what_cannot_change_a_run_cannot_be_edited(build: Build) -> None:
     assert len(own.edges) == len(graph.edges) - 1
 
 
-def test_next_hops_share_groups(build: Build) -> None:
+def test_next_hops_share_groups() -> None:
     # k = 4. Edge: 2 hosts, and up; aggregation: 2 edges, and up; core: 4 pods.
     found = build(ideal_scenario(16, "fat-tree", k=4)).next_hops()
     assert len(found.groups) - 1 == 8 * 3 + 8 * 3 + 4 * 4
@@ -198,7 +194,7 @@ def test_next_hops_share_groups(build: Build) -> None:
     assert sorted(set(found.group_of.tolist())) == list(range(64))
 
 
-def test_routes_follow_next_hops(build: Build) -> None:
+def test_routes_follow_next_hops() -> None:
     platform = build(ideal_scenario(16, "fat-tree", k=4))
     found = platform.next_hops()
     for key in range(50):

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fabricsim.scenario.scenario import Scenario
-from fabricsim.topology.platform import Platform
 from fabricsim.topology.tiers import describe, idle_tiers
+from tests.reference.platforms import build
 from tests.reference.scenarios import ideal_scenario
-
-Build = Callable[[Scenario], Platform]
-
 
 EDGE = "2 edge switches x"
 UP = "down (100 Gb/s) / 2 up (100 Gb/s)"
@@ -48,13 +43,13 @@ TWO_EDGES = "2 aggregation switches x 2 down (100 Gb/s) / 2 up (100 Gb/s), 1:1; 
         ),
     ],
 )
-def test_tiers_are_told(build: Build, hosts: int, fabric: dict[str, Any], said: str) -> None:
+def test_tiers_are_told(hosts: int, fabric: dict[str, Any], said: str) -> None:
     platform = build(ideal_scenario(hosts, link_rate="100Gbps", **fabric))
 
     assert describe(platform.wires, platform.nics) == said
 
 
-def test_tiers_that_nothing_reaches(build: Build) -> None:
+def test_tiers_that_nothing_reaches() -> None:
     platform = build(ideal_scenario(8, "leaf-spine", hosts_per_leaf=4, spines=2))
     within, across = (np.array(platform.path(0, target).wires) for target in (1, 4))
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricsim.transports.laws import cubic
+from tests.reference.laws import make_flow, make_law
 
 C, BETA = 0.4, 0.7  # RFC 9438, sections 5 and 4.6
 ALPHA = 3 * (1 - BETA) / (1 + BETA)  # section 4.3
@@ -29,13 +29,13 @@ EVENTS = st.lists(
 
 
 @pytest.fixture(scope="module")
-def law(make_law: Callable[..., Any]) -> np.record:
+def law() -> np.record:
     row: np.record = make_law(**PARAMETERS)[0]
     return row
 
 
 @pytest.fixture
-def cut(make_flow: Callable[..., Any], law: np.record) -> Callable[[float, float], np.record]:
+def cut(law: np.record) -> Callable[[float, float], np.record]:
     """Make a flow that lost a packet at a window (packets), with a round trip (s)."""
 
     def make(window: float, rtt: float) -> np.record:
@@ -51,14 +51,14 @@ def _ack(flow: np.record, law: np.record, now: int, packets: int = 1) -> float:
     return float(flow.window)
 
 
-def test_a_connection_starts_with_the_initial_window_and_no_past(make_flow: Callable[..., Any], law: np.record) -> None:
+def test_a_connection_starts_with_the_initial_window_and_no_past(law: np.record) -> None:
     table = make_flow(peak=3, prior=3, friendly=3, origin=3, epoch_at=3)
     cubic.start(table[0], law)
     assert (table["window"][0], table["threshold"][0], table["rate"][0]) == (10.0, math.inf, math.inf)
     assert [table[name][0] for name in ("peak", "prior", "friendly", "origin", "epoch_at")] == [0] * 5
 
 
-def test_slow_start_doubles_the_window(make_flow: Callable[..., Any], law: np.record) -> None:
+def test_slow_start_doubles_the_window(law: np.record) -> None:
     flow = make_flow(window=10, threshold=math.inf, smoothed=MS)[0]
     for _ in range(10):
         _ack(flow, law, SECOND)
@@ -66,9 +66,7 @@ def test_slow_start_doubles_the_window(make_flow: Callable[..., Any], law: np.re
 
 
 @pytest.mark.parametrize(("in_flight", "threshold"), [(100, 70.0), (50, 35.0), (2, 2.0), (0, 2.0)])
-def test_a_cut_leaves_beta_of_the_flight(
-    make_flow: Callable[..., Any], law: np.record, in_flight: int, threshold: float
-) -> None:
+def test_a_cut_leaves_beta_of_the_flight(law: np.record, in_flight: int, threshold: float) -> None:
     # Section 4.6: ssthresh = max(flight_size beta, 2); cwnd = ssthresh after a loss, 1 after a timeout (4.8).
     lost, late = make_flow(window=100, in_flight=in_flight), make_flow(window=100, in_flight=in_flight)
     cubic.lose(lost[0], law, 1)
@@ -77,7 +75,7 @@ def test_a_cut_leaves_beta_of_the_flight(
     assert (late["threshold"][0], late["window"][0]) == pytest.approx((threshold, 1.0))
 
 
-def test_the_minimum_window_bounds_cuts(make_flow: Callable[..., Any], make_law: Callable[..., Any]) -> None:
+def test_the_minimum_window_bounds_cuts() -> None:
     law = make_law(**PARAMETERS | {"minimum_window": 4.0})[0]
     flow = make_flow(window=5, in_flight=5)[0]
     cubic.lose(flow, law, 1)
@@ -175,7 +173,7 @@ def test_reno_increase_is_a_whole_packet_above_the_window_before_the_cut(
         assert _ack(flow, law, SECOND + MS) == pytest.approx(friendly + step / friendly)
 
 
-def test_after_an_idle_time_growth_begins_anew(make_flow: Callable[..., Any], make_law: Callable[..., Any]) -> None:
+def test_after_an_idle_time_growth_begins_anew() -> None:
     # What an hour of idleness would add to the cubic counts for nothing.
     law = make_law(**PARAMETERS | {"initial_window": 10.0})[0]
     flow = make_flow(window=40, threshold=2, peak=60, prior=60, origin=3.0, epoch_at=SECOND, smoothed=1_000)[0]
@@ -189,7 +187,7 @@ def test_after_an_idle_time_growth_begins_anew(make_flow: Callable[..., Any], ma
     assert 30.0 < flow.window < 30.1
 
 
-def test_after_a_timeout_growth_begins_at_a_plateau(make_flow: Callable[..., Any], law: np.record) -> None:
+def test_after_a_timeout_growth_begins_at_a_plateau(law: np.record) -> None:
     # Section 4.8: K = 0 and W_max = cwnd when congestion avoidance begins, at the threshold of 0.7 * 40.
     flow = make_flow(window=40, in_flight=40, peak=60, smoothed=0.5 * SECOND)[0]
     cubic.time_out(flow, law, 1)
@@ -202,7 +200,7 @@ def test_after_a_timeout_growth_begins_at_a_plateau(make_flow: Callable[..., Any
     assert flow.window == pytest.approx(28 + ALPHA / 28)
 
 
-def test_the_end_of_slow_start_without_a_loss_is_a_plateau_too(make_flow: Callable[..., Any], law: np.record) -> None:
+def test_the_end_of_slow_start_without_a_loss_is_a_plateau_too(law: np.record) -> None:
     flow = make_flow(window=10, threshold=12, smoothed=SECOND)[0]
     # Two packets to the threshold; the third grows like Reno, with a whole packet per window: there was no cut.
     assert _ack(flow, law, SECOND, 3) == pytest.approx(12 + 1 / 12)
@@ -222,12 +220,7 @@ def test_duplicate_acks_and_recovery_leave_the_window_alone(
 
 @settings(max_examples=100)
 @given(events=EVENTS, rtt=st.integers(1, SECOND))
-def test_the_window_stays_within_its_bounds(
-    make_flow: Callable[..., Any],
-    make_law: Callable[..., Any],
-    events: list[tuple[str, int, int]],
-    rtt: int,
-) -> None:
+def test_the_window_stays_within_its_bounds(events: list[tuple[str, int, int]], rtt: int) -> None:
     law = make_law(**PARAMETERS | {"maximum_window": 1000.0})[0]
     flow = make_flow(smoothed=rtt)[0]
     cubic.start(flow, law)

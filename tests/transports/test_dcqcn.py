@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +9,8 @@ from hypothesis import strategies as st
 
 from fabricsim.records.program import NEVER
 from fabricsim.transports.laws import dcqcn
+from tests.reference.laws import make_flow, make_law
 
-Make = Callable[..., Any]
 Begin = Callable[..., tuple[np.record, np.record]]
 
 US = 10**6
@@ -47,7 +46,7 @@ PAPER = {
 
 
 @pytest.fixture(scope="session")
-def begin(make_flow: Make, make_law: Make) -> Begin:
+def begin() -> Begin:
     """Start a flow: ``begin(GATED, stages=5)`` returns its record and that of its law."""
 
     def start(variant: dict[str, float], **changes: float) -> tuple[np.record, np.record]:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 
 from fabricsim.transports.laws import dctcp
 from fabricsim.transports.laws.dctcp import AT_MARKS, EVERY_WINDOW, PROPORTIONAL
+from tests.reference.laws import make_flow, make_law
 
 G = 1 / 16  # RFC 8257, section 4.2
 PARAMETERS = {
@@ -25,20 +25,20 @@ PARAMETERS = {
 
 
 @pytest.fixture(scope="module")
-def law(make_law: Callable[..., Any]) -> np.record:
+def law() -> np.record:
     row: np.record = make_law(**PARAMETERS)[0]
     return row
 
 
 @pytest.fixture(scope="module")
-def by_window(make_law: Callable[..., Any]) -> np.record:
+def by_window() -> np.record:
     """Cut as csg-htsim does (``sim/dctcp.cpp``)."""
     row: np.record = make_law(**PARAMETERS | {"initial_alpha": 0.0, "cut": EVERY_WINDOW})[0]
     return row
 
 
 @pytest.fixture
-def steady(make_flow: Callable[..., Any]) -> Callable[..., np.record]:
+def steady() -> Callable[..., np.record]:
     """Make a flow in congestion avoidance with 100 of its packets acknowledged and a window in flight."""
 
     def make(window: int, alpha: float) -> np.record:
@@ -66,7 +66,7 @@ def _round(flow: np.record, law: np.record, share: float) -> None:
         _ack(flow, law, int(i < round(share * count)))
 
 
-def test_a_connection_starts_with_alpha_one(make_flow: Callable[..., Any], law: np.record) -> None:
+def test_a_connection_starts_with_alpha_one(law: np.record) -> None:
     table = make_flow(epoch_packets=5, epoch_marked=5)
     dctcp.start(table[0], law)
     assert (table["window"][0], table["threshold"][0], table["rate"][0]) == (10.0, math.inf, math.inf)
@@ -123,9 +123,7 @@ def test_marks_cut_once_per_window(steady: Callable[[int, float], np.record], la
     assert _ack(flow, law, 1) == pytest.approx(after * (1 - alpha / 2))
 
 
-def test_a_proportional_cut_takes_what_was_in_flight(
-    steady: Callable[[int, float], np.record], make_law: Callable[..., Any]
-) -> None:
+def test_a_proportional_cut_takes_what_was_in_flight(steady: Callable[[int, float], np.record]) -> None:
     """RFC 6937: of `RecoverFS` packets that are acknowledged, `ssthresh` are sent, evenly."""
     law = make_law(**PARAMETERS | {"cut": PROPORTIONAL})[0]
     flow = steady(20, 0.5)
@@ -139,9 +137,7 @@ def test_a_proportional_cut_takes_what_was_in_flight(
     assert flow.reduction == 0.0
 
 
-def test_a_loss_ends_a_proportional_cut(
-    steady: Callable[[int, float], np.record], make_law: Callable[..., Any]
-) -> None:
+def test_a_loss_ends_a_proportional_cut(steady: Callable[[int, float], np.record]) -> None:
     law = make_law(**PARAMETERS | {"cut": PROPORTIONAL})[0]
     for end in (dctcp.lose, dctcp.time_out):
         flow = steady(20, 0.5)
@@ -160,7 +156,7 @@ def test_no_congestion_no_cut_and_full_congestion_halves(
 
 
 def test_without_marks_the_window_grows_as_that_of_new_reno(
-    make_flow: Callable[..., Any], steady: Callable[[int, float], np.record], law: np.record
+    steady: Callable[[int, float], np.record], law: np.record
 ) -> None:
     assert _ack(steady(20, 0.5), law, 0) == pytest.approx(20 + 1 / 20)  # RFC 5681 equation 3
     flow = make_flow()[0]
@@ -170,7 +166,7 @@ def test_without_marks_the_window_grows_as_that_of_new_reno(
     assert flow.window == 20.0  # slow start
 
 
-def test_a_mark_ends_slow_start(make_flow: Callable[..., Any], law: np.record) -> None:
+def test_a_mark_ends_slow_start(law: np.record) -> None:
     flow = make_flow()[0]
     dctcp.start(flow, law)
     flow.next_number = 10
@@ -237,9 +233,7 @@ def test_the_threshold_stays_at_two_packets(steady: Callable[[int, float], np.re
     assert flow.threshold == 2.0  # RFC 5681 equation 4
 
 
-def test_the_window_is_never_cut_below_its_minimum(
-    steady: Callable[[int, float], np.record], make_law: Callable[..., Any]
-) -> None:
+def test_the_window_is_never_cut_below_its_minimum(steady: Callable[[int, float], np.record]) -> None:
     law = make_law(**PARAMETERS | {"minimum_window": 2.0})[0]
     flow = steady(3, 1.0)
     for _ in range(50):
@@ -257,9 +251,7 @@ def test_a_mark_on_a_duplicate_ack_cuts(steady: Callable[[int, float], np.record
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.25, 1.0])
-def test_a_connection_starts_with_the_alpha_of_its_law(
-    make_flow: Callable[..., Any], make_law: Callable[..., Any], alpha: float
-) -> None:
+def test_a_connection_starts_with_the_alpha_of_its_law(alpha: float) -> None:
     flow = make_flow(alpha=0.5)[0]
     dctcp.start(flow, make_law(**PARAMETERS | {"initial_alpha": alpha})[0])
     assert flow.alpha == alpha
@@ -298,9 +290,7 @@ def test_the_cut_of_a_window_counts_its_marks(steady: Callable[[int, float], np.
     assert _ack(flow, by_window, 0) == pytest.approx(after + 1 / after)
 
 
-def test_slow_start_goes_on_until_a_mark_and_starts_from_no_congestion(
-    make_flow: Callable[..., Any], by_window: np.record
-) -> None:
+def test_slow_start_goes_on_until_a_mark_and_starts_from_no_congestion(by_window: np.record) -> None:
     flow = make_flow()[0]
     dctcp.start(flow, by_window)
     flow.next_number = 10
@@ -326,9 +316,7 @@ def test_the_window_after_a_loss_is_observed_anew(
     assert (other.epoch, other.epoch_packets, other.epoch_marked) == (120, 1, 1)
 
 
-def test_the_cut_of_a_window_stops_at_the_least_window(
-    steady: Callable[[int, float], np.record], make_law: Callable[..., Any]
-) -> None:
+def test_the_cut_of_a_window_stops_at_the_least_window(steady: Callable[[int, float], np.record]) -> None:
     law = make_law(**PARAMETERS | {"cut": EVERY_WINDOW, "minimum_window": 2.0})[0]
     flow = steady(3, 1.0)
     for _ in range(3):
@@ -345,9 +333,7 @@ def test_the_cut_of_a_window_stops_at_the_least_window(
         max_size=80,
     )
 )
-def test_alpha_and_window_stay_within_their_bounds(
-    make_flow: Callable[..., Any], law: np.record, events: list[tuple[str, int, int]]
-) -> None:
+def test_alpha_and_window_stay_within_their_bounds(law: np.record, events: list[tuple[str, int, int]]) -> None:
     flow = make_flow()[0]
     dctcp.start(flow, law)
     for kind, packets, marked in events:

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,8 +7,7 @@ from hypothesis import strategies as st
 
 from fabricsim.records.transport import TELEMETRY
 from fabricsim.transports.laws import hpcc
-
-Make = Callable[..., Any]
+from tests.reference.laws import make_flow, make_law
 
 US = 10**6
 LINE = 12.5e9  # 80 ps per byte
@@ -29,7 +25,7 @@ FIRST = 3  # row of the flow's telemetry
 class Flow:
     """An HPCC flow whose ACKs carry the telemetry that the test gives."""
 
-    def __init__(self, make_flow: Make, make_law: Make, **changes: float) -> None:
+    def __init__(self, **changes: float) -> None:
         self.row = make_flow(line_rate=LINE, base_rtt=T, wire=WIRE, hops=HOPS, first_telemetry=FIRST)[0]
         parameters = {
             "eta": ETA,
@@ -59,20 +55,15 @@ class Flow:
         assert set(self.table["time"][:FIRST]) | set(self.table["time"][-2:]) == {-1}
 
 
-@pytest.fixture(scope="session")
-def begin(make_flow: Make, make_law: Make) -> Callable[..., Flow]:
-    return lambda **changes: Flow(make_flow, make_law, **changes)
-
-
-def test_the_first_window_is_the_bandwidth_delay_product(begin: Callable[..., Flow]) -> None:
-    flow = begin()
+def test_the_first_window_is_the_bandwidth_delay_product() -> None:
+    flow = Flow()
     assert flow.paced_window == pytest.approx(BDP, rel=1e-12)
     assert flow.row.rate == pytest.approx(LINE, rel=1e-12)
     assert flow.row.utilisation == 1.0
 
 
-def test_the_first_ack_only_leaves_its_telemetry(begin: Callable[..., Flow]) -> None:
-    flow = begin()
+def test_the_first_ack_only_leaves_its_telemetry() -> None:
+    flow = Flow()
     flow.acknowledge(0, 20, (0, 0, 0), (2 * US, 0, 5 * US))  # sent at time zero
     assert flow.paced_window == pytest.approx(BDP, rel=1e-12)
     assert flow.row.epoch == 20
@@ -81,8 +72,8 @@ def test_the_first_ack_only_leaves_its_telemetry(begin: Callable[..., Flow]) -> 
     assert kept["drain"][:HOPS].tolist() == [0, 5 * US]
 
 
-def test_the_busiest_link_decides_and_weighs_with_its_interval(begin: Callable[..., Flow]) -> None:
-    flow = begin()
+def test_the_busiest_link_decides_and_weighs_with_its_interval() -> None:
+    flow = Flow()
     flow.acknowledge(0, 20, (US, 0, 0), (2 * US, 0, 3 * US))
     # Link 0: 60 kB in 6 us are 0.8 of the line, no queue. Link 1: 25 kB in 4 us are 0.5, queue min(3, 4) of 8 us.
     flow.acknowledge(1, 21, (7 * US, 60_000, 7 * US), (6 * US, 25_000, 4 * US))
@@ -95,8 +86,8 @@ def test_the_busiest_link_decides_and_weighs_with_its_interval(begin: Callable[.
     assert flow.paced_window == pytest.approx(BDP, rel=1e-12)
 
 
-def test_above_the_target_the_window_is_divided_by_the_overuse(begin: Callable[..., Flow]) -> None:
-    flow = begin()
+def test_above_the_target_the_window_is_divided_by_the_overuse() -> None:
+    flow = Flow()
     flow.acknowledge(0, 20, (US, 0, 2 * T), (2 * US, 0, 0))
     flow.acknowledge(1, 21, (US + T, 100_000, T), (2 * US + T, 100_000, 0))  # line rate and a queue of T: U = 2
     assert flow.row.utilisation == pytest.approx(2.0, rel=1e-12)
@@ -105,16 +96,16 @@ def test_above_the_target_the_window_is_divided_by_the_overuse(begin: Callable[.
     assert flow.row.rate == pytest.approx(window * WIRE / (T * 1e-12), rel=1e-12)
 
 
-def test_a_packet_may_go_while_less_than_the_window_is_in_flight(begin: Callable[..., Flow]) -> None:
-    flow = begin()
+def test_a_packet_may_go_while_less_than_the_window_is_in_flight() -> None:
+    flow = Flow()
     flow.acknowledge(0, 20, (US, 0, 2 * T), (2 * US, 0, 0))
     flow.acknowledge(1, 21, (US + T, 100_000, T), (2 * US + T, 100_000, 0))
     assert flow.paced_window == pytest.approx(12.375, rel=1e-12)
     assert flow.row.window == 13.0  # as whole packets go
 
 
-def test_an_interval_beyond_the_base_round_trip_weighs_as_one(begin: Callable[..., Flow]) -> None:
-    flow = begin()
+def test_an_interval_beyond_the_base_round_trip_weighs_as_one() -> None:
+    flow = Flow()
     flow.acknowledge(0, 20, (US, 0, 0), (2 * US, 0, 0))
     flow.acknowledge(1, 21, (US + 4 * T, 200_000, 0), (2 * US + 4 * T, 0, 0))
     assert flow.row.utilisation == pytest.approx(0.5, rel=1e-12)
@@ -126,8 +117,8 @@ def steady(flow: Flow, number: int, next_number: int, share: float) -> None:
     flow.acknowledge(number, next_number, (US + number * T, sent, 0), (2 * US + number * T, 0, 0))
 
 
-def test_within_a_round_trip_the_window_starts_from_one_reference(begin: Callable[..., Flow]) -> None:
-    flow = begin()
+def test_within_a_round_trip_the_window_starts_from_one_reference() -> None:
+    flow = Flow()
     flow.acknowledge(0, 20, (US, 0, 2 * T), (2 * US, 0, 0))
     for number in range(1, 4):  # below epoch 20: U = 2 each time, but the reference stands
         place = US + number * T
@@ -146,8 +137,8 @@ def test_within_a_round_trip_the_window_starts_from_one_reference(begin: Callabl
     assert flow.row.reference == pytest.approx(window, rel=1e-12)
 
 
-def test_after_the_last_additive_stage_the_window_is_scaled_to_the_target(begin: Callable[..., Flow]) -> None:
-    flow = begin(stages=2)
+def test_after_the_last_additive_stage_the_window_is_scaled_to_the_target() -> None:
+    flow = Flow(stages=2)
     flow.row.reference = 10.0
     flow.acknowledge(0, 1, (US, 0, 0), (2 * US, 0, 0))
     window = 10.0
@@ -160,24 +151,24 @@ def test_after_the_last_additive_stage_the_window_is_scaled_to_the_target(begin:
         assert flow.paced_window == pytest.approx(window, rel=1e-9)
 
 
-def test_without_additive_stages_each_ack_scales_to_the_target(begin: Callable[..., Flow]) -> None:
-    flow = begin(stages=0)
+def test_without_additive_stages_each_ack_scales_to_the_target() -> None:
+    flow = Flow(stages=0)
     flow.row.reference = 10.0
     flow.acknowledge(0, 1, (US, 0, 0), (2 * US, 0, 0))
     steady(flow, 1, 2, 0.5)
     assert flow.paced_window == pytest.approx(10 / (0.5 / ETA) + AI, rel=1e-12)
 
 
-def test_a_path_without_traffic_gives_the_largest_window(begin: Callable[..., Flow]) -> None:
-    flow = begin(stages=0)
+def test_a_path_without_traffic_gives_the_largest_window() -> None:
+    flow = Flow(stages=0)
     flow.row.reference = 1.0
     flow.acknowledge(0, 1, (US, 0, 0), (2 * US, 0, 0))
     steady(flow, 1, 2, 0.0)
     assert flow.paced_window == pytest.approx(BDP, rel=1e-12)
 
 
-def test_telemetry_of_an_overtaken_packet_changes_nothing(begin: Callable[..., Flow]) -> None:
-    flow = begin()
+def test_telemetry_of_an_overtaken_packet_changes_nothing() -> None:
+    flow = Flow()
     flow.acknowledge(1, 20, (5 * US, 0, T), (6 * US, 0, T))
     before = flow.row.tobytes()
     flow.acknowledge(0, 20, (4 * US, 0, T), (6 * US, 0, T))
@@ -185,15 +176,15 @@ def test_telemetry_of_an_overtaken_packet_changes_nothing(begin: Callable[..., F
     assert flow.table["time"][FIRST + SPAN * HOPS :][:HOPS].tolist() == [5 * US, 6 * US]
 
 
-def test_numbers_beyond_the_ring_use_its_rows_again(begin: Callable[..., Flow]) -> None:
-    flow = begin()
+def test_numbers_beyond_the_ring_use_its_rows_again() -> None:
+    flow = Flow()
     flow.acknowledge(SPAN - 1, 20, (US, 0, 0), (2 * US, 0, 0))
     steady(flow, 3 * SPAN, 3 * SPAN + 5, 0.5)
     assert flow.row.utilisation == pytest.approx(0.5, rel=1e-9)
 
 
-def test_losses_change_nothing(begin: Callable[..., Flow]) -> None:
-    flow = begin()
+def test_losses_change_nothing() -> None:
+    flow = Flow()
     before = flow.row.tobytes()
     hpcc.lose(flow.row, flow.law, US)
     hpcc.time_out(flow.row, flow.law, US)
@@ -206,10 +197,8 @@ def test_losses_change_nothing(begin: Callable[..., Flow]) -> None:
         max_size=40,
     )
 )
-def test_whatever_the_telemetry_the_window_keeps_its_bounds(
-    begin: Callable[..., Flow], acks: list[tuple[int, int, int, int]]
-) -> None:
-    flow = begin()
+def test_whatever_the_telemetry_the_window_keeps_its_bounds(acks: list[tuple[int, int, int, int]]) -> None:
+    flow = Flow()
     time = sent = 0
     for number, (gap, more, drain, flight) in enumerate(acks):
         time, sent = time + gap, sent + more

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,12 +10,13 @@ import pytest
 from fabricsim.scenario.load import load
 from fabricsim.transports.laws import ndp
 from fabricsim.transports.parameters import law_row
+from tests.reference.laws import make_flow, make_law
 
 FIRST = 8.0
 
 
 @pytest.fixture
-def pair(make_flow: Callable[..., Any], make_law: Callable[..., Any]) -> tuple[Any, Any]:
+def pair() -> tuple[Any, Any]:
     flow, law = make_flow()[0], make_law(initial_window=FIRST)[0]
     flow.window = FIRST  # as the engine has it
     ndp.start(flow, law)
@@ -59,9 +59,7 @@ def test_no_more_than_a_first_window_is_ever_to_send(pair: tuple[Any, Any]) -> N
     assert flow.window == FIRST
 
 
-def test_what_is_left_of_the_first_window_of_eqds_is_not_sent(
-    make_flow: Callable[..., Any], make_law: Callable[..., Any]
-) -> None:
+def test_what_is_left_of_the_first_window_of_eqds_is_not_sent() -> None:
     flow, law = make_flow()[0], make_law(initial_window=FIRST, ahead=int(FIRST))[0]
     ndp.start(flow, law)
     for _ in range(5):

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricsim.transports.laws import nscc
+from tests.reference.laws import make_flow, make_law
 
-Make = Callable[..., Any]
 Begin = Callable[..., tuple[np.record, np.record]]
 
 # The consortium's reference network: 100 Gb/s and a round trip of 12 us, so that a = 1; trimming, so
@@ -34,7 +33,7 @@ LATER = 1000 * US
 
 
 @pytest.fixture(scope="session")
-def begin(make_flow: Make, make_law: Make) -> Begin:
+def begin() -> Begin:
     """Start a flow in mid-life: no adaptation is due, the last eta was just added."""
 
     def start(window: float, **changes: float) -> tuple[np.record, np.record]:
@@ -70,7 +69,7 @@ def acknowledge(flow: np.record, law: np.record, packets: int, delay: int, **mor
     nscc.acknowledge(flow, law, more.get("now", LATER), packets, more.get("marked", 0), RTT + delay)
 
 
-def test_the_first_window_is_one_and_a_half_bandwidth_delay_products(make_flow: Make, make_law: Make) -> None:
+def test_the_first_window_is_one_and_a_half_bandwidth_delay_products() -> None:
     flow = make_flow(line_rate=LINE, base_rtt=RTT, wire=WIRE)[0]
     law = make_law(minimum_window=1.0, maximum_window=1e6, bdp_limit=1.5)[0]
     nscc.start(flow, law)

@@ -1,27 +1,25 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricsim.transports.laws import round_trip
+from tests.reference.laws import make_flow, make_law
 
 MS = 10**9  # ps
 INITIAL, LEAST, MOST = 1000 * MS, 200 * MS, 120_000 * MS
 
 
 @pytest.fixture(scope="module")
-def law(make_law: Callable[..., Any]) -> np.record:
+def law() -> np.record:
     row: np.record = make_law(initial_timeout=INITIAL, minimum_timeout=LEAST, maximum_timeout=MOST)[0]
     return row
 
 
 @pytest.fixture
-def flow(make_flow: Callable[..., Any], law: np.record) -> np.record:
+def flow(law: np.record) -> np.record:
     table = make_flow(smoothed=5, variation=6, timeout=7)
     round_trip.start(table[0], law)
     assert (table["smoothed"][0], table["variation"][0], table["timeout"][0]) == (0.0, 0.0, INITIAL)
@@ -82,9 +80,7 @@ def test_a_steady_round_trip_wears_the_variation_off(flow: np.record, law: np.re
 @pytest.mark.parametrize(
     ("handshake", "connect", "rtt"), [(1, 300 * MS, 300 * MS), (2, 300 * MS, 150 * MS), (0, 0, 80 * MS)]
 )
-def test_a_handshake_is_the_first_measurement(
-    make_flow: Callable[..., Any], make_law: Callable[..., Any], handshake: int, connect: int, rtt: int
-) -> None:
+def test_a_handshake_is_the_first_measurement(handshake: int, connect: int, rtt: int) -> None:
     # RFC 6298 section 2.2, of a SYN and its answer: RTO = 3 R, at least the minimum
     times = {"initial_timeout": INITIAL, "minimum_timeout": LEAST, "maximum_timeout": MOST}
     law = make_law(**times, sampled=1, handshake=handshake)[0]
@@ -97,11 +93,7 @@ def test_a_handshake_is_the_first_measurement(
 
 @settings(max_examples=100)
 @given(rtts=st.lists(st.integers(1, 10**14), min_size=1, max_size=50))
-def test_the_smoothed_round_trip_lies_among_the_measured(
-    make_flow: Callable[..., Any],
-    law: np.record,
-    rtts: list[int],
-) -> None:
+def test_the_smoothed_round_trip_lies_among_the_measured(law: np.record, rtts: list[int]) -> None:
     flow = make_flow()[0]
     round_trip.start(flow, law)
     for rtt in rtts:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricsim.transports.laws import swift
+from tests.reference.laws import make_flow, make_law
 
-Make = Callable[..., Any]
 Begin = Callable[..., tuple[np.record, np.record]]
 
 US = 10**6
@@ -29,7 +28,7 @@ SMOOTHED = 30 * US
 
 
 @pytest.fixture(scope="session")
-def begin(make_flow: Make, make_law: Make) -> Begin:
+def begin() -> Begin:
     """Start a flow with a window: ``begin(10.0)`` returns its record and that of its law."""
 
     def start(window: float, **changes: float) -> tuple[np.record, np.record]:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -9,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricsim.transports.laws import timely
+from tests.reference.laws import make_flow, make_law
 
-Make = Callable[..., Any]
 Begin = Callable[..., tuple[np.record, np.record]]
 
 US = 10**6
@@ -26,7 +25,7 @@ MIN_RTT = 20 * US
 
 
 @pytest.fixture(scope="session")
-def begin(make_flow: Make, make_law: Make) -> Begin:
+def begin() -> Begin:
     """Start a flow and set its rate."""
 
     def start(rate: float) -> tuple[np.record, np.record]:

@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricsim.workload.buckets import Bucket, gradient_buckets
 from fabricsim.workload.shapes import stage_blocks
-
-if TYPE_CHECKING:
-    from conftest import MakeModel
+from tests.reference.jobs import make_model
 
 GRADIENTS = st.lists(st.lists(st.integers(1, 100), min_size=1, max_size=5), min_size=1, max_size=20)
 
@@ -41,7 +37,7 @@ def test_tensors_are_taken_in_backward_order_and_never_split() -> None:
     assert buckets == [Bucket(2 + 3, 2), Bucket(40 + 10, 1), Bucket(5 + 30, 0)]
 
 
-def test_buckets_of_gpt2_medium_by_default(make_model: MakeModel) -> None:
+def test_buckets_of_gpt2_medium_by_default() -> None:
     gradients = [[2 * size for size in block.tensors] for block in stage_blocks(make_model("gpt2-medium"), 1)[0]]
 
     buckets = gradient_buckets(gradients, 2**20, 25 * 2**20)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +16,7 @@ from fabricsim.workload.issue import Span, row
 from fabricsim.workload.program import Program
 from fabricsim.workload.shapes import embedding_stages, parameters
 from fabricsim.workload.stages import Timed, plan_stages
-
-if TYPE_CHECKING:
-    from conftest import MakeJob, MakeModel, Replay
+from tests.reference.jobs import make_job, make_model, replay
 
 
 def volumes(program: Program) -> dict[str, int]:
@@ -49,9 +47,7 @@ JOBS = st.fixed_dictionaries(
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(changes=JOBS)
-def test_any_job_runs_to_its_end_and_moves_what_it_must(
-    changes: dict[str, Any], make_job: MakeJob, gpu: Gpu, replay: Replay
-) -> None:
+def test_any_job_runs_to_its_end_and_moves_what_it_must(changes: dict[str, Any], gpu: Gpu) -> None:
     job = make_job(**changes)
     d, p, m = job.parallelism.data, job.parallelism.pipeline, job.global_batch // (2 * job.parallelism.data)
     program = compile_job(job, gpu)
@@ -72,7 +68,7 @@ def test_any_job_runs_to_its_end_and_moves_what_it_must(
 
 
 @pytest.mark.parametrize("overlap", ["none", "ddp"])
-def test_a_single_rank_only_computes(overlap: str, make_job: MakeJob, gpu: Gpu, replay: Replay) -> None:
+def test_a_single_rank_only_computes(overlap: str, gpu: Gpu) -> None:
     job = make_job(micro_batches=3, overlap=overlap)
     program = compile_job(job, gpu)
     (stage,) = plan_stages(job, gpu)
@@ -85,7 +81,7 @@ def test_a_single_rank_only_computes(overlap: str, make_job: MakeJob, gpu: Gpu, 
     assert end.max() == 3 * (stage.forward + stage.backward) + JobPlan(job, gpu).optimizer[0]
 
 
-def test_data_parallel_alone_reduces_all_gradients_once_after_the_backward_pass(make_job: MakeJob, gpu: Gpu) -> None:
+def test_data_parallel_alone_reduces_all_gradients_once_after_the_backward_pass(gpu: Gpu) -> None:
     program = compile_job(make_job("bert-large", data=4, micro_batches=2, gradient_precision="fp32"), gpu)
 
     (call,) = program.calls
@@ -96,7 +92,7 @@ def test_data_parallel_alone_reduces_all_gradients_once_after_the_backward_pass(
         assert timers_of(program, rank) == [*passes, "params-all-reduce", "optimizer"]
 
 
-def test_ranks_lie_as_megatron_lays_them(make_job: MakeJob, gpu: Gpu) -> None:
+def test_ranks_lie_as_megatron_lays_them(gpu: Gpu) -> None:
     program = compile_job(make_job(data=3, pipeline=2), gpu)
     groups = {(call.dimension, call.ranks) for call in program.calls}
 
@@ -105,9 +101,7 @@ def test_ranks_lie_as_megatron_lays_them(make_job: MakeJob, gpu: Gpu) -> None:
     assert {tuple(sorted(ranks)) for name, ranks in groups if name == "pipeline"} == {(0, 3), (1, 4), (2, 5)}
 
 
-def test_one_micro_batch_on_eight_stages_keeps_one_stage_busy_at_a_time(
-    make_job: MakeJob, gpu: Gpu, replay: Replay
-) -> None:
+def test_one_micro_batch_on_eight_stages_keeps_one_stage_busy_at_a_time(gpu: Gpu) -> None:
     job = make_job(pipeline=8)
     program, stages = compile_job(job, gpu), plan_stages(job, gpu)
     start, end = replay(program)
@@ -124,7 +118,7 @@ def test_one_micro_batch_on_eight_stages_keeps_one_stage_busy_at_a_time(
     assert booked["embedding-all-reduce"] == sum(stage.backward for stage in stages[:-1])
 
 
-def test_timers_of_1f1b_are_those_of_megatron(make_job: MakeJob, gpu: Gpu) -> None:
+def test_timers_of_1f1b_are_those_of_megatron(gpu: Gpu) -> None:
     program = compile_job(make_job(pipeline=3, micro_batches=4), gpu)
     f, b = "forward-compute", "backward-compute"
     to_next, to_previous = ["forward-send-backward-recv"] * 2, ["backward-send-forward-recv"] * 2
@@ -144,9 +138,7 @@ def test_timers_of_1f1b_are_those_of_megatron(make_job: MakeJob, gpu: Gpu) -> No
 
 
 @pytest.mark.parametrize(("boundary", "tokens"), [(0, 512), (1, 512), (2, 512 + 128)])
-def test_decoder_stages_of_t5_send_the_encoder_output_along(
-    boundary: int, tokens: int, make_job: MakeJob, gpu: Gpu
-) -> None:
+def test_decoder_stages_of_t5_send_the_encoder_output_along(boundary: int, tokens: int, gpu: Gpu) -> None:
     program = compile_job(make_job("t5-base", pipeline=4, micro_batch=2, sequence=512, decoder_sequence=128), gpu)
 
     sizes = {call.size for call in program.calls if sorted(call.ranks) == [boundary, boundary + 1]}
@@ -154,7 +146,7 @@ def test_decoder_stages_of_t5_send_the_encoder_output_along(
     assert sizes == {2 * tokens * 768 * 2}
 
 
-def test_embedding_group_of_t5_has_three_members(make_job: MakeJob, gpu: Gpu) -> None:
+def test_embedding_group_of_t5_has_three_members(gpu: Gpu) -> None:
     program = compile_job(make_job("t5-base", pipeline=4), gpu)
 
     assert [call.ranks for call in program.calls if call.dimension == "embedding"] == [(0, 2, 3)]
@@ -164,9 +156,7 @@ def _computing(items: tuple[Timed, ...]) -> int:
     return row(item for item in items if isinstance(item, Span)).alone
 
 
-def test_buckets_go_one_after_another_beside_the_last_backward_pass(
-    make_job: MakeJob, gpu: Gpu, replay: Replay
-) -> None:
+def test_buckets_go_one_after_another_beside_the_last_backward_pass(gpu: Gpu) -> None:
     job = make_job(data=2, micro_batches=2, overlap="ddp", bucket="25MiB")
     program = compile_job(job, gpu)
     (stage,) = plan_stages(job, gpu)
@@ -186,7 +176,7 @@ def test_buckets_go_one_after_another_beside_the_last_backward_pass(
         assert later in program.successors[first : first + program.ops["successors"][earlier]]
 
 
-def test_a_micro_batch_is_fetched_before_each_forward_pass(make_job: MakeJob, gpu: Gpu, replay: Replay) -> None:
+def test_a_micro_batch_is_fetched_before_each_forward_pass(gpu: Gpu) -> None:
     def iteration(**changes: object) -> int:
         return int(replay(compile_job(make_job(pipeline=4, micro_batches=3, **changes), gpu))[1].max())
 
@@ -194,9 +184,7 @@ def test_a_micro_batch_is_fetched_before_each_forward_pass(make_job: MakeJob, gp
     assert iteration(batch_time="1ms") - iteration() == (4 + 3 - 1) * 10**9
 
 
-def test_gradients_are_copied_for_their_reduction_even_without_replicas(
-    make_job: MakeJob, gpu: Gpu, replay: Replay
-) -> None:
+def test_gradients_are_copied_for_their_reduction_even_without_replicas(gpu: Gpu) -> None:
     job = make_job(flatten_gradients=True)
     program = compile_job(job, gpu)
     start, end = replay(program)
@@ -207,7 +195,7 @@ def test_gradients_are_copied_for_their_reduction_even_without_replicas(
     assert timers_of(program, 0)[copies + 1] == "optimizer"
 
 
-def test_optimizer_and_embedding_wait_for_the_last_bucket(make_job: MakeJob, gpu: Gpu) -> None:
+def test_optimizer_and_embedding_wait_for_the_last_bucket(gpu: Gpu) -> None:
     program = compile_job(make_job(data=2, pipeline=2, overlap="ddp"), gpu)
     overlapped = np.flatnonzero((program.ops["rank"] == 0) & (program.ops["stream"] == OVERLAPPED_STREAM))
 
@@ -218,7 +206,7 @@ def test_optimizer_and_embedding_wait_for_the_last_bucket(make_job: MakeJob, gpu
     assert names == {"embedding-all-reduce", "optimizer"}
 
 
-def test_a_large_job_is_compiled_from_one_op_per_pass_and_message(make_job: MakeJob, gpu: Gpu) -> None:
+def test_a_large_job_is_compiled_from_one_op_per_pass_and_message(gpu: Gpu) -> None:
     d, p, m = 8, 8, 64
     program = compile_job(make_job(data=d, pipeline=p, micro_batches=m), gpu)
 
@@ -227,7 +215,7 @@ def test_a_large_job_is_compiled_from_one_op_per_pass_and_message(make_job: Make
     assert len(program.successors) == program.ops["successors"].sum() == program.ops["predecessors"].sum()
 
 
-def test_compiling_twice_gives_the_same_program(make_job: MakeJob, gpu: Gpu) -> None:
+def test_compiling_twice_gives_the_same_program(gpu: Gpu) -> None:
     job = make_job("t5-base", data=2, pipeline=4, micro_batches=4, overlap="ddp")
     one, two = compile_job(job, gpu), compile_job(job, gpu)
 
@@ -236,9 +224,7 @@ def test_compiling_twice_gives_the_same_program(make_job: MakeJob, gpu: Gpu) -> 
     assert one.calls == two.calls
 
 
-def test_a_job_that_does_not_fit_together_is_refused_with_all_its_mistakes(
-    make_job: MakeJob, make_model: MakeModel, gpu: Gpu
-) -> None:
+def test_a_job_that_does_not_fit_together_is_refused_with_all_its_mistakes(gpu: Gpu) -> None:
     model = make_model("gpt2-medium", heads=15, positions=256)
     job = make_job(model, data=3, pipeline=25, global_batch=16, precision="fp32")
 
@@ -261,9 +247,7 @@ def test_a_job_that_does_not_fit_together_is_refused_with_all_its_mistakes(
         ({"hidden": 2**30}, r"would compute for \S+ s on test, more than 1e\+06 s; look for a slip"),
     ],
 )
-def test_jobs_beyond_64_bits_are_refused(
-    changes: dict[str, int], problem: str, make_job: MakeJob, make_model: MakeModel, gpu: Gpu
-) -> None:
+def test_jobs_beyond_64_bits_are_refused(changes: dict[str, int], problem: str, gpu: Gpu) -> None:
     job = make_job(make_model("gpt2-medium", **changes), micro_batch=1, sequence=1)
 
     with pytest.raises(InputError, match=problem):

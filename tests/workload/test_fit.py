@@ -4,7 +4,7 @@ import csv
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,9 +15,7 @@ from fabricsim.scenario.cluster import Gpu
 from fabricsim.scenario.job import Job
 from fabricsim.workload.fit import check_fit, fullest, memory_problems, memory_text, usable_memory
 from fabricsim.workload.memory import stage_memory
-
-if TYPE_CHECKING:
-    from conftest import MakeJob
+from tests.reference.jobs import make_job
 
 TABLES = {"measured_multi_node.csv": 55, "measured_single_node.csv": 480}
 COLUMNS = {
@@ -59,7 +57,7 @@ def test_shipped_scenarios_fit(name: str) -> None:
         assert memory_problems(scenario.job, scenario.cluster.gpu) == []
 
 
-def test_job_that_does_not_fit_is_refused_with_what_would_make_it_fit(make_job: MakeJob, gpu: Gpu) -> None:
+def test_job_that_does_not_fit_is_refused_with_what_would_make_it_fit(gpu: Gpu) -> None:
     job = make_job("gpt2-xl", data=4, micro_batch=16, sequence=1024, recompute="none")
 
     (mistake,) = memory_problems(job, gpu)
@@ -76,7 +74,7 @@ def test_job_that_does_not_fit_is_refused_with_what_would_make_it_fit(make_job: 
         assert fullest(changed(job, way))[1].total <= usable
 
 
-def test_the_mildest_change_of_each_kind_is_named(make_job: MakeJob, gpu: Gpu) -> None:
+def test_the_mildest_change_of_each_kind_is_named(gpu: Gpu) -> None:
     job = make_job("gpt2-medium", micro_batch=32, sequence=1024, recompute="none")
     usable = usable_memory(gpu)
     for way in ways(job, gpu):
@@ -88,13 +86,13 @@ def test_the_mildest_change_of_each_kind_is_named(make_job: MakeJob, gpu: Gpu) -
     pytest.fail("no smaller micro-batch is named")
 
 
-def test_where_no_single_change_helps_the_refusal_says_so(make_job: MakeJob, gpu: Gpu) -> None:
+def test_where_no_single_change_helps_the_refusal_says_so(gpu: Gpu) -> None:
     (mistake,) = memory_problems(make_job("gpt2-medium"), small(gpu, 1e-4))
 
     assert mistake.way_out == "no single change makes it fit"
 
 
-def test_limit_is_what_context_and_fragmentation_leave(make_job: MakeJob, gpu: Gpu) -> None:
+def test_limit_is_what_context_and_fragmentation_leave(gpu: Gpu) -> None:
     job = make_job("gpt2-medium")
     need = fullest(job)[1].total
     room = gpu.model_copy(update={"memory": need * 2, "memory_reserved": 0.5})
@@ -104,7 +102,7 @@ def test_limit_is_what_context_and_fragmentation_leave(make_job: MakeJob, gpu: G
         check_fit(job, room.model_copy(update={"memory": need * 2 - 2}))
 
 
-def test_text_names_the_fullest_stage(make_job: MakeJob, gpu: Gpu) -> None:
+def test_text_names_the_fullest_stage(gpu: Gpu) -> None:
     assert memory_text(make_job("gpt2-medium"), gpu).startswith("memory of a GPU: ")
     job = make_job("gpt2-medium", pipeline=4, micro_batches=8)
     needs = [need.total for need in stage_memory(job)]

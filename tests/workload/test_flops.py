@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,9 +8,7 @@ from fabricsim.workload.flops import hardware_flops, iteration_flops, model_flop
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.shapes import stage_blocks
 from fabricsim.workload.work import Operation
-
-if TYPE_CHECKING:
-    from conftest import MakeJob, MakeModel
+from tests.reference.jobs import make_job, make_model
 
 
 @pytest.mark.slow
@@ -26,7 +22,7 @@ if TYPE_CHECKING:
     v=st.integers(1, 60000),
 )
 def test_iteration_has_the_published_flops(  # noqa: PLR0913, PLR0917  the letters of the formula
-    b: int, m: int, d: int, s: int, h: int, layers: int, v: int, make_job: MakeJob, make_model: MakeModel
+    b: int, m: int, d: int, s: int, h: int, layers: int, v: int
 ) -> None:
     model = make_model("gpt2-medium", hidden=h, layers=layers, vocabulary=v)
     batch = b * m * d
@@ -50,9 +46,7 @@ def test_iteration_has_the_published_flops(  # noqa: PLR0913, PLR0917  the lette
     expert=st.sampled_from([1, 2, 4, 8]),
     recompute=st.sampled_from(["none", "selective", "full"]),
 )
-def test_ranks_share_the_flops_of_the_whole(
-    tensor: int, context: int, expert: int, recompute: str, make_job: MakeJob
-) -> None:
+def test_ranks_share_the_flops_of_the_whole(tensor: int, context: int, expert: int, recompute: str) -> None:
     """All but the router, which the tensor-parallel ranks share only with sequence parallelism."""
     settings = {"sequence": 64, "attention": "fused", "recompute": recompute}
     job = make_job(
@@ -70,7 +64,7 @@ def test_ranks_share_the_flops_of_the_whole(
     assert one * tensor * context * 8 == iteration_flops(job)
 
 
-def test_recomputation_is_all_that_tells_hardware_flops_from_model_flops(make_job: MakeJob) -> None:
+def test_recomputation_is_all_that_tells_hardware_flops_from_model_flops() -> None:
     settings = {"attention": "fused", "sequence": 512}
     once = make_job("mixtral-8x7b", **settings, recompute="none")
     twice = make_job("mixtral-8x7b", **settings, recompute="full")
@@ -80,7 +74,7 @@ def test_recomputation_is_all_that_tells_hardware_flops_from_model_flops(make_jo
     assert tokens(once) == once.global_batch * 512
 
 
-def test_fused_attention_leaves_out_what_a_causal_mask_hides(make_job: MakeJob) -> None:
+def test_fused_attention_leaves_out_what_a_causal_mask_hides() -> None:
     fused, separate = (make_job("gpt2-medium", recompute="none", attention=kind) for kind in ("fused", "unfused"))
     core = 4 * 2 * 512**2 * 1024 * 24  # b s^2 h of all layers
 

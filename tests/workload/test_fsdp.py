@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -14,9 +13,7 @@ from fabricsim.scenario.job import Job
 from fabricsim.scenario.job_checks import job_problems
 from fabricsim.workload.compile import compile_job
 from fabricsim.workload.program import Program
-
-if TYPE_CHECKING:
-    from conftest import MakeJob
+from tests.reference.jobs import make_job
 
 
 def calls_of(program: Program, rank: int = 0) -> Counter[tuple[str, tuple[int, ...]]]:
@@ -26,9 +23,7 @@ def calls_of(program: Program, rank: int = 0) -> Counter[tuple[str, tuple[int, .
 
 
 @pytest.mark.parametrize(("again", "gathers"), [(True, 2), (False, 1)])
-def test_blocks_are_gathered_for_each_pass_that_lacks_them(
-    *, again: bool, gathers: int, make_job: MakeJob, gpu: Gpu
-) -> None:
+def test_blocks_are_gathered_for_each_pass_that_lacks_them(*, again: bool, gathers: int, gpu: Gpu) -> None:
     program = compile_job(make_job(data=4, zero=3, reshard_after_forward=again, micro_batches=2), gpu)
     blocks, everyone = 24 + 2, (0, 1, 2, 3)
 
@@ -38,7 +33,7 @@ def test_blocks_are_gathered_for_each_pass_that_lacks_them(
     assert found["reduce_scatter", everyone] == 2 * blocks
 
 
-def test_hybrid_sharding_scatters_among_neighbours_and_reduces_over_groups(make_job: MakeJob, gpu: Gpu) -> None:
+def test_hybrid_sharding_scatters_among_neighbours_and_reduces_over_groups(gpu: Gpu) -> None:
     program = compile_job(make_job(data=8, zero=3, replicate=2), gpu)
     whole = compile_job(make_job(data=8, zero=3), gpu)
 
@@ -53,7 +48,7 @@ def test_hybrid_sharding_scatters_among_neighbours_and_reduces_over_groups(make_
     assert reduced == scattered // 4
 
 
-def test_both_passes_slow_beside_collectives_and_copy(make_job: MakeJob, gpu: Gpu) -> None:
+def test_both_passes_slow_beside_collectives_and_copy(gpu: Gpu) -> None:
     def computing(job: Job, factor: float) -> int:
         program = compile_job(job, gpu.model_copy(update={"overlap_slowdown": factor}))
         forward = program.timers.index("forward-compute")
@@ -76,9 +71,7 @@ def test_both_passes_slow_beside_collectives_and_copy(make_job: MakeJob, gpu: Gp
         ({"data": 4, "zero": 3, "replicate": 4}, "replicate"),
     ],
 )
-def test_sharding_that_has_no_effect_or_does_not_fit_is_refused(
-    degrees: dict[str, int], key: str, make_job: MakeJob
-) -> None:
+def test_sharding_that_has_no_effect_or_does_not_fit_is_refused(degrees: dict[str, int], key: str) -> None:
     (mistake,) = job_problems(make_job(**degrees))
 
     assert mistake.key == f"job.parallelism.{key}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,9 +16,7 @@ from fabricsim.workload.placement import Placement
 from fabricsim.workload.program import Program
 from fabricsim.workload.stages import Timed
 from fabricsim.workload.work import Exchange
-
-if TYPE_CHECKING:
-    from conftest import MakeJob, Replay
+from tests.reference.jobs import make_job, replay
 
 TIMES = st.integers(0, 50).map(lambda microseconds: microseconds * 10**6)
 LAUNCH = KERNEL_LAUNCH["graph"]
@@ -74,7 +70,7 @@ def test_slower_kernels_take_longer_and_at_most_in_proportion(kernels: list[tupl
     assert max(span.alone, slowed.run) <= slowed.alone <= round(span.alone * factor) + 1
 
 
-def pass_of(items: list[Timed], make_job: MakeJob) -> Program:
+def pass_of(items: list[Timed]) -> Program:
     """Add a pass of two tensor-parallel ranks."""
     job = make_job(tensor=2)
     builder = ProgramBuilder(("forward-compute",))
@@ -98,10 +94,8 @@ ITEMS = st.lists(
 
 
 @given(items=ITEMS, transfer=TIMES)
-def test_a_pass_ends_where_host_and_gpu_followed_side_by_side_end_it(
-    items: list[Timed], transfer: int, make_job: MakeJob, replay: Replay
-) -> None:
-    program = pass_of(items, make_job)
+def test_a_pass_ends_where_host_and_gpu_followed_side_by_side_end_it(items: list[Timed], transfer: int) -> None:
+    program = pass_of(items)
     program.ops["duration"][program.ops["kind"] == COLLECTIVE] = transfer
     _, end = replay(program)
 
@@ -115,10 +109,10 @@ def test_a_pass_ends_where_host_and_gpu_followed_side_by_side_end_it(
 
 
 @pytest.mark.parametrize(("run", "held"), [(500, 0), (20, 2)])
-def test_only_a_gpu_that_could_be_faster_waits_for_the_host(run: int, held: int, make_job: MakeJob) -> None:
+def test_only_a_gpu_that_could_be_faster_waits_for_the_host(run: int, held: int) -> None:
     beside = Exchange("all_reduce", "tensor", 1)
     span = row(kernel(run * 10**6, LAUNCH) for _ in range(4))._replace(issue=4 * 50 * 10**6)
 
-    program = pass_of([span, beside, span], make_job)
+    program = pass_of([span, beside, span])
 
     assert np.count_nonzero(program.ops["stream"] == HOST_STREAM) == held

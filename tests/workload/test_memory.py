@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,9 +13,7 @@ from fabricsim.scenario.library import path
 from fabricsim.workload.memory import Memory, in_flight, stage_memory
 from fabricsim.workload.parameter_counts import chunk_parameters, virtual_stages
 from fabricsim.workload.shapes import parameters, stage_blocks
-
-if TYPE_CHECKING:
-    from conftest import MakeModel
+from tests.reference.jobs import make_model
 
 GB = 10**9
 USABLE = 0.95 * 79.25 * 2**30
@@ -64,7 +62,7 @@ ZERO_PAPER = {0: 120.0, 1: 31.4, 2: 16.6, 3: 1.88}
 
 
 @pytest.mark.parametrize("zero", ZERO_PAPER)
-def test_states_are_those_of_the_zero_paper(zero: int, make_model: MakeModel) -> None:
+def test_states_are_those_of_the_zero_paper(zero: int) -> None:
     shape = {"layers": 36, "hidden": 4096, "heads": 32, "vocabulary": 51200, "positions": 2048}
     model = make_model("gpt2-medium", **shape)
     degrees = {"data": 64, "zero": zero}
@@ -79,7 +77,7 @@ def test_states_are_those_of_the_zero_paper(zero: int, make_model: MakeModel) ->
     [("fp16", None, 20, (4, 16)), ("bf16", "fp32", 18, (6, 12)), ("fp32", None, 16, (8, 8))],
 )
 def test_bytes_per_parameter_are_those_of_megatron_core(
-    precision: str, gradients: str | None, apart: int, shared: tuple[int, int], make_model: MakeModel
+    precision: str, gradients: str | None, apart: int, shared: tuple[int, int]
 ) -> None:
     # Megatron Core user guide, "Distributed Optimizer": bytes per parameter, and fixed + per rank ones
     model = make_model("gpt2-medium")
@@ -93,7 +91,7 @@ def test_bytes_per_parameter_are_those_of_megatron_core(
 
 
 @given(zero=st.integers(0, 3), data=st.integers(1, 64))
-def test_a_higher_zero_stage_never_needs_more(zero: int, data: int, make_model: MakeModel) -> None:
+def test_a_higher_zero_stage_never_needs_more(zero: int, data: int) -> None:
     model = make_model("gpt2-medium")
     lower, higher = (
         stage_memory(job(model, parallelism={"data": data, "zero": stage}))[0] for stage in (max(zero - 1, 0), zero)
@@ -113,7 +111,7 @@ def per_layer(model: object, **changes: Any) -> float:  # noqa: ANN401  any fiel
 
 
 @pytest.mark.parametrize("tensor", [1, 2, 8])
-def test_activations_of_a_layer_are_those_of_korthikanti(tensor: int, make_model: MakeModel) -> None:
+def test_activations_of_a_layer_are_those_of_korthikanti(tensor: int) -> None:
     # arXiv 2205.05198, table 2: bytes of one layer over s b h
     model = make_model("gpt2-medium", hidden=6144, heads=64, positions=2048, vocabulary=51200).model_dump()
     scores = 5 * 64 * 2048 / 6144
@@ -128,7 +126,7 @@ def test_activations_of_a_layer_are_those_of_korthikanti(tensor: int, make_model
 
 @pytest.mark.parametrize("stages", [1, 2, 4, 8])
 @pytest.mark.parametrize("chunks", [1, 2, 3])
-def test_interleaving_holds_more_by_the_published_factor(stages: int, chunks: int, make_model: MakeModel) -> None:
+def test_interleaving_holds_more_by_the_published_factor(stages: int, chunks: int) -> None:
     # arXiv 2205.05198, section 4.2.3: 1 + (p - 1) / (p v) times the activations of all layers
     if stages == 1 < chunks:
         return
@@ -142,7 +140,7 @@ def test_interleaving_holds_more_by_the_published_factor(stages: int, chunks: in
 
 
 @pytest.mark.parametrize(("schedule", "held"), [("gpipe", [6, 6, 6]), ("1f1b", [3, 2, 1]), ("zb-h1", [3, 3, 3])])
-def test_schedules_hold_what_is_in_flight(schedule: str, held: list[int], make_model: MakeModel) -> None:
+def test_schedules_hold_what_is_in_flight(schedule: str, held: list[int]) -> None:
     degrees = {"pipeline": 3}
     made = job(make_model("gpt2-medium", layers=3), micro_batches=6, parallelism=degrees, schedule=schedule)
 
@@ -197,9 +195,7 @@ def test_runs_of_zero_3_that_were_measured_fit_80_gb(name: str, ranks: int, size
     batches=st.integers(1, 8),
     recompute=st.sampled_from(["none", "selective", "full"]),
 )
-def test_recomputing_never_keeps_more(
-    tensor: int, stages: int, batches: int, recompute: str, make_model: MakeModel
-) -> None:
+def test_recomputing_never_keeps_more(tensor: int, stages: int, batches: int, recompute: str) -> None:
     degrees = {"tensor": tensor, "pipeline": stages}
     model = make_model("gpt2-medium", layers=4)
     kept = stage_memory(job(model, batches, parallelism=degrees, sequence=512))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -16,9 +15,7 @@ from fabricsim.workload.compile import JobPlan, compile_job
 from fabricsim.workload.machines import Machines, at_speed, on_host
 from fabricsim.workload.mixed import MixedPlan, plan_job
 from fabricsim.workload.program import Program
-
-if TYPE_CHECKING:
-    from conftest import MakeJob
+from tests.reference.jobs import make_job
 
 
 def _machines(preset: Gpu, ranks: int, **changes: object) -> Machines:
@@ -32,11 +29,11 @@ def _computing(program: Program, rank: int) -> int:
     return int(ops["duration"].sum())
 
 
-def test_ranks_that_are_alike_have_the_plan_that_they_always_had(make_job: MakeJob, gpu: Gpu) -> None:
+def test_ranks_that_are_alike_have_the_plan_that_they_always_had(gpu: Gpu) -> None:
     assert type(plan_job(make_job(data=4), _machines(gpu, 4))) is JobPlan
 
 
-def test_one_gpu_at_80_percent_computes_a_quarter_longer_and_others_as_before(make_job: MakeJob, gpu: Gpu) -> None:
+def test_one_gpu_at_80_percent_computes_a_quarter_longer_and_others_as_before(gpu: Gpu) -> None:
     job = make_job(data=4, kernel_launch="0s")
     speed = np.array([1, 1, 0.8, 1])
     mixed, alike = plan_job(job, _machines(gpu, 4, gpu=speed)).program(), compile_job(job, gpu)
@@ -46,7 +43,7 @@ def test_one_gpu_at_80_percent_computes_a_quarter_longer_and_others_as_before(ma
         assert np.array_equal(mixed.ops[mixed.ops["rank"] == rank], alike.ops[alike.ops["rank"] == rank])
 
 
-def test_a_job_that_waits_for_its_host_feels_the_host_and_not_the_gpu(make_job: MakeJob, gpu: Gpu) -> None:
+def test_a_job_that_waits_for_its_host_feels_the_host_and_not_the_gpu(gpu: Gpu) -> None:
     job = make_job(data=2, kernel_launch="10ms")  # 10 ms: longer than any kernel
     alike = _computing(compile_job(job, gpu), 0)
     slow_gpu = plan_job(job, _machines(gpu, 2, gpu=np.full(2, 0.9))).program()
@@ -56,7 +53,7 @@ def test_a_job_that_waits_for_its_host_feels_the_host_and_not_the_gpu(make_job: 
     assert _computing(slow_host, 0) == pytest.approx(alike / 0.9, rel=1e-6)
 
 
-def test_all_at_one_speed_are_a_job_on_a_gpu_of_that_speed(make_job: MakeJob, gpu: Gpu) -> None:
+def test_all_at_one_speed_are_a_job_on_a_gpu_of_that_speed(gpu: Gpu) -> None:
     job = make_job(data=2, pipeline=2)
     mixed = plan_job(job, _machines(gpu, 4, gpu=np.full(4, 0.7), host=np.full(4, 0.5))).program()
     alike = compile_job(on_host(job, 0.5), at_speed(gpu, 0.7))
@@ -65,7 +62,7 @@ def test_all_at_one_speed_are_a_job_on_a_gpu_of_that_speed(make_job: MakeJob, gp
     assert mixed.calls == alike.calls
 
 
-def test_kinds_of_gpus_keep_their_times(make_job: MakeJob, gpu: Gpu) -> None:
+def test_kinds_of_gpus_keep_their_times(gpu: Gpu) -> None:
     job, fast = make_job(data=2), at_speed(gpu, 3.0)
     machines = _machines(gpu, 2, gpus=(gpu, fast), kind=np.array([0, 1]))
     mixed = plan_job(job, machines).program()
@@ -74,7 +71,7 @@ def test_kinds_of_gpus_keep_their_times(make_job: MakeJob, gpu: Gpu) -> None:
     assert _computing(mixed, 1) == _computing(compile_job(job, fast), 1)
 
 
-def test_ranks_are_alike_only_if_what_they_run_on_is(make_job: MakeJob, gpu: Gpu) -> None:
+def test_ranks_are_alike_only_if_what_they_run_on_is(gpu: Gpu) -> None:
     plan = plan_job(make_job(data=4), _machines(gpu, 4, gpu=np.array([1, 0.8, 1, 1])))
 
     assert len(set(plan.colours.tolist())) == 2
@@ -83,7 +80,7 @@ def test_ranks_are_alike_only_if_what_they_run_on_is(make_job: MakeJob, gpu: Gpu
     assert len(set(jittered.colours.tolist())) == 4
 
 
-def test_jitter_stays_within_its_bounds_and_comes_from_the_seed(make_job: MakeJob, gpu: Gpu) -> None:
+def test_jitter_stays_within_its_bounds_and_comes_from_the_seed(gpu: Gpu) -> None:
     job, jitter = make_job(data=4), Drawn("uniform", 0.1)
     alike = compile_job(job, gpu).ops["duration"]
     first, again, other = (
@@ -96,7 +93,7 @@ def test_jitter_stays_within_its_bounds_and_comes_from_the_seed(make_job: MakeJo
     assert np.all(np.abs(first - alike) <= 0.1 * alike + 1)
 
 
-def test_jitter_of_a_host_is_that_of_all_its_ranks(make_job: MakeJob, gpu: Gpu) -> None:
+def test_jitter_of_a_host_is_that_of_all_its_ranks(gpu: Gpu) -> None:
     program = plan_job(make_job(data=4), _machines(gpu, 4, host_jitter=Drawn("exponential", 0.1))).program()
     times = [program.ops["duration"][program.ops["rank"] == rank].tolist() for rank in range(4)]
 
@@ -105,7 +102,7 @@ def test_jitter_of_a_host_is_that_of_all_its_ranks(make_job: MakeJob, gpu: Gpu) 
     assert times[0] != times[2]
 
 
-def test_a_rank_that_would_compute_for_ever_is_refused(make_job: MakeJob, gpu: Gpu) -> None:
+def test_a_rank_that_would_compute_for_ever_is_refused(gpu: Gpu) -> None:
     job = make_job(data=2, batch_time="3600s", micro_batches=250)
     with pytest.raises(InputError, match="would compute for"):
         plan_job(job, _machines(gpu, 2, kernel_jitter=Drawn("exponential", 10.0))).program()

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -11,9 +10,7 @@ from fabricsim.scenario.job import Model
 from fabricsim.workload.operations import block_work, gradient_copies, optimizer_operations
 from fabricsim.workload.shapes import Block, stage_blocks
 from fabricsim.workload.work import Item, Operation
-
-if TYPE_CHECKING:
-    from conftest import MakeJob, MakeModel
+from tests.reference.jobs import make_job, make_model
 
 SIZES = st.tuples(st.integers(1, 64), st.integers(1, 1024), st.integers(1, 32), st.integers(1, 128))
 """Micro-batch, sequence, heads and width of a head."""
@@ -32,9 +29,7 @@ def block_of(model: Model, kind: str) -> Block:
 
 
 @given(sizes=SIZES)
-def test_layer_has_the_published_flops(
-    sizes: tuple[int, int, int, int], make_job: MakeJob, make_model: MakeModel
-) -> None:
+def test_layer_has_the_published_flops(sizes: tuple[int, int, int, int]) -> None:
     b, s, heads, head_width = sizes
     h = heads * head_width
     job = make_job(make_model("gpt2-medium", hidden=h, heads=heads), micro_batch=b, sequence=s, recompute="none")
@@ -46,9 +41,7 @@ def test_layer_has_the_published_flops(
 
 
 @given(sizes=SIZES)
-def test_layer_stores_the_published_activation_bytes(
-    sizes: tuple[int, int, int, int], make_job: MakeJob, make_model: MakeModel
-) -> None:
+def test_layer_stores_the_published_activation_bytes(sizes: tuple[int, int, int, int]) -> None:
     b, s, heads, head_width = sizes
     h = heads * head_width
     job = make_job(make_model("gpt2-medium", hidden=h, heads=heads), micro_batch=b, sequence=s, recompute="none")
@@ -58,7 +51,7 @@ def test_layer_stores_the_published_activation_bytes(
     assert work.stored == s * b * (34 * h + 5 * heads * s)  # s b h (34 + 5 a s / h)
 
 
-def test_layer_moves_what_the_table_says(make_job: MakeJob) -> None:
+def test_layer_moves_what_the_table_says() -> None:
     job = make_job("gpt2-medium", micro_batch=2, sequence=512, recompute="none")
     block = block_of(job.model, "layer")
     n, scores, tokens, h = 2 * 512 * 1024, 2 * 16 * 512 * 512, 2 * 512, 1024
@@ -82,7 +75,7 @@ def test_layer_moves_what_the_table_says(make_job: MakeJob) -> None:
     assert tokens * h == n
 
 
-def test_decoder_layer_attends_to_the_encoder(make_job: MakeJob) -> None:
+def test_decoder_layer_attends_to_the_encoder() -> None:
     job = make_job("t5-base", micro_batch=3, sequence=512, decoder_sequence=128)
     b, e, d, h = 3, 512, 128, 768
 
@@ -94,7 +87,7 @@ def test_decoder_layer_attends_to_the_encoder(make_job: MakeJob) -> None:
 
 
 @pytest.mark.parametrize(("name", "extra"), [("gpt2-medium", 0), ("bert-large", 1)])
-def test_head_computes_the_logits_of_every_token(name: str, extra: int, make_job: MakeJob) -> None:
+def test_head_computes_the_logits_of_every_token(name: str, extra: int) -> None:
     job = make_job(name, micro_batch=4, sequence=128)
     b, s, h, v = 4, 128, job.model.hidden, job.model.vocabulary
 
@@ -103,7 +96,7 @@ def test_head_computes_the_logits_of_every_token(name: str, extra: int, make_job
     assert flops(work.forward) == 2 * b * s * h * v + extra * (2 * b * s * h * h + 2 * b * h * h)
 
 
-def test_fp32_needs_no_cast_of_the_logits(make_job: MakeJob) -> None:
+def test_fp32_needs_no_cast_of_the_logits() -> None:
     names = {
         precision: [op.name for op in block_work(block_of(job.model, "head"), job).forward]
         for precision in ("fp16", "fp32")
@@ -114,7 +107,7 @@ def test_fp32_needs_no_cast_of_the_logits(make_job: MakeJob) -> None:
     assert "cast" not in names["fp32"]
 
 
-def test_embedding_has_no_products_and_a_dense_gradient(make_job: MakeJob) -> None:
+def test_embedding_has_no_products_and_a_dense_gradient() -> None:
     job = make_job("bert-base", micro_batch=1, sequence=1)
 
     work = block_work(block_of(job.model, "embedding"), job)
@@ -134,24 +127,20 @@ def test_embedding_has_no_products_and_a_dense_gradient(make_job: MakeJob) -> No
         ("fp32", None, 1, 4 + 4 + 28),
     ],
 )
-def test_optimizer_moves_these_bytes_per_parameter(
-    precision: str, gradient: str | None, data: int, size: int, make_job: MakeJob
-) -> None:
+def test_optimizer_moves_these_bytes_per_parameter(precision: str, gradient: str | None, data: int, size: int) -> None:
     job = make_job(precision=precision, gradient_precision=gradient, data=data)
 
     assert traffic(optimizer_operations(1000, job)) == 1000 * size
 
 
-def test_clipping_reads_and_writes_each_gradient_once_more(make_job: MakeJob) -> None:
+def test_clipping_reads_and_writes_each_gradient_once_more() -> None:
     job = make_job(clip_gradients=True)
 
     assert traffic(optimizer_operations(1000, job)) == 1000 * (2 + 6 + 8 + 4 + 8 + 28 + 6)
 
 
 @pytest.mark.parametrize(("precision", "width"), [(None, 2), ("fp32", 4)])
-def test_gradients_that_are_reduced_in_one_buffer_go_there_and_back(
-    precision: str | None, width: int, make_job: MakeJob
-) -> None:
+def test_gradients_that_are_reduced_in_one_buffer_go_there_and_back(precision: str | None, width: int) -> None:
     tensors = (1000, 10, 1)
     plain, flat = (make_job(gradient_precision=precision, data=8, flatten_gradients=on) for on in (False, True))
 
@@ -166,7 +155,7 @@ def test_gradients_that_are_reduced_in_one_buffer_go_there_and_back(
 
 
 @pytest.mark.parametrize("name", ["gpt2-medium", "llama3-8b", "mixtral-8x7b"])
-def test_fused_accumulation_leaves_only_vectors_to_add(name: str, make_job: MakeJob) -> None:
+def test_fused_accumulation_leaves_only_vectors_to_add(name: str) -> None:
     job = make_job(name, gradient_precision="fp32", fused_accumulation=True, recompute="none")
     kind = "expert-layer" if "mixtral" in name else "layer"
     block = block_of(job.model, kind)
@@ -183,7 +172,7 @@ def test_fused_accumulation_leaves_only_vectors_to_add(name: str, make_job: Make
     assert flops(apart.backward) == flops(fused.backward)
 
 
-def test_llama_has_three_matrices_shared_keys_and_no_dropout(make_job: MakeJob) -> None:
+def test_llama_has_three_matrices_shared_keys_and_no_dropout() -> None:
     job = make_job("llama3-8b", micro_batch=2, sequence=512, attention="unfused")
     tokens, scores = 2 * 512, 2 * 32 * 512 * 512
 

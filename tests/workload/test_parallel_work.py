@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -13,9 +12,7 @@ from fabricsim.scenario.job import Job
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.shapes import stage_blocks
 from fabricsim.workload.work import Exchange, Item, Operation, Wait, Work
-
-if TYPE_CHECKING:
-    from conftest import MakeJob, MakeModel
+from tests.reference.jobs import make_job, make_model
 
 SHAPES = st.tuples(st.integers(1, 4), st.integers(1, 8).map(lambda n: 64 * n), st.integers(1, 4), st.integers(1, 16))
 """Micro-batch, sequence, heads per tensor-parallel rank and width of a head."""
@@ -33,9 +30,7 @@ def exchanges(items: Iterable[Item]) -> list[tuple[str, str, int, bool]]:
 
 
 @given(shape=SHAPES, tensor=st.sampled_from([1, 2, 4, 8]))
-def test_a_layer_keeps_the_published_bytes(
-    shape: tuple[int, int, int, int], tensor: int, make_job: MakeJob, make_model: MakeModel
-) -> None:
+def test_a_layer_keeps_the_published_bytes(shape: tuple[int, int, int, int], tensor: int) -> None:
     """Korthikanti et al., arXiv 2205.05198, table 2."""
     b, s, heads, width = shape
     a, h, t = heads * tensor, heads * tensor * width, tensor
@@ -54,9 +49,7 @@ def test_a_layer_keeps_the_published_bytes(
 
 
 @given(shape=SHAPES)
-def test_fused_attention_keeps_a_number_per_row_and_has_nothing_to_repeat(
-    shape: tuple[int, int, int, int], make_job: MakeJob, make_model: MakeModel
-) -> None:
+def test_fused_attention_keeps_a_number_per_row_and_has_nothing_to_repeat(shape: tuple[int, int, int, int]) -> None:
     b, s, heads, width = shape
     model = make_model("gpt2-medium", hidden=heads * width, heads=heads)
 
@@ -70,9 +63,7 @@ def test_fused_attention_keeps_a_number_per_row_and_has_nothing_to_repeat(
 
 
 @given(shape=SHAPES, tensor=st.sampled_from([2, 4, 8]))
-def test_exchanges_of_a_layer(
-    shape: tuple[int, int, int, int], tensor: int, make_job: MakeJob, make_model: MakeModel
-) -> None:
+def test_exchanges_of_a_layer(shape: tuple[int, int, int, int], tensor: int) -> None:
     b, s, heads, width = shape
     h = heads * tensor * width
     model = make_model("gpt2-medium", hidden=h, heads=heads * tensor)
@@ -92,9 +83,7 @@ def test_exchanges_of_a_layer(
 @pytest.mark.parametrize("name", ["gpt2-medium", "bert-large", "t5-base", "llama3-8b", "mixtral-8x7b"])
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])
 @pytest.mark.parametrize("degrees", [{}, {"tensor": 4}, {"tensor": 4, "sequence_parallel": True}])
-def test_nothing_is_left_waiting_and_weights_come_beside(
-    name: str, recompute: str, degrees: dict[str, int], make_job: MakeJob
-) -> None:
+def test_nothing_is_left_waiting_and_weights_come_beside(name: str, recompute: str, degrees: dict[str, int]) -> None:
     job = make_job(name, recompute=recompute, **degrees)
 
     for block in set(stage_blocks(job.model, 1, job.parallelism)[0]):
@@ -110,7 +99,7 @@ def test_nothing_is_left_waiting_and_weights_come_beside(
         assert not any(isinstance(item, Operation) and item.weight for item in work.forward)
 
 
-def test_tensor_parallel_input_gradient_travels_beside_the_weight_gradient(make_job: MakeJob) -> None:
+def test_tensor_parallel_input_gradient_travels_beside_the_weight_gradient() -> None:
     backward = work_of(make_job(tensor=4, recompute="none")).backward
 
     at = next(n for n, item in enumerate(backward) if isinstance(item, Exchange))
@@ -123,7 +112,7 @@ def test_tensor_parallel_input_gradient_travels_beside_the_weight_gradient(make_
     assert isinstance(after, Wait)
 
 
-def test_without_overlap_the_input_gradient_travels_behind_the_weight_gradient(make_job: MakeJob) -> None:
+def test_without_overlap_the_input_gradient_travels_behind_the_weight_gradient() -> None:
     beside = work_of(make_job(tensor=4, recompute="none")).backward
     behind = work_of(make_job(tensor=4, recompute="none", tensor_overlap=False)).backward
 
@@ -140,7 +129,7 @@ def test_without_overlap_the_input_gradient_travels_behind_the_weight_gradient(m
 
 
 @pytest.mark.parametrize("recompute", ["none", "full"])
-def test_recomputation_repeats_the_forward_pass_with_its_exchanges(recompute: str, make_job: MakeJob) -> None:
+def test_recomputation_repeats_the_forward_pass_with_its_exchanges(recompute: str) -> None:
     job = make_job(tensor=4, sequence_parallel=True, recompute=recompute)
 
     work, kept = work_of(job), work_of(make_job(tensor=4, sequence_parallel=True, recompute="none"))
@@ -150,7 +139,7 @@ def test_recomputation_repeats_the_forward_pass_with_its_exchanges(recompute: st
     assert work.forward == kept.forward
 
 
-def test_selective_recomputation_repeats_the_core_of_attention_before_its_gradients(make_job: MakeJob) -> None:
+def test_selective_recomputation_repeats_the_core_of_attention_before_its_gradients() -> None:
     kept, selective = (work_of(make_job(recompute=recompute)).backward for recompute in ("none", "selective"))
     core = ["scores", "softmax", "attention dropout", "context", "context transpose"]
 
@@ -162,7 +151,7 @@ def test_selective_recomputation_repeats_the_core_of_attention_before_its_gradie
 
 
 @given(context=st.sampled_from([2, 4, 8]), tensor=st.sampled_from([1, 2]), b=st.integers(1, 4))
-def test_ring_attention_passes_keys_and_values_around(context: int, tensor: int, b: int, make_job: MakeJob) -> None:
+def test_ring_attention_passes_keys_and_values_around(context: int, tensor: int, b: int) -> None:
     settings = {"tensor": tensor, "micro_batch": b, "sequence": 1024, "attention": "fused", "recompute": "none"}
     work = work_of(make_job("llama3-8b", context=context, **settings))
     size = 2 * 2 * b * (1024 // context) * (1024 // tensor)  # two bytes, keys and values, of 8 heads of 128
@@ -175,7 +164,7 @@ def test_ring_attention_passes_keys_and_values_around(context: int, tensor: int,
 
 
 @given(context=st.sampled_from([2, 4, 8]), method=st.sampled_from(["ring", "ulysses"]))
-def test_context_parallel_ranks_share_the_attention(context: int, method: str, make_job: MakeJob) -> None:
+def test_context_parallel_ranks_share_the_attention(context: int, method: str) -> None:
     settings = {"sequence": 1024, "attention": "fused", "recompute": "none"}
     whole = work_of(make_job("llama3-8b", **settings))
     part = work_of(make_job("llama3-8b", **settings, context=context, context_method=method))
@@ -185,7 +174,7 @@ def test_context_parallel_ranks_share_the_attention(context: int, method: str, m
         assert flops[0] == context * flops[1]
 
 
-def test_ulysses_trades_query_key_value_and_result(make_job: MakeJob) -> None:
+def test_ulysses_trades_query_key_value_and_result() -> None:
     job = make_job("llama3-8b", sequence=1024, context=4, context_method="ulysses", recompute="none")
     tokens = 2 * 1024 // 4
     query, key = 2 * tokens * 4096, 2 * tokens * 1024
@@ -203,9 +192,7 @@ def test_ulysses_trades_query_key_value_and_result(make_job: MakeJob) -> None:
     imbalance=st.sampled_from([1.0, 1.5, 3.0]),
     capacity=st.sampled_from([None, 1.0, 1.25]),
 )
-def test_experts_of_a_layer(
-    expert: int, tensor: int, imbalance: float, capacity: float | None, make_job: MakeJob
-) -> None:
+def test_experts_of_a_layer(expert: int, tensor: int, imbalance: float, capacity: float | None) -> None:
     job = make_job(
         "mixtral-8x7b",
         expert=expert,
@@ -229,7 +216,7 @@ def test_experts_of_a_layer(
     assert up.shape == (local, 2 * 512 * 2 * load / local, 4096, 2 * 14336 // tensor)
 
 
-def test_the_loss_agrees_on_three_numbers_per_token(make_job: MakeJob) -> None:
+def test_the_loss_agrees_on_three_numbers_per_token() -> None:
     job = make_job(tensor=4, micro_batch=2, sequence=512)
 
     head = work_of(job, "head")
@@ -248,7 +235,7 @@ def test_the_loss_agrees_on_three_numbers_per_token(make_job: MakeJob) -> None:
     ],
 )
 def test_embedding_adds_up_the_parts_of_the_vocabulary(
-    name: str, forward: list[str], backward: list[str], make_job: MakeJob, *, split: bool
+    name: str, forward: list[str], backward: list[str], *, split: bool
 ) -> None:
     work = work_of(make_job(name, tensor=4, sequence_parallel=split), "embedding")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +11,7 @@ from fabricsim.scenario.cluster import Gpu
 from fabricsim.workload.compile import JobPlan
 from fabricsim.workload.data_parallel import AtOnce, Bucketed, Reducer
 from fabricsim.workload.program import Program
-
-if TYPE_CHECKING:
-    from conftest import MakeJob, MakeModel
+from tests.reference.jobs import make_job, make_model
 
 TENSOR = {"tensor": 2, "sequence_parallel": True}
 
@@ -41,11 +39,7 @@ def _edges(program: Program) -> set[tuple[int, int]]:
     ids=str,
 )
 def test_repeated_passes_are_those_that_would_be_written_out(
-    changes: dict[str, Any],
-    make_job: MakeJob,
-    make_model: MakeModel,
-    gpu: Gpu,
-    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, Any], gpu: Gpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = make_job(make_model("gpt2-medium", vocabulary=50304), **changes)
     repeated = JobPlan(job, gpu).program()

@@ -1,17 +1,13 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from fabricsim.errors import SimulationError
 from fabricsim.records.program import OVERLAPPED_STREAM
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call, Program
+from tests.reference.jobs import replay
 from tests.reference.whole_program import WholeProgram
-
-if TYPE_CHECKING:
-    from conftest import Replay
 
 
 def edges(program: Program) -> set[tuple[int, int]]:
@@ -39,7 +35,7 @@ def test_calls_joined_at_once_share_predecessors_and_successors() -> None:
     assert edges(exchange()) == {(0, 1), (0, 2), (1, 3), (2, 3), (4, 5), (4, 6), (5, 7), (6, 7)}
 
 
-def test_crossing_sends_joined_at_once_do_not_deadlock(replay: Replay) -> None:
+def test_crossing_sends_joined_at_once_do_not_deadlock() -> None:
     _, end = replay(exchange())
 
     assert end.tolist() == [10, 20, 20, 25, 20, 20, 20, 25]

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,10 +10,8 @@ from fabricsim.workload.operations import block_work, optimizer_operations
 from fabricsim.workload.roofline import FUNCTION_SHARE, operations_time
 from fabricsim.workload.shapes import stage_blocks
 from fabricsim.workload.work import Operation
+from tests.reference.jobs import make_job
 from tests.reference.kernels import items_time, operation_time
-
-if TYPE_CHECKING:
-    from conftest import MakeJob
 
 
 @pytest.mark.parametrize(
@@ -27,13 +23,11 @@ if TYPE_CHECKING:
     ],
     ids=lambda value: value.name if isinstance(value, Operation) else "",
 )
-def test_operation_is_as_slow_as_its_slowest_bound(
-    operation: Operation, picoseconds: int, make_job: MakeJob, gpu: Gpu
-) -> None:
+def test_operation_is_as_slow_as_its_slowest_bound(operation: Operation, picoseconds: int, gpu: Gpu) -> None:
     assert operation_time(operation, make_job(), gpu) == picoseconds
 
 
-def test_a_layer_cannot_beat_the_peak(make_job: MakeJob, gpu: Gpu) -> None:
+def test_a_layer_cannot_beat_the_peak(gpu: Gpu) -> None:
     job = make_job("gpt2-xl", micro_batch=8, sequence=1024)
     layer = stage_blocks(job.model, 1)[0][1]
 
@@ -43,7 +37,7 @@ def test_a_layer_cannot_beat_the_peak(make_job: MakeJob, gpu: Gpu) -> None:
     assert items_time(forward, job, gpu) > flops / (312e12 * 0.8) * 1e12
 
 
-def test_optimizer_time_grows_with_its_parameters(make_job: MakeJob, gpu: Gpu) -> None:
+def test_optimizer_time_grows_with_its_parameters(gpu: Gpu) -> None:
     job = make_job()
 
     one, two = (items_time(optimizer_operations(count * 10**9, job), job, gpu) for count in (1, 2))
@@ -52,7 +46,7 @@ def test_optimizer_time_grows_with_its_parameters(make_job: MakeJob, gpu: Gpu) -
     assert one == pytest.approx(54e9 / (1555e9 * 0.85) * 1e12)
 
 
-def test_short_kernels_hide_behind_long_ones(make_job: MakeJob, gpu: Gpu) -> None:
+def test_short_kernels_hide_behind_long_ones(gpu: Gpu) -> None:
     short, long = Operation("short", 0, 1000), Operation("long", 0, 10**8)
     job = make_job()
 
@@ -63,7 +57,7 @@ def test_short_kernels_hide_behind_long_ones(make_job: MakeJob, gpu: Gpu) -> Non
     assert alone <= operations_time([short] * 8 + [long], job, gpu) < alone + job.kernel_launch
 
 
-def test_functions_are_slower_than_copies(make_job: MakeJob, gpu: Gpu) -> None:
+def test_functions_are_slower_than_copies(gpu: Gpu) -> None:
     copy, softmax = Operation("copy", 0, 10**9), Operation("softmax", 0, 10**9, kernel="function")
 
     times = [operation_time(each, make_job(), gpu) for each in (copy, softmax)]
@@ -73,7 +67,7 @@ def test_functions_are_slower_than_copies(make_job: MakeJob, gpu: Gpu) -> None:
 
 @given(rows=st.integers(1, 4096), inner=st.integers(1, 4096), columns=st.integers(1, 4096))
 def test_products_never_beat_peak_or_memory_and_grow_with_each_side(
-    rows: int, inner: int, columns: int, make_job: MakeJob, gpu: Gpu
+    rows: int, inner: int, columns: int, gpu: Gpu
 ) -> None:
     tiled = gpu.model_copy(update={"processors": 108, "tile_efficiency": 0.9})
 
@@ -90,7 +84,7 @@ def test_products_never_beat_peak_or_memory_and_grow_with_each_side(
     assert time(rows, inner, 2 * columns) >= took
 
 
-def test_a_started_wave_takes_as_long_as_a_full_one(make_job: MakeJob, gpu: Gpu) -> None:
+def test_a_started_wave_takes_as_long_as_a_full_one(gpu: Gpu) -> None:
     """108 tiles of 256 x 128 fit at once; one more row of tiles needs another wave."""
     tiled = gpu.model_copy(update={"processors": 108, "gemm_efficiency": 1.0, "tile_efficiency": 0.9})
 
@@ -103,7 +97,7 @@ def test_a_started_wave_takes_as_long_as_a_full_one(make_job: MakeJob, gpu: Gpu)
     assert over > 1.3 * wave
 
 
-def test_a_measured_kernel_takes_its_time(make_job: MakeJob, gpu: Gpu) -> None:
+def test_a_measured_kernel_takes_its_time(gpu: Gpu) -> None:
     measured = {"shape": [1, 4096, 8192, 1280], "precision": "fp16", "time": "359us"}
     known = gpu.model_copy(update={"kernels": (MeasuredKernel.model_validate(measured),)})
     one = Operation("QKV", 2 * 4096 * 8192 * 1280, 1, kernel="product", shape=(1, 4096, 8192, 1280))
@@ -114,9 +108,7 @@ def test_a_measured_kernel_takes_its_time(make_job: MakeJob, gpu: Gpu) -> None:
     assert operation_time(other, make_job(), known) == operation_time(other, make_job(), gpu)
 
 
-def test_a_product_takes_the_measured_time_of_its_transpose_where_its_own_is_not_known(
-    make_job: MakeJob, gpu: Gpu
-) -> None:
+def test_a_product_takes_the_measured_time_of_its_transpose_where_its_own_is_not_known(gpu: Gpu) -> None:
     transpose = MeasuredKernel(shape=(1, 1280, 8192, 4096), precision="fp16", time="359us")
     own = MeasuredKernel(shape=(1, 4096, 8192, 1280), precision="fp16", time="340us")
     one = Operation("QKV", 2 * 4096 * 8192 * 1280, 1, kernel="product", shape=(1, 4096, 8192, 1280))
@@ -129,7 +121,6 @@ def test_a_product_takes_the_measured_time_of_its_transpose_where_its_own_is_not
 @pytest.mark.parametrize("causal", [False, True])
 def test_a_measured_attention_is_of_one_mask_or_of_any(
     causal: bool,  # noqa: FBT001  a column
-    make_job: MakeJob,
     gpu: Gpu,
 ) -> None:
     core = Core(2, 16, 16, 64, 1024, 1024, causal=causal)
@@ -149,7 +140,7 @@ def test_a_measured_attention_is_of_one_mask_or_of_any(
     )
 
 
-def test_a_measured_stream_takes_its_time(make_job: MakeJob, gpu: Gpu) -> None:
+def test_a_measured_stream_takes_its_time(gpu: Gpu) -> None:
     known = gpu.model_copy(update={"streams": (MeasuredStream(operation="layer norm", bytes="2MB", time="77us"),)})
     job = make_job()
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -12,9 +11,7 @@ from fabricsim.scenario.schedule import SCHEDULES, Schedule, Step
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.passes import in_flight, ordered
 from fabricsim.workload.pipeline_parallel import TIMERS, Pipeline, run_stage
-
-if TYPE_CHECKING:
-    from conftest import Replay
+from tests.reference.jobs import replay
 
 NAMES = sorted(SCHEDULES.own)
 durations = st.integers(1, 1000)
@@ -30,7 +27,7 @@ def pipelines(draw: st.DrawFn) -> tuple[str, int, int, int]:
     return name, stages, groups * stages if chunks > 1 else groups, chunks
 
 
-def makespan(pipeline: tuple[str, int, int, int], times: dict[str, int], replay: Replay) -> int:
+def makespan(pipeline: tuple[str, int, int, int], times: dict[str, int]) -> int:
     """Longest path with free messages that both ends wait for; each chunk takes its share of `times`."""
     name, p, m, v = pipeline
     builder = ProgramBuilder([*TIMERS, *times])
@@ -73,9 +70,7 @@ def free_makespan(pipeline: tuple[str, int, int, int], times: dict[str, int]) ->
 
 @pytest.mark.slow
 @given(pipeline=pipelines(), t_f=durations, t_b=durations, t_w=durations)
-def test_bubble_is_the_closed_form(
-    pipeline: tuple[str, int, int, int], t_f: int, t_b: int, t_w: int, replay: Replay
-) -> None:
+def test_bubble_is_the_closed_form(pipeline: tuple[str, int, int, int], t_f: int, t_b: int, t_w: int) -> None:
     name, p, m, v = pipeline
     # Times of a chunk: the passes of a stage take v times as long.
     bubble = (p - 1) * (t_f + t_b)
@@ -86,18 +81,18 @@ def test_bubble_is_the_closed_form(
     busy = m * v * (t_f + t_b + (t_w if name == "zb-h1" else 0))
 
     assert free_makespan(pipeline, times) == busy + bubble
-    assert makespan(pipeline, times, replay) == busy + bubble
+    assert makespan(pipeline, times) == busy + bubble
 
 
 @given(p=st.integers(1, 9), m=st.integers(1, 20), t_f=durations, t_b=durations, t_w=durations)
-def test_zb_h1_waits_for_no_message_even_where_its_closed_form_does_not_hold(  # noqa: PLR0913, PLR0917  its letters
-    p: int, m: int, t_f: int, t_b: int, t_w: int, replay: Replay
+def test_zb_h1_waits_for_no_message_even_where_its_closed_form_does_not_hold(
+    p: int, m: int, t_f: int, t_b: int, t_w: int
 ) -> None:
     times = {"forward": t_f, "backward": t_b, "weight": t_w}
     free = free_makespan(("zb-h1", p, m, 1), times)
 
     assert free >= m * (t_f + t_b + t_w) + (p - 1) * (t_f + t_b) - (min(m, p) - 1) * t_w
-    assert makespan(("zb-h1", p, m, 1), times, replay) == free
+    assert makespan(("zb-h1", p, m, 1), times) == free
 
 
 @given(pipeline=pipelines(), data=st.data())

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import tomllib
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -10,9 +9,7 @@ from hypothesis import strategies as st
 from fabricsim.scenario.job import Model, Parallelism
 from fabricsim.scenario.library import root
 from fabricsim.workload.shapes import embedding_stages, layout, parameters, split_layers, stage_blocks
-
-if TYPE_CHECKING:
-    from conftest import MakeModel
+from tests.reference.jobs import make_model
 
 _WHOLE = ("embedding", "head")
 """Blocks with matrices that every tensor-parallel rank has: position tables, and BERT's pooler and transform."""
@@ -33,7 +30,7 @@ PUBLISHED = {
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_parameters_are_those_of_the_published_model(name: str, make_model: MakeModel) -> None:
+def test_parameters_are_those_of_the_published_model(name: str) -> None:
     assert parameters(make_model(name)) == PUBLISHED[name]
 
 
@@ -74,9 +71,7 @@ def test_presets_that_leave_something_out(name: str, published: float) -> None:
     tensor=st.sampled_from([1, 2, 4]),
     expert=st.sampled_from([1, 2, 4, 8]),
 )
-def test_ranks_hold_the_model_and_copies_of_what_is_small(
-    name: str, tensor: int, expert: int, make_model: MakeModel
-) -> None:
+def test_ranks_hold_the_model_and_copies_of_what_is_small(name: str, tensor: int, expert: int) -> None:
     model = make_model(name, vocabulary=30720)
     ranks = Parallelism(tensor=tensor, data=expert, expert=expert)
     blocks, whole = stage_blocks(model, 1, ranks)[0], stage_blocks(model, 1)[0]
@@ -90,7 +85,7 @@ def test_ranks_hold_the_model_and_copies_of_what_is_small(
 
 
 @pytest.mark.parametrize("name", ["gpt2-medium", "gpt2-large", "gpt2-xl"])
-def test_gpt_has_the_closed_form(name: str, make_model: MakeModel) -> None:
+def test_gpt_has_the_closed_form(name: str) -> None:
     model = make_model(name)
     h, layers = model.hidden, model.layers
 
@@ -99,7 +94,7 @@ def test_gpt_has_the_closed_form(name: str, make_model: MakeModel) -> None:
     assert parameters(model) == total
 
 
-def test_megatrons_padded_vocabulary_adds_its_rows(make_model: MakeModel) -> None:
+def test_megatrons_padded_vocabulary_adds_its_rows() -> None:
     padded = make_model("gpt2-medium", vocabulary=50304)
 
     assert parameters(padded) == PUBLISHED["gpt2-medium"] + 47 * 1024
@@ -108,9 +103,7 @@ def test_megatrons_padded_vocabulary_adds_its_rows(make_model: MakeModel) -> Non
 @pytest.mark.parametrize("name", PUBLISHED)
 @pytest.mark.parametrize("stages", [1, 2, 3, 4, 8, 16])
 @pytest.mark.parametrize("tied", [True, False])
-def test_stages_hold_the_model_and_the_embedding_copies(
-    name: str, stages: int, *, tied: bool, make_model: MakeModel
-) -> None:
+def test_stages_hold_the_model_and_the_embedding_copies(name: str, stages: int, *, tied: bool) -> None:
     model = make_model(name, tied_embedding=tied)
     held = sum(block.parameters for blocks in stage_blocks(model, stages) for block in blocks)
 
@@ -121,9 +114,7 @@ def test_stages_hold_the_model_and_the_embedding_copies(
 
 @pytest.mark.parametrize("name", PUBLISHED)
 @pytest.mark.parametrize("stages", [1, 2, 3, 5, 8])
-def test_each_stage_holds_the_word_embedding_exactly_where_the_group_says(
-    name: str, stages: int, make_model: MakeModel
-) -> None:
+def test_each_stage_holds_the_word_embedding_exactly_where_the_group_says(name: str, stages: int) -> None:
     model = make_model(name, tied_embedding=True)
 
     counts = [
@@ -134,7 +125,7 @@ def test_each_stage_holds_the_word_embedding_exactly_where_the_group_says(
     assert counts == [int(stage in embedding_stages(model, stages)) for stage in range(stages)]
 
 
-def test_an_untied_output_matrix_comes_on_top(make_model: MakeModel) -> None:
+def test_an_untied_output_matrix_comes_on_top() -> None:
     tied, untied = make_model("gpt2-medium"), make_model("gpt2-medium", tied_embedding=False)
 
     assert parameters(untied) - parameters(tied) == tied.vocabulary * tied.hidden
@@ -142,13 +133,11 @@ def test_an_untied_output_matrix_comes_on_top(make_model: MakeModel) -> None:
 
 
 @pytest.mark.parametrize(("stages", "holders"), [(1, (0,)), (2, (0, 1)), (4, (0, 2, 3)), (8, (0, 4, 7))])
-def test_embedding_group_of_t5_has_the_first_decoder_stage(
-    stages: int, holders: tuple[int, ...], make_model: MakeModel
-) -> None:
+def test_embedding_group_of_t5_has_the_first_decoder_stage(stages: int, holders: tuple[int, ...]) -> None:
     assert embedding_stages(make_model("t5-base"), stages) == holders
 
 
-def test_t5_without_decoder_layers_has_as_many_as_encoder_layers(make_model: MakeModel) -> None:
+def test_t5_without_decoder_layers_has_as_many_as_encoder_layers() -> None:
     assert layout(make_model("t5-base", decoder_layers=None), 1).decoder == (12,)
     assert layout(make_model("t5-base", decoder_layers=6), 3).decoder == (0, 0, 6)
 
@@ -169,9 +158,7 @@ def test_first_and_last_stage_of_llama3_405b_have_a_layer_less() -> None:
 
 
 @given(encoder=st.integers(1, 30), decoder=st.integers(1, 30), data=st.data())
-def test_each_stage_of_a_t5_has_layers_of_one_kind(
-    encoder: int, decoder: int, data: st.DataObject, make_model: MakeModel
-) -> None:
+def test_each_stage_of_a_t5_has_layers_of_one_kind(encoder: int, decoder: int, data: st.DataObject) -> None:
     stages = data.draw(st.integers(2, max(2, encoder + decoder)))
     plan = layout(make_model("t5-base", layers=encoder, decoder_layers=decoder), stages)
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -11,9 +10,7 @@ from fabricsim.scenario.cluster import Gpu
 from fabricsim.workload.compile import compile_job
 from fabricsim.workload.tally import TURNS, EqualCalls, program_calls, tally
 from fabricsim.workload.volume_summary import summarise_volumes
-
-if TYPE_CHECKING:
-    from conftest import MakeJob
+from tests.reference.jobs import make_job
 
 CALLS = st.lists(
     st.builds(
@@ -67,7 +64,7 @@ def test_sizes_are_described_by_what_they_are(calls: list[EqualCalls]) -> None:
             assert count == sum(low <= size < 2 * low for size in sizes)
 
 
-def test_equal_calls_of_a_program_are_counted_together(make_job: MakeJob, gpu: Gpu) -> None:
+def test_equal_calls_of_a_program_are_counted_together(gpu: Gpu) -> None:
     program = compile_job(make_job(data=2, pipeline=2, micro_batches=3), gpu)
     counted = list(program_calls(program))
     assert sum(each.times for each in counted) == len(program.calls)

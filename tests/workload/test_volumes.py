@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,9 +14,7 @@ from fabricsim.workload.compile import JobPlan, compile_job
 from fabricsim.workload.shapes import parameters
 from fabricsim.workload.tally import Volumes, plan_calls, program_calls, tally
 from fabricsim.workload.volumes import closed_forms
-
-if TYPE_CHECKING:
-    from conftest import MakeJob, MakeModel
+from tests.reference.jobs import make_job, make_model
 
 SHAPES = settings(max_examples=30)
 
@@ -290,7 +288,7 @@ def test_adapters(table: dict[str, Any], targets: tuple[str, ...], gpu: Gpu) -> 
     agree({**table, "adapters": {"rank": 4, "targets": targets}}, gpu)
 
 
-def test_data_parallelism_sends_twice_the_gradients(make_job: MakeJob, make_model: MakeModel, gpu: Gpu) -> None:
+def test_data_parallelism_sends_twice_the_gradients(gpu: Gpu) -> None:
     size = parameters(make_model("gpt2-medium")) * 2
     volumes = tally(program_calls(compile_job(make_job(data=8), gpu)))
 
@@ -298,18 +296,18 @@ def test_data_parallelism_sends_twice_the_gradients(make_job: MakeJob, make_mode
     assert volumes["data", "all_reduce"].sizes == {(8, size): 1}
 
 
-def test_pipeline_sends_two_messages_per_micro_batch_and_boundary(make_job: MakeJob, gpu: Gpu) -> None:
+def test_pipeline_sends_two_messages_per_micro_batch_and_boundary(gpu: Gpu) -> None:
     volumes = tally(program_calls(compile_job(make_job(pipeline=4, micro_batches=5), gpu)))
 
     # b s h W of the fixture's micro-batch of 2 and sequence of 512
     assert volumes["pipeline", "send_recv"].sizes == {(2, 2 * 512 * 1024 * 2): 2 * 5 * (4 - 1)}
 
 
-def one_more_layer(make: MakeJob, model: Model, gpu: Gpu, **changes: Any) -> dict[tuple[str, str], tuple[int, int]]:  # noqa: ANN401  any field
+def one_more_layer(model: Model, gpu: Gpu, **changes: Any) -> dict[tuple[str, str], tuple[int, int]]:  # noqa: ANN401  any field
     """Calls and bytes on the wire that a further layer adds to a job of 2 micro-batches of 2 x 512 tokens."""
     found = []
     for layers in (2, 3):
-        job = make(model.model_copy(update={"layers": layers, "vocabulary": 50304}), global_batch=4, **changes)
+        job = make_job(model.model_copy(update={"layers": layers, "vocabulary": 50304}), global_batch=4, **changes)
         found.append(tally(program_calls(compile_job(job, gpu))))
     fewer, more = found
     return {
@@ -324,55 +322,51 @@ ACTIVATIONS = 2 * 512 * 1024 * 2
 
 
 @pytest.mark.parametrize(("recompute", "calls"), [("none", 4), ("full", 6)])
-def test_tensor_parallelism_as_published(
-    make_job: MakeJob, make_model: MakeModel, gpu: Gpu, recompute: str, calls: int
-) -> None:
+def test_tensor_parallelism_as_published(gpu: Gpu, recompute: str, calls: int) -> None:
     # Narayanan et al., section 3.2: per layer and micro-batch 8 b s h (t - 1) / t elements and rank, in 4 calls
     split = {"tensor": 4, "recompute": recompute}
-    added = one_more_layer(make_job, make_model("gpt2-medium"), gpu, **split)
+    added = one_more_layer(make_model("gpt2-medium"), gpu, **split)
 
     wire = 2 * calls * ACTIVATIONS * 3 // 4 * 4  # of all 4 ranks
     assert added == {("tensor", "all_reduce"): (2 * calls, 2 * wire)}
 
 
-def test_sequence_parallelism_sends_as_much_but_for_gathering_again(
-    make_job: MakeJob, make_model: MakeModel, gpu: Gpu
-) -> None:
+def test_sequence_parallelism_sends_as_much_but_for_gathering_again(gpu: Gpu) -> None:
     # Korthikanti et al., section 4.2.2: an all-reduce is a reduce-scatter and an all-gather
     model = make_model("gpt2-medium")
-    whole = one_more_layer(make_job, model, gpu, tensor=4, recompute="none")["tensor", "all_reduce"]
-    split = one_more_layer(make_job, model, gpu, tensor=4, sequence_parallel=True, recompute="none")
+    whole = one_more_layer(model, gpu, tensor=4, recompute="none")["tensor", "all_reduce"]
+    split = one_more_layer(model, gpu, tensor=4, sequence_parallel=True, recompute="none")
 
     assert split["tensor", "reduce_scatter"] == (2 * 4, whole[1] // 2)
     assert split["tensor", "all_gather"] == (2 * (4 + 2), whole[1] // 2 * 6 // 4)
 
 
-def test_ring_attention_passes_keys_and_values_on(make_job: MakeJob, make_model: MakeModel, gpu: Gpu) -> None:
+def test_ring_attention_passes_keys_and_values_on(gpu: Gpu) -> None:
     # Liu et al.: c - 1 times forward; backward with their gradients, which take a step more to come home
     fused = {"context": 4, "attention": "fused", "recompute": "none"}
-    added = one_more_layer(make_job, make_model("gpt2-medium"), gpu, **fused)
+    added = one_more_layer(make_model("gpt2-medium"), gpu, **fused)
 
     blocks = 2 * ACTIVATIONS  # keys and values of all ranks
     assert added["context", "ring_exchange"] == (2 * (3 + 4), 2 * blocks * (3 + 3 + 3))
 
 
-def test_ulysses_trades_query_key_value_and_result(make_job: MakeJob, make_model: MakeModel, gpu: Gpu) -> None:
+def test_ulysses_trades_query_key_value_and_result(gpu: Gpu) -> None:
     fused = {"context": 4, "context_method": "ulysses", "attention": "fused", "recompute": "none"}
-    added = one_more_layer(make_job, make_model("gpt2-medium"), gpu, **fused)
+    added = one_more_layer(make_model("gpt2-medium"), gpu, **fused)
 
     assert added["context", "all_to_all"] == (2 * 4 * 2, 2 * 4 * 2 * ACTIVATIONS * 3 // 4)
 
 
-def test_experts_take_four_exchanges_per_layer(make_job: MakeJob, make_model: MakeModel, gpu: Gpu) -> None:
+def test_experts_take_four_exchanges_per_layer(gpu: Gpu) -> None:
     model = make_model("gpt2-medium", experts={"count": 8, "per_token": 2})
-    added = one_more_layer(make_job, model, gpu, data=2, expert=2, recompute="none")
+    added = one_more_layer(model, gpu, data=2, expert=2, recompute="none")
 
     # one micro-batch on each of 2 ranks; each hands in 2 copies of its tokens, and keeps half of them
     assert added["expert", "all_to_all"] == (4, 4 * 2 * ACTIVATIONS)
 
 
 @pytest.mark.parametrize(("zero", "ratio"), [(1, 1.0), (2, 1.0), (3, 1.5)])
-def test_zero_against_data_parallelism_as_published(make_job: MakeJob, gpu: Gpu, zero: int, ratio: float) -> None:
+def test_zero_against_data_parallelism_as_published(gpu: Gpu, zero: int, ratio: float) -> None:
     # Rajbhandari et al., section 7; 1 and 2 send the same, and 3 half as much again
     sent = [
         sum(volume.wire for volume in tally(program_calls(compile_job(make_job(data=8, zero=stage), gpu))).values())

@@ -1,10 +1,11 @@
+"""Records of flows and laws for tests of one law alone."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 
 from fabricsim.transports.dispatch import built_in
 
@@ -18,13 +19,11 @@ def _row(kind: np.dtype[Any], fields: dict[str, float]) -> np.ndarray[Any, Any]:
     return table
 
 
-@pytest.fixture(scope="session")
-def make_flow() -> Make:
+def make_flow(**fields: float) -> np.ndarray[Any, Any]:
     """Make a table of one flow: zero, but for the fields given."""
-    return lambda **fields: _row(built_in().flow, fields)
+    return _row(built_in().flow, fields)
 
 
-@pytest.fixture(scope="session")
-def make_law() -> Make:
+def make_law(**fields: float) -> np.ndarray[Any, Any]:
     """Make a table of one law: zero, but for the fields given."""
-    return lambda **fields: _row(built_in().law, fields)
+    return _row(built_in().law, fields)
