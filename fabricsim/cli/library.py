@@ -134,9 +134,9 @@ def list_(
 
     from fabricsim.scenario import library  # noqa: PLC0415  as above
 
-    listing = {each: partial(library.described, each) for each in library.KINDS}
+    listing: dict[str, Callable[[], dict[str, str]]] = {"algorithms": _algorithms, "studies": _studies}
+    listing |= {each: partial(library.described, each) for each in library.KINDS}
     listing |= {each: partial(_declared, each) for each in _DECLARED}
-    listing |= {"algorithms": _algorithms, "studies": _studies}
     if kind is not None and kind not in listing:
         library.names(kind)  # an unknown kind ends here, with those that there are
     for name in sorted(listing) if kind is None else [kind]:
