@@ -80,11 +80,11 @@ def _held(result: RunRecord, edges: NDArray[np.float64], recorded: set[str]) -> 
     limit = result.calls.limits.limit
     by_limit = np.argsort(limit, kind="stable")
     ordered = limit[by_limit]
+    names = [tier(link.name) for link in result.links]
     tiers: dict[str, list[int]] = {}
     for link in np.unique(limit[limit != NONE]).tolist():
-        name = tier(result.links[link].name)
-        if name not in recorded:
-            tiers.setdefault(name, []).append(link)
+        if names[link] not in recorded:
+            tiers.setdefault(names[link], []).append(link)
     found = []
     for name, links in tiers.items():
         by_link = np.array(
@@ -94,7 +94,7 @@ def _held(result: RunRecord, edges: NDArray[np.float64], recorded: set[str]) -> 
         if not most.any():
             continue
         busiest = result.links[links[int(np.argmax(by_link.mean(axis=1)))]]
-        count = sum(link.copies for link in result.links if tier(link.name) == name)
+        count = sum(link.copies for link, its in zip(result.links, names, strict=True) if its == name)
         found.append(TierUse(name, busiest.kind, count, busiest.name, most, most, most, held=True))
     return found
 
@@ -103,20 +103,17 @@ def _of_calls(result: RunRecord, some: NDArray[np.int64], edges: NDArray[np.floa
     """Mean over each stretch of the use by calls; each has that of all, so while several run the greatest counts."""
     start, end, used = result.calls.start[some], result.calls.end[some], result.calls.limits.used[some]
     times = np.unique(np.concatenate([start, end]))
-    level = np.zeros(len(times))
-    free = list(range(len(times) + 1))  # where the next gap between times begins that no call has yet
-    first, beyond = np.searchsorted(times, start).tolist(), np.searchsorted(times, end).tolist()
-    for call in np.argsort(-used, kind="stable").tolist():
-        gap = _next(free, first[call])
-        while gap < beyond[call]:
-            level[gap], free[gap] = used[call], gap + 1
-            gap = _next(free, gap)
-    total = np.concatenate([[0.0], np.cumsum(level[:-1] * np.diff(times))])
+    first, beyond = np.searchsorted(times, start), np.searchsorted(times, end)
+    lasts = beyond > first
+    first, beyond, used = first[lasts], beyond[lasts], used[lasts]
+    # two stretches of 2^k gaps between times cover a call; what holds of one holds of both its halves
+    power = np.frexp(beyond - first)[1] - 1
+    level = np.zeros((power.max(initial=0) + 1, len(times)))
+    np.maximum.at(level, (power, first), used)
+    np.maximum.at(level, (power, beyond - 2**power), used)
+    for k in range(len(level) - 1, 0, -1):
+        half = 2 ** (k - 1)
+        np.maximum(level[k - 1], level[k], out=level[k - 1])
+        np.maximum(level[k - 1, half:], level[k, :-half], out=level[k - 1, half:])
+    total = np.concatenate([[0.0], np.cumsum(level[0, :-1] * np.diff(times))])
     return np.asarray(np.diff(np.interp(edges, times, total)) / np.diff(edges))
-
-
-def _next(free: list[int], place: int) -> int:
-    while free[place] != place:
-        free[place] = free[free[place]]
-        place = free[place]
-    return place

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabricsim.report.trace_events.digits import integers, lines, microseconds
+from fabricsim.report.trace_events.lines import MICROSECONDS, Number, compact, lines
 from fabricsim.results.use_over_time import use_over_time
 
 if TYPE_CHECKING:
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fabricsim.report.trace_events.lines import Template
     from fabricsim.results.packets import Packets
     from fabricsim.results.result import RunRecord, Series
 
@@ -26,7 +26,7 @@ _UNITS = {"queue": ("B", 1.0), "window": ("packets", 1.0), "pace": ("Mb/s", 8e-6
 _LARGEST = 2.0**62
 
 
-def rates(series: Series, pid: int) -> Iterator[bytes | memoryview]:
+def rates(series: Series, pid: int) -> Iterator[memoryview]:
     """Write the payload rates of the busiest links, Mb/s; `pid` is the process that they are shown in."""
     peak = series.rate.max(axis=1, initial=0) / np.where(series.capacity > 0, series.capacity, np.inf)
     busiest = np.argsort(-peak, kind="stable")[:MOST_LINKS]
@@ -35,7 +35,7 @@ def rates(series: Series, pid: int) -> Iterator[bytes | memoryview]:
         yield from _counter(f"rate {series.names[link]}", "Mb/s", pid, time, series.rate[link] * 8e-6)
 
 
-def held(result: RunRecord, pid: int) -> Iterator[bytes | memoryview]:
+def held(result: RunRecord, pid: int) -> Iterator[memoryview]:
     """Write the use of threads, NVLink and PCIe by the calls that they limit, thousandths of what they can do."""
     edges, tiers = use_over_time(result, _STRETCHES)
     for use in tiers:
@@ -45,7 +45,7 @@ def held(result: RunRecord, pid: int) -> Iterator[bytes | memoryview]:
             )
 
 
-def taps(packets: Packets, pid: int) -> Iterator[bytes | memoryview]:
+def taps(packets: Packets, pid: int) -> Iterator[memoryview]:
     """Write what was tapped."""
     for tap in packets.taps:
         unit, scale = _UNITS[tap.kind]
@@ -54,12 +54,12 @@ def taps(packets: Packets, pid: int) -> Iterator[bytes | memoryview]:
 
 def _counter(
     name: str, unit: str, pid: int, time: NDArray[np.int64], value: NDArray[np.float64]
-) -> Iterator[bytes | memoryview]:
+) -> Iterator[memoryview]:
     """Write a counter: its values as whole numbers, those left out that repeat the one before."""
     whole = np.rint(np.clip(np.nan_to_num(value, posinf=0.0), 0, _LARGEST)).astype(np.int64)
     kept = np.flatnonzero(np.diff(whole, prepend=-1))
-    head = json.dumps({"ph": "C", "name": name, "pid": pid, "tid": 0})[:-1].encode() + b',"ts":'
-    unit_head = b',"args":{' + json.dumps(unit).encode() + b":"
+    head = compact({"ph": "C", "name": name, "pid": pid, "tid": 0})[:-1] + b',"ts":'
+    line: Template = [head, Number(0, MICROSECONDS), b',"args":{' + compact(unit) + b":", Number(1), b"}},\n"]
     for begin in range(0, len(kept), _AT_ONCE):
         some = kept[begin : begin + _AT_ONCE]
-        yield lines(len(some), [head, *microseconds(time[some]), unit_head, integers(whole[some]), b"}},\n"])
+        yield lines([line], np.zeros(len(some), np.int64), (time[some], whole[some]))

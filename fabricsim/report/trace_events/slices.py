@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -10,14 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.records.program import COLLECTIVE, COMPUTE, HOST, MAIN_STREAM, NONE
-from fabricsim.report.trace_events.digits import integers, lines, microseconds, padded
+from fabricsim.report.trace_events.lines import MICROSECONDS, Number, compact, lines
+from fabricsim.results.places import places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from fabricsim.report.trace_events.digits import Part
+    from fabricsim.report.trace_events.lines import Template
     from fabricsim.results.result import CallKind, RunRecord
 
 STEPS, COMPUTE_STREAM, BESIDE_STREAM, HOST_THREAD, FIRST_STREAM = 0, 7, 100, 500, 1000
@@ -28,6 +28,12 @@ _LARGEST = 2**63
 _FEW = 32
 _AT_ONCE = 2**15
 """Slices whose text is in memory at once."""
+
+RANK, THREAD = Number(0), Number(1)
+PLACE: Template = [b',"pid":', RANK, b',"tid":', THREAD]
+_START, _TIME, _OP, _GROUP, _PEER = range(2, 7)
+"""Columns of slices behind their rank and thread."""
+_KINDS = max(COMPUTE, COLLECTIVE, HOST) + 1
 
 _NAMES = {
     "all_reduce": ("AllReduce", "allreduce"),
@@ -62,6 +68,11 @@ class Slices:
         drawn = np.flatnonzero(((spans["end"] > spans["start"]) | (ops["kind"] == COLLECTIVE)) & ~between)
         return cls(result, drawn[np.argsort(ops["rank"][drawn], kind="stable")], CallGroups.of(result))
 
+    @cached_property
+    def places(self) -> list[tuple[str, int, int]]:
+        """The dimensions of the job."""
+        return places(self.result)
+
     def ranks(self, *, each: bool = False) -> Iterator[tuple[list[int], NDArray[np.int64], NDArray[np.int64]]]:
         """Give some ranks at a time, or `each` alone: their numbers, and op and thread of what is drawn of them."""
         rank = self.result.ops["rank"][self.order]
@@ -73,83 +84,53 @@ class Slices:
                 yield rank[bounds[first:place]].tolist(), some, threads_of(self.result, some)
                 first = place
 
-    def text(self, some: NDArray[np.int64], threads: NDArray[np.int64]) -> Iterator[bytes | memoryview]:
+    def text(self, some: NDArray[np.int64], threads: NDArray[np.int64]) -> Iterator[memoryview]:
         """Write ops, each ended by a comma; `threads` as of `threads_of`."""
         for begin in range(0, len(some), _AT_ONCE):
-            yield from self._text(some[begin : begin + _AT_ONCE], threads[begin : begin + _AT_ONCE])
+            here = slice(begin, begin + _AT_ONCE)
+            yield self._slices(some[here], threads[here])
+            if len(self.result.calls):
+                yield self._arrows(some[here], threads[here])
 
-    def _text(self, some: NDArray[np.int64], threads: NDArray[np.int64]) -> Iterator[bytes | memoryview]:
-        ops, calls = self.result.ops[some], self.result.calls
-        collective = ops["kind"] == COLLECTIVE
-        kind = np.where(collective, calls.kind[ops["call"]] if len(calls) else 0, NONE)
-        sends = collective & self.groups.paired[ops["call"]] & (ops["member"] == 0) if len(calls) else collective
-        which = np.where(collective, kind, ops["timer"])
-        labels = (ops["kind"] * np.int64(2**40) + which) * 2 + sends
-        order = np.argsort(labels, kind="stable")
-        bounds = np.flatnonzero(np.diff(labels[order])) + 1
-        for here in np.split(order, bounds):
-            first = here[0]
-            yield self._alike(ops[first], int(which[first]), bool(sends[first]), some[here], threads[here])
-        yield from self._arrows(some, threads)
+    def _slices(self, some: NDArray[np.int64], threads: NDArray[np.int64]) -> memoryview:
+        ops, spans, calls = self.result.ops.take(some), self.result.spans[some], self.result.calls
+        which, sends, known = ops["timer"].astype(np.int64), 0, 0
+        group = peer = call = ops["call"]
+        if len(calls):
+            collective = ops["kind"] == COLLECTIVE
+            paired, first = collective & self.groups.paired[call], ops["member"] == 0
+            group, peer = self.groups.number[call], self.groups.ends[call, first.astype(np.int64)]
+            which, sends, known = np.where(collective, calls.kind[call], which), paired & first, paired & (peer >= 0)
+        alike = ((which * 2 + sends) * 2 + known) * _KINDS + ops["kind"]
+        used = np.bincount(alike) > 0
+        templates = [self._template(each) for each in np.flatnonzero(used).tolist()]
+        times = (spans["start"], spans["end"] - spans["start"])
+        return lines(templates, (np.cumsum(used) - 1)[alike], (ops["rank"], threads, *times, some + 1, group, peer))
 
-    def _alike(
-        self,
-        op: np.void,
-        which: int,
-        sends: bool,  # noqa: FBT001  private
-        some: NDArray[np.int64],
-        threads: NDArray[np.int64],
-    ) -> memoryview:
-        """Write ops like `op`; `which` is their kind of call or their timer."""
-        kind = op["kind"]
-        spans, result = self.result.spans[some], self.result
-        rank, stream = integers(result.ops["rank"][some].astype(np.int64)), integers(threads)
-        times: list[Part] = [*_place(rank, stream), b',"ts":', *microseconds(spans["start"])]
-        times += [b',"dur":', *microseconds(spans["end"] - spans["start"])]
+    def _template(self, alike: int) -> Template:
+        """Say what ops have in common that differ in numbers alone; `alike` counts them as `_slices` does."""
+        which, kind = divmod(alike, _KINDS)
+        times: Template = [*PLACE, b',"ts":', Number(_START, MICROSECONDS), b',"dur":', Number(_TIME, MICROSECONDS)]
         if kind == HOST:
-            head = _head("X", "cpu_op", result.timers[which])
-            return lines(len(some), [head, *times, b"},\n"])
-        number = integers(some + 1)
-        on_device: list[Part] = [b',"args":{"device":', rank, b',"stream":', stream, b',"correlation":', number]
+            return [_head("X", "cpu_op", self.result.timers[which // 4]), *times, b"},\n"]
+        device: Template = [b',"args":{"device":', RANK, b',"stream":', THREAD, b',"correlation":', Number(_OP)]
         if kind == COMPUTE:
-            head = _head("X", "kernel", result.timers[which])
-            return lines(len(some), [head, *times, *on_device, b"}},\n"])
-        call = result.calls.kinds[which]
+            return [_head("X", "kernel", self.result.timers[which // 4]), *times, *device, b"}},\n"]
+        call = self.result.calls.kinds[which // 4]
         head = _head("X", "kernel", f"ncclDevKernel_{_NAMES.get(call.collective, ('SendRecv', ''))[0]}")
-        return lines(len(some), [head, *times, *on_device, *self._message(call, sends, some), b"}},\n"])
+        return [head, *times, *device, *_message(call, sends=which & 2 > 0, known=which & 1 > 0), b"}},\n"]
 
-    def _message(self, kind: CallKind, sends: bool, some: NDArray[np.int64]) -> list[Part]:  # noqa: FBT001  private
-        """Say what a collective moves, as PyTorch's profiler does; elements are bytes."""
-        paired = kind.collective == "send_recv" and kind.ranks == 2  # noqa: PLR2004  a sender and a receiver
-        pair = ("send", "Dst Rank") if sends else ("recv", "Src Rank")
-        name = pair[0] if paired else _NAMES.get(kind.collective, ("", kind.collective))[1]
-        share = kind.size // kind.ranks
-        into = share if kind.collective == "all_gather" else kind.size
-        out = share if kind.collective == "reduce_scatter" else kind.size
-        told = {"Collective name": name, "In msg nelems": into, "Out msg nelems": out, "dtype": "Byte"}
-        told |= {"Group size": kind.ranks, "Process Group Description": kind.dimension}
-        call = self.result.ops["call"][some]
-        group = padded(self.groups.number[call])
-        parts: list[Part] = [b",", json.dumps(told)[1:-1].encode(), b',"Process Group Name":"', group, b'"']
-        peer = self.groups.ends[call, int(sends)] if paired else np.array([NONE])
-        return [*parts, f',"{pair[1]}":'.encode(), integers(peer)] if (peer >= 0).all() else parts
-
-    def _arrows(self, some: NDArray[np.int64], threads: NDArray[np.int64]) -> Iterator[bytes | memoryview]:
+    def _arrows(self, some: NDArray[np.int64], threads: NDArray[np.int64]) -> memoryview:
         """Lead from each send to its receive."""
-        ops, spans = self.result.ops[some], self.result.spans[some]
-        if not len(self.result.calls):
-            return
-        joined = (ops["kind"] == COLLECTIVE) & self.groups.joined[ops["call"]]
-        for phase, member in ((b'"s"', 0), (b'"f","bp":"e"', 1)):
-            here = np.flatnonzero(joined & (ops["member"] == member))
-            if not len(here):
-                continue
-            call, span = ops["call"][here].astype(np.int64), spans[here]
-            moves = np.maximum(self.result.calls.start[call], span["start"])
-            at = np.where(moves < span["end"], moves, span["start"]) if member else span["start"]
-            place = _place(integers(ops["rank"][here].astype(np.int64)), integers(threads[here]))
-            head = b'{"ph":' + phase + b',"cat":"send_recv","name":"send_recv"'
-            yield lines(len(here), [head, *place, b',"id":', integers(call), b',"ts":', *microseconds(at), b"},\n"])
+        ops = self.result.ops
+        joined = (ops["kind"][some] == COLLECTIVE) & self.groups.joined[ops["call"][some]] & (ops["member"][some] <= 1)
+        here = np.flatnonzero(joined)
+        ops, spans = ops.take(some[here]), self.result.spans[some[here]]
+        moves = np.maximum(self.result.calls.start[ops["call"]], spans["start"])
+        at = np.where((ops["member"] == 1) & (moves < spans["end"]), moves, spans["start"])
+        rest: Template = [*PLACE, b',"id":', Number(2), b',"ts":', Number(3, MICROSECONDS), b"},\n"]
+        ends = [_head("s", *["send_recv"] * 2), _head("f", *["send_recv"] * 2) + b',"bp":"e"']
+        return lines([[end, *rest] for end in ends], ops["member"], (ops["rank"], threads[here], ops["call"], at))
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,8 +175,9 @@ class CallGroups:
         sums = sums[begins[1:]] - sums[begins[:-1]] + _mixed(dimension * _MOST_RANKS + sizes)
         _, first, number = np.unique(sums, return_index=True, return_inverse=True)
         order = np.argsort(first)
-        members = [tuple(rank[begins[each] : begins[each + 1]].tolist()) for each in first[order].tolist()]
-        whole = [some if len(some) == sizes[each] else () for some, each in zip(members, first[order], strict=True)]
+        chosen = first[order]
+        bounds = zip(*(part.tolist() for part in (begins[chosen], begins[chosen + 1], sizes[chosen])), strict=True)
+        whole = [tuple(rank[begin:end].tolist()) if end - begin == size else () for begin, end, size in bounds]
         number = np.argsort(order)[number]
         return cls(number, whole, pairs[calls.kind], ends)
 
@@ -205,7 +187,7 @@ def threads_of(result: RunRecord, some: NDArray[np.int64]) -> NDArray[np.int64]:
 
     `some`: ops of whole ranks.
     """
-    ops, spans = result.ops[some], result.spans[some]
+    ops, spans = result.ops.take(some), result.spans[some]
     names = {name: place for place, name in enumerate(dimensions(result))}
     of_kind = np.array([names[kind.dimension] for kind in result.calls.kinds], np.int64)
     base = np.where(ops["stream"] == MAIN_STREAM, COMPUTE_STREAM, BESIDE_STREAM)
@@ -283,9 +265,19 @@ def _mixed(values: NDArray[np.int64]) -> NDArray[np.uint64]:
     return mixed ^ (mixed >> np.uint64(31))
 
 
-def _place(rank: Part, thread: Part) -> list[Part]:
-    return [b',"pid":', rank, b',"tid":', thread]
+def _message(kind: CallKind, *, sends: bool, known: bool) -> Template:
+    """Say what a collective moves, as PyTorch's profiler does; elements are bytes."""
+    paired = kind.collective == "send_recv" and kind.ranks == 2  # noqa: PLR2004  a sender and a receiver
+    pair = ("send", "Dst Rank") if sends else ("recv", "Src Rank")
+    name = pair[0] if paired else _NAMES.get(kind.collective, ("", kind.collective))[1]
+    share = kind.size // kind.ranks
+    into = share if kind.collective == "all_gather" else kind.size
+    out = share if kind.collective == "reduce_scatter" else kind.size
+    told = {"Collective name": name, "In msg nelems": into, "Out msg nelems": out, "dtype": "Byte"}
+    told |= {"Group size": kind.ranks, "Process Group Description": kind.dimension}
+    group: Template = [b",", compact(told)[1:-1], b',"Process Group Name":"', Number(_GROUP, 8), b'"']
+    return [*group, f',"{pair[1]}":'.encode(), Number(_PEER)] if known else group
 
 
 def _head(phase: str, category: str, name: str) -> bytes:
-    return json.dumps({"ph": phase, "cat": category, "name": name})[:-1].encode()
+    return compact({"ph": phase, "cat": category, "name": name})[:-1]

@@ -14,18 +14,21 @@ import numpy as np
 from fabricsim.errors import ResultError
 from fabricsim.files.atomic import whole
 from fabricsim.report.trace_events import counters
+from fabricsim.report.trace_events.lines import compact, lines
 from fabricsim.report.trace_events.packed import Packed
 from fabricsim.report.trace_events.slices import (
     BESIDE_STREAM,
     COMPUTE_STREAM,
     FIRST_STREAM,
     HOST_THREAD,
+    PLACE,
     STEPS,
+    THREAD,
     Slices,
     dimensions,
 )
 from fabricsim.results.breakdown import rank_count
-from fabricsim.results.places import place_of, places
+from fabricsim.results.places import place_of
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -76,11 +79,11 @@ def _drawn(result: RunRecord) -> Slices:
 
 def _write(file: Packed, about: dict[str, Any], events: Iterable[bytes | memoryview]) -> None:
     """Write the head, and what ends with a comma and a line's end each."""
-    file.write(json.dumps(about)[:-1].encode() + b',"traceEvents":[\n')
+    file.write(compact(about)[:-1] + b',"traceEvents":[\n')
     for text in events:
         file.write(text)
     last = {"ph": "M", "name": "process_sort_index", "pid": 0, "tid": 0, "args": {"sort_index": 0}}
-    file.write(json.dumps(last).encode() + b"\n]}\n")
+    file.write(compact(last) + b"\n]}\n")
 
 
 def _about(result: RunRecord, slices: Slices, rank: int | None) -> dict[str, Any]:
@@ -117,21 +120,27 @@ def _of_ranks(
     slices: Slices, ranks: list[int], some: NDArray[np.int64], threads: NDArray[np.int64]
 ) -> Iterator[bytes | memoryview]:
     result = slices.result
-    found, folded = places(result), result.ranks is not None
-    names = dimensions(result)
-    most = int(threads.max()) + 1
-    used = np.divmod(np.unique(result.ops["rank"][some] * np.int64(most) + threads), most)
-    streams = {thread: json.dumps(_stream(thread, names)) for thread in np.unique(used[1]).tolist()}
+    folded = result.ranks is not None
     for rank in ranks:
-        place = place_of(found, rank)
+        place = place_of(slices.places, rank)
         name = f"rank {rank}{f' ({place})' if place else ''}{', stands for others alike' if folded else ''}"
         yield _named("process_name", rank, 0, "name", json.dumps(name))
         yield _named("process_sort_index", rank, 0, "sort_index", str(rank))
         yield b"".join(_steps(result, rank))
-    for rank, thread in zip(*(part.tolist() for part in used), strict=True):
-        yield _named("thread_name", rank, thread, "name", streams[thread])
-        yield _named("thread_sort_index", rank, thread, "sort_index", str(thread))
+    yield from _names_of_threads(result.ops["rank"][some], threads, dimensions(result))
     yield from slices.text(some, threads)
+
+
+def _names_of_threads(rank: NDArray[np.int32], threads: NDArray[np.int64], names: list[str]) -> Iterator[memoryview]:
+    """Write how the threads that ranks use are called and ordered."""
+    most = int(threads.max()) + 1
+    ranks, mine = np.divmod(np.unique(rank * np.int64(most) + threads), most)
+    used, which = np.unique(mine, return_inverse=True)
+    streams = [compact(_stream(thread, names)) for thread in used.tolist()]
+    head, rest = b'{"ph":"M","name":"thread_name"', b',"args":{"name":'
+    yield lines([[head, *PLACE, rest + stream + b"}},\n"] for stream in streams], which, (ranks, mine))
+    head, rest = b'{"ph":"M","name":"thread_sort_index"', b',"args":{"sort_index":'
+    yield lines([[head, *PLACE, rest, THREAD, b"}},\n"]], np.zeros(len(mine), np.int64), (ranks, mine))
 
 
 def _steps(result: RunRecord, rank: int) -> Iterator[bytes]:
@@ -141,7 +150,7 @@ def _steps(result: RunRecord, rank: int) -> Iterator[bytes]:
     for number, start, duration in marked or [(0, 0, result.iteration)]:
         event = {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{number}", "pid": rank, "tid": STEPS}
         times = f',"ts":{_exact(start)},"dur":{_exact(duration)}}},\n'
-        yield (json.dumps(event)[:-1] + times).encode()
+        yield compact(event)[:-1] + times.encode()
 
 
 def _exact(time: int) -> str:

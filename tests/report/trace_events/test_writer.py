@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from fabricsim.records.program import COLLECTIVE
 from fabricsim.records.program import COMPUTE as OPS_COMPUTE
-from fabricsim.report.trace_events.digits import integers, lines, microseconds, padded
+from fabricsim.report.trace_events.lines import MICROSECONDS, Number, lines
 from fabricsim.report.trace_events.packed import Packed
 from fabricsim.report.trace_events.slices import _first_fit, _lanes
 from fabricsim.report.trace_events.writer import write_timeline, write_timelines
@@ -109,17 +109,19 @@ def test_lanes_are_first_fit_whatever_the_size_of_a_bunch(spans: list[tuple[int,
         assert found[mine].tolist() == _first_fit(start[mine].tolist(), (start + time)[mine].tolist())
 
 
-@given(st.lists(st.integers(0, 8 * 10**18), min_size=1))
-def test_columns_of_digits_are_the_numbers(values: list[int]) -> None:
-    column = np.array(values)
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 8 * 10**18)), min_size=1))
+def test_lines_have_the_numbers_of_their_template(rows: list[tuple[int, int]]) -> None:
+    which, column = np.array(rows).T
 
-    text = lines(len(values), [integers(column), b" ", *microseconds(column), b" ", padded(column % 10**8), b"\n"])
+    text = lines(
+        [[b"a", Number(0), b" ", Number(0, MICROSECONDS), b"\n"], [Number(1, 8), b" is longer than a block\n"]],
+        which,
+        (column, column % 10**8),
+    )
 
-    for line, value in zip(bytes(text).splitlines(), values, strict=True):
-        whole, time, name = line.split()
-        assert int(whole) == value
-        assert time.decode() == f"{value // 10**6}.{value % 10**6:06}"
-        assert name.decode() == f"{value % 10**8:08}"
+    first = [f"a{value} {value // 10**6}.{value % 10**6:06}" for template, value in rows if template == 0]
+    second = [f"{value % 10**8:08} is longer than a block" for template, value in rows if template == 1]
+    assert bytes(text).decode().splitlines() == first + second
 
 
 @pytest.mark.parametrize("count", [0, 1, 300_000])
