@@ -214,6 +214,7 @@ def read_series(reader: ResultFile) -> Series:
     rate = reader.numbers(group, columns.SERIES_RATE, (len(names), bins))
     capacity = reader.numbers(group, columns.SERIES_CAPACITY, (len(names),))
     reader.require(bool(np.isfinite(rate).all() and np.isfinite(capacity).all()), "group series has rates without end")
+    reader.require(bool((rate >= 0).all() and (capacity >= 0).all()), "group series has rates below 0")
     return Series(reader.integer_attribute("interval_ps", group), names, rate, capacity)
 
 

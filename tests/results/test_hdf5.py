@@ -280,6 +280,11 @@ def _endless_rate(path: Path) -> None:
         file["series/capacity"][...] = float("inf")
 
 
+def _rate_below_zero(path: Path) -> None:
+    with h5py.File(path, "r+") as file:
+        file["series/rate"][...] = -1.0
+
+
 def _load_without_capacity(path: Path) -> None:
     with h5py.File(path, "a") as file:
         file["links/capacity"][...] = 0
@@ -370,6 +375,7 @@ def _replace(path: Path, name: str, values: list[object]) -> None:
         (_immense, "that no run has"),
         (_call_of_no_ranks, "calls of no ranks"),
         (_endless_rate, "rates without end"),
+        (_rate_below_zero, "rates below 0"),
         (_load_without_capacity, "loads on links without capacity"),
         (_ranks_without_end, "is of 50000001 ranks"),
         (_rank_below_zero, "names rank -1"),
