@@ -37,6 +37,7 @@ class Choice:
     `latency`: one way between hosts, in the place of the transport's latency, its send overhead and interrupt
         moderation, ps; None leaves them.
     `byte_latency`: more latency for each byte of such a message, ps.
+    `posts`: how often the send overhead comes before a message between hosts: a proxy posts for all of its channels.
     `copy_rate`: bytes/s at which all channels together copy what they have received and do not pass on; 0 if that takes
         no time.
     `reduction_rate`: bytes/s at which a channel reduces what it has received; 0 if that takes no time.
@@ -54,6 +55,7 @@ class Choice:
     start: int = 0
     latency: int | None = None
     byte_latency: float = 0.0
+    posts: int = 1
     copy_rate: float = 0.0
     reduction_rate: float = 0.0
     ticking: bool = False

@@ -48,6 +48,7 @@ class Connection(NamedTuple):
     `stripes`: pairs of endpoints by whose NICs the message goes in equal parts; its own if left out.
     `byte_latency`: added to the latency for each byte of a message that leaves the host, ps.
     `polled`: whether no interrupt that may be moderated announces a message.
+    `posts`: how often the transport's overhead comes before each message.
     """
 
     source: int
@@ -59,6 +60,7 @@ class Connection(NamedTuple):
     stripes: Stripes = ()
     byte_latency: float = 0.0
     polled: bool = False
+    posts: int = 1
 
 
 def connections(matrix: NDArray[np.void], ports: Sequence[int]) -> list[Connection]:
@@ -271,7 +273,7 @@ class Wiring:
         if path.network:
             software = model.latency if key.latency is None else key.latency
             latency = path.latency + software + key.network_step
-            overhead = model.overhead if key.latency is None else 0
+            overhead = model.overhead * key.posts if key.latency is None else 0
             round_trip = 2 * path.latency + model.stacks
             window, idle_restart = model.window, model.idle_restart
             moderation = 0 if self._moderation_steps and model.interrupts and not key.polled else NONE
@@ -423,6 +425,7 @@ class Wiring:
             stripes=self._ways.stripes(source, target, ranks, choice, channel),
             byte_latency=choice.byte_latency,
             polled=choice.latency is not None,
+            posts=choice.posts,
         )
 
     def prepare(self, routes: Sequence[int], *, awaited: bool) -> None:

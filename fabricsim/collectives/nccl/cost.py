@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import log2
 from typing import TYPE_CHECKING
 
-from fabricsim.collectives.nccl.tuning import NVLS_EFFICIENCY, PAYLOAD, PROTOCOLS, generation
+from fabricsim.collectives.nccl.tuning import NVLS_EFFICIENCY, NVLS_TREE_BUS, PAYLOAD, PROTOCOLS, generation
 
 if TYPE_CHECKING:
     from fabricsim.collectives.nccl.graph import GroupShape
@@ -99,6 +99,17 @@ def share(collective: str, algorithm: Algorithm, protocol: Protocol, size: int, 
     if group.hosts > 1:
         reached *= PAYLOAD[protocol]
     return reached * (_correction(protocol, size, group) if algorithm == "tree" else 1.0)
+
+
+def nvls_tree_bound(group: GroupShape) -> float:
+    """Bytes of the buffer per ns beyond which NVLSTree does not come over two hosts, as NCCL measured it.
+
+    Infinite if the network, which is simulated, carries no more than that, as over more hosts.
+    """
+    heads, each = group.ranks // group.hosts, _row(NVLS_TREE_BUS, group)
+    bound = heads * each * group.ranks / steps("all_reduce", group.ranks)
+    wide = group.hosts == 2 and group.nvls is not None and bound < heads * group.nvls.between  # noqa: PLR2004
+    return bound if wide else float("inf")
 
 
 def _full_bus(algorithm: Algorithm, group: GroupShape) -> float:
@@ -197,7 +208,7 @@ def _nvls_bus(collective: str, algorithm: Algorithm, group: GroupShape) -> float
     each = within
     if algorithm == "nvls-tree" and group.tuning.bounds is not None:
         between = graph.between * (2 if group.hosts <= 2 else 1)  # noqa: PLR2004
-        each = min(within, between, _row(group.tuning.bounds.nvls_tree, group))
+        each = min(within, between, _row(NVLS_TREE_BUS, group))
     return graph.channels * each * group.ranks / steps(collective, group.ranks)
 
 

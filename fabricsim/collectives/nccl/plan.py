@@ -11,7 +11,7 @@ from fabricsim.collectives.choice import FIFO_STEPS, LL, LL128, SIMPLE, Choice, 
 from fabricsim.collectives.nccl import chunks, cost
 from fabricsim.collectives.nccl.choice import Pick, pick
 from fabricsim.collectives.nccl.chunks import RING_STEPS
-from fabricsim.collectives.nccl.gpus import nvlinks
+from fabricsim.collectives.nccl.gpus import counted_nvlink, nvlinks
 from fabricsim.collectives.nccl.graph import describe
 from fabricsim.collectives.nccl.load import slot_rate
 from fabricsim.collectives.nccl.trees import one_after_the_other, splits
@@ -49,6 +49,9 @@ _POLL = 24e-9 / 12 / 64
 src/transport/net.cc) out of the last-level cache, where PCIe has put it: 77 cycles on Skylake-SP for 64 bytes, some
 24 ns (anandtech.com/show/11550). No read waits for another, and a core has 12 fill buffers (Intel's optimisation
 reference manual, table of Skylake's caches). T: of one generation of CPUs."""
+_BY_LINK = "2.8"
+"""First version whose table has the hops of rings over several hosts by link. Before it each cost NCCL the mean of
+those within hosts and between them (``hops_by_link``), by which it chose: too little for one between hosts."""
 _ONE_AFTER_THE_OTHER = (2, 8)
 """Version before which a tree first reduces all and then broadcasts, but for LL128.
 
@@ -72,6 +75,7 @@ class NcclPlan:
         self._cluster = scenario.cluster.model_copy(update={"nic": scenario.nic})
         self._settings = scenario.collectives
         self._tuning = tuning(scenario.collectives.nccl or "")
+        self._hops = self._tuning if self._tuning.hops_by_link else tuning(_BY_LINK)
         self._network = scenario.link_rate / 1e9
         gpu = scenario.cluster.gpu
         self._gpu = gpu
@@ -147,6 +151,7 @@ class NcclPlan:
             start=self._start(found.algorithm, found.protocol, group),
             latency=_latency(measured, _ENGINE[found.algorithm]) if measured else None,
             byte_latency=self._byte_latency(measured, found, group) / merged if measured else late,
+            posts=self._posts(found, simulated, group),
             copy_rate=self._copy_rate if found.algorithm == "ring" else 0.0,
         )
 
@@ -265,17 +270,27 @@ class NcclPlan:
         one = group.within == "nvlink" or found.algorithm != "ring" or found.channels > _MANY
         return max(self._stripes(found, group) if self._packets else 1, 1 if one else found.channels)
 
+    def _posts(self, found: Pick, simulated: int, group: GroupShape) -> int:
+        """Count the messages that the proxy of a GPU, one thread, posts for each that is simulated.
+
+        It serves all channels that leave the host there: each of a ring or tree at one GPU, of NVLS at all.
+        """
+        apart = 1 if found.algorithm == "nvls-tree" else max(simulated, self._stripes(found, group))
+        return -(-found.channels // apart)
+
     def _stripes(self, found: Pick, group: GroupShape) -> int:
         """NICs of a host that the channels go by in turn; the heads of NVLS have one each."""
         alone = self._packets and found.algorithm not in ("ring", "tree")
         return 1 if alone else min(group.channels, nics_of(self._cluster, group.ranks, group.hosts))
 
-    @staticmethod
-    def _line(collective: str, found: Pick, size: int, group: GroupShape) -> tuple[int, int]:
+    def _line(self, collective: str, found: Pick, size: int, group: GroupShape) -> tuple[int, int]:
         """Payload and bytes of a line that leave the data the share of the links that NCCL reckons with."""
         share = cost.share(collective, found.algorithm, found.protocol, size, group)
         if found.algorithm == "tree" and found.channels == 1 and found.protocol != "ll128":
             share /= one_after_the_other(group.hosts) if group.tuning.version < _ONE_AFTER_THE_OTHER else 1.0
+        if found.algorithm == "nvls-tree":
+            heads = group.ranks // group.hosts
+            share = min(share, cost.nvls_tree_bound(group) / counted_nvlink(self._gpu) * (heads + 1) / heads)
         reached = Fraction(share).limit_denominator(_FINEST)
         return reached.numerator, reached.denominator
 
@@ -295,7 +310,7 @@ class NcclPlan:
         A tree's Simple hop of versions before 2.23 holds the time of a chunk of 256 KiB (tuning.cc says so), which the
         engine counts itself; the ring's stands in for it.
         """
-        constants = self._tuning
+        constants = self._tuning if group.hosts == 1 else self._hops
         of_gpu = {"simple": self._gpu.nccl_step, "ll": self._gpu.nccl_ll_step}.get(protocol)
         if link == "nvlink" and algorithm in ("ring", "tree") and of_gpu is not None:
             return of_gpu

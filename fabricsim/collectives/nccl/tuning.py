@@ -57,7 +57,6 @@ class Bounds:
     ring_ll128: tuple[Triple, ...]
     tree_ll128: tuple[Triple, ...]
     tree: tuple[Triple, ...]
-    nvls_tree: tuple[Triple, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -110,6 +109,8 @@ def generation(capability: int) -> int:
 
 NVLS_EFFICIENCY: Triple = (0.0, 0.85, 0.74)
 """Of what the links carry, on Ampere, Hopper and Blackwell (``nvlsEfficiency``, 2.28)."""
+NVLS_TREE_BUS: tuple[Triple, ...] = ((26.5, 18.5, 10.0), (24.0, 23.6, 17.8), (0.0, 57.7, 45.5), (0.0, 96.0, 43.1))
+"""Bus rate of NVLSTree by generation and hosts as in `Bounds`, of each head, GB/s (``perChMaxNVLSTreeBws``, 2.28)."""
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.\d+)?", re.ASCII)
 
 

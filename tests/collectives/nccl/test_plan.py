@@ -30,7 +30,9 @@ def test_small_calls_go_by_trees_and_large_ones_by_rings() -> None:
     small, large = choose("all_reduce", ranks, 64), choose("all_reduce", ranks, 2**26)
     assert (small.algorithm, small.window) == ("split_single_tree", 8)  # one channel; GPUs without NVLink
     assert (large.algorithm, large.channels, large.chunk, large.line, large.window) == ("ring", 2, 2**21, (1, 1), 2)
-    assert large.network_step == pytest.approx(4.46e6)  # 6.6 us less what the engine counts apart
+    assert large.network_step == pytest.approx(7.46e6)  # 9.6 us of 2.8 less what the engine counts apart
+    inside = NcclPlan(_scenario("cluster.hosts=1"))("all_reduce", ranks[:4], 64)
+    assert (small.intra_host_step, inside.intra_host_step) == (1_800_000, 1_000_000)  # that of 2.8, 1.8 times its own
 
 
 @pytest.mark.parametrize(
@@ -82,6 +84,27 @@ def test_nvls_runs_on_eight_h100_and_reaches_what_nccl_expects() -> None:
     assert choice.algorithm == "nvls"
     seconds = collective_times(described, "all_reduce", [2**33])[0].seconds
     assert 2**33 / seconds / 1e9 == pytest.approx(272, rel=0.05)
+
+
+def test_nvls_trees_over_two_hosts_reach_what_nccl_measured() -> None:
+    """57.7 GB/s of bus for each of 8 heads; adapters of 200 Gb/s carry less, and are what bounds them."""
+    described = ("cluster=dgx-h100", "cluster.hosts=2", NCCL, "collectives.algorithm=nvls_tree")
+    for transport, bus in (("rdma-400g", 8 * 57.7e9), ("rdma-200g", 2 * 15 / 16 * 8 * 25e9 * 0.97 * 0.85)):
+        seconds = collective_times(_scenario(*described, f"transport={transport}"), "all_reduce", [2**34])[0].seconds
+        assert 2 * 15 / 16 * 2**34 / seconds == pytest.approx(bus, rel=0.02)
+
+
+def test_a_proxy_posts_the_messages_of_all_its_channels() -> None:
+    """Two channels of a ring for each NIC of two DGX H100; NVLSTree has all 16 at each."""
+    described = ("cluster=dgx-h100", "cluster.hosts=2", "transport=rdma-400g", NCCL)
+    for algorithm, posts in (("ring", 2), ("nvls_tree", 16)):
+        choose = NcclPlan(_scenario(*described, f"collectives.algorithm={algorithm}"))
+        assert choose("all_reduce", tuple(range(16)), 2**30).posts == posts
+    few, many = (
+        collective_times(_scenario(*described, "collectives.algorithm=nvls_tree", overhead), "all_reduce", [8])[0]
+        for overhead in ("transport.send_overhead=0us", "transport.send_overhead=1us")
+    )
+    assert many.seconds - few.seconds == pytest.approx(2 * 16e-6, rel=0.01)  # up and down
 
 
 def test_what_the_gpu_takes_is_that_of_its_preset() -> None:
