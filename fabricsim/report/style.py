@@ -77,8 +77,8 @@ SERIES_COLOURS = (
     "#999933",
 )
 """Paul Tol's "muted" scheme, for more than a handful of categories; those first that show on white as thin lines."""
-HATCHES = ("", "////", "....")
-"""Laid over the colours when those run out."""
+HATCHES = ("", "////", "....", "xxxx", "||||", "----", "++++", "oooo", "\\\\\\\\")
+"""Laid over the colours when those run out: as many as the messages of a pipeline have timers."""
 
 COMPUTE_COLOURS = {"forward-compute": COMPUTE_COLOUR, "backward-compute": HOST_COLOUR, "optimizer": "#009E73"}
 _OTHER_COMPUTE = (COMPUTE_COLOUR, "#009E73", HOST_COLOUR, *SERIES_COLOURS)

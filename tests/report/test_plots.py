@@ -19,6 +19,7 @@ from fabricsim.records.program import OP, SPAN
 from fabricsim.report import plots, style
 from fabricsim.results.result import CallRecords, Limits, RunRecord, Series
 from fabricsim.results.use_over_time import use_over_time
+from fabricsim.workload.pipeline_parallel import TIMERS
 from tests.reference import factory
 
 ROWS = [
@@ -241,6 +242,12 @@ def test_of_calls_that_overlap_the_one_that_uses_most_counts(two_ranks: RunRecor
 
     most = [used[(start <= time) & (time < end)].max(initial=0) for time in range(9)]
     assert held.most.sum() / len(held.most) == pytest.approx(sum(most) / 9)
+
+
+def test_no_two_timers_of_a_pipeline_look_alike() -> None:
+    looks = style.timer_colours(TIMERS, dict.fromkeys(range(len(TIMERS)), "pipeline"), [])
+
+    assert len(set(looks)) == len(TIMERS)
 
 
 def test_measured_and_predicted_stand_side_by_side() -> None:
