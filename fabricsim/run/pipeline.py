@@ -43,6 +43,7 @@ from fabricsim.traces.form import FORMS
 from fabricsim.traces.rebuild.agreement import agreement
 from fabricsim.workload.fit import check_fit, memory_text
 from fabricsim.workload.flops import hardware_flops, model_flops, tokens
+from fabricsim.workload.links import Links
 from fabricsim.workload.machines import Machines
 from fabricsim.workload.mixed import plan_job
 
@@ -182,7 +183,8 @@ def build_plan(loaded: LoadedScenario) -> JobPlan:
     if job is None:
         msg = f"{loaded.path}: there is no [job] to run; add one, or use the fabric from a SimPy process"
         raise InputError(msg)
-    return plan_job(job, machines_of(loaded.scenario, range(job.parallelism.ranks)))
+    machines = machines_of(loaded.scenario, range(job.parallelism.ranks))
+    return plan_job(job, machines, Links.of(loaded.scenario))
 
 
 def _check_fit(job: Job, loaded: LoadedScenario) -> None:
@@ -336,7 +338,7 @@ def several(loaded: LoadedScenario) -> dict[str, tuple[JobPlan, tuple[int, ...]]
     found = {}
     for name, ranks in placed(scenario.jobs, cluster.hosts, cluster.gpus_per_host, scenario.seed).items():
         _check_fit(scenario.jobs[name], loaded)
-        found[name] = plan_job(scenario.jobs[name], machines_of(scenario, ranks)), ranks
+        found[name] = plan_job(scenario.jobs[name], machines_of(scenario, ranks), Links.of(scenario)), ranks
     return found
 
 

@@ -12,14 +12,25 @@ from fabricsim.studies.frame.study import Published, by_row
 from fabricsim.studies.frame.training import PublishedRun, scatter, signed_agreement
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy as np
 
 _SCENARIO = "fsdp"
 _PER_HOST = 8
 _SHORT = 4096  # tokens of a sequence up to which attention has a small part in the time
-_FLASH_ATTENTION_2 = ["cluster.gpu.attention_forward=0.37", "cluster.gpu.attention_backward=0.33"]
-"""Attention on H100 as PyTorch and MPT had it: FlashAttention-2 reaches 370 and 322 TFLOPS on 16,384 tokens (Shah et
-al., arXiv 2407.08608, figures 5 and 6). The preset has FlashAttention-3, which came later than these tables."""
+_FLASH_ATTENTION_2 = {"h100": (0.37, 0.33), "a100": (0.73, 0.63)}
+"""Shares of the peak that FlashAttention-2 reaches, forward and backward, by GPU: as PyTorch had it in these months.
+
+370 and 322 TFLOPS on H100 (Shah et al., arXiv 2407.08608, figures 5 and 6), whose preset has FlashAttention-3, which
+came later; on A100 those of its preset (Dao, arXiv 2307.08691, section 4.1).
+"""
+_FMS_ADAPTERS = 2
+"""Adapters of a host of fms-fsdp, whose README has 400 Gb/s per host of A100 and 800 of H100."""
+_TRITON = (1.4, 2.0)
+"""How many times faster that is than FlashAttention in Triton, forward and backward: "around 1.3-1.5" and "around 2"
+(the same section). MPT's benchmarks ask for ``attn_impl`` triton (mosaicml/llm-foundry, scripts/train/benchmarking/
+submit_benchmarks.py), which alone knew its bias of scores (ALiBi) until 2024 (pull request 820 of llm-foundry)."""
 _LLAMAS = {
     "llama2-13b": ("include=llama2-7b", "feed_forward=13824"),
     "llama2-34b": ("include=llama2-70b", "feed_forward=22016"),
@@ -38,7 +49,7 @@ def _row(record: np.void) -> Published:
     length = "up to" if record["sequence"] <= _SHORT else "above"
     group = f"{_first(str(record['run']))}, {gpu}, {length} {_SHORT} tokens"
     value, certainty = float(record["step"]), table.certainty
-    return Published(run.name, "s", value, table.source, certainty, run.iteration, (group,), interval=run.interval)
+    return Published(run.name, "s", value, table.source, certainty, run.iteration, (group,), drawn=run.drawn)
 
 
 def published_run(record: np.void) -> PublishedRun:
@@ -50,10 +61,12 @@ def published_run(record: np.void) -> PublishedRun:
     lines = [
         f"cluster.include={'dgx-h100' if new else 'dgx-a100'}",
         f"cluster.hosts={-(-gpus // _PER_HOST)}",
+        f"cluster.nics_per_host={_FMS_ADAPTERS if str(record['run']).startswith('fms') else _PER_HOST}",
         f"cluster.gpu.include={gpu}",
         "cluster.gpu.memory=400GiB",
         f"transport={'rdma-400g' if new else 'rdma-200g'}",
         *_model(record),
+        *_attention(record),
         f"job.micro_batch={record['micro_batch']}",
         f"job.global_batch={record['global_batch']}",
         f"job.sequence={sequence}",
@@ -62,8 +75,6 @@ def published_run(record: np.void) -> PublishedRun:
         f"job.parallelism.data={gpus // tensor}",
         f"job.parallelism.reshard_after_forward={str(record['reshard'] == 'yes').lower()}",
     ]
-    if new:
-        lines += _FLASH_ATTENTION_2
     if tensor > 1:
         lines += [f"job.parallelism.tensor={tensor}", "job.parallelism.sequence_parallel=true"]
     return PublishedRun(name, _SCENARIO, tuple(lines))
@@ -76,6 +87,13 @@ def _model(record: np.void) -> list[str]:
     if name != "mpt":
         shape = [*_LLAMAS.get(name, (f"include={name}",)), *shape]
     return [f"job.model.{line}" for line in shape]
+
+
+def _attention(record: np.void) -> Iterator[str]:
+    rates = _FLASH_ATTENTION_2[str(record["gpu"])[:4]]
+    slower = _TRITON if record["model"] == "mpt" else (1, 1)
+    for name, rate, by in zip(("forward", "backward"), rates, slower, strict=True):
+        yield f"cluster.gpu.attention_{name}={rate / by:.3g}"
 
 
 def _first(quantity: str) -> str:

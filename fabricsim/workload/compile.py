@@ -12,6 +12,7 @@ from fabricsim.workload import data_parallel, pipeline_parallel
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.data_parallel import make_reducer
 from fabricsim.workload.lane import RankOps
+from fabricsim.workload.links import Beside
 from fabricsim.workload.machines import LONGEST
 from fabricsim.workload.operations import gradient_bytes, gradient_copies, optimizer_operations
 from fabricsim.workload.passes import has_weight_passes, ordered
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from fabricsim.scenario.schedule import Direction, Step
     from fabricsim.workload.builder import RepeatedOps
     from fabricsim.workload.data_parallel import Reducer
+    from fabricsim.workload.links import Links
     from fabricsim.workload.stages import Stage
 
 TIMERS = (
@@ -64,13 +66,18 @@ def compile_job(job: Job, gpu: Gpu) -> Program:
 
 
 class JobPlan:
-    """A job before its ops are written out, a `fabricsim.workload.program.Plan`. `job`, `gpu`: as of `compile_job`."""
+    """A job before its ops are written out, a `fabricsim.workload.program.Plan`.
 
-    def __init__(self, job: Job, gpu: Gpu) -> None:
+    `job`, `gpu`: as of `compile_job`.
+    `links`: what its collectives run over, as of `fabricsim.workload.links.Beside`.
+    """
+
+    def __init__(self, job: Job, gpu: Gpu, links: Links | None = None) -> None:
         if mistakes := [*job_problems(job), *peak_problems(job, gpu)]:
             raise ScenarioError(mistakes)
         self.job = job
         self.gpu = gpu
+        self.links = links
         self.placement = Placement(job.parallelism)
         self.stages = plan_stages(job, gpu)
         self.micro_batches = job.global_batch // (job.micro_batch * job.parallelism.data)
@@ -151,7 +158,7 @@ class JobPlan:
         degrees = self.job.parallelism
         few = degrees.pipeline if degrees.virtual_stages > 1 else 1
         briefly = self.job.model_copy(update={"global_batch": few * self.job.micro_batch * degrees.data})
-        program = JobPlan(briefly, self.gpu).program(first)
+        program = JobPlan(briefly, self.gpu, self.links).program(first)
         calls = {(call.collective, call.dimension, call.ranks, call.size) for call in program.calls}
         sets: dict[bytes, GroupSet] = {}
         for collective, dimension, ranks, size in sorted(calls):
@@ -170,7 +177,8 @@ class JobPlan:
             if chain not in pipelines:
                 pipelines[chain] = Pipeline(builder, chain, sizes)
             plan = self.on(rank)
-            lane = RankOps(builder, self.placement, rank, plan.gpu.overlap_slowdown, plan.job.kernel_launch)
+            beside = Beside(plan.gpu.overlap_slowdown, self.links)
+            lane = RankOps(builder, self.placement, rank, beside, plan.job.kernel_launch)
             _Compiler(plan, lane, pipelines[chain]).add()
         return builder.build()
 
@@ -238,7 +246,8 @@ class _Compiler:
             self.lane.compute(self.plan.job.batch_time, timer)
             for number, block in enumerate(blocks):
                 self.reducer.before_forward(step.chunk, number)
-                self.lane.add(block.forward, timer, slowed=self.reducer.overlaps("forward", final=final))
+                beside = self.reducer.beside_pass("forward", step.chunk, number, final=final)
+                self.lane.add(block.forward, timer, slowed=beside)
             return
         for number in reversed(range(len(blocks))):
             block = blocks[number]
@@ -246,11 +255,8 @@ class _Compiler:
                 self.lane.add(block.weights, timer)
             else:
                 self.reducer.before_backward(step.chunk, number)
-                self.lane.add(
-                    block.inputs if self.split else block.backward,
-                    timer,
-                    slowed=self.reducer.overlaps("backward", final=final),
-                )
+                beside = self.reducer.beside_pass("backward", step.chunk, number, final=final)
+                self.lane.add(block.inputs if self.split else block.backward, timer, slowed=beside)
             if step.direction == "weight" or not self.split:
                 self.reducer.after_backward(step.chunk, number, final=final)
 
@@ -261,7 +267,7 @@ class _Compiler:
         sender = number - 1 if step.direction == "forward" else number
         if degrees.scatter_gather and not degrees.sequence_parallel and 0 <= sender < len(self.plan.stages) - 1:
             size = self.plan.stages[sender].message * degrees.tensor
-            self.lane.add([Exchange("all_gather", "tensor", size)], timer)
+            self.lane.add((Exchange("all_gather", "tensor", size),), timer)
 
     def reduce_embedding(self) -> None:
         """All-reduce the word embedding's gradient over the stages that hold a copy of it."""

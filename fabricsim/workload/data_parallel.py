@@ -21,9 +21,12 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fabricsim.units import seconds
 from fabricsim.workload.buckets import gradient_buckets
+from fabricsim.workload.links import share as part
 from fabricsim.workload.operations import PRECISION_BYTES, gradient_bytes
 from fabricsim.workload.roofline import kernels_span
+from fabricsim.workload.stages import computing
 from fabricsim.workload.work import Operation
 
 if TYPE_CHECKING:
@@ -71,6 +74,10 @@ class Reducer:
     def overlaps(self, direction: Direction, *, final: bool) -> bool:  # noqa: ARG002  those that overlap look at it
         """Whether a pass runs beside collectives."""
         return False
+
+    def beside_pass(self, direction: Direction, chunk: int, block: int, *, final: bool) -> float:  # noqa: ARG002
+        """Give the `fabricsim.workload.links.share` of the pass of a block beside collectives."""
+        return 0.0
 
     def quiet(self, direction: Direction, chunk: int, *, final: bool) -> bool:  # noqa: ARG002
         """Whether nothing happens in a pass of a chunk."""
@@ -138,6 +145,11 @@ class _Replicated(Reducer):
             size = self.padded(share, elements) * self._width(collective)
             self.lane.join(collective, "data", share.group, size, TIMERS[collective])
 
+    def least(self, collective: CollectiveName, share: _Share, elements: int) -> float:
+        """Least time of a call, s."""
+        size = self.padded(share, elements) * self._width(collective)
+        return self.lane.slowed.seconds(collective, share.group, size) if elements else 0.0
+
     def beside(self, collective: CollectiveName, share: _Share, elements: int) -> None:
         """Communicate beside what comes next, one call after the other."""
         if elements:
@@ -189,6 +201,16 @@ class Bucketed(_Replicated):
             (share, [gradient_buckets(tensors, *caps) for tensors in share.tensors]) for share in self.shares
         ]
         self._gathers: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._beside = [self._share_of(chunk, stage) for chunk, stage in enumerate(chunks)]
+
+    def _share_of(self, chunk: int, stage: Stage) -> float:
+        """Give that of the backward pass of a chunk beside the reduction of its gradients."""
+        calls = ((share, bucket.size) for share, chunks in self._buckets for bucket in chunks[chunk])
+        return part(sum(self.least(self.reduce, *call) for call in calls), seconds(stage.backward))
+
+    def beside_pass(self, direction: Direction, chunk: int, block: int, *, final: bool) -> float:  # noqa: ARG002
+        """Give the share of the pass of a block, that of its chunk."""
+        return self._beside[chunk] if self.overlaps(direction, final=final) else 0.0
 
     def begin(self) -> None:
         """Gather the parameters, those first that are needed first."""
@@ -241,7 +263,21 @@ class Sharded(_Replicated):
         self._copies = lane.group("replicate")
         if degrees.replicate > 1:
             self.shares = [_Share(lane.group("shard"), share.tensors) for share in self.shares]
-        self._job, self._gpu = job, gpu
+        self._job, self._gpu, self._chunks = job, gpu, chunks
+        self._parts: dict[tuple[int, int, Direction], float] = {}
+
+    def beside_pass(self, direction: Direction, chunk: int, block: int, *, final: bool) -> float:  # noqa: ARG002
+        """Give the share of the pass of a block beside the collectives of its own parameters and gradients."""
+        if (chunk, block, direction) not in self._parts:
+            passes, back = self._chunks[chunk].blocks[block], direction == "backward"
+            kernels = seconds(computing([passes.backward if back else passes.forward]))
+            collectives = 0.0
+            for share in self.shares:
+                elements = share.block(chunk, block)
+                collectives += self.least("all_gather", share, elements) * (self._again or not back)
+                collectives += self.least("reduce_scatter", share, elements) * back
+            self._parts[chunk, block, direction] = part(collectives, kernels)
+        return self._parts[chunk, block, direction]
 
     def before_forward(self, chunk: int, block: int) -> None:
         """Gather the blocks ahead, and wait for this one."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from fabricsim.workload.builder import ProgramBuilder
+    from fabricsim.workload.links import Beside
     from fabricsim.workload.placement import Placement
     from fabricsim.workload.program import CollectiveName
     from fabricsim.workload.stages import Timed
@@ -29,15 +30,15 @@ class RankOps:
     `builder`: takes the ops.
     `placement`: gives the rank's groups.
     `rank`: whose ops they are.
-    `slowdown`: factor by which computing slows beside a collective.
+    `beside`: how computing slows beside a collective.
     `launch`: how long the host takes to issue one, ps.
     """
 
-    def __init__(self, builder: ProgramBuilder, placement: Placement, rank: int, slowdown: float, launch: int) -> None:
+    def __init__(self, builder: ProgramBuilder, placement: Placement, rank: int, beside: Beside, launch: int) -> None:
         self.builder = builder
         self.placement = placement
         self.rank = rank
-        self._slowdown = slowdown
+        self.slowed = beside
         self._launch = collective(launch)
         self._groups: dict[str, tuple[int, ...]] = {}
         self._outstanding: list[int] = []
@@ -100,12 +101,12 @@ class RankOps:
         self._ran = max(self._ran + span.run, done)
         self._level = False
 
-    def add(self, items: Iterable[Timed], timer: str, *, slowed: bool = False) -> None:
-        """Add spans of computing and exchanges; `slowed` says that something else goes on beside them."""
+    def add(self, items: Iterable[Timed], timer: str, *, slowed: float = 0.0) -> None:
+        """Add spans of computing and exchanges; `slowed` is their `share` beside what else goes on."""
         for item in items:
             if isinstance(item, Span):
-                beside = slowed or bool(self._outstanding)
-                self.compute(item.slowed(self._slowdown) if beside else item, timer)
+                part = 1.0 if self._outstanding else slowed
+                self.compute(item.slowed(self.slowed.factor(part)) if part else item, timer)
             elif isinstance(item, Wait):
                 self.wait(self._outstanding)
                 self._outstanding = []

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.scenario.job import Job
+    from fabricsim.workload.links import Links
     from fabricsim.workload.machines import Machines
     from fabricsim.workload.program import Program
 
@@ -26,14 +27,15 @@ class MixedPlan(JobPlan):
 
     `job`: the job.
     `machines`: what each of its ranks runs on.
+    `links`: as of `fabricsim.workload.compile.JobPlan`.
     """
 
-    def __init__(self, job: Job, machines: Machines) -> None:
+    def __init__(self, job: Job, machines: Machines, links: Links | None = None) -> None:
         speeds, self._class = machines.classes()
         self._variants = [
-            JobPlan(on_host(job, speed.host), at_speed(machines.gpus[speed.kind], speed.gpu)) for speed in speeds
+            JobPlan(on_host(job, speed.host), at_speed(machines.gpus[speed.kind], speed.gpu), links) for speed in speeds
         ]
-        super().__init__(job, machines.gpus[0])
+        super().__init__(job, machines.gpus[0], links)
         self.machines = machines
 
     def on(self, rank: int) -> JobPlan:
@@ -54,6 +56,9 @@ class MixedPlan(JobPlan):
         return replace(program, ops=self.machines.jittered(program.ops))
 
 
-def plan_job(job: Job, machines: Machines) -> JobPlan:
-    """Plan a job on what its ranks run on; errors as of `fabricsim.workload.compile.compile_job`."""
-    return JobPlan(job, machines.gpus[0]) if machines.alike else MixedPlan(job, machines)
+def plan_job(job: Job, machines: Machines, links: Links | None = None) -> JobPlan:
+    """Plan a job on what its ranks run on; errors as of `fabricsim.workload.compile.compile_job`.
+
+    `links`: as of `fabricsim.workload.compile.JobPlan`.
+    """
+    return JobPlan(job, machines.gpus[0], links) if machines.alike else MixedPlan(job, machines, links)

@@ -57,12 +57,12 @@ class Stage:
     @property
     def forward(self) -> int:
         """Time of all kernels of a forward pass, ps."""
-        return _computing(block.forward for block in self.blocks)
+        return computing(block.forward for block in self.blocks)
 
     @property
     def backward(self) -> int:
         """Time of all kernels of a backward pass, ps."""
-        return _computing(block.backward for block in reversed(self.blocks))
+        return computing(block.backward for block in reversed(self.blocks))
 
     @property
     def parameters(self) -> int:
@@ -70,7 +70,8 @@ class Stage:
         return sum(map(sum, self.tensors)) + sum(map(sum, self.experts))
 
 
-def _computing(passes: Iterable[Iterable[Timed]]) -> int:
+def computing(passes: Iterable[Iterable[Timed]]) -> int:
+    """Time of all kernels of some passes, one behind the other, ps."""
     return row(item for item in chain.from_iterable(passes) if isinstance(item, Span)).alone
 
 

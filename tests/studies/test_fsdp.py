@@ -35,14 +35,15 @@ def test_each_run_is_that_of_its_row() -> None:
         assert job.precision == "bf16"
 
 
-def test_runs_on_a100_without_long_sequences_are_met(study: Validation) -> None:
+def test_runs_of_short_and_long_sequences_are_met(study: Validation) -> None:
     found = study.summary["agreement"]
 
     assert found["all"]["runs"] == len(study.rows) == 100
+    assert found["all"]["mean_absolute_error"] < 0.08
     assert found["llm-foundry, A100, up to 4096 tokens"]["mean_absolute_error"] < 0.10
     assert found["llm-foundry, H100, up to 4096 tokens"]["mean_absolute_error"] < 0.10
-    (plain,) = (row for row in study.rows if row.quantity.startswith("torchtitan Llama-13B, FSDP2, recompute none"))
-    assert plain.relative_error == pytest.approx(0, abs=0.05)
+    for gpu in ("A100", "H100"):
+        assert found[f"llm-foundry, {gpu}, above 4096 tokens"]["mean_absolute_error"] < 0.10
 
 
 def test_a_picture_is_drawn(study: Validation, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from fabricsim.scenario.job import KERNEL_LAUNCH
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.issue import EMPTY, Span, kernel, row, waited
 from fabricsim.workload.lane import RankOps
+from fabricsim.workload.links import Beside
 from fabricsim.workload.placement import Placement
 from fabricsim.workload.program import Program
 from fabricsim.workload.stages import Timed
@@ -75,7 +76,7 @@ def pass_of(items: list[Timed]) -> Program:
     job = make_job(tensor=2)
     builder = ProgramBuilder(("forward-compute",))
     for rank in range(2):
-        lane = RankOps(builder, Placement(job.parallelism), rank, 1.0, LAUNCH)
+        lane = RankOps(builder, Placement(job.parallelism), rank, Beside(1.0), LAUNCH)
         lane.begin()
         lane.add(items, "forward-compute")
         lane.flush()

@@ -1,0 +1,77 @@
+"""How long collectives take at best, to tell how much the kernels beside them are slowed.
+
+Kernels share processors and memory with a collective only while it moves bytes. What is known of that before the
+simulation is the least time of a ring over NVLink: ``k (n - 1) S / n / B`` for ``S`` bytes on ``n`` ranks, with
+``k`` = 2 for an all-reduce. Slowdowns were measured within hosts; if the network holds a collective up, kernels lose no
+more.
+
+What is known of the slowdown is the mean over passes, part of which had a collective beside them (`HIDDEN`). Beside
+exchanges of tensor- and context-parallel ranks, which wait for each other in each step, kernels slow by it all along.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from fabricsim.workload.tally import TURNS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fabricsim.scenario.scenario import Scenario
+    from fabricsim.workload.program import CollectiveName
+
+HIDDEN = 0.34
+"""Time of the communication that was hidden behind computing, relative to that, in the runs that slowdowns are from.
+
+Theirs took ``1 + M`` in sequence, ``M`` of communication, and ``1.189 + M - H`` with ``H`` of it hidden; the first is
+1.102 times the second (arXiv 2507.03114, abstract). So ``H`` is 0.31 if all was hidden, and 0.37 with ``M`` = 1: U.
+"""
+
+
+class Links(NamedTuple):
+    """What collectives of the ranks of a cluster run over.
+
+    `inside`: rate between GPUs of a host, bytes/s; None if it is not NVLink, then kernels are slowed all the time.
+    """
+
+    inside: float | None
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> Links:
+        """Take those of a scenario."""
+        gpu, joined = scenario.cluster.gpu, scenario.cluster.intra_host == "nvlink"
+        return cls(gpu.nvlink_rate * gpu.nvlink_efficiency if joined and gpu.nvlink_rate else None)
+
+    def seconds(self, collective: CollectiveName, ranks: Sequence[int], size: int) -> float:
+        """Give the least time of a collective, s; infinite if it is not known."""
+        if self.inside is None:
+            return math.inf
+        return TURNS[collective] * (len(ranks) - 1) / len(ranks) * size / self.inside
+
+
+class Beside(NamedTuple):
+    """How kernels slow beside collectives.
+
+    `slowdown`: factor by which passes took longer in the mean.
+    `links`: what these run over; None: each runs as long as the kernels beside it.
+    """
+
+    slowdown: float
+    links: Links | None = None
+
+    def seconds(self, collective: CollectiveName, ranks: Sequence[int], size: int) -> float:
+        """Least time of a collective, s."""
+        return self.links.seconds(collective, ranks, size) if self.links is not None else math.inf
+
+    def factor(self, part: float) -> float:
+        """Factor by which kernels take longer, by `share`."""
+        return 1 + (self.slowdown - 1) * part
+
+
+def share(collectives: float, kernels: float) -> float:
+    """Say how much of the mean slowdown kernels have that go on beside collectives, of the times of both."""
+    if collectives == math.inf or not kernels:
+        return 1.0
+    return min(1.0, collectives / kernels) / HIDDEN
