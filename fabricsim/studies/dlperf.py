@@ -32,7 +32,7 @@ def _row(record: np.void) -> Published:
     groups = framework, str(record["precision"]), place, "compiled" if record["fused"] == "yes" else "not compiled"
     certainty, missing = measured.load("dlperf").certainty, str(record["missing"])
     predict = lambda: _predicted(run.settings)  # noqa: E731  a row and how it is predicted
-    return Published(run.name, "s", seconds, str(record["line"]), certainty, predict, groups, missing, run.interval)
+    return Published(run.name, "s", seconds, str(record["line"]), certainty, predict, groups, missing, run.drawn)
 
 
 def published_run(record: np.void) -> PublishedRun:

@@ -27,7 +27,7 @@ def _row(record: np.void) -> Published:
     run, source = published_run(record), str(record["source"])
     certainty, groups = measured.load("megatron").certainty, (source.split(",", maxsplit=1)[0],)
     return Published(
-        run.name, "s", published_seconds(record, run), source, certainty, run.iteration, groups, interval=run.interval
+        run.name, "s", published_seconds(record, run), source, certainty, run.iteration, groups, drawn=run.drawn
     )
 
 

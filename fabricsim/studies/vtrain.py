@@ -52,7 +52,7 @@ def _row(table: str, record: dict[str, str]) -> Published:
     part = f"{table}{_CALIBRATION}" if calibrates(table, record) else f"{table}, others"
     groups = (table, part) if table == "one node" else (table,)
     return Published(
-        run.name, "s", float(record[_TIME]) / 1e3, SOURCE, "published", run.iteration, groups, interval=run.interval
+        run.name, "s", float(record[_TIME]) / 1e3, SOURCE, "published", run.iteration, groups, drawn=run.drawn
     )
 
 

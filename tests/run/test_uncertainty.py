@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from math import exp, log
+from math import exp, hypot, log
+from statistics import median
 
+import numpy as np
 import pytest
 
 from fabricsim.errors import InputError
 from fabricsim.results.uncertainty import Uncertainty
 from fabricsim.run.pipeline import load, simulate
-from fabricsim.run.uncertainty import SPREADS, parameters, uncertainty, varied
+from fabricsim.run.uncertainty import MODEL_ERRORS, SPREADS, interval, model_spread, parameters, uncertainty, varied
+from fabricsim.studies import dlperf
 
 SMALL = ["cluster.hosts=2", "job.parallelism.data=2", "job.global_batch=2", "job.micro_batch=1", "job.model.layers=2"]
 
@@ -51,10 +54,31 @@ def test_one_parameter_alone_gives_its_log_normal_interval() -> None:
     middle = once / 1e12
 
     assert part > 0.9
-    assert found.influences[0].key == "job.kernel_launch"
-    assert found.influences[0].change == pytest.approx(raised / once - 1, rel=1e-9)
-    assert log(found.high / middle) == pytest.approx(1.2816 * SPREADS["T"], rel=0.2)  # 90 % of a normal distribution
-    assert log(found.low / middle) == pytest.approx(-1.2816 * SPREADS["T"], rel=0.2)
+    (launch,) = (each for each in found.influences if each.key == "job.kernel_launch")
+    assert launch.change == pytest.approx(raised / once - 1, rel=1e-9)
+    both = hypot(SPREADS["T"], model_spread())
+    assert log(found.high / middle) == pytest.approx(1.2816 * both, rel=0.1)  # 90 % of a normal distribution
+    assert log(found.low / middle) == pytest.approx(-1.2816 * both, rel=0.1)
+
+
+def test_an_exact_iteration_has_the_interval_of_the_model() -> None:
+    low, high = interval([2.0], 0.1)
+
+    assert low == pytest.approx(2 * exp(-0.1282), rel=0.005)
+    assert high == pytest.approx(2 * exp(0.1282), rel=0.005)
+
+
+def test_a_study_is_judged_by_the_errors_of_others() -> None:
+    for study in MODEL_ERRORS:
+        assert model_spread(but=study) == median(spread for name, spread in MODEL_ERRORS.items() if name != study)
+    assert model_spread() == median(MODEL_ERRORS.values())
+
+
+@pytest.mark.slow
+def test_the_error_of_a_study_is_that_of_its_rows() -> None:
+    errors = [abs(log(row.predicted / row.measured)) for row in dlperf.STUDY.validate().rows]
+
+    assert np.quantile(errors, 0.8) / 1.2816 == pytest.approx(MODEL_ERRORS["dlperf"], abs=0.001)
 
 
 def test_the_same_seed_gives_the_same_interval_and_another_one_another(ten: Uncertainty) -> None:

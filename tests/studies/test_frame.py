@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fabricsim.errors import InputError
@@ -38,6 +40,19 @@ def test_rows_are_predicted_one_after_the_other() -> None:
     assert found.summary == {"agreement": {"all": {"mean": 0.25}, "old": {"mean": 0.5}, "new": {"mean": 0.0}}}
     assert found.parameters == {"fitted": "nothing"}
     assert seen == [0.5, 1.0]
+
+
+def test_rows_with_runs_have_intervals_that_the_summary_counts() -> None:
+    first, second = published()
+    rows = [replace(first, drawn=lambda _: [2.1]), replace(second, drawn=lambda _: [9.0])]
+
+    found = by_row(
+        "mine", "Mine.", lambda: rows, statistics=lambda _: {}, parameters=dict, pictures=lambda _: ()
+    ).validate(uncertainty=1)
+
+    assert [row.inside for row in found.rows] == [True, False]
+    assert found.summary["inside_their_interval"] == 0.5
+    assert "80 % interval" in to_text(found)
 
 
 def test_what_is_not_predicted_says_why() -> None:

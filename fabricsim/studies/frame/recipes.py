@@ -87,7 +87,17 @@ def _row(record: np.void, certainty: measured.Certainty, groups: Groups) -> Publ
     gpu = str(record["gpu"])
     every = (gpu.upper(), precision.upper(), kind, scale, *groups(record))
     value, source, missing = float(record["step"]), str(record["line"]), missing_of(record)
-    return Published(named, "s", value, source, certainty, lambda: _predicted(run.settings, gpu), every, missing)
+    return Published(
+        named,
+        "s",
+        value,
+        source,
+        certainty,
+        lambda: _predicted(run.settings, gpu),
+        every,
+        missing,
+        lambda runs: _drawn(run.settings, gpu, runs),
+    )
 
 
 def missing_of(record: np.void) -> str:
@@ -197,6 +207,15 @@ def slowest(gpus: int) -> float:
 def _predicted(settings: tuple[str, ...], gpu: str) -> float:
     job = PublishedRun("", _SCENARIO, settings).job()
     return extended(_fitting(settings, job, gpu), job)
+
+
+def _drawn(settings: tuple[str, ...], gpu: str, runs: int) -> list[float]:
+    """Predict a step with drawn parameters; a long one by what they do to a short one."""
+    job = PublishedRun("", _SCENARIO, settings).job()
+    few = min(job.global_batch, 2 * job.parallelism.pipeline * job.micro_batch * job.parallelism.data)
+    short = PublishedRun("", _SCENARIO, (*_fitting(settings, job, gpu), f"job.global_batch={few}"))
+    scale = _predicted(settings, gpu) / short.iteration()
+    return [scale * iteration for iteration in short.drawn(runs)]
 
 
 def _fitting(settings: tuple[str, ...], job: Job, gpu: str) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from fabricsim import extensions, measured
 from fabricsim.errors import InputError
 from fabricsim.extensions import Registry
 from fabricsim.results.validation import Validation, ValidationRow
+from fabricsim.run.uncertainty import interval, model_spread
 from fabricsim.scenario.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -134,8 +135,8 @@ class Published:
         What the row counts in, such as its source or GPU: the summary has the errors of each group.
     missing
         Why it is not predicted; empty if it is.
-    interval
-        Gives the interval of the prediction in the same unit, of a number of runs; None if it has none.
+    drawn
+        Gives what a number of runs with drawn parameters predict, in the same unit; None if there are none.
     """
 
     quantity: str
@@ -146,13 +147,13 @@ class Published:
     predict: Callable[[], float]
     groups: tuple[str, ...] = ()
     missing: str = ""
-    interval: Callable[[int], tuple[float, float]] | None = None
+    drawn: Callable[[int], Sequence[float]] | None = None
 
-    def row(self, runs: int = 0) -> ValidationRow:
-        """Predict the figure, with an interval of some runs if there is one."""
-        interval = self.interval(runs) if runs and self.interval is not None else None
+    def row(self, runs: int = 0, model: float = 0.0) -> ValidationRow:
+        """Predict the figure, with an interval of some runs if there are any, for a model with such an error."""
+        found = interval(self.drawn(runs), model) if runs and self.drawn is not None else None
         source, certainty = self.source, self.certainty
-        return ValidationRow(self.quantity, self.unit, self.value, self.predict(), source, certainty, interval)
+        return ValidationRow(self.quantity, self.unit, self.value, self.predict(), source, certainty, found)
 
 
 def by_row(  # noqa: PLR0913  what a study declares, by name
@@ -186,8 +187,9 @@ def by_row(  # noqa: PLR0913  what a study declares, by name
 
     def uncertain(runs: int, progress: Progress) -> Validation:
         published = rows()
-        if runs and not any(each.interval for each in published):
+        if runs and not any(each.drawn for each in published):
             raise _without_intervals(name)
+        model = model_spread(but=name) if runs else 0.0
         found: list[ValidationRow] = []
         groups: dict[str, list[ValidationRow]] = {group: [] for group in first}
         left_out: dict[str, str] = {}
@@ -195,7 +197,7 @@ def by_row(  # noqa: PLR0913  what a study declares, by name
             if each.missing:
                 left_out[f"{each.quantity} [{each.source}]"] = each.missing
                 continue
-            row = each.row(runs)
+            row = each.row(runs, model)
             found.append(row)
             for group in ("all", *each.groups) if "all" in first else each.groups:
                 groups.setdefault(group, []).append(row)

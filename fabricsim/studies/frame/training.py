@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fabricsim.run.pipeline import load, simulate
-from fabricsim.run.uncertainty import uncertainty
+from fabricsim.run.uncertainty import drawn_iterations
 from fabricsim.units import seconds
 from fabricsim.workload.flops import model_flops
 
@@ -46,10 +47,14 @@ class PublishedRun:
         """Simulate one iteration; returns seconds."""
         return seconds(simulate(load(self.scenario, list(self.settings))).iteration)
 
-    def interval(self, runs: int) -> tuple[float, float]:
-        """Simulate it with drawn parameters; returns the interval of the iteration, s."""
-        found = uncertainty(load(self.scenario, list(self.settings)), runs)
-        return found.low, found.high
+    def drawn(self, runs: int) -> list[float]:
+        """Simulate it with drawn parameters; returns seconds."""
+        return _drawn(self.scenario, self.settings, runs)
+
+
+@cache  # frameworks and releases repeat runs of each other
+def _drawn(scenario: str, settings: tuple[str, ...], runs: int) -> list[float]:
+    return drawn_iterations(load(scenario, list(settings)), runs)
 
 
 def settings(scenario: str, values: dict[str, object]) -> tuple[str, ...]:
