@@ -26,8 +26,8 @@ from fabricsim.run.pipeline import build_plan
 from fabricsim.units import PS_PER_S, seconds
 from fabricsim.workload.fit import check_fit
 from fabricsim.workload.issue import EMPTY, Span
+from fabricsim.workload.links import TURNS
 from fabricsim.workload.operations import gradient_bytes
-from fabricsim.workload.tally import TURNS
 from fabricsim.workload.work import Exchange, Wait
 
 if TYPE_CHECKING:

@@ -14,13 +14,22 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from fabricsim.workload.tally import TURNS
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fabricsim.scenario.scenario import Scenario
     from fabricsim.workload.program import CollectiveName
+
+TURNS = {
+    "all_reduce": 2,
+    "reduce_scatter": 1,
+    "all_gather": 1,
+    "all_to_all": 1,
+    "broadcast": 1,
+    "send_recv": 1,
+    "ring_exchange": 1,
+}
+"""How often what a member sends crosses the wire."""
 
 HIDDEN = 0.34
 """Time of the communication that was hidden behind computing, relative to that, in the runs that slowdowns are from.

@@ -14,22 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from fabricsim.workload.links import TURNS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from fabricsim.workload.compile import JobPlan
     from fabricsim.workload.program import Call, Program
-
-TURNS = {
-    "all_reduce": 2,
-    "reduce_scatter": 1,
-    "all_gather": 1,
-    "all_to_all": 1,
-    "broadcast": 1,
-    "send_recv": 1,
-    "ring_exchange": 1,
-}
-"""How often what a member sends crosses the wire."""
 
 
 class EqualCalls(NamedTuple):
