@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.topology.shortest_paths import mix
+from fabricsim.topology.wires import AVOIDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,26 +41,30 @@ class Detours:
         """Return the switches of a group, shape ``(n,)``."""
         return np.flatnonzero(self._wires.group == group)
 
-    def through(self, source: int, target: int, key: int) -> int | None:
-        """Draw the group of a detour between two NICs; None if there is none."""
+    def _others(self, source: int, target: int, key: int) -> list[int]:
+        """List the groups that a detour between two NICs may take, the one that is drawn first."""
         ends = {int(self._wires.group[self._gates[nic]]) for nic in (source, target)}
         others = [group for group in self._groups if group not in ends]
         if len(ends) == 1 or not others:
-            return None
-        return int(others[int(mix(key)) % len(others)])
+            return []
+        drawn = int(mix(key)) % len(others)
+        return others[drawn:] + others[:drawn]
 
     def route(
         self, source: int, target: int, key: int, shortest: list[int], detour: Callable[[int], list[int]]
     ) -> list[int]:
-        """Choose between the shortest way and that through a group, which `detour` gives."""
-        group = self.through(source, target, key)
-        if group is None:
+        """Choose between the shortest way and that through a group, which `detour` gives.
+
+        A group that is reached only over withdrawn wires is left out.
+        """
+        if (source, target, key) in self._chosen:
+            return self._chosen[source, target, key]
+        detours = (detour(group) for group in self._others(source, target, key))
+        way = next((way for way in detours if self._wires.cost[way].max() < AVOIDED), None)
+        if way is None:
             return shortest
-        if not self._by_load:
-            return detour(group)
-        if (source, target, key) not in self._chosen:
-            ways = (shortest, detour(group))
-            path = min(ways, key=lambda way: len(way) * int(self._load[way].max()))
-            self._load[path] += 1
-            self._chosen[source, target, key] = path
-        return self._chosen[source, target, key]
+        if self._by_load:
+            way = min((shortest, way), key=lambda each: len(each) * int(self._load[each].max()))
+            self._load[way] += 1
+            self._chosen[source, target, key] = way
+        return way

@@ -103,6 +103,22 @@ def test_adaptive_switches_go_round_a_cable_that_has_failed() -> None:
 # A cable that fails for good would have its senders send again until the clock ends, in 92 days.
 
 
+@pytest.mark.parametrize("engine", ["flow", "packet"])
+@pytest.mark.parametrize("routing", ["valiant", "ugal"])
+def test_detours_leave_out_groups_that_only_failed_cables_reach(engine: str, routing: str) -> None:
+    env = simpy.Environment()
+    mesh = f"fabric={{topology='full-mesh',hosts_per_switch=2,parallel=2,routing='{routing}'}}"
+    down = "fabric.failures=[{ switch = 'switch0', from = '1us' }]"
+    settings = [f"engine={engine}", "cluster.hosts=6", mesh, down, "fabric.reconvergence=100us", *SOON]
+    fabric = Fabric(env, load("ideal-16", settings).scenario)
+
+    sent = [fabric.send(2, 4, 5_000_000, port=port) for port in range(4)]
+
+    env.run(env.all_of(sent))
+
+    assert all(each.ok for each in sent)
+
+
 @pytest.mark.parametrize("transport", ["tcp-10g", "rdma-100g", "roce-100g", "uec-100g", "ideal-100g"])
 def test_what_a_failure_cuts_off_for_good_is_named(transport: str) -> None:
     failure = "fabric.failures=[{ link = 'host0-switch0', from = '2us' }]"
