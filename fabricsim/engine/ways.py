@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from fabricsim.records.program import NONE
 from fabricsim.topology.platform import Path
 
 if TYPE_CHECKING:
@@ -21,6 +22,33 @@ if TYPE_CHECKING:
 
 Stripes = tuple[tuple[int, int], ...]
 """Pairs of endpoints of two hosts, each by another NIC; none if a message goes by that of its sender."""
+
+
+class Connection(NamedTuple):
+    """What distinguishes one connection from another.
+
+    `source`, `target`: endpoints.
+    `port`: tells connections of one pair apart.
+    `network_step`, `intra_host_step`: added to the latency if the route leaves the host, or if it does not, ps.
+    `latency`: takes the place of the transport's own latency, ps.
+    `stripes`: pairs of endpoints by whose NICs the message goes in equal parts; its own if left out.
+    `byte_latency`: added to the latency for each byte of a message that leaves the host, ps.
+    `polled`: whether no interrupt that may be moderated announces a message.
+    `posts`: how often the transport's overhead comes before each message.
+    `layout`: that of the group in a folded run.
+    """
+
+    source: int
+    target: int
+    port: int = 0
+    network_step: int = 0
+    intra_host_step: int = 0
+    latency: int | None = None
+    stripes: Stripes = ()
+    byte_latency: float = 0.0
+    polled: bool = False
+    posts: int = 1
+    layout: int = NONE
 
 
 @dataclass(frozen=True)

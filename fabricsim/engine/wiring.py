@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fabricsim.collectives import template
 from fabricsim.engine.folding.turning import fewer, kept, used_by
 from fabricsim.engine.in_network import Switches
-from fabricsim.engine.ways import Ways
+from fabricsim.engine.ways import Connection, Ways
 from fabricsim.errors import SimulationError
 from fabricsim.records.program import CLOCK_END, CONNECTION, MODERATION, NEVER, NONE, ROUTE, SCRIPT
 from fabricsim.results.summary import bus_factor
@@ -36,31 +36,6 @@ _LONGEST_DELAY = 10**15
 """ps (17 minutes): a sum of dozens of them stays within the clock."""
 _MOST_MESSAGES = 2**31 - 1
 _COLUMNS = ROUTE.names or ()
-
-
-class Connection(NamedTuple):
-    """What distinguishes one connection from another.
-
-    `source`, `target`: endpoints.
-    `port`: tells connections of one pair apart.
-    `network_step`, `intra_host_step`: added to the latency if the route leaves the host, or if it does not, ps.
-    `latency`: takes the place of the transport's own latency, ps.
-    `stripes`: pairs of endpoints by whose NICs the message goes in equal parts; its own if left out.
-    `byte_latency`: added to the latency for each byte of a message that leaves the host, ps.
-    `polled`: whether no interrupt that may be moderated announces a message.
-    `posts`: how often the transport's overhead comes before each message.
-    """
-
-    source: int
-    target: int
-    port: int = 0
-    network_step: int = 0
-    intra_host_step: int = 0
-    latency: int | None = None
-    stripes: Stripes = ()
-    byte_latency: float = 0.0
-    polled: bool = False
-    posts: int = 1
 
 
 def connections(matrix: NDArray[np.void], ports: Sequence[int]) -> list[Connection]:
@@ -143,18 +118,13 @@ class Wiring:
         Raises SimulationError if there is no way for one of them, or it takes too long; none is made then.
         """
         if self.folding is not None:
-            keys = [self._stand_in(key, self.folding) for key in keys]
+            keys = [self.folding.stand_in(key) for key in keys]
         known = self._routes
         new = [key for key in dict.fromkeys(keys) if key not in known]
         if new:
             first = self._add_routes(new, [self._path(key) for key in new])
             known.update(zip(new, range(first, first + len(new)), strict=True))
         return [known[key] for key in keys]
-
-    @staticmethod
-    def _stand_in(key: Connection, folding: Folding) -> Connection:
-        source, target, port, stripes = folding.stand_in(key.source, key.target, key.port, key.stripes)
-        return key._replace(source=source, target=target, port=port, stripes=stripes)
 
     @property
     def connections(self) -> Mapping[Connection, int]:
@@ -263,7 +233,7 @@ class Wiring:
     def _hops(self, key: Connection, path: Path) -> list[tuple[int, int, float]]:
         """Rows of ``HOP`` of a connection."""
         if self.folding is not None:
-            return self.folding.hops(key.source, key.target, key.port, key.stripes)
+            return self.folding.hops(key)
         return [(resource, 1, cost) for resource, cost in path.hops]
 
     def _row(self, key: Connection, path: Path, first_hop: int, hops: int) -> tuple[float, ...]:
@@ -389,6 +359,9 @@ class Wiring:
                 ends.append((source, target))
         if ends:
             every = [self._key(*pair, ranks, choice, channel) for channel in range(choice.channels) for pair in ends]
+            if self.folding is not None:
+                layout = self.folding.layout(collective, ranks, choice)
+                every = [key._replace(layout=layout) for key in every]
             routes = self.routes(every)
             lane, i = np.array(places).T
             rows["route"][:, lane, i] = np.reshape(routes, (choice.channels, -1))

@@ -175,6 +175,20 @@ def test_members_that_a_switch_serves_in_a_row_fold(
     assert folded_to(made, WholeProgram(builder.build())) == ranks
 
 
+@pytest.mark.parametrize(("transport", "ranks"), [({}, 1), ({"kind": "tcp", "initial_window": 65536}, 2)])
+def test_pairs_that_two_groups_share_tell_no_others_apart(transport: dict[str, Any], ranks: int) -> None:
+    """Ranks 0 and 1 are neighbours in the ring and in a half, 1 and 2 in the ring alone: only TCP remembers that."""
+    builder = ProgramBuilder(["all"])
+    ring = builder.call(Call("all_gather", (0, 1, 2, 3), 4 * 10**5, "data"))
+    halves = [builder.call(Call("all_to_all", half, 10**5, "expert")) for half in ((0, 1), (2, 3))]
+    for rank in range(4):
+        builder.join(ring, rank, "all")
+        builder.join(halves[rank // 2], rank, "all")
+    made = ideal_scenario(4, transport=transport)
+
+    assert folded_to(made, WholeProgram(builder.build())) == ranks
+
+
 @pytest.mark.parametrize(("routing", "ranks"), [("ecmp", 8), ("d-mod-k", 4)])
 def test_folding_follows_the_routes(routing: str, ranks: int) -> None:
     made = ideal_scenario(16, "leaf-spine", channels=2, chunk="64KiB", hosts_per_leaf=4, spines=4, routing=routing)

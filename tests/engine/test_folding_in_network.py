@@ -44,3 +44,13 @@ def test_trees_over_switches_of_several_hosts_fold() -> None:
     times = [simulate(load("recipes", [*settings, f"folding={how}"])).iteration for how in ("close", "off")]
 
     assert times[0] == pytest.approx(times[1], rel=0.01)
+
+
+def test_experts_on_racks_fold_to_one_rank_for_each_stage() -> None:
+    settings = ["cluster.include=gb200-nvl72", "cluster.gpus_per_host=8", "cluster.nics_per_host=8", "cluster.hosts=2"]
+    settings += ["job.model.include=deepseek-v3", "job.model.layers=4", "job.global_batch=32", "job.overlap=ddp"]
+    settings += ["job.parallelism={data=8, pipeline=2, expert=4, context=1, zero=1}", "cluster.gpu.memory=4TB"]
+    folded, whole = (simulate(load("recipes", [*settings, f"folding={how}"])) for how in ("on", "off"))
+
+    assert folded.notes[-1].startswith("2 of 16 ranks simulated")
+    assert folded.iteration == whole.iteration

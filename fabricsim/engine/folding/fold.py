@@ -141,7 +141,8 @@ def read_ahead(fabric: Fabric, footprint: Footprint, routes: Indices) -> int:
 
 def footprint_of(fabric: Fabric, plan: Plan) -> Footprint:
     """Find what the groups of a plan put on a fabric."""
-    return Footprint(plan.groups, fabric.wiring.choose, Ways(fabric.platform, Switches(fabric.platform)))
+    ways = Ways(fabric.platform, Switches(fabric.platform))
+    return Footprint(plan.groups, fabric.wiring.choose, ways, warm=fabric.model.window > 0)
 
 
 def fold(fabric: Fabric, plan: Plan, *, closely: bool = False) -> tuple[Program, Folding] | None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fabricsim.collectives.choice import Choice
     from fabricsim.engine.folding.footprint import Footprint
     from fabricsim.engine.folding.quotient import Quotient
-    from fabricsim.engine.ways import Stripes
+    from fabricsim.engine.ways import Connection
     from fabricsim.workload.program import Program
 
     Indices = NDArray[np.int64]
@@ -63,20 +63,25 @@ class Folding:
             raise SimulationError(msg)
         return self._seated[collective, ranks, choice][2]
 
-    def stand_in(self, source: int, target: int, port: int, stripes: Stripes) -> tuple[int, int, int, Stripes]:
-        """Source, target, port and stripes of the connection that stands for another."""
-        return self._footprint.ends_of(int(self._footprint.routes.code[self._route(source, target, port, stripes)]))
+    def layout(self, collective: str, ranks: tuple[int, ...], choice: Choice) -> int:
+        """Give the number of the layout of a group."""
+        return self._seated[collective, ranks, choice][0]
 
-    def hops(self, source: int, target: int, port: int, stripes: Stripes) -> list[tuple[int, int, float]]:
+    def stand_in(self, key: Connection) -> Connection:
+        """Return the connection that stands for another."""
+        source, target, port, stripes = self._footprint.ends_of(int(self._footprint.routes.code[self._route(key)]))
+        return key._replace(source=source, target=target, port=port, stripes=stripes)
+
+    def hops(self, key: Connection) -> list[tuple[int, int, float]]:
         """Rows of ``HOP`` of a connection that stands for others."""
-        return self._hops[self._route(source, target, port, stripes)]
+        return self._hops[self._route(key)]
 
-    def _route(self, source: int, target: int, port: int, stripes: Stripes) -> int:
+    def _route(self, key: Connection) -> int:
         codes = self._footprint.routes.code
-        code = self._footprint.code(source, target, port, stripes)
+        code = self._footprint.code(key)
         route = int(np.searchsorted(codes, code))
         if route == len(codes) or codes[route] != code:
-            msg = f"no call of the folded program sends from rank {source} to {target} on channel {port}"
+            msg = f"no call of the folded program sends from rank {key.source} to {key.target} on channel {key.port}"
             raise SimulationError(msg)
         return int(self._quotient.routes[route])
 

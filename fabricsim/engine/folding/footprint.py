@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from fabricsim.collectives.base import Template
     from fabricsim.collectives.choice import Choice, Choose
-    from fabricsim.engine.ways import Stripes, Ways
+    from fabricsim.engine.ways import Connection, Stripes, Ways
     from fabricsim.topology.host import Hop
     from fabricsim.workload.program import Call, GroupSet
 
@@ -130,12 +130,15 @@ class Footprint:
     `groups`: of the plan.
     `choose`: what a call runs with.
     `ways`: the way of each message.
+    `warm`: whether a route remembers its last message, as TCP's does. If not, what one layout sends over it is nothing
+        to another, so that each has routes of its own: a ring within a host is alike all around though it shares some
+        pairs of GPUs with the all-to-alls of half of the host.
     """
 
-    def __init__(self, groups: Iterable[GroupSet], choose: Choose, ways: Ways) -> None:
-        self._endpoints, self._choose, self._ways = ways.endpoints, choose, ways
-        self._stripes: list[Stripes] = [()]
-        self._number: dict[Stripes, int] = {(): 0}
+    def __init__(self, groups: Iterable[GroupSet], choose: Choose, ways: Ways, *, warm: bool) -> None:
+        self._endpoints, self._choose, self._ways, self._warm = ways.endpoints, choose, ways, warm
+        self._used: list[tuple[int, Stripes]] = []  # by layouts
+        self._number: dict[tuple[int, Stripes], int] = {}
         self.layouts: list[AlikeGroups] = []
         self._of_set: dict[tuple[str, str, Choice], list[int]] = {}
         self._rows: list[dict[bytes, int]] = []
@@ -213,44 +216,52 @@ class Footprint:
         shares = self._template(collective, seated.members[group], seated.choice).shares()
         return connections.route[mine], shares[lane, number] / seated.choice.channels
 
-    def code(self, source: int, target: int, port: int, stripes: Stripes) -> int:
+    def code(self, key: Connection) -> int:
         """Give what tells routes apart a number; -1 if no group uses such stripes."""
-        number = self._number.get(stripes, -1)
-        ends = self._ways.number(source), self._ways.number(target)
-        return -1 if number < 0 else ((number * _PORTS + port) * self._endpoints + ends[0]) * self._endpoints + ends[1]
+        number = self._number.get((0 if self._warm else key.layout, key.stripes), -1)
+        ends = self._ways.number(key.source), self._ways.number(key.target)
+        return (
+            -1 if number < 0 else ((number * _PORTS + key.port) * self._endpoints + ends[0]) * self._endpoints + ends[1]
+        )
 
     def ends_of(self, code: int) -> tuple[int, int, int, Stripes]:
         """Source, target, port and stripes of a `code`."""
         pair, target = divmod(code, self._endpoints)
         rest, source = divmod(pair, self._endpoints)
         number, port = divmod(rest, _PORTS)
-        return self._ways.endpoint(source), self._ways.endpoint(target), port, self._stripes[number]
+        return self._ways.endpoint(source), self._ways.endpoint(target), port, self._used[number][1]
 
-    def _striped(self, layout: AlikeGroups, sources: Indices, targets: Indices, channel: int) -> Indices:
+    def _numbered(self, layout: int, stripes: Stripes) -> int:
+        """Give stripes that a layout uses a number."""
+        use = 0 if self._warm else layout, stripes
+        if use not in self._number:
+            self._number[use] = len(self._used)
+            self._used.append(use)
+        return self._number[use]
+
+    def _striped(self, number: int, sources: Indices, targets: Indices, channel: int) -> Indices:
         """Return the number of the stripes of each connection of a channel, shape ``(groups, connections)``."""
-        numbers = np.zeros(sources.shape, np.int64)
+        layout = self.layouts[number]
         if layout.choice.stripes == 1:
-            return numbers
+            return np.full(sources.shape, self._numbered(number, ()))
+        numbers = np.zeros(sources.shape, np.int64)
         for group, ranks in enumerate(layout.members.tolist()):
             for place, ends in enumerate(zip(sources[group].tolist(), targets[group].tolist(), strict=True)):
                 source, target = map(self._ways.endpoint, ends)
                 stripes = self._ways.stripes(source, target, tuple(ranks), layout.choice, channel)
-                if stripes not in self._number:
-                    self._number[stripes] = len(self._stripes)
-                    self._stripes.append(stripes)
-                numbers[group, place] = self._number[stripes]
+                numbers[group, place] = self._numbered(number, stripes)
         return numbers
 
     def _connect(self) -> tuple[Connections, Indices]:
         columns: list[tuple[NDArray[np.generic], ...]] = [(np.zeros(0, np.int64),) * 4]
-        for layout in self.layouts:
+        for layout_number, layout in enumerate(self.layouts):
             shape = layout.shape
             lane, number = shape.between
             member, receiver = shape.owner[lane], shape.owner[shape.connections[lane, number]]
             firsts = layout.first_membership + layout.ends.shape[1] * np.arange(len(layout.ends))[:, None]
             sources, targets = layout.ends[:, member], layout.ends[:, receiver]
             for channel in range(layout.choice.channels):
-                striped = self._striped(layout, sources, targets, channel)
+                striped = self._striped(layout_number, sources, targets, channel)
                 label = shape.labels * layout.choice.channels + channel
                 code = ((striped * _PORTS + channel) * self._endpoints + sources) * self._endpoints + targets
                 rows = (firsts + member, firsts + receiver, label, code)
@@ -263,7 +274,8 @@ class Footprint:
         """Find the routes: those between GPUs of different hosts together if they may be, others one by one."""
         sources, targets = codes // self._endpoints % self._endpoints, codes % self._endpoints
         numbers, ports = np.divmod(codes // self._endpoints**2, _PORTS)
-        together = np.flatnonzero((numbers == 0) & self._ways.between_hosts(sources, targets))
+        whole = np.array([not stripes for _, stripes in self._used], bool)[numbers]
+        together = np.flatnonzero(whole & self._ways.between_hosts(sources, targets))
         paths = self._ways.platform.paths(sources[together], targets[together], ports[together])
         one_by_one = np.ones(len(codes), bool)
         columns: list[tuple[NDArray[np.generic], ...]] = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fabricsim.engine.packet.times import PacketTimes
-from fabricsim.engine.wiring import Connection, Wiring
+from fabricsim.engine.wiring import Wiring
 from fabricsim.errors import SimulationError
 from fabricsim.records.program import NONE
 from fabricsim.records.transport import SERVER
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from fabricsim.collectives.choice import Choose
     from fabricsim.engine.packet.world import PacketWorld
+    from fabricsim.engine.ways import Connection
     from fabricsim.scenario.cluster import InterruptStep
     from fabricsim.topology.host import Hop
     from fabricsim.topology.platform import Path, Platform
