@@ -24,14 +24,10 @@ from tests.reference.scenarios import ideal_scenario
 from tests.reference.whole_program import WholeProgram
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from fabricsim.engine.completions import Replay
     from fabricsim.engine.folding.folding import Folding
     from fabricsim.scenario.scenario import Scenario
     from fabricsim.workload.program import CollectiveName, Plan, Program
-
-    Make = Callable[..., Scenario]
 
 ROCE = {"kind": "roce", "latency": "2us"}
 HOSTS_OF_4 = {"gpus_per_host": 4, "intra_host": "nvlink"}
@@ -156,7 +152,7 @@ def test_members_of_an_all_to_all_fold_with_what_they_send_and_receive(cluster: 
 @pytest.mark.parametrize(("durations", "ranks"), [((10**6,), 2), ((10**6, 10**7), 4), ((10**6, 10**7, 10**8), 8)])
 @pytest.mark.parametrize("chunk", [2**40, 2**14])
 def test_members_that_a_switch_serves_in_a_row_fold(
-    ideal_scenario: Make, collective: CollectiveName, durations: tuple[int, ...], ranks: int, chunk: int
+    collective: CollectiveName, durations: tuple[int, ...], ranks: int, chunk: int
 ) -> None:
     """Three durations do not repeat among four members, so that none stands for another."""
     builder = ProgramBuilder(["all"])
