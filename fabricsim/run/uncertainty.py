@@ -4,8 +4,7 @@ Each such parameter is log-normal around what its preset says, independent of th
 (`SPREADS`). First each is raised by one standard deviation alone, which tells what it brings; then all that bring
 something are drawn together.
 
-A model that had all parameters right would be off, too. `model_spread` says by how much: the median of what studies of
-training are off, part of which is their parameters'. If a study is judged, that is the median of all others.
+What a model with the right parameters would be off besides is `fabricsim.run.model_error`'s.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import exp, log
-from statistics import NormalDist, median
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fabricsim.errors import InputError, ScenarioError
-from fabricsim.results.uncertainty import INSIDE, Influence, Uncertainty
+from fabricsim.results.uncertainty import Influence, Uncertainty
+from fabricsim.run.model_error import interval, model_spread
 from fabricsim.run.pipeline import simulate
 from fabricsim.scenario.explain import spec_at
 from fabricsim.scenario.load import LoadedScenario, from_tables
@@ -38,26 +37,11 @@ measured iterations lie inside the intervals that come of it is what ``fabricsim
 RUNS, FEWEST = 100, 10
 """Runs that are drawn if nothing else is asked, and those that an interval needs at least."""
 
-MODEL_ERRORS = {
-    "megatron": 0.034,
-    "vtrain": 0.105,
-    "jean-zay": 0.023,
-    "fsdp": 0.083,
-    "dgxc": 0.079,
-    "dlperf": 0.466,
-}
-"""By study, the standard deviation of the logarithm of predicted over measured iterations.
-
-Of a normal distribution that has as many of the rows within its middle 80 %: the quantile 0.8 of their absolute value
-over 1.2816. `fabricsim validate NAME --json` gives the rows; `docs/explanation/validation.md` says when.
-"""
-
 _LEAST = 1e-6  # relative change of the iteration below which a parameter brings nothing
 _QUANTITY = re.compile(r"\s*([0-9][0-9_.]*(?:[eE][+-]?\d+)?)\s*(\D.*)")
 _SIZE = re.compile(r"[kKMGTP]?i?B")
 _LAUNCH = ("job", "kernel_launch")
 _MODEL = "what no parameter stands for"
-_PARTS = 99  # quantiles of the model's error that are put to each run
 
 
 class UncertainParameter(NamedTuple):
@@ -136,22 +120,6 @@ def drawn_iterations(loaded: LoadedScenario, runs: int) -> list[float]:
     """Simulate a scenario with all its parameters drawn, without asking what each of them brings; returns seconds."""
     known = parameters(loaded)
     return [seconds(simulate(varied(loaded, factors)).iteration) for factors in _drawn(known, runs, seed=0)]
-
-
-def interval(iterations: Sequence[float], model: float) -> tuple[float, float]:
-    """Give between which two times the middle `INSIDE` lie, if each of some iterations is off by a factor besides.
-
-    `model`: standard deviation of the logarithm of that factor, which is log-normal.
-    """
-    normal = NormalDist()
-    factors = [exp(model * normal.inv_cdf((part + 0.5) / _PARTS)) for part in range(_PARTS)]
-    low, high = np.quantile(np.outer(iterations, factors), [(1 - INSIDE) / 2, (1 + INSIDE) / 2]).tolist()
-    return low, high
-
-
-def model_spread(but: str = "") -> float:
-    """Return the standard deviation of the logarithm of the model's error: the median of all studies but one."""
-    return median(spread for study, spread in MODEL_ERRORS.items() if study != but)
 
 
 def varied(loaded: LoadedScenario, factors: Mapping[UncertainParameter, float]) -> LoadedScenario:

@@ -16,8 +16,6 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 from zlib import crc32
 
-import hdf5_damage
-
 from fabricsim.cli.runs import plot
 from fabricsim.collectives import msccl
 from fabricsim.engine.packet.recorder import Watch
@@ -31,7 +29,7 @@ from fabricsim.scenario.load import from_tables
 from fabricsim.topology import cable_file, path_file
 from fabricsim.traces.astrasim import scenario as astrasim
 from fabricsim.workload import matrix
-from tests.reference import mutations
+from tests.reference import hdf5_damage, mutations
 
 
 class Kind(NamedTuple):

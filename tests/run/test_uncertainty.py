@@ -10,8 +10,9 @@ import pytest
 
 from fabricsim.errors import InputError
 from fabricsim.results.uncertainty import Uncertainty
+from fabricsim.run.model_error import MODEL_ERRORS, interval, model_spread
 from fabricsim.run.pipeline import load, simulate
-from fabricsim.run.uncertainty import MODEL_ERRORS, SPREADS, interval, model_spread, parameters, uncertainty, varied
+from fabricsim.run.uncertainty import SPREADS, parameters, uncertainty, varied
 from fabricsim.studies import dlperf
 
 SMALL = ["cluster.hosts=2", "job.parallelism.data=2", "job.global_batch=2", "job.micro_batch=1", "job.model.layers=2"]

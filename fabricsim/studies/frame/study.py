@@ -14,7 +14,7 @@ from fabricsim import extensions, measured
 from fabricsim.errors import InputError
 from fabricsim.extensions import Registry
 from fabricsim.results.validation import Validation, ValidationRow
-from fabricsim.run.uncertainty import interval, model_spread
+from fabricsim.run.model_error import interval, model_spread
 from fabricsim.scenario.suggest import did_you_mean
 
 if TYPE_CHECKING:
