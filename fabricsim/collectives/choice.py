@@ -30,6 +30,7 @@ class Choice:
     `chunk`: most bytes of a shard in one round of one channel, at least 1.
     `network_step`, `intra_host_step`: fixed time of each message that leaves the host, or does not, ps.
     `line`: payload and bytes of the protocol's line, of which whole ones are sent: ``SIMPLE``, ``LL``, ``LL128``.
+    `lines_within`: whether messages that leave the host have no lines: those of NVLS stand for what NVLink loses.
     `stripes`: NICs of a host by which the channels of a ring or a tree leave it in turn; if there are fewer channels,
         the messages of each go in equal parts by several.
     `window`: messages that a connection's FIFO holds.
@@ -50,6 +51,7 @@ class Choice:
     network_step: int = 0
     intra_host_step: int = 0
     line: tuple[int, int] = SIMPLE
+    lines_within: bool = False
     stripes: int = 1
     window: int = 2
     start: int = 0

@@ -3,8 +3,9 @@
 NCCL 2.17 on (src/device/all_reduce.h, ``NCCL_ALGO_NVLS`` and ``NCCL_ALGO_NVLS_TREE``): each GPU reads its shard of
 all buffers through the switch, which adds them up on the way (``multimem.ld_reduce``), and stores the sum through the
 switch, which writes it to all (``multimem.st``). So ``g`` GPUs each send ``S`` and then ``S / g``, and receive
-``S / g`` and then ``S``: ``(g + 1) / g S`` each way in place of the ring's ``2 (g - 1) / g S``. NVLSTree puts a tree
-over hosts between the two for each GPU's shard, every other one that of NCCL's two trees.
+``S / g`` and then ``S``: ``(g + 1) / g S`` each way in place of the ring's ``2 (g - 1) / g S``. NVLSTree puts NCCL's
+two trees over hosts between the two, each for half of every GPU's shard: of its channels every other one
+(``treeUp[c%2]``, ``connectNvls`` of src/graph/connect.cc).
 
 The switch is a lane of its own that has nothing but its ports: it passes a round on when all of it has come.
 With ``a`` seconds per message to or from it, one round in one host takes ``4 a + 2 (g + 1) / g S / B``; many rounds, in
@@ -24,10 +25,14 @@ from fabricsim.errors import SimulationError
 from fabricsim.scenario.collectives import Algorithm
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fabricsim.collectives.base import Group, Template
 
-_UP, _MIDDLE, _TREE_DOWN, _DOWN = range(4)
-"""Strands: to the reducing switch; from it, and up the tree; down the tree, and to the copying switch; from that."""
+_UP, _DOWN, _MIDDLE, _TREE_DOWN = range(4)
+"""Strands: to the reducing switch; from the copying one; from the former, and up a tree; down it, and to the latter.
+
+The last two come once for each tree."""
 
 
 def all_reduce(group: Group) -> Template:
@@ -48,7 +53,7 @@ def reduce_scatter(group: Group) -> Template:
     if n == 1:
         return alone()
     builder = Builder(n, shards=n, strands=2, switches=(0,))
-    _reduce(builder, list(range(n)), 2 * n, to=1)
+    _reduce(builder, list(range(n)), 2 * n, to=(1,))
     return builder.build()
 
 
@@ -61,7 +66,7 @@ def all_gather(group: Group) -> Template:
     builder = Builder(n, shards=n, strands=2, switches=(0,))
     for member in range(n):
         builder.send(member, 2 * n, member)
-    _copy(builder, list(range(n)), 2 * n, source=0, to=1)
+    _copy(builder, list(range(n)), 2 * n, source=(0,), to=1)
     return builder.build()
 
 
@@ -77,42 +82,47 @@ def _over_hosts(group: Group) -> Template:
     if local == 1:
         msg = 'nvls needs several ranks on a host, whose switch reduces: choose "tree" or "ring"'
         raise SimulationError(msg)
-    switches = [host for host in range(hosts) for _ in range(2)]
-    builder = Builder(n, shards=local, strands=4, switches=tuple(switches))
-    first_switch = 4 * n
+    trees = double_parents(hosts)[: 2 if hosts > 1 else 1]
+    ups, downs = ([strand + 2 * tree for tree in range(len(trees))] for strand in (_MIDDLE, _TREE_DOWN))
+    switches = tuple(host for host in range(hosts) for _ in range(2))
+    builder = Builder(n, shards=len(trees) * local, strands=2 + 2 * len(trees), switches=switches)
+    first_switch = builder.strands * n
     for host, on_host in enumerate(group.on_host):
-        _reduce(builder, on_host, first_switch + 2 * host, to=_MIDDLE)
-    for place in range(local):
+        _reduce(builder, on_host, first_switch + 2 * host, to=ups)
+    for shard in range(builder.shards):
+        tree, place = divmod(shard, local)
         column = [on_host[place] for on_host in group.on_host]
-        parents = double_parents(hosts)[place % 2]
-        edges = {column[host]: None if parent is None else column[parent] for host, parent in enumerate(parents)}
-        add_tree(builder, edges, place, _MIDDLE, _TREE_DOWN)
+        edges = {column[host]: None if parent is None else column[parent] for host, parent in enumerate(trees[tree])}
+        add_tree(builder, edges, shard, ups[tree], downs[tree])
         for host, member in enumerate(column):
-            builder.send(_TREE_DOWN * n + member, first_switch + 2 * host + 1, place)
+            builder.send(downs[tree] * n + member, first_switch + 2 * host + 1, shard)
     for host, on_host in enumerate(group.on_host):
-        _copy(builder, on_host, first_switch + 2 * host + 1, source=_TREE_DOWN, to=_DOWN)
+        _copy(builder, on_host, first_switch + 2 * host + 1, source=downs, to=_DOWN)
     return builder.build()
 
 
-def _reduce(builder: Builder, on_host: list[int], switch: int, *, to: int) -> None:
-    """Let all send their buffers to a switch, and each receive its shard of the sum in another strand."""
-    n, whole = builder.members, len(on_host)
-    for member in on_host:
-        builder.send(_UP * n + member, switch, 0, whole)
-        builder.receive(switch, _UP * n + member, 0, whole, reduce=True)
-    for place, member in enumerate(on_host):
-        builder.send(switch, to * n + member, place)
-        builder.receive(to * n + member, switch, place)
-
-
-def _copy(builder: Builder, on_host: list[int], switch: int, *, source: int, to: int) -> None:
-    """Let a switch collect the shard that each sends it, and send the whole to all."""
+def _reduce(builder: Builder, on_host: list[int], switch: int, *, to: Sequence[int]) -> None:
+    """Let all send their buffers to a switch, and each receive its shard of the sum, a part in each strand `to`."""
     n = builder.members
-    for place, member in enumerate(on_host):
-        builder.receive(switch, source * n + member, place)
     for member in on_host:
-        builder.send(switch, to * n + member, 0, len(on_host))
-        builder.receive(to * n + member, switch, 0, len(on_host))
+        builder.send(_UP * n + member, switch, 0, builder.shards)
+        builder.receive(switch, _UP * n + member, 0, builder.shards, reduce=True)
+    for shard in range(builder.shards):
+        tree, place = divmod(shard, len(on_host))
+        receiver = to[tree] * n + on_host[place]
+        builder.send(switch, receiver, shard)
+        builder.receive(receiver, switch, shard)
+
+
+def _copy(builder: Builder, on_host: list[int], switch: int, *, source: Sequence[int], to: int) -> None:
+    """Let a switch collect each one's shard, a part from each strand `source`, and send the whole to all."""
+    n = builder.members
+    for shard in range(builder.shards):
+        tree, place = divmod(shard, len(on_host))
+        builder.receive(switch, source[tree] * n + on_host[place], shard)
+    for member in on_host:
+        builder.send(switch, to * n + member, 0, builder.shards)
+        builder.receive(to * n + member, switch, 0, builder.shards)
 
 
 ALGORITHM = (

@@ -375,6 +375,7 @@ class Wiring:
             first_connection,
             first_source,
             *choice.line,
+            choice.lines_within,
             choice.window,
             choice.start,
             choice.channels * PS_PER_S / choice.copy_rate if choice.copy_rate else 0.0,

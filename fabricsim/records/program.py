@@ -233,6 +233,7 @@ COMMUNICATOR = np.dtype(
         ("first_source", np.int64),  # sending lane of inbox k of lane m: + m * inboxes + k
         ("line_payload", np.int32),  # bytes of payload in a line of the protocol
         ("line", np.int32),  # bytes of a line; whole ones are sent
+        ("within", np.int8),  # 1 if messages that leave the host have no lines
         ("window", np.int32),  # messages a sender may be ahead of its receiver
         ("start", np.int64),  # time from an op's start until its lanes run, ps
         ("copying", np.float64),  # time of each byte that is copied out of a FIFO and not passed on, ps

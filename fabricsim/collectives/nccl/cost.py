@@ -102,14 +102,9 @@ def share(collective: str, algorithm: Algorithm, protocol: Protocol, size: int, 
 
 
 def nvls_tree_bound(group: GroupShape) -> float:
-    """Bytes of the buffer per ns beyond which NVLSTree does not come over two hosts, as NCCL measured it.
-
-    Infinite if the network, which is simulated, carries no more than that, as over more hosts.
-    """
-    heads, each = group.ranks // group.hosts, _row(NVLS_TREE_BUS, group)
-    bound = heads * each * group.ranks / steps("all_reduce", group.ranks)
-    wide = group.hosts == 2 and group.nvls is not None and bound < heads * group.nvls.between  # noqa: PLR2004
-    return bound if wide else float("inf")
+    """Bytes of the buffer per ns beyond which NVLSTree does not come, as NCCL measured it."""
+    heads = group.ranks // group.hosts
+    return heads * _row(NVLS_TREE_BUS, group) * group.ranks / steps("all_reduce", group.ranks)
 
 
 def _full_bus(algorithm: Algorithm, group: GroupShape) -> float:

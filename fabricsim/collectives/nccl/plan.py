@@ -135,7 +135,7 @@ class NcclPlan:
         measured = self._measured_protocol(found.protocol, group)
         merged = found.channels / simulated
         alone = found.algorithm == "tree" and found.channels == 1
-        if found.algorithm == "tree" and not alone:
+        if found.algorithm in ("tree", "nvls-tree") and not alone:
             merged /= 2  # half of the channels go by each tree, and one of the engine's by both
         line = _LINES[found.protocol] if measured else self._line(collective, found, size, group)
         late = self._stored(found, simulated, line, group)
@@ -146,6 +146,7 @@ class NcclPlan:
             network_step=0 if measured else self._network_step(found, size, chunk, group),
             intra_host_step=self._step(group.within, found.algorithm, found.protocol, group),
             line=line,
+            lines_within=found.algorithm == "nvls-tree",
             stripes=self._stripes(found, group),
             window=_WINDOWS[found.algorithm == "ring" and found.protocol == "simple"],
             start=self._start(found.algorithm, found.protocol, group),
@@ -280,7 +281,7 @@ class NcclPlan:
 
     def _stripes(self, found: Pick, group: GroupShape) -> int:
         """NICs of a host that the channels go by in turn; the heads of NVLS have one each."""
-        alone = self._packets and found.algorithm not in ("ring", "tree")
+        alone = found.algorithm not in ("ring", "tree")
         return 1 if alone else min(group.channels, nics_of(self._cluster, group.ranks, group.hosts))
 
     def _line(self, collective: str, found: Pick, size: int, group: GroupShape) -> tuple[int, int]:

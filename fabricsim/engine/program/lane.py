@@ -361,15 +361,15 @@ def _present_bytes(sim, communicator, chunk, lane, shard, count, run, every):
 
 
 @kernel
-def message_bytes(sim, lane):
-    """Size of what a lane sends in its present step, bytes."""
+def message_bytes(sim, lane, connection):
+    """Size of what a lane sends in its present step on a connection, bytes."""
     lanes = sim.lanes
     call = sim.calls[lanes[lane].call]
     communicator = sim.communicators[call.communicator]
     step = sim.steps[lanes[lane].first_step + lanes[lane].step]
     run, every = np.int64(step.run), np.int64(step.every)
     payload = _present_bytes(sim, communicator, call.chunk, lane, step.shard, step.shards, run, every)
-    if communicator.line == 1:
+    if communicator.line == 1 or (communicator.within and sim.routes[sim.connections[connection].route].out_hops > 0):
         return payload
     return -(-payload // communicator.line_payload) * communicator.line
 

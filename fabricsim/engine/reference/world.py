@@ -222,7 +222,7 @@ class ReferenceWorld(PacketWorld):
                 if overhead > 0:
                     post(self, int(self.world["now"][0]) + overhead, SEND, lane, connection)
                     return
-            size = int(message_bytes(self, lane))
+            size = int(message_bytes(self, lane, connection))
             flow, inbox = int(self.connections["flow"][connection]), int(self.connections["inbox"][connection])
             owner = int(sent(self, lane, connection)) << INBOX_BITS | inbox
             if size == 0:

@@ -101,7 +101,7 @@ def _work(sim, lane, connection):
             if overhead > 0:
                 post(sim, sim.world[0].now + overhead, SEND, lane, connection)
                 return
-        size = message_bytes(sim, lane)
+        size = message_bytes(sim, lane, connection)
         _hand_over(sim, lane, connection, size)
         sent(sim, lane, connection)
         connection = np.int64(-1)

@@ -112,7 +112,7 @@ def _run_lane(sim, net, lane, connection):
             if overhead > 0:
                 post(sim, world.now + overhead, SEND, lane, connection)
                 return
-        size = message_bytes(sim, lane)
+        size = message_bytes(sim, lane, connection)
         number = np.int64(connections[connection].flow)
         inbox = np.int64(connections[connection].inbox)
         receiver = sent(sim, lane, connection)
