@@ -13,16 +13,16 @@ import pkgutil
 import re
 import sys
 import traceback
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache, cached_property
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Generic, NamedTuple, TypeGuard, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar, cast
 
-from fabricsim.errors import InputError
+from fabricsim.errors import FabricsimError, InputError
 
 T = TypeVar("T")
 
@@ -108,11 +108,8 @@ def _executed(path: str, source: bytes, name: str) -> ModuleType:
         exec(compile(source, module.__file__, "exec", dont_inherit=True), module.__dict__)  # noqa: S102  the user named this file to be run
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        lines = [
-            frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == module.__file__
-        ]
-        line = error.lineno if isinstance(error, SyntaxError) else next(reversed(lines), None)
-        msg = f"{path}{f':{line}' if line else ''}: cannot be imported: {type(error).__name__}: {error}"
+        line = error.lineno if isinstance(error, SyntaxError) else _last_line(error, {module.__file__})[1]
+        msg = f"{path}{f':{line}' if line else ''}: cannot be imported: {_said(error)}"
         raise InputError(msg) from error
     return module
 
@@ -131,6 +128,77 @@ def _completed(declared: object, place: str) -> object:
             msg = f"{place}{line}: {declared.__name__} has an annotation that cannot be used: {problem}"
             raise InputError(msg) from error
     return declared
+
+
+def answer(function: Callable[..., object], of: type[T], *given: object) -> T:
+    """Call a function of an extension.
+
+    `of`: what it should give; looked at if it is a user's.
+    Raises InputError, with its place, if it is a user's and gives something else, or raises what is no error of
+        fabricsim.
+    """
+    with _blamed(function):
+        found = function(*given)
+    return _required(function, of, found)
+
+
+def answers(function: Callable[..., Any], of: type[T] | tuple[type[T], ...], *given: object) -> Iterator[T]:
+    """Call a function of an extension that gives several things; otherwise as `answer`."""
+    with _blamed(function):
+        for found in function(*given):
+            yield _required(function, of, found)
+
+
+def is_ours(declared: object) -> bool:
+    """Whether a class or function is one of fabricsim, not of a user or of another distribution."""
+    return getattr(declared, "__module__", "").startswith("fabricsim.")
+
+
+def _required(function: Callable[..., object], of: type[T] | tuple[type[T], ...], found: object) -> T:
+    if is_ours(function) or isinstance(found, of):
+        return cast("T", found)
+    wanted = " or ".join(f"{each.__module__}.{each.__name__}" for each in (of if isinstance(of, tuple) else (of,)))
+    file, line = _place(function)
+    msg = f"{file}:{line}: {_name(function)} gives {found!r}; it should give a {wanted}"
+    raise InputError(msg)
+
+
+@contextmanager
+def _blamed(function: Callable[..., object]) -> Iterator[None]:
+    """Name the line of a user's file in which something went wrong; functions of fabricsim may have called it."""
+    try:
+        yield
+    except FabricsimError:
+        raise
+    except Exception as error:
+        own, line = (None, None) if is_ours(function) else _place(function)
+        file, last = _last_line(error, {own, *(each.module.__file__ for each in _files.values())})
+        if file is None and own is None:
+            raise
+        msg = f"{file or own}:{last or line}: {_name(function)} raises {_said(error)}"
+        raise InputError(msg) from error
+
+
+def _name(function: Callable[..., object]) -> str:
+    return getattr(function, "__qualname__", repr(function))
+
+
+def _place(function: Callable[..., object]) -> tuple[str | None, int | None]:
+    code = getattr(function, "__code__", None)
+    return (code.co_filename, code.co_firstlineno) if code else (None, None)
+
+
+def _last_line(error: BaseException, files: Collection[str | None]) -> tuple[str | None, int | None]:
+    """Find where in some files an error came from."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
+    return (frames[-1].filename, frames[-1].lineno) if frames else (None, None)
+
+
+def _said(error: BaseException) -> str:
+    """Write an error on one line, without pydantic's advice to read its pages."""
+    lines = (line.strip() for line in str(error).splitlines())
+    kept = [line for line in lines if line and not line.startswith("For further information")]
+    return f"{type(error).__name__}: {'; '.join(kept)}"
 
 
 _entry_points = cache(entry_points)

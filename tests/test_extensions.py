@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,10 @@ from fabricsim.extensions import Registry
 from fabricsim.scenario.collectives import ALGORITHMS
 from fabricsim.scenario.fabric import TOPOLOGIES
 from fabricsim.scenario.load import from_tables, load
+from fabricsim.scenario.network import Ends
 from fabricsim.scenario.schedule import SCHEDULES
+from fabricsim.studies.frame.study import study_of
+from fabricsim.topology.wires import network_of
 from fabricsim.traces.form import FORMS
 
 TOPOLOGY = """
@@ -104,6 +108,63 @@ def test_a_file_without_the_declaration_says_what_is_missing(tmp_path: Path, tex
 
     with pytest.raises(InputError, match=r"mine\.py: TOPOLOGY .* should be a fabricsim\.scenario\.fabric\.FabricSpec"):
         TOPOLOGIES.find(name)
+
+
+NETWORK_LINES = TOPOLOGY.split("def network", maxsplit=1)[0].count("\n") + 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("        return network\n", "", rf":{NETWORK_LINES}: Mine\.network gives None; it should give a .*\.Network$"),
+        ("ends.count)", "ends.counts)", rf":{NETWORK_LINES + 2}: Mine\.network raises AttributeError: .* 'counts'"),
+        ("(self, ends)", "(self)", rf":{NETWORK_LINES}: Mine\.network raises TypeError: .* takes 1 positional"),
+    ],
+)
+def test_what_goes_wrong_in_a_users_function_is_said_with_its_line(
+    tmp_path: Path, before: str, after: str, said: str
+) -> None:
+    assert before in TOPOLOGY
+    name = written(tmp_path, TOPOLOGY.replace(before, after))
+
+    with pytest.raises(InputError, match=rf"^{re.escape(name)}{said}"):
+        network_of(load("ideal-16", [f"fabric.topology={name}"]).scenario.fabric, Ends(4))
+
+
+@pytest.mark.parametrize(
+    ("problems", "said"),
+    [
+        ("return None", r"mine\.py:\d+: Mine\.problems raises TypeError: 'NoneType' object is not iterable"),
+        ("yield 'no'", r"mine\.py:\d+: Mine\.problems gives 'no'; it should give a fabricsim\.errors\.Mistake"),
+        ("yield Mistake('ways', 'too many')", r"fabric\.ways: too many"),
+    ],
+)
+def test_problems_that_a_users_topology_finds_are_mistakes(tmp_path: Path, problems: str, said: str) -> None:
+    text = TOPOLOGY.replace("    def network", f"    def problems(self, ends):\n        {problems}\n\n    def network")
+    name = written(
+        tmp_path, "from fabricsim.errors import Mistake\n" + text.replace("from __future__ import annotations\n", "")
+    )
+
+    with pytest.raises(InputError, match=said):
+        load("ideal-16", [f"fabric.topology={name}"])
+
+
+def test_errors_of_fabricsim_and_of_its_own_functions_stay_as_they_are() -> None:
+    def wrong() -> None:
+        raise InputError("mine")  # noqa: EM101  said once
+
+    with pytest.raises(InputError, match=r"^mine$"):
+        extensions.answer(wrong, object)
+    with pytest.raises(TypeError):
+        extensions.answer(extensions.is_file, bool)
+
+
+def test_a_function_of_fabricsim_that_calls_a_users_names_the_user(tmp_path: Path) -> None:
+    name = written(tmp_path, "STUDY = by_row('mine', '', lambda: 1 / 0, statistics=len, pictures=list)\n")
+    text = f"from fabricsim.studies.frame.study import by_row\n{Path(name).read_text('utf-8')}"
+
+    with pytest.raises(InputError, match=r"mine\.py:2: .* raises ZeroDivisionError: division by zero"):
+        study_of(written(tmp_path, text)).validate()
 
 
 def test_files_of_a_result_are_known_by_their_digest(tmp_path: Path) -> None:

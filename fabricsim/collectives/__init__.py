@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from fabricsim import extensions
-from fabricsim.collectives.base import Group
+from fabricsim.collectives.base import Group, Template
 from fabricsim.collectives.custom import ByRank, by_rank, recv_copy, recv_reduce, send
 from fabricsim.errors import InputError
 from fabricsim.scenario.collectives import ALGORITHMS, DEFAULTS, Algorithm, algorithms, has, is_described
@@ -15,7 +15,6 @@ from fabricsim.scenario.collectives import ALGORITHMS, DEFAULTS, Algorithm, algo
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fabricsim.collectives.base import Template
     from fabricsim.collectives.custom import Steps
 
 __all__ = [
@@ -34,8 +33,9 @@ __all__ = [
 @lru_cache(maxsize=256)
 def _made(algorithm: Algorithm, collective: str, of: Any) -> Template:  # noqa: ANN401  a number of members or a group
     make = algorithm.of[collective]
-    made: Template = make.template(collective, algorithm.name, of) if isinstance(make, ByRank) else make(of)
-    return made
+    if isinstance(make, ByRank):
+        return make.template(collective, algorithm.name, of)
+    return extensions.answer(make, Template, of)
 
 
 @lru_cache(maxsize=256)

@@ -20,10 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fabricsim.collectives.builder import Builder
 from fabricsim.collectives.semantics import WrongAlgorithmError, check
+from fabricsim.extensions import answer, answers
 
 if TYPE_CHECKING:
     from fabricsim.collectives.base import Template
@@ -73,14 +74,14 @@ class ByRank(NamedTuple):
     def template(self, collective: str, name: str, members: int) -> Template:
         """Make the template, and carry it out on paper."""
         shards = self.shards
-        parts = shards if isinstance(shards, int) else members if shards is None else shards(members)
+        parts = shards if isinstance(shards, int) else members if shards is None else answer(shards, int, members)
         title = f"algorithm {name!r} for {collective} over {members} ranks"
         if parts < 1:
             msg = f"{title}: cuts the buffer into {parts} shards; at least 1"
             raise WrongAlgorithmError(msg)
         builder = Builder(members, parts)
         for rank in range(members):
-            _add(builder, rank, self.steps(rank, members), title)
+            _add(builder, rank, answers(self.steps, object, rank, members), title)
         made = builder.build()
         check(collective, made, name)
         return made
@@ -91,7 +92,7 @@ def by_rank(steps: Steps, *, shards: int | Callable[[int], int] | None = None) -
     return ByRank(steps, shards)
 
 
-def _add(builder: Builder, rank: int, does: Iterable[AlgorithmStep], title: str) -> None:
+def _add(builder: Builder, rank: int, does: Iterable[Any], title: str) -> None:
     for number, step in enumerate(does):
         if number >= MOST_STEPS:
             msg = f"{title}: rank {rank} has more than {MOST_STEPS} steps; does its function end?"

@@ -47,16 +47,16 @@ def _told(error: Exception, file: Path, first: int) -> tuple[int, str]:
     problem = next((line for line in said if line and not line.startswith(("Failed in", "During:"))), text)
     places = [(Path(one or other).name, int(line or at)) for one, line, other, at in _PLACE.findall(text)]
     line = next((line for name, line in places if name == file.name), first)
-    name = None
+    name, before = None, "(?<!def )"
     if found := _NO_KERNEL.search(text):
         name, problem = found[1], f"{found[1]} is called and is no kernel, write @kernel above it"
     elif found := _NO_COLUMN.search(text):
-        name = next(filter(None, found.groups()))
+        name, before = next(filter(None, found.groups())), r"\."
         problem = f"there is no column {name!r}, add it to `state` or `parameters`, or mend its name"
     elif found := re.search(r"name '(\w+)'", problem):
         name = found[1]
     if name is not None:  # numba's place may be that of a call
         lines = enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), 1)
-        use = re.compile(rf"(?<!def )\b{name}\b")
+        use = re.compile(rf"{before}\b{name}\b")
         line = next((at for at, written in lines if use.search(written)), line)
     return line, problem if len(problem) <= _LONGEST else f"{problem[:_LONGEST]} ..."

@@ -8,7 +8,7 @@ from fabricsim.errors import InputError
 from fabricsim.topology.bill import make_bill, parts_of
 from fabricsim.topology.inventory import take_stock
 from fabricsim.topology.resources import ResourceList
-from fabricsim.topology.wires import freeze
+from fabricsim.topology.wires import freeze, network_of
 
 if TYPE_CHECKING:
     from fabricsim.scenario.network import Network
@@ -25,8 +25,7 @@ COST, POWER = "network_cost_per_gpu_usd", "network_power_per_gpu_w"
 
 def wired(scenario: Scenario) -> tuple[Network, Wires]:
     """Build the network of a scenario, and nothing on it."""
-    network = scenario.fabric.network(scenario.ends)
-    network.require_ports(scenario.fabric.radix)
+    network = network_of(scenario.fabric, scenario.ends)
     return network, freeze(network, scenario.link_rate, ResourceList(), scenario.fabric)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fabricsim.errors import Mistake
+from fabricsim.extensions import answers
 from fabricsim.scenario.collectives import ALGORITHMS, DEFAULTS, algorithms, chakra_files, has, is_described
 from fabricsim.scenario.fabric import TOPOLOGIES, keys_of
 from fabricsim.scenario.job import DIMENSIONS
@@ -139,7 +140,7 @@ def _cables(scenario: Parts) -> Iterator[Mistake]:
 def _topology(scenario: Parts) -> Iterator[Mistake]:
     if scenario.ends.hosts * scenario.cluster.gpus_per_host > MOST_GPUS:
         return  # too large whatever the topology
-    for mistake in scenario.fabric.problems(scenario.ends):
+    for mistake in answers(scenario.fabric.problems, Mistake, scenario.ends):
         yield replace(mistake, key=f"fabric.{mistake.key}")
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import Mistake
+from fabricsim.extensions import answers
 from fabricsim.scenario.in_force import law_in_force, longest_payload, rule_in_force, setting
 from fabricsim.scenario.packet import SOCKET_KINDS
 from fabricsim.scenario.partial import Unsettled
@@ -185,7 +186,7 @@ def _law(scenario: Parts) -> Iterator[Mistake]:
     if law.pulled and kind != "roce":
         problem = f"is {law.law!r}, whose pulls {kind} does not know"
         yield Mistake("transport.congestion_control.law", problem, 'choose another law, or a transport of kind "roce"')
-    for mistake in law.problems():
+    for mistake in answers(law.problems, Mistake):
         yield replace(mistake, key=f"transport.congestion_control.{mistake.key}")
 
 

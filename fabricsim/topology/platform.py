@@ -17,7 +17,7 @@ from fabricsim.topology.host import HostKinds, Hosts, ProtocolCosts
 from fabricsim.topology.resources import ResourceList
 from fabricsim.topology.routing import Router, read_given
 from fabricsim.topology.shortest_paths import flow_hash, hash_all
-from fabricsim.topology.wires import WIRE, freeze
+from fabricsim.topology.wires import WIRE, freeze, network_of
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -83,8 +83,7 @@ class Platform:
         resources = ResourceList()
         hosts, nics = cluster.hosts, cluster.nics_per_host
         ends = Ends(hosts, nics)
-        network = fabric.network(ends)
-        network.require_ports(fabric.radix)
+        network = network_of(fabric, ends)
         reducers = network.add_reducers(ends, link_rate) if reduces else {}
         self._nics = ends.count + -(-len(reducers) // nics) * nics
         self._reducer = {network.nodes[switch]: network.nodes[name] for switch, name in reducers.items()}

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.errors import SimulationError
+from fabricsim.extensions import answer
 from fabricsim.records.program import NONE
+from fabricsim.scenario.network import Network
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.scenario.fabric import CableChange, FabricSpec
-    from fabricsim.scenario.network import Cable, CableBundle, Network
+    from fabricsim.scenario.network import Cable, CableBundle, Ends
     from fabricsim.topology.resources import ResourceList
 
 NS_PER_METRE = 5.0
@@ -105,6 +107,13 @@ def propagation(length: float) -> int:
 
 def _propagation(cable: Cable) -> int:
     return propagation(cable.length) if cable.delay is None else cable.delay
+
+
+def network_of(fabric: FabricSpec, ends: Ends) -> Network:
+    """Join the ends as a topology says. Raises SimulationError if switches have too few ports."""
+    network = answer(fabric.network, Network, ends)
+    network.require_ports(fabric.radix)
+    return network
 
 
 def freeze(network: Network, link_rate: float, resources: ResourceList, fabric: FabricSpec | None = None) -> Wires:

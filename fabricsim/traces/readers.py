@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import InputError, TraceError
+from fabricsim.extensions import answer, answers
 from fabricsim.files.sources import sources
 from fabricsim.records.program import NONE
 from fabricsim.traces import megatron_log
@@ -13,21 +14,20 @@ from fabricsim.traces.form import FORMS, form_named
 from fabricsim.traces.groups import completed, united
 from fabricsim.traces.joined import join
 from fabricsim.traces.strangers import said_of
-from fabricsim.traces.trace import GroupList, Trace
+from fabricsim.traces.trace import GroupList, Recording, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from fabricsim.files.sources import Source
-    from fabricsim.traces.trace import Recording
 
 
 def form_of(source: Source) -> str:
     """Name the form of a file. Raises TraceError if it is none that is known."""
     known = FORMS.all()
     for name, form in known.items():
-        if form.recognises(source.name, source.head):
+        if answer(form.recognises, object, source.name, source.head):
             return name
     if megatron_log.recognises(source.head):
         msg = "is a training log of Megatron-LM: it has times of iterations, and no operations that could be replayed;"
@@ -84,11 +84,11 @@ def read(
 
 def _parts(form: str, source: Source, ranks_per_host: int | None) -> Iterator[Recording | GroupList]:
     if ranks_per_host is None:
-        return form_named(form).read(source)
+        return answers(form_named(form).read, (Recording, GroupList), source)
     if not form_named(form).per_host:
         msg = f"--ranks-per-host {ranks_per_host}: {source.label} is of form {form}, which does without; leave it out"
         raise InputError(msg)
-    return form_named(form).read(source, ranks_per_host)
+    return answers(form_named(form).read, (Recording, GroupList), source, ranks_per_host)
 
 
 def _one_form(found: dict[str, list[Recording]], paths: Collection[Path | str]) -> tuple[str, list[Recording]]:

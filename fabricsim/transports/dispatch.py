@@ -8,6 +8,7 @@ rules of fabricsim share one such set; a user's law or rule has its own, and pro
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,19 +16,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fabricsim.errors import InputError
-from fabricsim.jit.compile import DISABLED, inlined, kernel
+from fabricsim.extensions import is_ours
+from fabricsim.jit.compile import DISABLED, Kernel, inlined, kernel
 from fabricsim.jit.mistakes import compile_alone
 from fabricsim.records.transport import FLOW, LAW, extended
 from fabricsim.scenario.balancing import RULES, LoadBalancing
 from fabricsim.scenario.congestion import LAWS, Law
 from fabricsim.scenario.in_force import law_in_force, rule_in_force
+from fabricsim.scenario.suggest import closest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fabricsim.scenario.transport import Transport
 
-    Kernel = Callable[..., Any]
+    Function = Callable[..., Any]
     Choice = type[Law | LoadBalancing]
 
 _REQUIRED = ("start", "acknowledge", "lose", "time_out")
@@ -53,7 +56,7 @@ _TELEMETRY = "flow, law, now, packets, net.telemetry, echo, slot"
 _IS_OF_THIS_PACKET = "net.telemetry[flow.first_telemetry + slot * flow.hops].stamp == now - rtt"  # not of a later one
 
 
-def hook(choice: type[object], name: str) -> Kernel | None:
+def hook(choice: type[object], name: str) -> Function | None:
     """Return the kernel of a law or rule by its name; None if there is none beside its class."""
     return getattr(sys.modules[choice.__module__], name, None)
 
@@ -89,9 +92,11 @@ class Dispatch:
         found: dict[str, type] = {}
         choices: list[Choice] = [*self.laws, *self.rules]
         for choice in choices:
-            for name, column in getattr(choice, kind).items():
+            for name, column in _numbers(choice, kind).items():
                 if name in (record.names or ()) or hasattr(np.record, name) or found.setdefault(name, column) != column:
-                    msg = f"{_file(choice)}: {kind} of {choice.__name__}: {name!r} is taken; call the column otherwise"
+                    msg = (
+                        f"{file_of(choice)}: {kind} of {choice.__name__}: {name!r} is taken; call the column otherwise"
+                    )
                     raise InputError(msg)
         return found
 
@@ -103,8 +108,9 @@ class Dispatch:
         numbers = dict.fromkeys(("now", "packets", "marked", "rtt", "number", "wire", "place", "drain"), 0)
         given = {"flow": np.zeros(1, self.flow)[0], "law": np.zeros(1, self.law)[0], **numbers}
         shapes = {**_OF_LAWS, **{name: arguments for name, (arguments, _) in _OF_RULES.items()}}
-        own = {*self.laws, *self.rules} - {*built_in().laws, *built_in().rules}
-        for choice in sorted(own, key=lambda each: each.__name__):
+        both: list[Choice] = [*self.laws, *self.rules]
+        for choice in (each for each in both if not is_ours(each)):
+            _require_known(choice, shapes)
             for name, arguments in shapes.items():
                 act = hook(choice, name)
                 unknown = name == "acknowledge" and getattr(choice, "telemetry", False)  # the type of telemetry
@@ -122,18 +128,18 @@ class Dispatch:
         rows["plain"] = plain & (rows["renews"] == 0) & (rows["device_queue"] == 0)
 
     @cached_property
-    def kernels(self) -> dict[str, Kernel]:
+    def kernels(self) -> dict[str, Function]:
         """Those that call the kernels of laws and rules, by the same names."""
         made = {name: self._of_laws(name, arguments) for name, arguments in _OF_LAWS.items()}
         return made | {name: self._of_rules(name, *shape) for name, shape in _OF_RULES.items()}
 
-    def _of_laws(self, name: str, arguments: str) -> Kernel:
+    def _of_laws(self, name: str, arguments: str) -> Function:
         """Write a kernel that tells the law in force; `acknowledge` gives telemetry to laws that want it."""
         called, cases = {}, []
         for number, law in enumerate(self.laws):
             act = hook(law, name)
             if act is None and name in _REQUIRED:
-                msg = f"{_file(law)}: has no kernel {name}({arguments}): define it, if only to do nothing"
+                msg = f"{file_of(law)}: has no kernel {name}({arguments}): define it, if only to do nothing"
                 raise InputError(msg)
             if act is not None:
                 called[f"{name}_{number}"] = act
@@ -142,23 +148,47 @@ class Dispatch:
                 cases.append((f"law.law == {number}{f' and {_IS_OF_THIS_PACKET}' if told else ''}", call))
         return _kernel(name, _ALL_OF_AN_ACK if name == "acknowledge" else arguments, cases, "pass", called)
 
-    def _of_rules(self, name: str, arguments: str, otherwise: str) -> Kernel:
+    def _of_rules(self, name: str, arguments: str, otherwise: str) -> Function:
         called = {f"{name}_{number}": act for number, rule in enumerate(self.rules) if (act := hook(rule, name))}
         cases = [(f"law.balance == {act.rpartition('_')[2]}", f"return {act}({arguments})") for act in called]
         return _kernel(name, arguments, cases, f"return {otherwise}", called)
 
 
-def _file(choice: Choice) -> str:
+def _numbers(choice: Choice, kind: str) -> Mapping[str, type]:
+    """Return the columns that a law or rule declares."""
+    declared = getattr(choice, kind)
+    if isinstance(declared, Mapping) and all(isinstance(each, type | np.dtype) for each in declared.values()):
+        return declared
+    msg = f'{file_of(choice)}: {kind} of {choice.__name__} is {declared}; write types by name: {{"cut_at": np.int64}}'
+    raise InputError(msg)
+
+
+def file_of(choice: Choice) -> str:
+    """Name the file of a law or rule."""
     return sys.modules[choice.__module__].__file__ or choice.__module__
 
 
-def _kernel(name: str, arguments: str, cases: list[tuple[str, str]], last: str, called: dict[str, Kernel]) -> Kernel:
+def _kernel(
+    name: str, arguments: str, cases: list[tuple[str, str]], last: str, called: dict[str, Function]
+) -> Function:
     """Compile a kernel that does the first of some cases, each a condition and what to do, or else the last thing."""
     branches = "".join(f"    {'elif' if at else 'if'} {when}:\n        {do}\n" for at, (when, do) in enumerate(cases))
     space: dict[str, Any] = {**called, "__name__": __name__}
     text = f"def {name}({arguments}):\n{branches}    {'else:' if cases else 'if True:'}\n        {last}\n"
     exec(compile(text, f"<{name} of all laws and rules>", "exec"), space)  # noqa: S102  written above, of names and numbers
     return (inlined if name in _INLINED else kernel)(space[name])
+
+
+def _require_known(choice: Choice, shapes: Mapping[str, str]) -> None:
+    """Refuse a rule that says nothing, and what looks like a kernel's name misspelled."""
+    there = vars(sys.modules[choice.__module__])
+    if issubclass(choice, LoadBalancing) and not there.keys() & _OF_RULES:
+        msg = f"{file_of(choice)}: has neither of the kernels {' and '.join(_OF_RULES)}: define one, or both"
+        raise InputError(msg)
+    for name in (name for name, each in there.items() if isinstance(each, Kernel) and name not in shapes):
+        if meant := closest(name, shapes.keys() - there - {*_REQUIRED}):
+            msg = f"{file_of(choice)}: nothing calls {name}: write {meant}({shapes[meant]}), or name it otherwise"
+            raise InputError(msg)
 
 
 @cache

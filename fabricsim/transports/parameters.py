@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fabricsim.errors import InputError
+from fabricsim.extensions import answer
 from fabricsim.records import transport as tt
 from fabricsim.records.program import NEVER
 from fabricsim.scenario.in_force import law_in_force, rule_in_force, setting
 from fabricsim.scenario.packet import MAXIMUM_PACKETS, SOCKET_KINDS
-from fabricsim.transports.dispatch import dispatch
+from fabricsim.transports.dispatch import dispatch, file_of
 from fabricsim.transports.framing import FRAMINGS, Framing
 
 if TYPE_CHECKING:
@@ -71,7 +73,12 @@ def law_row(transport: Transport) -> np.ndarray:
         row["idle_restart"] = NEVER if transport.idle_restart is None else transport.idle_restart
     for choice in (law, rule):
         filled = {key: value for key, value in choice if key in choice.parameters or key in _COMMON}
-        for key, value in {**filled, **choice.columns(transport.line_rate, framing.packet)}.items():
+        filled |= answer(choice.columns, dict, transport.line_rate, framing.packet)
+        if missing := choice.parameters.keys() - filled:
+            what = f"no key fills the parameter {min(missing)!r}, nor does `columns`"
+            msg = f"{file_of(type(choice))}: {what}; mend its name, or take it out"
+            raise InputError(msg)
+        for key, value in filled.items():
             if value is not None:
                 row[key] = value
     known.note(table)

@@ -6,6 +6,7 @@ from collections import Counter
 from functools import lru_cache
 
 from fabricsim.errors import SimulationError
+from fabricsim.extensions import answers
 from fabricsim.scenario.schedule import SCHEDULES, Schedule, Step
 
 _WAYS = {"forward": (), "backward": ("forward",), "weight": ("forward", "backward")}
@@ -31,7 +32,7 @@ def ordered(name: str, stage: int, stages: int, micro_batches: int, chunks: int 
 @lru_cache(maxsize=64)
 def _ordered(schedule: Schedule, stage: int, stages: int, micro_batches: int, chunks: int) -> tuple[Step, ...]:
     sizes = (stage, stages, micro_batches, *((chunks,) if schedule.interleaves else ()))
-    steps = tuple(schedule.steps(*sizes))
+    steps = tuple(answers(schedule.steps, Step, *sizes))
     _check(steps, schedule.name, sizes, {(batch, chunk) for batch in range(micro_batches) for chunk in range(chunks)})
     return steps
 
@@ -53,6 +54,9 @@ def _check(steps: tuple[Step, ...], name: str, sizes: tuple[int, ...], wanted: s
     split = has_weight_passes(steps)
     done: set[tuple[str, int, int]] = set()
     for way, batch, chunk, _ in steps:
+        if way not in _WAYS:
+            msg = f"schedule {name}{sizes}: has a {way!r} pass; a pass is {', '.join(_WAYS)}"
+            raise SimulationError(msg)
         early = [before for before in _WAYS[way] if (before, batch, chunk) not in done]
         if early or (way, batch, chunk) in done or (batch, chunk) not in wanted:
             what = f"before its {early[0]} pass" if early else "twice, or there is no such micro-batch"

@@ -107,21 +107,45 @@ def test_each_packet_goes_alike_in_both_engines(files: Path) -> None:
     [
         ("def time_out(", "def timeout(", r"aimd\.py: has no kernel time_out\(flow, law, now\)"),
         ('"cut_at": np.int64', '"in_flight": np.int64', r"aimd\.py: state of Aimd: 'in_flight' is taken"),
+        (
+            '"cut_at": np.int64',
+            '"cut_at": "int46"',
+            r"aimd\.py: state of Aimd is {'cut_at': 'int46'}; write types by name",
+        ),
+        ('state = {"cut_at": np.int64}', 'state = ["cut_at"]', r"aimd\.py: state of Aimd is \['cut_at'\]; write types"),
+        (
+            '"step": np.float64',
+            '"stop": np.float64, "step": np.float64',
+            r"aimd\.py: no key fills the parameter 'stop'",
+        ),
+        (
+            "@kernel\ndef start(",
+            "@kernel\ndef notfy(f):\n    pass\n\n\n@kernel\ndef start(",
+            r"nothing calls notfy: write notify\(",
+        ),
         ("LAW = Aimd", "", r"aimd\.py: LAW is missing"),
         ("LAW = Aimd", "LAW = 3", r"aimd\.py: LAW is 3; it should be a"),
         ("step: Packets", 'step: "Pakets"', r"aimd\.py:17: Aimd has an annotation .* name 'Pakets' is not defined$"),
         ("step: Packets", "step: Pakets", r"aimd\.py:17: cannot be imported: NameError: name 'Pakets' is not defined$"),
     ],
 )
-def test_what_a_file_lacks_is_said(files: Path, before: str, after: str, problem: str) -> None:
+def test_what_a_law_lacks_is_said(files: Path, before: str, after: str, problem: str) -> None:
     text = (files / "aimd.py").read_text("utf-8")
     assert before in text
     (files / "aimd.py").write_text(text.replace(before, after), encoding="utf-8")
 
     with pytest.raises(InputError, match=problem):
         Fabric(simpy.Environment(), load("ideal-16", ["engine=packet", *_settings(files)]).scenario)
-    cubic = ["engine=packet", "transport.congestion_control.law=cubic"]
+    cubic = ["engine=packet", "transport.congestion_control.law=cubic"]  # other files' mistakes stay theirs
     assert load("ideal-16", cubic).scenario.transport.congestion_control.law == "cubic"  # type: ignore[union-attr]
+
+
+def test_a_rule_without_kernels_is_refused(files: Path) -> None:
+    text = (files / "two.py").read_text("utf-8")
+    (files / "two.py").write_text(text.replace("def weigh(", "def weight("), encoding="utf-8")
+
+    with pytest.raises(InputError, match=r"two\.py: has neither of the kernels renew and weigh"):
+        Fabric(simpy.Environment(), load("ideal-16", ["engine=packet", *_settings(files)]).scenario)
 
 
 @pytest.mark.slow

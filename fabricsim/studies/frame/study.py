@@ -85,17 +85,17 @@ class Study:
             If the study has no intervals.
         """
         if not uncertainty:
-            return self.compare(progress)
+            return extensions.answer(self.compare, Validation, progress)
         if self.uncertain is None:
             raise _without_intervals(self.name)
-        return self.uncertain(uncertainty, progress)
+        return extensions.answer(self.uncertain, Validation, uncertainty, progress)
 
     def draw(self, found: Validation, folder: Path) -> list[Path]:
         """Draw what was found into a folder; returns the files written."""
         from fabricsim.report.plots import save  # noqa: PLC0415  imports matplotlib
 
         paths = []
-        for name, figure in self.pictures(found):
+        for name, figure in extensions.answers(self.pictures, tuple, found):
             paths.append(folder / name)
             save(figure, paths[-1])
         return paths
