@@ -21,7 +21,7 @@ WHERE = re.compile(
     r"|; \S+ where\b"
     r"|\b(?:NONE|None|NEVER|empty|none|False|0|-1) where (?:it|there|that|they|not|none|nothing|no|the)\b"
     r"(?! (?:stands|lies))"
-    r"|\bwhere (?:left out|not captured|not known|unknown|there (?:is|are) (?:no|none|such|one))",
+    r"|\bwhere (?:left out|the preset|not captured|not known|unknown|there (?:is|are) (?:no|none|such|one))",
     re.MULTILINE,
 )
 """``where`` that says a condition: write ``if``."""

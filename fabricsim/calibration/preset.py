@@ -110,7 +110,7 @@ def _files(transport: str) -> Iterator[Path]:
 
 
 def _named_switch(transport: str) -> str | None:
-    """Name of the switch where the preset has one of the library."""
+    """Name of the switch if the preset has one of the library."""
     named: Any = None
     for path in _files(transport):
         named = tomllib.loads(path.read_text(encoding="utf-8")).get("switch", named)

@@ -24,9 +24,9 @@ RECOVERIES = {"go-back-n": tt.GO_BACK_N, "selective": tt.SELECTIVE}
 """Numbers of the ways to recover from loss by their names in a scenario."""
 
 INITIAL_WINDOW = 10
-"""Segments with which TCP starts where the preset does not say (RFC 6928)."""
+"""Segments with which TCP starts if the preset does not say (RFC 6928)."""
 ENTROPIES = 256
-"""That a sprayer draws from where the preset does not say."""
+"""That a sprayer draws from if the preset does not say."""
 LEAST_SPAN, MOST_SPAN = 64, 2**16
 """Bounds of the span of flows that keep something for each packet, packets."""
 MOST_TELEMETRY = 2**15
