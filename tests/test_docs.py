@@ -25,6 +25,9 @@ PYTHON = {
         "howto/pandas.md",
         "howto/simpy.md",
         "howto/uncertainty.md",
+        "reference/collectives.md",
+        "reference/results.md",
+        *(f"reference/python/{page.name}" for page in (ROOT / "docs/reference/python").glob("*.md")),
     )
 } | {ROOT / "README.md"}
 """Pages whose Python is run, too."""
