@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from fabricsim.results.traffic import Matrix, TrafficRecord
 
 _MATRIX = "CSV or htsim connection matrix, or a pattern: permutation, incast, all-to-all, ring or poisson."
-_SCENARIO = "TOML file, or name of a shipped scenario; 16 ideal hosts, or as many as a file has, where left out."
+_SCENARIO = "TOML file, or name of a shipped scenario; 16 ideal hosts, or as many as a file has, if left out."
 _BARE = "ideal-16"
 
 MatrixArgument = Annotated[str, typer.Argument(metavar="MATRIX", help=_MATRIX)]
