@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabricsim.records.program import COLLECTIVE, HOST, MAIN_STREAM
+from fabricsim.records.program import COLLECTIVE, COMPUTE, HOST, MAIN_STREAM
 from fabricsim.report import style
 from fabricsim.results.breakdown import rank_count, simulated_ranks
 from fabricsim.results.places import short_names
@@ -67,26 +67,45 @@ def _draw_timers(axes: Axes, result: RunRecord, chosen: list[int], scale: float)
     shown = (row >= 0) & (result.spans["end"] > result.spans["start"]) & ~(host & main)
     bands = _bands(beside=bool((shown & ~main).any()), hosting=bool((shown & host).any()))
     raster = int(shown.sum()) > RASTER_ABOVE
-    used = [index for index in range(len(result.timers)) if (shown & (result.ops["timer"] == index)).any()]
-    looks = _looks(result)
-    for timer in used:
-        of_timer = shown & (result.ops["timer"] == timer)
+    names, timers = _timers(result)
+    looks = _looks(result, names, timers)
+    for timer in np.unique(timers[shown]).tolist():
+        of_timer = shown & (timers == timer)
         boxes = [
             _boxes(result.spans[of_timer & stream], row[of_timer & stream], band, scale)
             for stream, band in zip((main, ~main & ~host, host), bands, strict=True)
         ]
-        _add(axes, np.concatenate(boxes), looks[timer], result.timers[timer], raster=raster)
+        _add(axes, np.concatenate(boxes), looks[timer], names[timer], raster=raster)
 
 
-def _looks(result: RunRecord) -> list[tuple[str, str]]:
+def _timers(result: RunRecord) -> tuple[list[str], NDArray[np.int64]]:
+    """Name timers, and tell that of each op; collectives within timers of computation have one for their dimension."""
+    names, timers, kinds = list(result.timers), result.ops["timer"].astype(np.int64), result.ops["kind"]
+    within = np.flatnonzero((kinds == COLLECTIVE) & np.isin(timers, timers[kinds == COMPUTE]))
+    dimensions = _dimensions(result)[result.ops["call"][within]] if len(within) else np.zeros(0, object)
+    for dimension in sorted(set(dimensions)):
+        timers[within[dimensions == dimension]] = len(names)
+        names.append(f"{dimension} communication within these")
+    return names, timers
+
+
+def _dimensions(result: RunRecord) -> NDArray[np.object_]:
+    """Dimension of each call."""
+    return np.array([kind.dimension for kind in result.calls.kinds], object)[result.calls.kind]
+
+
+def _looks(result: RunRecord, names: list[str], timers: NDArray[np.int64]) -> list[tuple[str, str]]:
     """Colour and hatch of each timer."""
-    of_kind = np.array([kind.dimension for kind in result.calls.kinds], object)
-    together = result.ops["kind"] == COLLECTIVE
-    kinds = result.calls.kind[result.ops["call"][together]] if len(result.calls) else np.zeros(0, np.int64)
-    pairs, count = np.unique(np.column_stack([result.ops["timer"][together], kinds]), axis=0, return_counts=True)
-    dimension = {int(timer): str(of_kind[kind]) for timer, kind in pairs[np.argsort(count, kind="stable")].tolist()}
-    host = np.unique(result.ops["timer"][result.ops["kind"] == HOST]).tolist()
-    return style.timer_colours(result.timers, dimension, host)
+    kinds = result.ops["kind"]
+    together = np.flatnonzero(kinds == COLLECTIVE)
+    dimension = {}
+    if len(together):
+        of = _dimensions(result)[result.ops["call"][together]]
+        for timer in np.unique(timers[together]).tolist():
+            found, count = np.unique(of[timers[together] == timer].astype(str), return_counts=True)
+            dimension[timer] = str(found[np.argmax(count)])
+    host = np.setdiff1d(timers[kinds == HOST], timers[kinds == COMPUTE]).tolist()
+    return style.timer_colours(names, dimension, host)
 
 
 def _bands(*, beside: bool, hosting: bool) -> tuple[tuple[float, float], ...]:
@@ -102,14 +121,22 @@ def _add(axes: Axes, boxes: NDArray[np.float64], look: tuple[str, str], label: s
     axes.add_collection(
         PolyCollection(
             list(boxes),
-            facecolor=look[0],
-            hatch=look[1],
+            facecolor=_lighter(look) if raster else look[0],
+            hatch="" if raster else look[1],
             edgecolor="white",
             linewidth=0.0 if raster else 0.3,
             label=label,
             rasterized=raster,
         )
     )
+
+
+def _lighter(look: tuple[str, str]) -> list[float]:
+    """Give a shade for each hatch: thousands of hatched boxes take a minute."""
+    from matplotlib.colors import to_rgb  # noqa: PLC0415  loaded with the figure already
+
+    number = style.HATCHES.index(look[1])
+    return [(2 * part + number) / (2 + number) for part in to_rgb(look[0])]
 
 
 def _boxes(

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from fabricsim.errors import ResultError
@@ -159,6 +160,19 @@ def test_timeline_has_a_box_for_every_op_of_a_timer(two_ranks: RunRecord) -> Non
     assert set(boxes) == set(two_ranks.timers)
     spans = sorted(tuple(path.vertices[:, 0][[0, 2]]) for path in boxes["params-all-reduce"])
     assert spans == [(4.0, 10.0), (6.0, 10.0)]
+
+
+def test_collectives_within_a_timer_of_computation_have_the_colour_of_their_dimension(two_ranks: RunRecord) -> None:
+    ops = two_ranks.ops.copy()
+    ops["timer"] = two_ranks.timers.index("forward-compute")
+    (axes,) = plots.timeline(dataclasses.replace(two_ranks, ops=ops)).axes
+    colours = style.dimension_colours(["data", "pipeline"])
+    looks = {f"{name} communication within these": (2, colours[name]) for name in ("data", "pipeline")}
+
+    drawn = {each.get_label(): (len(each.get_paths()), each.get_facecolor()) for each in axes.collections}
+
+    found = {label: (count, to_hex(colour[0]).upper()) for label, (count, colour) in drawn.items()}
+    assert found == looks | {"forward-compute": (4, style.COMPUTE_COLOUR)}
 
 
 @pytest.mark.filterwarnings("error")
