@@ -63,7 +63,7 @@ def _reference(name: str) -> ModuleType:
 @pytest.fixture(scope="session")
 def ideal_scenario() -> Callable[..., Scenario]:
     """Make scenarios of round numbers, as the tests do."""
-    make: Callable[..., Scenario] = _reference("scenarios").scenario
+    make: Callable[..., Scenario] = _reference("scenarios").ideal_scenario
     return make
 
 
