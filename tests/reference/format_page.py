@@ -18,7 +18,7 @@ the attributes `units` and `long_name`; numbers that stand for names have `flag_
 conventions have them. The first row of each table is the index, to which the others are attached as to a dimension
 scale.
 
-A file of a newer `format_version` is refused, one of an older version is read.
+A file of another `format_version` is refused; so far there has been one.
 """
 NOTES = {
     "calls": "`failed`, and the flag `failure` of `rest`, only if a call waited for a link that was down.",
