@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 SIZE = int(os.environ.get("FABRICSIM_KINETO_BYTES") or 8 * 2**20)
 MOST_MEMORY = 2**30
 _MEASURE = """
-import resource, sys
+import re, sys
+from pathlib import Path
 from fabricsim.traces.readers import read
 read(sys.argv[1:])
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+(peak,) = re.findall(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())
+print(int(peak) * 1024)  # ru_maxrss begins with that of the parent
 """
 
 
